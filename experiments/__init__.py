@@ -1,0 +1,1 @@
+"""Studies and benchmarks, each asked once, reproducibly."""

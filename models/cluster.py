@@ -1,0 +1,125 @@
+"""The hardware: GPUs with weight memory, the servers they sit in, and the network between them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from fractions import Fraction
+
+MICROSECONDS_PER_SECOND = 1_000_000
+
+
+def _ceil(quantity: Fraction) -> int:
+    """Return the smallest integer at or above an exact quantity."""
+    return -(-quantity.numerator // quantity.denominator)
+
+
+@dataclass(frozen=True, slots=True)
+class GPU:
+    """One compute engine and one copy engine beside memory for model weights.
+
+    Parameters
+    ----------
+    id
+        Server and position in it, such as ``s0/g0``.
+    server
+        Index of the server the GPU sits in.
+    kind
+        Name that tasks use to say how long they run here.
+    memory_bytes
+        Memory for weights; the sum of the slots if there are any.
+    slots
+        Sizes of the slots in bytes; empty if memory is shared freely by bytes.
+    load_bandwidth
+        Bytes per second from host memory to this GPU.
+    load_overhead_us
+        Added to every load.
+    """
+
+    id: str
+    server: int
+    kind: str
+    memory_bytes: int
+    load_bandwidth: Fraction
+    slots: tuple[int, ...] = ()
+    load_overhead_us: int = 0
+
+    def __post_init__(self) -> None:
+        if self.memory_bytes <= 0 or self.load_bandwidth <= 0 or self.load_overhead_us < 0:
+            raise ValueError(f"GPU {self.id}: memory and load bandwidth must be positive, overhead not negative")
+        if self.slots and (min(self.slots) <= 0 or sum(self.slots) != self.memory_bytes):
+            raise ValueError(f"GPU {self.id}: slots must be positive and add up to the memory")
+
+    def load_us(self, weight_bytes: int) -> int:
+        """Return how long the copy engine takes to load a model (rule R1).
+
+        >>> GPU("s0/g0", 0, "T4", 14, Fraction(3)).load_us(10)
+        3333334
+        """
+        return _ceil(weight_bytes * MICROSECONDS_PER_SECOND / self.load_bandwidth) + self.load_overhead_us
+
+    def fits(self, weight_bytes: Iterable[int]) -> bool:
+        """Say whether models of these sizes can be resident together (rule R2).
+
+        With slots, the k-th largest model must fit the k-th largest slot.
+        """
+        largest_first = sorted(weight_bytes, reverse=True)
+        if not self.slots:
+            return sum(largest_first) <= self.memory_bytes
+        slots = sorted(self.slots, reverse=True)
+        return len(largest_first) <= len(slots) and all(
+            size <= slot for size, slot in zip(largest_first, slots, strict=False)
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    """A connection: latency in microseconds and bandwidth in bytes per second (None: unlimited)."""
+
+    latency_us: int = 0
+    bandwidth: Fraction | None = None
+
+    def __post_init__(self) -> None:
+        if self.latency_us < 0 or (self.bandwidth is not None and self.bandwidth <= 0):
+            raise ValueError("a link needs a latency of at least 0 and a positive bandwidth")
+
+
+@dataclass(frozen=True, slots=True)
+class Network:
+    """How outputs travel between GPUs; transfers do not contend with each other.
+
+    Parameters
+    ----------
+    between
+        The link between two servers.
+    within
+        The link between two GPUs of one server.
+    staged
+        Whether a transfer also pays the copies device to host and host to device.
+    """
+
+    between: Link
+    within: Link
+    staged: bool = False
+
+    def transfer_us(self, size_bytes: int, source: GPU, target: GPU, same_server: bool) -> int:
+        """Return how long an output of `size_bytes` takes between two different GPUs (rule T2)."""
+        link = self.within if same_server else self.between
+        seconds = Fraction(0) if link.bandwidth is None else size_bytes / link.bandwidth
+        if self.staged:
+            seconds += size_bytes / source.load_bandwidth + size_bytes / target.load_bandwidth
+        return link.latency_us + _ceil(seconds * MICROSECONDS_PER_SECOND)
+
+
+@dataclass(frozen=True, slots=True)
+class Cluster:
+    """The GPUs, in the order of their servers, and the network between them."""
+
+    gpus: tuple[GPU, ...]
+    network: Network
+
+    def __post_init__(self) -> None:
+        if not self.gpus:
+            raise ValueError("a cluster needs at least one GPU")
+        if len({gpu.id for gpu in self.gpus}) < len(self.gpus):
+            raise ValueError("GPU ids must differ")

@@ -1,0 +1,306 @@
+"""The checker: every rule of the problem, one function each, no solver anywhere near.
+
+It returns every violation it finds, with what it found and what is allowed. Two kinds of rules look at
+neighbours only (one load, one task at a time): there each overlap is reported between adjacent intervals.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+
+from models.instance import NEVER, Instance
+from models.metrics import serving_residency
+from models.timeline import UNPLACED, Residency, Timeline
+
+_FOREVER = np.iinfo(np.int64).max
+
+
+@dataclass(frozen=True, slots=True)
+class Violation:
+    """A broken rule.
+
+    Parameters
+    ----------
+    rule
+        Its number, R1 to R6, T1 to T3, or X for an operator's restriction.
+    subject
+        The task, residency or GPU at fault, by name.
+    problem
+        What is wrong, in words.
+    found, allowed
+        The two values that disagree (microseconds, bytes or counts).
+    """
+
+    rule: str
+    subject: str
+    problem: str
+    found: int | str
+    allowed: int | str
+
+    def __str__(self) -> str:
+        return f"{self.rule} {self.subject}: {self.problem} (found {self.found}, allowed {self.allowed})"
+
+
+class InfeasibleTimelineError(RuntimeError):
+    """A timeline that must be feasible breaks a rule; the message names the first violations."""
+
+
+def check(instance: Instance, timeline: Timeline) -> list[Violation]:
+    """Return every violation of the rules by a timeline; an empty list means that it is feasible."""
+    if len(timeline.gpu) != instance.n_tasks:
+        return [Violation("T1", "timeline", "wrong number of tasks", len(timeline.gpu), instance.n_tasks)]
+    misplaced = [*_known_places(instance, timeline)]
+    if misplaced:
+        return misplaced  # the other rules need a GPU for every task and residency
+    return [violation for rule in _RULES for violation in rule(instance, timeline)]
+
+
+def assert_feasible(instance: Instance, timeline: Timeline) -> None:
+    """Raise if a timeline breaks a rule.
+
+    Raises
+    ------
+    InfeasibleTimelineError
+        With the first five violations.
+    """
+    violations = check(instance, timeline)
+    if violations:
+        listed = "; ".join(str(violation) for violation in violations[:5])
+        raise InfeasibleTimelineError(f"{len(violations)} violations: {listed}")
+
+
+def _known_places(instance: Instance, timeline: Timeline) -> Iterator[Violation]:
+    """Every task has a GPU of the cluster, every residency names a GPU and a model."""
+    for task in np.flatnonzero((timeline.gpu < 0) | (timeline.gpu >= instance.n_gpus)):
+        where = int(timeline.gpu[task])
+        problem = "is not placed" if where == UNPLACED else "is on no GPU of the cluster"
+        yield Violation("T1", _task(instance, int(task)), problem, where, f"0 to {instance.n_gpus - 1}")
+    for residency in timeline.residencies:
+        if not (0 <= residency.gpu < instance.n_gpus and 0 <= residency.model < len(instance.models)):
+            yield Violation("R1", "residency", "unknown GPU or model", f"{residency.gpu}, {residency.model}", "known")
+
+
+def _load_duration(instance: Instance, timeline: Timeline) -> Iterator[Violation]:
+    """R1: a load starts at or after 0 and takes ceil(bytes / bandwidth) + overhead; no end before the start."""
+    for residency in timeline.residencies:
+        name = _residency(instance, residency)
+        allowed = instance.load_time(residency.model, residency.gpu)
+        took = residency.ready_us - residency.load_start_us
+        if allowed == NEVER:
+            yield Violation("X", name, "the model may not be resident there", "resident", "never")
+        elif residency.load_start_us < 0:
+            yield Violation("R1", name, "load starts before 0", residency.load_start_us, 0)
+        elif not residency.initial and (took < 0 if timeline.realised else took != allowed):
+            yield Violation("R1", name, "load takes the wrong time", took, allowed)
+        if residency.end_us is not None and residency.end_us < residency.ready_us:
+            yield Violation("R1", name, "ends before it is ready", residency.end_us, residency.ready_us)
+
+
+def _one_load_at_a_time(instance: Instance, timeline: Timeline) -> Iterator[Violation]:
+    """R1: the copy engine of a GPU carries out one load at a time."""
+    for group in _by(timeline, lambda r: r.gpu, lambda r: not r.initial):
+        for before, after in pairwise(sorted(group, key=lambda r: (r.load_start_us, r.ready_us))):
+            if after.load_start_us < before.ready_us:
+                subject = f"{_residency(instance, after)} after {_residency(instance, before)}"
+                yield Violation("R1", subject, "loads overlap", after.load_start_us, before.ready_us)
+
+
+def _memory(instance: Instance, timeline: Timeline) -> Iterator[Violation]:
+    """R2 by bytes: at every instant the sizes of the models on a GPU add up to at most its memory."""
+    for group in _by(timeline, lambda r: r.gpu):
+        gpu = instance.cluster.gpus[group[0].gpu]
+        if gpu.slots:
+            continue
+        yield from (
+            Violation("R2", f"{gpu.id} at {instant} us", "memory is exceeded", held, gpu.memory_bytes)
+            for instant, held in _levels(group, [int(instance.weight_bytes[r.model]) for r in group])
+            if held > gpu.memory_bytes
+        )
+
+
+def _slots(instance: Instance, timeline: Timeline) -> Iterator[Violation]:
+    """R2 by slots: a residency sits in one slot that is large enough, and a slot holds one model at a time."""
+    for residency in timeline.residencies:
+        slots = instance.cluster.gpus[residency.gpu].slots
+        name, weight = _residency(instance, residency), int(instance.weight_bytes[residency.model])
+        if not slots:
+            if residency.slot is not None:
+                yield Violation("R2", name, "names a slot on a GPU without slots", residency.slot, "none")
+        elif residency.slot is None or not 0 <= residency.slot < len(slots):
+            yield Violation("R2", name, "unknown slot", str(residency.slot), f"0 to {len(slots) - 1}")
+        elif weight > slots[residency.slot]:
+            yield Violation("R2", name, "model exceeds its slot", weight, slots[residency.slot])
+    for group in _by(timeline, lambda r: (r.gpu, r.slot), lambda r: r.slot is not None):
+        yield from _overlaps(instance, group, "R2", "slot holds two models at once")
+
+
+def _one_copy_per_gpu(instance: Instance, timeline: Timeline) -> Iterator[Violation]:
+    """R4: at most one residency of a model on a GPU at a time."""
+    for group in _by(timeline, lambda r: (r.gpu, r.model)):
+        yield from _overlaps(instance, group, "R4", "model is on the GPU twice")
+
+
+def _models_ready(instance: Instance, timeline: Timeline) -> Iterator[Violation]:
+    """R3: a task runs only while every model it needs is ready on its GPU: ready <= start, end <= residency end."""
+    task, model = instance.model_uses()
+    serving = serving_residency(instance, timeline, task, model)
+    ends = [_FOREVER if r.end_us is None else r.end_us for r in timeline.residencies] + [-1]
+    until = np.array(ends, np.int64)[serving]
+    for use in np.flatnonzero(timeline.end_us[task] > until):
+        subject = f"{_task(instance, int(task[use]))} with model {instance.models[model[use]].name}"
+        if serving[use] < 0:
+            yield Violation(
+                "R3", subject, "model is not ready at the start", int(timeline.start_us[task[use]]), "ready"
+            )
+        else:
+            yield Violation(
+                "R3", subject, "model leaves before the end", int(timeline.end_us[task[use]]), int(until[use])
+            )
+
+
+def _loads_block_compute(instance: Instance, timeline: Timeline) -> Iterator[Violation]:
+    """R5: with overlap off, a load also occupies the compute engine."""
+    if instance.overlap_loads:
+        return
+    for group in _by(timeline, lambda r: r.gpu, lambda r: not r.initial):
+        tasks = np.flatnonzero(timeline.gpu == group[0].gpu)
+        tasks = tasks[np.argsort(timeline.start_us[tasks], kind="stable")]
+        starts, ends = timeline.start_us[tasks], np.maximum.accumulate(timeline.end_us[tasks])
+        for residency in group:
+            # The last task that starts before the load is ready is the one that can reach into it.
+            last = int(np.searchsorted(starts, residency.ready_us, side="left")) - 1
+            if last >= 0 and ends[last] > residency.load_start_us:
+                subject = f"{_residency(instance, residency)} and {_task(instance, int(tasks[last]))}"
+                yield Violation("R5", subject, "load overlaps compute", residency.load_start_us, int(ends[last]))
+
+
+def _initial(instance: Instance, timeline: Timeline) -> Iterator[Violation]:
+    """R6: initially resident models, and only those, are ready at time 0 without a load."""
+    given = {(resident.gpu, resident.model, resident.slot) for resident in instance.initial}
+    for residency in timeline.residencies:
+        if not residency.initial:
+            continue
+        name = _residency(instance, residency)
+        if (residency.gpu, residency.model, residency.slot) not in given:
+            yield Violation("R6", name, "is not initially resident", "initial", "a load")
+        if residency.load_start_us != 0 or residency.ready_us != 0:
+            yield Violation("R6", name, "an initial residency is ready at 0", residency.ready_us, 0)
+
+
+def _runs(instance: Instance, timeline: Timeline) -> Iterator[Violation]:
+    """T1: an eligible GPU, start >= release, end = start + run time (realised: end > start)."""
+    allowed = instance.run_us[instance.task_template, instance.gpu_class[timeline.gpu]]
+    took = timeline.end_us - timeline.start_us
+    release = instance.job_release_us[instance.task_job]
+    for task in np.flatnonzero(allowed == NEVER):
+        gpu = instance.cluster.gpus[timeline.gpu[task]].id
+        yield Violation("T1", _task(instance, int(task)), "GPU is not eligible", gpu, "an eligible GPU")
+    wrong = took < 0 if timeline.realised else took != allowed
+    for task in np.flatnonzero(wrong & (allowed != NEVER)):
+        yield Violation(
+            "T1", _task(instance, int(task)), "runs for the wrong time", int(took[task]), int(allowed[task])
+        )
+    for task in np.flatnonzero(timeline.start_us < release):
+        found, least = int(timeline.start_us[task]), int(release[task])
+        yield Violation("T1", _task(instance, int(task)), "starts before its release", found, least)
+
+
+def _precedence(instance: Instance, timeline: Timeline) -> Iterator[Violation]:
+    """T2: start >= end of each predecessor + transfer from its GPU to this one."""
+    source, target, edge = instance.edges()
+    a, b = timeline.gpu[source], timeline.gpu[target]
+    same_server = (instance.gpu_server[a] == instance.gpu_server[b]).astype(np.int64)
+    transfer = instance.transfer_us[edge, instance.gpu_class[a], instance.gpu_class[b], same_server]
+    earliest = timeline.end_us[source] + np.where(a == b, 0, transfer)
+    for arc in np.flatnonzero(timeline.start_us[target] < earliest):
+        subject = f"{_task(instance, int(target[arc]))} after {_task(instance, int(source[arc]))}"
+        found, least = int(timeline.start_us[target[arc]]), int(earliest[arc])
+        yield Violation("T2", subject, "starts before its input arrives", found, least)
+
+
+def _one_task_at_a_time(instance: Instance, timeline: Timeline) -> Iterator[Violation]:
+    """T3: one task at a time per GPU."""
+    order = np.lexsort((timeline.end_us, timeline.start_us, timeline.gpu))
+    before, after = order[:-1], order[1:]
+    overlap = (timeline.gpu[before] == timeline.gpu[after]) & (timeline.start_us[after] < timeline.end_us[before])
+    for pair in np.flatnonzero(overlap):
+        first, second = int(before[pair]), int(after[pair])
+        subject = f"{_task(instance, second)} after {_task(instance, first)}"
+        found, least = int(timeline.start_us[second]), int(timeline.end_us[first])
+        yield Violation("T3", subject, "tasks overlap on a GPU", found, least)
+
+
+def _restrictions(instance: Instance, timeline: Timeline) -> Iterator[Violation]:
+    """X: no swaps, and at most so many replicas of a model at any instant."""
+    limits = instance.restrictions
+    if limits.no_swaps:
+        for residency in timeline.residencies:
+            if residency.end_us is not None:
+                yield Violation("X", _residency(instance, residency), "is evicted", residency.end_us, "never")
+    for group in _by(timeline, lambda r: r.model):
+        name = instance.models[group[0].model].name
+        most = limits.max_replicas.get(name)
+        if most is None:
+            continue
+        for instant, held in _levels(group, [1] * len(group)):
+            if held > most:
+                yield Violation("X", f"model {name} at {instant} us", "too many replicas", held, most)
+
+
+_RULES: tuple[Callable[[Instance, Timeline], Iterator[Violation]], ...] = (
+    _load_duration,
+    _one_load_at_a_time,
+    _memory,
+    _slots,
+    _models_ready,
+    _one_copy_per_gpu,
+    _loads_block_compute,
+    _initial,
+    _runs,
+    _precedence,
+    _one_task_at_a_time,
+    _restrictions,
+)
+
+
+def _by(
+    timeline: Timeline, key: Callable[[Residency], object], only: Callable[[Residency], bool] = lambda _: True
+) -> list[list[Residency]]:
+    """Return the residencies in groups of equal key."""
+    groups: dict[object, list[Residency]] = {}
+    for residency in timeline.residencies:
+        if only(residency):
+            groups.setdefault(key(residency), []).append(residency)
+    return list(groups.values())
+
+
+def _levels(group: list[Residency], amounts: list[int]) -> list[tuple[int, int]]:
+    """Return the instants at which something is taken, with what is then held; ends come before starts."""
+    events = [(r.load_start_us, 1, amount) for r, amount in zip(group, amounts, strict=True)]
+    events += [(r.end_us, 0, -amount) for r, amount in zip(group, amounts, strict=True) if r.end_us is not None]
+    events.sort()
+    held = np.cumsum(np.array([amount for _, _, amount in events], np.int64))
+    return [(instant, int(level)) for (instant, start, _), level in zip(events, held, strict=True) if start]
+
+
+def _overlaps(instance: Instance, group: list[Residency], rule: str, problem: str) -> Iterator[Violation]:
+    """Yield a violation for each residency that starts before its predecessor in the group has ended."""
+    for before, after in pairwise(sorted(group, key=lambda r: (r.load_start_us, r.ready_us))):
+        if before.end_us is None or after.load_start_us < before.end_us:
+            subject = f"{_residency(instance, after)} after {_residency(instance, before)}"
+            yield Violation(
+                rule, subject, problem, after.load_start_us, "never" if before.end_us is None else before.end_us
+            )
+
+
+def _task(instance: Instance, task: int) -> str:
+    return f"job {instance.task_job[task]} task {instance.task_name(task)}"
+
+
+def _residency(instance: Instance, residency: Residency) -> str:
+    model, gpu = instance.models[residency.model].name, instance.cluster.gpus[residency.gpu].id
+    return f"{model} on {gpu} from {residency.load_start_us} us"

@@ -1,0 +1,72 @@
+"""The identity of an instance: the hash that ties a plan or a certificate to what it was made for."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from fractions import Fraction
+from typing import Any
+
+from models.cluster import Link
+from models.instance import Instance
+
+
+def scenario_hash(instance: Instance) -> str:
+    """Return the SHA-256 of the canonical JSON of an instance: no scenario name, objective or service level in it."""
+    text = json.dumps(canonical(instance), sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def canonical(instance: Instance) -> dict[str, Any]:
+    """Return an instance as plain lists, dictionaries, integers and strings; equal instances give equal values."""
+    network = instance.cluster.network
+    return {
+        "gpus": [
+            [g.id, g.server, g.kind, g.memory_bytes, list(g.slots), str(g.load_bandwidth), g.load_overhead_us]
+            for g in instance.cluster.gpus
+        ],
+        "network": [_link(network.between), _link(network.within), network.staged],
+        "models": [[model.name, model.weight_bytes] for model in instance.models],
+        "workflows": [
+            [
+                workflow.name,
+                [
+                    [
+                        task.name,
+                        dict(task.runtime_us),
+                        list(task.models),
+                        [[edge.source, edge.size_bytes] for edge in task.inputs],
+                    ]
+                    for task in workflow.tasks
+                ],
+            ]
+            for workflow in instance.workflows
+        ],
+        "jobs": [
+            [int(workflow), job.release_us, _number(job.weight), job.deadline_us, job.ingress]
+            for workflow, job in zip(instance.job_workflow, instance.jobs, strict=True)
+        ],
+        "options": {
+            "overlap_loads": instance.overlap_loads,
+            "initial": sorted([resident.gpu, resident.model, resident.slot] for resident in instance.initial),
+        },
+        "restrictions": {
+            "model_gpus": _sets(instance.restrictions.model_gpus),
+            "workflow_gpus": _sets(instance.restrictions.workflow_gpus),
+            "max_replicas": dict(instance.restrictions.max_replicas),
+            "no_swaps": instance.restrictions.no_swaps,
+        },
+    }
+
+
+def _link(link: Link) -> list[Any]:
+    return [link.latency_us, None if link.bandwidth is None else _number(link.bandwidth)]
+
+
+def _number(value: Fraction) -> int | str:
+    return value.numerator if value.denominator == 1 else str(value)
+
+
+def _sets(limits: Mapping[str, frozenset[int]]) -> dict[str, list[int]]:
+    return {name: sorted(gpus) for name, gpus in limits.items()}

@@ -1,0 +1,151 @@
+"""What is reported of a timeline, planned and realised alike: one function."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from fractions import Fraction
+
+import numpy as np
+
+from models.cluster import MICROSECONDS_PER_SECOND
+from models.instance import Instance, Ints
+from models.objective import completion_us
+from models.slo import ServiceLevel
+from models.timeline import Timeline
+
+_QUANTILES = {"p50": Fraction(50, 100), "p95": Fraction(95, 100), "p99": Fraction(99, 100), "max": Fraction(1)}
+
+
+@dataclass(frozen=True, slots=True)
+class Metrics:
+    """Figures of one timeline; times in seconds, slowdowns and shares plain, sizes in bytes.
+
+    With a warm-up fraction, what belongs to jobs (counts, latency, slowdown, hit rate, service level)
+    leaves the earliest jobs out; what belongs to devices (makespan, loads, evictions, busy shares) covers everything.
+    """
+
+    jobs: int
+    tasks: int
+    mean_latency_s: float
+    p50_latency_s: float
+    p95_latency_s: float
+    p99_latency_s: float
+    max_latency_s: float
+    mean_slowdown: float
+    p50_slowdown: float
+    p95_slowdown: float
+    p99_slowdown: float
+    max_slowdown: float
+    makespan_s: float
+    loads: int
+    load_bytes: int
+    evictions: int
+    hit_rate: float | None
+    compute_busy: float
+    copy_busy: float
+    gpus_used: int
+    slo_attainment: float | None
+
+    def as_dict(self) -> dict[str, int | float | None]:
+        """Return the figures by name."""
+        return asdict(self)
+
+
+def quantile_rank(share: Fraction, count: int) -> int:
+    """Return the 0-based rank of a quantile: p_q is the ceil(q n)-th smallest.
+
+    >>> quantile_rank(Fraction(99, 100), 100), quantile_rank(Fraction(1, 2), 3)
+    (98, 1)
+    """
+    return max(0, -(-share.numerator * count // share.denominator) - 1)
+
+
+def measure(
+    instance: Instance, timeline: Timeline, slo: ServiceLevel | None = None, warmup: Fraction = Fraction(0)
+) -> Metrics:
+    """Return the metrics of a timeline.
+
+    Parameters
+    ----------
+    timeline
+        Places every task.
+    slo
+        Service level whose attainment is wanted.
+    warmup
+        Fraction of the earliest jobs that the figures of jobs leave out; at least 0 and below 1.
+    """
+    if not 0 <= warmup < 1:
+        raise ValueError(f"warm-up is {warmup}; it must be at least 0 and below 1")
+    jobs = np.arange(int(warmup * len(instance.jobs)), len(instance.jobs))
+    latency_us = completion_us(instance, timeline) - instance.job_release_us
+    counted = latency_us[jobs]
+    latency = _spread(counted / MICROSECONDS_PER_SECOND)
+    slowdown = _spread(counted / instance.job_critical_us[jobs])
+    makespan = int(timeline.end_us.max())
+    loaded = [residency for residency in timeline.residencies if not residency.initial]
+    engines_us = makespan * instance.n_gpus
+    copying = sum(min(r.ready_us, makespan) - min(r.load_start_us, makespan) for r in loaded)
+    return Metrics(
+        jobs=len(jobs),
+        tasks=instance.n_tasks - int(instance.job_first_task[jobs[0]]),
+        **{f"{name}_latency_s": value for name, value in latency.items()},
+        **{f"{name}_slowdown": value for name, value in slowdown.items()},
+        makespan_s=makespan / MICROSECONDS_PER_SECOND,
+        loads=len(loaded),
+        load_bytes=sum(int(instance.weight_bytes[residency.model]) for residency in loaded),
+        evictions=sum(residency.end_us is not None for residency in timeline.residencies),
+        hit_rate=hit_rate(instance, timeline, int(instance.job_first_task[jobs[0]])),
+        compute_busy=float((timeline.end_us - timeline.start_us).sum()) / engines_us,
+        copy_busy=copying / engines_us,
+        gpus_used=len(np.unique(timeline.gpu)),
+        slo_attainment=None if slo is None else float(slo.attainment(instance, latency_us, jobs)),
+    )
+
+
+def _spread(values: np.ndarray[tuple[int], np.dtype[np.float64]]) -> dict[str, float]:
+    """Return mean and quantiles."""
+    ordered = np.sort(values)
+    ranks = {name: quantile_rank(share, len(values)) for name, share in _QUANTILES.items()}
+    return {"mean": float(values.mean()), **{name: float(ordered[rank]) for name, rank in ranks.items()}}
+
+
+def serving_residency(instance: Instance, timeline: Timeline, task: Ints, model: Ints) -> Ints:
+    """Return the residency that serves each pair of a task and a model it needs.
+
+    That is the latest one of the model on the task's GPU that is ready by the task's start.
+
+    Returns
+    -------
+    Ints
+        Indices into the timeline's residencies, -1 where there is none. Costs (pairs + residencies) log residencies.
+    """
+    if not timeline.residencies:
+        return np.full(len(task), -1, np.int64)
+    place = np.array([r.gpu * len(instance.models) + r.model for r in timeline.residencies], np.int64)
+    ready = np.array([r.ready_us for r in timeline.residencies], np.int64)
+    # One sortable number per (place, time), so that a single sorted array answers "latest at or before".
+    stride = int(max(ready.max(), timeline.start_us.max())) + 1
+    keys = place * stride + ready
+    order = np.argsort(keys, kind="stable")
+    wanted = timeline.gpu[task] * len(instance.models) + model
+    found = np.searchsorted(keys[order], wanted * stride + timeline.start_us[task], side="right") - 1
+    candidate = order[np.maximum(found, 0)]
+    return np.where((found >= 0) & (place[candidate] == wanted), candidate, -1)
+
+
+def hit_rate(instance: Instance, timeline: Timeline, first_task: int = 0) -> float | None:
+    """Return 1 - misses / starts over the tasks from `first_task` on; None if none of them needs a model.
+
+    A start is a miss if it is the first use of any residency that had to be loaded, prefetched or not.
+    """
+    task, model = instance.model_uses()
+    serving = serving_residency(instance, timeline, task, model)
+    loaded = np.array([not residency.initial for residency in timeline.residencies] + [False], bool)
+    by_start = np.lexsort((timeline.start_us[task], serving))
+    first_use = np.ones(len(task), bool)
+    first_use[1:] = serving[by_start][1:] != serving[by_start][:-1]
+    missing = task[by_start][first_use & loaded[serving[by_start]]]
+    starts = np.unique(task[task >= first_task])
+    if not starts.size:
+        return None
+    return 1 - len(np.unique(missing[missing >= first_task])) / len(starts)

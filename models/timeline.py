@@ -1,0 +1,99 @@
+"""A timeline: what happens when. One type for plans, heuristics, simulated runs and runs on devices."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from models.instance import Ints
+
+UNPLACED = -1
+"""Stands for the GPU of a task that a timeline leaves out; the checker reports it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Placement:
+    """One task's run: the half-open interval [start, end) on a GPU, in microseconds."""
+
+    task: int
+    gpu: int
+    start_us: int
+    end_us: int
+
+
+@dataclass(frozen=True, slots=True)
+class Residency:
+    """A stay of a model in a GPU's memory.
+
+    Parameters
+    ----------
+    model, gpu
+        Indices in the instance.
+    load_start_us, ready_us
+        Memory is held from the first, tasks may use the model from the second; both 0 if initial.
+    end_us
+        When the model is evicted; None: never.
+    slot
+        0-based; None where memory is shared by bytes.
+    initial
+        Whether the model was there at time 0 without a load.
+    """
+
+    model: int
+    gpu: int
+    load_start_us: int
+    ready_us: int
+    end_us: int | None = None
+    slot: int | None = None
+    initial: bool = False
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Timeline:
+    """Placements of all tasks, and the residencies.
+
+    Parameters
+    ----------
+    gpu, start_us, end_us
+        Per task; `gpu` is UNPLACED for a task that is left out. Shape [tasks].
+    residencies
+        By GPU, then load start.
+    realised
+        Whether this happened (noise, a device): run and load durations then come from here.
+    """
+
+    gpu: Ints
+    start_us: Ints
+    end_us: Ints
+    residencies: tuple[Residency, ...]
+    realised: bool = False
+
+    def __post_init__(self) -> None:
+        if not len(self.gpu) == len(self.start_us) == len(self.end_us):
+            raise ValueError("gpu, start and end of a timeline must have one entry per task")
+        for array in (self.gpu, self.start_us, self.end_us):
+            array.setflags(write=False)
+
+    @classmethod
+    def build(
+        cls, n_tasks: int, placements: Iterable[Placement], residencies: Iterable[Residency], realised: bool = False
+    ) -> Timeline:
+        """Return the timeline of these placements and residencies; tasks without a placement stay UNPLACED."""
+        gpu = np.full(n_tasks, UNPLACED, np.int64)
+        start, end = np.zeros(n_tasks, np.int64), np.zeros(n_tasks, np.int64)
+        for placement in placements:
+            gpu[placement.task] = placement.gpu
+            start[placement.task], end[placement.task] = placement.start_us, placement.end_us
+        ordered = sorted(residencies, key=lambda r: (r.gpu, r.load_start_us, r.ready_us, r.model))
+        return cls(gpu, start, end, tuple(ordered), realised)
+
+    @property
+    def placements(self) -> Iterator[Placement]:
+        """The placed tasks, in task order."""
+        for task, (gpu, start, end) in enumerate(
+            zip(self.gpu.tolist(), self.start_us.tolist(), self.end_us.tolist(), strict=True)
+        ):
+            if gpu != UNPLACED:
+                yield Placement(task, gpu, start, end)

@@ -1,0 +1,78 @@
+"""Quantities with units, parsed as exact decimals: times, sizes, bandwidths and rates."""
+
+from __future__ import annotations
+
+import re
+from decimal import Decimal
+from fractions import Fraction
+
+_QUANTITY = re.compile(r"\s*([+-]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d{1,3})?)\s*(\S.*?)?\s*")
+
+TIME_US = {"us": 1, "ms": 1_000, "s": 1_000_000, "min": 60_000_000, "h": 3_600_000_000}
+SIZE_BYTES = {
+    "B": 1,
+    **{f"{prefix}B": 1000**power for power, prefix in enumerate("KMGT", 1)},
+    **{f"{prefix}iB": 1024**power for power, prefix in enumerate("KMGT", 1)},
+}
+BANDWIDTH = {
+    **{f"{unit}/s": Fraction(size) for unit, size in SIZE_BYTES.items()},
+    "bit/s": Fraction(1, 8),
+    **{f"{prefix}bit/s": Fraction(1000**power, 8) for power, prefix in enumerate("KMGT", 1)},
+}
+RATE_PER_SECOND = {"/s": Fraction(1), "/min": Fraction(1, 60), "/h": Fraction(1, 3600)}
+
+
+class QuantityError(ValueError):
+    """A text is no quantity of the wanted sort; the message says what is allowed."""
+
+
+def round_half_up(value: Fraction) -> int:
+    """Return the nearest integer, halves upwards.
+
+    >>> round_half_up(Fraction(5, 2)), round_half_up(Fraction(-5, 2))
+    (3, -2)
+    """
+    return (2 * value.numerator + value.denominator) // (2 * value.denominator)
+
+
+def _parse(text: str, units: dict[str, int] | dict[str, Fraction], what: str) -> Fraction:
+    match = _QUANTITY.fullmatch(text)
+    if match is None or (match[2] or "") not in units:
+        raise QuantityError(f"{text!r} is no {what}; allowed is a number with one of {', '.join(units)}")
+    return Fraction(Decimal(match[1])) * units[match[2]]
+
+
+def parse_time(text: str) -> int:
+    """Return a time in microseconds, rounded to the nearest, half up.
+
+    >>> parse_time("0.0005 ms"), parse_time("1e-3 s")
+    (1, 1000)
+    """
+    return round_half_up(_parse(text, TIME_US, "time"))
+
+
+def parse_size(text: str) -> int:
+    """Return a size in bytes, rounded to the nearest, half up.
+
+    >>> parse_size("5.72 GB"), parse_size("1 KiB")
+    (5720000000, 1024)
+    """
+    return round_half_up(_parse(text, SIZE_BYTES, "size"))
+
+
+def parse_bandwidth(text: str) -> Fraction:
+    """Return a bandwidth in bytes per second, exactly.
+
+    >>> parse_bandwidth("8 Gbit/s")
+    Fraction(1000000000, 1)
+    """
+    return _parse(text, BANDWIDTH, "bandwidth")
+
+
+def parse_rate(text: str) -> Fraction:
+    """Return a rate in events per second, exactly.
+
+    >>> parse_rate("30 /min")
+    Fraction(1, 2)
+    """
+    return _parse(text, RATE_PER_SECOND, "rate")

@@ -1,0 +1,159 @@
+"""The work: models, tasks that need them, workflows (DAGs of tasks) and jobs (workflows released at a time)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from fractions import Fraction
+from graphlib import CycleError, TopologicalSorter
+
+ANY_KIND = "*"
+"""Key of a run time that holds for every kind of GPU."""
+
+
+@dataclass(frozen=True, slots=True)
+class MLModel:
+    """A machine-learning model: a name and the bytes of its weights."""
+
+    name: str
+    weight_bytes: int
+
+    def __post_init__(self) -> None:
+        if self.weight_bytes <= 0:
+            raise ValueError(f"model {self.name}: weights must be positive")
+
+
+@dataclass(frozen=True, slots=True)
+class Edge:
+    """An input of a task: the predecessor's name and the bytes that travel from it."""
+
+    source: str
+    size_bytes: int
+
+    def __post_init__(self) -> None:
+        if self.size_bytes < 0:
+            raise ValueError(f"edge from {self.source}: bytes must not be negative")
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """A step of a workflow.
+
+    Parameters
+    ----------
+    name
+        Unique in its workflow.
+    runtime_us
+        Run time per GPU kind, at least 1 us; the key ``*`` holds for every kind. A kind that is
+        not listed cannot run the task.
+    models
+        Names of the models that must be ready on the GPU while the task runs.
+    inputs
+        One edge per predecessor.
+    """
+
+    name: str
+    runtime_us: Mapping[str, int]
+    models: tuple[str, ...] = ()
+    inputs: tuple[Edge, ...] = ()
+
+    def __post_init__(self) -> None:
+        if not self.runtime_us or min(self.runtime_us.values()) < 1:
+            raise ValueError(f"task {self.name}: needs a run time, and every run time is at least 1 us")
+        if len(set(self.models)) < len(self.models):
+            raise ValueError(f"task {self.name}: a model is named twice")
+        if len({edge.source for edge in self.inputs}) < len(self.inputs):
+            raise ValueError(f"task {self.name}: a predecessor is named twice")
+
+    def runtime_on(self, kind: str) -> int | None:
+        """Return the run time on a kind of GPU in microseconds, or None where the task cannot run."""
+        return self.runtime_us.get(kind, self.runtime_us.get(ANY_KIND))
+
+    @property
+    def fastest_us(self) -> int:
+        """The shortest run time over all listed kinds, present in a cluster or not."""
+        return min(self.runtime_us.values())
+
+
+@dataclass(frozen=True, slots=True)
+class Workflow:
+    """A DAG of tasks.
+
+    Attributes
+    ----------
+    position
+        Index of each task by name.
+    topological
+        Task indices, every predecessor before its successors.
+    critical_path_us
+        Longest path of fastest run times, transfers and loads left out (P_j).
+    """
+
+    name: str
+    tasks: tuple[Task, ...]
+    position: Mapping[str, int] = field(init=False, repr=False, compare=False)
+    topological: tuple[int, ...] = field(init=False, repr=False, compare=False)
+    critical_path_us: int = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        if not self.tasks:
+            raise ValueError(f"workflow {self.name}: needs at least one task")
+        position = {task.name: index for index, task in enumerate(self.tasks)}
+        if len(position) < len(self.tasks):
+            raise ValueError(f"workflow {self.name}: task names must differ")
+        object.__setattr__(self, "position", position)
+        object.__setattr__(self, "topological", self._topological_order())
+        object.__setattr__(self, "critical_path_us", self._critical_path_us())
+
+    def _topological_order(self) -> tuple[int, ...]:
+        graph: dict[int, list[int]] = {}
+        for index, task in enumerate(self.tasks):
+            for edge in task.inputs:
+                if edge.source not in self.position:
+                    raise ValueError(f"workflow {self.name}: task {task.name} comes after unknown task {edge.source}")
+            graph[index] = [self.position[edge.source] for edge in task.inputs]
+        try:
+            return tuple(TopologicalSorter(graph).static_order())
+        except CycleError as error:
+            cycle = " -> ".join(self.tasks[index].name for index in error.args[1])
+            raise ValueError(f"workflow {self.name}: tasks form a cycle: {cycle}") from None
+
+    def _critical_path_us(self) -> int:
+        finish = [0] * len(self.tasks)
+        for index in self.topological:
+            task = self.tasks[index]
+            ready = max((finish[self.position[edge.source]] for edge in task.inputs), default=0)
+            finish[index] = ready + task.fastest_us
+        return max(finish)
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """A workflow released at a time.
+
+    Parameters
+    ----------
+    release_us
+        No task of the job starts earlier.
+    weight
+        Counts in the weighted objectives.
+    deadline_us
+        Relative to the release; soft. None: the job is never late.
+    ingress
+        Index of the server that plans the job online; None: drawn at random by the policy's seed.
+    """
+
+    workflow: Workflow
+    release_us: int
+    weight: Fraction = Fraction(1)
+    deadline_us: int | None = None
+    ingress: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.release_us < 0 or self.weight < 0 or (self.deadline_us is not None and self.deadline_us < 0):
+            raise ValueError("release, weight and deadline of a job must not be negative")
+
+    @property
+    def critical_path_us(self) -> int:
+        """P_j of the workflow in microseconds."""
+        return self.workflow.critical_path_us

@@ -1,0 +1,1 @@
+"""Answers to questions: plan, check, simulate, compare."""

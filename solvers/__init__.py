@@ -1,0 +1,1 @@
+"""Search for timelines, and bounds on them."""

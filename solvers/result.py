@@ -1,0 +1,232 @@
+"""What a search returns: a timeline, a bound, and how both came about."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from fractions import Fraction
+
+from models.feasibility import assert_feasible
+from models.instance import Instance
+from models.objective import Objective, gap, timeline_value
+from models.timeline import Timeline
+
+
+class Status(StrEnum):
+    """What is known at the end of a search.
+
+    Attributes
+    ----------
+    OPTIMAL
+        The plan's value equals its lower bound (relative 1e-6).
+    FEASIBLE
+        There is a plan; a better one may exist.
+    INFEASIBLE
+        It is proved that there is no plan.
+    NO_SOLUTION
+        The search ended without a plan; a bound may be known all the same.
+    """
+
+    OPTIMAL = "OPTIMAL"
+    FEASIBLE = "FEASIBLE"
+    INFEASIBLE = "INFEASIBLE"
+    NO_SOLUTION = "NO_SOLUTION"
+
+
+OPTIMALITY_TOLERANCE = Fraction(1, 1_000_000)
+"""Relative difference of value and bound up to which a plan counts as proved optimal."""
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """A moment of a search: seconds since its start, best value and bound so far (exact, None if there is none)."""
+
+    seconds: float
+    value: Fraction | None
+    bound: Fraction | None
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """The outcome of a search.
+
+    Parameters
+    ----------
+    objective
+        What was minimised.
+    timeline
+        The best plan, or None.
+    value
+        Its exact objective value (microseconds, a ratio, or a count), or None.
+    lower_bound
+        A proved lower bound in the units of the value, or None; never above the value.
+    bound_method
+        Where the bound comes from, or None.
+    infeasible
+        Whether it was proved that there is no plan.
+    runtime_s
+        Wall-clock time of the search.
+    incumbents
+        The trail: every moment at which value or bound improved.
+    solver, options
+        Which solver ran, and how (versions, seed, limits).
+    """
+
+    objective: Objective
+    timeline: Timeline | None
+    value: Fraction | None
+    lower_bound: Fraction | None
+    bound_method: str | None
+    infeasible: bool
+    runtime_s: float
+    incumbents: tuple[Progress, ...]
+    solver: str
+    options: Mapping[str, str | int | float | bool | None] = field(default_factory=dict)
+
+    @property
+    def status(self) -> Status:
+        """What is known, as `Status` defines it."""
+        if self.infeasible:
+            return Status.INFEASIBLE
+        if self.value is None:
+            return Status.NO_SOLUTION
+        if self.lower_bound is not None and self.value - self.lower_bound <= OPTIMALITY_TOLERANCE * self.value:
+            return Status.OPTIMAL
+        return Status.FEASIBLE
+
+    @property
+    def gap(self) -> float | None:
+        """(value - bound) / value, or None without value or bound."""
+        return None if self.value is None else gap(self.value, self.lower_bound)
+
+
+class UnsoundBoundError(RuntimeError):
+    """A lower bound lies above the value of a feasible plan: a bug."""
+
+
+class Search:
+    """A running search: its clock, its limit, its best plan and bound, and whoever watches.
+
+    Every plan offered is checked against every rule; one that breaks a rule is a bug and raises.
+
+    Parameters
+    ----------
+    instance, objective
+        What is searched for.
+    time_limit_s
+        Wall-clock seconds from now.
+    watch
+        Called at every improvement.
+    stop
+        Set from outside (Ctrl-C) to end the search early with its best plan.
+    """
+
+    def __init__(
+        self,
+        instance: Instance,
+        objective: Objective,
+        time_limit_s: float,
+        watch: Callable[[Progress], None] | None = None,
+        stop: threading.Event | None = None,
+    ) -> None:
+        self.instance = instance
+        self.objective = objective
+        self.stop = stop or threading.Event()
+        self.timeline: Timeline | None = None
+        self.value: Fraction | None = None
+        self.bound: Fraction | None = None
+        self.bound_method: str | None = None
+        self.infeasible = False
+        self._watch = watch
+        self._trail: list[Progress] = []
+        self._start = time.monotonic()
+        self._limit_s = time_limit_s
+        self._lock = threading.Lock()
+
+    @property
+    def elapsed_s(self) -> float:
+        """Seconds since the start."""
+        return time.monotonic() - self._start
+
+    @property
+    def remaining_s(self) -> float:
+        """Seconds until the limit; 0 once it has passed or a stop was asked for."""
+        return 0.0 if self.stop.is_set() else max(0.0, self._limit_s - self.elapsed_s)
+
+    @property
+    def proved(self) -> bool:
+        """Whether value and bound meet, so that nothing is left to search for."""
+        return (
+            self.value is not None
+            and self.bound is not None
+            and self.value - self.bound <= OPTIMALITY_TOLERANCE * self.value
+        )
+
+    def offer(self, timeline: Timeline) -> bool:
+        """Keep a plan if it is the best so far, or as good with fewer bytes loaded; say whether it was kept."""
+        assert_feasible(self.instance, timeline)
+        value = timeline_value(self.objective, self.instance, timeline)
+        with self._lock:
+            if self.timeline is not None and self.value is not None:
+                if value > self.value:
+                    return False
+                if value == self.value:
+                    if self._load_bytes(timeline) >= self._load_bytes(self.timeline):
+                        return False
+                    self.timeline = timeline
+                    return True
+            self.timeline, self.value = timeline, value
+            self._check_bound()
+            self._report()
+        return True
+
+    def offer_bound(self, bound: Fraction, method: str) -> None:
+        """Keep a proved lower bound if it is the best so far.
+
+        An argument that starts from an incumbent proves only min(bound, its value): clip it before offering it.
+
+        Raises
+        ------
+        UnsoundBoundError
+            If the bound lies above the best plan.
+        """
+        with self._lock:
+            if self.bound is None or bound > self.bound:
+                self.bound, self.bound_method = bound, method
+                self._check_bound()
+                self._report()
+
+    def result(self, solver: str, options: Mapping[str, str | int | float | bool | None]) -> Result:
+        """Return what was found."""
+        return Result(
+            self.objective,
+            self.timeline,
+            self.value,
+            self.bound,
+            self.bound_method,
+            self.infeasible,
+            self.elapsed_s,
+            tuple(self._trail),
+            solver,
+            options,
+        )
+
+    def _check_bound(self) -> None:
+        """Raise if the bound lies above the best plan: then one of the two is wrong."""
+        if self.bound is not None and self.value is not None and self.bound > self.value:
+            raise UnsoundBoundError(
+                f"bound {self.bound} ({self.bound_method}) lies above the plan of value {self.value}"
+            )
+
+    def _load_bytes(self, timeline: Timeline) -> int:
+        weights = self.instance.weight_bytes
+        return sum(int(weights[residency.model]) for residency in timeline.residencies if not residency.initial)
+
+    def _report(self) -> None:
+        progress = Progress(self.elapsed_s, self.value, self.bound)
+        self._trail.append(progress)
+        if self._watch is not None:
+            self._watch(progress)

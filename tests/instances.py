@@ -1,0 +1,161 @@
+"""Instances for tests: a few by hand, and random ones that together exercise every rule."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping, Sequence
+from fractions import Fraction
+
+from models import (
+    GPU,
+    Cluster,
+    Edge,
+    InitialResidency,
+    Instance,
+    InstanceError,
+    Job,
+    Link,
+    MLModel,
+    Network,
+    Restrictions,
+    Task,
+    Workflow,
+)
+
+MB = 1_000_000
+
+
+def gpu(index: int = 0, server: int | None = None, **changes: object) -> GPU:
+    """Return a GPU of 10 bytes that loads one byte per microsecond; servers hold one GPU each unless said otherwise."""
+    where = index if server is None else server
+    fields: dict[str, object] = {
+        "id": f"s{where}/g{index if server is not None else 0}",
+        "server": where,
+        "kind": "A",
+        "memory_bytes": 10,
+        "load_bandwidth": Fraction(MB),
+    }
+    return GPU(**(fields | changes))  # type: ignore[arg-type]
+
+
+def network(
+    latency_us: int = 1, bandwidth: int | None = MB, within: Link | None = None, staged: bool = False
+) -> Network:
+    """Return a network of 1 us latency and one byte per microsecond."""
+    between = Link(latency_us, None if bandwidth is None else Fraction(bandwidth))
+    return Network(between, within or between, staged)
+
+
+def cluster(count: int = 1, net: Network | None = None, **changes: object) -> Cluster:
+    """Return `count` equal servers of one GPU."""
+    return Cluster(tuple(gpu(index, **changes) for index in range(count)), net or network())
+
+
+def task(
+    name: str,
+    runtime_us: int | Mapping[str, int],
+    models: Sequence[str] = (),
+    after: Mapping[str, int] | None = None,
+) -> Task:
+    """Return a task; `after` maps predecessors to the bytes of the edge."""
+    runtimes = {"*": runtime_us} if isinstance(runtime_us, int) else dict(runtime_us)
+    return Task(name, runtimes, tuple(models), tuple(Edge(source, size) for source, size in (after or {}).items()))
+
+
+def chain(*tasks: Task, name: str = "w") -> Workflow:
+    """Return a workflow of these tasks."""
+    return Workflow(name, tasks)
+
+
+def instance(
+    jobs: Sequence[Job],
+    models: Mapping[str, int] | None = None,
+    on: Cluster | None = None,
+    **options: object,
+) -> Instance:
+    """Return an instance; `models` maps names to bytes."""
+    listed = tuple(MLModel(name, size) for name, size in (models or {}).items())
+    return Instance(on or cluster(), listed, tuple(jobs), **options)  # type: ignore[arg-type]
+
+
+def random_instance(rng: random.Random, max_tasks: int = 5, restricted: bool = False) -> Instance:
+    """Return a tiny random instance: bytes or slots, one or two kinds, shared servers, several models per task,
+    edge bytes, initial residency, overlap on or off; `restricted` adds an operator's limits.
+    """
+    while True:
+        try:
+            return _draw(rng, max_tasks, restricted)
+        except InstanceError:
+            continue  # drew a task that fits nowhere, or an initial residency that does not fit
+
+
+def _draw(rng: random.Random, max_tasks: int, restricted: bool) -> Instance:
+    on = _random_cluster(rng)
+    names = [f"m{index}" for index in range(rng.randint(1, 3))]
+    sizes = {name: rng.randint(1, 7) for name in names}
+    workflows = [_random_workflow(rng, f"w{index}", names, max_tasks) for index in range(rng.randint(1, 2))]
+    jobs: list[Job] = []
+    budget = max_tasks
+    for release in sorted(rng.choice((0, 0, rng.randint(0, 12))) for _ in range(3)):
+        workflow = rng.choice(workflows)
+        budget -= len(workflow.tasks)
+        if jobs and budget < 0:
+            break
+        deadline = rng.choice((None, rng.randint(1, 20)))
+        jobs.append(Job(workflow, release, Fraction(rng.choice(("1", "2", "0.5"))), deadline))
+    initial = _random_initial(rng, on, len(names))
+    limits = _random_restrictions(rng, names, workflows, len(on.gpus)) if restricted else Restrictions()
+    listed = tuple(MLModel(name, size) for name, size in sizes.items())
+    return Instance(on, listed, tuple(jobs), rng.random() < 0.7, initial, limits)
+
+
+def _random_cluster(rng: random.Random) -> Cluster:
+    count, shared = rng.randint(1, 3), rng.random() < 0.3
+    equal = rng.random() < 0.5
+    gpus = []
+    for index in range(count):
+        source = random.Random(rng.random() if not equal else count)  # noqa: S311
+        slots = tuple(source.randint(2, 7) for _ in range(source.randint(1, 2))) if source.random() < 0.4 else ()
+        gpus.append(
+            GPU(
+                f"s0/g{index}" if shared else f"s{index}/g0",
+                0 if shared else index,
+                source.choice("AB"),
+                sum(slots) or source.randint(4, 12),
+                Fraction(source.choice((MB, 2 * MB, MB // 2))),
+                slots,
+                source.choice((0, 0, 1)),
+            )
+        )
+    link, inner = (Link(rng.randint(0, 2), rng.choice((None, Fraction(MB)))) for _ in range(2))
+    return Cluster(tuple(gpus), Network(link, inner, rng.random() < 0.3))
+
+
+def _random_workflow(rng: random.Random, name: str, models: list[str], max_tasks: int) -> Workflow:
+    tasks: list[Task] = []
+    for index in range(rng.randint(1, min(3, max_tasks))):
+        needs = rng.sample(models, min(len(models), rng.choice((0, 1, 1, 1, 2))))
+        runtime = rng.choice(({"*": rng.randint(1, 6)}, {"A": rng.randint(1, 6), "B": rng.randint(1, 6)}))
+        inputs = tuple(Edge(before.name, rng.randint(0, 3)) for before in tasks if rng.random() < 0.6)
+        tasks.append(Task(f"t{index}", runtime, tuple(needs), inputs))
+    return Workflow(name, tuple(tasks))
+
+
+def _random_initial(rng: random.Random, on: Cluster, n_models: int) -> tuple[InitialResidency, ...]:
+    if rng.random() < 0.6:
+        return ()
+    index = rng.randrange(len(on.gpus))
+    slot = 0 if on.gpus[index].slots else None
+    return (InitialResidency(index, rng.randrange(n_models), slot),)
+
+
+def _random_restrictions(rng: random.Random, models: list[str], workflows: list[Workflow], n_gpus: int) -> Restrictions:
+    def some() -> frozenset[int]:
+        return frozenset(rng.sample(range(n_gpus), rng.randint(1, n_gpus)))
+
+    return Restrictions(
+        {rng.choice(models): some()} if rng.random() < 0.4 else {},
+        {rng.choice(workflows).name: some()} if rng.random() < 0.4 else {},
+        {rng.choice(models): rng.randint(1, 2)} if rng.random() < 0.4 else {},
+        rng.random() < 0.3,
+    )
