@@ -48,7 +48,7 @@ def network(
 
 def cluster(count: int = 1, net: Network | None = None, **changes: object) -> Cluster:
     """Return `count` equal servers of one GPU."""
-    return Cluster(tuple(gpu(index, **changes) for index in range(count)), net or network())
+    return Cluster(tuple(gpu(index, None, **changes) for index in range(count)), net or network())
 
 
 def task(

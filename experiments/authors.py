@@ -1,0 +1,101 @@
+"""The workload of the Compass authors (arXiv 2402.17652): four workflows, five T4 servers, Poisson arrivals.
+
+Figures from the simulator that one of the authors published (github aliciayuting/mNavigator, commit f3885518).
+"""
+
+from __future__ import annotations
+
+import csv
+import random
+from collections.abc import Sequence
+from fractions import Fraction
+from pathlib import Path
+
+from models import GPU, Cluster, Edge, Instance, Job, Link, MLModel, Network, Task, Workflow
+from models.units import parse_time
+
+KB, GB = 1_000, 1_000_000_000
+MODELS = {
+    "opt": 5_720_000,
+    "marian": 800_000,
+    "mt5": 2_000_000,
+    "nli": 2_140_000,
+    "vit": 1_700_000,
+    "txt2speech": 2_700_000,
+    "detr": 1_800_000,
+    "depth": 3_900_000,
+}
+"""Weights in kB."""
+
+_TABLE: dict[str, tuple[tuple[str, str | None, int, int, tuple[str, ...]], ...]] = {
+    # task: model, run time in us, output in kB, predecessors
+    "translation": (
+        ("opt", "opt", 561_000, 2, ()),
+        ("marian", "marian", 441_000, 2, ("opt",)),
+        ("mt5_a", "mt5", 778_000, 2, ("opt",)),
+        ("mt5_b", "mt5", 803_000, 2, ("opt",)),
+        ("aggregate", None, 1_000, 2, ("marian", "mt5_a", "mt5_b")),
+    ),
+    "question_answer": (
+        ("opt", "opt", 560_000, 2, ()),
+        ("nli", "nli", 27_000, 1, ("opt",)),
+    ),
+    "img_to_sound": (
+        ("vit", "vit", 283_000, 20, ()),
+        ("nli", "nli", 26_000, 10, ("vit",)),
+        ("txt2speech", "txt2speech", 76_000, 3_000, ("vit",)),
+        ("aggregate", None, 200, 3_000, ("nli", "txt2speech")),
+    ),
+    "object_detection": (
+        ("entry", None, 600, 3_000, ()),
+        ("detr", "detr", 178_000, 3_000, ("entry",)),
+        ("depth", "depth", 147_000, 3_000, ("entry",)),
+        ("aggregate", None, 104_000, 3_000, ("detr", "depth")),
+    ),
+}
+
+
+def workflows() -> dict[str, Workflow]:
+    """Return the four workflows by name."""
+    made = {}
+    for name, rows in _TABLE.items():
+        output = {task: size * KB for task, _, _, size, _ in rows}
+        tasks = tuple(
+            Task(task, {"*": runtime}, (model,) if model else (), tuple(Edge(p, output[p]) for p in after))
+            for task, model, runtime, _, after in rows
+        )
+        made[name] = Workflow(name, tasks)
+    return made
+
+
+def cluster(gpus: int = 5) -> Cluster:
+    """Return servers of one T4 each: 14 GB for weights, transfers staged through the hosts."""
+    link = Link(2, Fraction("12.58") * GB)
+    listed = tuple(GPU(f"s{i}/g0", i, "T4", 14 * GB, Fraction("10.17") * GB) for i in range(gpus))
+    return Cluster(listed, Network(link, link, staged=True))
+
+
+def instance(arrivals: Sequence[tuple[int, str]], gpus: int = 5) -> Instance:
+    """Return the instance of these arrivals: pairs of a release in microseconds and a workflow's name."""
+    known = workflows()
+    jobs = tuple(Job(known[name], release) for release, name in sorted(arrivals, key=lambda row: row[0]))
+    return Instance(cluster(gpus), tuple(MLModel(name, size * KB) for name, size in MODELS.items()), jobs)
+
+
+def recorded(path: Path, count: int | None = None, from_zero: bool = False) -> list[tuple[int, str]]:
+    """Return the first `count` arrivals of a file with columns time_ms and workflow; shifted to 0 if asked."""
+    with path.open(newline="") as file:
+        rows = [(parse_time(f"{row['time_ms']} ms"), row["workflow"]) for row in csv.DictReader(file)][:count]
+    start = rows[0][0] if from_zero else 0
+    return [(release - start, name) for release, name in rows]
+
+
+def poisson(rate_per_s: float, count: int, seed: int) -> list[tuple[int, str]]:
+    """Return seeded Poisson arrivals with an equal mix of the four workflows, the first at 0."""
+    rng = random.Random(seed)  # noqa: S311
+    names = list(_TABLE)
+    release, arrivals = 0.0, []
+    for _ in range(count):
+        arrivals.append((round(release * 1e6), rng.choice(names)))
+        release += rng.expovariate(rate_per_s)
+    return arrivals
