@@ -1,0 +1,30 @@
+"""The bounds that need no ascent: computed from the instance alone, in seconds even for long traces."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from fractions import Fraction
+from typing import Protocol
+
+from models import Instance, Objective
+from solvers.bounds import critical_path, energetic, mean_busy_time
+
+
+class ClosedForm(Protocol):
+    """A bound from a formula: exact, in the units of `models.objective_value`; None where it does not apply."""
+
+    def __call__(self, instance: Instance, objective: Objective) -> Fraction | None:
+        """Return a value that no plan lies below."""
+
+
+METHODS: Mapping[str, ClosedForm] = {
+    "critical_path": critical_path.bound,
+    "mean_busy_time": mean_busy_time.bound,
+    "energetic": energetic.bound,
+}
+
+
+def best(instance: Instance, objective: Objective) -> tuple[Fraction, str]:
+    """Return the highest of these bounds and the name of its method."""
+    values = {name: method(instance, objective) for name, method in METHODS.items()}
+    return max(((value, name) for name, value in values.items() if value is not None), key=lambda pair: pair[0])

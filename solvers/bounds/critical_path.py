@@ -1,0 +1,101 @@
+"""Critical path: no job ends before its longest chain of run times, however idle the cluster.
+
+Source: the longest-path bound of every scheduling text (for instance Pinedo, Scheduling, section 4.1). Beyond run
+times it counts what no plan avoids: transfers between tasks that share no eligible GPU class, and loads that
+a cold copy engine has still to finish (rules R1, R6: nothing loads before time 0).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+
+import numpy as np
+
+from models import NEVER, Instance, Objective, objective_value
+from models.instance import Ints
+
+UNREACHABLE = np.int64(1) << 60
+"""Stands for the end of a task on a class where it cannot run."""
+
+
+@dataclass(frozen=True, slots=True)
+class Earliest:
+    """Earliest start and end of every task in microseconds. Shape [tasks]."""
+
+    start_us: Ints
+    end_us: Ints
+
+
+def bound(instance: Instance, objective: Objective) -> Fraction:
+    """Return the value of the objective if every job ended at its earliest; every objective grows with completions."""
+    ends = earliest(instance).end_us
+    return objective_value(objective, instance, np.maximum.reduceat(ends, instance.job_first_task[:-1]))
+
+
+def earliest(instance: Instance) -> Earliest:
+    """Return earliest starts and ends, each job alone on the cluster, each input from the class that serves it best."""
+    start, end = np.empty(instance.n_tasks, np.int64), np.empty(instance.n_tasks, np.int64)
+    cold, hop = cold_load(instance), least_transfer(instance)
+    for index, workflow in enumerate(instance.workflows):
+        jobs = np.flatnonzero(instance.job_workflow == index)
+        release, first = instance.job_release_us[jobs, None], instance.job_first_task[jobs]
+        ends: dict[int, Ints] = {}
+        for position in workflow.topological:
+            template = int(instance.template_first[index]) + position
+            begin = np.maximum(release, cold[template])
+            for offset, edge in instance.inputs[template]:
+                begin = np.maximum(begin, (ends[position + offset][:, :, None] + hop[edge]).min(axis=1))
+            eligible = instance.run_us[template] != NEVER
+            ends[position] = np.where(eligible, begin + instance.run_us[template], UNREACHABLE)
+            start[first + position] = np.where(eligible, begin, UNREACHABLE).min(axis=1)
+            end[first + position] = ends[position].min(axis=1)
+    return Earliest(start, end)
+
+
+def tails(instance: Instance) -> Ints:
+    """Return the longest chain of fastest run times after each template, the template left out. Shape [templates]."""
+    fastest = fastest_run(instance)
+    tail = np.zeros(len(fastest), np.int64)
+    for index, workflow in enumerate(instance.workflows):
+        first = int(instance.template_first[index])
+        for position in reversed(workflow.topological):
+            after = [first + position + offset for offset, _ in instance.outputs[first + position]]
+            tail[first + position] = max((int(fastest[t] + tail[t]) for t in after), default=0)
+    return tail
+
+
+def fastest_run(instance: Instance) -> Ints:
+    """Return the shortest run time of each template in this cluster. Shape [templates]."""
+    possible: Ints = np.where(instance.run_us == NEVER, UNREACHABLE, instance.run_us)
+    return np.asarray(possible.min(axis=1), np.int64)
+
+
+def cold_load(instance: Instance) -> Ints:
+    """Return the earliest instant at which a GPU of a class can hold a template's models. Shape [templates, classes].
+
+    The copy engine carries out one load at a time, from time 0 on; models resident at time 0 need none.
+    """
+    resident = [{r.model for r in instance.initial if r.gpu == gpu} for gpu in range(instance.n_gpus)]
+    ready = np.full(instance.run_us.shape, UNREACHABLE)
+    for template, needed in enumerate(instance.needs):
+        for gpu, present in enumerate(resident):
+            kind = instance.gpu_class[gpu]
+            if instance.run_us[template, kind] != NEVER:
+                loads = sum(int(instance.load_us[model, kind]) for model in needed if model not in present)
+                ready[template, kind] = min(ready[template, kind], loads)
+    return ready
+
+
+def least_transfer(instance: Instance) -> Ints:
+    """Return the least transfer along an edge between two classes: 0 within one. Shape [edges, classes, classes]."""
+    n_classes = len(instance.class_gpu)
+    least = np.zeros((len(instance.transfer_us), n_classes, n_classes), np.int64)
+    servers = [set(instance.gpu_server[instance.gpu_class == c].tolist()) for c in range(n_classes)]
+    for a in range(n_classes):
+        for b in range(n_classes):
+            if a != b:
+                within = [1] if servers[a] & servers[b] else []
+                between = [0] if len(servers[a] | servers[b]) > 1 else []
+                least[:, a, b] = instance.transfer_us[:, a, b, within + between].min(axis=1)
+    return least
