@@ -104,11 +104,16 @@ class Network:
 
     def transfer_us(self, size_bytes: int, source: GPU, target: GPU, same_server: bool) -> int:
         """Return how long an output of `size_bytes` takes between two different GPUs (rule T2)."""
+        return self.transfers_us([size_bytes], source, target, same_server)[0]
+
+    def transfers_us(self, sizes_bytes: Iterable[int], source: GPU, target: GPU, same_server: bool) -> list[int]:
+        """Return the transfer times of outputs of several sizes between the same two GPUs."""
         link = self.within if same_server else self.between
-        seconds = Fraction(0) if link.bandwidth is None else size_bytes / link.bandwidth
+        seconds_per_byte = Fraction(0) if link.bandwidth is None else 1 / link.bandwidth
         if self.staged:
-            seconds += size_bytes / source.load_bandwidth + size_bytes / target.load_bandwidth
-        return link.latency_us + _ceil(seconds * MICROSECONDS_PER_SECOND)
+            seconds_per_byte += 1 / source.load_bandwidth + 1 / target.load_bandwidth
+        us, per_bytes = (seconds_per_byte * MICROSECONDS_PER_SECOND).as_integer_ratio()
+        return [link.latency_us - (-size * us // per_bytes) for size in sizes_bytes]
 
 
 @dataclass(frozen=True, slots=True)

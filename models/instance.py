@@ -1,62 +1,24 @@
 """An instance: cluster, models and jobs, validated once, with every look-up that solvers and the engine iterate over.
 
 Tasks are numbered 0 to n - 1, job by job in release order, inside a job in the order of its workflow.
-Times, sizes and costs that many tasks share are kept once per *template* (a task of a workflow) and
-once per *GPU class* (GPUs that no rule tells apart), so that memory grows with the jobs by a few integers each.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import pairwise
 
 import numpy as np
-from numpy.typing import NDArray
 
+from models import tables
 from models.cluster import GPU, Cluster
+from models.restrictions import InitialResidency, InstanceError, Restrictions, check_initial, check_restrictions
+from models.tables import LARGEST, NEVER, Arcs, Ints
 from models.workload import Job, MLModel, Workflow
 
-NEVER = -1
-"""Stands in the tables for "cannot run here" and "cannot be loaded here"."""
-
-Ints = NDArray[np.int64]
-
-
-@dataclass(frozen=True, slots=True)
-class InitialResidency:
-    """A model that is ready on a GPU at time 0 (rule R6); `slot` is None where memory is shared by bytes."""
-
-    gpu: int
-    model: int
-    slot: int | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Restrictions:
-    """What an operator rules out beyond the physics.
-
-    Parameters
-    ----------
-    model_gpus
-        GPUs on which a model, by name, may be resident; a model that is not named may be anywhere.
-    workflow_gpus
-        GPUs on which the tasks of a workflow, by name, may run.
-    max_replicas
-        Most GPUs that may hold a model, by name, at the same instant.
-    no_swaps
-        Whether every residency, once loaded, stays for ever.
-    """
-
-    model_gpus: Mapping[str, frozenset[int]] = field(default_factory=dict)
-    workflow_gpus: Mapping[str, frozenset[int]] = field(default_factory=dict)
-    max_replicas: Mapping[str, int] = field(default_factory=dict)
-    no_swaps: bool = False
-
-
-class InstanceError(ValueError):
-    """The parts of an instance contradict each other; the message names the one at fault."""
-
+__all__ = ["NEVER", "InitialResidency", "Instance", "InstanceError", "Ints", "Restrictions"]
 
 _derived = partial(field, init=False, repr=False, compare=False)
 
@@ -131,23 +93,36 @@ class Instance:
     load_us: Ints = _derived()
     weight_bytes: Ints = _derived()
     needs: tuple[tuple[int, ...], ...] = _derived()
-    inputs: tuple[tuple[tuple[int, int], ...], ...] = _derived()
-    outputs: tuple[tuple[tuple[int, int], ...], ...] = _derived()
+    inputs: Arcs = _derived()
+    outputs: Arcs = _derived()
     transfer_us: Ints = _derived()
 
     def __post_init__(self) -> None:
+        self._check_parts()
+        check_restrictions(self.restrictions, self.cluster, self.models)
+        check_initial(self.initial, self.cluster, self.models, self.restrictions)
+        self._number_tasks()
+        self._tabulate()
+        stuck = np.flatnonzero((self.run_us == NEVER).all(axis=1))
+        if stuck.size:
+            template = int(stuck[0])
+            raise InstanceError(f"{self.template_name(template)} can run on no GPU: {self._why_stuck(template)}")
+
+    def _check_parts(self) -> None:
         if not self.jobs:
             raise InstanceError("the workload window holds no job")
-        if any(a.release_us > b.release_us for a, b in zip(self.jobs, self.jobs[1:], strict=False)):
+        if any(a.release_us > b.release_us for a, b in pairwise(self.jobs)):
             raise InstanceError("jobs must be in release order")
         if len({model.name for model in self.models}) < len(self.models):
             raise InstanceError("model names must differ")
-        self._number_tasks()
-        self._class_gpus()
-        self._tabulate_work()
-        self._tabulate_edges()
-        self._check_work()
-        _check_initial(self)
+        if any(gpu.memory_bytes > LARGEST for gpu in self.cluster.gpus):
+            raise InstanceError(f"the memory of a GPU exceeds {LARGEST} bytes")
+        servers = {gpu.server for gpu in self.cluster.gpus}
+        for index, job in enumerate(self.jobs):
+            if job.ingress is not None and job.ingress not in servers:
+                raise InstanceError(f"job {index}: its ingress is server {job.ingress}, which the cluster lacks")
+            if job.deadline_us is not None and job.deadline_us > LARGEST:
+                raise InstanceError(f"job {index}: its deadline exceeds {LARGEST} microseconds")
 
     def _set(self, name: str, value: object) -> None:
         if isinstance(value, np.ndarray):
@@ -155,128 +130,54 @@ class Instance:
         object.__setattr__(self, name, value)
 
     def _number_tasks(self) -> None:
-        index: dict[int, int] = {}
-        workflows: list[Workflow] = []
-        job_workflow = []
-        for job in self.jobs:
-            if id(job.workflow) not in index:
-                index[id(job.workflow)] = len(workflows)
-                workflows.append(job.workflow)
-            job_workflow.append(index[id(job.workflow)])
+        workflows, of_job = tables.distinct_workflows(self.jobs)
         sizes = np.array([len(workflow.tasks) for workflow in workflows], np.int64)
         template_first = np.concatenate(([0], np.cumsum(sizes)))
-        of_job = np.array(job_workflow, np.int64)
         job_first = np.concatenate(([0], np.cumsum(sizes[of_job])))
         task_job = np.repeat(np.arange(len(self.jobs), dtype=np.int64), sizes[of_job])
-        self._set("workflows", tuple(workflows))
+        within = np.arange(len(task_job), dtype=np.int64) - job_first[task_job]
+        critical = tables.as_ints([workflow.critical_path_us for workflow in workflows], "critical paths")
+        self._set("workflows", workflows)
         self._set("job_workflow", of_job)
-        self._set("job_release_us", np.array([job.release_us for job in self.jobs], np.int64))
-        self._set("job_critical_us", np.array([w.critical_path_us for w in workflows], np.int64)[of_job])
+        self._set("job_release_us", tables.as_ints([job.release_us for job in self.jobs], "releases"))
+        self._set("job_critical_us", critical[of_job])
         self._set("job_first_task", job_first)
         self._set("task_job", task_job)
-        within = np.arange(len(task_job), dtype=np.int64) - job_first[task_job]
         self._set("task_template", template_first[of_job[task_job]] + within)
         self._set("template_first", template_first)
 
-    def _class_gpus(self) -> None:
-        classes: dict[object, int] = {}
-        gpu_class, members = [], []
-        limits = (self.restrictions.model_gpus, self.restrictions.workflow_gpus)
-        for index, gpu in enumerate(self.cluster.gpus):
-            allowed = tuple(frozenset(name for name, gpus in limit.items() if index in gpus) for limit in limits)
-            key = (gpu.kind, gpu.memory_bytes, gpu.slots, gpu.load_bandwidth, gpu.load_overhead_us, allowed)
-            if key not in classes:
-                classes[key] = len(classes)
-                members.append(gpu)
-            gpu_class.append(classes[key])
-        self._set("gpu_class", np.array(gpu_class, np.int64))
+    def _tabulate(self) -> None:
+        classes = tables.GPUClasses.of(self.cluster, self.restrictions)
+        load_us = tables.load_times(self.models, classes, self.restrictions)
+        needs = tables.needed_models(self.workflows, self.models)
+        inputs, outputs, edges = tables.precedence_arcs(self.workflows)
+        self._set("gpu_class", classes.of_gpu)
         self._set("gpu_server", np.array([gpu.server for gpu in self.cluster.gpus], np.int64))
-        self._set("class_gpu", tuple(members))
-
-    def _tabulate_work(self) -> None:
-        position = {model.name: index for index, model in enumerate(self.models)}
-        first_of_class = [int(np.argmax(self.gpu_class == c)) for c in range(len(self.class_gpu))]
-
-        def allowed(limit: Mapping[str, frozenset[int]], name: str, gpu: int) -> bool:
-            return name not in limit or gpu in limit[name]
-
-        load_us = [
-            [
-                gpu.load_us(model.weight_bytes)
-                if gpu.fits([model.weight_bytes]) and allowed(self.restrictions.model_gpus, model.name, index)
-                else NEVER
-                for gpu, index in zip(self.class_gpu, first_of_class, strict=True)
-            ]
-            for model in self.models
-        ]
-        self._set("load_us", np.array(load_us, np.int64).reshape(len(self.models), len(self.class_gpu)))
-        self._set("weight_bytes", np.array([model.weight_bytes for model in self.models], np.int64))
-        needs, run_us = [], []
-        for workflow, task in ((w, t) for w in self.workflows for t in w.tasks):
-            unknown = [name for name in task.models if name not in position]
-            if unknown:
-                raise InstanceError(f"workflow {workflow.name}: task {task.name} needs unknown model {unknown[0]}")
-            needed = tuple(position[name] for name in task.models)
-            needs.append(needed)
-            sizes = [self.models[model].weight_bytes for model in needed]
-            row = []
-            for c, (gpu, index) in enumerate(zip(self.class_gpu, first_of_class, strict=True)):
-                possible = (
-                    allowed(self.restrictions.workflow_gpus, workflow.name, index)
-                    and all(self.load_us[model, c] != NEVER for model in needed)
-                    and gpu.fits(sizes)
-                )
-                runtime = task.runtime_on(gpu.kind) if possible else None
-                row.append(NEVER if runtime is None else runtime)
-            run_us.append(row)
-        self._set("needs", tuple(needs))
-        self._set("run_us", np.array(run_us, np.int64))
-
-    def _tabulate_edges(self) -> None:
-        inputs: list[tuple[tuple[int, int], ...]] = []
-        outputs: list[list[tuple[int, int]]] = [[] for _ in self.needs]
-        transfer_us: list[list[list[list[int]]]] = []
-        network = self.cluster.network
-        for workflow, first in zip(self.workflows, self.template_first, strict=False):
-            for index, task in enumerate(workflow.tasks):
-                row = []
-                for arc in task.inputs:
-                    offset = workflow.position[arc.source] - index
-                    row.append((offset, len(transfer_us)))
-                    outputs[first + index + offset].append((-offset, len(transfer_us)))
-                    transfer_us.append(
-                        [
-                            [
-                                [network.transfer_us(arc.size_bytes, a, b, same) for same in (False, True)]
-                                for b in self.class_gpu
-                            ]
-                            for a in self.class_gpu
-                        ]
-                    )
-                inputs.append(tuple(row))
-        self._set("inputs", tuple(inputs))
-        self._set("outputs", tuple(tuple(row) for row in outputs))
-        shape = (len(transfer_us), len(self.class_gpu), len(self.class_gpu), 2)
-        self._set("transfer_us", np.array(transfer_us, np.int64).reshape(shape))
-
-    def _check_work(self) -> None:
-        stuck = np.flatnonzero((self.run_us == NEVER).all(axis=1))
-        if stuck.size:
-            raise InstanceError(
-                f"{self.template_name(int(stuck[0]))} can run on no GPU: {self._why_stuck(int(stuck[0]))}"
-            )
+        self._set("class_gpu", classes.gpus)
+        self._set("weight_bytes", tables.as_ints([model.weight_bytes for model in self.models], "weights"))
+        self._set("load_us", load_us)
+        self._set("needs", needs)
+        self._set("run_us", tables.run_times(self.workflows, needs, self.models, load_us, classes, self.restrictions))
+        self._set("inputs", inputs)
+        self._set("outputs", outputs)
+        self._set("transfer_us", tables.transfer_times(edges, self.cluster, classes))
 
     def _why_stuck(self, template: int) -> str:
         sizes = [self.models[model].weight_bytes for model in self.needs[template]]
         kinds = sorted({gpu.kind for gpu in self.class_gpu})
-        workflow = int(np.searchsorted(self.template_first, template, side="right")) - 1
-        task = self.workflows[workflow].tasks[template - int(self.template_first[workflow])]
+        workflow, position = self._locate(template)
+        task = workflow.tasks[position]
         if all(task.runtime_on(kind) is None for kind in kinds):
             return f"it lists run times for {', '.join(sorted(task.runtime_us))}, the cluster has {', '.join(kinds)}"
         if not any(gpu.fits(sizes) for gpu in self.class_gpu if task.runtime_on(gpu.kind) is not None):
             names = ", ".join(self.models[model].name for model in self.needs[template])
             return f"its models ({names}: {sum(sizes)} bytes) fit no eligible GPU together"
         return "the restrictions leave none"
+
+    def _locate(self, template: int) -> tuple[Workflow, int]:
+        """Return the workflow of a template and the task's position in it."""
+        workflow = int(np.searchsorted(self.template_first, template, side="right")) - 1
+        return self.workflows[workflow], template - int(self.template_first[workflow])
 
     @property
     def n_tasks(self) -> int:
@@ -326,9 +227,8 @@ class Instance:
 
     def template_name(self, template: int) -> str:
         """Return ``workflow/task`` of a template."""
-        workflow = int(np.searchsorted(self.template_first, template, side="right")) - 1
-        name = self.workflows[workflow].tasks[template - int(self.template_first[workflow])].name
-        return f"{self.workflows[workflow].name}/{name}"
+        workflow, position = self._locate(template)
+        return f"{workflow.name}/{workflow.tasks[position].name}"
 
     def task_name(self, task: int) -> str:
         """Return the name of a task in its workflow."""
@@ -355,25 +255,3 @@ class Instance:
         task = np.repeat(np.arange(self.n_tasks, dtype=np.int64), per_task)
         first = np.repeat(np.cumsum(per_task) - per_task, per_task)
         return task, start[self.task_template[task]] + np.arange(len(task), dtype=np.int64) - first
-
-
-def _check_initial(instance: Instance) -> None:
-    """Refuse initial residencies that overfill a GPU, share a slot, or stand where they may not."""
-    for gpu_index, gpu in enumerate(instance.cluster.gpus):
-        here = [resident for resident in instance.initial if resident.gpu == gpu_index]
-        for resident in here:
-            name = instance.models[resident.model].name
-            if instance.load_time(resident.model, gpu_index) == NEVER:
-                raise InstanceError(f"initial residency: model {name} may not be on {gpu.id}")
-            if (resident.slot is None) == bool(gpu.slots):
-                raise InstanceError(f"initial residency: {name} on {gpu.id} needs a slot exactly if the GPU has slots")
-            if resident.slot is not None and not (
-                0 <= resident.slot < len(gpu.slots)
-                and instance.models[resident.model].weight_bytes <= gpu.slots[resident.slot]
-            ):
-                raise InstanceError(f"initial residency: {name} does not fit slot {resident.slot} of {gpu.id}")
-        slots = [resident.slot for resident in here if resident.slot is not None]
-        if len({resident.model for resident in here}) < len(here) or len(set(slots)) < len(slots):
-            raise InstanceError(f"initial residency: a model or a slot is named twice on {gpu.id}")
-        if not gpu.slots and not gpu.fits(instance.models[resident.model].weight_bytes for resident in here):
-            raise InstanceError(f"initial residency: the models on {gpu.id} exceed its {gpu.memory_bytes} bytes")

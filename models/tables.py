@@ -1,0 +1,186 @@
+"""The tables of an instance: workflows, GPU classes, and all times in microseconds, as arrays.
+
+Times that many tasks share are kept once per *template* (a task of a workflow) and once per *GPU class*
+(GPUs that no rule tells apart), so that memory grows with the jobs by a few integers each.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from models.cluster import GPU, Cluster
+from models.restrictions import InstanceError, Restrictions
+from models.workload import Edge, Job, MLModel, Workflow
+
+NEVER = -1
+"""Stands in the tables for "cannot run here" and "cannot be loaded here"."""
+
+LARGEST = 10**16
+"""Most microseconds (317 years) or bytes (10 PB) of one quantity: sums over an instance then fit 64 bits."""
+
+Ints: TypeAlias = NDArray[np.int64]
+Arcs: TypeAlias = tuple[tuple[tuple[int, int], ...], ...]
+"""Per template: pairs (offset of the other task, edge)."""
+
+
+def as_ints(values: Sequence[int] | Sequence[Sequence[int]], what: str) -> Ints:
+    """Return numbers as 64-bit integers; `what` names them in the error raised if one is above LARGEST."""
+    try:
+        array = np.array(values, np.int64)
+    except OverflowError:
+        array = np.array([LARGEST + 1], np.int64)
+    if array.size and array.max() > LARGEST:
+        raise InstanceError(f"{what} must not exceed {LARGEST} microseconds or bytes")
+    return array
+
+
+def distinct_workflows(jobs: Sequence[Job]) -> tuple[tuple[Workflow, ...], Ints]:
+    """Return the distinct workflows in the order of their first jobs, and the index of each job's workflow."""
+    by_identity: dict[int, int] = {}
+    by_content: dict[object, int] = {}
+    workflows: list[Workflow] = []
+    job_workflow = []
+    for job in jobs:
+        index = by_identity.get(id(job.workflow))
+        if index is None:
+            index = by_content.setdefault(_content(job.workflow), len(workflows))
+            by_identity[id(job.workflow)] = index
+            if index == len(workflows):
+                workflows.append(job.workflow)
+        job_workflow.append(index)
+    return tuple(workflows), np.array(job_workflow, np.int64)
+
+
+def _content(workflow: Workflow) -> object:
+    """Return a key that equal workflows share."""
+    return workflow.name, tuple(
+        (task.name, frozenset(task.runtime_us.items()), task.models, task.inputs) for task in workflow.tasks
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class GPUClasses:
+    """GPUs grouped by what the rules can tell apart: kind, memory, load times, restrictions.
+
+    Parameters
+    ----------
+    of_gpu
+        The class of each GPU. Shape [gpus].
+    first
+        The first GPU of each class.
+    gpus
+        The same GPUs themselves.
+    """
+
+    of_gpu: Ints
+    first: tuple[int, ...]
+    gpus: tuple[GPU, ...]
+
+    @classmethod
+    def of(cls, cluster: Cluster, restrictions: Restrictions) -> GPUClasses:
+        """Group the GPUs of a cluster."""
+        first: dict[object, int] = {}
+        leader = []
+        limits = (restrictions.model_gpus, restrictions.workflow_gpus)
+        for index, gpu in enumerate(cluster.gpus):
+            allowed = tuple(frozenset(name for name, gpus in limit.items() if index in gpus) for limit in limits)
+            key = (gpu.kind, gpu.memory_bytes, gpu.slots, gpu.load_bandwidth, gpu.load_overhead_us, allowed)
+            leader.append(first.setdefault(key, index))
+        leaders = tuple(first.values())
+        of_gpu = np.searchsorted(np.array(leaders), np.array(leader)).astype(np.int64)
+        return cls(of_gpu, leaders, tuple(cluster.gpus[index] for index in leaders))
+
+
+def load_times(models: Sequence[MLModel], classes: GPUClasses, restrictions: Restrictions) -> Ints:
+    """Return the load time of each model on each GPU class, NEVER where it may not be. Shape [models, classes]."""
+    rows = [
+        [
+            gpu.load_us(model.weight_bytes)
+            if gpu.fits([model.weight_bytes]) and restrictions.allows_model(model.name, index)
+            else NEVER
+            for gpu, index in zip(classes.gpus, classes.first, strict=True)
+        ]
+        for model in models
+    ]
+    return as_ints(rows, "load times").reshape(len(models), len(classes.gpus))
+
+
+def needed_models(workflows: Sequence[Workflow], models: Sequence[MLModel]) -> tuple[tuple[int, ...], ...]:
+    """Return the models that each template needs."""
+    position = {model.name: index for index, model in enumerate(models)}
+    needs = []
+    for workflow in workflows:
+        for task in workflow.tasks:
+            unknown = [name for name in task.models if name not in position]
+            if unknown:
+                raise InstanceError(f"workflow {workflow.name}: task {task.name} needs unknown model {unknown[0]}")
+            needs.append(tuple(position[name] for name in task.models))
+    return tuple(needs)
+
+
+def run_times(
+    workflows: Sequence[Workflow],
+    needs: Sequence[tuple[int, ...]],
+    models: Sequence[MLModel],
+    load_us: Ints,
+    classes: GPUClasses,
+    restrictions: Restrictions,
+) -> Ints:
+    """Return the run time of each template on each GPU class, NEVER where it cannot run. Shape [templates, classes]."""
+    room = {
+        needed: [
+            bool((load_us[list(needed), c] != NEVER).all()) and gpu.fits(models[m].weight_bytes for m in needed)
+            for c, gpu in enumerate(classes.gpus)
+        ]
+        for needed in set(needs)
+    }
+    rows = []
+    tasks = ((workflow, task) for workflow in workflows for task in workflow.tasks)
+    for needed, (workflow, task) in zip(needs, tasks, strict=True):
+        row = []
+        for gpu, index, fits in zip(classes.gpus, classes.first, room[needed], strict=True):
+            possible = fits and restrictions.allows_workflow(workflow.name, index)
+            runtime = task.runtime_on(gpu.kind) if possible else None
+            row.append(NEVER if runtime is None else runtime)
+        rows.append(row)
+    return as_ints(rows, "run times")
+
+
+def precedence_arcs(workflows: Sequence[Workflow]) -> tuple[Arcs, Arcs, list[Edge]]:
+    """Return inputs and outputs of each template, and the edges in the order of their numbers."""
+    inputs: list[tuple[tuple[int, int], ...]] = []
+    outputs: list[list[tuple[int, int]]] = []
+    edges: list[Edge] = []
+    for workflow in workflows:
+        outputs.extend([] for _ in workflow.tasks)
+        first = len(inputs)
+        for index, task in enumerate(workflow.tasks):
+            row = []
+            for edge in task.inputs:
+                source = workflow.position[edge.source]
+                row.append((source - index, len(edges)))
+                outputs[first + source].append((index - source, len(edges)))
+                edges.append(edge)
+            inputs.append(tuple(row))
+    return tuple(inputs), tuple(tuple(row) for row in outputs), edges
+
+
+def transfer_times(edges: Sequence[Edge], cluster: Cluster, classes: GPUClasses) -> Ints:
+    """Return the transfer time of each edge by class of source and target, and 1 for the same server.
+
+    Shape [edges, classes, classes, 2].
+    """
+    sizes = sorted({edge.size_bytes for edge in edges})
+    position = {size: index for index, size in enumerate(sizes)}
+    table = np.zeros((len(sizes), len(classes.gpus), len(classes.gpus), 2), np.int64)
+    for a, source in enumerate(classes.gpus):
+        for b, target in enumerate(classes.gpus):
+            for same_server in (False, True):
+                times = cluster.network.transfers_us(sizes, source, target, same_server)
+                table[:, a, b, int(same_server)] = as_ints(times, "transfer times")
+    return table[np.array([position[edge.size_bytes] for edge in edges], np.int64)]
