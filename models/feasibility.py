@@ -1,7 +1,7 @@
 """The checker: every rule of the problem, one function each, no solver anywhere near.
 
-It returns every violation it finds, with what it found and what is allowed. Two kinds of rules look at
-neighbours only (one load, one task at a time): there each overlap is reported between adjacent intervals.
+It returns every violation it finds, with what it found and what is allowed. Where intervals must not overlap, they
+are sorted by start and neighbours are compared: of intervals that overlap at all, two neighbours do.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from models.instance import NEVER, Instance
 from models.metrics import serving_residency
 from models.timeline import UNPLACED, Residency, Timeline
 
-_FOREVER = np.iinfo(np.int64).max
+_FOREVER = int(np.iinfo(np.int64).max)
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +91,8 @@ def _load_duration(instance: Instance, timeline: Timeline) -> Iterator[Violation
         allowed = instance.load_time(residency.model, residency.gpu)
         took = residency.ready_us - residency.load_start_us
         if allowed == NEVER:
-            yield Violation("X", name, "the model may not be resident there", "resident", "never")
+            fits = instance.cluster.gpus[residency.gpu].fits([int(instance.weight_bytes[residency.model])])
+            yield Violation("X" if fits else "R2", name, "the model may not be resident there", "resident", "never")
         elif residency.load_start_us < 0:
             yield Violation("R1", name, "load starts before 0", residency.load_start_us, 0)
         elif not residency.initial and (took < 0 if timeline.realised else took != allowed):
@@ -148,9 +149,8 @@ def _models_ready(instance: Instance, timeline: Timeline) -> Iterator[Violation]
     """R3: a task runs only while every model it needs is ready on its GPU: ready <= start, end <= residency end."""
     task, model = instance.model_uses()
     serving = serving_residency(instance, timeline, task, model)
-    ends = [_FOREVER if r.end_us is None else r.end_us for r in timeline.residencies] + [-1]
-    until = np.array(ends, np.int64)[serving]
-    for use in np.flatnonzero(timeline.end_us[task] > until):
+    until = np.array([_end(r) for r in timeline.residencies] + [-1], np.int64)[serving]
+    for use in np.flatnonzero((serving < 0) | (timeline.end_us[task] > until)):
         subject = f"{_task(instance, int(task[use]))} with model {instance.models[model[use]].name}"
         if serving[use] < 0:
             yield Violation(
@@ -192,7 +192,7 @@ def _initial(instance: Instance, timeline: Timeline) -> Iterator[Violation]:
 
 
 def _runs(instance: Instance, timeline: Timeline) -> Iterator[Violation]:
-    """T1: an eligible GPU, start >= release, end = start + run time (realised: end > start)."""
+    """T1: an eligible GPU, start >= release, end = start + run time (realised: end >= start)."""
     allowed = instance.run_us[instance.task_template, instance.gpu_class[timeline.gpu]]
     took = timeline.end_us - timeline.start_us
     release = instance.job_release_us[instance.task_job]
@@ -289,12 +289,16 @@ def _levels(group: list[Residency], amounts: list[int]) -> list[tuple[int, int]]
 
 def _overlaps(instance: Instance, group: list[Residency], rule: str, problem: str) -> Iterator[Violation]:
     """Yield a violation for each residency that starts before its predecessor in the group has ended."""
-    for before, after in pairwise(sorted(group, key=lambda r: (r.load_start_us, r.ready_us))):
+    for before, after in pairwise(sorted(group, key=lambda r: (r.load_start_us, _end(r)))):
         if before.end_us is None or after.load_start_us < before.end_us:
             subject = f"{_residency(instance, after)} after {_residency(instance, before)}"
             yield Violation(
                 rule, subject, problem, after.load_start_us, "never" if before.end_us is None else before.end_us
             )
+
+
+def _end(residency: Residency) -> int:
+    return _FOREVER if residency.end_us is None else residency.end_us
 
 
 def _task(instance: Instance, task: int) -> str:

@@ -23,7 +23,7 @@ def canonical(instance: Instance) -> dict[str, Any]:
     network = instance.cluster.network
     return {
         "gpus": [
-            [g.id, g.server, g.kind, g.memory_bytes, list(g.slots), str(g.load_bandwidth), g.load_overhead_us]
+            [g.id, g.server, g.kind, g.memory_bytes, list(g.slots), _number(g.load_bandwidth), g.load_overhead_us]
             for g in instance.cluster.gpus
         ],
         "network": [_link(network.between), _link(network.within), network.staged],

@@ -6,10 +6,11 @@ from dataclasses import asdict, dataclass
 from fractions import Fraction
 
 import numpy as np
+from numpy.typing import NDArray
 
 from models.cluster import MICROSECONDS_PER_SECOND
 from models.instance import Instance, Ints
-from models.objective import completion_us
+from models.objective import completion_us, mean_ratio
 from models.slo import ServiceLevel
 from models.timeline import Timeline
 
@@ -79,11 +80,14 @@ def measure(
     jobs = np.arange(int(warmup * len(instance.jobs)), len(instance.jobs))
     latency_us = completion_us(instance, timeline) - instance.job_release_us
     counted = latency_us[jobs]
-    latency = _spread(counted / MICROSECONDS_PER_SECOND)
-    slowdown = _spread(counted / instance.job_critical_us[jobs])
+    paths = instance.job_critical_us[jobs]
+    latency = _spread(
+        counted / MICROSECONDS_PER_SECOND, Fraction(int(counted.sum()), len(jobs) * MICROSECONDS_PER_SECOND)
+    )
+    slowdown = _spread(counted / paths, mean_ratio(counted.tolist(), paths.tolist()))
     makespan = int(timeline.end_us.max())
+    engines_us = max(1, makespan * instance.n_gpus)  # a realised timeline may consist of runs of 0 us
     loaded = [residency for residency in timeline.residencies if not residency.initial]
-    engines_us = makespan * instance.n_gpus
     copying = sum(min(r.ready_us, makespan) - min(r.load_start_us, makespan) for r in loaded)
     return Metrics(
         jobs=len(jobs),
@@ -102,11 +106,11 @@ def measure(
     )
 
 
-def _spread(values: np.ndarray[tuple[int], np.dtype[np.float64]]) -> dict[str, float]:
-    """Return mean and quantiles."""
+def _spread(values: NDArray[np.float64], mean: Fraction) -> dict[str, float]:
+    """Return mean and quantiles; the mean comes exact, to agree with the objective to the last digit."""
     ordered = np.sort(values)
     ranks = {name: quantile_rank(share, len(values)) for name, share in _QUANTILES.items()}
-    return {"mean": float(values.mean()), **{name: float(ordered[rank]) for name, rank in ranks.items()}}
+    return {"mean": float(mean), **{name: float(ordered[rank]) for name, rank in ranks.items()}}
 
 
 def serving_residency(instance: Instance, timeline: Timeline, task: Ints, model: Ints) -> Ints:
@@ -122,13 +126,14 @@ def serving_residency(instance: Instance, timeline: Timeline, task: Ints, model:
     if not timeline.residencies:
         return np.full(len(task), -1, np.int64)
     place = np.array([r.gpu * len(instance.models) + r.model for r in timeline.residencies], np.int64)
-    ready = np.array([r.ready_us for r in timeline.residencies], np.int64)
-    # One sortable number per (place, time), so that a single sorted array answers "latest at or before".
-    stride = int(max(ready.max(), timeline.start_us.max())) + 1
-    keys = place * stride + ready
-    order = np.argsort(keys, kind="stable")
+    times, ready = np.unique([r.ready_us for r in timeline.residencies], return_inverse=True)
+    ready_by_start = np.searchsorted(times, timeline.start_us[task], side="right") - 1
+    # One sortable number per (place, rank of the time), so that a single sorted array answers "latest at or before".
+    keys = place * len(times) + ready
+    never_ends = np.array([r.end_us is None for r in timeline.residencies])
+    order = np.lexsort((never_ends, keys))
     wanted = timeline.gpu[task] * len(instance.models) + model
-    found = np.searchsorted(keys[order], wanted * stride + timeline.start_us[task], side="right") - 1
+    found = np.searchsorted(keys[order], wanted * len(times) + ready_by_start, side="right") - 1
     candidate = order[np.maximum(found, 0)]
     return np.where((found >= 0) & (place[candidate] == wanted), candidate, -1)
 

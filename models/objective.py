@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from enum import StrEnum
 from fractions import Fraction
 
@@ -83,15 +83,28 @@ def timeline_value(objective: Objective, instance: Instance, timeline: Timeline)
     return objective_value(objective, instance, completion_us(instance, timeline))
 
 
+def mean_ratio(numerators: Sequence[int], denominators: Sequence[int]) -> Fraction:
+    """Return the exact mean of ratios of whole numbers, such as slowdowns.
+
+    >>> mean_ratio([3, 2, 2], [2, 1, 2])
+    Fraction(3, 2)
+    """
+    by_denominator: dict[int, int] = {}
+    for numerator, denominator in zip(numerators, denominators, strict=True):
+        by_denominator[denominator] = by_denominator.get(denominator, 0) + numerator
+    terms = [Fraction(numerator, denominator) for denominator, numerator in by_denominator.items()]
+    while len(terms) > 1:  # adding neighbours keeps the common denominators short for as long as possible
+        last = terms[-1:] if len(terms) % 2 else []
+        terms = [a + b for a, b in zip(terms[::2], terms[1::2], strict=False)] + last
+    return terms[0] / len(numerators)
+
+
 def _mean_latency(instance: Instance, latency: list[int], completion: list[int]) -> Fraction:
     return Fraction(sum(latency), len(latency))
 
 
 def _mean_slowdown(instance: Instance, latency: list[int], completion: list[int]) -> Fraction:
-    by_path: dict[int, int] = {}
-    for path, flow in zip(instance.job_critical_us.tolist(), latency, strict=True):
-        by_path[path] = by_path.get(path, 0) + flow
-    return sum((Fraction(flow, path) for path, flow in by_path.items()), Fraction(0)) / len(latency)
+    return mean_ratio(latency, instance.job_critical_us.tolist())
 
 
 def _weighted_latency(instance: Instance, latency: list[int], completion: list[int]) -> Fraction:
@@ -153,7 +166,8 @@ def reported_bound(objective: Objective, bound: Fraction) -> float:
 
 
 def gap(value: Fraction, bound: Fraction | None) -> float | None:
-    """Return (value - bound) / value; 0 if both are 0, None without a bound."""
+    """Return (value - bound) / value; 0 if both are 0, None without a bound. A negative bound counts as 0."""
     if bound is None:
         return None
-    return 0.0 if value == bound else float((value - bound) / value)
+    least = max(bound, Fraction(0))  # no objective is ever negative
+    return 0.0 if value == least else float((value - least) / value)

@@ -7,8 +7,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
+import numpy as np
+
 from models.instance import Instance, Ints
-from models.units import QuantityError, parse_time
+from models.objective import mean_ratio
+from models.units import QuantityError, parse_number, parse_time
 
 _QUANTILE = re.compile(r"p(?P<q>\d+(\.\d+)?)\s+(?P<what>latency|slowdown)\s*<=\s*(?P<limit>.+)")
 _MEAN = re.compile(r"mean\s+(?P<what>latency|slowdown)\s*<=\s*(?P<limit>.+)")
@@ -25,9 +28,9 @@ class ServiceLevel:
     measure
         ``latency``, ``slowdown`` or ``lateness`` (latency against each job's deadline).
     limit
-        Microseconds or a ratio; unused for lateness.
+        Microseconds or a ratio; 0 for lateness.
     share
-        Least share of jobs within the limit; None: the mean must be within it.
+        Least share of jobs within the limit; None: the mean must be within it (not for lateness).
     """
 
     measure: str
@@ -62,20 +65,20 @@ class ServiceLevel:
 
     def attainment(self, instance: Instance, latency: Ints, jobs: Sequence[int] | Ints) -> Fraction:
         """Return the share of the given jobs within the limit, exactly; for a mean, 1 or 0."""
-        ratios = [self._within(instance, int(job), int(latency[job])) for job in jobs]
-        if self.share is not None:
-            return Fraction(sum(value <= limit for value, limit in ratios), len(ratios))
-        mean = sum((value for value, _ in ratios), Fraction(0)) / len(ratios)
-        return Fraction(int(mean <= self.limit))
+        chosen = np.asarray(jobs, np.int64)
+        flows: list[int] = latency[chosen].tolist()
+        if self.measure == "lateness":
+            deadlines = [instance.jobs[job].deadline_us for job in chosen.tolist()]
+            return _share_of([due is None or flow <= due for flow, due in zip(flows, deadlines, strict=True)])
+        units = instance.job_critical_us[chosen].tolist() if self.measure == "slowdown" else [1] * len(flows)
+        if self.share is None:
+            return Fraction(int(mean_ratio(flows, units) <= self.limit))
+        most, per = self.limit.as_integer_ratio()
+        return _share_of([flow * per <= most * unit for flow, unit in zip(flows, units, strict=True)])
 
-    def _within(self, instance: Instance, job: int, latency: int) -> tuple[Fraction, Fraction]:
-        """Return what is measured of a job, and its limit."""
-        if self.measure == "slowdown":
-            return Fraction(latency, int(instance.job_critical_us[job])), self.limit
-        if self.measure == "latency":
-            return Fraction(latency), self.limit
-        deadline = instance.jobs[job].deadline_us
-        return Fraction(0 if deadline is None else max(0, latency - deadline)), Fraction(0)
+
+def _share_of(within: list[bool]) -> Fraction:
+    return Fraction(sum(within), len(within))
 
 
 def _share(percent: str, text: str) -> Fraction:
@@ -86,12 +89,7 @@ def _share(percent: str, text: str) -> Fraction:
 
 
 def _limit(measure: str, limit: str, text: str) -> Fraction:
-    if measure == "latency":
-        return Fraction(parse_time(limit))
-    try:
-        ratio = Fraction(limit.strip())
-    except (ValueError, ZeroDivisionError):
-        raise QuantityError(f"{text!r}: a slowdown is compared with a plain number such as 2") from None
-    if ratio <= 0:
+    most = Fraction(parse_time(limit)) if measure == "latency" else parse_number(limit)
+    if most <= 0:
         raise QuantityError(f"{text!r}: the limit must be positive")
-    return ratio
+    return most

@@ -80,10 +80,20 @@ class Timeline:
     def build(
         cls, n_tasks: int, placements: Iterable[Placement], residencies: Iterable[Residency], realised: bool = False
     ) -> Timeline:
-        """Return the timeline of these placements and residencies; tasks without a placement stay UNPLACED."""
+        """Return the timeline of these placements and residencies; tasks without a placement stay UNPLACED.
+
+        Raises
+        ------
+        ValueError
+            If a placement is of no task, or a task is placed twice.
+        """
         gpu = np.full(n_tasks, UNPLACED, np.int64)
         start, end = np.zeros(n_tasks, np.int64), np.zeros(n_tasks, np.int64)
         for placement in placements:
+            if not 0 <= placement.task < n_tasks:
+                raise ValueError(f"there is no task {placement.task}; allowed are 0 to {n_tasks - 1}")
+            if gpu[placement.task] != UNPLACED:
+                raise ValueError(f"task {placement.task} is placed twice")
             gpu[placement.task] = placement.gpu
             start[placement.task], end[placement.task] = placement.start_us, placement.end_us
         ordered = sorted(residencies, key=lambda r: (r.gpu, r.load_start_us, r.ready_us, r.model))

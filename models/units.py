@@ -38,8 +38,9 @@ def round_half_up(value: Fraction) -> int:
 def _parse(text: str, units: dict[str, int] | dict[str, Fraction], what: str) -> Fraction:
     match = _QUANTITY.fullmatch(text)
     if match is None or (match[2] or "") not in units:
-        raise QuantityError(f"{text!r} is no {what}; allowed is a number with one of {', '.join(units)}")
-    return Fraction(Decimal(match[1])) * units[match[2]]
+        allowed = "a plain number" if "" in units else f"a number with one of {', '.join(units)}"
+        raise QuantityError(f"{text!r} is no {what}; allowed is {allowed}")
+    return Fraction(Decimal(match[1])) * units[match[2] or ""]
 
 
 def parse_time(text: str) -> int:
@@ -67,6 +68,15 @@ def parse_bandwidth(text: str) -> Fraction:
     Fraction(1000000000, 1)
     """
     return _parse(text, BANDWIDTH, "bandwidth")
+
+
+def parse_number(text: str) -> Fraction:
+    """Return a plain number, exactly.
+
+    >>> parse_number("2.5")
+    Fraction(5, 2)
+    """
+    return _parse(text, {"": 1}, "number")
 
 
 def parse_rate(text: str) -> Fraction:

@@ -40,6 +40,11 @@ OPTIMALITY_TOLERANCE = Fraction(1, 1_000_000)
 """Relative difference of value and bound up to which a plan counts as proved optimal."""
 
 
+def proves(value: Fraction | None, bound: Fraction | None) -> bool:
+    """Say whether a bound shows that a plan of this value is optimal."""
+    return value is not None and bound is not None and value - bound <= OPTIMALITY_TOLERANCE * value
+
+
 @dataclass(frozen=True, slots=True)
 class Progress:
     """A moment of a search: seconds since its start, best value and bound so far (exact, None if there is none)."""
@@ -93,9 +98,7 @@ class Result:
             return Status.INFEASIBLE
         if self.value is None:
             return Status.NO_SOLUTION
-        if self.lower_bound is not None and self.value - self.lower_bound <= OPTIMALITY_TOLERANCE * self.value:
-            return Status.OPTIMAL
-        return Status.FEASIBLE
+        return Status.OPTIMAL if proves(self.value, self.lower_bound) else Status.FEASIBLE
 
     @property
     def gap(self) -> float | None:
@@ -104,7 +107,7 @@ class Result:
 
 
 class UnsoundBoundError(RuntimeError):
-    """A lower bound lies above the value of a feasible plan: a bug."""
+    """A lower bound, or a proof of infeasibility, contradicts a feasible plan: a bug."""
 
 
 class Search:
@@ -159,11 +162,7 @@ class Search:
     @property
     def proved(self) -> bool:
         """Whether value and bound meet, so that nothing is left to search for."""
-        return (
-            self.value is not None
-            and self.bound is not None
-            and self.value - self.bound <= OPTIMALITY_TOLERANCE * self.value
-        )
+        return proves(self.value, self.bound)
 
     def offer(self, timeline: Timeline) -> bool:
         """Keep a plan if it is the best so far, or as good with fewer bytes loaded; say whether it was kept."""
@@ -179,12 +178,12 @@ class Search:
                     self.timeline = timeline
                     return True
             self.timeline, self.value = timeline, value
-            self._check_bound()
+            self._check_bound(self.bound, self.bound_method)
             self._report()
         return True
 
     def offer_bound(self, bound: Fraction, method: str) -> None:
-        """Keep a proved lower bound if it is the best so far.
+        """Keep a proved lower bound if it is the best so far; one below 0 counts as 0, for no objective is negative.
 
         An argument that starts from an incumbent proves only min(bound, its value): clip it before offering it.
 
@@ -193,14 +192,23 @@ class Search:
         UnsoundBoundError
             If the bound lies above the best plan.
         """
+        least = max(bound, Fraction(0))
         with self._lock:
-            if self.bound is None or bound > self.bound:
-                self.bound, self.bound_method = bound, method
-                self._check_bound()
+            if self.bound is None or least > self.bound:
+                self._check_bound(least, method)
+                self.bound, self.bound_method = least, method
                 self._report()
 
     def result(self, solver: str, options: Mapping[str, str | int | float | bool | None]) -> Result:
-        """Return what was found."""
+        """Return what was found.
+
+        Raises
+        ------
+        UnsoundBoundError
+            If infeasibility was claimed although there is a plan.
+        """
+        if self.infeasible and self.timeline is not None:
+            raise UnsoundBoundError(f"{solver} claims infeasibility although there is a plan of value {float(self.value)}")
         return Result(
             self.objective,
             self.timeline,
@@ -214,12 +222,10 @@ class Search:
             options,
         )
 
-    def _check_bound(self) -> None:
-        """Raise if the bound lies above the best plan: then one of the two is wrong."""
-        if self.bound is not None and self.value is not None and self.bound > self.value:
-            raise UnsoundBoundError(
-                f"bound {self.bound} ({self.bound_method}) lies above the plan of value {self.value}"
-            )
+    def _check_bound(self, bound: Fraction | None, method: str | None) -> None:
+        """Raise if a bound lies above the best plan: then one of the two is wrong."""
+        if bound is not None and self.value is not None and bound > self.value:
+            raise UnsoundBoundError(f"bound {float(bound)} ({method}) lies above the plan of value {float(self.value)}")
 
     def _load_bytes(self, timeline: Timeline) -> int:
         weights = self.instance.weight_bytes
