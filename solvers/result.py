@@ -208,7 +208,7 @@ class Search:
             If infeasibility was claimed although there is a plan.
         """
         if self.infeasible and self.timeline is not None:
-            raise UnsoundBoundError(f"{solver} claims infeasibility although there is a plan of value {float(self.value)}")
+            raise UnsoundBoundError(f"{solver} claims that there is no plan, and has one")
         return Result(
             self.objective,
             self.timeline,
