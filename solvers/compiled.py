@@ -1,0 +1,44 @@
+"""The one way in which kernels are compiled, and the random numbers they draw."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import ParamSpec, TypeVar, cast
+
+import numba
+import numpy as np
+from numpy.typing import NDArray
+
+Parameters = ParamSpec("Parameters")
+Returned = TypeVar("Returned")
+
+Floats = NDArray[np.float64]
+RandomState = NDArray[np.uint64]
+
+
+def kernel(function: Callable[Parameters, Returned]) -> Callable[Parameters, Returned]:
+    """Compile a function at its first call; the machine code is kept on disk beside the source."""
+    return cast(Callable[Parameters, Returned], numba.njit(cache=True, error_model="numpy")(function))
+
+
+def random_state(seed: int) -> RandomState:
+    """Return the state of a random stream; equal seeds give equal streams on every machine."""
+    return np.random.SeedSequence(seed).generate_state(1, np.uint64) | np.uint64(1)
+
+
+@kernel
+def random_below(state: RandomState, limit: int) -> int:
+    """Return a random integer in [0, limit), by xorshift64* (Vigna, 2016); `limit` below 2^31."""
+    x = state[0]
+    x ^= x >> np.uint64(12)
+    x ^= x << np.uint64(25)
+    x ^= x >> np.uint64(27)
+    state[0] = x
+    high = (x * np.uint64(2685821657736338717)) >> np.uint64(33)
+    return np.int64((high * np.uint64(limit)) >> np.uint64(31))
+
+
+@kernel
+def random_unit(state: RandomState) -> float:
+    """Return a random number in (0, 1)."""
+    return (random_below(state, 2147483647) + 0.5) / 2147483648.0

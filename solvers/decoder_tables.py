@@ -1,0 +1,202 @@
+"""An instance and an objective as flat arrays, the form in which compiled kernels read them.
+
+Every number comes from the instance's own tables; ragged rows per template become one array with the
+first entry of each row (compressed rows). The cost of a job that completes at C is
+
+    linear x max(0, C - due)  +  step x [C > due],   and the plan pays  peak x max(0, C - due)  for its worst job,
+
+which covers the seven objectives; objectives that are a maximum or a count get a small linear part beside
+their own, so that a search sees progress between two of their steps.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from models.instance import NEVER, Instance, Ints
+from models.objective import Objective
+from solvers.compiled import Floats
+
+SMOOTHING = 1e-4
+"""Share of the small linear part in objectives that are a maximum or a count."""
+
+
+UNLIMITED = -1
+"""Stands for a model that may be on any number of GPUs."""
+
+
+class Tables(NamedTuple):
+    """What the decoder reads, per task, job, template, GPU, class and model.
+
+    Attributes
+    ----------
+    task_template, task_job, use_first
+        Per task; `use_first` numbers the (task, model) pairs.
+    release_us, linear, step, peak, due_us, ideal_us
+        Per job; `ideal_us` is the earliest completion that run times allow.
+    input_first, input_offset, input_edge
+        Inputs of template k are the entries input_first[k] to input_first[k + 1].
+    output_first, output_offset
+        The same for its successors.
+    need_first, need_model
+        The same for its models, largest first.
+    fastest_us, tail_us
+        Per template: fastest run time in this cluster, longest path of fastest run times after it.
+    run_us, load_us, transfer_us, gpu_class, gpu_server, weight_bytes
+        As in `Instance`.
+    memory_bytes, slot_bytes
+        Per GPU; slots in the second, padded with 0. Shapes [gpus], [gpus, most slots].
+    replicas
+        Per model: most GPUs that may hold it at a time, or UNLIMITED.
+    evictable
+        Whether models may have to leave: some GPU cannot hold all that may be on it.
+    limited, overlap_loads, no_swaps
+        Whether replicas are limited at all; the instance's option and restriction.
+    """
+
+    task_template: Ints
+    task_job: Ints
+    use_first: Ints
+    release_us: Ints
+    linear: Floats
+    step: Floats
+    peak: Floats
+    due_us: Ints
+    ideal_us: Ints
+    input_first: Ints
+    input_offset: Ints
+    input_edge: Ints
+    output_first: Ints
+    output_offset: Ints
+    need_first: Ints
+    need_model: Ints
+    fastest_us: Ints
+    tail_us: Ints
+    run_us: Ints
+    load_us: Ints
+    transfer_us: Ints
+    gpu_class: Ints
+    gpu_server: Ints
+    weight_bytes: Ints
+    memory_bytes: Ints
+    slot_bytes: Ints
+    replicas: Ints
+    evictable: bool
+    limited: bool
+    overlap_loads: bool
+    no_swaps: bool
+
+
+def tabulate(instance: Instance, objective: Objective) -> Tables:
+    """Return the tables of an instance under an objective."""
+    input_first, inputs = _compress(instance.inputs)
+    output_first, outputs = _compress(instance.outputs)
+    largest_first = [
+        [(model,) for model in sorted(row, key=lambda model: (-int(instance.weight_bytes[model]), model))]
+        for row in instance.needs
+    ]
+    need_first, needs = _compress(largest_first, width=1)
+    per_task = np.diff(need_first)[instance.task_template]
+    tail = _tails(instance)
+    fastest = _fastest(instance)
+    path = np.maximum.reduceat(tail + fastest, instance.template_first[:-1])
+    linear, step, peak, due = _costs(instance, objective)
+    slots = max(len(gpu.slots) for gpu in instance.cluster.gpus)
+    slot_bytes = np.zeros((instance.n_gpus, slots), np.int64)
+    for index, gpu in enumerate(instance.cluster.gpus):
+        slot_bytes[index, : len(gpu.slots)] = gpu.slots
+    limits = instance.restrictions.max_replicas
+    return Tables(
+        task_template=instance.task_template,
+        task_job=instance.task_job,
+        use_first=np.concatenate(([0], np.cumsum(per_task))),
+        release_us=instance.job_release_us,
+        linear=linear,
+        step=step,
+        peak=peak,
+        due_us=due,
+        ideal_us=instance.job_release_us + path[instance.job_workflow],
+        input_first=input_first,
+        input_offset=inputs[:, 0].copy(),
+        input_edge=inputs[:, 1].copy(),
+        output_first=output_first,
+        output_offset=outputs[:, 0].copy(),
+        need_first=need_first,
+        need_model=needs[:, 0].copy(),
+        fastest_us=fastest,
+        tail_us=tail,
+        run_us=instance.run_us,
+        load_us=instance.load_us,
+        transfer_us=instance.transfer_us,
+        gpu_class=instance.gpu_class,
+        gpu_server=instance.gpu_server,
+        weight_bytes=instance.weight_bytes,
+        memory_bytes=np.array([gpu.memory_bytes for gpu in instance.cluster.gpus], np.int64),
+        slot_bytes=slot_bytes,
+        replicas=np.array([limits.get(model.name, UNLIMITED) for model in instance.models], np.int64),
+        evictable=_may_evict(instance),
+        limited=bool(limits),
+        overlap_loads=instance.overlap_loads,
+        no_swaps=instance.restrictions.no_swaps,
+    )
+
+
+def _compress(rows: Sequence[Sequence[tuple[int, ...]]], width: int = 2) -> tuple[Ints, Ints]:
+    """Return the first entry of each row, with the total at the end, and the entries, one per line."""
+    first = np.concatenate(([0], np.cumsum([len(row) for row in rows], dtype=np.int64)))
+    entries = [entry for row in rows for entry in row]
+    return first.astype(np.int64), np.array(entries, np.int64).reshape(len(entries), width)
+
+
+def _fastest(instance: Instance) -> Ints:
+    """Return the fastest run time of each template in this cluster."""
+    unreachable = np.iinfo(np.int64).max
+    fastest: Ints = np.where(instance.run_us == NEVER, unreachable, instance.run_us).min(axis=1)
+    return fastest
+
+
+def _tails(instance: Instance) -> Ints:
+    """Return the longest path of fastest run times after each template."""
+    fastest, tail = _fastest(instance), np.zeros(len(instance.needs), np.int64)
+    for workflow, first in zip(instance.workflows, instance.template_first.tolist(), strict=False):
+        for index in reversed(workflow.topological):
+            followers = [first + index + offset for offset, _ in instance.outputs[first + index]]
+            tail[first + index] = max((int(fastest[f] + tail[f]) for f in followers), default=0)
+    return tail
+
+
+def _costs(instance: Instance, objective: Objective) -> tuple[Floats, Floats, Floats, Ints]:
+    """Return linear, step and peak cost and the due time of each job."""
+    count = len(instance.jobs)
+    even, none = np.full(count, 1 / count), np.zeros(count)
+    release, path = instance.job_release_us, instance.job_critical_us
+    weight = np.array([float(job.weight) for job in instance.jobs])
+    allowed = np.array([-1 if job.deadline_us is None else job.deadline_us for job in instance.jobs], np.int64)
+    has_deadline, due = (allowed >= 0).astype(np.float64), release + np.maximum(allowed, 0)
+    match objective:
+        case Objective.MEAN_LATENCY:
+            return even, none, none, release
+        case Objective.MEAN_SLOWDOWN:
+            return even / path, none, none, release
+        case Objective.WEIGHTED_LATENCY:
+            return weight / (weight.sum() or 1.0), none, none, release
+        case Objective.WEIGHTED_TARDINESS:
+            return weight * has_deadline, none, none, due
+        case Objective.LATE_JOBS:
+            return SMOOTHING * has_deadline / path, has_deadline, none, due
+        case Objective.MAKESPAN:
+            return SMOOTHING * even, none, np.ones(count), np.zeros(count, np.int64)
+        case Objective.MAX_SLOWDOWN:
+            return SMOOTHING * even / path, none, 1 / path, release
+
+
+def _may_evict(instance: Instance) -> bool:
+    """Say whether some GPU class cannot hold all models that may be resident there."""
+    for c, gpu in enumerate(instance.class_gpu):
+        allowed = [int(w) for w, load in zip(instance.weight_bytes, instance.load_us[:, c], strict=True) if load >= 0]
+        if gpu.slots or not gpu.fits(allowed):
+            return True
+    return bool(instance.restrictions.max_replicas)
