@@ -91,8 +91,9 @@ def _load_duration(instance: Instance, timeline: Timeline) -> Iterator[Violation
         allowed = instance.load_time(residency.model, residency.gpu)
         took = residency.ready_us - residency.load_start_us
         if allowed == NEVER:
-            fits = instance.cluster.gpus[residency.gpu].fits([int(instance.weight_bytes[residency.model])])
-            yield Violation("X" if fits else "R2", name, "the model may not be resident there", "resident", "never")
+            pinned = not instance.restrictions.allows_model(instance.models[residency.model].name, residency.gpu)
+            problem = "the model is restricted to other GPUs" if pinned else "the model never fits there"
+            yield Violation("X" if pinned else "R2", name, problem, "resident", "never")
         elif residency.load_start_us < 0:
             yield Violation("R1", name, "load starts before 0", residency.load_start_us, 0)
         elif not residency.initial and (took < 0 if timeline.realised else took != allowed):

@@ -1,0 +1,164 @@
+"""The rules a second time, as naively as possible: look at every GPU in every microsecond.
+
+Shares no code with the checker, and reads neither run, load nor transfer times from the instance's tables.
+"""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+from itertools import permutations
+
+from models import GPU, Instance, MLModel, Residency, Task, Timeline, Workflow
+
+
+def broken_rules(instance: Instance, timeline: Timeline) -> set[str]:
+    """Return the numbers of the rules that a timeline of placed tasks breaks."""
+    broken = set()
+    for residency in timeline.residencies:
+        broken |= _residency_rules(instance, timeline, residency)
+    for task in range(instance.n_tasks):
+        broken |= _task_rules(instance, timeline, task)
+    marks = [r.load_start_us for r in timeline.residencies] + [r.ready_us for r in timeline.residencies]
+    marks += [r.end_us for r in timeline.residencies if r.end_us is not None]
+    marks += timeline.start_us.tolist() + timeline.end_us.tolist()
+    for instant in range(min(marks), max(marks) + 1):
+        broken |= _instant_rules(instance, timeline, instant)
+    return broken
+
+
+def _residency_rules(instance: Instance, timeline: Timeline, residency: Residency) -> set[str]:
+    broken = set()
+    gpu, model = instance.cluster.gpus[residency.gpu], instance.models[residency.model]
+    if not _may_hold(instance, residency.gpu, model):
+        broken.add("X")
+    elif not _fit([model], gpu):
+        broken.add("R2")
+    else:
+        took = residency.ready_us - residency.load_start_us
+        proper = math.ceil(Fraction(model.weight_bytes) / gpu.load_bandwidth * 1_000_000) + gpu.load_overhead_us
+        if residency.load_start_us < 0 or took < 0:
+            broken.add("R1")
+        if not residency.initial and not timeline.realised and took != proper:
+            broken.add("R1")
+    if residency.end_us is not None and residency.end_us < residency.ready_us:
+        broken.add("R1")
+    if (residency.slot is None) != (not gpu.slots):
+        broken.add("R2")
+    if gpu.slots and residency.slot is not None:
+        room = gpu.slots[residency.slot] if 0 <= residency.slot < len(gpu.slots) else 0
+        if model.weight_bytes > room:
+            broken.add("R2")
+    if residency.initial:
+        if not any(
+            (i.gpu, i.model, i.slot) == (residency.gpu, residency.model, residency.slot) for i in instance.initial
+        ):
+            broken.add("R6")
+        if residency.load_start_us != 0 or residency.ready_us != 0:
+            broken.add("R6")
+    if residency.end_us is not None and instance.restrictions.no_swaps:
+        broken.add("X")
+    return broken
+
+
+def _task_rules(instance: Instance, timeline: Timeline, number: int) -> set[str]:
+    broken = set()
+    job, workflow, task = _parts(instance, number)
+    where, start, end = int(timeline.gpu[number]), int(timeline.start_us[number]), int(timeline.end_us[number])
+    gpu = instance.cluster.gpus[where]
+    needed = [model for model in instance.models if model.name in task.models]
+    runtime = task.runtime_us.get(gpu.kind) or task.runtime_us.get("*")
+    allowed = instance.restrictions.workflow_gpus.get(workflow.name)
+    eligible = (
+        runtime is not None
+        and (allowed is None or where in allowed)
+        and all(_may_hold(instance, where, model) for model in needed)
+        and _fit(needed, gpu)
+    )
+    if not eligible or start < instance.jobs[job].release_us or (not timeline.realised and end - start != runtime):
+        broken.add("T1")
+    if end < start:
+        broken.add("T1")
+    for edge in task.inputs:
+        before = number + workflow.tasks.index(_named(workflow, edge.source)) - workflow.tasks.index(task)
+        if start < int(timeline.end_us[before]) + _transfer(
+            instance, int(timeline.gpu[before]), where, edge.size_bytes
+        ):
+            broken.add("T2")
+    for model in needed:
+        stays = [r for r in timeline.residencies if r.gpu == where and instance.models[r.model] == model]
+        if not all(any(r.ready_us <= u < _end(r) for r in stays) for u in range(start, end)):
+            broken.add("R3")
+    return broken
+
+
+def _instant_rules(instance: Instance, timeline: Timeline, instant: int) -> set[str]:
+    broken = set()
+    held = [r for r in timeline.residencies if r.load_start_us <= instant < _end(r)]
+    loading = [r for r in timeline.residencies if not r.initial and r.load_start_us <= instant < r.ready_us]
+    running = [t for t in range(instance.n_tasks) if timeline.start_us[t] <= instant < timeline.end_us[t]]
+    for where, gpu in enumerate(instance.cluster.gpus):
+        here = [r for r in held if r.gpu == where]
+        busy = [t for t in running if timeline.gpu[t] == where]
+        loads = [r for r in loading if r.gpu == where]
+        if len(loads) > 1:
+            broken.add("R1")
+        if gpu.slots:
+            if any(sum(r.slot == slot for r in here) > 1 for slot in range(len(gpu.slots))):
+                broken.add("R2")
+        elif sum(instance.models[r.model].weight_bytes for r in here) > gpu.memory_bytes:
+            broken.add("R2")
+        if len({r.model for r in here}) < len(here):
+            broken.add("R4")
+        if loads and busy and not instance.overlap_loads:
+            broken.add("R5")
+        if len(busy) > 1:
+            broken.add("T3")
+    for name, most in instance.restrictions.max_replicas.items():
+        if sum(instance.models[r.model].name == name for r in held) > most:
+            broken.add("X")
+    return broken
+
+
+def _parts(instance: Instance, number: int) -> tuple[int, Workflow, Task]:
+    for index, job in enumerate(instance.jobs):
+        if number < len(job.workflow.tasks):
+            return index, job.workflow, job.workflow.tasks[number]
+        number -= len(job.workflow.tasks)
+    raise IndexError(number)
+
+
+def _named(workflow: Workflow, name: str) -> Task:
+    return next(task for task in workflow.tasks if task.name == name)
+
+
+def _may_hold(instance: Instance, gpu: int, model: MLModel) -> bool:
+    allowed = instance.restrictions.model_gpus.get(model.name)
+    return allowed is None or gpu in allowed
+
+
+def _fit(models: list[MLModel], gpu: GPU) -> bool:
+    if not gpu.slots:
+        return sum(model.weight_bytes for model in models) <= gpu.memory_bytes
+    return any(
+        all(model.weight_bytes <= size for model, size in zip(models, slots, strict=True))
+        for slots in permutations(gpu.slots, len(models))
+    )
+
+
+def _transfer(instance: Instance, source: int, target: int, size: int) -> int:
+    if source == target:
+        return 0
+    a, b = instance.cluster.gpus[source], instance.cluster.gpus[target]
+    network = instance.cluster.network
+    link = network.within if a.server == b.server else network.between
+    seconds = Fraction(0)
+    if link.bandwidth is not None:
+        seconds += Fraction(size) / link.bandwidth
+    if network.staged:
+        seconds += Fraction(size) / a.load_bandwidth + Fraction(size) / b.load_bandwidth
+    return math.ceil(link.latency_us + 1_000_000 * seconds)
+
+
+def _end(residency: Residency) -> float:
+    return math.inf if residency.end_us is None else residency.end_us
