@@ -1,0 +1,144 @@
+"""What a formulation decides over: GPUs of tasks, needs, who may follow whom in memory, and rooms for models.
+
+A *need* is a pair of a task and a model it needs. On its GPU a need either opens a residency (by a load, or because
+the model was there at time 0) or follows an earlier need of the same residency. Formulations that share these
+index sets are twins: a variable or constraint of one names the same decision in the other.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from models.formulations.symmetry import interchangeable_gpus
+from models.formulations.windows import Windows
+from models.instance import Instance
+
+
+@dataclass(frozen=True, slots=True)
+class Room:
+    """A part of a GPU's memory in which residencies count alike: all of it, or its slots of one size.
+
+    Parameters
+    ----------
+    capacity
+        Bytes in units that divide all weights, or the number of slots.
+    demand
+        What each model that may sit here takes up.
+    slots
+        The slots it stands for; empty if memory is shared by bytes.
+    """
+
+    capacity: int
+    demand: Mapping[int, int]
+    slots: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Choices:
+    """Index sets of a formulation.
+
+    Parameters
+    ----------
+    gpus
+        Per task, the GPUs it may run on.
+    needs
+        Pairs (task, model).
+    follows
+        Pairs of needs (before, after): the second may be the next user of the first one's residency.
+    initial
+        Pairs (need, GPU) where the need may open an initial residency.
+    rooms
+        Per GPU.
+    equal_gpus
+        Groups of interchangeable GPUs.
+    """
+
+    instance: Instance
+    windows: Windows
+    gpus: tuple[tuple[int, ...], ...]
+    needs: tuple[tuple[int, int], ...]
+    follows: tuple[tuple[int, int], ...]
+    initial: tuple[tuple[int, int], ...]
+    rooms: tuple[tuple[Room, ...], ...]
+    equal_gpus: tuple[tuple[int, ...], ...]
+
+    @classmethod
+    def of(cls, instance: Instance, windows: Windows) -> Choices:
+        """Return what is left to decide inside the windows."""
+        gpus = tuple(tuple(int(g) for g in row.nonzero()[0]) for row in windows.possible)
+        needs = tuple((task, model) for task in range(instance.n_tasks) for model in instance.task_needs(task))
+        there = {(resident.model, resident.gpu) for resident in instance.initial}
+        initial = tuple(
+            (need, gpu) for need, (task, model) in enumerate(needs) for gpu in gpus[task] if (model, gpu) in there
+        )
+        follows = tuple(_follows(instance, windows, gpus, needs))
+        rooms = tuple(_rooms(instance, gpu) for gpu in range(instance.n_gpus))
+        return cls(instance, windows, gpus, needs, follows, initial, rooms, interchangeable_gpus(instance))
+
+    def rooms_of(self, model: int, gpu: int) -> list[int]:
+        """Return the rooms of a GPU in which a model may sit."""
+        return [index for index, room in enumerate(self.rooms[gpu]) if model in room.demand]
+
+    def room_of_slot(self, gpu: int, slot: int | None) -> int:
+        """Return the room of a GPU to which a slot belongs; None stands for memory shared by bytes."""
+        return next(index for index, room in enumerate(self.rooms[gpu]) if slot is None or slot in room.slots)
+
+    def initial_room(self, model: int, gpu: int) -> int:
+        """Return the room in which a model is initially resident."""
+        slot = next(r.slot for r in self.instance.initial if (r.model, r.gpu) == (model, gpu))
+        return self.room_of_slot(gpu, slot)
+
+
+def _follows(
+    instance: Instance, windows: Windows, gpus: tuple[tuple[int, ...], ...], needs: tuple[tuple[int, int], ...]
+) -> Iterator[tuple[int, int]]:
+    """Yield the pairs of needs of one model whose tasks can run in this order on one GPU."""
+    descendants = [_descendants(instance, workflow) for workflow in range(len(instance.workflows))]
+    by_model: dict[int, list[int]] = {}
+    for need, (_, model) in enumerate(needs):
+        by_model.setdefault(model, []).append(need)
+    for group in by_model.values():
+        for before in group:
+            for after in group:
+                a, b = needs[before][0], needs[after][0]
+                job = int(instance.task_job[a])
+                first = int(instance.job_first_task[job])
+                if a == b or (
+                    job == instance.task_job[b] and (a - first) in descendants[instance.job_workflow[job]][b - first]
+                ):
+                    continue
+                if any(_fits_before(instance, windows, a, b, gpu) for gpu in gpus[a] if gpu in gpus[b]):
+                    yield before, after
+
+
+def _fits_before(instance: Instance, windows: Windows, before: int, after: int, gpu: int) -> bool:
+    """Say whether both tasks can run on a GPU in this order inside their windows."""
+    both = instance.run_time(before, gpu) + instance.run_time(after, gpu)
+    return bool(windows.earliest_start_us[before, gpu] + both <= windows.latest_end_us[after, gpu])
+
+
+def _descendants(instance: Instance, workflow: int) -> list[set[int]]:
+    """Return, for each task of a workflow, the tasks that come after it."""
+    graph = instance.workflows[workflow]
+    after: list[set[int]] = [set() for _ in graph.tasks]
+    for index in reversed(graph.topological):
+        for edge in graph.tasks[index].inputs:
+            source = graph.position[edge.source]
+            after[source] |= {index} | after[index]
+    return after
+
+
+def _rooms(instance: Instance, gpu: int) -> tuple[Room, ...]:
+    """Return the rooms of a GPU: one by bytes, or one per size of its slots."""
+    device = instance.cluster.gpus[gpu]
+    weights = {m: int(w) for m, w in enumerate(instance.weight_bytes) if instance.load_time(m, gpu) >= 0}
+    if not device.slots:
+        unit = math.gcd(*weights.values()) or 1
+        return (Room(device.memory_bytes // unit, {model: weight // unit for model, weight in weights.items()}),)
+    rooms = []
+    for size in sorted(set(device.slots)):
+        slots = tuple(index for index, slot in enumerate(device.slots) if slot == size)
+        rooms.append(Room(len(slots), {model: 1 for model, weight in weights.items() if weight <= size}, slots))
+    return tuple(rooms)

@@ -1,0 +1,558 @@
+"""The joint problem in CP-SAT: placement, order, loads, residencies and evictions in one model.
+
+Per task and GPU there is an optional interval. Residencies are chains of needs: a need *misses* (its memory is held
+from the start of a load), is *initial* (held from time 0) or *hits* (held from the end of the need before it).
+Each need so holds a piece of memory that lasts until its task ends, and the pieces of a residency join seamlessly.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from ortools.sat.python import cp_model
+
+from models.formulations.choices import Choices
+from models.formulations.scale import ScaledObjective, Term
+from models.formulations.windows import horizon_us, time_windows, transfer_matrix
+from models.instance import Instance
+from models.objective import Objective, timeline_value
+from models.timeline import Timeline
+
+
+@dataclass(frozen=True, slots=True)
+class Variables:
+    """The decisions; needs are numbered as in `Choices`, letters as in the constraints.
+
+    Parameters
+    ----------
+    assign
+        (task, GPU): the task runs there (x_tg).
+    start, end
+        Per task, in microseconds (s_t, e_t).
+    run
+        (task, GPU): the task's interval there, present if x_tg.
+    hit
+        (before, after): a need follows another in the same residency (h_uv).
+    miss
+        (need, GPU): the need opens a residency by a load (m_ug).
+    initial
+        (need, GPU): the need opens an initial residency (i_ug).
+    hold
+        Per need: since when its memory is held for it (q_u).
+    span
+        Per need: how long it holds it (e_t - q_u).
+    load
+        (need, GPU): the load's interval, present if m_ug.
+    place
+        (need, GPU, room): the residency sits in this room (y_ugk); x_tg itself where there is one room.
+    piece
+        (need, GPU, room): its interval [q_u, e_t), present if y_ugk.
+    resident
+        (model, GPU, room): the model is ever there (z_mgk); only without swaps.
+    used
+        (task, GPU): this task or one before it runs there (f_tg); only for interchangeable GPUs.
+    completion
+        Per job (C_j).
+    term
+        Per job: the term that its weight multiplies (T_j).
+    worst
+        The largest weighted term, if the objective is a maximum (W).
+    """
+
+    assign: dict[tuple[int, int], cp_model.IntVar]
+    start: list[cp_model.IntVar]
+    end: list[cp_model.LinearExprT]
+    run: dict[tuple[int, int], cp_model.IntervalVar]
+    hit: dict[tuple[int, int], cp_model.IntVar]
+    miss: dict[tuple[int, int], cp_model.IntVar]
+    initial: dict[tuple[int, int], cp_model.IntVar]
+    hold: list[cp_model.IntVar]
+    span: list[cp_model.IntVar]
+    load: dict[tuple[int, int], cp_model.IntervalVar]
+    place: dict[tuple[int, int, int], cp_model.IntVar]
+    piece: dict[tuple[int, int, int], cp_model.IntervalVar]
+    resident: dict[tuple[int, int, int], cp_model.IntVar]
+    used: dict[tuple[int, int], cp_model.IntVar]
+    completion: list[cp_model.LinearExprT]
+    term: list[cp_model.LinearExprT]
+    worst: cp_model.IntVar | None
+
+
+@dataclass(frozen=True, slots=True)
+class Formulation:
+    """A built model with what is needed to hint it and to read its solutions.
+
+    Parameters
+    ----------
+    incumbent
+        Scaled value that every solution respects, or None.
+    """
+
+    model: cp_model.CpModel
+    variables: Variables
+    choices: Choices
+    objective: ScaledObjective
+    incumbent: int | None
+
+
+def formulate(instance: Instance, objective: Objective, known: Timeline | None = None) -> Formulation:
+    """Return the model of an instance.
+
+    Parameters
+    ----------
+    known
+        A feasible timeline: the model then holds only plans no worse than it, and what it proves is
+        min(bound, value of that timeline).
+    """
+    horizon = max(horizon_us(instance), 0 if known is None else int(known.end_us.max()))
+    scaled = ScaledObjective.of(objective, instance, horizon)
+    limit = None if known is None else scaled.floor(timeline_value(objective, instance, known))
+    choices = Choices.of(instance, time_windows(instance, scaled, limit, horizon))
+    model = cp_model.CpModel()
+    variables = _declare(model, choices, scaled)
+    for constrain in CONSTRAINTS:
+        constrain(model, variables, choices)
+    _minimise(model, variables, choices, scaled)
+    return Formulation(model, variables, choices, scaled, limit)
+
+
+def _declare(model: cp_model.CpModel, choices: Choices, scaled: ScaledObjective) -> Variables:
+    assign = {(t, g): model.new_bool_var(f"assign[{t},{g}]") for t, row in enumerate(choices.gpus) for g in row}
+    start, end, run = _declare_runs(model, choices, assign)
+    hold, span = _declare_pieces(model, choices)
+    miss = {
+        (need, g): model.new_bool_var(f"miss[{need},{g}]")
+        for need, (task, _) in enumerate(choices.needs)
+        for g in choices.gpus[task]
+    }
+    place = _declare_places(model, choices, assign)
+    completion, term, worst = _declare_costs(model, choices, scaled, end)
+    return Variables(
+        assign,
+        start,
+        end,
+        run,
+        {(a, b): model.new_bool_var(f"hit[{a},{b}]") for a, b in choices.follows},
+        miss,
+        {(need, g): model.new_bool_var(f"initial[{need},{g}]") for need, g in choices.initial},
+        hold,
+        span,
+        {
+            (need, g): model.new_optional_fixed_size_interval_var(
+                hold[need], choices.instance.load_time(choices.needs[need][1], g), present, f"load[{need},{g}]"
+            )
+            for (need, g), present in miss.items()
+        },
+        place,
+        {
+            (need, g, room): model.new_optional_interval_var(
+                hold[need], span[need], end[choices.needs[need][0]], present, f"piece[{need},{g},{room}]"
+            )
+            for (need, g, room), present in place.items()
+        },
+        _declare_residents(model, choices),
+        {
+            (task, g): model.new_bool_var(f"used[{task},{g}]")
+            for group in choices.equal_gpus
+            for g in group[:-1]
+            for task in range(choices.instance.n_tasks)
+        },
+        completion,
+        term,
+        worst,
+    )
+
+
+def _declare_runs(
+    model: cp_model.CpModel, choices: Choices, assign: dict[tuple[int, int], cp_model.IntVar]
+) -> tuple[list[cp_model.IntVar], list[cp_model.LinearExprT], dict[tuple[int, int], cp_model.IntervalVar]]:
+    """Return starts, ends and intervals; an end is an expression where every GPU takes equally long."""
+    windows, instance = choices.windows, choices.instance
+    starts: list[cp_model.IntVar] = []
+    ends: list[cp_model.LinearExprT] = []
+    run = {}
+    for task, gpus in enumerate(choices.gpus):
+        times = [instance.run_time(task, g) for g in gpus]
+        earliest = [int(windows.earliest_start_us[task, g]) for g in gpus]
+        latest = [int(windows.latest_end_us[task, g]) for g in gpus]
+        start = model.new_int_var(
+            min(earliest), max(end - time for end, time in zip(latest, times, strict=True)), f"start[{task}]"
+        )
+        end: cp_model.LinearExprT = start + times[0]
+        if len(set(times)) > 1:
+            first = min(begin + time for begin, time in zip(earliest, times, strict=True))
+            end = model.new_int_var(first, max(latest), f"end[{task}]")
+        for g, time in zip(gpus, times, strict=True):
+            run[task, g] = model.new_optional_interval_var(start, time, end, assign[task, g], f"run[{task},{g}]")
+        starts.append(start)
+        ends.append(end)
+    return starts, ends, run
+
+
+def _declare_pieces(model: cp_model.CpModel, choices: Choices) -> tuple[list[cp_model.IntVar], list[cp_model.IntVar]]:
+    """Return since when each need holds its memory, and for how long."""
+    hold, span = [], []
+    for need, (task, _) in enumerate(choices.needs):
+        gpus = choices.gpus[task]
+        shortest = min(choices.instance.run_time(task, g) for g in gpus)
+        latest_end = max(int(choices.windows.latest_end_us[task, g]) for g in gpus)
+        hold.append(model.new_int_var(0, latest_end - shortest, f"hold[{need}]"))
+        span.append(model.new_int_var(shortest, latest_end, f"span[{need}]"))
+    return hold, span
+
+
+def _declare_places(
+    model: cp_model.CpModel, choices: Choices, assign: dict[tuple[int, int], cp_model.IntVar]
+) -> dict[tuple[int, int, int], cp_model.IntVar]:
+    place = {}
+    for need, (task, wanted) in enumerate(choices.needs):
+        for g in choices.gpus[task]:
+            rooms = choices.rooms_of(wanted, g)
+            for room in rooms:
+                only = len(rooms) == 1
+                place[need, g, room] = assign[task, g] if only else model.new_bool_var(f"place[{need},{g},{room}]")
+    return place
+
+
+def _declare_residents(model: cp_model.CpModel, choices: Choices) -> dict[tuple[int, int, int], cp_model.IntVar]:
+    if not choices.instance.restrictions.no_swaps:
+        return {}
+    places = {
+        (wanted, g, room)
+        for task, wanted in choices.needs
+        for g in choices.gpus[task]
+        for room in choices.rooms_of(wanted, g)
+    }
+    return {(m, g, room): model.new_bool_var(f"resident[{m},{g},{room}]") for m, g, room in sorted(places)}
+
+
+def _declare_costs(
+    model: cp_model.CpModel, choices: Choices, scaled: ScaledObjective, end: list[cp_model.LinearExprT]
+) -> tuple[list[cp_model.LinearExprT], list[cp_model.LinearExprT], cp_model.IntVar | None]:
+    """Return completions, terms and the largest weighted term; an expression wherever no variable is needed."""
+    instance, windows = choices.instance, choices.windows
+    least = scaled.terms(instance, windows.completion_lower_us)
+    most = scaled.terms(instance, windows.completion_upper_us)
+    completion: list[cp_model.LinearExprT] = []
+    terms: list[cp_model.LinearExprT] = []
+    for job, release in enumerate(instance.job_release_us.tolist()):
+        sinks = [task for task in instance.tasks_of(job) if not any(True for _ in instance.task_outputs(task))]
+        first, last = int(windows.completion_lower_us[job]), int(windows.completion_upper_us[job])
+        done = end[sinks[0]] if len(sinks) == 1 else model.new_int_var(first, last, f"completion[{job}]")
+        completion.append(done)
+        if scaled.term is Term.COMPLETION:
+            terms.append(done)
+        elif scaled.term is Term.LATENCY:
+            terms.append(done - release)
+        elif scaled.weights[job] == 0:
+            terms.append(0)
+        elif scaled.term is Term.TARDINESS:
+            terms.append(model.new_int_var(least[job], most[job], f"tardiness[{job}]"))
+        else:
+            terms.append(model.new_bool_var(f"late[{job}]"))
+    if scaled.objective.is_sum:
+        return completion, terms, None
+    worst = model.new_int_var(scaled.combine(least), scaled.combine(most), "worst")
+    return completion, terms, worst
+
+
+def run_each_task_once(model: cp_model.CpModel, v: Variables, choices: Choices) -> None:
+    """T1: a task runs on one GPU, inside its window there.
+
+    sum_g x_tg = 1;  x_tg => earliest_tg <= s_t,  e_t <= latest_tg.
+    """
+    windows = choices.windows
+    for task, gpus in enumerate(choices.gpus):
+        model.add_exactly_one(v.assign[task, g] for g in gpus).with_name(f"one_gpu[{task}]")
+        first = min(int(windows.earliest_start_us[task, g]) for g in gpus)
+        last = max(int(windows.latest_end_us[task, g]) for g in gpus)
+        for g in gpus:
+            earliest, latest = int(windows.earliest_start_us[task, g]), int(windows.latest_end_us[task, g])
+            if earliest > first:
+                named = model.add(v.start[task] >= earliest).with_name(f"earliest[{task},{g}]")
+                named.only_enforce_if(v.assign[task, g])
+            if latest < last:
+                named = model.add(v.end[task] <= latest).with_name(f"latest[{task},{g}]")
+                named.only_enforce_if(v.assign[task, g])
+
+
+def run_one_task_at_a_time(model: cp_model.CpModel, v: Variables, choices: Choices) -> None:
+    """T3, R5: the runs on a GPU do not overlap; without overlap of loads and compute neither do runs and loads.
+
+    no_overlap_t run_tg.
+    """
+    for g in range(choices.instance.n_gpus):
+        intervals = [interval for (_, where), interval in v.run.items() if where == g]
+        if not choices.instance.overlap_loads:
+            intervals += [interval for (_, where), interval in v.load.items() if where == g]
+        model.add_no_overlap(intervals).with_name(f"compute_engine[{g}]")
+
+
+def run_no_more_tasks_than_gpus(model: cp_model.CpModel, v: Variables, choices: Choices) -> None:
+    """Redundant: tasks that may run on a set of GPUs only never outnumber it.
+
+    cumulative over the tasks t whose GPUs lie in G: [s_t, s_t + shortest run time), demand 1, capacity |G|.
+    """
+    shortest = [min(choices.instance.run_time(t, g) for g in gpus) for t, gpus in enumerate(choices.gpus)]
+    for pool in sorted({gpus for gpus in choices.gpus if len(gpus) > 1}):
+        tasks = [task for task, gpus in enumerate(choices.gpus) if set(gpus) <= set(pool)]
+        if len(tasks) > len(pool):
+            runs = [model.new_fixed_size_interval_var(v.start[t], shortest[t], f"pooled[{t},{pool}]") for t in tasks]
+            model.add_cumulative(runs, [1] * len(runs), len(pool)).with_name(f"pool{list(pool)}")
+
+
+def wait_for_inputs(model: cp_model.CpModel, v: Variables, choices: Choices) -> None:
+    """T2: a task starts after each predecessor p has ended and its output has arrived.
+
+    s_t >= e_p + min over GPUs;  x_pg and not x_tg => s_t >= e_p + min over other GPUs;
+    x_pg and x_th => s_t >= e_p + transfer_gh where that is longer.
+    """
+    for task, targets in enumerate(choices.gpus):
+        for before, edge in choices.instance.task_inputs(task):
+            transfer = transfer_matrix(choices.instance, edge)
+            sources = choices.gpus[before]
+            least = min(int(transfer[g, h]) for g in sources for h in targets)
+            model.add(v.start[task] >= v.end[before] + least).with_name(f"precedence[{before},{task}]")
+            for g in sources:
+                others = [h for h in targets if h != g]
+                apart = min((int(transfer[g, h]) for h in others), default=0)
+                away = [v.assign[before, g], *([v.assign[task, g].negated()] if g in targets else [])]
+                if apart > least:
+                    named = model.add(v.start[task] >= v.end[before] + apart).with_name(
+                        f"transfer[{before},{task},{g}]"
+                    )
+                    named.only_enforce_if(*away)
+                for h in others:
+                    if transfer[g, h] > max(apart, least):
+                        both = [v.assign[before, g], v.assign[task, h]]
+                        named = model.add(v.start[task] >= v.end[before] + int(transfer[g, h])).with_name(
+                            f"transfer[{before},{task},{g},{h}]"
+                        )
+                        named.only_enforce_if(*both)
+
+
+def serve_each_need(model: cp_model.CpModel, v: Variables, choices: Choices) -> None:
+    """R3: a need hits, misses or is initial, and opens a residency only on its task's GPU.
+
+    sum_u h_uv + sum_g (m_vg + i_vg) = 1;  m_vg + i_vg <= x_tg;  sum_v h_uv <= 1.
+    """
+    incoming: list[list[cp_model.IntVar]] = [[] for _ in choices.needs]
+    outgoing: list[list[cp_model.IntVar]] = [[] for _ in choices.needs]
+    for (before, after), hit in v.hit.items():
+        outgoing[before].append(hit)
+        incoming[after].append(hit)
+    for need, (task, _) in enumerate(choices.needs):
+        opening = []
+        for g in choices.gpus[task]:
+            here = [v.miss[need, g], *([v.initial[need, g]] if (need, g) in v.initial else [])]
+            opening += here
+            for literal in here:
+                model.add_implication(literal, v.assign[task, g]).with_name(f"opened_where_run[{need},{g}]")
+        model.add_exactly_one(incoming[need] + opening).with_name(f"served[{need}]")
+        model.add_at_most_one(outgoing[need]).with_name(f"one_follower[{need}]")
+
+
+def follow_on_the_same_gpu(model: cp_model.CpModel, v: Variables, choices: Choices) -> None:
+    """R2, R3: a hit stays on the GPU and in the room of the need before it, and holds from that one's end.
+
+    h_uv => x_ug = x_vg,  y_ugk = y_vgk,  q_v = e_u.
+    """
+    for (before, after), hit in v.hit.items():
+        a, b = choices.needs[before][0], choices.needs[after][0]
+        named = model.add(v.hold[after] == v.end[a]).with_name(f"held_since[{before},{after}]")
+        named.only_enforce_if(hit)
+        for source, target in ((a, b), (b, a)):
+            for g in choices.gpus[source]:
+                there = [v.assign[target, g]] if g in choices.gpus[target] else []
+                same = model.add_bool_or(hit.negated(), v.assign[source, g].negated(), *there)
+                same.with_name(f"same_gpu[{before},{after},{g}]")
+        wanted = choices.needs[before][1]
+        for g in choices.gpus[a]:
+            rooms = choices.rooms_of(wanted, g)
+            for room in rooms if len(rooms) > 1 and g in choices.gpus[b] else ():
+                same = model.add_bool_or(hit.negated(), v.place[before, g, room].negated(), v.place[after, g, room])
+                same.with_name(f"same_room[{before},{after},{g},{room}]")
+
+
+def load_before_start(model: cp_model.CpModel, v: Variables, choices: Choices) -> None:
+    """R1, R3, R6: memory is held from the load on, and the task waits for it; an initial model is held from 0.
+
+    m_ug => s_t >= q_u + load_mg;  i_ug => q_u = 0 in its room;  s_t >= q_u;  span_u = e_t - q_u.
+    """
+    for (need, g), miss in v.miss.items():
+        task, wanted = choices.needs[need]
+        duration = choices.instance.load_time(wanted, g)
+        named = model.add(v.start[task] >= v.hold[need] + duration).with_name(f"ready[{need},{g}]")
+        named.only_enforce_if(miss)
+    for (need, g), initial in v.initial.items():
+        model.add(v.hold[need] == 0).with_name(f"held_from_0[{need},{g}]").only_enforce_if(initial)
+        room = choices.initial_room(choices.needs[need][1], g)
+        model.add_implication(initial, v.place[need, g, room]).with_name(f"initial_room[{need},{g}]")
+    for need, (task, _) in enumerate(choices.needs):
+        model.add(v.start[task] >= v.hold[need]).with_name(f"held_at_start[{need}]")
+        model.add(v.span[need] == v.end[task] - v.hold[need]).with_name(f"span[{need}]")
+
+
+def load_one_model_at_a_time(model: cp_model.CpModel, v: Variables, choices: Choices) -> None:
+    """R1: the loads of a GPU do not overlap on its copy engine.
+
+    no_overlap_u load_ug.
+    """
+    for g in range(choices.instance.n_gpus):
+        loads = [load for (_, where), load in v.load.items() if where == g]
+        model.add_no_overlap(loads).with_name(f"copy_engine[{g}]")
+
+
+def fit_memory(model: cp_model.CpModel, v: Variables, choices: Choices) -> None:
+    """R2: a residency sits in one room, and rooms are not overfull.
+
+    sum_k y_ugk = x_tg;  cumulative over needs u: piece_ugk, demand of the model, capacity of room k.
+    """
+    for need, (task, wanted) in enumerate(choices.needs):
+        for g in choices.gpus[task]:
+            rooms = choices.rooms_of(wanted, g)
+            if len(rooms) > 1:
+                total = sum(v.place[need, g, room] for room in rooms)
+                model.add(total == v.assign[task, g]).with_name(f"one_room[{need},{g}]")
+    for g, rooms_here in enumerate(choices.rooms):
+        for index, room in enumerate(rooms_here):
+            inside = [(need, p) for (need, where, k), p in v.piece.items() if (where, k) == (g, index)]
+            models = {choices.needs[need][1] for need, _ in inside}
+            if sum(room.demand[model_there] for model_there in models) > room.capacity:
+                demands = [room.demand[choices.needs[need][1]] for need, _ in inside]
+                full = model.add_cumulative([piece for _, piece in inside], demands, room.capacity)
+                full.with_name(f"memory[{g},{index}]")
+
+
+def hold_one_copy_per_gpu(model: cp_model.CpModel, v: Variables, choices: Choices) -> None:
+    """R4, R6: the pieces of a model on a GPU do not overlap, and at most one need is initial.
+
+    no_overlap_u [q_u, e_t) on g;  sum_u i_ug <= 1.
+    """
+    copies: dict[tuple[int, int], list[cp_model.IntervalVar]] = {}
+    for (need, g, _), piece in v.piece.items():
+        copies.setdefault((choices.needs[need][1], g), []).append(piece)
+    for (m, g), pieces in copies.items():
+        model.add_no_overlap(pieces).with_name(f"one_copy[{m},{g}]")
+    first: dict[tuple[int, int], list[cp_model.IntVar]] = {}
+    for (need, g), initial in v.initial.items():
+        first.setdefault((choices.needs[need][1], g), []).append(initial)
+    for (m, g), literals in first.items():
+        model.add_at_most_one(literals).with_name(f"initial_once[{m},{g}]")
+
+
+def limit_replicas(model: cp_model.CpModel, v: Variables, choices: Choices) -> None:
+    """X: at no instant do more GPUs hold a model than the operator allows.
+
+    cumulative over needs u of the model: [q_u, e_t), demand 1, capacity most;  without swaps sum_gk z_mgk <= most.
+    """
+    instance = choices.instance
+    for m, ml_model in enumerate(instance.models):
+        most = instance.restrictions.max_replicas.get(ml_model.name)
+        if most is None:
+            continue
+        if v.resident:
+            there = [z for (which, _, _), z in v.resident.items() if which == m]
+            model.add(sum(there) <= most).with_name(f"replicas[{m}]")
+            continue
+        pieces = [
+            model.new_interval_var(v.hold[need], v.span[need], v.end[task], f"held[{need}]")
+            for need, (task, wanted) in enumerate(choices.needs)
+            if wanted == m
+        ]
+        model.add_cumulative(pieces, [1] * len(pieces), most).with_name(f"replicas[{m}]")
+
+
+def never_swap(model: cp_model.CpModel, v: Variables, choices: Choices) -> None:
+    """X: without swaps a model opens at most one residency on a GPU, and its room is taken for ever.
+
+    y_ugk <= z_mgk;  sum_k z_mgk <= 1;  sum_u (m_ug + i_ug) <= 1;  sum_m demand z_mgk <= capacity.
+    """
+    if not choices.instance.restrictions.no_swaps:
+        return
+    for (need, g, room), place in v.place.items():
+        resident = v.resident[choices.needs[need][1], g, room]
+        model.add_implication(place, resident).with_name(f"stays[{need},{g},{room}]")
+    opening: dict[tuple[int, int], list[cp_model.IntVar]] = {}
+    for (need, g), literal in [*v.miss.items(), *v.initial.items()]:
+        opening.setdefault((choices.needs[need][1], g), []).append(literal)
+    for (m, g), literals in opening.items():
+        model.add_at_most_one(literals).with_name(f"opened_once[{m},{g}]")
+        one_room = model.add_at_most_one(z for (which, where, _), z in v.resident.items() if (which, where) == (m, g))
+        one_room.with_name(f"one_room_for_ever[{m},{g}]")
+    for g, rooms in enumerate(choices.rooms):
+        for index, room in enumerate(rooms):
+            inside = {m: z for (m, where, k), z in v.resident.items() if (where, k) == (g, index)}
+            taken = sum(room.demand[m] * z for m, z in inside.items())
+            model.add(taken <= room.capacity).with_name(f"memory_for_ever[{g},{index}]")
+
+
+def number_equal_gpus(model: cp_model.CpModel, v: Variables, choices: Choices) -> None:
+    """Symmetry: a task runs on the next of equal GPUs only if an earlier task runs on the one before.
+
+    f_tg = f_(t-1)g or x_tg;  x_t(g+1) <= f_(t-1)g.
+    """
+    for group in choices.equal_gpus:
+        for g, following in zip(group, group[1:], strict=False):
+            for task in range(choices.instance.n_tasks):
+                ran = [v.used[task - 1, g]] if task else []
+                here = [v.assign[task, g]] if (task, g) in v.assign else []
+                model.add_bool_or(v.used[task, g].negated(), *ran, *here).with_name(f"used[{task},{g}]")
+                for literal in ran + here:
+                    model.add_implication(literal, v.used[task, g]).with_name(f"used[{task},{g}]")
+                if (task, following) in v.assign:
+                    ordered = model.add_bool_or(v.assign[task, following].negated(), *ran)
+                    ordered.with_name(f"numbered[{task},{following}]")
+
+
+def complete_jobs(model: cp_model.CpModel, v: Variables, choices: Choices) -> None:
+    """A job completes when its last tasks have ended.
+
+    C_j >= e_t for the tasks without successors.
+    """
+    for job, completion in enumerate(v.completion):
+        for task in choices.instance.tasks_of(job):
+            if not any(True for _ in choices.instance.task_outputs(task)) and completion is not v.end[task]:
+                model.add(completion >= v.end[task]).with_name(f"completion[{job},{task}]")
+
+
+CONSTRAINTS: tuple[Callable[[cp_model.CpModel, Variables, Choices], None], ...] = (
+    run_each_task_once,
+    run_one_task_at_a_time,
+    run_no_more_tasks_than_gpus,
+    wait_for_inputs,
+    serve_each_need,
+    follow_on_the_same_gpu,
+    load_before_start,
+    load_one_model_at_a_time,
+    fit_memory,
+    hold_one_copy_per_gpu,
+    limit_replicas,
+    never_swap,
+    number_equal_gpus,
+    complete_jobs,
+)
+
+
+def _minimise(model: cp_model.CpModel, v: Variables, choices: Choices, scaled: ScaledObjective) -> None:
+    """Bind the terms to the completions and minimise.
+
+    T_j >= C_j - r_j - deadline_j, or C_j <= r_j + deadline_j unless late;  sum_j w_j T_j, or W with W >= w_j T_j.
+    """
+    instance = choices.instance
+    for job, (completion, term) in enumerate(zip(v.completion, v.term, strict=True)):
+        if not isinstance(term, cp_model.IntVar) or scaled.term not in (Term.TARDINESS, Term.LATE):
+            continue
+        due = int(instance.job_release_us[job]) + (instance.jobs[job].deadline_us or 0)
+        if scaled.term is Term.TARDINESS:
+            model.add(term >= completion - due).with_name(f"tardiness[{job}]")
+        else:
+            model.add(completion <= due).with_name(f"in_time[{job}]").only_enforce_if(term.negated())
+    weighted = [weight * term for weight, term in zip(scaled.weights, v.term, strict=True)]
+    if v.worst is None:
+        model.minimize(sum(weighted))
+        return
+    for job, cost in enumerate(weighted):
+        model.add(v.worst >= cost).with_name(f"worst[{job}]")
+    model.minimize(v.worst)

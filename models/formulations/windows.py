@@ -1,0 +1,127 @@
+"""When a task can start and must end: the time windows that keep a formulation small.
+
+Earliest starts follow from releases, run times, transfers and loads. Latest ends follow from a plan that is already
+known: a plan no worse than it must finish each job by a certain time, since every other job costs at least what it
+costs alone. What is proved inside such windows is therefore min(bound, value of the known plan).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from models.formulations.scale import ScaledObjective
+from models.instance import NEVER, Instance, Ints
+
+UNREACHABLE = np.int64(1) << 60
+"""Stands for a time that is never: later than any horizon, small enough to be added up."""
+
+
+@dataclass(frozen=True, slots=True)
+class Windows:
+    """Time windows in microseconds.
+
+    Parameters
+    ----------
+    earliest_start_us, latest_end_us
+        Per task and GPU; `possible` is False where the window is too short or the GPU not eligible. Shape [tasks, gpus].
+    possible
+        Shape [tasks, gpus].
+    completion_lower_us
+        No job completes earlier. Shape [jobs].
+    completion_upper_us
+        No job need complete later. Shape [jobs].
+    """
+
+    earliest_start_us: Ints
+    latest_end_us: Ints
+    possible: np.ndarray[tuple[int, int], np.dtype[np.bool_]]
+    completion_lower_us: Ints
+    completion_upper_us: Ints
+
+
+def time_windows(instance: Instance, objective: ScaledObjective, incumbent: int | None, horizon_us: int) -> Windows:
+    """Return the windows of every task on every GPU.
+
+    Parameters
+    ----------
+    incumbent
+        Scaled value that a plan must not exceed; None if no plan is known.
+    horizon_us
+        Time by which everything ends, whatever the objective says.
+    """
+    run = np.where(_run_times(instance) == NEVER, UNREACHABLE, _run_times(instance))
+    earliest, tail = _heads(instance, run), _tails(instance, run)
+    finish = np.minimum(earliest + run + tail, UNREACHABLE).min(axis=1)
+    lower = np.maximum.reduceat(finish, instance.job_first_task[:-1])
+    upper = np.full(len(instance.jobs), horizon_us, np.int64)
+    if incumbent is not None:
+        upper = np.minimum(upper, objective.latest_completion_us(instance, lower, incumbent))
+    latest = upper[instance.task_job][:, None] - tail
+    return Windows(earliest, latest, earliest + run <= latest, lower, upper)
+
+
+def horizon_us(instance: Instance) -> int:
+    """Return a time by which some best plan has ended, whatever the objective.
+
+    Moved as early as its decisions allow, a plan ends with a chain of runs, loads and transfers that begins at a
+    release; no run, load or transfer occurs twice in it, and a need causes at most one load.
+    """
+    run, load = _run_times(instance).max(axis=1), instance.load_us.max(axis=1, initial=0)
+    transfer = instance.transfer_us.max(axis=(1, 2, 3), initial=0)
+    per_template = np.array([sum(int(load[model]) for model in needed) for needed in instance.needs], np.int64)
+    per_template += np.array([sum(int(transfer[edge]) for _, edge in row) for row in instance.inputs], np.int64)
+    return int(instance.job_release_us.max() + run.sum() + per_template[instance.task_template].sum())
+
+
+def transfer_matrix(instance: Instance, edge: int) -> Ints:
+    """Return the transfer time of an edge between every two GPUs in microseconds. Shape [gpus, gpus]."""
+    same_server = (instance.gpu_server[:, None] == instance.gpu_server[None, :]).astype(np.int64)
+    matrix = instance.transfer_us[edge, instance.gpu_class[:, None], instance.gpu_class[None, :], same_server]
+    np.fill_diagonal(matrix, 0)
+    return matrix
+
+
+def _run_times(instance: Instance) -> Ints:
+    return instance.run_us[instance.task_template][:, instance.gpu_class]
+
+
+def _load_heads(instance: Instance) -> Ints:
+    """Return the time at which a GPU can have loaded all that a template needs, one after the other."""
+    initial = {(resident.model, resident.gpu) for resident in instance.initial}
+    return np.array(
+        [
+            [
+                sum(instance.load_time(model, gpu) for model in needed if (model, gpu) not in initial)
+                for gpu in range(instance.n_gpus)
+            ]
+            for needed in instance.needs
+        ],
+        np.int64,
+    )
+
+
+def _heads(instance: Instance, run: Ints) -> Ints:
+    """Return the earliest start of each task on each GPU: release, inputs and own loads, other jobs left out."""
+    loaded = _load_heads(instance)[instance.task_template]
+    heads = np.maximum(instance.job_release_us[instance.task_job][:, None], loaded)
+    for job, workflow in enumerate(instance.job_workflow):
+        for index in instance.workflows[workflow].topological:
+            task = int(instance.job_first_task[job]) + index
+            for before, edge in instance.task_inputs(task):
+                arrival = (heads[before] + run[before])[:, None] + transfer_matrix(instance, edge)
+                heads[task] = np.maximum(heads[task], arrival.min(axis=0))
+    return heads
+
+
+def _tails(instance: Instance, run: Ints) -> Ints:
+    """Return the shortest time from the end of each task on each GPU to the completion of its job."""
+    tails = np.zeros_like(run)
+    for job, workflow in enumerate(instance.job_workflow):
+        for index in reversed(instance.workflows[workflow].topological):
+            task = int(instance.job_first_task[job]) + index
+            for after, edge in instance.task_outputs(task):
+                rest = transfer_matrix(instance, edge) + (run[after] + tails[after])[None, :]
+                tails[task] = np.maximum(tails[task], rest.min(axis=1))
+    return tails
