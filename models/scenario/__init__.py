@@ -1,0 +1,25 @@
+"""Scenario, plan and timeline files: read with line numbers in every error, written whole or not at all."""
+
+from models.scenario.atomic import assert_writable, write_atomically
+from models.scenario.build import Scenario, build, load_scenario, scenario_from
+from models.scenario.document import ScenarioDocument, json_schema
+from models.scenario.errors import InputError
+from models.scenario.plan_file import TimelineHeader, timeline_document, write_timeline
+from models.scenario.plan_reading import PlanFile, read_timeline
+
+__all__ = [
+    "InputError",
+    "PlanFile",
+    "Scenario",
+    "ScenarioDocument",
+    "TimelineHeader",
+    "assert_writable",
+    "build",
+    "json_schema",
+    "load_scenario",
+    "read_timeline",
+    "scenario_from",
+    "timeline_document",
+    "write_atomically",
+    "write_timeline",
+]

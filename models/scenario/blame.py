@@ -1,0 +1,70 @@
+"""Which entry is at fault when an instance refuses its parts: the parts are tried one by one.
+
+The rules stay where they are, in the core types; this only looks for the first entry that alone breaks one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from models.cluster import Cluster
+from models.instance import InitialResidency, Instance, InstanceError, Restrictions
+from models.scenario.errors import FieldError
+from models.workload import ANY_KIND, Job, MLModel, Task, Workflow
+
+
+def blame_workflows(
+    cluster: Cluster, models: Sequence[MLModel], workflows: Mapping[str, Workflow], restrictions: Restrictions
+) -> None:
+    """Refuse a task that no GPU can run, also in a workflow that no job uses.
+
+    Raises
+    ------
+    FieldError
+        At the first such task.
+    """
+    if _refusal(cluster, models, workflows.values(), restrictions) is None:
+        return
+    for workflow in workflows.values():
+        for task in workflow.tasks:
+            alone = Workflow(workflow.name, (Task(task.name, task.runtime_us, task.models),))
+            problem = _refusal(cluster, models, [alone], restrictions)
+            if problem is not None:
+                where = ("workflows", workflow.name, "tasks", task.name)
+                raise FieldError(where, f"{problem}; allowed is a task that some GPU can run")
+
+
+def blame_initial(
+    cluster: Cluster, models: Sequence[MLModel], restrictions: Restrictions, initial: Sequence[InitialResidency]
+) -> None:
+    """Refuse initial residencies that contradict the cluster, the restrictions or each other.
+
+    Raises
+    ------
+    FieldError
+        At the first entry that does not go with those before it.
+    """
+    idle = [Workflow("idle", (Task("idle", {ANY_KIND: 1}),))]
+    if _refusal(cluster, models, idle, restrictions, initial) is None:
+        return
+    for position in range(len(initial)):
+        problem = _refusal(cluster, models, idle, restrictions, initial[: position + 1])
+        if problem is not None:
+            where = ("options", "initial_residency", position)
+            raise FieldError(where, f"{problem}; allowed are models that are there together")
+
+
+def _refusal(
+    cluster: Cluster,
+    models: Sequence[MLModel],
+    workflows: Iterable[Workflow],
+    restrictions: Restrictions,
+    initial: Sequence[InitialResidency] = (),
+) -> str | None:
+    """Return why there is no instance with one job of each workflow, or None if there is one."""
+    jobs = tuple(Job(workflow, 0) for workflow in workflows)
+    try:
+        Instance(cluster, tuple(models), jobs, initial=tuple(initial), restrictions=restrictions)
+    except InstanceError as error:
+        return str(error)
+    return None

@@ -1,0 +1,128 @@
+"""From a scenario document to a scenario: the instance, and every contradiction blamed on its line."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from pathlib import Path
+
+from models.instance import Instance
+from models.objective import Objective
+from models.scenario.arrivals import build_jobs
+from models.scenario.blame import blame_initial, blame_workflows
+from models.scenario.document import ScenarioDocument
+from models.scenario.errors import FieldError, at
+from models.scenario.hardware import build_cluster
+from models.scenario.json_text import parse_json
+from models.scenario.limits import check_horizon, check_models, check_tasks, check_transfers
+from models.scenario.places import build_initial, build_restrictions
+from models.scenario.section import validated
+from models.scenario.source import Source, read_text
+from models.scenario.work import build_workflows
+from models.scenario.yaml_text import parse_yaml
+from models.slo import ServiceLevel
+from models.workload import MLModel
+
+
+@dataclass(frozen=True, slots=True)
+class Scenario:
+    """A scenario file, read.
+
+    Parameters
+    ----------
+    name
+        From the file, or the file's own name.
+    instance
+        Cluster, models, jobs, options and restrictions.
+    objective
+        What a plan minimises; mean slowdown if the file does not say.
+    slo
+        The service level, or None.
+    prices_per_hour
+        Price of each server for an hour; None where the file gives none. Shape [servers].
+    document
+        The validated document: change it with `model_copy` and `build` it again, with this `source`.
+    source
+        The file, the folder its paths are relative to, and the lines.
+    """
+
+    name: str
+    instance: Instance
+    objective: Objective
+    slo: ServiceLevel | None
+    prices_per_hour: tuple[Fraction | None, ...]
+    document: ScenarioDocument
+    source: Source
+
+
+def load_scenario(path: str | Path) -> Scenario:
+    """Return the scenario of a YAML or JSON file.
+
+    Raises
+    ------
+    InputError
+        With file and line of what is wrong.
+    """
+    path = Path(path)
+    parse = parse_json if path.suffix.lower() == ".json" else parse_yaml
+    root = parse(read_text(path), str(path))
+    source = Source(str(path), path.parent, root)
+    return build(validated(ScenarioDocument, root.data(), source), source)
+
+
+def scenario_from(data: Mapping[str, object], folder: str | Path = ".") -> Scenario:
+    """Return the scenario of plain Python data with the keys of a scenario file; quantities are text with units.
+
+    Parameters
+    ----------
+    folder
+        What the path of a trace is relative to.
+
+    Raises
+    ------
+    InputError
+        With the field that is wrong, and no line.
+    """
+    source = Source("scenario", Path(folder))
+    return build(validated(ScenarioDocument, data, source), source)
+
+
+def build(document: ScenarioDocument, source: Source) -> Scenario:
+    """Return the scenario of a document.
+
+    Raises
+    ------
+    InputError
+        If parts of the document contradict each other; with the line, as far as `source` knows it.
+    """
+    try:
+        instance = _build_instance(document, source.folder)
+    except FieldError as error:
+        raise source.error(error.where, error.problem) from None
+    prices = tuple(group.price_per_hour for group in document.cluster.server_groups for _ in range(group.count))
+    name = document.name or Path(source.file).stem
+    return Scenario(name, instance, document.objective, document.slo, prices, document, source)
+
+
+def _build_instance(document: ScenarioDocument, folder: Path) -> Instance:
+    cluster = build_cluster(document.cluster)
+    models = tuple(_model(name, section.weights) for name, section in document.models.items())
+    workflows = build_workflows(document)
+    check_models(document, cluster)
+    check_transfers(document, cluster, list(workflows.values()))
+    restrictions = build_restrictions(document, cluster)
+    initial = build_initial(document, cluster)
+    blame_workflows(cluster, models, workflows, restrictions)
+    blame_initial(cluster, models, restrictions, initial)
+    jobs = build_jobs(document, workflows, folder)
+    check_tasks(jobs)
+    with at("workload"):
+        instance = Instance(cluster, models, jobs, document.options.overlap_loads, initial, restrictions)
+    check_horizon(instance)
+    return instance
+
+
+def _model(name: str, weight_bytes: int) -> MLModel:
+    with at("models", name):
+        return MLModel(name, weight_bytes)

@@ -1,0 +1,276 @@
+"""The scenario document: the sections of a scenario file, their keys, defaults and descriptions."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Any
+
+from pydantic import BeforeValidator, Field, model_validator
+
+from models.objective import Objective
+from models.scenario.errors import shown
+from models.scenario.quantities import (
+    MAX_SIZE_BYTES,
+    Bandwidth,
+    Flag,
+    GPUCount,
+    Index,
+    JobCount,
+    Kind,
+    Level,
+    Minimised,
+    Name,
+    Number,
+    PositiveSize,
+    PositiveTime,
+    Rate,
+    Seed,
+    Server,
+    Size,
+    Time,
+    Window,
+)
+from models.scenario.section import Section, filled, kind_of, problem
+from models.workload import ANY_KIND
+
+
+class GPUSection(Section):
+    """A sort of GPU; its memory is shared by bytes (`memory`) or divided into `slots`."""
+
+    kind: Kind = Field(description="Tasks say how long they run by this name.")
+    memory: PositiveSize | None = Field(default=None, description="Memory for weights, shared by bytes.")
+    slots: Annotated[tuple[PositiveSize, ...], filled("slot")] | None = Field(
+        default=None, description="Sizes of the slots, in place of memory; a slot holds one model."
+    )
+    load_bandwidth: Bandwidth = Field(description="From host memory to the GPU.")
+    load_overhead: Time = Field(default=0, description="Added to every load.")
+
+    @model_validator(mode="after")
+    def _memory_or_slots(self) -> GPUSection:
+        self.exactly_one("memory", "slots")
+        if self.memory_bytes > MAX_SIZE_BYTES:
+            raise problem(f"the slots add up to more than {MAX_SIZE_BYTES} B; allowed is less")
+        return self
+
+    @property
+    def memory_bytes(self) -> int:
+        """Memory for weights: of the slots together if there are any."""
+        return self.memory if self.memory is not None else sum(self.slots or ())
+
+
+class WithinServerSection(Section):
+    """The link between GPUs of one server; what is left out is as between servers."""
+
+    latency: Time | None = None
+    bandwidth: Bandwidth | None = None
+
+
+class NetworkSection(Section):
+    """The links between GPUs."""
+
+    latency: Time = Field(default=0, description="Added to every transfer.")
+    bandwidth: Bandwidth = Field(description="Between two servers.")
+    staged: Flag = Field(
+        default=False, description="Whether a transfer also pays the copies device to host and host to device."
+    )
+    within_server: WithinServerSection | None = Field(default=None, description="Between GPUs of one server.")
+
+
+class GroupSection(Section):
+    """Equal servers."""
+
+    count: GPUCount = Field(description="Number of servers.")
+    gpus_per_server: GPUCount = 1
+    gpu: GPUSection
+    price_per_hour: Number | None = Field(default=None, description="Price of one server for an hour.")
+
+
+class ClusterSection(Section):
+    """The servers: `servers` equal ones with `gpu`, or `groups` of them; numbered from 0 in file order."""
+
+    servers: GPUCount | None = Field(default=None, description="Number of equal servers.")
+    gpus_per_server: GPUCount | None = Field(default=None, description="1 if left out.")
+    gpu: GPUSection | None = None
+    groups: Annotated[tuple[GroupSection, ...], filled("group")] | None = Field(
+        default=None, description="Servers of several sorts, in place of servers, gpus_per_server and gpu."
+    )
+    network: NetworkSection | None = Field(default=None, description="May be left out where there is only one GPU.")
+
+    @model_validator(mode="after")
+    def _servers_or_groups(self) -> ClusterSection:
+        form = self.exactly_one("servers", "groups")
+        if form == "servers" and self.gpu is None:
+            raise problem("key 'gpu' is missing; allowed is servers with gpu, or groups")
+        if form == "groups" and (self.gpu is not None or self.gpus_per_server is not None):
+            raise problem("has groups beside gpu or gpus_per_server; allowed is to give these inside the groups")
+        if self.network is None and sum(group.count * group.gpus_per_server for group in self.server_groups) > 1:
+            raise problem("key 'network' is missing; allowed is a cluster of several GPUs with a network")
+        return self
+
+    @property
+    def server_groups(self) -> tuple[GroupSection, ...]:
+        """The groups of equal servers; one group where `servers` is given."""
+        if self.groups is not None:
+            return self.groups
+        return (
+            GroupSection.model_construct(
+                count=self.servers, gpus_per_server=self.gpus_per_server or 1, gpu=self.gpu, price_per_hour=None
+            ),
+        )
+
+    @property
+    def n_servers(self) -> int:
+        """Number of servers over all groups."""
+        return sum(group.count for group in self.server_groups)
+
+
+class ModelSection(Section):
+    """A machine-learning model."""
+
+    weights: PositiveSize
+
+
+def _for_every_kind(value: object) -> object:
+    return value if isinstance(value, Mapping) else {ANY_KIND: value}
+
+
+def _edges(value: object) -> object:
+    """Turn a list of predecessors into a mapping without bytes of its own."""
+    if not isinstance(value, (list, tuple)):
+        return value
+    named: dict[Any, None] = {}
+    for name in value:
+        if not isinstance(name, str):
+            raise problem(f"{kind_of(name)} stands as a predecessor; allowed are names of tasks")
+        if name in named:
+            raise problem(f"predecessor {shown(name)} is named twice; allowed is once", name)
+        named[name] = None
+    return named
+
+
+_Runtime = Annotated[
+    dict[Name, PositiveTime], BeforeValidator(_for_every_kind, PositiveTime | dict[Name, PositiveTime]), filled("kind")
+]
+_After = Annotated[dict[Name, Size | None], BeforeValidator(_edges, list[Name] | dict[Name, Size | None])]
+
+
+class TaskSection(Section):
+    """A step of a workflow."""
+
+    models: tuple[Name, ...] = Field(
+        default=(), description="Models that must be ready on the GPU while the task runs."
+    )
+    runtime: _Runtime = Field(description="One time for every kind of GPU, or a time per kind.")
+    output: Size = Field(default=0, description="Bytes that travel to each successor.")
+    after: _After = Field(
+        default_factory=dict,
+        description="Predecessors: a list, or a mapping to the bytes of the edge (null: the output's).",
+    )
+
+
+class WorkflowSection(Section):
+    """A DAG of tasks."""
+
+    tasks: Annotated[dict[Name, TaskSection], filled("task")]
+
+
+class PoissonSection(Section):
+    """Random arrivals: independent exponential gaps, the first from time 0 to the first release."""
+
+    rate: Rate
+    jobs: JobCount
+    seed: Seed = 0
+    mix: Annotated[dict[Name, Number], filled("workflow")] | None = Field(
+        default=None, description="Relative weights of the workflows; all alike if left out."
+    )
+
+
+class TraceSection(Section):
+    """Arrivals from a CSV file: time_ms (or time_s, time_us), workflow [, deadline_ms, weight, ingress]."""
+
+    file: Name = Field(description="Path, relative to the scenario file.")
+    window: Window | None = None
+
+
+class JobSection(Section):
+    """One arrival."""
+
+    release: Time
+    workflow: Name
+    deadline: Time | None = Field(default=None, description="Relative to the release; soft.")
+    weight: Number = Field(default=1, description="Counts in the weighted objectives.", validate_default=True)
+    ingress: Server | None = Field(default=None, description="The server that plans the job online.")
+
+
+class WorkloadSection(Section):
+    """The arrivals: exactly one of poisson, trace and jobs."""
+
+    poisson: PoissonSection | None = None
+    trace: TraceSection | None = None
+    jobs: Annotated[tuple[JobSection, ...], filled("job")] | None = None
+
+    @model_validator(mode="after")
+    def _one_form(self) -> WorkloadSection:
+        self.exactly_one("poisson", "trace", "jobs")
+        return self
+
+
+class ResidencySection(Section):
+    """A model that is on a GPU at time 0."""
+
+    gpu: Name
+    model: Name
+    slot: Index | None = Field(default=None, description="Default: the smallest free slot that fits.")
+
+
+class OptionsSection(Section):
+    """Choices of the physics."""
+
+    overlap_loads: Flag = Field(default=True, description="Whether a GPU computes while it loads.")
+    initial_residency: tuple[ResidencySection, ...] = ()
+
+
+class PlaceSection(Section):
+    """A model or a workflow, and GPUs: ``s0/g0``, servers ``s1``, or ``group 1`` (the first group)."""
+
+    model: Name | None = None
+    workflow: Name | None = None
+    on: Annotated[tuple[Name, ...], filled("GPU")] = Field(examples=[["s0/g0", "s1", "group 1"]])
+
+    @model_validator(mode="after")
+    def _one_subject(self) -> PlaceSection:
+        self.exactly_one("model", "workflow")
+        return self
+
+
+class RestrictionsSection(Section):
+    """What an operator rules out."""
+
+    pin: tuple[PlaceSection, ...] = Field(
+        default=(), description="A model may be resident, a workflow may run, only there."
+    )
+    forbid: tuple[PlaceSection, ...] = Field(default=(), description="A model or a workflow may not be there.")
+    max_replicas: dict[Name, GPUCount] = Field(
+        default_factory=dict, description="Most GPUs that hold a model at the same instant."
+    )
+    no_swaps: Flag = Field(default=False, description="Whether a model, once loaded, stays for ever.")
+
+
+class ScenarioDocument(Section):
+    """A workload window on a cluster, and what a plan is to achieve."""
+
+    name: Name | None = Field(default=None, description="Default: the file's name.")
+    cluster: ClusterSection
+    models: dict[Name, ModelSection] = Field(default_factory=dict)
+    workflows: Annotated[dict[Name, WorkflowSection], filled("workflow")]
+    workload: WorkloadSection
+    objective: Minimised = Objective.MEAN_SLOWDOWN
+    slo: Level | None = Field(default=None, description="A service level, for the questions that ask for one.")
+    options: OptionsSection = OptionsSection()
+    restrictions: RestrictionsSection = RestrictionsSection()
+
+
+def json_schema() -> dict[str, Any]:
+    """Return the JSON Schema of a scenario file, for editors."""
+    schema = ScenarioDocument.model_json_schema()
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema, "title": "Truenorth scenario"}

@@ -1,0 +1,101 @@
+"""Limits that keep every time in 64 bits and every table in memory, and models that are larger than any GPU."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from models.cluster import GPU, Cluster
+from models.instance import Instance
+from models.scenario.document import ScenarioDocument
+from models.scenario.errors import FieldError
+from models.scenario.quantities import MAX_TIME_US
+from models.workload import Job, Workflow
+
+MAX_TASKS = 20_000_000
+MAX_HORIZON_US = 10**18
+"""Every task, load and transfer one after the other must end before this."""
+
+
+def check_models(document: ScenarioDocument, cluster: Cluster) -> None:
+    """Refuse a model that fits no GPU, or that takes too long to load.
+
+    Raises
+    ------
+    FieldError
+        At the model's weights.
+    """
+    gpus = _one_of_each(document, cluster)
+    largest = max(max(gpu.slots, default=gpu.memory_bytes) for gpu in gpus)
+    for name, section in document.models.items():
+        where = ("models", name, "weights")
+        fitting = [gpu for gpu in gpus if gpu.fits([section.weights])]
+        if not fitting:
+            place = "slot" if any(gpu.slots for gpu in gpus) else "GPU"
+            problem = f"{section.weights} bytes are larger than every {place}; allowed are at most {largest} bytes"
+            raise FieldError(where, problem)
+        slowest = max(fitting, key=lambda gpu: gpu.load_us(section.weights))
+        load_us = slowest.load_us(section.weights)
+        if load_us > MAX_TIME_US:
+            problem = f"take {load_us} us to load on {slowest.id}; allowed are at most {MAX_TIME_US} us"
+            raise FieldError(where, problem)
+
+
+def check_transfers(document: ScenarioDocument, cluster: Cluster, workflows: Sequence[Workflow]) -> None:
+    """Refuse an edge whose transfer takes too long between the GPUs that load slowest.
+
+    Raises
+    ------
+    FieldError
+        At the task that receives the most bytes.
+    """
+    edges = [(edge.size_bytes, w.name, task.name) for w in workflows for task in w.tasks for edge in task.inputs]
+    if not edges or len(cluster.gpus) == 1:
+        return
+    size, workflow, task = max(edges, key=lambda edge: edge[0])
+    slowest = min(_one_of_each(document, cluster), key=lambda gpu: gpu.load_bandwidth)
+    took = max(cluster.network.transfer_us(size, slowest, slowest, same) for same in (False, True))
+    if took > MAX_TIME_US:
+        where = ("workflows", workflow, "tasks", task, "after")
+        raise FieldError(where, f"{size} bytes take {took} us to arrive; allowed are at most {MAX_TIME_US} us")
+
+
+def check_tasks(jobs: Sequence[Job]) -> None:
+    """Refuse more tasks than tables can hold.
+
+    Raises
+    ------
+    FieldError
+        At the workload.
+    """
+    count = sum(len(job.workflow.tasks) for job in jobs)
+    if count > MAX_TASKS:
+        raise FieldError(("workload",), f"gives {count} tasks; allowed are {MAX_TASKS}")
+
+
+def check_horizon(instance: Instance) -> None:
+    """Refuse times whose sum could leave 64 bits.
+
+    Raises
+    ------
+    FieldError
+        At the workload.
+    """
+    per_template = instance.run_us.max(axis=1).astype(np.float64)
+    for template, needs in enumerate(instance.needs):
+        per_template[template] += sum(float(instance.load_us[model].max()) for model in needs)
+        per_template[template] += sum(float(instance.transfer_us[edge].max()) for _, edge in instance.inputs[template])
+    total = float(instance.job_release_us[-1]) + float(per_template[instance.task_template].sum())
+    if total > MAX_HORIZON_US:
+        problem = f"all tasks one after the other end at {total:.3g} us; allowed is {MAX_HORIZON_US:.0e} us"
+        raise FieldError(("workload",), problem)
+
+
+def _one_of_each(document: ScenarioDocument, cluster: Cluster) -> list[GPU]:
+    """Return a GPU of each group."""
+    gpus, first = [], 0
+    for group in document.cluster.server_groups:
+        gpus.append(cluster.gpus[first])
+        first += group.count * group.gpus_per_server
+    return gpus

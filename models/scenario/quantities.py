@@ -1,0 +1,276 @@
+"""Types of the document's fields: each reads text exactly, keeps it in range, and describes itself to an editor."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from decimal import Decimal
+from fractions import Fraction
+from typing import Annotated, Any, TypeVar
+
+from pydantic import PlainValidator, WithJsonSchema
+
+from models.objective import Objective
+from models.scenario.errors import allowed, shown
+from models.scenario.section import problem
+from models.scenario.source import Plain
+from models.slo import ServiceLevel
+from models.units import BANDWIDTH, RATE_PER_SECOND, SIZE_BYTES, TIME_US, QuantityError
+from models.units import parse_bandwidth as read_bandwidth
+from models.units import parse_rate as read_rate
+from models.units import parse_size as read_size
+from models.units import parse_time as read_time
+
+MAX_TIME_US = 10**15
+"""Longest time: about 32 years."""
+MAX_SIZE_BYTES = 10**18
+MAX_JOBS = 1_000_000
+MAX_GPUS = 100_000
+MAX_NUMBER = 10**9
+MAX_BANDWIDTH = 10**18
+_LONGEST_NUMBER = 60
+_LONGEST_NAME = 200
+
+_DIGITS = r"(\d+(\.\d*)?|\.\d+)([eE][+-]?\d{1,3})?"
+_NUMBER = re.compile(rf"[+-]?{_DIGITS}", re.ASCII)
+_WHOLE = re.compile(r"[+-]?\d+", re.ASCII)
+_SERVER = re.compile(r"s?\d{1,9}", re.ASCII)
+
+Value = TypeVar("Value", int, Fraction)
+
+
+def _text(value: object, what: str) -> str:
+    if isinstance(value, bool) or not isinstance(value, (str, int, float)):
+        found = {list: "a list", tuple: "a list", dict: "a mapping", type(None): "nothing"}.get(type(value))
+        raise problem(f"{found or shown(value)} stands here; allowed is {what}")
+    text = str(value)
+    if len(text) > _LONGEST_NUMBER:
+        raise problem(f"{shown(text)} is too long; allowed is {what} of at most {_LONGEST_NUMBER} characters")
+    return text
+
+
+def _quantity(
+    read: Callable[[str], Value], units: Mapping[str, object], what: str, least: Value, most: Value, base: str
+) -> Any:
+    """Return a validator for a number with a unit, and its description."""
+
+    def validate(value: object) -> Value:
+        text = _text(value, f"a {what}, a number with one of {', '.join(units)}")
+        try:
+            quantity = read(text)
+        except QuantityError as error:
+            raise problem(str(error)) from None
+        if not least <= quantity <= most:
+            raise problem(f"{shown(text)} is out of range; allowed is {least} {base} to {most} {base}")
+        return quantity
+
+    return validate
+
+
+def _described(what: str, units: Mapping[str, object], *examples: str) -> WithJsonSchema:
+    names = "|".join(re.escape(unit) for unit in units)
+    pattern = rf"^\s*\+?{_DIGITS}\s*({names})\s*$"
+    return WithJsonSchema({"type": "string", "description": what, "pattern": pattern, "examples": list(examples)})
+
+
+def _time(least: int) -> PlainValidator:
+    return PlainValidator(_quantity(read_time, TIME_US, "time", least, MAX_TIME_US, "us"))
+
+
+def _size(least: int) -> PlainValidator:
+    return PlainValidator(_quantity(read_size, SIZE_BYTES, "size", least, MAX_SIZE_BYTES, "B"))
+
+
+Time = Annotated[int, _time(0), _described("A time, in microseconds once read.", TIME_US, "0 us", "560 ms")]
+PositiveTime = Annotated[int, _time(1), _described("A time of at least 1 us.", TIME_US, "560 ms", "1.5 s")]
+Size = Annotated[int, _size(0), _described("A size in bytes.", SIZE_BYTES, "0 B", "2 KB")]
+PositiveSize = Annotated[int, _size(1), _described("A size of at least 1 B.", SIZE_BYTES, "5.72 GB", "14 GiB")]
+Bandwidth = Annotated[
+    Fraction,
+    PlainValidator(
+        _quantity(read_bandwidth, BANDWIDTH, "bandwidth", Fraction(1, 8), Fraction(MAX_BANDWIDTH), "bytes/s")
+    ),
+    _described("A bandwidth.", BANDWIDTH, "10.17 GB/s", "25 Gbit/s"),
+]
+Rate = Annotated[
+    Fraction,
+    PlainValidator(_quantity(read_rate, RATE_PER_SECOND, "rate", Fraction(1, MAX_NUMBER), Fraction(MAX_NUMBER), "/s")),
+    _described("Events per time.", RATE_PER_SECOND, "2 /s", "30 /min"),
+]
+
+
+def read_number(text: str) -> Fraction:
+    """Return a plain number from 0 to 10^9, exactly; positive ones are at least 10^-9.
+
+    Raises
+    ------
+    QuantityError
+        If the text is no such number.
+    """
+    number = Fraction(Decimal(text)) if _NUMBER.fullmatch(text) and len(text) <= _LONGEST_NUMBER else Fraction(-1)
+    if number != 0 and not Fraction(1, MAX_NUMBER) <= number <= MAX_NUMBER:
+        raise QuantityError(f"{shown(text)} is no such number; allowed is 0, or a number from 1e-9 to 1e9")
+    return number
+
+
+def _number(value: object) -> Fraction:
+    text = _text(value, "a plain number")
+    if isinstance(value, str) and not isinstance(value, Plain):
+        raise problem(f"text {shown(text)} stands here; allowed is a plain number without quotes")
+    try:
+        return read_number(text)
+    except QuantityError as error:
+        raise problem(str(error)) from None
+
+
+def _whole(least: int, most: int) -> PlainValidator:
+    def validate(value: object) -> int:
+        what = f"a whole number from {least} to {most}"
+        text = _text(value, what)
+        quoted = isinstance(value, str) and not isinstance(value, Plain)
+        if quoted or not _WHOLE.fullmatch(text) or not least <= int(text) <= most:
+            raise problem(f"{shown(text)} is none; allowed is {what}")
+        return int(text)
+
+    return PlainValidator(validate)
+
+
+def _described_whole(what: str, least: int, most: int) -> WithJsonSchema:
+    return WithJsonSchema({"type": "integer", "description": what, "minimum": least, "maximum": most})
+
+
+Number = Annotated[
+    Fraction,
+    PlainValidator(_number),
+    WithJsonSchema({"type": "number", "description": "A plain number.", "minimum": 0, "maximum": MAX_NUMBER}),
+]
+GPUCount = Annotated[int, _whole(1, MAX_GPUS), _described_whole("How many.", 1, MAX_GPUS)]
+JobCount = Annotated[int, _whole(1, MAX_JOBS), _described_whole("How many jobs.", 1, MAX_JOBS)]
+Index = Annotated[int, _whole(0, MAX_GPUS), _described_whole("A position, from 0.", 0, MAX_GPUS)]
+Seed = Annotated[int, _whole(0, 2**63 - 1), _described_whole("Seed of the random numbers.", 0, 2**63 - 1)]
+
+
+def _flag(value: object) -> bool:
+    if isinstance(value, bool):
+        return value
+    if isinstance(value, Plain) and value.lower() in ("true", "false"):
+        return value.lower() == "true"
+    raise problem(f"{shown(value)} is no truth value; allowed are true, false")
+
+
+Flag = Annotated[bool, PlainValidator(_flag), WithJsonSchema({"type": "boolean"})]
+
+
+def _name(value: object) -> str:
+    text = str(value)
+    if not isinstance(value, str) or not 0 < len(text) <= _LONGEST_NAME or not text.isprintable():
+        raise problem(
+            f"{'nothing' if value is None else shown(text)} stands here; "
+            f"allowed is a name of 1 to {_LONGEST_NAME} printable characters"
+        )
+    return text
+
+
+_NAME_SCHEMA = {"type": "string", "minLength": 1, "maxLength": _LONGEST_NAME}
+Name = Annotated[str, PlainValidator(_name), WithJsonSchema(_NAME_SCHEMA)]
+
+
+def _kind(value: object) -> str:
+    if value == "*":
+        raise problem("'*' is no kind of GPU; allowed is a name such as T4")
+    return _name(value)
+
+
+Kind = Annotated[str, PlainValidator(_kind), WithJsonSchema(_NAME_SCHEMA | {"examples": ["T4"]})]
+
+
+def read_server(text: str) -> int:
+    """Return the index of a server that is written ``s3`` or ``3``.
+
+    Raises
+    ------
+    QuantityError
+        If the text is neither.
+    """
+    if not _SERVER.fullmatch(text):
+        raise QuantityError(f"{shown(text)} is no server; allowed is a server such as s0")
+    return int(text.removeprefix("s"))
+
+
+def _server(value: object) -> int:
+    try:
+        return read_server(_text(value, "a server such as s0"))
+    except QuantityError as error:
+        raise problem(str(error)) from None
+
+
+Server = Annotated[
+    int,
+    PlainValidator(_server),
+    WithJsonSchema({"type": ["string", "integer"], "pattern": "^s?[0-9]+$", "minimum": 0, "examples": ["s0"]}),
+]
+
+
+def _window(value: object) -> tuple[int, int]:
+    if not isinstance(value, (list, tuple)) or len(value) != 2:
+        raise problem("is no window; allowed is a list of two times such as [0 s, 60 s]")
+    start, end = (_read_time(item) for item in value)
+    if start >= end:
+        raise problem(f"is an empty window, from {start} us to {end} us; allowed is a start before the end")
+    return start, end
+
+
+_read_time = _quantity(read_time, TIME_US, "time", 0, MAX_TIME_US, "us")
+Window = Annotated[
+    tuple[int, int],
+    PlainValidator(_window),
+    WithJsonSchema(
+        {
+            "type": "array",
+            "items": {"type": "string"},
+            "minItems": 2,
+            "maxItems": 2,
+            "description": "Arrivals from the first time to before the second; releases count from the first.",
+            "examples": [["0 s", "60 s"]],
+        }
+    ),
+]
+
+
+def _objective(value: object) -> Objective:
+    try:
+        return Objective(str(value))
+    except ValueError:
+        raise problem(f"unknown objective {shown(value)}; {allowed(str(value), list(Objective))}") from None
+
+
+def _service_level(value: object) -> ServiceLevel:
+    if isinstance(value, ServiceLevel):
+        return value
+    try:
+        return ServiceLevel.parse(_text(value, "a service level such as 'p99 slowdown <= 2'"))
+    except QuantityError as error:
+        raise problem(str(error)) from None
+
+
+Minimised = Annotated[
+    Objective,
+    PlainValidator(_objective),
+    WithJsonSchema({"enum": [str(objective) for objective in Objective], "default": str(Objective.MEAN_SLOWDOWN)}),
+]
+Level = Annotated[
+    ServiceLevel,
+    PlainValidator(_service_level),
+    WithJsonSchema(
+        {
+            "type": "string",
+            "examples": [
+                "p99 slowdown <= 2",
+                "p95 latency <= 800 ms",
+                "mean latency <= 1 s",
+                "95 % within deadline",
+                "no late jobs",
+            ],
+        }
+    ),
+]

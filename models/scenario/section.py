@@ -1,0 +1,101 @@
+"""Sections of a document: mappings with known keys, and pydantic's complaints turned into one line with a place."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, TypeVar
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError, model_validator
+from pydantic_core import PydanticCustomError
+
+from models.scenario.errors import InputError, Where, allowed, shown
+from models.scenario.source import Source
+
+_ALLOWED = {
+    "tuple_type": "a list",
+    "list_type": "a list",
+    "dict_type": "a mapping",
+    "int_type": "a whole number",
+    "float_type": "a number",
+    "finite_number": "a finite number",
+    "string_type": "text",
+    "bool_type": "true or false",
+}
+"""What pydantic's own complaints allow."""
+
+
+def problem(text: str, key: str | None = None) -> PydanticCustomError:
+    """Return the error that a validator raises; `key` names the entry at fault inside the value."""
+    return PydanticCustomError("input", "{problem}", {"problem": text, "key": key})
+
+
+class Section(BaseModel):
+    """A mapping with known keys; any other key is an error that names the nearest known one."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", protected_namespaces=())
+
+    @model_validator(mode="before")
+    @classmethod
+    def _known_keys(cls, value: object) -> object:
+        known = list(cls.model_fields)
+        if isinstance(value, BaseModel):
+            return value
+        if not isinstance(value, Mapping):
+            raise problem(f"{kind_of(value)} stands here; allowed is a mapping with keys {', '.join(known)}")
+        for key in value:
+            if key not in known and cls.model_config.get("extra") == "forbid":
+                raise problem(f"unknown key, {allowed(str(key), known)}", str(key))
+        missing = [name for name, field in cls.model_fields.items() if field.is_required() and name not in value]
+        if missing:
+            raise problem(f"key {missing[0]!r} is missing; allowed are the keys {', '.join(known)}")
+        return value
+
+    def exactly_one(self, *names: str) -> str:
+        """Return which of these keys is given; it must be exactly one."""
+        given = [name for name in names if getattr(self, name) is not None]
+        if len(given) != 1:
+            raise problem(f"has {' and '.join(given) or 'none'} of {', '.join(names)}; allowed is exactly one of them")
+        return given[0]
+
+
+def kind_of(value: object) -> str:
+    kinds = {list: "a list", tuple: "a list", type(None): "nothing", dict: "a mapping"}
+    return kinds.get(type(value)) or f"the value {shown(value)}"
+
+
+def filled(what: str) -> BeforeValidator:
+    """Return a validator that refuses an empty list or mapping."""
+
+    def validate(value: object) -> object:
+        if isinstance(value, (list, tuple, Mapping)) and not value:
+            raise problem(f"is empty; allowed is at least one {what}")
+        return value
+
+    return BeforeValidator(validate)
+
+
+Document = TypeVar("Document", bound=Section)
+
+
+def validated(document: type[Document], data: object, source: Source) -> Document:
+    """Return the document of plain data: mappings, lists, text and numbers.
+
+    Raises
+    ------
+    InputError
+        For the first thing that is wrong, in the order of the lines.
+    """
+    try:
+        return document.model_validate(data)
+    except ValidationError as refused:
+        errors = [_input_error(dict(error), source) for error in refused.errors(include_url=False)]
+        raise min(errors, key=lambda error: error.line or 0) from None
+
+
+def _input_error(error: dict[str, Any], source: Source) -> InputError:
+    where: Where = tuple(error["loc"])
+    if error["type"] != "input":
+        what = _ALLOWED.get(error["type"]) or error["msg"].removeprefix("Input should be ")
+        return source.error(where, f"{kind_of(error['input'])} stands here; allowed is {what}")
+    key = error["ctx"]["key"]
+    return source.error(where if key is None else (*where, key), error["ctx"]["problem"])

@@ -1,0 +1,114 @@
+"""A document with its line numbers: a tree of nodes, and the way from a field to its line."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from models.scenario.errors import InputError, Where, shown
+
+MAX_DEPTH = 50
+"""Deepest nesting of a document; a scenario needs eight."""
+MAX_VALUES = 20_000_000
+"""Most values of a document once its aliases are written out."""
+MAX_FILE_BYTES = 64_000_000
+
+
+class Plain(str):
+    """A scalar that stands without quotes: perhaps a number or a truth value, which its reader decides."""
+
+    __slots__ = ()
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Node:
+    """A value and the line it starts on.
+
+    Parameters
+    ----------
+    line
+        From 1.
+    content
+        None for null, text for any other scalar (`Plain` without quotes), a list of nodes, or a
+        mapping from a key to the key's line and the value.
+    """
+
+    line: int
+    content: str | list[Node] | dict[str, tuple[int, Node]] | None
+
+    def data(self) -> object:
+        """Return the value as None, text, lists and dictionaries."""
+        if isinstance(self.content, dict):
+            return {key: node.data() for key, (_, node) in self.content.items()}
+        if isinstance(self.content, list):
+            return [node.data() for node in self.content]
+        return self.content
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Source:
+    """Where a document comes from.
+
+    Parameters
+    ----------
+    file
+        As errors name it.
+    folder
+        What relative paths in the document are relative to.
+    root
+        The values with their lines; None for a document that comes from no file.
+    """
+
+    file: str
+    folder: Path
+    root: Node | None = None
+
+    def error(self, where: Where, problem: str) -> InputError:
+        """Return the error that blames the value at `where`, with its line or that of its nearest parent."""
+        line, node, names = (self.root.line if self.root else None), self.root, ""
+        for part in where:
+            content = node.content if node else None
+            node = None
+            if isinstance(content, dict) and part in content:
+                line, node = content[str(part)]
+            elif isinstance(content, list):
+                node = _item(content, part)
+                line = node.line if node else line
+            elif part in ("*", "[key]"):
+                continue  # put there by the document's own reading, not by the user
+            names += f"[{part}]" if isinstance(part, int) else f".{_name(part)}"
+        return InputError(self.file, line, names.lstrip(".") or "document", problem)
+
+
+def _item(items: list[Node], part: str | int) -> Node | None:
+    """Return the item at a position, or the one that is this text."""
+    if isinstance(part, int):
+        return items[part] if 0 <= part < len(items) else None
+    return next((item for item in items if item.content == part), None)
+
+
+def _name(part: str) -> str:
+    return part if len(part) <= 60 and part.isprintable() and " " not in part else shown(part)
+
+
+def read_text(path: Path) -> str:
+    """Return the text of a file.
+
+    Raises
+    ------
+    InputError
+        If it cannot be read, is too large, or is not UTF-8.
+    """
+    try:
+        with path.open("rb") as file:
+            data = file.read(MAX_FILE_BYTES + 1)
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+        raise InputError(str(path), 1, "file", f"cannot be read: {reason}; allowed is a readable file") from None
+    if len(data) > MAX_FILE_BYTES:
+        raise InputError(str(path), 1, "file", f"is too large; allowed are {MAX_FILE_BYTES} bytes")
+    try:
+        return data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+        raise InputError(str(path), line, "file", "is not UTF-8 text; allowed is UTF-8") from None

@@ -1,0 +1,207 @@
+"""Arrivals from a CSV file, read row by row: every row is checked, only those of the window are kept.
+
+Memory grows with the rows kept, not with the file; the loop over the rows does little more than read the time.
+"""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple, TextIO
+
+from models.scenario.errors import FieldError, InputError, allowed, shown
+from models.scenario.quantities import MAX_JOBS, MAX_TIME_US, read_number, read_server
+from models.units import QuantityError, parse_time
+
+if TYPE_CHECKING:
+    from _csv import Reader
+
+_DECIMALS = {"ms": 3, "s": 6, "us": 0}
+"""How many decimals of a number in this unit are whole microseconds."""
+_TIME = {f"time_{unit}": unit for unit in _DECIMALS}
+_DEADLINE = {f"deadline_{unit}": unit for unit in _DECIMALS}
+_COLUMNS = (*_TIME, "workflow", *_DEADLINE, "weight", "ingress")
+_LONGEST_LINE = 65_536
+
+
+class Arrival(NamedTuple):
+    """A job of a trace: release, workflow's name, and what the optional columns say."""
+
+    release_us: int
+    workflow: str
+    deadline_us: int | None = None
+    weight: Fraction = Fraction(1)
+    ingress: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Trace:
+    """The arrivals of a window in file order; of the whole file, the number of rows, the first and the last time."""
+
+    arrivals: Sequence[Arrival]
+    rows: int
+    first_us: int
+    last_us: int
+
+
+def read_trace(path: Path, workflows: Sequence[str], servers: int, window: tuple[int, int] | None = None) -> Trace:
+    """Return the arrivals of a CSV file.
+
+    Parameters
+    ----------
+    workflows
+        Names that may occur.
+    servers
+        Number of servers; an ingress lies below it.
+    window
+        Start and end in microseconds; releases count from the start. None: every row, as it stands.
+
+    Raises
+    ------
+    InputError
+        With the line of the first row that is wrong; also if more rows are kept than a scenario may hold.
+    """
+    try:
+        # An undecodable byte becomes a lone surrogate, so that its row, and with it the line, is known.
+        with path.open(encoding="utf-8-sig", errors="surrogateescape", newline="") as file:
+            rows = csv.reader(_lines(file), strict=True)
+            return _read(rows, str(path), tuple(workflows), servers, window or (0, MAX_TIME_US + 1))
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+        raise InputError(str(path), 1, "file", f"cannot be read: {reason}; allowed is a readable CSV file") from None
+
+
+def microseconds(text: str, unit: str) -> int:
+    """Return a plain number of a unit of time in microseconds: `parse_time`, with a short way for usual numbers.
+
+    >>> microseconds("333.3335", "ms"), microseconds("2e-3", "s")
+    (333334, 2000)
+    """
+    whole, _, part = text.partition(".")
+    digits, decimals = whole + part, _DECIMALS[unit]
+    if digits.isdecimal() and digits.isascii() and len(digits) < 30:
+        if len(part) <= decimals:
+            return int(digits + "0" * (decimals - len(part)))
+        end = len(whole) + decimals
+        return int(digits[:end] or "0") + (digits[end] >= "5")
+    if len(text) > 60:
+        raise QuantityError(f"{shown(text)} is no time; allowed is a plain number")
+    return parse_time(f"{text} {unit}")
+
+
+def _lines(file: TextIO) -> Iterator[str]:
+    """Yield the lines, and refuse one so long that it threatens the memory."""
+    read = file.readline
+    while line := read(_LONGEST_LINE):
+        if len(line) == _LONGEST_LINE:
+            raise csv.Error(f"line is longer than {_LONGEST_LINE} characters")
+        yield line
+
+
+def _read(rows: Reader, file: str, workflows: Sequence[str], servers: int, window: tuple[int, int]) -> Trace:
+    row: list[str] = []
+    try:
+        header = [name.strip() for name in next(rows, [])]
+        columns = _Columns(header, {name: name for name in workflows}, servers)
+        kept: list[Arrival] = []
+        count, first, last = 0, 0, 0
+        start, end = window
+        for row in rows:
+            if not row:
+                continue
+            time_us, workflow, rest = columns.values(row)
+            if not last <= time_us <= MAX_TIME_US:
+                raise columns.wrong_time(row, time_us, last)
+            if start <= time_us < end and len(kept) <= MAX_JOBS:
+                kept.append(Arrival(time_us - start, workflow, *rest))
+            first = first if count else time_us
+            last = time_us
+            count += 1
+        if not count:
+            raise FieldError(("file",), "has no rows; allowed is at least one arrival")
+        if len(kept) > MAX_JOBS:
+            raise FieldError(("file",), f"gives more than {MAX_JOBS} jobs; allowed is a window that holds fewer")
+        return Trace(kept, count, first, last)
+    except csv.Error as error:
+        raise InputError(file, max(1, rows.line_num), "row", f"{error}; allowed is CSV") from None
+    except FieldError as error:
+        line = max(1, rows.line_num - sum(text.count("\n") for text in row))
+        problem = error.problem
+        if any("\ud800" <= letter <= "\udfff" for text in row for letter in text):
+            problem = "is not UTF-8 text; allowed is UTF-8"
+        raise InputError(file, line, str(error.where[0]), problem) from None
+
+
+class _Columns:
+    """The header of a trace, and how a row is read by it."""
+
+    def __init__(self, header: Sequence[str], workflows: dict[str, str], servers: int) -> None:
+        self._width, self._workflows, self._servers = len(header), workflows, servers
+        for position, name in enumerate(header):
+            if name not in _COLUMNS:
+                raise FieldError(("header",), f"unknown column {shown(name)}; {allowed(name, _COLUMNS)}")
+            if name in header[:position]:
+                raise FieldError(("header",), f"column {shown(name)} occurs twice; allowed is once")
+        self._time = _one_of(header, _TIME)
+        _one_of(header, ["workflow"])
+        if any(name in header for name in _DEADLINE):
+            _one_of(header, _DEADLINE)
+        self._unit = _TIME[self._time]
+        self._time_at, self._workflow_at = header.index(self._time), header.index("workflow")
+        self._optional = {name: position for position, name in enumerate(header) if name not in (*_TIME, "workflow")}
+
+    def values(self, row: Sequence[str]) -> tuple[int, str, tuple[int | None, Fraction, int | None] | tuple[()]]:
+        """Return time, workflow, and deadline, weight and ingress where the file has such columns."""
+        if len(row) != self._width:
+            raise FieldError(("row",), f"has {len(row)} fields; allowed are {self._width}")
+        try:
+            time_us = microseconds(row[self._time_at], self._unit)
+        except QuantityError:
+            problem = f"{shown(row[self._time_at])} is no time; allowed is a plain number of {self._unit}"
+            raise FieldError((self._time,), problem) from None
+        workflow = self._workflows.get(row[self._workflow_at])
+        if workflow is None:
+            name = row[self._workflow_at]
+            raise FieldError(("workflow",), f"unknown workflow {shown(name)}; {allowed(name, self._workflows)}")
+        return time_us, workflow, self._rest(row) if self._optional else ()
+
+    def _rest(self, row: Sequence[str]) -> tuple[int | None, Fraction, int | None]:
+        deadline, weight, ingress = None, Fraction(1), None
+        for name, position in self._optional.items():
+            text = row[position].strip()
+            if not text:
+                continue
+            try:
+                if name in _DEADLINE:
+                    deadline = microseconds(text, _DEADLINE[name])
+                elif name == "weight":
+                    weight = read_number(text)
+                else:
+                    ingress = read_server(text)
+            except QuantityError as error:
+                problem = f"{shown(text)} is no time; allowed is a plain number" if name in _DEADLINE else str(error)
+                raise FieldError((name,), problem) from None
+            if deadline is not None and not 0 <= deadline <= MAX_TIME_US:
+                raise FieldError((name,), f"{shown(text)} is out of range; allowed is 0 to {MAX_TIME_US} us")
+            if ingress is not None and ingress >= self._servers:
+                raise FieldError((name,), f"unknown server {shown(text)}; allowed are s0 to s{self._servers - 1}")
+        return deadline, weight, ingress
+
+    def wrong_time(self, row: Sequence[str], time_us: int, last_us: int) -> FieldError:
+        """Return the error of a time that is out of range or earlier than the row before."""
+        text = shown(row[self._time_at])
+        if 0 <= time_us < last_us:
+            return FieldError((self._time,), f"{text} is earlier than the row before; allowed are rows sorted by time")
+        return FieldError((self._time,), f"{text} is out of range; allowed is 0 to {MAX_TIME_US} us")
+
+
+def _one_of(header: Sequence[str], names: Sequence[str] | dict[str, str]) -> str:
+    """Return which of these columns the header has; it must be exactly one."""
+    found = [name for name in names if name in header]
+    if len(found) != 1:
+        problem = f"has {' and '.join(found) or 'no column'} of {', '.join(names)}; allowed is exactly one of them"
+        raise FieldError(("header",), problem)
+    return found[0]
