@@ -16,7 +16,7 @@ def broken_rules(instance: Instance, timeline: Timeline) -> set[str]:
     """Return the numbers of the rules that a timeline of placed tasks breaks."""
     broken = set()
     for residency in timeline.residencies:
-        broken |= _residency_rules(instance, timeline, residency)
+        broken |= _load_rules(instance, timeline, residency) | _place_rules(instance, residency)
     for task in range(instance.n_tasks):
         broken |= _task_rules(instance, timeline, task)
     marks = [r.load_start_us for r in timeline.residencies] + [r.ready_us for r in timeline.residencies]
@@ -27,7 +27,7 @@ def broken_rules(instance: Instance, timeline: Timeline) -> set[str]:
     return broken
 
 
-def _residency_rules(instance: Instance, timeline: Timeline, residency: Residency) -> set[str]:
+def _load_rules(instance: Instance, timeline: Timeline, residency: Residency) -> set[str]:
     broken = set()
     gpu, model = instance.cluster.gpus[residency.gpu], instance.models[residency.model]
     if not _may_hold(instance, residency.gpu, model):
@@ -43,6 +43,12 @@ def _residency_rules(instance: Instance, timeline: Timeline, residency: Residenc
             broken.add("R1")
     if residency.end_us is not None and residency.end_us < residency.ready_us:
         broken.add("R1")
+    return broken
+
+
+def _place_rules(instance: Instance, residency: Residency) -> set[str]:
+    broken = set()
+    gpu, model = instance.cluster.gpus[residency.gpu], instance.models[residency.model]
     if (residency.slot is None) != (not gpu.slots):
         broken.add("R2")
     if gpu.slots and residency.slot is not None:
@@ -50,9 +56,8 @@ def _residency_rules(instance: Instance, timeline: Timeline, residency: Residenc
         if model.weight_bytes > room:
             broken.add("R2")
     if residency.initial:
-        if not any(
-            (i.gpu, i.model, i.slot) == (residency.gpu, residency.model, residency.slot) for i in instance.initial
-        ):
+        place = (residency.gpu, residency.model, residency.slot)
+        if not any((given.gpu, given.model, given.slot) == place for given in instance.initial):
             broken.add("R6")
         if residency.load_start_us != 0 or residency.ready_us != 0:
             broken.add("R6")
