@@ -18,9 +18,11 @@ Assignment = Iterator[tuple[cp_model.IntVar, int]]
 def add_hint(formulation: Formulation, timeline: Timeline) -> None:
     """Hint every variable with a feasible timeline that is no worse than the one the model was built with."""
     timeline = renumbered(timeline, formulation.choices.equal_gpus)
-    for values in (_hint_tasks, _hint_residencies, _hint_costs):
-        for variable, value in values(formulation, timeline):
-            formulation.model.add_hint(variable, value)
+    values = (_hint_tasks, _hint_residencies, _hint_costs)
+    # A start can also be a job's term; CP-SAT wants every variable hinted once.
+    hint = {variable.index: (variable, value) for part in values for variable, value in part(formulation, timeline)}
+    for variable, value in hint.values():
+        formulation.model.add_hint(variable, value)
 
 
 def _hint_tasks(formulation: Formulation, timeline: Timeline) -> Assignment:
@@ -70,11 +72,8 @@ def _hint_costs(formulation: Formulation, timeline: Timeline) -> Assignment:
     v, scaled, instance = formulation.variables, formulation.objective, formulation.choices.instance
     completion = completion_us(instance, timeline)
     terms = scaled.terms(instance, completion)
-    for variable, value in zip(v.completion, completion.tolist(), strict=True):
+    for variable, value in zip([*v.completion, *v.term], [*completion.tolist(), *terms], strict=True):
         if isinstance(variable, cp_model.IntVar):
-            yield variable, value
-    for variable, value in zip(v.term, terms, strict=True):
-        if isinstance(variable, cp_model.IntVar) and not any(variable is done for done in v.completion):
             yield variable, value
     if v.worst is not None:
         yield v.worst, scaled.combine(terms)
