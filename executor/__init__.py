@@ -1,1 +1,29 @@
 """Carry out plans and online policies, on a virtual clock or on devices; knows no solver."""
+
+from executor.errors import IllegalActionError, PolicyError, StalledError
+from executor.noise import Noise, NoiseError, Spread, parse_noise
+from executor.policies.parse import POLICIES, ParsedPolicy, parse_policy
+from executor.policies.queueing import QueuePolicy
+from executor.policies.replay import replay
+from executor.policy import Policy
+from executor.simulation import instance_for, simulate
+from executor.site import Site
+
+__all__ = [
+    "POLICIES",
+    "IllegalActionError",
+    "Noise",
+    "NoiseError",
+    "ParsedPolicy",
+    "Policy",
+    "PolicyError",
+    "QueuePolicy",
+    "Site",
+    "Spread",
+    "StalledError",
+    "instance_for",
+    "parse_noise",
+    "parse_policy",
+    "replay",
+    "simulate",
+]

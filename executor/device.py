@@ -1,0 +1,96 @@
+"""The seam between the engine and what carries out its orders: here, a virtual clock.
+
+A device carries out runs and loads and tells when they end; the engine never asks how. On the virtual clock an order
+only schedules its end, and time jumps from event to event.
+"""
+
+from __future__ import annotations
+
+from heapq import heappop, heappush
+from typing import Protocol
+
+from executor.noise import Noise
+
+RUN_END, LOAD_END, ARRIVAL, WAKE = range(4)
+"""Kinds of events, in their order at equal times: what ends comes before what begins."""
+
+Event = tuple[int, int, int, int, int]
+"""Time, kind, sequence number, and two subjects: task and GPU, model and GPU, or task and its sending's number."""
+
+
+class Device(Protocol):
+    """Carries out orders and reports events in the total order (time, kind, sequence number).
+
+    Attributes
+    ----------
+    now
+        Microseconds since the start of the window.
+    exact
+        Whether runs and loads take exactly the given times.
+    """
+
+    now: int
+    exact: bool
+
+    def run(self, task: int, gpu: int, expected_us: int) -> None:
+        """Start a task; a RUN_END will follow."""
+
+    def load(self, model: int, gpu: int, expected_us: int) -> None:
+        """Start to load a model; a LOAD_END will follow."""
+
+    def at(self, time_us: int, kind: int, subject: int, number: int) -> None:
+        """Have an event reported at a time that is not in the past."""
+
+    def next(self, until_us: int | None) -> Event | None:
+        """Return the next event up to a time, inclusive; None when that time has come (or nothing is left)."""
+
+
+class VirtualDevice:
+    """A device on a virtual clock: everything takes the given time, or a noisy one.
+
+    Parameters
+    ----------
+    noise
+        Spread of run times and loads; None: exact.
+    seed
+        Of the noise.
+    """
+
+    def __init__(self, noise: Noise | None = None, seed: int = 0) -> None:
+        self.now = 0
+        self.exact = noise is None
+        self._noise = noise or Noise()
+        self._seed = seed
+        self._events: list[Event] = []
+        self._sequence = 0
+        self._loads: dict[int, int] = {}
+
+    def run(self, task: int, gpu: int, expected_us: int) -> None:
+        """Schedule the end of a run."""
+        if self._noise.run is not None:
+            expected_us = self._noise.run.draw(expected_us, f"{self._seed} run {task}")
+        self._sequence += 1
+        heappush(self._events, (self.now + expected_us, RUN_END, self._sequence, task, gpu))
+
+    def load(self, model: int, gpu: int, expected_us: int) -> None:
+        """Schedule the end of a load."""
+        if self._noise.load is not None:
+            self._loads[gpu] = self._loads.get(gpu, 0) + 1
+            expected_us = self._noise.load.draw(expected_us, f"{self._seed} load {gpu} {self._loads[gpu]}")
+        self._sequence += 1
+        heappush(self._events, (self.now + expected_us, LOAD_END, self._sequence, model, gpu))
+
+    def at(self, time_us: int, kind: int, subject: int, number: int) -> None:
+        """Schedule any other event."""
+        self._sequence += 1
+        heappush(self._events, (time_us, kind, self._sequence, subject, number))
+
+    def next(self, until_us: int | None) -> Event | None:
+        """Take the earliest event and move the clock to it, or to `until_us` if that comes first."""
+        if self._events and (until_us is None or self._events[0][0] <= until_us):
+            event = heappop(self._events)
+            self.now = event[0]
+            return event
+        if until_us is not None:
+            self.now = until_us
+        return None

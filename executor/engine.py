@@ -1,0 +1,102 @@
+"""The engine: one loop under every policy and every replay, whatever the device.
+
+Events come in a total order (time, kind, sequence number). All events of an instant are taken in, ends before
+arrivals before releases; only then the policy acts, so that what ends at an instant is over for what starts then.
+"""
+
+from __future__ import annotations
+
+import random
+
+from executor.device import ARRIVAL, LOAD_END, RUN_END, Device, Event
+from executor.errors import StalledError
+from executor.policy import Policy
+from executor.site import Site
+from models import Instance, Timeline
+
+
+class Engine:
+    """Carries out a policy on a device until every task has ended.
+
+    Parameters
+    ----------
+    instance
+        Its jobs are shown to the policy one by one, at their release.
+    policy
+        A fresh one; it belongs to this run.
+    device
+        Where runs and loads take place.
+    seed
+        Draws the ingress server of the jobs that name none.
+    """
+
+    def __init__(self, instance: Instance, policy: Policy, device: Device, seed: int = 0) -> None:
+        self._instance = instance
+        self._policy = policy
+        self._device = device
+        self._site = Site(instance, device, policy.write_back)
+        self._site.listen(policy)
+        self._draw = random.Random(seed)  # noqa: S311
+        self._servers = sorted(set(self._site.gpu_server))
+        self._releases: list[int] = instance.job_release_us.tolist()
+        self._released = 0
+        self._unfinished = instance.n_tasks
+
+    def run(self) -> Timeline:
+        """Return what happened.
+
+        Raises
+        ------
+        PolicyError
+            If the policy cannot serve the instance, breaks a rule (IllegalActionError) or leaves tasks
+            unfinished for ever (StalledError).
+        """
+        self._policy.begin(self._site)
+        self._policy.act(range(self._site.n_gpus))
+        while self._unfinished:
+            self._instant()
+        return self._site.timeline(realised=self._policy.write_back or not self._device.exact)
+
+    def _instant(self) -> None:
+        """Take in the events of the next instant, then let the policy act."""
+        device, site = self._device, self._site
+        release = self._releases[self._released] if self._released < len(self._releases) else None
+        event = device.next(release)
+        if event is None and release is None:
+            raise StalledError(f"{self._unfinished} tasks were never started, and nothing more will happen")
+        woken = False
+        while event is not None:
+            woken |= self._take(event)
+            event = device.next(device.now)
+        while self._released < len(self._releases) and self._releases[self._released] <= device.now:
+            self._release()
+        if woken:
+            self._policy.act(range(site.n_gpus))
+        while gpus := site.touched():
+            self._policy.act(gpus)
+
+    def _take(self, event: Event) -> bool:
+        """Pass an event on; return whether it was a wake-up."""
+        _, kind, _, subject, number = event
+        if kind == RUN_END:
+            self._unfinished -= 1
+            self._site.end_run(subject, number)
+            self._policy.finished(subject, number)
+            self._site.send_outputs(subject)
+        elif kind == ARRIVAL:
+            self._site.deliver(subject, number)
+        elif kind == LOAD_END:
+            self._site.end_load(subject, number)
+            self._policy.loaded(subject, number)
+        else:
+            return True
+        return False
+
+    def _release(self) -> None:
+        job = self._released
+        self._released += 1
+        ingress = self._instance.jobs[job].ingress
+        if ingress is None:
+            ingress = self._draw.choice(self._servers)
+        workflow = int(self._instance.job_workflow[job])
+        self._policy.released(self._site.release(workflow, self._releases[job], ingress))

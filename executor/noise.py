@@ -1,0 +1,84 @@
+"""Seeded noise: how far a run or a load strays from its given time.
+
+Every draw depends on the seed and on what it is drawn for (the task, or the k-th load of a GPU), never on the order
+of events, so that different policies meet the same luck and the past of a run does not depend on its future.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+from dataclasses import dataclass
+
+_GRAMMAR = "'run=KIND:SPREAD,load=KIND:SPREAD' with KIND lognormal, normal or uniform, for instance 'run=lognormal:0.2'"
+
+
+class NoiseError(ValueError):
+    """A text is no noise; the message says what is allowed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Spread:
+    """A random factor of mean 1 on a time.
+
+    Parameters
+    ----------
+    kind
+        ``lognormal`` (sigma of the logarithm), ``normal`` (standard deviation) or ``uniform`` (half the width).
+    size
+        The spread, at least 0; 0 leaves every time as it is.
+    """
+
+    kind: str
+    size: float
+
+    def __post_init__(self) -> None:
+        if self.kind not in ("lognormal", "normal", "uniform"):
+            raise NoiseError(f"{self.kind!r} is no kind of noise; allowed is {_GRAMMAR}")
+        if not 0 <= self.size < math.inf:
+            raise NoiseError(f"a spread of {self.size} is not allowed; it is a number of at least 0")
+
+    def draw(self, time_us: int, luck: str) -> int:
+        """Return a noisy time in microseconds, at least 1; equal `luck` gives equal noise."""
+        source = random.Random(luck)  # noqa: S311
+        if self.kind == "lognormal":
+            factor = math.exp(source.gauss(-self.size * self.size / 2, self.size))
+        elif self.kind == "normal":
+            factor = source.gauss(1.0, self.size)
+        else:
+            factor = source.uniform(1 - self.size, 1 + self.size)
+        return max(1, round(time_us * factor))
+
+
+@dataclass(frozen=True, slots=True)
+class Noise:
+    """Noise on run times and on loads; None leaves them exact."""
+
+    run: Spread | None = None
+    load: Spread | None = None
+
+
+def parse_noise(text: str) -> Noise:
+    """Read a noise specification.
+
+    >>> parse_noise("run=lognormal:0.2,load=normal:0.1").load
+    Spread(kind='normal', size=0.1)
+
+    Raises
+    ------
+    NoiseError
+        If the text is none.
+    """
+    spreads: dict[str, Spread] = {}
+    for item in text.split(","):
+        what, _, rest = item.strip().partition("=")
+        kind, _, size = rest.partition(":")
+        if what not in ("run", "load") or what in spreads:
+            raise NoiseError(f"{text!r} is no noise; allowed is {_GRAMMAR}")
+        try:
+            spreads[what] = Spread(kind, float(size))
+        except NoiseError:
+            raise
+        except ValueError:
+            raise NoiseError(f"{size!r} in {text!r} is no number; allowed is {_GRAMMAR}") from None
+    return Noise(spreads.get("run"), spreads.get("load"))

@@ -1,0 +1,1 @@
+"""Policies: online ones, and the replay of a plan."""

@@ -1,0 +1,98 @@
+"""Which models leave a GPU when another has to come in."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from executor.site import Site
+from models import GPU
+
+
+def furthest_use_last_needed(site: Site, gpu: int, queue: Sequence[int]) -> list[int]:
+    """Return the ready models of a GPU in the order of look-ahead eviction.
+
+    Models that no queued task needs come first, then those whose first use in the queue is furthest away; equals go
+    oldest load first.
+    """
+    ready = site.memory[gpu].ready
+    first_use: dict[int, int] = {}
+    for position, task in enumerate(queue):
+        for model in site.needs[site.template[task]]:
+            if model in ready:
+                first_use.setdefault(model, position)
+        if len(first_use) == len(ready):
+            break
+    oldest_first = [model for model in site.memory[gpu].residents if model in ready]
+    return sorted(oldest_first, key=lambda model: -first_use.get(model, len(queue)))
+
+
+def room_for(
+    site: Site, gpu: int, model: int, needs: Iterable[int], order: Sequence[int]
+) -> tuple[list[int], int | None]:
+    """Return what to evict, and the slot to use, to load a model for a task.
+
+    Parameters
+    ----------
+    needs
+        The models of the task; they stay if they can.
+    order
+        The ready models, in the order in which they are to leave.
+    """
+    if site.cluster.gpus[gpu].slots:
+        return _slot_for(site, gpu, model, set(needs), order)
+    victims: list[int] = []
+    free = site.memory[gpu].free_bytes
+    for other in order:
+        if free >= site.weight_bytes[model]:
+            break
+        if other not in needs:
+            victims.append(other)
+            free += site.weight_bytes[other]
+    return victims, None
+
+
+def _slot_for(site: Site, gpu: int, model: int, needs: set[int], order: Sequence[int]) -> tuple[list[int], int]:
+    """Choose the first possible slot: empty, smallest first, then by who leaves first.
+
+    A slot is possible if the models of the task that are still to come fit the slots that remain to them. Where none
+    is, models of the task block each other: all of them leave and come in again, largest first.
+    """
+    memory, sizes = site.memory[gpu], site.weight_bytes
+    slots = memory.slots
+    holders = [memory.holder(slot) for slot in range(len(slots))]
+    to_come = [sizes[other] for other in needs if other != model and other not in memory.residents]
+    available = [
+        slot for slot, holder in enumerate(holders) if holder is None or (holder in order and holder not in needs)
+    ]
+    rank = {other: position for position, other in enumerate(order)}
+
+    def preference(slot: int) -> tuple[int, int]:
+        holder = holders[slot]
+        return (-1, slots[slot]) if holder is None else (rank[holder], slots[slot])
+
+    for slot in sorted(available, key=preference):
+        rest = [slots[other] for other in available if other != slot]
+        if slots[slot] >= sizes[model] and _fit(to_come, rest):
+            holder = holders[slot]
+            return ([] if holder is None else [holder]), slot
+    return _start_over(site.cluster.gpus[gpu], holders, sizes, model, needs)
+
+
+def _start_over(
+    gpu: GPU, holders: Sequence[int | None], sizes: Sequence[int], model: int, needs: set[int]
+) -> tuple[list[int], int]:
+    """Evict every model of the task and put this one, the largest of them, into the largest slot."""
+    largest = max(range(len(gpu.slots)), key=lambda slot: gpu.slots[slot])
+    leaving = {holder for holder in holders if holder is not None and holder in needs}
+    occupant = holders[largest]
+    if occupant is not None:
+        leaving.add(occupant)
+    return sorted(leaving), largest
+
+
+def _fit(sizes: Sequence[int], slots: Sequence[int]) -> bool:
+    """Say whether models of these sizes fit these slots, one each."""
+    largest = sorted(slots, reverse=True)
+    return len(sizes) <= len(largest) and all(
+        size <= slot for size, slot in zip(sorted(sizes, reverse=True), largest, strict=False)
+    )

@@ -1,0 +1,92 @@
+"""Options of policies: frozen dataclasses whose fields say how they are read from text."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+from models.units import parse_time
+
+T = TypeVar("T")
+
+
+def option(default: T, read: Callable[[str], T]) -> T:
+    """Return a dataclass field that `read` reads from text; it raises ValueError for a text it cannot read."""
+    made: T = field(default=default, metadata={"read": read})
+    return made
+
+
+def switch(text: str) -> bool:
+    """Read on or off.
+
+    >>> switch("off"), switch("1")
+    (False, True)
+    """
+    known = {"on": True, "true": True, "1": True, "off": False, "false": False, "0": False}
+    if text.lower() not in known:
+        raise ValueError(f"{text!r} is not on or off")
+    return known[text.lower()]
+
+
+def count(text: str) -> int:
+    """Read a whole number of at least 0."""
+    if not text.isascii() or not text.isdigit():
+        raise ValueError(f"{text!r} is no whole number of at least 0")
+    return int(text)
+
+
+def factor(text: str) -> float:
+    """Read a finite number of at least 0."""
+    value = float(text)
+    if not 0 <= value < float("inf"):
+        raise ValueError(f"{text!r} is no finite number of at least 0")
+    return value
+
+
+def duration(text: str) -> int:
+    """Read a time of at least 0 with its unit, in microseconds."""
+    value = parse_time(text)
+    if value < 0:
+        raise ValueError(f"{text!r} is negative")
+    return value
+
+
+def one_of(*allowed: str) -> Callable[[str], str]:
+    """Return a reader of one of these words."""
+
+    def read(text: str) -> str:
+        if text not in allowed:
+            raise ValueError(f"{text!r} is not one of {', '.join(allowed)}")
+        return text
+
+    return read
+
+
+@dataclass(frozen=True, slots=True)
+class QueueOptions:
+    """What all policies with a queue per GPU share.
+
+    Parameters
+    ----------
+    period
+        Every so many microseconds each worker publishes its state; 0: the view is always fresh.
+    remaining
+        Whether the running task counts with its remaining time as load, or with its full run time.
+    lookahead
+        How many queued tasks the prefetch looks at.
+    prefetch
+        Most models per GPU that are prefetched and not yet used; 0: none.
+    evict
+        ``lookahead``: models that the local queue does not need first, then the one needed furthest in the future;
+        ``fifo``: the one loaded longest ago.
+    enqueue
+        A task with several inputs queues up when its ``first`` or its ``last`` one arrives.
+    """
+
+    period: int = option(1_000, duration)
+    remaining: bool = option(True, switch)
+    lookahead: int = option(3, count)
+    prefetch: int = option(1, count)
+    evict: str = option("lookahead", one_of("lookahead", "fifo"))
+    enqueue: str = option("first", one_of("first", "last"))

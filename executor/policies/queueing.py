@@ -1,0 +1,174 @@
+"""The worker that most policies share: a FIFO queue per GPU; a policy on top of it only decides placement.
+
+A worker runs one task at a time, first in first out, skipping tasks whose inputs are not there yet. The loads of the
+task in turn are on its critical path. The only overlap is a prefetch for one of the next queued tasks, and only if
+nothing has to be evicted for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import ClassVar
+
+from executor.errors import PolicyError
+from executor.policies.eviction import furthest_use_last_needed, room_for
+from executor.policies.options import QueueOptions
+from executor.policies.view import PublishedView
+from executor.policy import Policy
+from executor.site import NOWHERE, Site
+
+
+class QueuePolicy(Policy):
+    """Base of the policies that only decide placement; it queues, loads, evicts, prefetches and starts by itself.
+
+    A policy of your own overrides `runnable`, or plans whole jobs in `released`:
+
+    >>> class Least(QueuePolicy):
+    ...     def runnable(self, task, server):
+    ...         self.view.advance()
+    ...         waits = self.view.waits(server)
+    ...         self.place(task, min(self.site.eligible_gpus(task), key=lambda gpu: waits[gpu]))
+
+    Attributes
+    ----------
+    view
+        What a server knows of all workers.
+    queue
+        Per GPU: tasks that wait, in order.
+    """
+
+    Options: ClassVar[type[QueueOptions]] = QueueOptions
+
+    def __init__(self, options: QueueOptions | None = None) -> None:
+        self.options = self.Options() if options is None else options
+
+    def begin(self, site: Site) -> None:
+        """Set up empty queues."""
+        super().begin(site)
+        self._accept(site)
+        self.view = PublishedView(site, self.options.period)
+        self.queue: list[list[int]] = [[] for _ in range(site.n_gpus)]
+        self._queued_on: dict[int, int] = {}
+        self._in_turn = [NOWHERE] * site.n_gpus
+        self._prefetched: list[set[int]] = [set() for _ in range(site.n_gpus)]
+        self._prefetches = self.options.prefetch > 0 and site.overlap_loads
+
+    def _accept(self, site: Site) -> None:
+        """Refuse restrictions that evicting at will cannot keep."""
+        if site.restrictions.no_swaps or site.restrictions.max_replicas:
+            name = type(self).__name__.lower()
+            raise PolicyError(
+                f"policy {name} evicts at will: it cannot keep to the restrictions no_swaps, max_replicas"
+            )
+
+    def released(self, job: int) -> None:
+        """Pass on the tasks without predecessors."""
+        for task in self.site.job_tasks[job]:
+            if not self.site.predecessors_left[task]:
+                self.runnable(task, self.site.job_ingress[job])
+
+    def runnable(self, task: int, server: int) -> None:
+        """Place a task all of whose predecessors have finished; called unless it has a place already.
+
+        Parameters
+        ----------
+        server
+            Where this is decided: the job's ingress, or the server of the predecessor that finished last.
+        """
+
+    def finished(self, task: int, gpu: int) -> None:
+        """Pass on the successors that have become runnable."""
+        site = self.site
+        if not self.options.remaining:
+            self.view.queued_us[gpu] -= site.run_time(task, gpu)
+            self.view.note_queue(gpu)
+        for offset, _ in site.outputs[site.template[task]]:
+            successor = task + offset
+            if not site.predecessors_left[successor] and site.gpu[successor] == NOWHERE:
+                self.runnable(successor, site.gpu_server[gpu])
+
+    def place(self, task: int, gpu: int) -> None:
+        """Send a task to a GPU; it queues there when its inputs arrive. A queued task can be sent elsewhere."""
+        before = self._queued_on.pop(task, NOWHERE)
+        if before != NOWHERE:
+            self.queue[before].remove(task)
+            self._count(before, -self.site.run_time(task, before))
+        self.site.assign(task, gpu)
+
+    def arrived(self, task: int, missing: int) -> None:
+        """Queue a task up."""
+        if task in self._queued_on or (missing and self.options.enqueue == "last"):
+            return
+        site = self.site
+        gpu = site.gpu[task]
+        self._queued_on[task] = gpu
+        self.queue[gpu].append(task)
+        self._count(gpu, site.run_us[site.template[task]][site.gpu_class[gpu]])
+
+    def act(self, gpus: Sequence[int]) -> None:
+        """Let every worker concerned go on."""
+        for gpu in gpus:
+            if self.site.running[gpu] == NOWHERE:
+                self._serve(gpu)
+            if self._prefetches and self.queue[gpu] and self.site.loading[gpu] == NOWHERE:
+                self._prefetch(gpu)
+
+    def _count(self, gpu: int, run_us: int) -> None:
+        self.view.queued_us[gpu] += run_us
+        self.view.note_queue(gpu)
+
+    def _serve(self, gpu: int) -> None:
+        """Go on with the task in turn, or take the first one whose inputs are there."""
+        if self._in_turn[gpu] == NOWHERE:
+            missing = self.site.inputs_missing
+            for position, task in enumerate(self.queue[gpu]):
+                if not missing[task]:
+                    del self.queue[gpu][position], self._queued_on[task]
+                    self._in_turn[gpu] = task
+                    break
+            else:
+                return
+        self._bring_up(self._in_turn[gpu], gpu)
+
+    def _bring_up(self, task: int, gpu: int) -> None:
+        """Start a task if its models are ready; otherwise load the largest missing one, if the copy engine is free."""
+        site = self.site
+        needs = site.needs[site.template[task]]
+        ready = site.memory[gpu].ready
+        absent = [model for model in needs if model not in ready]
+        if not absent:
+            self._start(task, gpu, needs)
+        elif site.loading[gpu] == NOWHERE:
+            model = max(absent, key=site.weight_bytes.__getitem__)
+            if self.options.evict == "fifo":
+                order = [other for other in site.memory[gpu].residents if other in ready]
+            else:
+                order = furthest_use_last_needed(site, gpu, self.queue[gpu])
+            evict, slot = room_for(site, gpu, model, needs, order)
+            self._prefetched[gpu].difference_update(evict)
+            site.load(gpu, model, evict, slot)
+            self.view.note_memory(gpu)
+
+    def _start(self, task: int, gpu: int, needs: tuple[int, ...]) -> None:
+        site, view = self.site, self.view
+        site.start(task)
+        self._in_turn[gpu] = NOWHERE
+        if self._prefetched[gpu]:
+            self._prefetched[gpu].difference_update(needs)
+        if self.options.remaining:
+            view.queued_us[gpu] -= site.run_us[site.template[task]][site.gpu_class[gpu]]
+            view.busy_until_us[gpu] = site.run_end_us[gpu]
+            view.note_queue(gpu)
+
+    def _prefetch(self, gpu: int) -> None:
+        """Load a model for one of the next queued tasks if there is room, unless a task in turn will want to load."""
+        if self._in_turn[gpu] != NOWHERE or len(self._prefetched[gpu]) >= self.options.prefetch:
+            return
+        site, memory = self.site, self.site.memory[gpu]
+        for task in self.queue[gpu][: self.options.lookahead]:
+            for model in site.needs[site.template[task]]:
+                if model not in memory.residents and memory.has_room(model):
+                    self._prefetched[gpu].add(model)
+                    site.load(gpu, model)
+                    self.view.note_memory(gpu)
+                    return

@@ -1,0 +1,113 @@
+"""The published view: what a server knows of every worker when it decides.
+
+Each worker publishes its load and its resident models at every multiple of a period. The view of the others is
+their state after all events before the latest multiple; the own rows are fresh. Changes go into a log that is
+applied when a boundary passes, so that reading costs a few array operations over the workers.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+
+import numpy as np
+from numpy.typing import NDArray
+
+from executor.site import Site
+
+Row = NDArray[np.int64]
+
+
+class PublishedView:
+    """Loads and load costs of all workers, stale for others, fresh for oneself.
+
+    Parameters
+    ----------
+    site
+        For the memories of the workers.
+    period_us
+        0: everything is always fresh.
+
+    Attributes
+    ----------
+    queued_us
+        Per GPU, now: run times of the tasks in its queue, and of one whose models are being loaded.
+    busy_until_us
+        Per GPU, now: when its running task should end.
+    gpus_of
+        Per server: its GPUs.
+    """
+
+    def __init__(self, site: Site, period_us: int) -> None:
+        self._site = site
+        self._period_us = period_us
+        self._boundary = 0
+        self.queued_us = [0] * site.n_gpus
+        self.busy_until_us = [0] * site.n_gpus
+        self.gpus_of: dict[int, list[int]] = {}
+        for gpu, server in enumerate(site.gpu_server):
+            self.gpus_of.setdefault(server, []).append(gpu)
+        self._costs = [self._load_costs(gpu) for gpu in range(site.n_gpus)]
+        self._seen_queued = np.zeros(site.n_gpus, np.int64)
+        self._seen_busy = np.zeros(site.n_gpus, np.int64)
+        self._seen_costs: Row = np.array(self._costs, np.int64).reshape(site.n_gpus, len(site.models)).T.copy()
+        self._seen_of = list(self._costs)
+        self._queue_log: deque[tuple[int, int, int, int]] = deque()
+        self._memory_log: deque[tuple[int, int, list[int]]] = deque()
+        self._waits = np.zeros(site.n_gpus, np.int64)
+
+    def _load_costs(self, gpu: int) -> list[int]:
+        """Return, per model: 0 if it is there, its load time if it fits, twice that if something must be evicted."""
+        site, memory, of_class = self._site, self._site.memory[gpu], self._site.gpu_class[gpu]
+        return [
+            0 if model in memory.residents else max(0, row[of_class]) * (1 if memory.has_room(model) else 2)
+            for model, row in enumerate(site.load_us)
+        ]
+
+    def note_queue(self, gpu: int) -> None:
+        """Publish the load of a worker at the next boundary."""
+        self._queue_log.append((self._site.now, gpu, self.queued_us[gpu], self.busy_until_us[gpu]))
+
+    def note_memory(self, gpu: int) -> None:
+        """Publish the resident models of a worker at the next boundary."""
+        self._costs[gpu] = self._load_costs(gpu)
+        self._memory_log.append((self._site.now, gpu, self._costs[gpu]))
+
+    def advance(self) -> None:
+        """Take in what was published up to now."""
+        now = self._site.now
+        self._boundary = now - now % self._period_us if self._period_us else now
+        before = self._boundary if self._period_us else now + 1
+        log = self._queue_log
+        while log and log[0][0] < before:
+            _, gpu, queued, busy = log.popleft()
+            self._seen_queued[gpu] = queued
+            self._seen_busy[gpu] = busy
+        while self._memory_log and self._memory_log[0][0] < before:
+            _, gpu, costs = self._memory_log.popleft()
+            self._seen_costs[:, gpu] = costs
+            self._seen_of[gpu] = costs
+
+    def wait(self, gpu: int, server: int) -> int:
+        """Return the wait of one worker, seen from a server, in microseconds; after `advance`."""
+        if self._site.gpu_server[gpu] == server:
+            return self.queued_us[gpu] + max(0, self.busy_until_us[gpu] - self._site.now)
+        return self._seen_queued.item(gpu) + max(0, self._seen_busy.item(gpu) - self._boundary)
+
+    def waits(self, server: int) -> Row:
+        """Return the waits of all workers, seen from a server; after `advance`. The next call reuses the array."""
+        waits = self._waits
+        np.subtract(self._seen_busy, self._boundary, out=waits)
+        np.maximum(waits, 0, out=waits)
+        np.add(waits, self._seen_queued, out=waits)
+        for gpu in self.gpus_of[server]:
+            waits[gpu] = self.queued_us[gpu] + max(0, self.busy_until_us[gpu] - self._site.now)
+        return waits
+
+    def add_load_costs(self, row: Row, models: tuple[int, ...], server: int) -> None:
+        """Add TD, the time to bring missing models in, to a row over the workers; several models add up."""
+        for model in models:
+            row += self._seen_costs[model]
+        for gpu in self.gpus_of[server]:
+            seen, fresh = self._seen_of[gpu], self._costs[gpu]
+            if seen is not fresh:
+                row[gpu] += sum(fresh[model] - seen[model] for model in models)

@@ -1,0 +1,70 @@
+"""What a policy is: hooks that the engine calls, and a site to act on."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import ClassVar
+
+from executor.site import Site
+from models import Instance
+
+
+class Policy:
+    """Base of every policy; each hook does nothing until it is overridden.
+
+    The engine calls `begin` once, then for every instant at which something happens the hooks of its events, and
+    then `act`. A policy may act on the site in any hook, but starts belong in `act`: by then all ends of the instant
+    are known.
+
+    Attributes
+    ----------
+    site
+        The site as it stands now; set by `begin`.
+    write_back
+        Whether evicted weights are copied back before a load (the released Compass simulator charges this).
+    """
+
+    write_back: ClassVar[bool] = False
+    site: Site
+
+    @classmethod
+    def instance_for(cls, instance: Instance) -> Instance:
+        """Return the instance on which the policy runs in place of this one: almost always the same."""
+        return instance
+
+    def begin(self, site: Site) -> None:
+        """Meet the site at time 0, before any job is released.
+
+        Raises
+        ------
+        PolicyError
+            If the policy cannot serve this cluster, or cannot keep to the operator's restrictions.
+        """
+        self.site = site
+
+    def released(self, job: int) -> None:
+        """Take note of a job: its tables can be read from now on."""
+
+    def finished(self, task: int, gpu: int) -> None:
+        """Take note of the end of a task. Its output leaves after this, so that successors can still be moved."""
+
+    def arrived(self, task: int, missing: int) -> None:
+        """Take note that an input has reached its task's GPU, or that a task without inputs got a GPU.
+
+        Parameters
+        ----------
+        missing
+            Inputs of the task that are still to come.
+        """
+
+    def loaded(self, model: int, gpu: int) -> None:
+        """Take note that a model is ready on a GPU."""
+
+    def act(self, gpus: Sequence[int]) -> None:
+        """Start what can start.
+
+        Parameters
+        ----------
+        gpus
+            Those where something happened at this instant; all of them at time 0 and after a wake-up.
+        """

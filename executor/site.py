@@ -1,0 +1,376 @@
+"""The site: GPUs, copy engines, memories and transfers as they stand now, and the actions a policy may take.
+
+It knows the cluster, the models and the workflows from the start, but a job only from its release on: the tables of
+jobs and tasks grow with the releases, so that whoever holds the site cannot look ahead.
+Every action is checked against the rules and refused before anything changes; what is done is recorded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+
+from executor.device import ARRIVAL, WAKE, Device
+from executor.errors import IllegalActionError
+from executor.memory import Memory
+from models import NEVER, Cluster, Instance, MLModel, Residency, Restrictions, Timeline, Workflow
+
+NOWHERE = -1
+"""Stands for the GPU of a task without one, and for the task or model of an idle engine."""
+
+
+@dataclass(slots=True)
+class _Stay:
+    """A residency in the making."""
+
+    model: int
+    gpu: int
+    load_start_us: int
+    slot: int | None
+    initial: bool = False
+    ready_us: int = 0
+    end_us: int | None = None
+
+
+class Arrivals(Protocol):
+    """Who is told that an input of a task has reached the task's GPU."""
+
+    def arrived(self, task: int, missing: int) -> None:
+        """Take note of an input; `missing` more are to come."""
+
+
+class Site:
+    """What is there and what may be done with it.
+
+    Parameters
+    ----------
+    instance
+        Taken apart for its tables; its jobs stay with the engine.
+    device
+        Carries out runs and loads.
+    write_back
+        Whether an eviction copies the weights back first, as the released Compass simulator has it.
+
+    Attributes
+    ----------
+    cluster, models, workflows, restrictions, overlap_loads
+        As in the instance.
+    gpu_class, gpu_server
+        Per GPU.
+    run_us, load_us, needs, inputs, outputs, transfer_us
+        The instance's tables as plain lists: run time by template and GPU class, load time by model and class,
+        and so on.
+    template, job
+        Per task released so far.
+    job_workflow, job_release_us, job_ingress, job_tasks
+        Per job released so far: its workflow's index, its release, the server that plans it, its tasks.
+    gpu, started_us, ended_us
+        Per task released so far: where it is to run (NOWHERE: undecided), when it started and ended (-1: not yet).
+    inputs_missing
+        Per task: inputs that have not reached its GPU; all of them while the GPU is undecided.
+    predecessors_left
+        Per task: predecessors that have not finished.
+    running, run_end_us
+        Per GPU: its task (NOWHERE: idle) and when that should end by the given run time.
+    loading, load_end_us
+        Per GPU: the model on its copy engine and when that should be ready.
+    memory
+        Per GPU.
+    """
+
+    def __init__(self, instance: Instance, device: Device, write_back: bool = False) -> None:
+        self.cluster: Cluster = instance.cluster
+        self.models: tuple[MLModel, ...] = instance.models
+        self.workflows: tuple[Workflow, ...] = instance.workflows
+        self.restrictions: Restrictions = instance.restrictions
+        self.overlap_loads = instance.overlap_loads
+        self.n_gpus = instance.n_gpus
+        self.gpu_class: list[int] = instance.gpu_class.tolist()
+        self.gpu_server: list[int] = instance.gpu_server.tolist()
+        self.run_us: list[list[int]] = instance.run_us.tolist()
+        self.load_us: list[list[int]] = instance.load_us.tolist()
+        self.weight_bytes: list[int] = instance.weight_bytes.tolist()
+        self.template_first: list[int] = instance.template_first.tolist()
+        self.needs, self.inputs, self.outputs = instance.needs, instance.inputs, instance.outputs
+        self.transfer_us: list[list[list[list[int]]]] = instance.transfer_us.tolist()
+        self.template: list[int] = []
+        self.job: list[int] = []
+        self.job_workflow: list[int] = []
+        self.job_release_us: list[int] = []
+        self.job_ingress: list[int] = []
+        self.job_tasks: list[range] = []
+        self.gpu: list[int] = []
+        self.started_us: list[int] = []
+        self.ended_us: list[int] = []
+        self.inputs_missing: list[int] = []
+        self.predecessors_left: list[int] = []
+        self.running = [NOWHERE] * self.n_gpus
+        self.run_end_us = [0] * self.n_gpus
+        self.loading = [NOWHERE] * self.n_gpus
+        self.load_end_us = [0] * self.n_gpus
+        self.memory = [Memory(gpu, self.weight_bytes) for gpu in self.cluster.gpus]
+        self._device = device
+        self._write_back = write_back
+        self._listener: Arrivals | None = None
+        self._touched: dict[int, None] = {}
+        self._sending: dict[int, int] = {}
+        self._stays: list[_Stay] = []
+        self._stay_of: list[dict[int, _Stay]] = [{} for _ in self.cluster.gpus]
+        self._replicas = [0] * len(self.models)
+        self._most_replicas = [self.restrictions.max_replicas.get(model.name) for model in self.models]
+        self._begin_initial(instance)
+
+    def _begin_initial(self, instance: Instance) -> None:
+        for resident in instance.initial:
+            self._hold(resident.gpu, resident.model, resident.slot, initial=True)
+            self.memory[resident.gpu].ready.add(resident.model)
+
+    @property
+    def now(self) -> int:
+        """The time in microseconds since the start of the window."""
+        return self._device.now
+
+    # -- what a policy may ask ------------------------------------------------------------------------------------
+
+    def run_time(self, task: int, gpu: int) -> int:
+        """Return the given run time of a task on a GPU, NEVER if it cannot run there."""
+        return self.run_us[self.template[task]][self.gpu_class[gpu]]
+
+    def load_time(self, model: int, gpu: int) -> int:
+        """Return the given load time of a model on a GPU, NEVER if it may not be there."""
+        return self.load_us[model][self.gpu_class[gpu]]
+
+    def transfer_time(self, edge: int, source: int, target: int) -> int:
+        """Return the transfer time along an edge between two GPUs; zero on the same one (rule T2)."""
+        if source == target:
+            return 0
+        row = self.transfer_us[edge][self.gpu_class[source]][self.gpu_class[target]]
+        return row[self.gpu_server[source] == self.gpu_server[target]]
+
+    def eligible_gpus(self, task: int) -> list[int]:
+        """Return the GPUs that can run a task, in order."""
+        row = self.run_us[self.template[task]]
+        return [gpu for gpu, of_class in enumerate(self.gpu_class) if row[of_class] != NEVER]
+
+    # -- what a policy may do -------------------------------------------------------------------------------------
+
+    def assign(self, task: int, gpu: int) -> None:
+        """Decide where a task will run, or decide anew: outputs of its finished predecessors leave for there now.
+
+        Raises
+        ------
+        IllegalActionError
+            If the task is unknown or has started, or the GPU cannot run it.
+        """
+        if not 0 <= task < len(self.template):
+            raise IllegalActionError(f"task {task} is not released")
+        template = self.template[task]
+        if not 0 <= gpu < self.n_gpus or self.run_us[template][self.gpu_class[gpu]] == NEVER:
+            raise IllegalActionError(f"T1 task {task}: GPU {gpu} is not eligible")
+        if self.started_us[task] >= 0:
+            raise IllegalActionError(f"T1 task {task}: has started and cannot move")
+        if self.gpu[task] != NOWHERE:
+            self._sending[task] = self._sending.get(task, 0) + 1  # whatever is under way goes to the wrong place
+        self.gpu[task] = gpu
+        inputs = self.inputs[template]
+        self.inputs_missing[task] = len(inputs)
+        if not inputs:
+            self._touched[gpu] = None
+            self._tell(task, 0)
+        for offset, edge in inputs:
+            if self.ended_us[task + offset] >= 0:
+                self._send(task + offset, task, edge)
+
+    def start(self, task: int) -> None:
+        """Start a task on its GPU.
+
+        Raises
+        ------
+        IllegalActionError
+            If it has no GPU, an input or a model is missing, or the compute engine is busy.
+        """
+        gpu = self.gpu[task] if 0 <= task < len(self.gpu) else NOWHERE
+        if gpu == NOWHERE or self.started_us[task] >= 0:
+            raise IllegalActionError(f"T1 task {task}: has no GPU yet, or has started already")
+        if self.running[gpu] != NOWHERE:
+            raise IllegalActionError(f"T3 task {task}: GPU {gpu} runs task {self.running[gpu]}")
+        if self.inputs_missing[task]:
+            raise IllegalActionError(f"T2 task {task}: {self.inputs_missing[task]} inputs have not arrived")
+        template = self.template[task]
+        ready = self.memory[gpu].ready
+        for model in self.needs[template]:
+            if model not in ready:
+                raise IllegalActionError(f"R3 task {task}: model {model} is not ready on GPU {gpu}")
+        if not self.overlap_loads and self.loading[gpu] != NOWHERE:
+            raise IllegalActionError(f"R5 task {task}: GPU {gpu} is loading, and loads block compute")
+        run_us = self.run_us[template][self.gpu_class[gpu]]
+        now = self._device.now
+        self.running[gpu] = task
+        self.run_end_us[gpu] = now + run_us
+        self.started_us[task] = now
+        self._device.run(task, gpu, run_us)
+
+    def load(self, gpu: int, model: int, evict: Iterable[int] = (), slot: int | None = None) -> None:
+        """Evict models from a GPU and start to load another.
+
+        Parameters
+        ----------
+        evict
+            Models that make room; ready there and not in use.
+        slot
+            Where the model goes; None: the smallest empty slot that fits, or anywhere by bytes.
+
+        Raises
+        ------
+        IllegalActionError
+            If the copy engine is busy, an eviction or the load is not allowed, or there is no room. Evictions
+            that came before the refusal stand.
+        """
+        if self.loading[gpu] != NOWHERE:
+            raise IllegalActionError(f"R1 GPU {gpu}: is loading model {self.loading[gpu]}")
+        if not self.overlap_loads and self.running[gpu] != NOWHERE:
+            raise IllegalActionError(f"R5 GPU {gpu}: runs task {self.running[gpu]}, and loads block compute")
+        load_us = self.load_us[model][self.gpu_class[gpu]]
+        if load_us == NEVER:
+            raise IllegalActionError(f"X GPU {gpu}: model {model} may not be there")
+        for victim in evict:
+            self.evict(gpu, victim)
+            if self._write_back:
+                load_us += self.load_time(victim, gpu) - self.cluster.gpus[gpu].load_overhead_us
+        most = self._most_replicas[model]
+        if most is not None and self._replicas[model] >= most:
+            raise IllegalActionError(f"X model {model}: {most} replicas are there already")
+        self._hold(gpu, model, slot, initial=False)
+        self.loading[gpu] = model
+        self.load_end_us[gpu] = self._device.now + load_us
+        self._device.load(model, gpu, load_us)
+
+    def evict(self, gpu: int, model: int) -> None:
+        """Evict a model; `load` does this for the models it replaces.
+
+        Raises
+        ------
+        IllegalActionError
+            If it is not ready there, the running task needs it, or swaps are ruled out.
+        """
+        if self.restrictions.no_swaps:
+            raise IllegalActionError(f"X GPU {gpu}: model {model} may not be evicted")
+        running = self.running[gpu]
+        if running != NOWHERE and model in self.needs[self.template[running]]:
+            raise IllegalActionError(f"R3 GPU {gpu}: task {running} uses model {model}")
+        self.memory[gpu].drop(model)
+        self._stay_of[gpu].pop(model).end_us = self._device.now
+        self._replicas[model] -= 1
+
+    def leave_out(self, gpu: int, model: int) -> None:
+        """Do without an initial residency from time 0 on, as a plan may that never uses it (rule R7).
+
+        Raises
+        ------
+        IllegalActionError
+            If it is none, or time has passed.
+        """
+        stay = self._stay_of[gpu].get(model)
+        if stay is None or not stay.initial or self._device.now:
+            raise IllegalActionError(f"R7 GPU {gpu}: model {model} is no initial residency that can be left out now")
+        self.memory[gpu].drop(model)
+        self._stays.remove(self._stay_of[gpu].pop(model))
+        self._replicas[model] -= 1
+
+    def wake(self, time_us: int) -> None:
+        """Have the policy called again at a time that has not passed."""
+        if time_us < self._device.now:
+            raise IllegalActionError(f"time {time_us} has passed")
+        self._device.at(time_us, WAKE, NOWHERE, 0)
+
+    # -- what the engine tells ------------------------------------------------------------------------------------
+
+    def listen(self, listener: Arrivals) -> None:
+        """Tell this one of every input that reaches its GPU."""
+        self._listener = listener
+
+    def touched(self) -> Sequence[int]:
+        """Return the GPUs where something happened since the last call, and forget them."""
+        gpus = list(self._touched)
+        self._touched.clear()
+        return gpus
+
+    def release(self, workflow: int, release_us: int, ingress: int) -> int:
+        """Make a job known and return its index."""
+        job, first = len(self.job_workflow), len(self.template)
+        templates = range(self.template_first[workflow], self.template_first[workflow + 1])
+        size = len(templates)
+        self.job_workflow.append(workflow)
+        self.job_release_us.append(release_us)
+        self.job_ingress.append(ingress)
+        self.job_tasks.append(range(first, first + size))
+        self.template.extend(templates)
+        self.job.extend([job] * size)
+        self.gpu.extend([NOWHERE] * size)
+        self.started_us.extend([-1] * size)
+        self.ended_us.extend([-1] * size)
+        inputs = [len(self.inputs[template]) for template in templates]
+        self.inputs_missing.extend(inputs)
+        self.predecessors_left.extend(inputs)
+        return job
+
+    def end_run(self, task: int, gpu: int) -> None:
+        """Free the compute engine; the task counts as ended only with `send_outputs`."""
+        self.running[gpu] = NOWHERE
+        self._touched[gpu] = None
+        left = self.predecessors_left
+        for offset, _ in self.outputs[self.template[task]]:
+            left[task + offset] -= 1
+
+    def send_outputs(self, task: int) -> None:
+        """Note the end of a task and send its output to every successor whose GPU is decided."""
+        self.ended_us[task] = self._device.now
+        for offset, edge in self.outputs[self.template[task]]:
+            if self.gpu[task + offset] != NOWHERE:
+                self._send(task, task + offset, edge)
+
+    def end_load(self, model: int, gpu: int) -> None:
+        """Free the copy engine and make the model ready."""
+        self.loading[gpu] = NOWHERE
+        self.memory[gpu].ready.add(model)
+        self._stay_of[gpu][model].ready_us = self._device.now
+        self._touched[gpu] = None
+
+    def deliver(self, task: int, sending: int) -> None:
+        """Note that an input has reached the task's GPU, unless the task has moved since it was sent."""
+        if sending == self._sending.get(task, 0):
+            self.inputs_missing[task] = missing = self.inputs_missing[task] - 1
+            self._touched[self.gpu[task]] = None
+            self._tell(task, missing)
+
+    def timeline(self, realised: bool) -> Timeline:
+        """Return what has happened."""
+        residencies = [
+            Residency(stay.model, stay.gpu, stay.load_start_us, stay.ready_us, stay.end_us, stay.slot, stay.initial)
+            for stay in sorted(self._stays, key=lambda s: (s.gpu, s.load_start_us, s.ready_us, s.model))
+        ]
+        gpu, start, end = (np.array(column, np.int64) for column in (self.gpu, self.started_us, self.ended_us))
+        return Timeline(gpu, start, end, tuple(residencies), realised)
+
+    def _hold(self, gpu: int, model: int, slot: int | None, initial: bool) -> None:
+        taken = self.memory[gpu].take(model, slot)
+        stay = _Stay(model, gpu, self._device.now, taken, initial)
+        self._stays.append(stay)
+        self._stay_of[gpu][model] = stay
+        self._replicas[model] += 1
+
+    def _send(self, source: int, target: int, edge: int) -> None:
+        """Send an output; it arrives at once on the same GPU."""
+        delay = self.transfer_time(edge, self.gpu[source], self.gpu[target])
+        sending = self._sending.get(target, 0)
+        if delay:
+            self._device.at(self._device.now + delay, ARRIVAL, target, sending)
+        else:
+            self.deliver(target, sending)
+
+    def _tell(self, task: int, missing: int) -> None:
+        if self._listener is not None:
+            self._listener.arrived(task, missing)
