@@ -10,10 +10,13 @@ from difflib import get_close_matches
 from pathlib import Path
 
 from executor.errors import PolicyError
+from executor.policies.compass import Compass
+from executor.policies.hashing import Hash
+from executor.policies.heft import Heft
 from executor.policies.jit import Jit
 from executor.policy import Policy
 
-POLICIES: Mapping[str, type[Policy]] = {"jit": Jit}
+POLICIES: Mapping[str, type[Policy]] = {"compass": Compass, "jit": Jit, "heft": Heft, "hash": Hash}
 """The built-in online policies by name."""
 
 

@@ -1,0 +1,90 @@
+"""Compass (arXiv 2402.17652), the strongest honest reading of the paper; every reading is an option."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from executor.policies.options import QueueOptions, factor, option, switch
+from executor.policies.planning import JobPlanner
+from executor.policies.queueing import QueuePolicy
+from executor.policies.view import Row
+from executor.site import Site
+
+
+@dataclass(frozen=True, slots=True)
+class CompassOptions(QueueOptions):
+    """Readings of Compass.
+
+    Parameters
+    ----------
+    adjust
+        Whether a task is placed anew when its predecessor finishes and its planned worker has become busy.
+    threshold
+        A task stays where it was planned while the wait there is at most so many times its run time.
+    """
+
+    adjust: bool = option(True, switch)
+    threshold: float = option(1.5, factor)
+
+
+class Compass(QueuePolicy):
+    """Plans a job on its arrival, by the server where it arrives, from the published view of every worker.
+
+    Tasks are placed in decreasing rank on the worker of the earliest start, a missing model counting with its load
+    time, or twice that if something must be evicted; several missing models add up. With `adjust`, a task with one
+    predecessor whose planned worker's wait exceeds `threshold` x R(t) when that predecessor finishes moves to the
+    worker with the least wait + TD + input transfer; a join stays.
+    """
+
+    Options: ClassVar[type[QueueOptions]] = CompassOptions
+
+    def __init__(self, options: CompassOptions | None = None) -> None:
+        self.readings = options or CompassOptions()
+        super().__init__(self.readings)
+
+    def begin(self, site: Site) -> None:
+        """Set up the planner."""
+        super().begin(site)
+        self._planner = JobPlanner(site)
+        self._available = np.zeros(site.n_gpus, np.int64)
+        self._transfer = np.zeros(site.n_gpus, np.int64)
+
+    def released(self, job: int) -> None:
+        """Plan the job, and let its first tasks queue."""
+        site, view = self.site, self.view
+        server = site.job_ingress[job]
+        view.advance()
+
+        def add_load_costs(row: Row, needs: tuple[int, ...]) -> None:
+            view.add_load_costs(row, needs, server)
+
+        available = np.add(view.waits(server), site.now, out=self._available)
+        where = self._planner.plan(site.job_workflow[job], available, add_load_costs)
+        for task, gpu in zip(site.job_tasks[job], where, strict=True):
+            self.place(task, gpu)
+
+    def finished(self, task: int, gpu: int) -> None:
+        """Adjust the successors before the output leaves."""
+        super().finished(task, gpu)
+        if self.readings.adjust:
+            for offset, edge in self.site.outputs[self.site.template[task]]:
+                self._adjust(task + offset, edge, gpu)
+
+    def _adjust(self, task: int, edge: int, here: int) -> None:
+        site, view = self.site, self.view
+        template, planned, server = site.template[task], site.gpu[task], site.gpu_server[here]
+        if len(site.inputs[template]) > 1:
+            return
+        view.advance()
+        if view.wait(planned, server) <= self.readings.threshold * site.run_time(task, planned):
+            return
+        row = np.add(view.waits(server), self._planner.runs.row[template], out=self._available)
+        view.add_load_costs(row, site.needs[template], server)
+        self._planner.transfers.arrive(edge, here, 0, self._transfer)
+        row += self._transfer
+        best = int(row.argmin())
+        if best != planned:
+            self.place(task, best)

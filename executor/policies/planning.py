@@ -1,0 +1,82 @@
+"""Planning of a whole job on its arrival, as Compass and the HEFT of its paper do it: append only, nothing reserved."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from executor.policies.costs import RunRows, TransferRows
+from executor.policies.ranks import rank_order
+from executor.policies.view import Row
+from executor.site import Site
+
+LoadCosts = Callable[[Row, tuple[int, ...]], None]
+"""Adds the time to bring models in to a row over the workers."""
+
+
+class JobPlanner:
+    """Places the tasks of a job in the order of their ranks, each on the worker where it starts first.
+
+    start(t, w) = max(available(w), arrival of the inputs at w) + TD(t, w); with several kinds of workers the earliest
+    finish start + R(t, w) counts in place of the earliest start. Equal workers: lowest index.
+
+    Parameters
+    ----------
+    site
+        For the workflows and the tables.
+
+    Attributes
+    ----------
+    runs, transfers
+        Rows over the workers.
+    """
+
+    def __init__(self, site: Site) -> None:
+        self._site = site
+        self.runs = RunRows(site)
+        self.transfers = TransferRows(site)
+        self._orders: dict[int, list[int]] = {}
+        self._start = np.zeros(site.n_gpus, np.int64)
+        self._arrival = np.zeros(site.n_gpus, np.int64)
+
+    def plan(self, workflow: int, available: Row, add_load_costs: LoadCosts | None) -> list[int]:
+        """Return the worker of every task of a job.
+
+        Parameters
+        ----------
+        available
+            When each worker will be available; changed by the planning. Shape [workers].
+        add_load_costs
+            Adds TD to a row; None: loads are ignored.
+        """
+        site, start, arrival = self._site, self._start, self._arrival
+        first = site.template_first[workflow]
+        if workflow not in self._orders:
+            self._orders[workflow] = rank_order(site, workflow)
+        order = self._orders[workflow]
+        where, finish = [0] * len(order), [0] * len(order)
+        for task in order:
+            template = first + task
+            earliest = available
+            for offset, edge in site.inputs[template]:
+                source = task + offset
+                self.transfers.arrive(edge, where[source], finish[source], arrival)
+                earliest = np.maximum(earliest, arrival, out=start)
+            needs = site.needs[template]
+            if needs and add_load_costs is not None:
+                if earliest is not start:
+                    start[:] = earliest
+                    earliest = start
+                add_load_costs(start, needs)
+            run_us = self.runs.uniform[template]
+            if run_us is None:
+                finishes = np.add(earliest, self.runs.row[template], out=start)
+                worker = int(finishes.argmin())
+                finish[task] = finishes.item(worker)
+            else:
+                worker = int(earliest.argmin())
+                finish[task] = earliest.item(worker) + run_us
+            where[task] = worker
+            available[worker] = finish[task]
+        return where
