@@ -1,0 +1,29 @@
+# Two commands do everything: `make compare` and `make test`. Both make the environment in .venv first.
+PYTHON ?= python3
+VENV := .venv
+INSTALLED := $(VENV)/.installed
+SCENARIO ?= experiments/scenarios/azure.yaml
+OUTPUT ?= comparison
+TIME_LIMIT ?= 60
+
+.PHONY: compare test clean
+
+compare: $(INSTALLED)
+	$(VENV)/bin/truenorth compare $(SCENARIO) --time-limit $(TIME_LIMIT) -o $(OUTPUT)
+
+test: $(INSTALLED)
+	$(VENV)/bin/ruff check .
+	$(VENV)/bin/ruff format --check .
+	$(VENV)/bin/mypy
+	$(VENV)/bin/lint-imports
+	$(VENV)/bin/python -m pytest
+
+# Kernels are compiled here, once, so that no run pays for it.
+$(INSTALLED): pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(VENV)
+	$(VENV)/bin/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev]'
+	$(VENV)/bin/python -m solvers.warm_up
+	touch $@
+
+clean:
+	rm -rf $(VENV) $(OUTPUT)

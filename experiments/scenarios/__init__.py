@@ -1,0 +1,1 @@
+"""Scenario files that the README, the tests and the studies share."""

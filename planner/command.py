@@ -1,0 +1,123 @@
+"""The manners of the command: one line per error, one object with ``--json``, and what each exit code means."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import typer
+
+_PIPE_WIDTH = 150
+DONE, NOT_ACHIEVED, BAD_INPUT, INTERRUPTED = 0, 1, 2, 130
+
+
+class UsageError(Exception):
+    """The command cannot do what it was asked; the message says what is wrong and what is allowed."""
+
+
+def run(app: typer.Typer, arguments: Sequence[str] | None = None) -> int:
+    """Run the command and return its exit code; an error becomes one line on standard error."""
+    try:
+        code = app(args=None if arguments is None else list(arguments), standalone_mode=False)
+    except _input_errors() as error:
+        return _complain(str(error))
+    except typer.TyperException as error:
+        return _complain(_described(error))
+    except BrokenPipeError:
+        # Whoever read our output has gone; keep the interpreter from complaining when it flushes.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return DONE
+    except OSError as error:
+        return _complain(f"{error.filename or 'file'}: {error.strerror}")
+    except (KeyboardInterrupt, typer.Abort):
+        print("truenorth: interrupted", file=sys.stderr)
+        return INTERRUPTED
+    return code if isinstance(code, int) else DONE
+
+
+def _described(error: typer.TyperException) -> str:
+    """Return a usage error in words."""
+    describe: Callable[[], str] | None = getattr(error, "format_message", None)
+    return str(error) if describe is None else describe()
+
+
+def _input_errors() -> tuple[type[Exception], ...]:
+    """Return the exceptions that bad input raises, importing only what a verb has already imported."""
+    kinds: list[type[Exception]] = [UsageError]
+    for module, name in (("models.scenario", "InputError"), ("executor", "PolicyError"), ("executor", "NoiseError")):
+        if module in sys.modules:
+            kinds.append(getattr(sys.modules[module], name))
+    return tuple(kinds)
+
+
+def _complain(message: str) -> int:
+    print(f"truenorth: error: {' '.join(message.split())}", file=sys.stderr)
+    return BAD_INPUT
+
+
+def show(document: dict[str, Any], view: Callable[[], object], as_json: bool) -> None:
+    """Print one JSON object, or what a person reads."""
+    if as_json:
+        print(json.dumps(document))
+        return
+    from rich.console import Console
+
+    # A table squeezed into the 80 columns that a pipe is supposed to have helps nobody.
+    console = Console() if sys.stdout.isatty() else Console(width=_PIPE_WIDTH)
+    console.print(view())
+
+
+def say(message: str) -> None:
+    """Tell a person something beside the output proper."""
+    print(message, file=sys.stderr)
+
+
+def must_be_writable(path: Path | None, folder: bool = False) -> None:
+    """Refuse a destination that cannot be written, before any work is done for it.
+
+    Raises
+    ------
+    UsageError
+        If the folder is missing, is no folder, or is not writable.
+    """
+    if path is None:
+        return
+    if not folder and path.is_dir():
+        raise UsageError(f"{path}: is a folder; name a file")
+    if folder and path.exists() and not path.is_dir():
+        raise UsageError(f"{path}: is a file; name a folder")
+    place = path if folder else path.parent
+    while folder and not place.exists() and place != place.parent:
+        place = place.parent
+    if not place.is_dir():
+        raise UsageError(f"{place}: no such folder; make it first")
+    probe = place / f".truenorth-{os.getpid()}"
+    try:
+        # Permission bits mislead (root, read-only mounts): trying is the only honest test.
+        probe.touch()
+    except OSError as error:
+        raise UsageError(f"{place}: cannot write here ({error.strerror})") from None
+    finally:
+        with suppress(OSError):
+            probe.unlink()
+
+
+def fraction(text: str, option: str) -> Fraction:
+    """Read a share of at least 0 and below 1.
+
+    Raises
+    ------
+    UsageError
+        If it is none.
+    """
+    with suppress(ValueError, ZeroDivisionError):
+        value = Fraction(text)
+        if 0 <= value < 1:
+            return value
+    raise UsageError(f"{option}: {text!r} is no share; allowed is a number of at least 0 and below 1, such as 0.1")

@@ -1,0 +1,149 @@
+"""Set a clairvoyant plan beside online policies, under the same rules, in one table and a few pictures."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from models.objective import gap, reported_bound, reported_value
+from models.scenario import Scenario
+from planner.plan import Method, Plan, plan
+from planner.simulate import Simulation, simulate
+from solvers.result import Progress
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+PLAN = "plan"
+"""Name of the plan's row."""
+DEFAULT_POLICIES = ("jit",)
+CLAIRVOYANCE = (
+    "The plan knows every arrival in advance; the online policies learn of a job when it is released. "
+    "The distance between them is what greediness and not knowing the future cost together."
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """A plan and simulations of the same scenario, best objective first in every view."""
+
+    scenario: Scenario
+    plan: Plan
+    simulations: tuple[Simulation, ...]
+    warmup: Fraction
+
+    @property
+    def rows(self) -> list[dict[str, Any]]:
+        """One row per contender: policy, objective, metrics, ratio_to_best, gap_to_bound, clairvoyant."""
+        objective, bound = self.scenario.objective, self.plan.result.lower_bound
+        entries: list[tuple[str, Fraction, dict[str, Any], bool]] = []
+        if self.plan.timeline is not None and self.plan.result.value is not None:
+            metrics = self.plan.measured(self.warmup).as_dict()
+            entries.append((PLAN, self.plan.result.value, metrics, True))
+        entries += [(s.policy, s.value, s.metrics.as_dict(), s.clairvoyant) for s in self.simulations]
+        best = min(value for _, value, _, _ in entries)
+        return [
+            {
+                "policy": name,
+                "clairvoyant": clairvoyant,
+                "objective": reported_value(objective, value),
+                "metrics": metrics,
+                "ratio_to_best": float(value / best) if best else (1.0 if value == best else None),
+                "gap_to_bound": gap(value, bound),
+            }
+            for name, value, metrics, clairvoyant in sorted(entries, key=lambda entry: entry[1])
+        ]
+
+    @property
+    def best(self) -> str:
+        """Name of the contender with the best objective."""
+        return str(self.rows[0]["policy"])
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the comparison with the keys of ``compare --json``."""
+        bound = self.plan.result.lower_bound
+        return {
+            "objective": str(self.scenario.objective),
+            "rows": self.rows,
+            "lower_bound": None if bound is None else reported_bound(self.scenario.objective, bound),
+            "bound_method": self.plan.result.bound_method,
+            "status": str(self.plan.result.status),
+            "best": self.best,
+            "note": CLAIRVOYANCE,
+        }
+
+    @property
+    def frame(self) -> pd.DataFrame:
+        """The rows as a tidy table, metrics in columns."""
+        import pandas as pd
+
+        flat = [{**{k: v for k, v in row.items() if k != "metrics"}, **row["metrics"]} for row in self.rows]
+        return pd.DataFrame(flat).set_index("policy")
+
+    def save(self, folder: Path) -> list[Path]:
+        """Write table.csv, plan.json, pictures and a trace into a folder; return what was written."""
+        from planner.compare_files import write
+
+        return write(self, folder)
+
+    def _repr_html_(self) -> str:
+        """Show the table in a notebook."""
+        return f"{self.frame.round(4).to_html()}<p>{CLAIRVOYANCE}</p>"
+
+
+def compare(
+    scenario: Scenario,
+    policies: Sequence[str] = DEFAULT_POLICIES,
+    *,
+    time_limit_s: float = 60.0,
+    warmup: Fraction = Fraction(0),
+    workers: int = 2,
+    seed: int = 0,
+    watch: Callable[[Progress], None] | None = None,
+    stop: threading.Event | None = None,
+) -> Comparison:
+    """Simulate the policies, then plan for the time limit, starting from the best of them.
+
+    Parameters
+    ----------
+    policies
+        As `planner.simulate` takes them.
+    time_limit_s
+        For plan and bound together.
+    warmup
+        Fraction of the earliest jobs that the metrics leave out; objective, ratio and gap cover every job.
+    """
+    simulations = tuple(simulate(scenario, policy, seed=seed, warmup=warmup) for policy in policies)
+    starts = [s.timeline for s in simulations if s.instance is scenario.instance and not s.timeline.realised]
+    planned = plan(
+        scenario,
+        time_limit_s=time_limit_s,
+        method=Method.AUTO,
+        workers=workers,
+        seed=seed,
+        starts=starts or None,
+        watch=watch,
+        stop=stop,
+    )
+    return Comparison(scenario, planned, simulations, warmup)
+
+
+def split_policies(text: str) -> list[str]:
+    """Split ``--policies``: an item ``key=value`` without a policy's name continues the policy before it.
+
+    >>> split_policies("compass:prefetch=0,period=100ms,jit")
+    ['compass:prefetch=0,period=100ms', 'jit']
+    """
+    policies: list[str] = []
+    for item in (part.strip() for part in text.split(",")):
+        head = item.split(":", 1)[0]
+        if policies and "=" in head:
+            separator = "," if ":" in policies[-1] else ":"
+            policies[-1] += separator + item
+        elif item:
+            policies.append(item)
+    return policies

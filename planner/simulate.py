@@ -1,0 +1,127 @@
+"""Run an online policy, or replay a plan, in simulated time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from fractions import Fraction
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from executor import Policy, instance_for, parse_noise, parse_policy, replay
+from executor import simulate as run
+from models.feasibility import assert_feasible
+from models.instance import Instance
+from models.metrics import Metrics, measure
+from models.objective import reported_value, timeline_value
+from models.scenario import Scenario, TimelineHeader, write_timeline
+from models.timeline import Timeline
+from planner.check import feasible_timeline
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+@dataclass(frozen=True, slots=True)
+class Simulation:
+    """What happened when a policy ran.
+
+    Parameters
+    ----------
+    scenario, policy
+        What ran, and the policy as it was named.
+    instance
+        The scenario's instance, or the twin that the policy ran on.
+    timeline
+        What happened.
+    warmup
+        Fraction of the earliest jobs that the metrics leave out.
+    """
+
+    scenario: Scenario
+    policy: str
+    instance: Instance
+    timeline: Timeline
+    warmup: Fraction
+
+    @property
+    def value(self) -> Fraction:
+        """The scenario's objective over all jobs, exactly (microseconds, a ratio, or a count)."""
+        return timeline_value(self.scenario.objective, self.instance, self.timeline)
+
+    @property
+    def metrics(self) -> Metrics:
+        """Metrics after the warm-up."""
+        return measure(self.instance, self.timeline, self.scenario.slo, self.warmup)
+
+    @property
+    def tasks(self) -> pd.DataFrame:
+        """One row per task: where and when it ran."""
+        from planner.views import tasks_frame
+
+        return tasks_frame(self.instance, self.timeline)
+
+    @property
+    def jobs(self) -> pd.DataFrame:
+        """One row per job: latency and slowdown."""
+        from planner.views import jobs_frame
+
+        return jobs_frame(self.instance, self.timeline)
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the summary with the keys of ``simulate --json``."""
+        return {
+            "policy": self.policy,
+            "objective": {
+                "name": str(self.scenario.objective),
+                "value": reported_value(self.scenario.objective, self.value),
+            },
+            "metrics": self.metrics.as_dict(),
+        }
+
+    @property
+    def clairvoyant(self) -> bool:
+        """Whether the policy replays a plan and so may know the future."""
+        return is_file(self.policy)
+
+    def save(self, path: Path) -> None:
+        """Write the timeline file, whole or not at all."""
+        objective = self.as_dict()["objective"]
+        header = TimelineHeader(objective=objective["name"], value=objective["value"], policy=self.policy)
+        write_timeline(path, self.instance, self.timeline, header)
+
+
+def is_file(policy: str) -> bool:
+    """Say whether a policy is named by a plan or timeline file."""
+    return policy.lower().endswith(".json")
+
+
+def simulate(
+    scenario: Scenario, policy: str, *, seed: int = 0, noise: str | None = None, warmup: Fraction = Fraction(0)
+) -> Simulation:
+    """Run a policy on a scenario in simulated time.
+
+    Parameters
+    ----------
+    policy
+        A policy's name with parameters, ``module:Class``, or the path of a plan or timeline file (``*.json``).
+    noise
+        Seeded noise on run times and loads, as `executor.parse_noise` reads it.
+    warmup
+        Fraction of the earliest jobs that the metrics leave out.
+
+    Raises
+    ------
+    PolicyError, NoiseError, InputError
+        If the policy, the noise or the file cannot be used.
+    """
+    instance = scenario.instance
+    chosen: Callable[[], Policy]
+    if is_file(policy):
+        chosen = replay(instance, feasible_timeline(instance, Path(policy)))
+    else:
+        chosen = parse_policy(policy)
+        instance = instance_for(instance, chosen)
+    timeline = run(instance, chosen, seed, None if noise is None else parse_noise(noise))
+    assert_feasible(instance, timeline)
+    return Simulation(scenario, policy, instance, timeline, warmup)

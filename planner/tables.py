@@ -1,0 +1,124 @@
+"""Tables for the terminal: a plan, a simulation, a comparison."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from rich.console import Group
+from rich.table import Table
+from rich.text import Text
+
+from models.metrics import Metrics
+from models.objective import Objective
+from planner.compare import CLAIRVOYANCE, Comparison
+from planner.plan import Plan
+from planner.simulate import Simulation
+
+
+def plan_table(plan: Plan) -> Table:
+    """Return a plan's summary as two columns."""
+    return _two_columns(plan_summary(plan))
+
+
+def plan_summary(plan: Plan) -> dict[str, str]:
+    """Return what a person wants to know of a plan, in words."""
+    summary, objective = plan.as_dict(), plan.scenario.objective
+    instance, result = plan.scenario.instance, plan.result
+    rows = {
+        "scenario": plan.scenario.name,
+        "size": f"{len(instance.jobs)} jobs, {instance.n_tasks} tasks, {instance.n_gpus} GPUs",
+        "status": str(result.status),
+        _words(objective): _number(summary["objective"]["value"], objective),
+        "lower bound": f"{_number(summary['lower_bound'], objective)}  ({result.bound_method or 'none'})",
+        "gap": "-" if result.gap is None else f"{result.gap:.2%}",
+    }
+    if plan.metrics is not None:
+        rows |= _metrics_rows(plan.metrics)
+    return rows | {"took": f"{result.runtime_s:.1f} s"}
+
+
+def simulation_table(simulation: Simulation) -> Table:
+    """Return a simulation's summary as two columns."""
+    objective = simulation.scenario.objective
+    value = _number(simulation.as_dict()["objective"]["value"], objective)
+    head = {"scenario": simulation.scenario.name, "policy": simulation.policy, _words(objective): value}
+    return _two_columns(head | _metrics_rows(simulation.metrics))
+
+
+def _two_columns(rows: Mapping[str, str]) -> Table:
+    table = Table(show_header=False, box=None, pad_edge=False)
+    table.add_column(style="bold")
+    table.add_column()
+    for name, value in rows.items():
+        table.add_row(name, value)
+    return table
+
+
+def _metrics_rows(metrics: Metrics) -> dict[str, str]:
+    """Return metrics in words; latencies in seconds."""
+    figures = metrics.as_dict()
+    spread = {
+        what: ", ".join(f"{name} {figures[f'{name}_{key}']:.4g}" for name in ("mean", "p50", "p95", "p99", "max"))
+        for what, key in (("latency in s", "latency_s"), ("slowdown", "slowdown"))
+    }
+    hits = "-" if metrics.hit_rate is None else f"{metrics.hit_rate:.3f}"
+    return {
+        "jobs, tasks": f"{metrics.jobs}, {metrics.tasks}",
+        **spread,
+        "makespan": f"{metrics.makespan_s:.5g} s",
+        "loads": f"{metrics.loads} ({metrics.load_bytes / 1e9:.4g} GB), {metrics.evictions} evictions, hit rate {hits}",
+        "busy": f"compute {metrics.compute_busy:.1%}, copy {metrics.copy_busy:.1%}, {metrics.gpus_used} GPUs used",
+        **({} if metrics.slo_attainment is None else {"within service level": f"{metrics.slo_attainment:.2%}"}),
+    }
+
+
+def comparison_view(comparison: Comparison) -> Group:
+    """Return a comparison's table with the remark that belongs to it."""
+    return Group(comparison_table(comparison), Text(CLAIRVOYANCE, style="italic"))
+
+
+def comparison_table(comparison: Comparison) -> Table:
+    """Return a comparison, best contender first."""
+    objective = comparison.scenario.objective
+    table = Table(title=f"{comparison.scenario.name}: {_words(objective)}", title_justify="left")
+    table.add_column("policy")
+    table.add_column("knows the future")
+    for name in (
+        _words(objective),
+        "x best",
+        "gap to bound",
+        "p50 slowdown",
+        "p95",
+        "p99",
+        "hit rate",
+        "loads",
+        "busy",
+    ):
+        table.add_column(name, justify="right")
+    for row in comparison.rows:
+        metrics = row["metrics"]
+        table.add_row(
+            str(row["policy"]),
+            "yes" if row["clairvoyant"] else "no",
+            _number(row["objective"], objective),
+            "-" if row["ratio_to_best"] is None else f"{row['ratio_to_best']:.3f}",
+            "-" if row["gap_to_bound"] is None else f"{row['gap_to_bound']:.1%}",
+            *(f"{metrics[f'{quantile}_slowdown']:.3g}" for quantile in ("p50", "p95", "p99")),
+            "-" if metrics["hit_rate"] is None else f"{metrics['hit_rate']:.3f}",
+            str(metrics["loads"]),
+            f"{metrics['compute_busy']:.0%}",
+        )
+    bound = comparison.as_dict()["lower_bound"]
+    method = comparison.plan.result.bound_method
+    table.add_section()
+    table.add_row("lower bound", "-", _number(bound, objective), f"({method})" if method else "")
+    return table
+
+
+def _words(objective: Objective) -> str:
+    return str(objective).replace("_", " ")
+
+
+def _number(value: Any, objective: Objective) -> str:
+    return "-" if value is None else f"{value:.5g} {objective.unit}".strip()
