@@ -77,7 +77,7 @@ def test_what_fits_together(slots: tuple[int, ...], sizes: list[int], expected: 
 )
 def test_impossible_gpus(changes: dict[str, object]) -> None:
     with pytest.raises(ValueError, match="GPU s0/g0"):
-        make.gpu(**changes)
+        make.gpu(0, None, **changes)
 
 
 def test_impossible_links_and_clusters() -> None:
