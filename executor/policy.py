@@ -27,8 +27,7 @@ class Policy:
     write_back: ClassVar[bool] = False
     site: Site
 
-    @classmethod
-    def instance_for(cls, instance: Instance) -> Instance:
+    def instance_for(self, instance: Instance) -> Instance:
         """Return the instance on which the policy runs in place of this one: almost always the same."""
         return instance
 

@@ -10,7 +10,7 @@ import numpy as np
 from executor.policies.options import QueueOptions, factor, option, switch
 from executor.policies.planning import JobPlanner
 from executor.policies.queueing import QueuePolicy
-from executor.policies.view import Row
+from executor.policies.view import PublishedView, Row
 from executor.site import Site
 
 
@@ -30,6 +30,20 @@ class CompassOptions(QueueOptions):
     threshold: float = option(1.5, factor)
 
 
+class _SeenCosts:
+    """Load costs as the view of one server shows them: nothing is reserved while a job is planned."""
+
+    def __init__(self, view: PublishedView, server: int) -> None:
+        self._view, self._server = view, server
+
+    def add(self, row: Row, needs: tuple[int, ...]) -> None:
+        """Add TD."""
+        self._view.add_load_costs(row, needs, self._server)
+
+    def placed(self, worker: int, needs: tuple[int, ...]) -> None:
+        """Change nothing."""
+
+
 class Compass(QueuePolicy):
     """Plans a job on its arrival, by the server where it arrives, from the published view of every worker.
 
@@ -39,7 +53,7 @@ class Compass(QueuePolicy):
     worker with the least wait + TD + input transfer; a join stays.
     """
 
-    Options: ClassVar[type[QueueOptions]] = CompassOptions
+    Options: ClassVar[type[object]] = CompassOptions
 
     def __init__(self, options: CompassOptions | None = None) -> None:
         self.readings = options or CompassOptions()
@@ -57,12 +71,8 @@ class Compass(QueuePolicy):
         site, view = self.site, self.view
         server = site.job_ingress[job]
         view.advance()
-
-        def add_load_costs(row: Row, needs: tuple[int, ...]) -> None:
-            view.add_load_costs(row, needs, server)
-
         available = np.add(view.waits(server), site.now, out=self._available)
-        where = self._planner.plan(site.job_workflow[job], available, add_load_costs)
+        where = self._planner.plan(site.job_workflow[job], available, _SeenCosts(view, server))
         for task, gpu in zip(site.job_tasks[job], where, strict=True):
             self.place(task, gpu)
 

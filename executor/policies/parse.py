@@ -14,9 +14,16 @@ from executor.policies.compass import Compass
 from executor.policies.hashing import Hash
 from executor.policies.heft import Heft
 from executor.policies.jit import Jit
+from executor.policies.released import ReleasedCompass
 from executor.policy import Policy
 
-POLICIES: Mapping[str, type[Policy]] = {"compass": Compass, "jit": Jit, "heft": Heft, "hash": Hash}
+POLICIES: Mapping[str, type[Policy]] = {
+    "compass": Compass,
+    "compass-released": ReleasedCompass,
+    "jit": Jit,
+    "heft": Heft,
+    "hash": Hash,
+}
 """The built-in online policies by name."""
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from typing import Protocol
 
 import numpy as np
 
@@ -11,8 +11,15 @@ from executor.policies.ranks import rank_order
 from executor.policies.view import Row
 from executor.site import Site
 
-LoadCosts = Callable[[Row, tuple[int, ...]], None]
-"""Adds the time to bring models in to a row over the workers."""
+
+class LoadCosts(Protocol):
+    """What the planner is told of loads."""
+
+    def add(self, row: Row, needs: tuple[int, ...]) -> None:
+        """Add the time to bring models in, TD, to a row over the workers."""
+
+    def placed(self, worker: int, needs: tuple[int, ...]) -> None:
+        """Take note that a task with these needs goes to a worker."""
 
 
 class JobPlanner:
@@ -40,15 +47,15 @@ class JobPlanner:
         self._start = np.zeros(site.n_gpus, np.int64)
         self._arrival = np.zeros(site.n_gpus, np.int64)
 
-    def plan(self, workflow: int, available: Row, add_load_costs: LoadCosts | None) -> list[int]:
+    def plan(self, workflow: int, available: Row, costs: LoadCosts | None) -> list[int]:
         """Return the worker of every task of a job.
 
         Parameters
         ----------
         available
             When each worker will be available; changed by the planning. Shape [workers].
-        add_load_costs
-            Adds TD to a row; None: loads are ignored.
+        costs
+            Of loads; None: they are ignored.
         """
         site, start, arrival = self._site, self._start, self._arrival
         first = site.template_first[workflow]
@@ -64,11 +71,11 @@ class JobPlanner:
                 self.transfers.arrive(edge, where[source], finish[source], arrival)
                 earliest = np.maximum(earliest, arrival, out=start)
             needs = site.needs[template]
-            if needs and add_load_costs is not None:
+            if needs and costs is not None:
                 if earliest is not start:
                     start[:] = earliest
                     earliest = start
-                add_load_costs(start, needs)
+                costs.add(start, needs)
             run_us = self.runs.uniform[template]
             if run_us is None:
                 finishes = np.add(earliest, self.runs.row[template], out=start)
@@ -77,6 +84,8 @@ class JobPlanner:
             else:
                 worker = int(earliest.argmin())
                 finish[task] = earliest.item(worker) + run_us
+            if needs and costs is not None:
+                costs.placed(worker, needs)
             where[task] = worker
             available[worker] = finish[task]
         return where

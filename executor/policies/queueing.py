@@ -37,10 +37,10 @@ class QueuePolicy(Policy):
         Per GPU: tasks that wait, in order.
     """
 
-    Options: ClassVar[type[QueueOptions]] = QueueOptions
+    Options: ClassVar[type[object]] = QueueOptions
 
     def __init__(self, options: QueueOptions | None = None) -> None:
-        self.options = self.Options() if options is None else options
+        self.options = options or QueueOptions()
 
     def begin(self, site: Site) -> None:
         """Set up empty queues."""
@@ -105,6 +105,9 @@ class QueuePolicy(Policy):
         self.queue[gpu].append(task)
         self._count(gpu, site.run_us[site.template[task]][site.gpu_class[gpu]])
 
+    def turned_to(self, task: int, gpu: int) -> None:
+        """Take note that a worker has taken a task from its queue: it runs, or the loads before it have begun."""
+
     def act(self, gpus: Sequence[int]) -> None:
         """Let every worker concerned go on."""
         for gpu in gpus:
@@ -119,16 +122,17 @@ class QueuePolicy(Policy):
 
     def _serve(self, gpu: int) -> None:
         """Go on with the task in turn, or take the first one whose inputs are there."""
-        if self._in_turn[gpu] == NOWHERE:
-            missing = self.site.inputs_missing
-            for position, task in enumerate(self.queue[gpu]):
-                if not missing[task]:
-                    del self.queue[gpu][position], self._queued_on[task]
-                    self._in_turn[gpu] = task
-                    break
-            else:
+        if self._in_turn[gpu] != NOWHERE:
+            self._bring_up(self._in_turn[gpu], gpu)
+            return
+        missing = self.site.inputs_missing
+        for position, task in enumerate(self.queue[gpu]):
+            if not missing[task]:
+                del self.queue[gpu][position], self._queued_on[task]
+                self._in_turn[gpu] = task
+                self._bring_up(task, gpu)
+                self.turned_to(task, gpu)
                 return
-        self._bring_up(self._in_turn[gpu], gpu)
 
     def _bring_up(self, task: int, gpu: int) -> None:
         """Start a task if its models are ready; otherwise load the largest missing one, if the copy engine is free."""
@@ -146,8 +150,11 @@ class QueuePolicy(Policy):
                 order = furthest_use_last_needed(site, gpu, self.queue[gpu])
             evict, slot = room_for(site, gpu, model, needs, order)
             self._prefetched[gpu].difference_update(evict)
-            site.load(gpu, model, evict, slot)
-            self.view.note_memory(gpu)
+            self._load(gpu, model, evict, slot)
+
+    def _load(self, gpu: int, model: int, evict: Sequence[int], slot: int | None) -> None:
+        self.site.load(gpu, model, evict, slot)
+        self.view.note_memory(gpu)
 
     def _start(self, task: int, gpu: int, needs: tuple[int, ...]) -> None:
         site, view = self.site, self.view
@@ -169,6 +176,5 @@ class QueuePolicy(Policy):
             for model in site.needs[site.template[task]]:
                 if model not in memory.residents and memory.has_room(model):
                     self._prefetched[gpu].add(model)
-                    site.load(gpu, model)
-                    self.view.note_memory(gpu)
+                    self._load(gpu, model, (), None)
                     return

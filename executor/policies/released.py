@@ -1,0 +1,185 @@
+"""Compass as the simulator released by one of its authors has it, quirks included."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar, Generic, TypeVar
+
+import numpy as np
+
+from executor.policies.options import QueueOptions, duration, factor, option, switch
+from executor.policies.planning import JobPlanner
+from executor.policies.queueing import QueuePolicy
+from executor.policies.twin import twin_instance
+from executor.policies.view import Row
+from executor.site import NOWHERE, Site
+from models import Instance
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class ReleasedOptions:
+    """What can be varied in the released simulator, and its two corrections.
+
+    Parameters
+    ----------
+    adjust, threshold
+        As for `compass`.
+    staleness
+        Age, in microseconds, of the stale rows.
+    remaining
+        Corrected: the rest of the running task counts as load.
+    shared
+        Corrected: workflows share models; the policy then runs on the instance itself.
+    """
+
+    adjust: bool = option(False, switch)
+    threshold: float = option(1.5, factor)
+    staleness: int = option(1_000, duration)
+    remaining: bool = option(False, switch)
+    shared: bool = option(False, switch)
+
+
+class ReleasedCompass(QueuePolicy):
+    """Compass with the quirks of the released simulator (github aliciayuting/mNavigator, commit f3885518).
+
+    - A cache entry is (workflow, model): the policy runs on `twin_instance`, where a model that two workflows use is
+      on a GPU twice.
+    - Evicting copies the weights back first, bytes / load bandwidth each; write-backs, the load and the run come one
+      after the other while the GPU idles. Timelines are therefore `realised`: a load lasts as long as the evictions
+      and the fetch together.
+    - Eviction is FIFO, and nothing is prefetched.
+    - Of the loads, a worker's own row is stale and the others are fresh; of the resident models, the own row is fresh
+      and the others are stale. A model is seen when its fetch ends, and until then what it replaces.
+    - The load is the run time of the queued tasks; the running task (or the one being loaded for) does not count.
+    - Planning a job, the bytes to fetch are deducted from the memory in use of the chosen worker, not added to it.
+    - Two tasks of one job with the same model both pay for its load in the planning.
+    - A task with several inputs queues when the last one arrives.
+    - The adjustment, if on, takes place when the predecessor starts, with what is then known of its end.
+    """
+
+    write_back = True
+    Options: ClassVar[type[object]] = ReleasedOptions
+
+    def __init__(self, options: ReleasedOptions | None = None) -> None:
+        self.readings = options or ReleasedOptions()
+        super().__init__(QueueOptions(prefetch=0, evict="fifo", enqueue="last"))
+
+    def instance_for(self, instance: Instance) -> Instance:
+        """Return the twin instance, unless models are shared."""
+        return instance if self.readings.shared else twin_instance(instance)
+
+    def begin(self, site: Site) -> None:
+        """Start the history of every worker."""
+        super().begin(site)
+        self._planner = JobPlanner(site)
+        self._waiting_us = [0] * site.n_gpus
+        self._loads = [_History(0) for _ in range(site.n_gpus)]
+        self._models = [_History(frozenset(memory.residents)) for memory in site.memory]
+
+    def released(self, job: int) -> None:
+        """Plan the job, and let its first tasks queue."""
+        site = self.site
+        server, now = site.job_ingress[job], site.now
+        available = np.array([now + self._wait(gpu, server, now) for gpu in range(site.n_gpus)], np.int64)
+        costs = _ReleasedCosts(site, self._seen_models(server, now))
+        for task, gpu in zip(
+            site.job_tasks[job], self._planner.plan(site.job_workflow[job], available, costs), strict=True
+        ):
+            self.place(task, gpu)
+
+    def turned_to(self, task: int, gpu: int) -> None:
+        """Take the task out of the load, and adjust its successors already now."""
+        site = self.site
+        self._waiting_us[gpu] -= site.run_time(task, gpu)
+        self._loads[gpu].add(site.now, self._waiting_us[gpu])
+        if self.readings.adjust:
+            end = site.load_end_us[gpu] if site.loading[gpu] != NOWHERE else site.now
+            for offset, edge in site.outputs[site.template[task]]:
+                if len(site.inputs[site.template[task + offset]]) == 1:
+                    self._adjust(task + offset, edge, gpu, end + site.run_time(task, gpu))
+
+    def _adjust(self, task: int, edge: int, here: int, end_us: int) -> None:
+        site, server = self.site, self.site.gpu_server[here]
+        template, planned = site.template[task], site.gpu[task]
+        if self._wait(planned, server, end_us) <= self.readings.threshold * site.run_time(task, planned):
+            return
+        row = self._planner.runs.row[template] + np.array(
+            [self._wait(gpu, server, end_us) + site.transfer_time(edge, here, gpu) for gpu in range(site.n_gpus)],
+            np.int64,
+        )
+        _ReleasedCosts(site, self._seen_models(server, end_us)).add(row, site.needs[template])
+        best = int(row.argmin())
+        if best != planned:
+            self.place(task, best)
+
+    def _wait(self, gpu: int, server: int, at_us: int) -> int:
+        """Return the wait at a worker: stale for the own server, fresh for others."""
+        site = self.site
+        stale = self.readings.staleness if site.gpu_server[gpu] == server else 0
+        wait: int = self._loads[gpu].at(at_us - stale)
+        if self.readings.remaining and site.running[gpu] != NOWHERE:
+            wait += max(0, site.run_end_us[gpu] - at_us)
+        return wait
+
+    def _seen_models(self, server: int, at_us: int) -> list[frozenset[int]]:
+        """Return the resident models of every worker: fresh for the own server, stale for others."""
+        site, stale = self.site, self.readings.staleness
+        return [
+            history.at(at_us if site.gpu_server[gpu] == server else at_us - stale)
+            for gpu, history in enumerate(self._models)
+        ]
+
+    def _count(self, gpu: int, run_us: int) -> None:
+        super()._count(gpu, run_us)
+        self._waiting_us[gpu] += run_us
+        self._loads[gpu].add(self.site.now, self._waiting_us[gpu])
+
+    def _load(self, gpu: int, model: int, evict: Sequence[int], slot: int | None) -> None:
+        super()._load(gpu, model, evict, slot)
+        fetched = self.site.now + self.site.load_time(model, gpu)
+        self._models[gpu].add(fetched, frozenset(self.site.memory[gpu].residents))
+
+
+class _History(Generic[T]):
+    """A value over time; the time of an addition is never before the one before it."""
+
+    def __init__(self, value: T) -> None:
+        self._times, self._values = [-1], [value]
+
+    def add(self, time_us: int, value: T) -> None:
+        """Change the value from a time on."""
+        self._times.append(time_us)
+        self._values.append(value)
+
+    def at(self, time_us: int) -> T:
+        """Return the value after all changes up to a time, inclusive."""
+        if time_us >= self._times[-1]:
+            return self._values[-1]
+        return self._values[max(0, bisect_right(self._times, time_us) - 1)]
+
+
+class _ReleasedCosts:
+    """Load costs by what is seen of every worker, with the memory in use reckoned as the released simulator does."""
+
+    def __init__(self, site: Site, seen: Sequence[frozenset[int]]) -> None:
+        self._site, self._seen = site, seen
+        self._used = [sum(site.weight_bytes[model] for model in models) for models in seen]
+
+    def add(self, row: Row, needs: tuple[int, ...]) -> None:
+        """Add, per missing model, its load time, or twice that if it exceeds what is left of the memory."""
+        for gpu, of_class in enumerate(self._site.gpu_class):
+            memory = self._site.cluster.gpus[gpu].memory_bytes
+            for model in needs:
+                if model not in self._seen[gpu]:
+                    full = self._used[gpu] + self._site.weight_bytes[model] > memory
+                    row[gpu] += max(0, self._site.load_us[model][of_class]) * (2 if full else 1)
+
+    def placed(self, worker: int, needs: tuple[int, ...]) -> None:
+        """Deduct the bytes to fetch from the memory in use, if that is as much."""
+        fetched = sum(self._site.weight_bytes[model] for model in needs if model not in self._seen[worker])
+        if self._used[worker] >= fetched:
+            self._used[worker] -= fetched
