@@ -1,0 +1,119 @@
+"""Service levels: the grammar, and the agreement of quantiles with shares."""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from models import Instance, Job, ServiceLevel
+from models.metrics import quantile_rank
+from models.units import QuantityError
+from tests import instances as make
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("p99 slowdown <= 2", ServiceLevel("slowdown", Fraction(2), Fraction(99, 100))),
+        ("p99.9  slowdown<=2.5", ServiceLevel("slowdown", Fraction(5, 2), Fraction(999, 1000))),
+        (" p95 latency <= 800 ms ", ServiceLevel("latency", Fraction(800_000), Fraction(95, 100))),
+        ("p100 latency <= 1 us", ServiceLevel("latency", Fraction(1), Fraction(1))),
+        ("mean latency <= 1 s", ServiceLevel("latency", Fraction(1_000_000), None)),
+        ("mean slowdown <= 1.2", ServiceLevel("slowdown", Fraction(6, 5), None)),
+        ("95 % within deadline", ServiceLevel("lateness", Fraction(0), Fraction(95, 100))),
+        ("99.5% within deadline", ServiceLevel("lateness", Fraction(0), Fraction(995, 1000))),
+        ("no late jobs", ServiceLevel("lateness", Fraction(0), Fraction(1))),
+    ],
+)
+def test_grammar(text: str, expected: ServiceLevel) -> None:
+    assert ServiceLevel.parse(text) == expected
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "p99 slowdown < 2",
+        "p99 makespan <= 2",
+        "p0 slowdown <= 2",
+        "p101 slowdown <= 2",
+        "p99 slowdown <= 2 s",
+        "p99 slowdown <= 0",
+        "p99 slowdown <= -1",
+        "p99 slowdown <= nan",
+        "p99 slowdown <= 1/0",
+        "p99 slowdown <= 1e999999999",
+        "p99 latency <= 2",
+        "p99 latency <= 0 ms",
+        "p99 latency <= -800 ms",
+        "mean latency <=",
+        "0 % within deadline",
+        "101 % within deadline",
+        "late jobs",
+    ],
+)
+def test_no_service_level(text: str) -> None:
+    with pytest.raises(QuantityError):
+        ServiceLevel.parse(text)
+
+
+def jobs(count: int, critical_us: int = 10, deadlines: list[int | None] | None = None) -> Instance:
+    workflow = make.chain(make.task("t", critical_us))
+    dues = deadlines or [None] * count
+    return make.instance([Job(workflow, 0, deadline_us=due) for due in dues])
+
+
+def test_a_limit_is_kept_up_to_the_microsecond() -> None:
+    four, everyone = jobs(4), range(4)
+    latency = np.array([20, 21, 10, 30])
+    assert ServiceLevel.parse("p50 slowdown <= 2").attainment(four, latency, everyone) == Fraction(2, 4)
+    assert ServiceLevel.parse("p50 slowdown <= 2").met_by(four, latency, everyone)
+    assert not ServiceLevel.parse("p75 slowdown <= 2").met_by(four, latency, everyone)
+    assert ServiceLevel.parse("p75 latency <= 21 us").met_by(four, latency, everyone)
+    assert not ServiceLevel.parse("p75 latency <= 20 us").met_by(four, latency, everyone)
+    # Only the chosen jobs count: 10 and 30 of a limit of 20.
+    assert ServiceLevel.parse("p50 slowdown <= 2").attainment(four, latency, [2, 3]) == Fraction(1, 2)
+
+
+def test_a_mean_is_met_or_not() -> None:
+    three, everyone = jobs(3), range(3)
+    latency = np.array([10, 20, 33])  # mean 21, mean slowdown 2.1
+    for text, attained in (
+        ("mean latency <= 21 us", 1),
+        ("mean latency <= 20 us", 0),
+        ("mean slowdown <= 2.1", 1),
+        ("mean slowdown <= 2.0999", 0),
+    ):
+        level = ServiceLevel.parse(text)
+        assert level.attainment(three, latency, everyone) == attained
+        assert level.met_by(three, latency, everyone) is bool(attained)
+
+
+def test_a_job_without_a_deadline_is_never_late() -> None:
+    three = jobs(3, deadlines=[15, 15, None])
+    latency = np.array([15, 16, 10**9])
+    assert ServiceLevel.parse("no late jobs").attainment(three, latency, range(3)) == Fraction(2, 3)
+    assert not ServiceLevel.parse("no late jobs").met_by(three, latency, range(3))
+    assert ServiceLevel.parse("66 % within deadline").met_by(three, latency, range(3))
+    assert not ServiceLevel.parse("67 % within deadline").met_by(three, latency, range(3))
+
+
+@given(
+    st.lists(st.integers(10, 60), min_size=1, max_size=60),
+    st.integers(1, 1000),
+    st.integers(10, 60),
+)
+def test_a_quantile_within_the_limit_is_that_share_within_the_limit(
+    latency: list[int], per_mille: int, limit: int
+) -> None:
+    share = Fraction(per_mille, 1000)
+    # By definition p_q is the ceil(q n)-th smallest.
+    quantile = sorted(latency)[math.ceil(share * len(latency)) - 1]
+    assert sorted(latency)[quantile_rank(share, len(latency))] == quantile
+    level = ServiceLevel("slowdown", Fraction(limit, 10), share)
+    assert level.met_by(jobs(len(latency)), np.array(latency), range(len(latency))) == (quantile <= limit)
