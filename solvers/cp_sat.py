@@ -87,6 +87,8 @@ class _Run:
         self.solver = cp_model.CpSolver()
         self.solver.parameters.num_workers = workers
         self.solver.parameters.random_seed = seed
+        # The signal belongs to whoever runs the search: the solver's own handler would replace theirs.
+        self.solver.parameters.catch_sigint_signal = False
         self.solver.parameters.relative_gap_limit = 5e-7
         self.solver.parameters.max_time_in_seconds = search.remaining_s
         if log is not None:

@@ -1,0 +1,66 @@
+from __future__ import annotations
+
+import csv
+import json
+from pathlib import Path
+
+import pytest
+
+from models.scenario import Scenario
+from planner.compare import compare, split_policies
+
+
+@pytest.mark.parametrize(
+    ("text", "policies"),
+    [
+        ("jit", ["jit"]),
+        ("compass:prefetch=0,period=100ms,jit", ["compass:prefetch=0,period=100ms", "jit"]),
+        ("compass,adjust=off,heft", ["compass:adjust=off", "heft"]),
+        ("my.module:Class,jit,", ["my.module:Class", "jit"]),
+    ],
+)
+def test_an_item_with_a_key_continues_the_policy_before_it(text: str, policies: list[str]) -> None:
+    assert split_policies(text) == policies
+
+
+def test_rows_are_sorted_and_relative_to_the_best_and_to_the_bound(scenario: Scenario) -> None:
+    # JIT: job 0 waits for its load, [4, 7) and [7, 9). Job 1 comes at 4: GPU 0 waits 3 + 0, GPU 1 waits 0 + load 4,
+    # so its a goes to GPU 0 at [7, 10), before or after b of job 0; the plan (1.4) is better either way.
+    made = compare(scenario, ["jit", "hash"], time_limit_s=20)
+    values = [row["objective"] for row in made.rows]
+    assert values == sorted(values)
+    assert made.best == "plan"
+    assert made.rows[0] | {"metrics": None} == {
+        "policy": "plan",
+        "clairvoyant": True,
+        "objective": 1.4,
+        "metrics": None,
+        "ratio_to_best": 1.0,
+        "gap_to_bound": 0.0,
+    }
+    for row in made.rows[1:]:
+        assert row["clairvoyant"] is False
+        assert row["ratio_to_best"] == pytest.approx(row["objective"] / 1.4)
+        assert row["gap_to_bound"] == pytest.approx(1 - 1.4 / row["objective"])
+
+
+def test_a_folder_holds_table_pictures_plan_and_trace(scenario: Scenario, tmp_path: Path) -> None:
+    made = compare(scenario, ["jit"], time_limit_s=20)
+    written = {path.name for path in made.save(tmp_path / "out" / "deep")}
+    folder = tmp_path / "out" / "deep"
+    assert written == {path.name for path in folder.iterdir()}
+    with (folder / "table.csv").open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert [row["policy"] for row in rows] == [row["policy"] for row in made.rows]
+    assert float(rows[0]["mean_slowdown"]) == 1.4
+    events = json.loads((folder / "trace.json").read_text())["traceEvents"]
+    runs = [event for event in events if event["ph"] == "X" and not event["name"].startswith("load")]
+    assert len(runs) == 2 * scenario.instance.n_tasks  # the plan's and the online policy's
+    for name in ("gantt_plan.png", "gantt_online.png", "slowdown_ecdf.png"):
+        assert (folder / name).read_bytes().startswith(b"\x89PNG")
+
+
+def test_the_note_says_that_the_plan_knows_the_future(scenario: Scenario) -> None:
+    made = compare(scenario, ["jit"], time_limit_s=20)
+    assert "knows every arrival in advance" in made.as_dict()["note"]
+    assert "knows every arrival in advance" in made._repr_html_()

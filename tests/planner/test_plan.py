@@ -1,0 +1,56 @@
+from __future__ import annotations
+
+from fractions import Fraction
+from pathlib import Path
+
+import pytest
+
+from models import Placement, Residency, Timeline, check
+from models.scenario import Scenario, read_timeline
+from planner.plan import Method, plan
+from solvers.result import Status
+
+
+@pytest.mark.parametrize("method", [Method.AUTO, Method.CP_SAT])
+def test_exact_methods_prove_the_optimum(scenario: Scenario, method: Method) -> None:
+    made = plan(scenario, method=method, time_limit_s=20)
+    assert made.result.status is Status.OPTIMAL
+    assert made.result.value == made.result.lower_bound == Fraction(7, 5)
+    assert made.timeline is not None
+    assert check(scenario.instance, made.timeline) == []
+
+
+def test_search_finds_the_optimum_and_does_not_call_it_proved_without_a_bound(scenario: Scenario) -> None:
+    made = plan(scenario, method=Method.SEARCH, time_limit_s=2, iterations=200)
+    assert made.result.value == Fraction(7, 5)
+    assert made.result.status is (Status.OPTIMAL if made.result.gap == 0 else Status.FEASIBLE)
+
+
+def test_views_show_where_and_when(scenario: Scenario) -> None:
+    made = plan(scenario, time_limit_s=20)
+    assert made.jobs["completion_s"].tolist() == [9e-6, 9e-6]
+    assert made.jobs["slowdown"].tolist() == [1.8, 1.0]
+    assert made.tasks["models"].tolist() == ["m", "", "m", ""]
+    assert sorted(made.residencies["ready_s"]) == [4e-6, 4e-6]
+    assert "1.4" in made._repr_html_()
+
+
+def test_a_plan_is_never_worse_than_its_hint(scenario: Scenario) -> None:
+    # Optimal by hand: job 0 on GPU 0, job 1 on GPU 1, both loads at 0.
+    hint = Timeline.build(
+        4,
+        [Placement(0, 0, 4, 7), Placement(1, 0, 7, 9), Placement(2, 1, 4, 7), Placement(3, 1, 7, 9)],
+        [Residency(0, 0, 0, 4), Residency(0, 1, 0, 4)],
+    )
+    made = plan(scenario, method=Method.SEARCH, time_limit_s=0.5, iterations=1, hint=hint, starts=[])
+    assert made.result.value == Fraction(7, 5)
+
+
+def test_a_saved_plan_reads_back_with_what_is_known_of_it(scenario: Scenario, tmp_path: Path) -> None:
+    made = plan(scenario, time_limit_s=20)
+    made.save(tmp_path / "plan.json")
+    found = read_timeline(tmp_path / "plan.json", scenario.instance)
+    assert made.timeline is not None
+    assert list(found.timeline.placements) == list(made.timeline.placements)
+    assert found.timeline.residencies == made.timeline.residencies
+    assert (found.header.status, found.header.value, found.header.gap) == ("OPTIMAL", 1.4, 0.0)
