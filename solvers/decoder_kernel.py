@@ -8,7 +8,7 @@ One pass backwards notes the next use of every model, one pass forwards places t
 from __future__ import annotations
 
 from models.instance import NEVER, Ints
-from solvers.compiled import kernel
+from solvers.compiled import inlined, kernel
 from solvers.decoder_loads import clear_slots, load
 from solvers.decoder_state import ABSENT, State, Work
 from solvers.decoder_tables import Tables
@@ -34,7 +34,7 @@ def look_ahead(tables: Tables, state: State, work: Work, first: int, last: int) 
             use += 1
 
 
-@kernel
+@inlined
 def arrival(tables: Tables, work: Work, task: int, gpu: int) -> int:
     """Return when a task's job is released and its inputs have arrived on a GPU."""
     template = tables.task_template[task]
@@ -52,7 +52,7 @@ def arrival(tables: Tables, work: Work, task: int, gpu: int) -> int:
     return ready
 
 
-@kernel
+@inlined
 def models_ready(
     tables: Tables, state: State, work: Work, residencies: Ints, task: int, gpu: int, position: int
 ) -> int:
@@ -77,7 +77,7 @@ def models_ready(
     return ready
 
 
-@kernel
+@inlined
 def append(tables: Tables, state: State, work: Work, residencies: Ints, task: int, gpu: int, position: int) -> bool:
     """Run a task as early as possible after all that its GPU already does; say whether that is possible."""
     template = tables.task_template[task]

@@ -8,12 +8,12 @@ ahead (Belady's rule; for models of equal size it loads least), and a load never
 from __future__ import annotations
 
 from models.instance import Ints
-from solvers.compiled import kernel
+from solvers.compiled import inlined
 from solvers.decoder_state import ABSENT, END, FAR, GPU, INITIAL, LOAD_START, MODEL, READY, SLOT, State, Work
 from solvers.decoder_tables import UNLIMITED, Tables
 
 
-@kernel
+@inlined
 def load(tables: Tables, state: State, work: Work, residencies: Ints, gpu: int, model: int, position: int) -> int:
     """Load a model on a GPU for the task at a list position; return when it is ready, ABSENT if it cannot be.
 
@@ -64,7 +64,7 @@ LEAVING = -2
 """Marks, in `slot`, a model that leaves for the load under way (only where memory is shared by bytes)."""
 
 
-@kernel
+@inlined
 def _choose_victims(tables: Tables, state: State, gpu: int, model: int, position: int, earliest: int) -> int:
     """Mark the models that leave; return when the last of them is free to go, FAR if room cannot be made.
 
@@ -95,7 +95,7 @@ def _choose_victims(tables: Tables, state: State, gpu: int, model: int, position
     return earliest
 
 
-@kernel
+@inlined
 def _furthest(tables: Tables, state: State, gpu: int, position: int) -> int:
     """Return the resident model that is needed furthest ahead, ABSENT if none may leave."""
     chosen = ABSENT
@@ -112,7 +112,7 @@ def _furthest(tables: Tables, state: State, gpu: int, position: int) -> int:
     return chosen
 
 
-@kernel
+@inlined
 def _choose_slot(tables: Tables, state: State, gpu: int, model: int, position: int) -> int:
     """Return the slot that a load takes: an empty one, else the one whose model is needed furthest ahead.
 
@@ -133,7 +133,7 @@ def _choose_slot(tables: Tables, state: State, gpu: int, model: int, position: i
     return chosen
 
 
-@kernel
+@inlined
 def _make_room(
     tables: Tables, state: State, residencies: Ints, gpu: int, model: int, slot: int, instant: int
 ) -> None:
@@ -147,7 +147,7 @@ def _make_room(
                 evict(tables, state, residencies, gpu, other, instant)
 
 
-@kernel
+@inlined
 def evict(tables: Tables, state: State, residencies: Ints, gpu: int, model: int, instant: int) -> None:
     """End a residency; one that began at time 0 and was never used vanishes from the table."""
     residencies[state.record[gpu, model], END] = instant
@@ -166,7 +166,7 @@ def evict(tables: Tables, state: State, residencies: Ints, gpu: int, model: int,
                 state.replica_free[model, replica] = instant
 
 
-@kernel
+@inlined
 def _take_replica(tables: Tables, state: State, residencies: Ints, gpu: int, model: int) -> int:
     """Give the GPU a replica of a limited model; return since when it is free, FAR if there is none.
 
@@ -194,7 +194,7 @@ def _take_replica(tables: Tables, state: State, residencies: Ints, gpu: int, mod
     return state.replica_free[model, free]
 
 
-@kernel
+@inlined
 def clear_slots(tables: Tables, state: State, residencies: Ints, gpu: int, template: int) -> bool:
     """Free the slots of the models a task needs if they keep the others it needs out; say whether it can run.
 
@@ -226,7 +226,7 @@ def clear_slots(tables: Tables, state: State, residencies: Ints, gpu: int, templ
     return True
 
 
-@kernel
+@inlined
 def _compute_gap(state: State, work: Work, gpu: int, earliest: int, duration: int) -> int:
     """Return the first time from `earliest` on at which the compute engine idles for `duration`.
 

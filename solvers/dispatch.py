@@ -16,7 +16,7 @@ import numpy as np
 from models.instance import NEVER, Instance, Ints
 from models.objective import Objective
 from models.timeline import Timeline
-from solvers.compiled import Floats, kernel
+from solvers.compiled import Floats, allocating_kernel, inlined
 from solvers.decoder import Decisions, Decoder
 from solvers.decoder_kernel import INFEASIBLE, append, arrival
 from solvers.decoder_state import ABSENT, FAR, State, Work, copy_of
@@ -93,7 +93,7 @@ def _run(decoder: Decoder, rule: Rule, permitted: Mask) -> Decisions | None:
     return Decisions(work.order, work.gpu) if placed == tasks else None
 
 
-@kernel
+@allocating_kernel
 def _dispatch(tables: Tables, state: State, work: Work, residencies: Ints, rule: Rule, permitted: Mask) -> int:
     """Fill `work.order` and `work.gpu`; return how many tasks found a GPU."""
     tasks = work.order.shape[0]
@@ -136,7 +136,7 @@ def _dispatch(tables: Tables, state: State, work: Work, residencies: Ints, rule:
     return placed
 
 
-@kernel
+@inlined
 def _inputs_end(tables: Tables, work: Work, task: int) -> int:
     """Return when the last predecessor of a task ends."""
     template, latest = tables.task_template[task], 0
@@ -145,7 +145,7 @@ def _inputs_end(tables: Tables, work: Work, task: int) -> int:
     return latest
 
 
-@kernel
+@inlined
 def _best_gpu(tables: Tables, state: State, work: Work, rule: Rule, permitted: Mask, task: int) -> int:
     """Return the GPU with the earliest finish plus the price of its loads, ABSENT if none is permitted."""
     template = tables.task_template[task]
@@ -173,7 +173,7 @@ def _best_gpu(tables: Tables, state: State, work: Work, rule: Rule, permitted: M
     return best
 
 
-@kernel
+@inlined
 def _append(tables: Tables, state: State, work: Work, residencies: Ints, task: int, gpu: int, placed: int) -> bool:
     """Place a task; the rule does not know the future, so models leave by least recent use."""
     use = tables.use_first[task]
