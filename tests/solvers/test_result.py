@@ -1,0 +1,160 @@
+"""The search record keeps the best plan and the best bound, and refuses what cannot be."""
+
+from __future__ import annotations
+
+import threading
+from fractions import Fraction
+from itertools import pairwise
+
+import pytest
+
+from models import InfeasibleTimelineError, Instance, Job, Objective, Placement, Residency, Timeline
+from solvers.result import Progress, Result, Search, Status, UnsoundBoundError, proves
+from tests import instances as make
+
+
+@pytest.fixture
+def world() -> Instance:
+    """One job of 5 us that needs a (4 bytes, loads in 4 us): no plan is better than 9 us."""
+    return make.instance([Job(make.chain(make.task("t", 5, ["a"])), 0)], {"a": 4, "b": 3}, make.cluster(1))
+
+
+def plan(end: int, *more: Residency) -> Timeline:
+    return Timeline.build(1, [Placement(0, 0, end - 5, end)], [Residency(0, 0, 0, 4), *more])
+
+
+def search(world: Instance, **options: object) -> Search:
+    return Search(world, Objective.MAKESPAN, 60.0, **options)  # type: ignore[arg-type]
+
+
+def test_it_keeps_the_best_plan_and_says_so(world: Instance) -> None:
+    running = search(world)
+    assert running.offer(plan(12))
+    assert not running.offer(plan(13))
+    assert running.value == 12
+    assert running.offer(plan(9))
+    result = running.result("test", {"seed": 1})
+    assert result.value == 9
+    assert result.timeline is not None
+    assert result.timeline.end_us.tolist() == [9]
+    assert [moment.value for moment in result.incumbents] == [12, 9]
+    assert (result.solver, result.options) == ("test", {"seed": 1})
+
+
+def test_among_equal_plans_it_keeps_the_one_that_loads_fewer_bytes(world: Instance) -> None:
+    running = search(world)
+    wasteful = plan(12, Residency(1, 0, 4, 7))
+    lean = plan(12)
+    assert running.offer(wasteful)
+    assert running.offer(lean)
+    assert running.timeline is lean
+    assert not running.offer(wasteful)
+    assert not running.offer(plan(12))  # equal in everything: the first stays
+    assert running.timeline is lean
+    # A better value counts for more than bytes.
+    assert running.offer(plan(11, Residency(1, 0, 4, 7)))
+
+
+def test_an_infeasible_plan_raises_and_is_not_kept(world: Instance) -> None:
+    running = search(world)
+    with pytest.raises(InfeasibleTimelineError, match="R3"):
+        running.offer(plan(8))
+    assert running.timeline is None
+    assert running.result("test", {}).status is Status.NO_SOLUTION
+
+
+def test_it_keeps_the_best_bound_and_its_method(world: Instance) -> None:
+    running = search(world)
+    running.offer_bound(Fraction(5), "critical path")
+    running.offer_bound(Fraction(4), "guess")
+    assert (running.bound, running.bound_method) == (Fraction(5), "critical path")
+    running.offer_bound(Fraction(7), "relaxation")
+    result = running.result("test", {})
+    assert (result.lower_bound, result.bound_method, result.value) == (Fraction(7), "relaxation", None)
+    assert (result.status, result.gap) == (Status.NO_SOLUTION, None)
+    assert [moment.bound for moment in result.incumbents] == [5, 7]
+
+
+def test_a_negative_bound_says_zero(world: Instance) -> None:
+    running = search(world)
+    running.offer_bound(Fraction(-3), "dual")
+    assert running.bound == 0
+
+
+def test_an_unsound_bound_raises_and_is_not_kept(world: Instance) -> None:
+    running = search(world)
+    running.offer(plan(9))
+    running.offer_bound(Fraction(9), "sound")
+    with pytest.raises(UnsoundBoundError, match=r"bound 9\.5 \(wrong\) lies above the plan of value 9\.0"):
+        running.offer_bound(Fraction(19, 2), "wrong")
+    assert (running.bound, running.bound_method) == (Fraction(9), "sound")
+
+
+def test_a_plan_below_the_bound_raises(world: Instance) -> None:
+    running = search(world)
+    running.offer_bound(Fraction(10), "wrong")
+    with pytest.raises(UnsoundBoundError, match="wrong"):
+        running.offer(plan(9))
+
+
+def test_infeasibility_is_believed_only_without_a_plan(world: Instance) -> None:
+    running = search(world)
+    running.infeasible = True
+    assert running.result("test", {}).status is Status.INFEASIBLE
+    running.offer(plan(9))
+    with pytest.raises(UnsoundBoundError, match="claims that there is no plan"):
+        running.result("test", {})
+
+
+@pytest.mark.parametrize(
+    ("value", "bound", "status", "gap"),
+    [
+        (None, None, Status.NO_SOLUTION, None),
+        (None, 5, Status.NO_SOLUTION, None),
+        (10, None, Status.FEASIBLE, None),
+        (10, 8, Status.FEASIBLE, 0.2),
+        (10, 10, Status.OPTIMAL, 0.0),
+        (0, 0, Status.OPTIMAL, 0.0),
+        (1_000_000, 999_999, Status.OPTIMAL, 1e-6),  # a relative difference of 1e-6 still counts
+        (1_000_000, 999_998, Status.FEASIBLE, 2e-6),
+    ],
+)
+def test_status_and_gap(value: int | None, bound: int | None, status: Status, gap: float | None) -> None:
+    exact = [None if number is None else Fraction(number) for number in (value, bound)]
+    result = Result(Objective.MAKESPAN, None, exact[0], exact[1], None, False, 0.0, (), "test")
+    assert (result.status, result.gap) == (status, gap)
+    assert proves(*exact) is (status is Status.OPTIMAL)
+
+
+def test_proved_once_value_and_bound_meet(world: Instance) -> None:
+    running = search(world)
+    running.offer(plan(9))
+    assert not running.proved
+    running.offer_bound(Fraction(8), "weak")
+    assert not running.proved
+    running.offer_bound(Fraction(9), "exact")
+    assert running.proved
+
+
+def test_the_clock_and_the_stop() -> None:
+    stop = threading.Event()
+    running = Search(make.instance([Job(make.chain(make.task("t", 1)), 0)]), Objective.MAKESPAN, 60.0, stop=stop)
+    assert 0 < running.remaining_s <= 60
+    assert running.elapsed_s >= 0
+    stop.set()
+    assert running.remaining_s == 0
+    spent = Search(running.instance, Objective.MAKESPAN, 0.0)
+    assert spent.remaining_s == 0
+
+
+def test_a_watcher_sees_every_improvement(world: Instance) -> None:
+    seen: list[Progress] = []
+    running = search(world, watch=seen.append)
+    running.offer(plan(12))
+    running.offer_bound(Fraction(5), "critical path")
+    running.offer(plan(13))
+    running.offer(plan(9))
+    assert [moment.value for moment in seen] == [12, 12, 9]
+    assert [moment.bound for moment in seen] == [None, 5, 5]
+    assert tuple(seen) == running.result("test", {}).incumbents
+    assert all(a.seconds <= b.seconds for a, b in pairwise(seen))
