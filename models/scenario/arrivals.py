@@ -68,7 +68,11 @@ def _poisson(section: PoissonSection, workflows: Sequence[str]) -> list[Arrival]
 
 def _trace(section: TraceSection, document: ScenarioDocument, folder: Path) -> Sequence[Arrival]:
     path = folder / section.file
-    trace = read_trace(path, list(document.workflows), document.cluster.n_servers, section.window)
+    try:
+        trace = read_trace(path, list(document.workflows), document.cluster.n_servers, section.window)
+    except OSError as error:
+        problem = f"{path} cannot be read: {error.strerror}; allowed is a readable CSV file"
+        raise FieldError(("workload", "trace", "file"), problem) from None
     if not trace.arrivals:
         spans = f"the {trace.rows} arrivals of {path} lie from {trace.first_us} us to {trace.last_us} us"
         problem = f"is an empty window: {spans}; allowed is a window with an arrival"

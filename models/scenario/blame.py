@@ -23,14 +23,18 @@ def blame_workflows(
     FieldError
         At the first such task.
     """
-    if _refusal(cluster, models, workflows.values(), restrictions) is None:
+    unconnected = {
+        name: [Task(task.name, task.runtime_us, task.models) for task in workflow.tasks]
+        for name, workflow in workflows.items()
+    }
+    together = [Workflow(name, tuple(tasks)) for name, tasks in unconnected.items()]
+    if _refusal(cluster, models, together, restrictions) is None:
         return
-    for workflow in workflows.values():
-        for task in workflow.tasks:
-            alone = Workflow(workflow.name, (Task(task.name, task.runtime_us, task.models),))
-            problem = _refusal(cluster, models, [alone], restrictions)
+    for name, tasks in unconnected.items():
+        for task in tasks:
+            problem = _refusal(cluster, models, [Workflow(name, (task,))], restrictions)
             if problem is not None:
-                where = ("workflows", workflow.name, "tasks", task.name)
+                where = ("workflows", name, "tasks", task.name)
                 raise FieldError(where, f"{problem}; allowed is a task that some GPU can run")
 
 

@@ -12,7 +12,7 @@ from models.objective import Objective
 from models.scenario.arrivals import build_jobs
 from models.scenario.blame import blame_initial, blame_workflows
 from models.scenario.document import ScenarioDocument
-from models.scenario.errors import FieldError, at
+from models.scenario.errors import FieldError, blame
 from models.scenario.hardware import build_cluster
 from models.scenario.json_text import parse_json
 from models.scenario.limits import check_horizon, check_models, check_tasks, check_transfers
@@ -117,12 +117,12 @@ def _build_instance(document: ScenarioDocument, folder: Path) -> Instance:
     blame_initial(cluster, models, restrictions, initial)
     jobs = build_jobs(document, workflows, folder)
     check_tasks(jobs)
-    with at("workload"):
+    with blame(("workload",), "a workload that the cluster can run"):
         instance = Instance(cluster, models, jobs, document.options.overlap_loads, initial, restrictions)
     check_horizon(instance)
     return instance
 
 
 def _model(name: str, weight_bytes: int) -> MLModel:
-    with at("models", name):
+    with blame(("models", name), "positive weights"):
         return MLModel(name, weight_bytes)

@@ -136,8 +136,10 @@ def _for_every_kind(value: object) -> object:
 
 def _edges(value: object) -> object:
     """Turn a list of predecessors into a mapping without bytes of its own."""
-    if not isinstance(value, (list, tuple)):
+    if isinstance(value, Mapping):
         return value
+    if not isinstance(value, (list, tuple)):
+        raise problem(f"{kind_of(value)} stands here; allowed is a list of tasks, or a mapping from tasks to bytes")
     named: dict[Any, None] = {}
     for name in value:
         if not isinstance(name, str):

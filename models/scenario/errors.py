@@ -44,12 +44,12 @@ class FieldError(Exception):
 
 
 @contextmanager
-def at(*where: str | int) -> Iterator[None]:
-    """Blame what a constructor of the core types refuses on the value at `where`."""
+def blame(where: Where, allowed: str) -> Iterator[None]:
+    """Blame what a constructor of the core types refuses on the value at `where`, and say what is allowed there."""
     try:
         yield
     except ValueError as error:
-        raise FieldError(where, str(error)) from None
+        raise FieldError(where, f"{error}; allowed is {allowed}") from None
 
 
 def shown(value: object) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from models.cluster import GPU, Cluster, Link, Network
 from models.scenario.document import ClusterSection, GroupSection, NetworkSection
-from models.scenario.errors import FieldError, Where, at
+from models.scenario.errors import FieldError, Where, blame
 from models.scenario.quantities import MAX_GPUS
 
 
@@ -23,7 +23,7 @@ def build_cluster(section: ClusterSection) -> Cluster:
     gpus: list[GPU] = []
     first_server = 0
     for position, group in enumerate(groups):
-        with at(*group_path(section, position), "gpu"):
+        with blame((*_group_path(section, position), "gpu"), "a GPU with positive figures"):
             gpus += [
                 _gpu(group, server, place)
                 for server in range(first_server, first_server + group.count)
@@ -33,8 +33,8 @@ def build_cluster(section: ClusterSection) -> Cluster:
     return Cluster(tuple(gpus), _network(section.network))
 
 
-def group_path(section: ClusterSection, position: int) -> Where:
-    """Return where a group of servers stands in the document."""
+def _group_path(section: ClusterSection, position: int) -> Where:
+    """Return where a group stands in the document."""
     return ("cluster",) if section.groups is None else ("cluster", "groups", position)
 
 

@@ -4,13 +4,21 @@ from __future__ import annotations
 
 import json
 import re
+from bisect import bisect_left
 
 from models.scenario.errors import InputError, shown
 from models.scenario.source import MAX_DEPTH, Node, Plain
 
-_SPACE = re.compile(r"[ \t\n\r]*")
-_STRING = re.compile(r'"(?:[^"\\\x00-\x1f]|\\["\\/bfnrt]|\\u[0-9a-fA-F]{4})*+"')
-_WORD = re.compile(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?(?![\w.+-])|(?:true|false|null)\b")
+_TOKEN = re.compile(
+    r"""[ \t\n\r]*+(?:
+        (?P<mark>[{}\[\]:,])
+      | (?P<text>"(?:[^"\\\x00-\x1f]++|\\["\\/bfnrt]|\\u[0-9a-fA-F]{4})*+")
+      | (?P<word>(?:true|false|null|-?(?:0|[1-9][0-9]*+)(?:\.[0-9]++)?(?:[eE][+-]?[0-9]++)?)(?![\w.+-]))
+      | (?P<end>\Z)
+      | (?P<wrong>)
+    )""",
+    re.VERBOSE,
+)
 
 
 def parse_json(text: str, file: str) -> Node:
@@ -23,87 +31,84 @@ def parse_json(text: str, file: str) -> Node:
     """
     reader = _Reader(text, file)
     root = reader.value(0)
-    if reader.peek():
+    if reader.kind != "end":
         raise reader.error("text follows the document")
     return root
 
 
 class _Reader:
-    """A position in the text, and its line."""
+    """The token at hand: what kind it is, its text, and where it starts."""
 
     def __init__(self, text: str, file: str) -> None:
         self._text, self._file = text, file
-        self._at, self._line = 0, 1
+        self._breaks = [match.start() for match in re.finditer("\n", text)]
+        self._next = 0
+        self._advance()
 
-    def peek(self) -> str:
-        """Skip white space; return the next character, empty at the end."""
-        match = _SPACE.match(self._text, self._at)
-        self._move(match.end() if match else self._at)
-        return self._text[self._at : self._at + 1]
+    def _advance(self) -> None:
+        match = _TOKEN.match(self._text, self._next)
+        assert match is not None, "one of the alternatives matches everywhere"  # noqa: S101
+        self.kind = str(match.lastgroup)
+        self._start, self._next = match.span(self.kind)
+        self._symbol = match[self.kind]
+
+    @property
+    def _line(self) -> int:
+        return bisect_left(self._breaks, self._start) + 1
 
     def error(self, problem: str) -> InputError:
-        """Return the error at this position."""
-        return InputError(self._file, self._line, "file", f"{problem}; allowed is JSON")
+        """Return the error at this token."""
+        found = self._text[self._start : self._start + 20].split("\n")[0]
+        at = f" at {shown(found)}" if found else " at the end of the line" if self.kind != "end" else ", the text ends"
+        return InputError(self._file, self._line, "file", f"{problem}{at}; allowed is JSON")
 
     def value(self, depth: int) -> Node:
         """Read one value."""
-        first = self.peek()
-        line = self._line
-        if first in ("{", "[") and depth >= MAX_DEPTH:
-            raise self.error(f"is nested deeper than {MAX_DEPTH} levels")
-        if first == "{":
-            return Node(line, self._members(depth))
-        if first == "[":
-            return Node(line, self._items(depth))
-        if first == '"':
+        line, symbol = self._line, self._symbol
+        if self.kind == "mark" and symbol in "{[":
+            if depth >= MAX_DEPTH:
+                raise self.error(f"is nested deeper than {MAX_DEPTH} levels")
+            self._advance()
+            return Node(line, self._members(depth) if symbol == "{" else self._items(depth))
+        if self.kind == "text":
             return Node(line, self._string())
-        word = self._take(_WORD)
-        return Node(line, None if word == "null" else Plain(word))
+        if self.kind != "word":
+            raise self.error("a value is missing")
+        self._advance()
+        return Node(line, None if symbol == "null" else Plain(symbol))
 
     def _members(self, depth: int) -> dict[str, tuple[int, Node]]:
         members: dict[str, tuple[int, Node]] = {}
-        while self._next("}", first=not members):
-            if self.peek() != '"':
+        while self._more("}", bool(members)):
+            if self.kind != "text":
                 raise self.error("a key in double quotes is missing")
             line, key = self._line, self._string()
             if key in members:
                 raise InputError(self._file, line, key, f"duplicate key; it already stands in line {members[key][0]}")
-            if self.peek() != ":":
-                raise self.error(f"a colon is missing after key {shown(key)}")
-            self._move(self._at + 1)
+            if self._symbol != ":":
+                raise self.error("a colon is missing")
+            self._advance()
             members[key] = (line, self.value(depth + 1))
         return members
 
     def _items(self, depth: int) -> list[Node]:
         items: list[Node] = []
-        while self._next("]", first=not items):
+        while self._more("]", bool(items)):
             items.append(self.value(depth + 1))
         return items
 
-    def _next(self, end: str, first: bool) -> bool:
-        """Step over the bracket that opens, or over a comma; say whether another entry follows."""
-        if first:
-            self._move(self._at + 1)
-            more = self.peek() != end
-        else:
-            more = self.peek() == ","
-            if not more and self.peek() != end:
+    def _more(self, end: str, comma: bool) -> bool:
+        """Step over the end of a collection, or over the comma before an entry; say whether an entry follows."""
+        if self._symbol == end:
+            self._advance()
+            return False
+        if comma:
+            if self._symbol != ",":
                 raise self.error(f"a comma or {end} is missing")
-        if not more or not first:
-            self._move(self._at + 1)
-        return more
+            self._advance()
+        return True
 
     def _string(self) -> str:
-        return str(json.loads(self._take(_STRING)))
-
-    def _take(self, token: re.Pattern[str]) -> str:
-        match = token.match(self._text, self._at)
-        if match is None:
-            found = self._text[self._at : self._at + 20].split("\n")[0]
-            raise self.error(f"no value at {shown(found)}" if found else "the text ends too early")
-        self._move(match.end())
-        return match[0]
-
-    def _move(self, to: int) -> None:
-        self._line += self._text.count("\n", self._at, to)
-        self._at = to
+        text = str(json.loads(self._symbol))
+        self._advance()
+        return text

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from decimal import Decimal
 from fractions import Fraction
 from typing import Annotated, Any, TypeVar
 
@@ -12,10 +11,10 @@ from pydantic import PlainValidator, WithJsonSchema
 
 from models.objective import Objective
 from models.scenario.errors import allowed, shown
-from models.scenario.section import problem
+from models.scenario.section import kind_of, problem
 from models.scenario.source import Plain
 from models.slo import ServiceLevel
-from models.units import BANDWIDTH, RATE_PER_SECOND, SIZE_BYTES, TIME_US, QuantityError
+from models.units import BANDWIDTH, RATE_PER_SECOND, SIZE_BYTES, TIME_US, QuantityError, parse_number
 from models.units import parse_bandwidth as read_bandwidth
 from models.units import parse_rate as read_rate
 from models.units import parse_size as read_size
@@ -32,7 +31,6 @@ _LONGEST_NUMBER = 60
 _LONGEST_NAME = 200
 
 _DIGITS = r"(\d+(\.\d*)?|\.\d+)([eE][+-]?\d{1,3})?"
-_NUMBER = re.compile(rf"[+-]?{_DIGITS}", re.ASCII)
 _WHOLE = re.compile(r"[+-]?\d+", re.ASCII)
 _SERVER = re.compile(r"s?\d{1,9}", re.ASCII)
 
@@ -41,8 +39,7 @@ Value = TypeVar("Value", int, Fraction)
 
 def _text(value: object, what: str) -> str:
     if isinstance(value, bool) or not isinstance(value, (str, int, float)):
-        found = {list: "a list", tuple: "a list", dict: "a mapping", type(None): "nothing"}.get(type(value))
-        raise problem(f"{found or shown(value)} stands here; allowed is {what}")
+        raise problem(f"{kind_of(value)} stands here; allowed is {what}")
     text = str(value)
     if len(text) > _LONGEST_NUMBER:
         raise problem(f"{shown(text)} is too long; allowed is {what} of at most {_LONGEST_NUMBER} characters")
@@ -61,7 +58,9 @@ def _quantity(
         except QuantityError as error:
             raise problem(str(error)) from None
         if not least <= quantity <= most:
-            raise problem(f"{shown(text)} is out of range; allowed is {least} {base} to {most} {base}")
+            raise problem(
+                f"{shown(text)} is out of range; allowed is {float(least):g} {base} to {float(most):g} {base}"
+            )
         return quantity
 
     return validate
@@ -107,7 +106,7 @@ def read_number(text: str) -> Fraction:
     QuantityError
         If the text is no such number.
     """
-    number = Fraction(Decimal(text)) if _NUMBER.fullmatch(text) and len(text) <= _LONGEST_NUMBER else Fraction(-1)
+    number = parse_number(text) if len(text) <= _LONGEST_NUMBER else Fraction(-1)
     if number != 0 and not Fraction(1, MAX_NUMBER) <= number <= MAX_NUMBER:
         raise QuantityError(f"{shown(text)} is no such number; allowed is 0, or a number from 1e-9 to 1e9")
     return number
@@ -164,10 +163,7 @@ Flag = Annotated[bool, PlainValidator(_flag), WithJsonSchema({"type": "boolean"}
 def _name(value: object) -> str:
     text = str(value)
     if not isinstance(value, str) or not 0 < len(text) <= _LONGEST_NAME or not text.isprintable():
-        raise problem(
-            f"{'nothing' if value is None else shown(text)} stands here; "
-            f"allowed is a name of 1 to {_LONGEST_NAME} printable characters"
-        )
+        raise problem(f"{kind_of(value)} stands here; allowed is a name of 1 to {_LONGEST_NAME} printable characters")
     return text
 
 

@@ -54,11 +54,13 @@ class Section(BaseModel):
         """Return which of these keys is given; it must be exactly one."""
         given = [name for name in names if getattr(self, name) is not None]
         if len(given) != 1:
-            raise problem(f"has {' and '.join(given) or 'none'} of {', '.join(names)}; allowed is exactly one of them")
+            found = f"has {' and '.join(given)}" if given else f"has none of {', '.join(names)}"
+            raise problem(f"{found}; allowed is exactly one of {', '.join(names)}")
         return given[0]
 
 
 def kind_of(value: object) -> str:
+    """Return what a value is, in the words of a message."""
     kinds = {list: "a list", tuple: "a list", type(None): "nothing", dict: "a mapping"}
     return kinds.get(type(value)) or f"the value {shown(value)}"
 

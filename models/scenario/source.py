@@ -71,11 +71,11 @@ class Source:
             node = None
             if isinstance(content, dict) and part in content:
                 line, node = content[str(part)]
+            elif part in ("*", "[key]"):
+                continue  # put there by the document's own reading, not by the user
             elif isinstance(content, list):
                 node = _item(content, part)
                 line = node.line if node else line
-            elif part in ("*", "[key]"):
-                continue  # put there by the document's own reading, not by the user
             names += f"[{part}]" if isinstance(part, int) else f".{_name(part)}"
         return InputError(self.file, line, names.lstrip(".") or "document", problem)
 

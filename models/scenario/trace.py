@@ -63,15 +63,13 @@ def read_trace(path: Path, workflows: Sequence[str], servers: int, window: tuple
     ------
     InputError
         With the line of the first row that is wrong; also if more rows are kept than a scenario may hold.
+    OSError
+        If the file cannot be opened or read.
     """
-    try:
-        # An undecodable byte becomes a lone surrogate, so that its row, and with it the line, is known.
-        with path.open(encoding="utf-8-sig", errors="surrogateescape", newline="") as file:
-            rows = csv.reader(_lines(file), strict=True)
-            return _read(rows, str(path), tuple(workflows), servers, window or (0, MAX_TIME_US + 1))
-    except (OSError, ValueError) as error:
-        reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-        raise InputError(str(path), 1, "file", f"cannot be read: {reason}; allowed is a readable CSV file") from None
+    # An undecodable byte becomes a lone surrogate, so that its row, and with it the line, is known.
+    with path.open(encoding="utf-8-sig", errors="surrogateescape", newline="") as file:
+        rows = csv.reader(_lines(file), strict=True)
+        return _read(rows, str(path), tuple(workflows), servers, window or (0, MAX_TIME_US + 1))
 
 
 def microseconds(text: str, unit: str) -> int:

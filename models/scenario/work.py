@@ -5,7 +5,7 @@ from __future__ import annotations
 from graphlib import CycleError, TopologicalSorter
 
 from models.scenario.document import ScenarioDocument, TaskSection, WorkflowSection
-from models.scenario.errors import FieldError, allowed, at, shown
+from models.scenario.errors import FieldError, allowed, blame, shown
 from models.workload import Edge, Task, Workflow
 
 
@@ -22,7 +22,7 @@ def build_workflows(document: ScenarioDocument) -> dict[str, Workflow]:
 
 def _workflow(document: ScenarioDocument, name: str, section: WorkflowSection) -> Workflow:
     tasks = tuple(_task(document, name, section, task) for task in section.tasks)
-    with at("workflows", name, "tasks", *_first_of_cycle(section)):
+    with blame(("workflows", name, "tasks", *_first_of_cycle(section)), "an order without cycles"):
         return Workflow(name, tasks)
 
 
@@ -35,7 +35,7 @@ def _task(document: ScenarioDocument, workflow: str, section: WorkflowSection, n
     for source in task.after:
         if source not in section.tasks:
             raise FieldError((*where, "after", source), f"unknown task; {allowed(source, section.tasks)}")
-    with at(*where):
+    with blame((*where, "models"), "each model once"):
         return Task(name, task.runtime, task.models, _inputs(task, section))
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
@@ -13,7 +12,6 @@ from models.scenario.source import MAX_DEPTH, MAX_VALUES, Node, Plain
 
 _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _NULL = ("", "~", "null", "Null", "NULL")
-_UNPRINTABLE = re.compile("[^\t\n\r\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufeff\uff00-\ufffd\U00010000-\U0010ffff]")
 
 
 def parse_yaml(text: str, file: str) -> Node:
@@ -26,9 +24,6 @@ def parse_yaml(text: str, file: str) -> Node:
     InputError
         With the line of the first thing that is wrong.
     """
-    if match := _UNPRINTABLE.search(text):
-        line = text.count("\n", 0, match.start()) + 1
-        raise InputError(file, line, "file", f"control character {match[0]!r}; allowed is printable text")
     composer = _Composer(file)
     try:
         composer.compose(yaml.parse(text, Loader=_LOADER))
@@ -36,8 +31,9 @@ def parse_yaml(text: str, file: str) -> Node:
         mark = error.problem_mark or error.context_mark
         problem = f"{error.problem or error.context}; allowed is YAML"
         raise InputError(file, mark.line + 1 if mark else 1, "file", problem) from None
-    except yaml.YAMLError as error:
-        raise InputError(file, 1, "file", f"{error}; allowed is YAML") from None
+    except yaml.reader.ReaderError as error:
+        line = text.count("\n", 0, text.find(chr(error.character))) + 1
+        raise InputError(file, line, "file", f"control character {chr(error.character)!r}; allowed is YAML") from None
     if composer.root is None:
         raise InputError(file, 1, "file", "is empty; allowed is a mapping of keys to values")
     return composer.root
