@@ -11,7 +11,7 @@ import random
 from executor.device import ARRIVAL, LOAD_END, RUN_END, Device, Event
 from executor.errors import StalledError
 from executor.policy import Policy
-from executor.site import Site
+from executor.site import NOWHERE, Site
 from models import Instance, Timeline
 
 
@@ -55,6 +55,7 @@ class Engine:
         self._policy.act(range(self._site.n_gpus))
         while self._unfinished:
             self._instant()
+        self._finish_loads()
         return self._site.timeline(realised=self._policy.write_back or not self._device.exact)
 
     def _instant(self) -> None:
@@ -74,6 +75,14 @@ class Engine:
             self._policy.act(range(site.n_gpus))
         while gpus := site.touched():
             self._policy.act(gpus)
+
+    def _finish_loads(self) -> None:
+        """Let the loads under way come to their end; the policy is not asked any more."""
+        site = self._site
+        while any(model != NOWHERE for model in site.loading):
+            event = self._device.next(None)
+            if event is not None and event[1] == LOAD_END:
+                site.end_load(event[3], event[4])
 
     def _take(self, event: Event) -> bool:
         """Pass an event on; return whether it was a wake-up."""

@@ -60,6 +60,11 @@ class Memory:
             return self.free_slot(model) is not None
         return self._weight_bytes[model] <= self.free_bytes
 
+    @property
+    def empty_slots(self) -> list[int]:
+        """Sizes of the slots that hold nothing."""
+        return [size for size, holder in zip(self._slots, self._holder, strict=True) if holder is None]
+
     def holder(self, slot: int) -> int | None:
         """Return the model in a slot, or None."""
         return self._holder[slot]

@@ -72,7 +72,7 @@ def _slot_for(site: Site, gpu: int, model: int, needs: set[int], order: Sequence
 
     for slot in sorted(available, key=preference):
         rest = [slots[other] for other in available if other != slot]
-        if slots[slot] >= sizes[model] and _fit(to_come, rest):
+        if slots[slot] >= sizes[model] and fit_slots(to_come, rest):
             holder = holders[slot]
             return ([] if holder is None else [holder]), slot
     return _start_over(site.cluster.gpus[gpu], holders, sizes, model, needs)
@@ -90,7 +90,7 @@ def _start_over(
     return sorted(leaving), largest
 
 
-def _fit(sizes: Sequence[int], slots: Sequence[int]) -> bool:
+def fit_slots(sizes: Sequence[int], slots: Sequence[int]) -> bool:
     """Say whether models of these sizes fit these slots, one each."""
     largest = sorted(slots, reverse=True)
     return len(sizes) <= len(largest) and all(

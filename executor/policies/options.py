@@ -64,8 +64,8 @@ def one_of(*allowed: str) -> Callable[[str], str]:
 
 
 @dataclass(frozen=True, slots=True)
-class QueueOptions:
-    """What all policies with a queue per GPU share.
+class ViewOptions:
+    """What is seen of the workers, and when a task queues up.
 
     Parameters
     ----------
@@ -73,6 +73,21 @@ class QueueOptions:
         Every so many microseconds each worker publishes its state; 0: the view is always fresh.
     remaining
         Whether the running task counts with its remaining time as load, or with its full run time.
+    enqueue
+        A task with several inputs queues up when its ``first`` or its ``last`` one arrives.
+    """
+
+    period: int = option(1_000, duration)
+    remaining: bool = option(True, switch)
+    enqueue: str = option("first", one_of("first", "last"))
+
+
+@dataclass(frozen=True, slots=True)
+class QueueOptions(ViewOptions):
+    """How a worker with a queue keeps its memory, besides.
+
+    Parameters
+    ----------
     lookahead
         How many queued tasks the prefetch looks at.
     prefetch
@@ -80,13 +95,8 @@ class QueueOptions:
     evict
         ``lookahead``: models that the local queue does not need first, then the one needed furthest in the future;
         ``fifo``: the one loaded longest ago.
-    enqueue
-        A task with several inputs queues up when its ``first`` or its ``last`` one arrives.
     """
 
-    period: int = option(1_000, duration)
-    remaining: bool = option(True, switch)
     lookahead: int = option(3, count)
     prefetch: int = option(1, count)
     evict: str = option("lookahead", one_of("lookahead", "fifo"))
-    enqueue: str = option("first", one_of("first", "last"))

@@ -15,6 +15,7 @@ from executor.policies.hashing import Hash
 from executor.policies.heft import Heft
 from executor.policies.jit import Jit
 from executor.policies.released import ReleasedCompass
+from executor.policies.static import Static
 from executor.policy import Policy
 
 POLICIES: Mapping[str, type[Policy]] = {
@@ -23,6 +24,7 @@ POLICIES: Mapping[str, type[Policy]] = {
     "jit": Jit,
     "heft": Heft,
     "hash": Hash,
+    "static": Static,
 }
 """The built-in online policies by name."""
 

@@ -28,11 +28,11 @@ def rank_order(site: Site, workflow: int) -> list[int]:
             (mean_transfer(edge) + rank[position + offset] for offset, edge in site.outputs[first + position]),
             default=Fraction(0),
         )
-        rank[position] = _mean_run(site, first + position) + tail
+        rank[position] = mean_run(site, first + position) + tail
     return sorted(rank, key=lambda position: (-rank[position], position))
 
 
-def _mean_run(site: Site, template: int) -> Fraction:
+def mean_run(site: Site, template: int) -> Fraction:
     """Return the mean run time over the eligible workers."""
     members = Counter(site.gpu_class)
     eligible = [(run_us, members[c]) for c, run_us in enumerate(site.run_us[template]) if run_us != NEVER]
