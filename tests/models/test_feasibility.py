@@ -290,6 +290,7 @@ class TestT1Runs:
         one = world([make.task("t", 5)])
         assert broken(one, [(0, 10, 11)], realised=True) == []
         assert broken(one, [(0, 10, 99)], realised=True) == []
+        assert broken(one, [(0, 10, 10)], realised=True) == []  # shorter than the clock can tell
         assert broken(one, [(0, 10, 9)], realised=True) == ["T1"]
 
     def test_not_before_the_release(self) -> None:

@@ -67,6 +67,7 @@ def test_tardiness_counts_from_the_release_and_never_below_zero(world: Instance)
     # Deadlines 10 and 2 + 5: at 10 and 7 both are on time, one microsecond later both are late.
     on_time, late = np.array([10, 7, 99]), np.array([11, 8, 99])
     assert objective_value(Objective.WEIGHTED_TARDINESS, world, on_time) == 0
+    assert objective_value(Objective.WEIGHTED_TARDINESS, world, np.array([9, 9, 99])) == 2  # early makes up for nothing
     assert objective_value(Objective.LATE_JOBS, world, on_time) == 0
     assert objective_value(Objective.WEIGHTED_TARDINESS, world, late) == 4
     assert objective_value(Objective.LATE_JOBS, world, late) == 2
