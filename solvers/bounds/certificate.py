@@ -1,0 +1,82 @@
+"""Certificates: a bound written down with all that is needed to compute it again."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from importlib.metadata import version
+from typing import Any
+
+import numpy as np
+
+from models import Instance, Objective, scenario_hash
+from models.objective import reported_bound
+from solvers.bounds.lagrangian.improve import METHOD as LAGRANGIAN
+from solvers.bounds.lagrangian.improve import Priced
+from solvers.bounds.lagrangian.relaxation import Relaxation
+from solvers.bounds.lagrangian.shapes import NO_TASK
+
+SCHEMA_VERSION = 1
+
+
+def closed_form_document(instance: Instance, objective: Objective, method: str, bound: Fraction) -> dict[str, Any]:
+    """Return the certificate of a bound from a formula (see `closed_form.METHODS`): the instance is all it needs."""
+    return _document(instance, objective, method, bound, {}, {})
+
+
+def lagrangian_document(instance: Instance, objective: Objective, priced: Priced) -> dict[str, Any]:
+    """Return the certificate of a Lagrangian bound: its slots and windows, and every price as a whole number."""
+    relaxation, prices = priced.relaxation, priced.prices
+    parameters = {
+        "slot_us": relaxation.slot_us,
+        "scale": relaxation.scale,
+        "delays": relaxation.data.delays.tolist(),
+        "priced_precedences": _priced_precedences(instance, relaxation),
+        "memory_rows": [
+            {"gpu_class": row.gpu_class, "parts": list(row.parts), "capacity": row.capacity}
+            for row in relaxation.memory
+        ],
+        "model_uses": [{"model": use.model, "gpu_class": use.gpu_class} for use in relaxation.uses],
+    }
+    ends = relaxation.data.extra_first[1:-1]
+    written = {
+        "compute": prices.compute.tolist(),
+        "copy": prices.copy.tolist(),
+        "memory": prices.memory.tolist(),
+        "model_uses": prices.uses.tolist(),
+        "precedences": [part.tolist() for part in np.split(prices.extra, ends)],
+    }
+    return _document(instance, objective, LAGRANGIAN, priced.bound, parameters, written)
+
+
+def _document(
+    instance: Instance,
+    objective: Objective,
+    method: str,
+    bound: Fraction,
+    parameters: dict[str, Any],
+    prices: dict[str, Any],
+) -> dict[str, Any]:
+    return {
+        "schema_version": SCHEMA_VERSION,
+        "scenario_hash": scenario_hash(instance),
+        "objective": str(objective),
+        "method": method,
+        "lower_bound": reported_bound(objective, bound),
+        "parameters": parameters,
+        "prices": prices,
+        "versions": {"truenorth": version("truenorth"), "numpy": np.__version__},
+    }
+
+
+def _priced_precedences(instance: Instance, relaxation: Relaxation) -> list[list[list[int]]]:
+    """Return, per workflow, the precedences outside its tree as pairs of task positions; an added end is task n."""
+    shapes, position = relaxation.trees.shapes, relaxation.trees.node_task
+    listed = []
+    for index, workflow in enumerate(instance.workflows):
+        first = shapes.node_first[index]
+        pairs = []
+        for arc in range(shapes.extra_first[index], shapes.extra_first[index + 1]):
+            tasks = [int(position[first + node[arc]]) for node in (shapes.extra_source, shapes.extra_target)]
+            pairs.append([len(workflow.tasks) if task == NO_TASK else task for task in tasks])
+        listed.append(pairs)
+    return listed

@@ -1,0 +1,94 @@
+"""Ascent: prices that make the Lagrangian large.
+
+Every price moves along its own excess, smoothed and divided by its running size (Kingma and Ba, Adam, 2015), is kept
+at or above 0, and moves less and less. A plain or deflected subgradient method stalls here: the excess of
+a slot that is fought over is many times that of one that is nearly balanced, and one step length serves neither.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from solvers.bounds.lagrangian.evaluation import Evaluation, Prices
+from solvers.bounds.lagrangian.job_paths import Numbers
+from solvers.bounds.lagrangian.relaxation import Relaxation
+from solvers.compiled import allocating_kernel
+
+SMOOTHING, SIZE_SMOOTHING = 0.9, 0.99
+"""Weights of the past in the running mean of the excess, and of its square."""
+
+
+@dataclass(frozen=True, slots=True)
+class Steps:
+    """How far prices move per evaluation, as a share of the usual price: from `first` down to `last`."""
+
+    count: int
+    first: float = 0.05
+    last: float = 0.002
+
+    def length(self, step: int) -> float:
+        """Return the step length of an evaluation: a geometric decay."""
+        return float(self.first * (self.last / self.first) ** (step / max(1, self.count - 1)))
+
+
+@dataclass(frozen=True, slots=True)
+class Climb:
+    """Where an ascent ended: best prices, their value, what each job pays then, and the evaluations it took."""
+
+    best: Numbers
+    value: float
+    job_value: Numbers
+    evaluations: int
+
+
+def ascend(relaxation: Relaxation, start: Numbers, steps: Steps, go_on: Callable[[], bool]) -> Climb:
+    """Climb from prices (one long array, see `Prices.split`) until the steps are used up or `go_on` says no."""
+    evaluation = Evaluation(relaxation)
+    flat = start.copy()
+    prices, gradient = Prices.split(flat, relaxation), np.zeros_like(flat)
+    excess = Prices.split(gradient, relaxation)
+    mean, square = np.zeros_like(flat), np.zeros_like(flat)
+    unit = _units(relaxation)
+    best, best_value, done = flat.copy(), -np.inf, 0
+    job_value = np.zeros(len(relaxation.data.shape))
+    for step in range(steps.count):
+        value = float(evaluation.value(prices))
+        done += 1
+        if value > best_value:
+            best_value = value
+            best[:] = flat
+            job_value[:] = evaluation.choice.value
+        if not go_on():
+            break
+        evaluation.excess(excess)
+        _move(flat, gradient, mean, square, unit, steps.length(step), step + 1)
+    return Climb(best, best_value, job_value, done)
+
+
+def _units(relaxation: Relaxation) -> Numbers:
+    """Return the usual size of every price."""
+    unit = np.full(Prices.size(relaxation), float(relaxation.usual_price))
+    parts = Prices.split(unit, relaxation)
+    for row, limit in enumerate(relaxation.memory):
+        parts.memory[row] /= limit.capacity
+    first = relaxation.data.extra_first
+    for job, weight in enumerate(relaxation.data.weight.tolist()):
+        per_delay = weight if relaxation.data.steps else weight * relaxation.slot_us
+        parts.extra[first[job] : first[job + 1]] = per_delay
+    return unit
+
+
+@allocating_kernel
+def _move(
+    prices: Numbers, gradient: Numbers, mean: Numbers, square: Numbers, unit: Numbers, length: float, step: int
+) -> None:
+    """Move every price along its normalised excess."""
+    mean_share, square_share = 1 - SMOOTHING**step, 1 - SIZE_SMOOTHING**step
+    for i in range(len(prices)):
+        mean[i] = SMOOTHING * mean[i] + (1 - SMOOTHING) * gradient[i]
+        square[i] = SIZE_SMOOTHING * square[i] + (1 - SIZE_SMOOTHING) * gradient[i] * gradient[i]
+        size = np.sqrt(square[i] / square_share) + 1e-9
+        prices[i] = max(0.0, prices[i] + length * unit[i] * mean[i] / mean_share / size)

@@ -1,0 +1,259 @@
+"""The value of the Lagrangian at given prices, and who then uses more than there is."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+
+import numpy as np
+
+from models.instance import Ints
+from solvers.bounds.lagrangian.job_paths import Choice, JobData, Numbers, cheapest_paths
+from solvers.bounds.lagrangian.model_paths import best_residencies, spread, trace_residencies
+from solvers.bounds.lagrangian.relaxation import SUM_BITS, ModelUse, Relaxation
+from solvers.bounds.lagrangian.shapes import Shapes
+from solvers.compiled import allocating_kernel
+
+
+@dataclass(slots=True)
+class Prices:
+    """Prices, all at least 0, in units of the relaxation: per microsecond, slot by slot.
+
+    Parameters
+    ----------
+    compute, copy
+        Of a GPU's compute and copy engine. Shape [classes, slots].
+    memory
+        Of a part of memory. Shape [memory rows, slots].
+    uses
+        Paid by tasks to the model they use. Shape [model uses, slots].
+    extra
+        Of the precedences outside the trees: how much the price falls from each delay to the next, the last
+        entry of every precedence 0. One entry per delay, precedence and job, see `JobData`.
+    """
+
+    compute: Numbers
+    copy: Numbers
+    memory: Numbers
+    uses: Numbers
+    extra: Numbers
+
+    @classmethod
+    def zero(cls, relaxation: Relaxation) -> Prices:
+        """Return prices of 0."""
+        return cls.split(np.zeros(cls.size(relaxation)), relaxation)
+
+    @classmethod
+    def size(cls, relaxation: Relaxation) -> int:
+        """Return how many prices there are."""
+        rows = 2 * len(relaxation.gpus) + len(relaxation.memory) + len(relaxation.uses)
+        return rows * relaxation.slots + int(relaxation.data.extra_first[-1])
+
+    @classmethod
+    def split(cls, flat: Numbers, relaxation: Relaxation) -> Prices:
+        """Return views into one long array of all prices."""
+        counts = (len(relaxation.gpus), len(relaxation.gpus), len(relaxation.memory), len(relaxation.uses))
+        ends = np.cumsum(counts) * relaxation.slots
+        parts = [part.reshape(-1, relaxation.slots) for part in np.split(flat[: ends[-1]], ends[:-1])]
+        return cls(parts[0], parts[1], parts[2], parts[3], flat[ends[-1] :])
+
+
+class Evaluation:
+    """Evaluates prices of one relaxation; keeps its working memory."""
+
+    def __init__(self, relaxation: Relaxation, exact: bool = False) -> None:
+        self.relaxation = relaxation
+        self._dtype = np.int64 if exact else np.float64
+        data, shapes = relaxation.data, relaxation.trees.shapes
+        largest = int(data.delays.max())
+        options = np.diff(shapes.option_first[shapes.node_first]).max()
+        self._cost = np.empty((options, largest), self._dtype)
+        self._message = np.empty((np.diff(shapes.node_first).max(), largest), self._dtype)
+        nodes = len(data.earliest_us)
+        self.choice = Choice(
+            np.zeros(nodes, np.int64),
+            np.zeros(nodes, np.int64),
+            np.zeros(nodes, np.int64),
+            np.zeros(len(data.shape), self._dtype),
+        )
+        self._on_by = np.zeros((len(relaxation.uses), 2, relaxation.slots + 1), np.int8)
+        self._off_by = np.zeros((len(relaxation.uses), 2, relaxation.slots + 1), np.bool_)
+        self._parts = np.array([row.parts for row in relaxation.memory], np.int64)
+        self._slot_us = relaxation.slot_us
+
+    def value(self, prices: Prices) -> float | int:
+        """Return the value of the Lagrangian in units of the relaxation: exact in integers, if the prices are."""
+        relaxation = self.relaxation
+        lanes = self._lane_rates(prices)
+        cheapest_paths(
+            relaxation.data,
+            relaxation.trees.shapes,
+            self._prefix(lanes),
+            _padded(lanes),
+            self._slot_us,
+            falling_prices(relaxation.data.delays, relaxation.data.shape, relaxation.trees.shapes, prices.extra),
+            self._cost,
+            self._message,
+            self.choice,
+        )
+        return self._total(self.choice.value) + self._residencies(prices) - self._capacity(prices)
+
+    def _lane_rates(self, prices: Prices) -> Numbers:
+        relaxation = self.relaxation
+        lanes = np.empty((len(relaxation.lane_uses), relaxation.slots), self._dtype)
+        for lane, (c, uses) in enumerate(zip(relaxation.trees.lanes.gpu_class, relaxation.lane_uses, strict=True)):
+            lanes[lane] = prices.compute[c]
+            for use in uses:
+                lanes[lane] += prices.uses[use]
+        return lanes
+
+    def _prefix(self, rates: Numbers) -> Numbers:
+        """Return the price from 0 to the edges of the slots. Shape [rows, slots + 1]."""
+        prefix = np.zeros((len(rates), rates.shape[1] + 1), self._dtype)
+        np.cumsum(rates, axis=1, out=prefix[:, 1:])
+        prefix *= self._slot_us
+        return prefix
+
+    def _held(self, prices: Prices, use: int) -> Numbers:
+        """Return what it costs per microsecond to hold a model's memory."""
+        model, c = self.relaxation.uses[use].model, self.relaxation.uses[use].gpu_class
+        held = np.zeros(self.relaxation.slots, self._dtype)
+        for row, limit in enumerate(self.relaxation.memory):
+            if limit.gpu_class == c and limit.parts[model]:
+                held += limit.parts[model] * prices.memory[row]
+        return held
+
+    def _residencies(self, prices: Prices) -> float | int:
+        """Return the cost of the best residencies on all GPUs."""
+        total: float | int = 0
+        for index, use in enumerate(self.relaxation.uses):
+            held = self._held(prices, index)
+            loading = held + prices.copy[use.gpu_class]
+            if not self.relaxation.overlap_loads:
+                loading += prices.compute[use.gpu_class]
+            prefix = self._prefix(loading[None])[0]
+            for on, copies in ((0, use.copies - use.initial), (1, use.initial)):
+                if copies:
+                    cost = best_residencies(
+                        held - prices.uses[index],
+                        prefix,
+                        _padded(loading[None])[0],
+                        use.load_us,
+                        self._slot_us,
+                        bool(on),
+                        self._on_by[index, on],
+                        self._off_by[index, on],
+                    )
+                    total += copies * cost
+        return total
+
+    def _capacity(self, prices: Prices) -> float | int:
+        """Return the price of all capacity."""
+        total: float | int = 0
+        for c, count in enumerate(self.relaxation.gpus):
+            total += count * (self._total(prices.compute[c]) + self._total(prices.copy[c]))
+        for row, limit in enumerate(self.relaxation.memory):
+            total += self.relaxation.gpus[limit.gpu_class] * limit.capacity * self._total(prices.memory[row])
+        return total * self._slot_us
+
+    def _total(self, values: Numbers) -> float | int:
+        return sum(values.tolist()) if self._dtype is np.int64 else float(values.sum())
+
+    def excess(self, out: Prices) -> None:
+        """Write the gradient at the prices last evaluated: use less capacity, slot by slot, per microsecond."""
+        relaxation = self.relaxation
+        lanes = np.zeros((len(relaxation.lane_uses), relaxation.slots))
+        out.extra[:] = 0
+        shapes = relaxation.trees.shapes
+        _use_of_jobs(relaxation.data, shapes, self.choice, self._slot_us, lanes, out.extra)
+        lanes /= self._slot_us
+        for part in (out.compute, out.copy):
+            part[:] = -np.array(relaxation.gpus)[:, None]
+        for row, limit in enumerate(relaxation.memory):
+            out.memory[row] = -relaxation.gpus[limit.gpu_class] * limit.capacity
+        out.uses[:] = 0
+        for lane, (c, uses) in enumerate(zip(relaxation.trees.lanes.gpu_class, relaxation.lane_uses, strict=True)):
+            out.compute[c] += lanes[lane]
+            for index in uses:
+                out.uses[index] += lanes[lane]
+        for index, use in enumerate(relaxation.uses):
+            self._add_use_of_model(index, use, out)
+
+    def _add_use_of_model(self, index: int, use: ModelUse, out: Prices) -> None:
+        """Add what the residencies of one model on one class take and give."""
+        relaxation = self.relaxation
+        on_time, load_time = np.zeros(relaxation.slots), np.zeros(relaxation.slots)
+        for on, copies in ((0, use.copies - use.initial), (1, use.initial)):
+            if copies:
+                paths = self._on_by[index, on], self._off_by[index, on]
+                trace_residencies(use.load_us, self._slot_us, *paths, copies, on_time, load_time)
+        on_time /= self._slot_us
+        load_time /= self._slot_us
+        out.uses[index] -= on_time
+        out.copy[use.gpu_class] += load_time
+        if not relaxation.overlap_loads:
+            out.compute[use.gpu_class] += load_time
+        for row, limit in enumerate(relaxation.memory):
+            if limit.gpu_class == use.gpu_class:
+                out.memory[row] += limit.parts[use.model] * (on_time + load_time)
+
+
+def rounded(prices: Prices, relaxation: Relaxation) -> Prices:
+    """Return the nearest whole prices; the last fall of every extra precedence is 0."""
+    parts = [prices.compute, prices.copy, prices.memory, prices.uses, prices.extra]
+    return Prices(*(np.rint(np.maximum(part, 0)).astype(np.int64) for part in parts))
+
+
+def exact_bound(relaxation: Relaxation, prices: Prices) -> Fraction | None:
+    """Return the bound that whole prices prove, in units of the objective; None if they are too large to add up."""
+    largest = sum(int(part.max(initial=0)) for part in (prices.compute, prices.copy, prices.uses))
+    largest += sum(
+        max(limit.parts) * int(prices.memory[row].max(initial=0)) for row, limit in enumerate(relaxation.memory)
+    )
+    horizon = relaxation.slots * relaxation.slot_us
+    costs = int(relaxation.data.weight.max()) * horizon + sum(prices.extra.tolist())
+    if (largest * horizon).bit_length() > SUM_BITS or costs.bit_length() > SUM_BITS - 3:
+        return None
+    return Fraction(int(Evaluation(relaxation, exact=True).value(prices)), relaxation.scale)
+
+
+def _padded(rates: Numbers) -> Numbers:
+    """Return rates with one more slot in which nothing has a price."""
+    return np.concatenate((rates, np.zeros((len(rates), 1), rates.dtype)), axis=1)
+
+
+@allocating_kernel
+def falling_prices(delays: Ints, shape: Ints, shapes: Shapes, falls: Numbers) -> Numbers:
+    """Return the prices of the extra precedences from their falls: the sum of all falls from a delay on."""
+    prices = np.empty_like(falls)
+    first = 0
+    for job in range(len(shape)):
+        for _ in range(shapes.extra_first[shape[job]], shapes.extra_first[shape[job] + 1]):
+            last = first + delays[job] - 1
+            prices[last] = 0
+            for k in range(last - 1, first - 1, -1):
+                prices[k] = prices[k + 1] + falls[k]
+            first = last + 1
+    return prices
+
+
+@allocating_kernel
+def _use_of_jobs(data: JobData, shapes: Shapes, choice: Choice, slot_us: int, lanes: Numbers, extra: Numbers) -> None:
+    """Add the time run on each lane per slot, and write the excess of every precedence outside the trees.
+
+    Such a precedence is violated at delay k if its target has started by k and its source has not ended by then.
+    """
+    for job in range(len(data.shape)):
+        shape, base, count = data.shape[job], data.node_first[job], data.delays[job]
+        for node in range(base, base + shapes.node_first[shape + 1] - shapes.node_first[shape]):
+            begin, option = choice.start_us[node], choice.option[node]
+            if begin >= 0:
+                spread(lanes[shapes.lane[option]], begin, begin + shapes.run_us[option], slot_us, 1)
+        for arc in range(shapes.extra_first[shape], shapes.extra_first[shape + 1]):
+            priced = data.extra_first[job] + (arc - shapes.extra_first[shape]) * count
+            source, target = base + shapes.extra_source[arc], base + shapes.extra_target[arc]
+            ends = data.earliest_us[source] + shapes.run_us[choice.option[source]] - data.earliest_us[target]
+            ready = min(count - 1, max(0, choice.delay[source] + ends // slot_us))
+            begun = choice.delay[target]
+            extra[priced + begun : priced + ready] = 1
+            extra[priced + ready : priced + begun] = -1

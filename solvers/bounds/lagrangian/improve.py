@@ -1,0 +1,159 @@
+"""The search for good prices from coarse slots to fine ones, offering every bound that it proves."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from fractions import Fraction
+
+import numpy as np
+
+from models.instance import Ints
+from solvers.bounds.granularity import raised
+from solvers.bounds.lagrangian.ascent import Climb, Steps, ascend
+from solvers.bounds.lagrangian.evaluation import Prices, exact_bound, rounded
+from solvers.bounds.lagrangian.job_paths import Numbers
+from solvers.bounds.lagrangian.relaxation import Fixed, Relaxation, fixed_parts, job_costs, relax
+from solvers.result import Search
+
+METHOD = "lagrangian"
+"""Name of the bounds that this search proves."""
+
+COARSEST_SHARE = 16
+"""The first slots are the mean critical path over this."""
+
+WARM, COLD = Steps(400, 0.02, 0.001), Steps(600, 0.1, 0.003)
+"""Steps from prices of coarser slots, and from nothing."""
+
+LAST_STEPS = 1500
+"""Most steps on the finest slots."""
+
+LONGEST_WINDOW = 16
+"""Delays considered at first, in mean critical paths; later windows follow from what jobs pay."""
+
+
+@dataclass(frozen=True, slots=True)
+class Priced:
+    """A proved bound, in the units of `models.objective_value`, and the whole prices that prove it."""
+
+    bound: Fraction
+    relaxation: Relaxation
+    prices: Prices
+
+
+WINDOW_ROOM = 1.25
+"""Later windows reach so many times as far as the delay that would cost a job as much as it pays."""
+
+
+def improve(search: Search, time_limit_s: float | None = None, finest_us: int = 1) -> Priced | None:
+    """Offer ever better bounds until the time is up; return the best with its prices.
+
+    Parameters
+    ----------
+    search
+        Bounds are offered to it; no plan is needed, and none is used.
+    time_limit_s
+        Seconds from now, beside the search's own limit.
+    finest_us
+        Slots are not made finer than this.
+
+    Returns
+    -------
+    Priced or None
+        None for an objective that is a maximum over the jobs, or if no job costs anything.
+    """
+    limit = search.remaining_s if time_limit_s is None else min(search.remaining_s, time_limit_s)
+    end = time.monotonic() + limit
+    costs = job_costs(search.instance, search.objective)
+    if costs is None or not len(costs.jobs):
+        return None
+    fixed = fixed_parts(search.instance, costs)
+
+    def left_s() -> float:
+        return min(search.remaining_s, end - time.monotonic())
+
+    slot_us = max(finest_us, 1, int(search.instance.job_critical_us.mean()) // COARSEST_SHARE)
+    relaxation = relax(fixed, slot_us, _first_windows(fixed, slot_us))
+    start, steps = np.zeros(Prices.size(relaxation)), COLD
+    best: Priced | None = None
+    while True:
+        begun = time.monotonic()
+        climb = ascend(relaxation, start, steps, lambda: left_s() > 0)
+        per_step = (time.monotonic() - begun) / climb.evaluations
+        best = _offer(search, relaxation, climb, best)
+        finer_us = max(finest_us, relaxation.slot_us // 2)
+        if left_s() <= 0 or finer_us == relaxation.slot_us or search.proved:
+            return best
+        finer = relax(fixed, finer_us, _windows(relaxation, climb))
+        start = refined(climb.best, relaxation, finer)
+        steps = _affordable(per_step * _size(finer) / _size(relaxation), left_s())
+        relaxation = finer
+
+
+def _first_windows(fixed: Fixed, slot_us: int) -> Ints:
+    """Return windows of `LONGEST_WINDOW` mean critical paths; for step costs they end where the step is certain."""
+    instance, jobs = fixed.instance, fixed.costs.jobs
+    if fixed.costs.steps:
+        deadline = fixed.costs.free_until_us - instance.job_release_us[jobs]
+        return np.asarray(np.maximum(0, deadline) + slot_us, np.int64)
+    return np.full(len(jobs), LONGEST_WINDOW * int(instance.job_critical_us.mean()), np.int64)
+
+
+def _windows(relaxation: Relaxation, climb: Climb) -> Ints:
+    """Return windows that end where waiting alone costs a job more than it pays now; those of step costs stay.
+
+    The end of a window is free of prices: a job would flee there from any price above the cost of the delay.
+    """
+    data = relaxation.data
+    if data.steps:
+        return np.asarray((data.delays - 2) * relaxation.slot_us, np.int64)
+    worth = climb.job_value / data.weight * WINDOW_ROOM
+    return np.asarray(worth, np.int64) + 20 * relaxation.slot_us
+
+
+def _affordable(per_step_s: float, left_s: float) -> Steps:
+    """Return as many steps as a level should take: all that time allows if it is the last."""
+    possible = int(left_s / per_step_s) - 2
+    count = WARM.count if possible > 4 * WARM.count else min(possible, LAST_STEPS)
+    return Steps(max(1, count), WARM.first, WARM.last)
+
+
+def _size(relaxation: Relaxation) -> int:
+    return int(relaxation.data.delays.sum()) + relaxation.slots * len(relaxation.uses)
+
+
+def _offer(search: Search, relaxation: Relaxation, climb: Climb, best: Priced | None) -> Priced | None:
+    """Round the best prices, prove their bound and offer it; return the better of it and `best`."""
+    prices = rounded(Prices.split(climb.best, relaxation), relaxation)
+    bound = exact_bound(relaxation, prices)
+    if bound is None or (best is not None and bound <= best.bound):
+        return best
+    bound = raised(search.instance, search.objective, bound)
+    search.offer_bound(bound, METHOD)
+    return Priced(bound, relaxation, prices)
+
+
+def refined(flat: Numbers, coarse: Relaxation, fine: Relaxation) -> Numbers:
+    """Return prices for finer slots and other windows: every instant and every delay keeps its price."""
+    old, rescale = Prices.split(flat, coarse), fine.scale / coarse.scale
+    out = np.zeros(Prices.size(fine))
+    new = Prices.split(out, fine)
+    slot = np.arange(fine.slots) * fine.slot_us // coarse.slot_us
+    known = slot < coarse.slots
+    for before, after in (
+        (old.compute, new.compute),
+        (old.copy, new.copy),
+        (old.memory, new.memory),
+        (old.uses, new.uses),
+    ):
+        after[:, known] = before[:, slot[known]] * rescale
+    ratio = fine.slot_us / coarse.slot_us
+    per_job = np.diff(fine.trees.shapes.extra_first)[fine.data.shape]
+    for job in np.flatnonzero(per_job).tolist():
+        was, now = int(coarse.data.delays[job]), int(fine.data.delays[job])
+        delay = np.arange(now - 1) * fine.slot_us // coarse.slot_us
+        kept = delay < was - 1
+        for arc in range(int(per_job[job])):
+            a, b = int(coarse.data.extra_first[job]) + arc * was, int(fine.data.extra_first[job]) + arc * now
+            new.extra[b : b + now - 1][kept] = old.extra[a + delay[kept]] * (rescale * ratio)
+    return out

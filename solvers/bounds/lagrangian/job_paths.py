@@ -1,0 +1,306 @@
+"""The cheapest way through one job at given prices, for all jobs: a dynamic programme over its tree.
+
+The state is a task's delay, in whole slots, behind its earliest start. Delay k stands for every start in
+[earliest + k, earliest + k + 1) slots and costs the least that any of them pays, found exactly: the price of running is
+piecewise linear in the start, with kinks where the start or the end meets the edge of a slot. The last delay of
+a job's window stands for "then or later": it pays no price, only the cost of completing at its beginning.
+
+All kernels run in float64 (for the ascent) and in int64 (exact: what is proved).
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from numpy.typing import NDArray
+
+from models.instance import Ints
+from solvers.bounds.lagrangian.shapes import Shapes
+from solvers.compiled import allocating_kernel
+
+FAR = 1 << 58
+"""Stands for the cost of what cannot be."""
+
+Numbers = NDArray[Any]
+"""Prices and costs: float64 in the ascent, int64 in a proof."""
+
+
+class JobData(NamedTuple):
+    """The jobs of a relaxation.
+
+    Parameters
+    ----------
+    shape
+        Workflow of each job.
+    node_first
+        First node of each job. Shape [jobs].
+    earliest_us
+        Earliest start of each node in microseconds. Shape [nodes].
+    delays
+        Number of delays in each job's window, at least 1.
+    weight, free_until_us
+        The cost of completing at C is weight x max(0, C - free_until) (or weight if C > free_until, see `steps`).
+    steps
+        Whether the cost is a step.
+    extra_first
+        First entry of each job in the prices of its priced precedences (one per delay and precedence).
+    """
+
+    shape: Ints
+    node_first: Ints
+    earliest_us: Ints
+    delays: Ints
+    weight: Ints
+    free_until_us: Ints
+    steps: bool
+    extra_first: Ints
+
+
+class Choice(NamedTuple):
+    """What the paths chose: per node its option (class), delay and start (-1: beyond the window), per job its value."""
+
+    option: Ints
+    delay: Ints
+    start_us: Ints
+    value: Numbers
+
+
+@allocating_kernel
+def _running_costs(
+    prefix: Numbers, rate: Numbers, first_us: int, run_us: int, slot_us: int, count: int, out: Numbers
+) -> None:
+    """Write the least price of a run that starts within each of `count` slot-long intervals from `first_us` on.
+
+    `prefix` is the price from time 0 to the beginning of each slot, `rate` the price per microsecond in it.
+    """
+    start_slot, start_in = first_us // slot_us, first_us % slot_us
+    end_slot, end_in = (first_us + run_us) // slot_us, (first_us + run_us) % slot_us
+    to_edge, end_to_edge = slot_us - start_in, slot_us - end_in
+    # Where the start meets the next edge, the end lies `to_edge` further on, and the other way round.
+    end_slot_1, end_in_1 = end_slot, end_in + to_edge
+    if end_in_1 >= slot_us:
+        end_slot_1, end_in_1 = end_slot + 1, end_in_1 - slot_us
+    start_slot_2, start_in_2 = start_slot, start_in + end_to_edge
+    if start_in_2 >= slot_us:
+        start_slot_2, start_in_2 = start_slot + 1, start_in_2 - slot_us
+    for k in range(count):
+        here = prefix[end_slot + k] + rate[end_slot + k] * end_in
+        here -= prefix[start_slot + k] + rate[start_slot + k] * start_in
+        after = prefix[end_slot + k + 1] + rate[end_slot + k + 1] * end_in
+        after -= prefix[start_slot + k + 1] + rate[start_slot + k + 1] * start_in
+        start_meets = prefix[end_slot_1 + k] + rate[end_slot_1 + k] * end_in_1 - prefix[start_slot + k + 1]
+        end_meets = prefix[end_slot + k + 1] - prefix[start_slot_2 + k] - rate[start_slot_2 + k] * start_in_2
+        out[k] = min(min(here, after), min(start_meets, end_meets))
+
+
+@allocating_kernel
+def _cheapest_start(prefix: Numbers, rate: Numbers, first_us: int, run_us: int, slot_us: int) -> int:
+    """Return the start within [first, first + slot] that pays least."""
+    best_us, best = first_us, prefix[0] * 0 + FAR
+    for candidate in range(4):
+        start = first_us
+        if candidate == 1:
+            start = first_us + slot_us - first_us % slot_us
+        elif candidate == 2:
+            start = first_us + slot_us - (first_us + run_us) % slot_us
+        elif candidate == 3:
+            start = first_us + slot_us
+        end = start + run_us
+        cost = prefix[end // slot_us] + rate[end // slot_us] * (end % slot_us)
+        cost -= prefix[start // slot_us] + rate[start // slot_us] * (start % slot_us)
+        if cost < best:
+            best_us, best = start, cost
+    return best_us
+
+
+@allocating_kernel
+def _clipped(delay: int, count: int) -> int:
+    """Return the delay of a window that stands for a delay."""
+    return min(count - 1, max(0, delay))
+
+
+@allocating_kernel
+def _add_clipped(out: Numbers, values: Numbers, shift: int, sign: int) -> None:
+    """Add (sign times) values[clip(k + shift)] to out[k]."""
+    count = len(out)
+    low, high = min(count, max(0, -shift)), min(count, max(0, count - shift))
+    for k in range(low):
+        out[k] += sign * values[0]
+    for k in range(low, high):
+        out[k] += sign * values[k + shift]
+    for k in range(max(low, high), count):
+        out[k] += sign * values[count - 1]
+
+
+@allocating_kernel
+def _walk_job(
+    job: int,
+    data: JobData,
+    shapes: Shapes,
+    prefix: Numbers,
+    rate: Numbers,
+    slot_us: int,
+    extra: Numbers,
+    cost: Numbers,
+    message: Numbers,
+) -> None:
+    """Fill `cost[option, delay]`, the least cost of the option's subtree, from the leaves to the root."""
+    shape, count = data.shape[job], data.delays[job]
+    first, last = shapes.node_first[shape], shapes.node_first[shape + 1]
+    option_base = shapes.option_first[first]
+    for node in range(first, last):
+        earliest = data.earliest_us[data.node_first[job] + node - first]
+        for option in range(shapes.option_first[node], shapes.option_first[node + 1]):
+            row, run, lane = cost[option - option_base, :count], shapes.run_us[option], shapes.lane[option]
+            row[:] = 0
+            if lane >= 0:
+                _running_costs(prefix[lane], rate[lane], earliest, run, slot_us, count - 1, row)
+            _add_children(job, data, shapes, node, earliest + run, slot_us, message, row)
+            _add_extra(job, data, shapes, node, earliest + run, slot_us, extra, row)
+            if shapes.parent[node] < 0:
+                over, weight = earliest + run - data.free_until_us[job], data.weight[job]
+                for k in range(count):
+                    end = over + k * slot_us
+                    row[k] += weight * (min(1, max(0, end)) if data.steps else max(0, end))
+        if shapes.parent[node] >= 0:
+            _tell_parent(job, data, shapes, node, slot_us, cost, message[node - first, :count])
+
+
+@allocating_kernel
+def _add_children(
+    job: int, data: JobData, shapes: Shapes, node: int, end_us: int, slot_us: int, message: Numbers, row: Numbers
+) -> None:
+    """Add to an option's costs, by delay, what its subtrees told; `end_us` is its end at delay 0."""
+    first, count = shapes.node_first[data.shape[job]], data.delays[job]
+    for child in range(first, node):
+        if shapes.parent[child] == node - first:
+            told = message[child - first, :count]
+            if shapes.after_parent[child]:
+                behind = (end_us - data.earliest_us[data.node_first[job] + child - first]) // slot_us
+                _add_clipped(row, told, behind, 1)
+            else:
+                row += told
+
+
+@allocating_kernel
+def _add_extra(
+    job: int, data: JobData, shapes: Shapes, node: int, end_us: int, slot_us: int, extra: Numbers, row: Numbers
+) -> None:
+    """Charge a node the prices of the precedences outside the tree that lead to it, and pay it those that leave it."""
+    shape, count = data.shape[job], data.delays[job]
+    at, first = node - shapes.node_first[shape], shapes.extra_first[shape]
+    for arc in range(first, shapes.extra_first[shape + 1]):
+        begin = data.extra_first[job] + (arc - first) * count
+        price = extra[begin : begin + count]
+        if shapes.extra_target[arc] == at:
+            row += price
+        if shapes.extra_source[arc] == at:
+            target_us = data.earliest_us[data.node_first[job] + shapes.extra_target[arc]]
+            _add_clipped(row, price, (end_us - target_us) // slot_us, -1)
+
+
+@allocating_kernel
+def _tell_parent(
+    job: int, data: JobData, shapes: Shapes, node: int, slot_us: int, cost: Numbers, told: Numbers
+) -> None:
+    """Write the least cost of a node's subtree by delay: its own if it follows its parent, else its parent's."""
+    shape, count, base = data.shape[job], data.delays[job], data.node_first[job]
+    first = shapes.node_first[shape]
+    option_base, earliest = shapes.option_first[first], data.earliest_us[base + node - first]
+    parent_us = data.earliest_us[base + shapes.parent[node]]
+    told[:] = FAR
+    for option in range(shapes.option_first[node], shapes.option_first[node + 1]):
+        row = cost[option - option_base]
+        if shapes.after_parent[node]:
+            for k in range(count):
+                told[k] = min(told[k], row[k])
+        else:
+            behind = (earliest + shapes.run_us[option] - parent_us) // slot_us
+            for k in range(count):
+                to = _clipped(k + behind, count)
+                told[to] = min(told[to], row[k])
+    if shapes.after_parent[node]:
+        for k in range(count - 2, -1, -1):
+            told[k] = min(told[k], told[k + 1])
+    else:
+        for k in range(1, count):
+            told[k] = min(told[k], told[k - 1])
+
+
+@allocating_kernel
+def _least(cost: Numbers, low: int, high: int, best: float, at: int) -> tuple[float, int]:
+    """Return the least of cost[low:high] and its delay, or (best, at) if nothing is lower."""
+    for k in range(low, high):
+        if cost[k] < best:
+            best, at = cost[k], k
+    return best, at
+
+
+@allocating_kernel
+def _trace_job(
+    job: int,
+    data: JobData,
+    shapes: Shapes,
+    prefix: Numbers,
+    rate: Numbers,
+    slot_us: int,
+    cost: Numbers,
+    choice: Choice,
+) -> None:
+    """Write the choice that attains the job's value, from the root to the leaves."""
+    shape, count = data.shape[job], data.delays[job]
+    first, last = shapes.node_first[shape], shapes.node_first[shape + 1]
+    option_base, base = shapes.option_first[first], data.node_first[job]
+    far = prefix[0, 0] * 0 + FAR
+    for node in range(last - 1, first - 1, -1):
+        parent = shapes.parent[node]
+        earliest = data.earliest_us[base + node - first]
+        best, at, taken = far, 0, shapes.option_first[node]
+        for option in range(shapes.option_first[node], shapes.option_first[node + 1]):
+            low, high = 0, count
+            if parent >= 0:
+                told_us, told = data.earliest_us[base + parent], choice.delay[base + parent]
+                if shapes.after_parent[node]:
+                    run = shapes.run_us[choice.option[base + parent]]
+                    low = _clipped(told + (told_us + run - earliest) // slot_us, count)
+                elif told < count - 1:
+                    high = min(count, max(0, told - (earliest + shapes.run_us[option] - told_us) // slot_us + 1))
+            value, k = _least(cost[option - option_base], low, high, best, at)
+            if value < best:
+                best, at, taken = value, k, option
+        choice.option[base + node - first], choice.delay[base + node - first] = taken, at
+        lane, run = shapes.lane[taken], shapes.run_us[taken]
+        if parent < 0:
+            choice.value[job] = best
+        choice.start_us[base + node - first] = -1
+        if at < count - 1 and lane >= 0:
+            begin = earliest + at * slot_us
+            choice.start_us[base + node - first] = _cheapest_start(prefix[lane], rate[lane], begin, run, slot_us)
+
+
+@allocating_kernel
+def cheapest_paths(
+    data: JobData,
+    shapes: Shapes,
+    prefix: Numbers,
+    rate: Numbers,
+    slot_us: int,
+    extra: Numbers,
+    cost: Numbers,
+    message: Numbers,
+    choice: Choice,
+) -> None:
+    """Write the cheapest path of every job into `choice`.
+
+    Parameters
+    ----------
+    prefix, rate
+        Price of running per lane: from 0 to the beginning of each slot, and per microsecond in it.
+    extra
+        Prices of the precedences outside the trees: non-increasing in the delay, 0 at the last.
+    cost, message
+        Room to work in. Shape [options, delays] and [nodes, delays] of the largest job.
+    """
+    for job in range(len(data.shape)):
+        _walk_job(job, data, shapes, prefix, rate, slot_us, extra, cost, message)
+        _trace_job(job, data, shapes, prefix, rate, slot_us, cost, choice)

@@ -1,0 +1,162 @@
+"""Workflows as trees: what the cheapest-path kernel walks through.
+
+Every workflow has one end: its only sink, or an added node of no duration after all of them. A spanning tree of its
+precedences, rooted at the end, is kept exactly; every other precedence is priced (see `relaxation`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from models import NEVER, Instance
+from models.instance import Ints
+from solvers.bounds.critical_path import Earliest, fastest_run
+
+NO_TASK = -1
+"""Stands for the position of an added end node."""
+
+
+class Shapes(NamedTuple):
+    """The trees of all workflows in flat arrays; within a workflow every node comes before its parent, the root last.
+
+    Parameters
+    ----------
+    node_first
+        First node of each workflow, and the number of nodes at the end.
+    parent
+        Per node, counted within the workflow; the root has -1.
+    after_parent
+        Per node: whether the precedence runs from the parent to the node (otherwise from the node to it).
+    option_first
+        First option (GPU class) of each node, and the number of options at the end.
+    run_us, lane
+        Per option: run time, and the lane whose prices it pays (-1: none).
+    extra_first
+        First priced precedence of each workflow, and their number at the end.
+    extra_source, extra_target
+        Per priced precedence: its nodes, counted within the workflow.
+    """
+
+    node_first: Ints
+    parent: Ints
+    after_parent: Ints
+    option_first: Ints
+    run_us: Ints
+    lane: Ints
+    extra_first: Ints
+    extra_source: Ints
+    extra_target: Ints
+
+
+@dataclass(frozen=True, slots=True)
+class Lanes:
+    """Kinds of running that pay the same prices: a GPU class and the models in use. One entry per lane."""
+
+    gpu_class: tuple[int, ...]
+    needs: tuple[tuple[int, ...], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Forest:
+    """The trees, their lanes, and per node its position in its workflow (`NO_TASK`: an added end)."""
+
+    shapes: Shapes
+    lanes: Lanes
+    node_task: Ints
+
+
+def forest(instance: Instance) -> Forest:
+    """Return the trees of an instance's workflows."""
+    fastest = fastest_run(instance)
+    lanes: dict[tuple[int, tuple[int, ...]], int] = {}
+    node_first, option_first, extra_first = [0], [0], [0]
+    parents: list[int] = []
+    after_parent: list[bool] = []
+    runs: list[int] = []
+    lane_of: list[int] = []
+    extra: list[tuple[int, int]] = []
+    node_task: list[int] = []
+    for index, workflow in enumerate(instance.workflows):
+        first = int(instance.template_first[index])
+        count = len(workflow.tasks)
+        arcs = [(t + offset, t) for t in range(count) for offset, _ in instance.inputs[first + t]]
+        sinks = sorted(set(range(count)) - {a for a, _ in arcs})
+        root = sinks[0] if len(sinks) == 1 else count
+        arcs += [(sink, root) for sink in sinks if root == count]
+        order, towards, kept = _rooted_tree(root, arcs, _slack(arcs, workflow.topological, fastest[first:], root))
+        position = {node: at for at, node in enumerate(order)}
+        for node in order:
+            node_task.append(node if node < count else NO_TASK)
+            parents.append(position[towards[node]] if node in towards else -1)
+            after_parent.append(node in towards and (towards[node], node) in kept)
+            for c in range(len(instance.class_gpu)) if node < count else ():
+                if instance.run_us[first + node, c] != NEVER:
+                    runs.append(int(instance.run_us[first + node, c]))
+                    lane_of.append(lanes.setdefault((c, tuple(sorted(instance.needs[first + node]))), len(lanes)))
+            if node >= count:
+                runs.append(0)
+                lane_of.append(-1)
+            option_first.append(len(runs))
+        extra += [(position[a], position[b]) for a, b in arcs if (a, b) not in kept]
+        node_first.append(len(node_task))
+        extra_first.append(len(extra))
+    shapes = Shapes(
+        np.array(node_first, np.int64),
+        np.array(parents, np.int64),
+        np.array(after_parent, np.int64),
+        np.array(option_first, np.int64),
+        np.array(runs, np.int64),
+        np.array(lane_of, np.int64),
+        np.array(extra_first, np.int64),
+        np.array([a for a, _ in extra], np.int64),
+        np.array([b for _, b in extra], np.int64),
+    )
+    return Forest(shapes, Lanes(tuple(c for c, _ in lanes), tuple(n for _, n in lanes)), np.array(node_task, np.int64))
+
+
+def node_earliest(instance: Instance, trees: Forest, times: Earliest) -> tuple[Ints, Ints]:
+    """Return the first node of each job (and their number at the end), and the earliest start of every node."""
+    sizes = np.diff(trees.shapes.node_first)[instance.job_workflow]
+    first = np.concatenate(([0], np.cumsum(sizes)))
+    start = np.empty(first[-1], np.int64)
+    for index in range(len(instance.workflows)):
+        jobs = np.flatnonzero(instance.job_workflow == index)
+        low, high = trees.shapes.node_first[index], trees.shapes.node_first[index + 1]
+        for at, task in enumerate(trees.node_task[low:high].tolist()):
+            if task == NO_TASK:
+                ends = [times.end_us[instance.tasks_of(job)].max() for job in jobs.tolist()]
+                start[first[jobs] + at] = np.array(ends, np.int64)
+            else:
+                start[first[jobs] + at] = times.start_us[instance.job_first_task[jobs] + task]
+    return first, start
+
+
+def _slack(
+    arcs: list[tuple[int, int]], topological: tuple[int, ...], fastest: Ints, root: int
+) -> dict[tuple[int, int], int]:
+    """Return how much later than its input each successor can start anyway, by precedence."""
+    start = dict.fromkeys((*topological, root), 0)
+    run = {node: int(fastest[node]) for node in topological} | ({} if root in topological else {root: 0})
+    for node in (*topological, root):
+        start[node] = max((start[a] + run[a] for a, b in arcs if b == node), default=0)
+    return {(a, b): start[b] - start[a] - run[a] for a, b in arcs}
+
+
+def _rooted_tree(
+    root: int, arcs: list[tuple[int, int]], slack: dict[tuple[int, int], int]
+) -> tuple[list[int], dict[int, int], set[tuple[int, int]]]:
+    """Grow the tree from the root along the tightest precedences; return order, parents and kept precedences."""
+    grown, towards = [root], dict[int, int]()
+    kept: set[tuple[int, int]] = set()
+    nodes = {root} | {node for arc in arcs for node in arc}
+    while len(grown) < len(nodes):
+        crossing = [arc for arc in arcs if (arc[0] in grown) != (arc[1] in grown)]
+        a, b = min(crossing, key=lambda arc: (slack[arc], arc))
+        inside, outside = (a, b) if a in grown else (b, a)
+        grown.append(outside)
+        towards[outside] = inside
+        kept.add((a, b))
+    return grown[::-1], towards, kept

@@ -1,0 +1,433 @@
+"""The verifier: computes a certified bound again and accepts or refuses the claim. No solver, no compiled kernel.
+
+Formulas are evaluated again from the instance. For a Lagrangian bound this file is a second implementation of
+`solvers.bounds.lagrangian`, in whole numbers: whatever a certificate holds, if it is well-formed then its prices
+prove what `_LagrangianCheck.total` returns, and a claim above that is refused.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+
+from models import NEVER, Instance, Objective, scenario_hash
+from models.instance import Ints
+from models.objective import reported_bound
+from solvers.bounds.closed_form import METHODS
+from solvers.bounds.granularity import raised
+
+LARGEST_SUM = 1 << 61
+"""Sums of prices and costs that reach this are refused: 64-bit integers would not hold them safely."""
+
+MOST_DELAYS = 200_000_000
+"""Certificates with more delays in all their windows are refused unread."""
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """Whether a certificate holds, the bound computed again in the units of `objective_value`, and why not if not."""
+
+    valid: bool
+    lower_bound: Fraction | None
+    reason: str | None
+
+
+class _RefusedError(ValueError):
+    """The certificate is refused; the message says why."""
+
+
+def verify(instance: Instance, document: object) -> Verdict:
+    """Return whether a certificate, as read from JSON, proves its claim about an instance; bad content never raises."""
+    bound: Fraction | None = None
+    try:
+        objective, method, claim = _header(instance, document)
+        bound = raised(instance, objective, _again(instance, objective, method, document))
+        if claim > Fraction(reported_bound(objective, bound)):
+            raise _RefusedError(f"claims {float(claim)}, but only {reported_bound(objective, bound)} is proved")
+    except _RefusedError as refusal:
+        return Verdict(False, bound, str(refusal))
+    return Verdict(True, bound, None)
+
+
+def _header(instance: Instance, document: object) -> tuple[Objective, str, Fraction]:
+    if _get(document, "schema_version") != 1:
+        raise _RefusedError("schema_version must be 1")
+    if _get(document, "scenario_hash") != scenario_hash(instance):
+        raise _RefusedError("scenario_hash belongs to another scenario")
+    name, method, claim = _get(document, "objective"), _get(document, "method"), _get(document, "lower_bound")
+    if name not in list(Objective):
+        raise _RefusedError("objective is unknown")
+    if isinstance(claim, bool) or not isinstance(claim, int | float) or not math.isfinite(claim):
+        raise _RefusedError("lower_bound must be a finite number")
+    if method != "lagrangian" and method not in list(METHODS):
+        raise _RefusedError("method is none whose bounds can be computed again")
+    return Objective(name), str(method), Fraction(claim)
+
+
+def _again(instance: Instance, objective: Objective, method: str, document: object) -> Fraction:
+    if method != "lagrangian":
+        value = METHODS[method](instance, objective)
+        if value is None:
+            raise _RefusedError(f"{method} does not bound {objective}")
+        return value
+    check = _LagrangianCheck(instance, objective, _get(document, "parameters"), _get(document, "prices"))
+    return Fraction(check.total(), check.scale)
+
+
+class _LagrangianCheck:
+    """Reads and evaluates the prices of a Lagrangian certificate."""
+
+    def __init__(self, instance: Instance, objective: Objective, parameters: object, prices: object) -> None:
+        self.instance = instance
+        self.slot_us = _whole(_get(parameters, "slot_us"), 1, 1 << 40, "slot_us")
+        self.scale = _whole(_get(parameters, "scale"), 1, 1 << 200, "scale")
+        self.gpus = np.bincount(instance.gpu_class).tolist()
+        classes = len(self.gpus)
+        first_row = _list(_get(prices, "compute"), classes, "compute")[0]
+        self.slots = len(_list(first_row, None, "compute"))
+        self.compute = _table(_get(prices, "compute"), classes, self.slots, "compute")
+        self.copy = _table(_get(prices, "copy"), classes, self.slots, "copy")
+        rows = _list(_get(parameters, "memory_rows"), None, "memory_rows")
+        self.rows = [_memory_row(instance, row) for row in rows]
+        self.memory = _table(_get(prices, "memory"), len(rows), self.slots, "memory")
+        self.uses = _model_uses(instance, _get(parameters, "model_uses"))
+        self.use_prices = _table(_get(prices, "model_uses"), len(self.uses), self.slots, "model_uses")
+        self.costs = _completion_costs(instance, objective, self.scale)
+        self.delays = _delays(_get(parameters, "delays"), len(self.costs))
+        self.priced = _precedences(instance, _get(parameters, "priced_precedences"))
+        self.falls = _list(_get(prices, "precedences"), len(self.costs), "precedences")
+        self.lanes: dict[tuple[int, tuple[int, ...]], tuple[Ints, Ints]] = {}
+        self._refuse_overflow()
+
+    def _refuse_overflow(self) -> None:
+        largest = int(self.compute.max(initial=0)) + int(self.copy.max(initial=0))
+        largest += sum(int(row.max(initial=0)) for row in self.use_prices)
+        largest += sum(
+            max(parts, default=0) * int(price.max(initial=0))
+            for (_, parts, _), price in zip(self.rows, self.memory, strict=True)
+        )
+        horizon = (self.slots + 2) * self.slot_us
+        largest += max((weight for _, weight, _, _ in self.costs), default=0)
+        if largest * horizon >= LARGEST_SUM >> 6:
+            raise _RefusedError("prices are too large")
+
+    def total(self) -> int:
+        """Return the value of the Lagrangian, in 1 / scale of the objective."""
+        jobs = sum(self._job(number) for number in range(len(self.costs)))
+        return int(jobs + self._residencies() - self._capacity())
+
+    def _capacity(self) -> int:
+        engines = sum(count * (_sum(self.compute[c]) + _sum(self.copy[c])) for c, count in enumerate(self.gpus))
+        memory = sum(
+            self.gpus[c] * capacity * _sum(price)
+            for (c, _, capacity), price in zip(self.rows, self.memory, strict=True)
+        )
+        return int(engines + memory) * self.slot_us
+
+    # Jobs
+
+    def _job(self, number: int) -> int:
+        """Return the least cost of a job: completion, running, and the precedences outside its tree."""
+        _, weight, free_until, step = self.costs[number]
+        tree = _Tree(self, number)
+        ends = tree.earliest[tree.root] + np.arange(tree.count) * self.slot_us - free_until
+        return min(
+            int((cost + weight * (ends + run > 0 if step else np.maximum(0, ends + run))).min())
+            for run, cost in tree.subtree(tree.root, None)
+        )
+
+    def fences(self, number: int, workflow: int) -> dict[tuple[int, int], Ints]:
+        """Return the prices of a job's precedences outside the tree: at a delay, the sum of the falls from there on."""
+        count, priced = self.delays[number], self.priced[workflow]
+        falls = _table([self.falls[number]], 1, len(priced) * count, "precedences")[0].reshape(len(priced), count)
+        falls[:, -1] = 0
+        if _sum(falls.ravel()) >= LARGEST_SUM >> 6:
+            raise _RefusedError("prices are too large")
+        return {arc: np.cumsum(row[::-1])[::-1] for arc, row in zip(priced, falls, strict=True)}
+
+    def least_price(self, c: int, needs: tuple[int, ...], earliest: int, run: int, count: int) -> Ints:
+        """Return the least price of a run that starts in [earliest + k, earliest + k + 1] slots, for every delay k."""
+        if (c, needs) not in self.lanes:
+            rate = self.compute[c].copy()
+            for index, use in enumerate(self.uses):
+                if use[1] == c and use[0] in needs:
+                    rate += self.use_prices[index]
+            self.lanes[c, needs] = _integral(rate, self.slot_us)
+        lane, slot = self.lanes[c, needs], self.slot_us
+        first = earliest + np.arange(count, dtype=np.int64) * slot
+        edges = ((first // slot + 1) * slot, ((first + run) // slot + 1) * slot - run)
+        prices = [_until(lane, at + run, slot) - _until(lane, at, slot) for at in (first, *edges, first + slot)]
+        return np.asarray(np.min(prices, axis=0), np.int64)
+
+    # Models
+
+    def _residencies(self) -> int:
+        """Return the cost of the best residencies of every model on every GPU."""
+        total = 0
+        for index, (model, c) in enumerate(self.uses):
+            held = np.zeros(self.slots, np.int64)
+            for (row_class, parts, _), price in zip(self.rows, self.memory, strict=True):
+                if row_class == c:
+                    held += parts[model] * price
+            loading = held + self.copy[c] + (0 if self.instance.overlap_loads else self.compute[c])
+            name = self.instance.models[model].name
+            copies = min(self.gpus[c], self.instance.restrictions.max_replicas.get(name, self.gpus[c]))
+            there = sum(r.model == model and self.instance.gpu_class[r.gpu] == c for r in self.instance.initial)
+            warm = min(copies, there)
+            for count, on in ((copies - warm, False), (warm, True)):
+                if count:
+                    load_us = int(self.instance.load_us[model, c])
+                    total += count * self._best_path(held - self.use_prices[index], loading, load_us, on)
+        return total
+
+    def _best_path(self, on_rate: Ints, loading: Ints, load_us: int, starts_on: bool) -> int:
+        """Return the cost of the cheapest sequence of residencies of one model on one GPU; being off costs nothing."""
+        slot, integral = self.slot_us, _integral(loading, self.slot_us)
+        edges = np.arange(self.slots + 1, dtype=np.int64) * slot
+        # Loads that end at an edge, and loads that begin at one; each with the first edge at which the model is on.
+        ends = edges[edges >= load_us]
+        begins = edges[edges + load_us < self.slots * slot]
+        arrivals: list[list[tuple[int, int]]] = [[] for _ in range(self.slots + 1)]
+        costs = _until(integral, ends, slot) - _until(integral, ends - load_us, slot)
+        for at, begin, cost in zip((ends // slot).tolist(), (ends - load_us).tolist(), costs.tolist(), strict=True):
+            arrivals[at].append((begin // slot, cost))
+        ready = begins + load_us
+        costs = _until(integral, ready, slot) - _until(integral, begins, slot)
+        costs += on_rate[ready // slot] * ((ready // slot + 1) * slot - ready)
+        for at, begin, cost in zip(
+            (ready // slot + 1).tolist(), (begins // slot).tolist(), costs.tolist(), strict=True
+        ):
+            arrivals[at].append((begin, cost))
+        stay = [0, *(on_rate * slot).tolist()]
+        on, off = (0 if starts_on else LARGEST_SUM), [0] * (self.slots + 1)
+        for edge in range(self.slots + 1):
+            on = min([on + stay[edge], *(off[begin] + cost for begin, cost in arrivals[edge])])
+            off[edge] = min(on, off[edge - 1] if edge else 0)
+        return off[-1]
+
+
+class _Tree:
+    """One job's tasks, and its end if that is added, joined by the precedences that are not priced."""
+
+    def __init__(self, check: _LagrangianCheck, number: int) -> None:
+        job = check.costs[number][0]
+        instance, workflow = check.instance, int(check.instance.job_workflow[job])
+        first, last = instance.template_first[workflow : workflow + 2].tolist()
+        start, end = _earliest(instance, job)
+        arcs, self.root = _arcs(instance, workflow)
+        self.check, self.count = check, check.delays[number]
+        self.run_us, self.needs = instance.run_us[first:last].tolist(), instance.needs[first:last]
+        self.earliest = [*start, max(end)] if self.root == len(start) else start
+        self.fences = check.fences(number, workflow)
+        self.kept = [arc for arc in arcs if arc not in self.fences]
+        reach = max(self.earliest) + self.count * check.slot_us + max(map(max, self.run_us))
+        if reach // check.slot_us + 2 > check.slots:
+            raise _RefusedError("a window reaches beyond the priced slots")
+
+    def subtree(self, node: int, parent: int | None) -> list[tuple[int, Ints]]:
+        """Return, per class that can run a task, its run time and the least cost of it and all beyond it, by delay."""
+        before = [(a, self.subtree(a, node)) for a, b in self.kept if b == node and a != parent]
+        after = [(b, self.subtree(b, node)) for a, b in self.kept if a == node and b != parent]
+        options = []
+        for run, cost in self._running(node):
+            for (a, b), fence in self.fences.items():
+                if b == node:
+                    cost += fence
+                if a == node:
+                    cost -= fence[self._later(node, run, b)]
+            for target, branches in after:
+                least = np.min([values for _, values in branches], axis=0)
+                cost += np.minimum.accumulate(least[::-1])[::-1][self._later(node, run, target)]
+            for source, branches in before:
+                least = np.full(self.count, LARGEST_SUM >> 4)
+                for other_run, values in branches:
+                    np.minimum.at(least, self._later(source, other_run, node), values)
+                cost += np.minimum.accumulate(least)
+            options.append((run, cost))
+        return options
+
+    def _running(self, node: int) -> list[tuple[int, Ints]]:
+        """Return run times and prices of a node by delay; the last delay, and an added end, pay nothing."""
+        if node == len(self.run_us):
+            return [(0, np.zeros(self.count, np.int64))]
+        return [
+            (run, np.append(self.check.least_price(c, self.needs[node], self.earliest[node], run, self.count - 1), 0))
+            for c, run in enumerate(self.run_us[node])
+            if run != NEVER
+        ]
+
+    def _later(self, source: int, run: int, target: int) -> Ints:
+        """Return the least delay of the target for each delay of the source."""
+        behind = (self.earliest[source] + run - self.earliest[target]) // self.check.slot_us
+        return np.clip(np.arange(self.count) + behind, 0, self.count - 1)
+
+
+def _integral(rate: Ints, slot_us: int) -> tuple[Ints, Ints]:
+    """Return the price from 0 to each edge of a slot, and the rates with one free slot after them."""
+    return np.concatenate(([0], np.cumsum(rate * slot_us))), np.concatenate((rate, [0]))
+
+
+def _until(integral: tuple[Ints, Ints], instant: Ints, slot_us: int) -> Ints:
+    """Return the price from 0 to each instant."""
+    return np.asarray(integral[0][instant // slot_us] + integral[1][instant // slot_us] * (instant % slot_us), np.int64)
+
+
+def _earliest(instance: Instance, job: int) -> tuple[list[int], list[int]]:
+    """Return the earliest start and end of each task of a job, alone on the cluster."""
+    start, end = [0] * len(instance.tasks_of(job)), [0] * len(instance.tasks_of(job))
+    ends: dict[int, dict[int, int]] = {}
+    first = instance.tasks_of(job).start
+    for position in instance.jobs[job].workflow.topological:
+        begin: dict[int, int] = {}
+        for gpu in instance.eligible_gpus(first + position):
+            resident = {r.model for r in instance.initial if r.gpu == gpu}
+            loads = sum(instance.load_time(m, gpu) for m in instance.task_needs(first + position) if m not in resident)
+            arrival = max(
+                (
+                    min(ends[task][a] + _hop(instance, edge, a, int(instance.gpu_class[gpu])) for a in ends[task])
+                    for task, edge in instance.task_inputs(first + position)
+                ),
+                default=0,
+            )
+            c = int(instance.gpu_class[gpu])
+            at = max(instance.jobs[job].release_us, loads, arrival)
+            begin[c] = min(at, begin.get(c, at))
+        ends[first + position] = {
+            c: at + int(instance.run_us[instance.task_template[first + position], c]) for c, at in begin.items()
+        }
+        start[position], end[position] = min(begin.values()), min(ends[first + position].values())
+    return start, end
+
+
+def _hop(instance: Instance, edge: int, source: int, target: int) -> int:
+    """Return the least transfer between two classes; 0 within one."""
+    if source == target:
+        return 0
+    a, b = (set(instance.gpu_server[instance.gpu_class == c].tolist()) for c in (source, target))
+    links = ([1] if a & b else []) + ([0] if len(a | b) > 1 else [])
+    return min(int(instance.transfer_us[edge, source, target, link]) for link in links)
+
+
+def _arcs(instance: Instance, workflow: int) -> tuple[list[tuple[int, int]], int]:
+    """Return the precedences among a workflow's tasks and its end: its only sink, or an added task n."""
+    tasks = instance.workflows[workflow].tasks
+    position = instance.workflows[workflow].position
+    arcs = [(position[edge.source], index) for index, task in enumerate(tasks) for edge in task.inputs]
+    sinks = [index for index in range(len(tasks)) if all(a != index for a, _ in arcs)]
+    if len(sinks) == 1:
+        return arcs, sinks[0]
+    return arcs + [(sink, len(tasks)) for sink in sinks], len(tasks)
+
+
+def _precedences(instance: Instance, listed: object) -> list[list[tuple[int, int]]]:
+    """Return the priced precedences of every workflow; refuse unless the others make a tree."""
+    found = []
+    for workflow, pairs in enumerate(_list(listed, len(instance.workflows), "priced_precedences")):
+        arcs, _ = _arcs(instance, workflow)
+        priced = [tuple(_list(pair, 2, "priced_precedences")) for pair in _list(pairs, None, "priced_precedences")]
+        tree = [arc for arc in arcs if arc not in priced]
+        nodes = {node for arc in arcs for node in arc} | {0}
+        if len(set(map(repr, priced))) < len(priced) or any(arc not in arcs for arc in priced):
+            raise _RefusedError("priced_precedences names an unknown precedence, or one twice")
+        reached = {0}
+        for _ in tree:
+            reached |= {node for arc in tree if reached & set(arc) for node in arc}
+        if reached != nodes or len(tree) != len(nodes) - 1:
+            raise _RefusedError("priced_precedences leaves no tree")
+        found.append([(int(a), int(b)) for a, b in priced])
+    return found
+
+
+def _completion_costs(instance: Instance, objective: Objective, scale: int) -> list[tuple[int, int, int, bool]]:
+    """Return (job, weight, free until, step) of the jobs that cost something: whole weights, rounded down."""
+    n, costs = len(instance.jobs), []
+    total = sum((job.weight for job in instance.jobs), Fraction(0))
+    for index, job in enumerate(instance.jobs):
+        due = job.release_us if job.deadline_us is None else job.release_us + job.deadline_us
+        has_due = job.deadline_us is not None
+        weight, free_until, counted = {
+            Objective.MEAN_LATENCY: (Fraction(1, n), job.release_us, True),
+            Objective.MEAN_SLOWDOWN: (Fraction(1, n * job.critical_path_us), job.release_us, True),
+            Objective.WEIGHTED_LATENCY: (job.weight / (total or 1), job.release_us, True),
+            Objective.WEIGHTED_TARDINESS: (job.weight, due, has_due),
+            Objective.LATE_JOBS: (Fraction(1), due, has_due),
+        }.get(objective, (Fraction(0), 0, False))
+        if weight > 0 and counted:
+            costs.append((index, int(weight * scale), free_until, objective is Objective.LATE_JOBS))
+    if not costs:
+        raise _RefusedError(f"prices prove nothing about {objective}")
+    return costs
+
+
+def _memory_row(instance: Instance, row: object) -> tuple[int, list[int], int]:
+    """Return class, parts and capacity of a limit on memory; refuse it unless all models that fit together obey it."""
+    c = _whole(_get(row, "gpu_class"), 0, len(instance.class_gpu) - 1, "gpu_class")
+    listed = _list(_get(row, "parts"), len(instance.models), "parts")
+    parts = [_whole(part, 0, 1 << 40, "parts") for part in listed]
+    capacity = _whole(_get(row, "capacity"), 0, 1 << 40, "capacity")
+    gpu, weights = instance.class_gpu[c], instance.weight_bytes.tolist()
+    if gpu.slots:
+        counted = [w for w, part in zip(weights, parts, strict=True) if part]
+        rooms = sum(slot >= min(counted) for slot in gpu.slots) if counted else 0
+        sound = max(parts, default=0) <= 1 and capacity >= rooms
+    else:
+        sound = all(part * gpu.memory_bytes <= capacity * w for w, part in zip(weights, parts, strict=True))
+    if not sound:
+        raise _RefusedError("memory_rows holds a limit that the GPUs do not have")
+    return c, parts, capacity
+
+
+def _model_uses(instance: Instance, listed: object) -> list[tuple[int, int]]:
+    """Return the pairs (model, class); refuse repeated ones and models that may not be there."""
+    pairs = []
+    for entry in _list(listed, None, "model_uses"):
+        model = _whole(_get(entry, "model"), 0, len(instance.models) - 1, "model")
+        c = _whole(_get(entry, "gpu_class"), 0, len(instance.class_gpu) - 1, "gpu_class")
+        pairs.append((model, c))
+    if len(set(pairs)) < len(pairs) or any(instance.load_us[pair] == NEVER for pair in pairs):
+        raise _RefusedError("model_uses names a pair twice, or a model where it may not be")
+    return pairs
+
+
+def _delays(listed: object, n_jobs: int) -> list[int]:
+    delays = [_whole(value, 1, MOST_DELAYS, "delays") for value in _list(listed, n_jobs, "delays")]
+    if sum(delays) > MOST_DELAYS:
+        raise _RefusedError("the windows hold too many delays")
+    return delays
+
+
+def _get(document: object, key: str) -> Any:
+    if not isinstance(document, dict) or key not in document:
+        raise _RefusedError(f"{key} is missing")
+    return document[key]
+
+
+def _list(value: object, length: int | None, name: str) -> Sequence[Any]:
+    if not isinstance(value, list) or (length is not None and len(value) != length):
+        raise _RefusedError(f"{name} must be a list" + ("" if length is None else f" of {length}"))
+    return value
+
+
+def _whole(value: object, least: int, most: int, name: str) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
+        raise _RefusedError(f"{name} must be a whole number from {least} to {most}")
+    return value
+
+
+def _table(value: object, rows: int, columns: int, name: str) -> Ints:
+    """Return a table of whole numbers, none below 0."""
+    table = [_list(row, columns, name) for row in _list(value, rows, name)]
+    for row in table:
+        for price in row:
+            _whole(price, 0, LARGEST_SUM, name)
+    return np.array(table, np.int64).reshape(rows, columns)
+
+
+def _sum(values: Ints) -> int:
+    """Return the exact sum."""
+    return int(sum(values.tolist()))
