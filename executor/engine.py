@@ -34,11 +34,11 @@ class Engine:
         self._instance = instance
         self._policy = policy
         self._device = device
-        self._site = Site(instance, device, policy.write_back)
-        self._site.listen(policy)
+        self._site = Site(instance, device, policy, policy.write_back)
         self._draw = random.Random(seed)  # noqa: S311
         self._servers = sorted(set(self._site.gpu_server))
         self._releases: list[int] = instance.job_release_us.tolist()
+        self._workflows: list[int] = instance.job_workflow.tolist()
         self._released = 0
         self._unfinished = instance.n_tasks
 
@@ -61,19 +61,22 @@ class Engine:
     def _instant(self) -> None:
         """Take in the events of the next instant, then let the policy act."""
         device, site = self._device, self._site
-        release = self._releases[self._released] if self._released < len(self._releases) else None
+        release = self._next_release()
         event = device.next(release)
         if event is None and release is None:
             raise StalledError(f"{self._unfinished} tasks were never started, and nothing more will happen")
+        now = site.now = device.now
         woken = False
         while event is not None:
             woken |= self._take(event)
-            event = device.next(device.now)
-        while self._released < len(self._releases) and self._releases[self._released] <= device.now:
-            self._release()
+            event = device.next(now)
+        while release is not None and release <= now:
+            release = self._release()
         if woken:
             self._policy.act(range(site.n_gpus))
-        while gpus := site.touched():
+        while site.touched:
+            gpus = list(site.touched)
+            site.touched.clear()
             self._policy.act(gpus)
 
     def _finish_loads(self) -> None:
@@ -82,6 +85,7 @@ class Engine:
         while any(model != NOWHERE for model in site.loading):
             event = self._device.next(None)
             if event is not None and event[1] == LOAD_END:
+                site.now = self._device.now
                 site.end_load(event[3], event[4])
 
     def _take(self, event: Event) -> bool:
@@ -101,11 +105,15 @@ class Engine:
             return True
         return False
 
-    def _release(self) -> None:
+    def _next_release(self) -> int | None:
+        return self._releases[self._released] if self._released < len(self._releases) else None
+
+    def _release(self) -> int | None:
+        """Make the next job known; return the release of the one after."""
         job = self._released
         self._released += 1
         ingress = self._instance.jobs[job].ingress
         if ingress is None:
             ingress = self._draw.choice(self._servers)
-        workflow = int(self._instance.job_workflow[job])
-        self._policy.released(self._site.release(workflow, self._releases[job], ingress))
+        self._policy.released(self._site.release(self._workflows[job], self._releases[job], ingress))
+        return self._next_release()

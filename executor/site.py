@@ -7,7 +7,7 @@ Every action is checked against the rules and refused before anything changes; w
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -51,6 +51,8 @@ class Site:
         Taken apart for its tables; its jobs stay with the engine.
     device
         Carries out runs and loads.
+    listener
+        Is told of every input that reaches its GPU.
     write_back
         Whether an eviction copies the weights back first, as the released Compass simulator has it.
 
@@ -79,9 +81,13 @@ class Site:
         Per GPU: the model on its copy engine and when that should be ready.
     memory
         Per GPU.
+    now
+        The instant that is being dealt with, in microseconds since the start of the window; set by the engine.
+    touched
+        GPUs where something has happened since the policy acted last; emptied by the engine.
     """
 
-    def __init__(self, instance: Instance, device: Device, write_back: bool = False) -> None:
+    def __init__(self, instance: Instance, device: Device, listener: Arrivals, write_back: bool = False) -> None:
         self.cluster: Cluster = instance.cluster
         self.models: tuple[MLModel, ...] = instance.models
         self.workflows: tuple[Workflow, ...] = instance.workflows
@@ -112,10 +118,11 @@ class Site:
         self.loading = [NOWHERE] * self.n_gpus
         self.load_end_us = [0] * self.n_gpus
         self.memory = [Memory(gpu, self.weight_bytes) for gpu in self.cluster.gpus]
+        self.now = device.now
+        self.touched: dict[int, None] = {}
         self._device = device
         self._write_back = write_back
-        self._listener: Arrivals | None = None
-        self._touched: dict[int, None] = {}
+        self._listener = listener
         self._sending: dict[int, int] = {}
         self._stays: list[_Stay] = []
         self._stay_of: list[dict[int, _Stay]] = [{} for _ in self.cluster.gpus]
@@ -127,11 +134,6 @@ class Site:
         for resident in instance.initial:
             self._hold(resident.gpu, resident.model, resident.slot, initial=True)
             self.memory[resident.gpu].ready.add(resident.model)
-
-    @property
-    def now(self) -> int:
-        """The time in microseconds since the start of the window."""
-        return self._device.now
 
     # -- what a policy may ask ------------------------------------------------------------------------------------
 
@@ -178,8 +180,8 @@ class Site:
         inputs = self.inputs[template]
         self.inputs_missing[task] = len(inputs)
         if not inputs:
-            self._touched[gpu] = None
-            self._tell(task, 0)
+            self.touched[gpu] = None
+            self._listener.arrived(task, 0)
         for offset, edge in inputs:
             if self.ended_us[task + offset] >= 0:
                 self._send(task + offset, task, edge)
@@ -207,7 +209,7 @@ class Site:
         if not self.overlap_loads and self.loading[gpu] != NOWHERE:
             raise IllegalActionError(f"R5 task {task}: GPU {gpu} is loading, and loads block compute")
         run_us = self.run_us[template][self.gpu_class[gpu]]
-        now = self._device.now
+        now = self.now
         self.running[gpu] = task
         self.run_end_us[gpu] = now + run_us
         self.started_us[task] = now
@@ -245,7 +247,7 @@ class Site:
             raise IllegalActionError(f"X model {model}: {most} replicas are there already")
         self._hold(gpu, model, slot, initial=False)
         self.loading[gpu] = model
-        self.load_end_us[gpu] = self._device.now + load_us
+        self.load_end_us[gpu] = self.now + load_us
         self._device.load(model, gpu, load_us)
 
     def evict(self, gpu: int, model: int) -> None:
@@ -262,7 +264,7 @@ class Site:
         if running != NOWHERE and model in self.needs[self.template[running]]:
             raise IllegalActionError(f"R3 GPU {gpu}: task {running} uses model {model}")
         self.memory[gpu].drop(model)
-        self._stay_of[gpu].pop(model).end_us = self._device.now
+        self._stay_of[gpu].pop(model).end_us = self.now
         self._replicas[model] -= 1
 
     def leave_out(self, gpu: int, model: int) -> None:
@@ -274,7 +276,7 @@ class Site:
             If it is none, or time has passed.
         """
         stay = self._stay_of[gpu].get(model)
-        if stay is None or not stay.initial or self._device.now:
+        if stay is None or not stay.initial or self.now:
             raise IllegalActionError(f"R7 GPU {gpu}: model {model} is no initial residency that can be left out now")
         self.memory[gpu].drop(model)
         self._stays.remove(self._stay_of[gpu].pop(model))
@@ -282,21 +284,11 @@ class Site:
 
     def wake(self, time_us: int) -> None:
         """Have the policy called again at a time that has not passed."""
-        if time_us < self._device.now:
+        if time_us < self.now:
             raise IllegalActionError(f"time {time_us} has passed")
         self._device.at(time_us, WAKE, NOWHERE, 0)
 
     # -- what the engine tells ------------------------------------------------------------------------------------
-
-    def listen(self, listener: Arrivals) -> None:
-        """Tell this one of every input that reaches its GPU."""
-        self._listener = listener
-
-    def touched(self) -> Sequence[int]:
-        """Return the GPUs where something happened since the last call, and forget them."""
-        gpus = list(self._touched)
-        self._touched.clear()
-        return gpus
 
     def release(self, workflow: int, release_us: int, ingress: int) -> int:
         """Make a job known and return its index."""
@@ -320,14 +312,14 @@ class Site:
     def end_run(self, task: int, gpu: int) -> None:
         """Free the compute engine; the task counts as ended only with `send_outputs`."""
         self.running[gpu] = NOWHERE
-        self._touched[gpu] = None
+        self.touched[gpu] = None
         left = self.predecessors_left
         for offset, _ in self.outputs[self.template[task]]:
             left[task + offset] -= 1
 
     def send_outputs(self, task: int) -> None:
         """Note the end of a task and send its output to every successor whose GPU is decided."""
-        self.ended_us[task] = self._device.now
+        self.ended_us[task] = self.now
         for offset, edge in self.outputs[self.template[task]]:
             if self.gpu[task + offset] != NOWHERE:
                 self._send(task, task + offset, edge)
@@ -336,15 +328,15 @@ class Site:
         """Free the copy engine and make the model ready."""
         self.loading[gpu] = NOWHERE
         self.memory[gpu].ready.add(model)
-        self._stay_of[gpu][model].ready_us = self._device.now
-        self._touched[gpu] = None
+        self._stay_of[gpu][model].ready_us = self.now
+        self.touched[gpu] = None
 
     def deliver(self, task: int, sending: int) -> None:
         """Note that an input has reached the task's GPU, unless the task has moved since it was sent."""
         if sending == self._sending.get(task, 0):
             self.inputs_missing[task] = missing = self.inputs_missing[task] - 1
-            self._touched[self.gpu[task]] = None
-            self._tell(task, missing)
+            self.touched[self.gpu[task]] = None
+            self._listener.arrived(task, missing)
 
     def timeline(self, realised: bool) -> Timeline:
         """Return what has happened."""
@@ -357,7 +349,7 @@ class Site:
 
     def _hold(self, gpu: int, model: int, slot: int | None, initial: bool) -> None:
         taken = self.memory[gpu].take(model, slot)
-        stay = _Stay(model, gpu, self._device.now, taken, initial)
+        stay = _Stay(model, gpu, self.now, taken, initial)
         self._stays.append(stay)
         self._stay_of[gpu][model] = stay
         self._replicas[model] += 1
@@ -365,12 +357,8 @@ class Site:
     def _send(self, source: int, target: int, edge: int) -> None:
         """Send an output; it arrives at once on the same GPU."""
         delay = self.transfer_time(edge, self.gpu[source], self.gpu[target])
-        sending = self._sending.get(target, 0)
+        sending = self._sending.get(target, 0) if self._sending else 0
         if delay:
-            self._device.at(self._device.now + delay, ARRIVAL, target, sending)
+            self._device.at(self.now + delay, ARRIVAL, target, sending)
         else:
             self.deliver(target, sending)
-
-    def _tell(self, task: int, missing: int) -> None:
-        if self._listener is not None:
-            self._listener.arrived(task, missing)

@@ -64,6 +64,10 @@ class Compass(QueuePolicy):
         super().begin(site)
         self._planner = JobPlanner(site)
         self._available = np.zeros(site.n_gpus, np.int64)
+        self._movable = [
+            [(offset, edge) for offset, edge in outputs if len(site.inputs[template + offset]) == 1]
+            for template, outputs in enumerate(site.outputs)
+        ]
         self._transfer = np.zeros(site.n_gpus, np.int64)
 
     def released(self, job: int) -> None:
@@ -80,14 +84,12 @@ class Compass(QueuePolicy):
         """Adjust the successors before the output leaves."""
         super().finished(task, gpu)
         if self.readings.adjust:
-            for offset, edge in self.site.outputs[self.site.template[task]]:
+            for offset, edge in self._movable[self.site.template[task]]:
                 self._adjust(task + offset, edge, gpu)
 
     def _adjust(self, task: int, edge: int, here: int) -> None:
         site, view = self.site, self.view
         template, planned, server = site.template[task], site.gpu[task], site.gpu_server[here]
-        if len(site.inputs[template]) > 1:
-            return
         view.advance()
         if view.wait(planned, server) <= self.readings.threshold * site.run_time(task, planned):
             return

@@ -7,7 +7,7 @@ from typing import Protocol
 import numpy as np
 
 from executor.policies.costs import RunRows, TransferRows
-from executor.policies.ranks import rank_order
+from executor.policies.ranks import MeanTransfers, rank_order
 from executor.policies.view import Row
 from executor.site import Site
 
@@ -43,6 +43,7 @@ class JobPlanner:
         self._site = site
         self.runs = RunRows(site)
         self.transfers = TransferRows(site)
+        self._mean_transfers = MeanTransfers(site)
         self._orders: dict[int, list[int]] = {}
         self._start = np.zeros(site.n_gpus, np.int64)
         self._arrival = np.zeros(site.n_gpus, np.int64)
@@ -60,7 +61,7 @@ class JobPlanner:
         site, start, arrival = self._site, self._start, self._arrival
         first = site.template_first[workflow]
         if workflow not in self._orders:
-            self._orders[workflow] = rank_order(site, workflow)
+            self._orders[workflow] = rank_order(site, workflow, self._mean_transfers)
         order = self._orders[workflow]
         where, finish = [0] * len(order), [0] * len(order)
         for task in order:
