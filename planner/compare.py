@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 PLAN = "plan"
 """Name of the plan's row."""
-DEFAULT_POLICIES = ("jit",)
+DEFAULT_POLICIES = ("compass", "compass-released", "jit", "heft", "hash", "static")
 CLAIRVOYANCE = (
     "The plan knows every arrival in advance; the online policies learn of a job when it is released. "
     "The distance between them is what greediness and not knowing the future cost together."
