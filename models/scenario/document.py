@@ -37,17 +37,18 @@ from models.workload import ANY_KIND
 class GPUSection(Section):
     """A sort of GPU; its memory is shared by bytes (`memory`) or divided into `slots`."""
 
+    one_of = ("memory", "slots")
+
     kind: Kind = Field(description="Tasks say how long they run by this name.")
     memory: PositiveSize | None = Field(default=None, description="Memory for weights, shared by bytes.")
     slots: Annotated[tuple[PositiveSize, ...], filled("slot")] | None = Field(
         default=None, description="Sizes of the slots, in place of memory; a slot holds one model."
     )
     load_bandwidth: Bandwidth = Field(description="From host memory to the GPU.")
-    load_overhead: Time = Field(default=0, description="Added to every load.")
+    load_overhead: Time = Field(default="0 us", validate_default=True, description="Added to every load.")
 
     @model_validator(mode="after")
-    def _memory_or_slots(self) -> GPUSection:
-        self.exactly_one("memory", "slots")
+    def _total(self) -> GPUSection:
         if self.memory_bytes > MAX_SIZE_BYTES:
             raise problem(f"the slots add up to more than {MAX_SIZE_BYTES} B; allowed is less")
         return self
@@ -68,7 +69,7 @@ class WithinServerSection(Section):
 class NetworkSection(Section):
     """The links between GPUs."""
 
-    latency: Time = Field(default=0, description="Added to every transfer.")
+    latency: Time = Field(default="0 us", validate_default=True, description="Added to every transfer.")
     bandwidth: Bandwidth = Field(description="Between two servers.")
     staged: Flag = Field(
         default=False, description="Whether a transfer also pays the copies device to host and host to device."
@@ -88,6 +89,8 @@ class GroupSection(Section):
 class ClusterSection(Section):
     """The servers: `servers` equal ones with `gpu`, or `groups` of them; numbered from 0 in file order."""
 
+    one_of = ("servers", "groups")
+
     servers: GPUCount | None = Field(default=None, description="Number of equal servers.")
     gpus_per_server: GPUCount | None = Field(default=None, description="1 if left out.")
     gpu: GPUSection | None = None
@@ -98,10 +101,9 @@ class ClusterSection(Section):
 
     @model_validator(mode="after")
     def _servers_or_groups(self) -> ClusterSection:
-        form = self.exactly_one("servers", "groups")
-        if form == "servers" and self.gpu is None:
+        if self.servers is not None and self.gpu is None:
             raise problem("key 'gpu' is missing; allowed is servers with gpu, or groups")
-        if form == "groups" and (self.gpu is not None or self.gpus_per_server is not None):
+        if self.groups is not None and (self.gpu is not None or self.gpus_per_server is not None):
             raise problem("has groups beside gpu or gpus_per_server; allowed is to give these inside the groups")
         if self.network is None and sum(group.count * group.gpus_per_server for group in self.server_groups) > 1:
             raise problem("key 'network' is missing; allowed is a cluster of several GPUs with a network")
@@ -163,7 +165,7 @@ class TaskSection(Section):
         default=(), description="Models that must be ready on the GPU while the task runs."
     )
     runtime: _Runtime = Field(description="One time for every kind of GPU, or a time per kind.")
-    output: Size = Field(default=0, description="Bytes that travel to each successor.")
+    output: Size = Field(default="0 B", validate_default=True, description="Bytes that travel to each successor.")
     after: _After = Field(
         default_factory=dict,
         description="Predecessors: a list, or a mapping to the bytes of the edge (null: the output's).",
@@ -207,14 +209,11 @@ class JobSection(Section):
 class WorkloadSection(Section):
     """The arrivals: exactly one of poisson, trace and jobs."""
 
+    one_of = ("poisson", "trace", "jobs")
+
     poisson: PoissonSection | None = None
     trace: TraceSection | None = None
     jobs: Annotated[tuple[JobSection, ...], filled("job")] | None = None
-
-    @model_validator(mode="after")
-    def _one_form(self) -> WorkloadSection:
-        self.exactly_one("poisson", "trace", "jobs")
-        return self
 
 
 class ResidencySection(Section):
@@ -235,14 +234,11 @@ class OptionsSection(Section):
 class PlaceSection(Section):
     """A model or a workflow, and GPUs: ``s0/g0``, servers ``s1``, or ``group 1`` (the first group)."""
 
+    one_of = ("model", "workflow")
+
     model: Name | None = None
     workflow: Name | None = None
     on: Annotated[tuple[Name, ...], filled("GPU")] = Field(examples=[["s0/g0", "s1", "group 1"]])
-
-    @model_validator(mode="after")
-    def _one_subject(self) -> PlaceSection:
-        self.exactly_one("model", "workflow")
-        return self
 
 
 class RestrictionsSection(Section):

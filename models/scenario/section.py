@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError, model_validator
-from pydantic_core import PydanticCustomError
+from pydantic import BaseModel, BeforeValidator, ConfigDict, GetJsonSchemaHandler, ValidationError, model_validator
+from pydantic_core import CoreSchema, PydanticCustomError
 
 from models.scenario.errors import InputError, Where, allowed, shown
 from models.scenario.source import Source
@@ -30,9 +30,16 @@ def problem(text: str, key: str | None = None) -> PydanticCustomError:
 
 
 class Section(BaseModel):
-    """A mapping with known keys; any other key is an error that names the nearest known one."""
+    """A mapping with known keys; any other key is an error that names the nearest known one.
+
+    Attributes
+    ----------
+    one_of
+        Keys of which exactly one must be given.
+    """
 
     model_config = ConfigDict(frozen=True, extra="forbid", protected_namespaces=())
+    one_of: ClassVar[tuple[str, ...]] = ()
 
     @model_validator(mode="before")
     @classmethod
@@ -48,15 +55,24 @@ class Section(BaseModel):
         missing = [name for name, field in cls.model_fields.items() if field.is_required() and name not in value]
         if missing:
             raise problem(f"key {missing[0]!r} is missing; allowed are the keys {', '.join(known)}")
+        cls._check_forms(value)
         return value
 
-    def exactly_one(self, *names: str) -> str:
-        """Return which of these keys is given; it must be exactly one."""
-        given = [name for name in names if getattr(self, name) is not None]
-        if len(given) != 1:
-            found = f"has {' and '.join(given)}" if given else f"has none of {', '.join(names)}"
-            raise problem(f"{found}; allowed is exactly one of {', '.join(names)}")
-        return given[0]
+    @classmethod
+    def _check_forms(cls, value: Mapping[str, object]) -> None:
+        """Refuse none or several of the keys of which exactly one must be given."""
+        given = [name for name in cls.one_of if value.get(name) is not None]
+        if cls.one_of and len(given) != 1:
+            found = f"has {' and '.join(given)}" if given else f"has none of {', '.join(cls.one_of)}"
+            raise problem(f"{found}; allowed is exactly one of {', '.join(cls.one_of)}")
+
+    @classmethod
+    def __get_pydantic_json_schema__(cls, core: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
+        """Add to the schema that exactly one of some keys is required."""
+        schema = handler(core)
+        if cls.one_of:
+            handler.resolve_ref_schema(schema)["oneOf"] = [{"required": [name]} for name in cls.one_of]
+        return schema
 
 
 def kind_of(value: object) -> str:
