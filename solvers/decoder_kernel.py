@@ -43,11 +43,11 @@ def arrival(tables: Tables, work: Work, task: int, gpu: int) -> int:
         source = task + tables.input_offset[entry]
         other = work.gpu[source]
         available = work.end[source]
-        if other != gpu:
-            same_server = 1 if tables.gpu_server[other] == tables.gpu_server[gpu] else 0
-            available += tables.transfer_us[
-                tables.input_edge[entry], tables.gpu_class[other], tables.gpu_class[gpu], same_server
-            ]
+        # How close the two GPUs are: 0 two servers, 1 one server, 2 the same GPU. No branch: it could not be predicted.
+        close = int(tables.gpu_server[other] == tables.gpu_server[gpu]) + int(other == gpu)
+        available += tables.transfer_us[
+            tables.input_edge[entry], tables.gpu_class[other], tables.gpu_class[gpu], close
+        ]
         ready = max(ready, available)
     return ready
 
@@ -59,10 +59,7 @@ def models_ready(
     """Load what a task still needs; return when all its models are ready, ABSENT if they cannot be."""
     template = tables.task_template[task]
     first, beyond = tables.need_first[template], tables.need_first[template + 1]
-    missing = False
-    for need in range(first, beyond):
-        missing = missing or state.ready[gpu, tables.need_model[need]] == ABSENT
-    if missing and beyond - first > 1 and tables.slot_bytes.shape[1] > 0 and tables.slot_bytes[gpu, 0] > 0:
+    if beyond - first > 1 and tables.slot_bytes.shape[1] > 0 and tables.slot_bytes[gpu, 0] > 0:
         if not clear_slots(tables, state, residencies, gpu, template):
             return ABSENT
     ready = 0
@@ -138,17 +135,13 @@ def decode(
         job = tables.task_job[task]
         finish = work.end[task] + tables.tail_us[tables.task_template[task]]
         before = work.completed[job]
-        if finish > before:
-            work.completed[job] = finish
-            late = finish - tables.due_us[job]
-            if late > 0:
-                early = max(before - tables.due_us[job], 0)
-                total += tables.linear[job] * (late - early)
-                if early == 0:
-                    total += tables.step[job]
-                worst = max(worst, tables.peak[job] * late)
-                if total + worst > limit:
-                    break
+        work.completed[job] = max(before, finish)
+        early = max(before - tables.due_us[job], 0)
+        late = max(finish - tables.due_us[job], early)
+        total += tables.linear[job] * (late - early) + tables.step[job] * (int(late > 0) - int(early > 0))
+        worst = max(worst, tables.peak[job] * late)
+        if total + worst > limit:
+            break
     return total, worst
 
 

@@ -45,8 +45,10 @@ class Tables(NamedTuple):
         The same for its models, largest first.
     fastest_us, tail_us
         Per template: fastest run time in this cluster, longest path of fastest run times after it.
-    run_us, load_us, transfer_us, gpu_class, gpu_server, weight_bytes
+    run_us, load_us, gpu_class, gpu_server, weight_bytes
         As in `Instance`.
+    transfer_us
+        As in `Instance`, with a third column of zeros for the same GPU. Shape [edges, classes, classes, 3].
     memory_bytes, slot_bytes
         Per GPU; slots in the second, padded with 0. Shapes [gpus], [gpus, most slots].
     replicas
@@ -130,7 +132,7 @@ def tabulate(instance: Instance, objective: Objective) -> Tables:
         tail_us=tail,
         run_us=instance.run_us,
         load_us=instance.load_us,
-        transfer_us=instance.transfer_us,
+        transfer_us=np.pad(instance.transfer_us, ((0, 0), (0, 0), (0, 0), (0, 1))),
         gpu_class=instance.gpu_class,
         gpu_server=instance.gpu_server,
         weight_bytes=instance.weight_bytes,
