@@ -20,7 +20,7 @@ from models.scenario.source import Source, read_text
 from models.timeline import Placement, Residency, Timeline
 
 _Instant = Annotated[int, Field(ge=-(10**18), le=10**18)]
-_Finite = Annotated[float, Field(allow_inf_nan=False)]
+_Finite = Annotated[float, Field(allow_inf_nan=False, strict=True)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +81,7 @@ class _File(Section):
     gap: _Finite | None = None
     policy: str | None = None
     solver: str | None = None
-    seed: int | None = None
+    seed: Annotated[int, Field(strict=True)] | None = None
     runtime_s: _Finite | None = None
     options: dict[str, Scalar] = Field(default_factory=dict)
     versions: dict[str, str] = Field(default_factory=dict)

@@ -102,8 +102,8 @@ def _lines(file: TextIO) -> Iterator[str]:
 def _read(rows: Reader, file: str, workflows: Sequence[str], servers: int, window: tuple[int, int]) -> Trace:
     row: list[str] = []
     try:
-        header = [name.strip() for name in next(rows, [])]
-        columns = _Columns(header, {name: name for name in workflows}, servers)
+        row = next(rows, [])
+        columns = _Columns([name.strip() for name in row], {name: name for name in workflows}, servers)
         kept: list[Arrival] = []
         count, first, last = 0, 0, 0
         start, end = window
