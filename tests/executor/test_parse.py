@@ -1,0 +1,123 @@
+"""Policies and noise by text."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from executor import Noise, NoiseError, PolicyError, Spread, parse_noise, parse_policy, simulate
+from executor.policies.compass import CompassOptions
+from executor.policies.released import ReleasedOptions
+from models import Job
+from tests.executor.scripted import runs
+from tests.instances import chain, cluster, instance, task
+
+
+def test_options_are_read() -> None:
+    parsed = parse_policy("compass:prefetch=0,period=100ms,adjust=off,evict=fifo,threshold=2.5")
+    assert parsed.options == CompassOptions(prefetch=0, period=100_000, adjust=False, evict="fifo", threshold=2.5)
+    assert parsed.name == "compass:prefetch=0,period=100ms,adjust=off,evict=fifo,threshold=2.5"
+
+
+def test_defaults_are_those_of_the_paper() -> None:
+    assert parse_policy("compass").options == CompassOptions(
+        period=1_000, remaining=True, lookahead=3, prefetch=1, evict="lookahead", adjust=True, threshold=1.5
+    )
+    assert parse_policy("compass-released").options == ReleasedOptions(adjust=False, staleness=1_000, shared=False)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("compas", r"unknown policy 'compas' \(did you mean compass\?\); allowed are compass, compass-released, jit"),
+        ("", "unknown policy ''"),
+        ("compass:prefetch=x", "policy compass: option prefetch: 'x' is no whole number"),
+        ("compass:prefetch=-1", "'-1' is no whole number"),
+        ("compass:prefech=1", r"unknown option 'prefech' \(did you mean prefetch\?\); allowed are period, remaining"),
+        ("compass:period=100", "option period: '100' is no time; allowed is a number with one of us, ms"),
+        ("compass:period=-1ms", "'-1ms' is negative"),
+        ("compass:adjust=maybe", "'maybe' is not on or off"),
+        ("compass:evict=lru", "'lru' is not one of lookahead, fifo"),
+        ("compass:threshold=nan", "'nan' is no finite number"),
+        ("compass:adjust", "option 'adjust' must be given once"),
+        ("compass:adjust=on,adjust=off", "option 'adjust' must be given once"),
+        ("static:prefetch=1", "unknown option 'prefetch'"),
+        ("no_such_module:Policy", "module no_such_module cannot be imported"),
+        ("executor:Nothing", "policy executor:Nothing: no such class"),
+        ("executor:Site", "policy executor:Site is no subclass of executor.Policy"),
+        ("executor:QueuePolicyy", r"did you mean QueuePolicy\?"),
+    ],
+)
+def test_errors_say_what_is_allowed(text: str, message: str) -> None:
+    with pytest.raises(PolicyError, match=message):
+        parse_policy(text)
+
+
+OWN = '''
+from dataclasses import dataclass
+from executor import QueuePolicy
+from executor.policies.options import count, option
+
+@dataclass(frozen=True)
+class Options:
+    first: int = option(0, count)
+
+class Rotating(QueuePolicy):
+    """Tasks go round the GPUs."""
+
+    Options = Options
+
+    def __init__(self, options=Options()):
+        super().__init__()
+        self.next = options.first
+
+    def runnable(self, task, server):
+        self.place(task, self.next % self.site.n_gpus)
+        self.next += 1
+'''
+
+
+def test_a_policy_of_ones_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "my_rotating_policy.py").write_text(OWN)
+    monkeypatch.chdir(tmp_path)
+    on = instance([Job(chain(task("t", 5)), 0) for _ in range(3)], on=cluster(2))
+    assert runs(simulate(on, parse_policy("my_rotating_policy:Rotating"))) == [(0, 0, 5), (1, 0, 5), (0, 5, 10)]
+    shifted = parse_policy("my_rotating_policy:Rotating:first=1")
+    assert runs(simulate(on, shifted)) == [(1, 0, 5), (0, 0, 5), (1, 5, 10)]
+    assert str(tmp_path) not in sys.path
+    with pytest.raises(PolicyError, match="allowed are first"):
+        parse_policy("my_rotating_policy:Rotating:second=1")
+
+
+def test_noise_is_read() -> None:
+    assert parse_noise("run=lognormal:0.2,load=normal:0.1") == Noise(Spread("lognormal", 0.2), Spread("normal", 0.1))
+    assert parse_noise("load=uniform:0.5") == Noise(None, Spread("uniform", 0.5))
+
+
+@pytest.mark.parametrize(
+    "text", ["", "run", "run=0.2", "run=poisson:1", "run=normal:x", "run=normal:-1", "run=normal:nan", "walk=normal:1",
+             "run=normal:1,run=normal:2"]
+)  # fmt: skip
+def test_bad_noise_is_refused(text: str) -> None:
+    with pytest.raises(NoiseError):
+        parse_noise(text)
+
+
+@pytest.mark.parametrize(("kind", "size"), [("lognormal", 0.5), ("normal", 0.3), ("uniform", 0.8)])
+def test_noise_has_mean_one_and_never_reaches_zero(kind: str, size: float) -> None:
+    # 4,000 draws: the standard error of the mean is below 0.9 %, so 3 % is more than three of them.
+    draws = [Spread(kind, size).draw(1_000_000, f"luck {k}") for k in range(4_000)]
+    assert abs(sum(draws) / len(draws) / 1_000_000 - 1) < 0.03
+    assert min(Spread("normal", 9.0).draw(3, f"luck {k}") for k in range(50)) == 1
+
+
+def test_noise_falls_on_tasks_not_on_events() -> None:
+    # Whatever a policy does, a task takes equally long; loads are drawn by GPU and order.
+    on = instance([Job(chain(task("t", 1_000)), release) for release in range(6)], on=cluster(2))
+    noise = parse_noise("run=lognormal:0.5")
+    one, other = (simulate(on, parse_policy(name), 3, noise) for name in ("heft", "hash"))
+    assert one.gpu.tolist() != other.gpu.tolist()
+    assert (one.end_us - one.start_us).tolist() == (other.end_us - other.start_us).tolist()
+    assert len(set((one.end_us - one.start_us).tolist())) == 6

@@ -1,0 +1,162 @@
+"""JIT, HEFT, hash, static and the released Compass: timelines derived by hand.
+
+GPUs have 10 bytes and load one byte per microsecond; a transfer takes 1 us plus 1 us per byte.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from executor import PolicyError, instance_for, parse_policy, simulate
+from executor.policies.twin import twin_instance
+from models import InitialResidency, Job, Restrictions, check
+from tests.executor.scripted import loads, runs
+from tests.instances import chain, cluster, instance, task
+
+
+def test_jit_takes_the_least_wait_and_load() -> None:
+    # x (4 bytes) is on g1. Waits there: 0, 3, then 6 against a load of 4 on g0.
+    jobs = [Job(chain(task("t", 3, ["x"])), 0) for _ in range(3)]
+    on = instance(jobs, {"x": 4}, cluster(2), initial=(InitialResidency(1, 0),))
+    timeline = simulate(on, parse_policy("jit:period=0us"))
+    assert runs(timeline) == [(1, 0, 3), (1, 3, 6), (0, 4, 7)]
+
+
+def test_jit_places_a_task_when_its_last_predecessor_ends() -> None:
+    # a: g0 [0, 2), b: g1 [0, 5). At 5 both GPUs are idle: the join goes to g0, where b's output (1 byte) is at 7.
+    joined = chain(task("a", 2), task("b", 5), task("j", 1, after={"a": 1, "b": 1}))
+    assert runs(simulate(instance([Job(joined, 0)], on=cluster(2)), parse_policy("jit:period=0us"))) == [
+        (0, 0, 2),
+        (1, 0, 5),
+        (0, 7, 8),
+    ]
+
+
+def test_heft_is_blind_to_load_and_locality() -> None:
+    # Two equal jobs: both go to g0 although g1 is idle, and although x is on g1: load [0, 4), runs [4, 9), [9, 14).
+    jobs = [Job(chain(task("t", 5, ["x"])), 0) for _ in range(2)]
+    on = instance(jobs, {"x": 4}, cluster(2), initial=(InitialResidency(1, 0),))
+    assert runs(simulate(on, parse_policy("heft"))) == [(0, 4, 9), (0, 9, 14)]
+
+
+def test_heft_spreads_the_tasks_of_one_job() -> None:
+    # Ranks 5 and 4: the longer first, on g0; then g1 is available earlier.
+    on = instance([Job(chain(task("a", 4), task("b", 5)), 0)], on=cluster(2))
+    assert runs(simulate(on, parse_policy("heft"))) == [(1, 0, 4), (0, 0, 5)]
+
+
+def test_hash_is_the_crc32_of_job_and_task() -> None:
+    # crc32 of "0/a" 4085470497, of "0/b" 1787430043, of "1/a" 4064362262, of "1/b" 1799909036; modulo 3.
+    work = chain(task("a", 1), task("b", 1))
+    timeline = simulate(instance([Job(work, 0), Job(work, 0)], on=cluster(3)), parse_policy("hash"))
+    assert timeline.gpu.tolist() == [0, 1, 2, 2]
+
+
+def test_static_pins_by_demand_and_never_swaps() -> None:
+    # a and b have 6 of 10 bytes, so each GPU holds one: a (demand 9) goes first, to g0, b (demand 3) to g1. Loads start
+    # with the first release, at 2, and every task runs where its model is, however long it waits.
+    a, b = chain(task("t", 9, ["a"]), name="wa"), chain(task("t", 3, ["b"]), name="wb")
+    on = instance([Job(a, 2), Job(a, 2), Job(b, 2)], {"a": 6, "b": 6}, cluster(2))
+    timeline = simulate(on, parse_policy("static:period=0us"))
+    assert loads(on, timeline) == [("a", 0, 2, 8, None), ("b", 1, 2, 8, None)]
+    assert runs(timeline) == [(0, 8, 17), (0, 17, 26), (1, 8, 11)]
+
+
+def test_static_gives_room_that_is_left_to_the_greatest_demand_per_copy() -> None:
+    # Three GPUs, one model each: a (demand 9), b (3); the third GPU takes a second copy of a.
+    a, b = chain(task("t", 9, ["a"]), name="wa"), chain(task("t", 3, ["b"]), name="wb")
+    on = instance([Job(a, 0), Job(a, 0), Job(b, 0)], {"a": 6, "b": 6}, cluster(3))
+    timeline = simulate(on, parse_policy("static:period=0us"))
+    assert [(model, gpu) for model, gpu, *_ in loads(on, timeline)] == [("a", 0), ("b", 1), ("a", 2)]
+    assert timeline.gpu.tolist() == [0, 2, 1]
+
+
+def test_static_falls_back_on_filling_up() -> None:
+    # Balanced, a (5 bytes) would take g0, b (5) g1, and c (4), d (4) would share them: 9 bytes each, no room for e (2
+    # bytes)... so the fullest GPU first: a and b on g0, c, d and e on g1.
+    sizes = {"a": 5, "b": 5, "c": 4, "d": 4, "e": 2}
+    work = [chain(task("t", 2, [name]), name=name) for name in sizes]
+    on = instance([Job(each, 0) for each in work], sizes, cluster(2))
+    timeline = simulate(on, parse_policy("static"))
+    assert {(model, gpu) for model, gpu, *_ in loads(on, timeline)} == {
+        ("a", 0),
+        ("b", 0),
+        ("c", 1),
+        ("d", 1),
+        ("e", 1),
+    }
+
+
+def test_static_refuses_what_does_not_fit_at_once() -> None:
+    work = [chain(task("t", 2, [name]), name=name) for name in "abc"]
+    on = instance([Job(each, 0) for each in work], dict.fromkeys("abc", 6), cluster(2))
+    with pytest.raises(PolicyError, match="static swaps nothing, and c fit no eligible GPU"):
+        simulate(on, parse_policy("static"))
+
+
+def test_static_keeps_to_the_replicas() -> None:
+    a = chain(task("t", 9, ["a"]))
+    on = instance([Job(a, 0)], {"a": 6}, cluster(3), restrictions=Restrictions(max_replicas={"a": 2}, no_swaps=True))
+    timeline = simulate(on, parse_policy("static"))
+    assert [gpu for _, gpu, *_ in loads(on, timeline)] == [0, 1]
+    assert check(on, timeline) == []
+
+
+def shared(count: int = 1, initial: tuple[InitialResidency, ...] = ()) -> tuple[Job, Job]:
+    """Return two jobs whose workflows share the model m."""
+    return Job(chain(task("t", 1, ["m"]), name="w"), 0), Job(chain(task("t", 1, ["m"]), name="v"), 0)
+
+
+def test_twin_instance_gives_each_workflow_its_own_models() -> None:
+    on = instance(shared(), {"m": 4, "k": 1}, initial=(InitialResidency(0, 0),))
+    twin = twin_instance(on)
+    assert [(model.name, model.weight_bytes) for model in twin.models] == [("w/m", 4), ("v/m", 4), ("k", 1)]
+    assert twin.initial == (InitialResidency(0, 0),)
+    assert twin.needs == ((0,), (1,))
+    assert twin_instance(twin) is twin
+
+
+def test_released_loads_a_shared_model_twice() -> None:
+    # One GPU: w/m [0, 4), run [4, 5), then v/m [5, 9), run [9, 10); 8 of 10 bytes.
+    policy = parse_policy("compass-released")
+    on = instance_for(instance(shared(), {"m": 4}), policy)
+    timeline = simulate(on, policy)
+    assert runs(timeline) == [(0, 4, 5), (0, 9, 10)]
+    assert loads(on, timeline) == [("w/m", 0, 0, 4, None), ("v/m", 0, 5, 9, None)]
+    assert timeline.realised
+    assert check(on, timeline) == []
+    with pytest.raises(PolicyError, match="instance_for"):
+        simulate(instance(shared(), {"m": 4}), policy)
+
+
+def test_released_writes_back_before_it_loads() -> None:
+    # m (4 bytes) and n (5) are evicted, oldest first, until x (8) fits: 4 + 5 + 8 us in a row, the GPU idle.
+    work = chain(task("x", 1, ["x"]), task("m", 1, ["m"], {"x": 0}), task("n", 1, ["n"], {"x": 0}))
+    on = instance([Job(work, 0)], {"x": 8, "m": 4, "n": 5}, initial=(InitialResidency(0, 1), InitialResidency(0, 2)))
+    on = twin_instance(on)
+    timeline = simulate(on, parse_policy("compass-released"))
+    assert runs(timeline)[0] == (0, 17, 18)
+    assert loads(on, timeline)[0] == ("w/x", 0, 0, 17, 18)
+    assert check(on, timeline) == []
+
+
+def test_released_does_not_count_the_running_task() -> None:
+    # At 5 the task on g0 has 95 us to go, but the queue is empty: g0 again. Corrected, it goes to g1.
+    jobs = [Job(chain(task("t", 100), name="v"), 0), Job(chain(task("t", 1)), 5, ingress=1)]
+    on = instance(jobs, on=cluster(2))
+    assert simulate(on, parse_policy("compass-released")).gpu.tolist() == [0, 0]
+    assert simulate(on, parse_policy("compass-released:remaining=on")).gpu.tolist() == [0, 1]
+
+
+@pytest.mark.parametrize(("ingress", "where"), [(0, 0), (1, 1)])
+def test_released_sees_its_own_queue_stale_and_others_fresh(ingress: int, where: int) -> None:
+    # g0 runs a task and has 9 us in its queue since 5. At 8 with 10 us of staleness, server 0 sees its own queue empty
+    # and takes g0; server 1 sees it as it is and takes g1.
+    work = chain(task("t", 100), name="v")
+    jobs = [
+        Job(work, 0, ingress=0),
+        Job(chain(task("t", 9), name="u"), 5, ingress=0),
+        Job(chain(task("t", 1)), 8, ingress=ingress),
+    ]
+    timeline = simulate(instance(jobs, on=cluster(2)), parse_policy("compass-released:staleness=10us"))
+    assert timeline.gpu.tolist() == [0, 0, where]
