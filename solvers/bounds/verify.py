@@ -151,7 +151,7 @@ class _LagrangianCheck:
         return {arc: np.cumsum(row[::-1])[::-1] for arc, row in zip(priced, falls, strict=True)}
 
     def least_price(self, c: int, needs: tuple[int, ...], earliest: int, run: int, count: int) -> Ints:
-        """Return the least price of a run that starts in [earliest + k, earliest + k + 1] slots, for every delay k."""
+        """Return the least price of a run that starts in [earliest + k, earliest + k + 1) slots, for every delay k."""
         if (c, needs) not in self.lanes:
             rate = self.compute[c].copy()
             for index, use in enumerate(self.uses):
@@ -161,7 +161,9 @@ class _LagrangianCheck:
         lane, slot = self.lanes[c, needs], self.slot_us
         first = earliest + np.arange(count, dtype=np.int64) * slot
         edges = ((first // slot + 1) * slot, ((first + run) // slot + 1) * slot - run)
-        prices = [_until(lane, at + run, slot) - _until(lane, at, slot) for at in (first, *edges, first + slot)]
+        last = first + slot - 1
+        starts = (first, np.minimum(edges[0], last), np.minimum(edges[1], last), last)
+        prices = [_until(lane, at + run, slot) - _until(lane, at, slot) for at in starts]
         return np.asarray(np.min(prices, axis=0), np.int64)
 
     # Models

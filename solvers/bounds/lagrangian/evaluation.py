@@ -78,7 +78,6 @@ class Evaluation:
         )
         self._on_by = np.zeros((len(relaxation.uses), 2, relaxation.slots + 1), np.int8)
         self._off_by = np.zeros((len(relaxation.uses), 2, relaxation.slots + 1), np.bool_)
-        self._parts = np.array([row.parts for row in relaxation.memory], np.int64)
         self._slot_us = relaxation.slot_us
 
     def value(self, prices: Prices) -> float | int:
@@ -208,7 +207,8 @@ def exact_bound(relaxation: Relaxation, prices: Prices) -> Fraction | None:
     """Return the bound that whole prices prove, in units of the objective; None if they are too large to add up."""
     largest = sum(int(part.max(initial=0)) for part in (prices.compute, prices.copy, prices.uses))
     largest += sum(
-        max(limit.parts) * int(prices.memory[row].max(initial=0)) for row, limit in enumerate(relaxation.memory)
+        max(limit.parts, default=0) * int(prices.memory[row].max(initial=0))
+        for row, limit in enumerate(relaxation.memory)
     )
     horizon = relaxation.slots * relaxation.slot_us
     costs = int(relaxation.data.weight.max()) * horizon + sum(prices.extra.tolist())

@@ -73,38 +73,39 @@ def _running_costs(
 
     `prefix` is the price from time 0 to the beginning of each slot, `rate` the price per microsecond in it.
     """
-    start_slot, start_in = first_us // slot_us, first_us % slot_us
-    end_slot, end_in = (first_us + run_us) // slot_us, (first_us + run_us) % slot_us
-    to_edge, end_to_edge = slot_us - start_in, slot_us - end_in
-    # Where the start meets the next edge, the end lies `to_edge` further on, and the other way round.
-    end_slot_1, end_in_1 = end_slot, end_in + to_edge
-    if end_in_1 >= slot_us:
-        end_slot_1, end_in_1 = end_slot + 1, end_in_1 - slot_us
-    start_slot_2, start_in_2 = start_slot, start_in + end_to_edge
-    if start_in_2 >= slot_us:
-        start_slot_2, start_in_2 = start_slot + 1, start_in_2 - slot_us
-    for k in range(count):
-        here = prefix[end_slot + k] + rate[end_slot + k] * end_in
-        here -= prefix[start_slot + k] + rate[start_slot + k] * start_in
-        after = prefix[end_slot + k + 1] + rate[end_slot + k + 1] * end_in
-        after -= prefix[start_slot + k + 1] + rate[start_slot + k + 1] * start_in
-        start_meets = prefix[end_slot_1 + k] + rate[end_slot_1 + k] * end_in_1 - prefix[start_slot + k + 1]
-        end_meets = prefix[end_slot + k + 1] - prefix[start_slot_2 + k] - rate[start_slot_2 + k] * start_in_2
-        out[k] = min(min(here, after), min(start_meets, end_meets))
+    for candidate in range(4):
+        start = first_us + _candidate(candidate, first_us, run_us, slot_us)
+        start_slot, start_in = start // slot_us, start % slot_us
+        end_slot, end_in = (start + run_us) // slot_us, (start + run_us) % slot_us
+        if candidate and start == first_us:
+            continue
+        for k in range(count):
+            price = prefix[end_slot + k] + rate[end_slot + k] * end_in
+            price -= prefix[start_slot + k] + rate[start_slot + k] * start_in
+            out[k] = min(out[k], price) if candidate else price
+
+
+@allocating_kernel
+def _candidate(number: int, first_us: int, run_us: int, slot_us: int) -> int:
+    """Return how far into its interval a start that may be cheapest lies.
+
+    First or last in it, or where the start or the end meets the edge of a slot.
+    """
+    if number == 0:
+        return 0
+    if number == 1:
+        return min(slot_us - 1, slot_us - first_us % slot_us)
+    if number == 2:
+        return min(slot_us - 1, slot_us - (first_us + run_us) % slot_us)
+    return slot_us - 1
 
 
 @allocating_kernel
 def _cheapest_start(prefix: Numbers, rate: Numbers, first_us: int, run_us: int, slot_us: int) -> int:
-    """Return the start within [first, first + slot] that pays least."""
+    """Return the start in [first, first + slot) that pays least."""
     best_us, best = first_us, prefix[0] * 0 + FAR
     for candidate in range(4):
-        start = first_us
-        if candidate == 1:
-            start = first_us + slot_us - first_us % slot_us
-        elif candidate == 2:
-            start = first_us + slot_us - (first_us + run_us) % slot_us
-        elif candidate == 3:
-            start = first_us + slot_us
+        start = first_us + _candidate(candidate, first_us, run_us, slot_us)
         end = start + run_us
         cost = prefix[end // slot_us] + rate[end // slot_us] * (end % slot_us)
         cost -= prefix[start // slot_us] + rate[start // slot_us] * (start % slot_us)
