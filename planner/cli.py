@@ -192,6 +192,64 @@ def compare(
 
 
 @app.command()
+def bound(
+    scenario: ScenarioPath,
+    time_limit: TimeLimit = 60.0,
+    output: Annotated[
+        Path | None, typer.Option("-o", "--output", metavar="CERTIFICATE", help="Write the certificate to this file.")
+    ] = None,
+    workers: Workers = 2,
+    seed: Seed = 0,
+    as_json: Json = False,
+) -> int:
+    """Find a value that no plan lies below, with a certificate that anyone can check."""
+    from models.scenario import load_scenario
+    from planner import bound as bounding
+    from planner.console import ProgressLine, interruptible
+
+    loaded = load_scenario(scenario)
+    command.must_be_writable(output)
+    line = ProgressLine(loaded.objective, "bounding")
+    with interruptible() as stop, line.shown():
+        made = bounding.bound(loaded, time_limit_s=time_limit, workers=workers, seed=seed, watch=line.watch, stop=stop)
+    if output is not None:
+        made.save(output)
+
+    def view() -> object:
+        from planner.tables import bound_table
+
+        return bound_table(made)
+
+    command.show(made.as_dict(output), view, as_json)
+    if stop.is_set():
+        command.say("truenorth: interrupted; the best bound found is kept")
+        return command.INTERRUPTED
+    return command.DONE
+
+
+@app.command()
+def verify(
+    scenario: ScenarioPath,
+    certificate: Annotated[Path, typer.Argument(metavar="CERTIFICATE", help="What bound -o wrote.")],
+    as_json: Json = False,
+) -> int:
+    """Compute a certificate's bound again, without a solver, and accept or refuse it."""
+    from models.scenario import load_scenario
+    from planner.bound import verdict_dict, verify_file
+
+    loaded = load_scenario(scenario)
+    verdict = verify_file(loaded, certificate)
+    document = verdict_dict(loaded, verdict)
+
+    def view() -> object:
+        proved = f"the lower bound {document['lower_bound']} of {loaded.objective} is proved"
+        return f"valid: {proved}" if verdict.valid else f"refused: {verdict.reason}"
+
+    command.show(document, view, as_json)
+    return command.DONE if verdict.valid else command.NOT_ACHIEVED
+
+
+@app.command()
 def schema(as_json: Json = False) -> int:
     """Print the JSON Schema of scenario files, for editors."""
     from models.scenario import json_schema

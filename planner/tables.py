@@ -11,6 +11,7 @@ from rich.text import Text
 
 from models.metrics import Metrics
 from models.objective import Objective
+from planner.bound import Bound
 from planner.compare import CLAIRVOYANCE, Comparison
 from planner.plan import Plan
 from planner.simulate import Simulation
@@ -36,6 +37,20 @@ def plan_summary(plan: Plan) -> dict[str, str]:
     if plan.metrics is not None:
         rows |= _metrics_rows(plan.metrics)
     return rows | {"took": f"{result.runtime_s:.1f} s"}
+
+
+def bound_table(bound: Bound) -> Table:
+    """Return a bound's summary as two columns."""
+    objective, summary = bound.scenario.objective, bound.as_dict()
+    rows = {
+        "scenario": bound.scenario.name,
+        f"lower bound of {_words(objective)}": _number(summary["lower_bound"], objective),
+        "method": bound.method,
+    }
+    if summary["uncertified_lower_bound"] is not None:
+        value = _number(summary["uncertified_lower_bound"], objective)
+        rows["without a certificate"] = f"{value}  (CP-SAT: holds, but cannot be computed again without it)"
+    return _two_columns(rows | {"took": f"{bound.runtime_s:.1f} s"})
 
 
 def simulation_table(simulation: Simulation) -> Table:

@@ -22,7 +22,7 @@ def kernel(function: Callable[Parameters, Returned]) -> Callable[Parameters, Ret
     Kernels only read and write the arrays they are handed. They allocate none and therefore count no references:
     counting them, atomically, for tuples of forty arrays at each call, took fifty times as long as the work itself.
     """
-    return cast(Callable[Parameters, Returned], numba.njit(cache=True, error_model="numpy", _nrt=False)(function))
+    return cast(Callable[Parameters, Returned], numba.njit(cache=True, error_model="numpy", nogil=True, _nrt=False)(function))
 
 
 def inlined(function: Callable[Parameters, Returned]) -> Callable[Parameters, Returned]:
@@ -33,7 +33,7 @@ def inlined(function: Callable[Parameters, Returned]) -> Callable[Parameters, Re
 
 def allocating_kernel(function: Callable[Parameters, Returned]) -> Callable[Parameters, Returned]:
     """Compile a function that makes arrays or lists of its own, and is called rarely."""
-    return cast(Callable[Parameters, Returned], numba.njit(cache=True, error_model="numpy")(function))
+    return cast(Callable[Parameters, Returned], numba.njit(cache=True, error_model="numpy", nogil=True)(function))
 
 
 def random_state(seed: int) -> RandomState:
