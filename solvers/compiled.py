@@ -22,7 +22,9 @@ def kernel(function: Callable[Parameters, Returned]) -> Callable[Parameters, Ret
     Kernels only read and write the arrays they are handed. They allocate none and therefore count no references:
     counting them, atomically, for tuples of forty arrays at each call, took fifty times as long as the work itself.
     """
-    return cast(Callable[Parameters, Returned], numba.njit(cache=True, error_model="numpy", nogil=True, _nrt=False)(function))
+    return cast(
+        Callable[Parameters, Returned], numba.njit(cache=True, error_model="numpy", nogil=True, _nrt=False)(function)
+    )
 
 
 def inlined(function: Callable[Parameters, Returned]) -> Callable[Parameters, Returned]:
