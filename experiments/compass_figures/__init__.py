@@ -1,0 +1,1 @@
+"""How our Compass compares with the simulator that one of its authors released."""
