@@ -11,6 +11,7 @@ import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
+from models.formulations.orders import Orders
 from models.formulations.symmetry import interchangeable_gpus
 from models.formulations.windows import Windows
 from models.instance import Instance
@@ -73,7 +74,7 @@ class Choices:
         initial = tuple(
             (need, gpu) for need, (task, model) in enumerate(needs) for gpu in gpus[task] if (model, gpu) in there
         )
-        follows = tuple(_follows(instance, windows, gpus, needs))
+        follows = tuple(_follows(Orders.of(instance, windows, gpus), needs))
         rooms = tuple(_rooms(instance, gpu) for gpu in range(instance.n_gpus))
         return cls(instance, windows, gpus, needs, follows, initial, rooms, interchangeable_gpus(instance))
 
@@ -91,43 +92,14 @@ class Choices:
         return self.room_of_slot(gpu, slot)
 
 
-def _follows(
-    instance: Instance, windows: Windows, gpus: tuple[tuple[int, ...], ...], needs: tuple[tuple[int, int], ...]
-) -> Iterator[tuple[int, int]]:
+def _follows(orders: Orders, needs: tuple[tuple[int, int], ...]) -> Iterator[tuple[int, int]]:
     """Yield the pairs of needs of one model whose tasks can run in this order on one GPU."""
-    descendants = [_descendants(instance, workflow) for workflow in range(len(instance.workflows))]
     by_model: dict[int, list[int]] = {}
     for need, (_, model) in enumerate(needs):
         by_model.setdefault(model, []).append(need)
     for group in by_model.values():
         for before in group:
-            for after in group:
-                a, b = needs[before][0], needs[after][0]
-                job = int(instance.task_job[a])
-                first = int(instance.job_first_task[job])
-                if a == b or (
-                    job == instance.task_job[b] and (a - first) in descendants[instance.job_workflow[job]][b - first]
-                ):
-                    continue
-                if any(_fits_before(instance, windows, a, b, gpu) for gpu in gpus[a] if gpu in gpus[b]):
-                    yield before, after
-
-
-def _fits_before(instance: Instance, windows: Windows, before: int, after: int, gpu: int) -> bool:
-    """Say whether both tasks can run on a GPU in this order inside their windows."""
-    both = instance.run_time(before, gpu) + instance.run_time(after, gpu)
-    return bool(windows.earliest_start_us[before, gpu] + both <= windows.latest_end_us[after, gpu])
-
-
-def _descendants(instance: Instance, workflow: int) -> list[set[int]]:
-    """Return, for each task of a workflow, the tasks that come after it."""
-    graph = instance.workflows[workflow]
-    after: list[set[int]] = [set() for _ in graph.tasks]
-    for index in reversed(graph.topological):
-        for edge in graph.tasks[index].inputs:
-            source = graph.position[edge.source]
-            after[source] |= {index} | after[index]
-    return after
+            yield from ((before, after) for after in group if orders.allow(needs[before][0], needs[after][0]))
 
 
 def _rooms(instance: Instance, gpu: int) -> tuple[Room, ...]:
