@@ -31,7 +31,7 @@ class Engine:
     """
 
     def __init__(self, instance: Instance, policy: Policy, device: Device, seed: int = 0) -> None:
-        self._instance = instance
+        self._jobs = instance.jobs
         self._policy = policy
         self._device = device
         self._site = Site(instance, device, policy, policy.write_back)
@@ -112,8 +112,7 @@ class Engine:
         """Make the next job known; return the release of the one after."""
         job = self._released
         self._released += 1
-        ingress = self._instance.jobs[job].ingress
-        if ingress is None:
-            ingress = self._draw.choice(self._servers)
-        self._policy.released(self._site.release(self._workflows[job], self._releases[job], ingress))
+        released = self._jobs[job]
+        ingress = self._draw.choice(self._servers) if released.ingress is None else released.ingress
+        self._policy.released(self._site.release(released, self._workflows[job], ingress))
         return self._next_release()

@@ -1,8 +1,6 @@
 """The site: GPUs, copy engines, memories and transfers as they stand now, and the actions a policy may take.
 
-It knows the cluster, the models and the workflows from the start, but a job only from its release on: the tables of
-jobs and tasks grow with the releases, so that whoever holds the site cannot look ahead.
-Every action is checked against the rules and refused before anything changes; what is done is recorded.
+Every action is checked against the rules and refused if it breaks one; what is done is recorded.
 """
 
 from __future__ import annotations
@@ -15,8 +13,9 @@ import numpy as np
 
 from executor.device import ARRIVAL, WAKE, Device
 from executor.errors import IllegalActionError
+from executor.knowledge import Knowledge
 from executor.memory import Memory
-from models import NEVER, Cluster, Instance, MLModel, Residency, Restrictions, Timeline, Workflow
+from models import NEVER, Instance, Job, Residency, Timeline
 
 NOWHERE = -1
 """Stands for the GPU of a task without one, and for the task or model of an idle engine."""
@@ -42,8 +41,8 @@ class Arrivals(Protocol):
         """Take note of an input; `missing` more are to come."""
 
 
-class Site:
-    """What is there and what may be done with it.
+class Site(Knowledge):
+    """What is there and what may be done with it, besides what is known.
 
     Parameters
     ----------
@@ -58,17 +57,6 @@ class Site:
 
     Attributes
     ----------
-    cluster, models, workflows, restrictions, overlap_loads
-        As in the instance.
-    gpu_class, gpu_server
-        Per GPU.
-    run_us, load_us, needs, inputs, outputs, transfer_us
-        The instance's tables as plain lists: run time by template and GPU class, load time by model and class,
-        and so on.
-    template, job
-        Per task released so far.
-    job_workflow, job_release_us, job_ingress, job_tasks
-        Per job released so far: its workflow's index, its release, the server that plans it, its tasks.
     gpu, started_us, ended_us
         Per task released so far: where it is to run (NOWHERE: undecided), when it started and ended (-1: not yet).
     inputs_missing
@@ -88,26 +76,7 @@ class Site:
     """
 
     def __init__(self, instance: Instance, device: Device, listener: Arrivals, write_back: bool = False) -> None:
-        self.cluster: Cluster = instance.cluster
-        self.models: tuple[MLModel, ...] = instance.models
-        self.workflows: tuple[Workflow, ...] = instance.workflows
-        self.restrictions: Restrictions = instance.restrictions
-        self.overlap_loads = instance.overlap_loads
-        self.n_gpus = instance.n_gpus
-        self.gpu_class: list[int] = instance.gpu_class.tolist()
-        self.gpu_server: list[int] = instance.gpu_server.tolist()
-        self.run_us: list[list[int]] = instance.run_us.tolist()
-        self.load_us: list[list[int]] = instance.load_us.tolist()
-        self.weight_bytes: list[int] = instance.weight_bytes.tolist()
-        self.template_first: list[int] = instance.template_first.tolist()
-        self.needs, self.inputs, self.outputs = instance.needs, instance.inputs, instance.outputs
-        self.transfer_us: list[list[list[list[int]]]] = instance.transfer_us.tolist()
-        self.template: list[int] = []
-        self.job: list[int] = []
-        self.job_workflow: list[int] = []
-        self.job_release_us: list[int] = []
-        self.job_ingress: list[int] = []
-        self.job_tasks: list[range] = []
+        super().__init__(instance)
         self.gpu: list[int] = []
         self.started_us: list[int] = []
         self.ended_us: list[int] = []
@@ -134,28 +103,6 @@ class Site:
         for resident in instance.initial:
             self._hold(resident.gpu, resident.model, resident.slot, initial=True)
             self.memory[resident.gpu].ready.add(resident.model)
-
-    # -- what a policy may ask ------------------------------------------------------------------------------------
-
-    def run_time(self, task: int, gpu: int) -> int:
-        """Return the given run time of a task on a GPU, NEVER if it cannot run there."""
-        return self.run_us[self.template[task]][self.gpu_class[gpu]]
-
-    def load_time(self, model: int, gpu: int) -> int:
-        """Return the given load time of a model on a GPU, NEVER if it may not be there."""
-        return self.load_us[model][self.gpu_class[gpu]]
-
-    def transfer_time(self, edge: int, source: int, target: int) -> int:
-        """Return the transfer time along an edge between two GPUs; zero on the same one (rule T2)."""
-        if source == target:
-            return 0
-        row = self.transfer_us[edge][self.gpu_class[source]][self.gpu_class[target]]
-        return row[self.gpu_server[source] == self.gpu_server[target]]
-
-    def eligible_gpus(self, task: int) -> list[int]:
-        """Return the GPUs that can run a task, in order."""
-        row = self.run_us[self.template[task]]
-        return [gpu for gpu, of_class in enumerate(self.gpu_class) if row[of_class] != NEVER]
 
     # -- what a policy may do -------------------------------------------------------------------------------------
 
@@ -290,24 +237,16 @@ class Site:
 
     # -- what the engine tells ------------------------------------------------------------------------------------
 
-    def release(self, workflow: int, release_us: int, ingress: int) -> int:
+    def release(self, job: Job, workflow: int, ingress: int) -> int:
         """Make a job known and return its index."""
-        job, first = len(self.job_workflow), len(self.template)
-        templates = range(self.template_first[workflow], self.template_first[workflow + 1])
-        size = len(templates)
-        self.job_workflow.append(workflow)
-        self.job_release_us.append(release_us)
-        self.job_ingress.append(ingress)
-        self.job_tasks.append(range(first, first + size))
-        self.template.extend(templates)
-        self.job.extend([job] * size)
-        self.gpu.extend([NOWHERE] * size)
-        self.started_us.extend([-1] * size)
-        self.ended_us.extend([-1] * size)
-        inputs = [len(self.inputs[template]) for template in templates]
+        tasks = self.learn(job, workflow, ingress)
+        self.gpu.extend([NOWHERE] * len(tasks))
+        self.started_us.extend([-1] * len(tasks))
+        self.ended_us.extend([-1] * len(tasks))
+        inputs = [len(self.inputs[self.template[task]]) for task in tasks]
         self.inputs_missing.extend(inputs)
         self.predecessors_left.extend(inputs)
-        return job
+        return len(self.jobs) - 1
 
     def end_run(self, task: int, gpu: int) -> None:
         """Free the compute engine; the task counts as ended only with `send_outputs`."""

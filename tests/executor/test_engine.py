@@ -207,7 +207,7 @@ def test_the_future_is_absent() -> None:
 
     class Looking(QueuePolicy):
         def runnable(self, task: int, server: int) -> None:
-            seen.append((self.site.now, len(self.site.template), len(self.site.job_release_us)))
+            seen.append((self.site.now, len(self.site.template), len(self.site.jobs)))
             self.place(task, 0)
 
     work = chain(task("a", 1), task("b", 1))
