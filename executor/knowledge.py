@@ -53,6 +53,7 @@ class Knowledge:
         self.job_workflow: list[int] = []
         self.job_ingress: list[int] = []
         self.job_tasks: list[range] = []
+        self._eligible: dict[int, tuple[int, ...]] = {}
 
     def run_time(self, task: int, gpu: int) -> int:
         """Return the given run time of a task on a GPU, NEVER if it cannot run there."""
@@ -69,10 +70,13 @@ class Knowledge:
         row = self.transfer_us[edge][self.gpu_class[source]][self.gpu_class[target]]
         return row[self.gpu_server[source] == self.gpu_server[target]]
 
-    def eligible_gpus(self, task: int) -> list[int]:
+    def eligible_gpus(self, task: int) -> tuple[int, ...]:
         """Return the GPUs that can run a task, in order."""
-        row = self.run_us[self.template[task]]
-        return [gpu for gpu, of_class in enumerate(self.gpu_class) if row[of_class] != NEVER]
+        template = self.template[task]
+        if template not in self._eligible:
+            row = self.run_us[template]
+            self._eligible[template] = tuple(gpu for gpu, c in enumerate(self.gpu_class) if row[c] != NEVER)
+        return self._eligible[template]
 
     def learn(self, job: Job, workflow: int, ingress: int) -> range:
         """Make a job known and return its tasks."""

@@ -33,6 +33,12 @@ class RunRows:
         ]
 
 
+def load_rows(site: Site) -> list[Row]:
+    """Return, per model, its load times as a row over the workers; 0 where it may not be."""
+    of_worker = np.array(site.gpu_class)
+    return [np.maximum(np.array(times, np.int64), 0)[of_worker] for times in site.load_us]
+
+
 class TransferRows:
     """Transfer times per edge as rows over the receiving workers.
 

@@ -9,6 +9,7 @@ from typing import ClassVar, Generic, TypeVar
 
 import numpy as np
 
+from executor.policies.costs import load_rows
 from executor.policies.options import QueueOptions, duration, factor, option, switch
 from executor.policies.planning import JobPlanner
 from executor.policies.queueing import QueuePolicy
@@ -18,6 +19,9 @@ from executor.site import NOWHERE, Site
 from models import Instance
 
 T = TypeVar("T")
+
+_Seen = tuple[frozenset[int], int]
+"""Models, and their bytes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,14 +82,15 @@ class ReleasedCompass(QueuePolicy):
         self._planner = JobPlanner(site)
         self._waiting_us = [0] * site.n_gpus
         self._loads = [_History(0) for _ in range(site.n_gpus)]
-        self._models = [_History(frozenset(memory.residents)) for memory in site.memory]
+        self._models = [_History(self._residents(gpu)) for gpu in range(site.n_gpus)]
+        self._load_rows = load_rows(site)
 
     def released(self, job: int) -> None:
         """Plan the job, and let its first tasks queue."""
         site = self.site
         server, now = site.job_ingress[job], site.now
         available = np.array([now + self._wait(gpu, server, now) for gpu in range(site.n_gpus)], np.int64)
-        costs = _ReleasedCosts(site, self._seen_models(server, now))
+        costs = _ReleasedCosts(site, self._load_rows, self._seen_models(server, now))
         for task, gpu in zip(
             site.job_tasks[job], self._planner.plan(site.job_workflow[job], available, costs), strict=True
         ):
@@ -111,7 +116,7 @@ class ReleasedCompass(QueuePolicy):
             [self._wait(gpu, server, end_us) + site.transfer_time(edge, here, gpu) for gpu in range(site.n_gpus)],
             np.int64,
         )
-        _ReleasedCosts(site, self._seen_models(server, end_us)).add(row, site.needs[template])
+        _ReleasedCosts(site, self._load_rows, self._seen_models(server, end_us)).add(row, site.needs[template])
         best = int(row.argmin())
         if best != planned:
             self.place(task, best)
@@ -125,8 +130,8 @@ class ReleasedCompass(QueuePolicy):
             wait += max(0, site.run_end_us[gpu] - at_us)
         return wait
 
-    def _seen_models(self, server: int, at_us: int) -> list[frozenset[int]]:
-        """Return the resident models of every worker: fresh for the own server, stale for others."""
+    def _seen_models(self, server: int, at_us: int) -> list[_Seen]:
+        """Return the resident models of every worker and their bytes: fresh for the own server, stale for others."""
         site, stale = self.site, self.readings.staleness
         return [
             history.at(at_us if site.gpu_server[gpu] == server else at_us - stale)
@@ -141,7 +146,11 @@ class ReleasedCompass(QueuePolicy):
     def _load(self, gpu: int, model: int, evict: Sequence[int], slot: int | None) -> None:
         super()._load(gpu, model, evict, slot)
         fetched = self.site.now + self.site.load_time(model, gpu)
-        self._models[gpu].add(fetched, frozenset(self.site.memory[gpu].residents))
+        self._models[gpu].add(fetched, self._residents(gpu))
+
+    def _residents(self, gpu: int) -> _Seen:
+        models = frozenset(self.site.memory[gpu].residents)
+        return models, sum(self.site.weight_bytes[model] for model in models)
 
 
 class _History(Generic[T]):
@@ -165,21 +174,21 @@ class _History(Generic[T]):
 class _ReleasedCosts:
     """Load costs by what is seen of every worker, with the memory in use reckoned as the released simulator does."""
 
-    def __init__(self, site: Site, seen: Sequence[frozenset[int]]) -> None:
-        self._site, self._seen = site, seen
-        self._used = [sum(site.weight_bytes[model] for model in models) for models in seen]
+    def __init__(self, site: Site, load_rows: Sequence[Row], seen: Sequence[_Seen]) -> None:
+        self._size, self._load_rows = site.weight_bytes, load_rows
+        self._models = [models for models, _ in seen]
+        self._used = np.array([used for _, used in seen], np.int64)
+        self._memory = np.array([gpu.memory_bytes for gpu in site.cluster.gpus], np.int64)
 
     def add(self, row: Row, needs: tuple[int, ...]) -> None:
         """Add, per missing model, its load time, or twice that if it exceeds what is left of the memory."""
-        for gpu, of_class in enumerate(self._site.gpu_class):
-            memory = self._site.cluster.gpus[gpu].memory_bytes
-            for model in needs:
-                if model not in self._seen[gpu]:
-                    full = self._used[gpu] + self._site.weight_bytes[model] > memory
-                    row[gpu] += max(0, self._site.load_us[model][of_class]) * (2 if full else 1)
+        for model in needs:
+            missing = np.array([model not in models for models in self._models])
+            full = self._used + self._size[model] > self._memory
+            row += self._load_rows[model] * missing * (1 + full)
 
     def placed(self, worker: int, needs: tuple[int, ...]) -> None:
         """Deduct the bytes to fetch from the memory in use, if that is as much."""
-        fetched = sum(self._site.weight_bytes[model] for model in needs if model not in self._seen[worker])
+        fetched = sum(self._size[model] for model in needs if model not in self._models[worker])
         if self._used[worker] >= fetched:
             self._used[worker] -= fetched
