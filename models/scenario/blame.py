@@ -8,9 +8,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 from models.cluster import Cluster
-from models.instance import InitialResidency, Instance, InstanceError, Restrictions
-from models.scenario.errors import FieldError
-from models.workload import ANY_KIND, Job, MLModel, Task, Workflow
+from models.instance import Instance
+from models.restrictions import InitialResidency, InstanceError, Restrictions, check_initial
+from models.scenario.errors import FieldError, blame
+from models.workload import Job, MLModel, Task, Workflow
 
 
 def blame_workflows(
@@ -48,27 +49,22 @@ def blame_initial(
     FieldError
         At the first entry that does not go with those before it.
     """
-    idle = [Workflow("idle", (Task("idle", {ANY_KIND: 1}),))]
-    if _refusal(cluster, models, idle, restrictions, initial) is None:
-        return
-    for position in range(len(initial)):
-        problem = _refusal(cluster, models, idle, restrictions, initial[: position + 1])
-        if problem is not None:
+    try:
+        check_initial(initial, cluster, models, restrictions)
+    except InstanceError:
+        for position in range(len(initial)):
             where = ("options", "initial_residency", position)
-            raise FieldError(where, f"{problem}; allowed are models that are there together")
+            with blame(where, "a set of models that can be there together"):
+                check_initial(initial[: position + 1], cluster, models, restrictions)
 
 
 def _refusal(
-    cluster: Cluster,
-    models: Sequence[MLModel],
-    workflows: Iterable[Workflow],
-    restrictions: Restrictions,
-    initial: Sequence[InitialResidency] = (),
+    cluster: Cluster, models: Sequence[MLModel], workflows: Iterable[Workflow], restrictions: Restrictions
 ) -> str | None:
     """Return why there is no instance with one job of each workflow, or None if there is one."""
     jobs = tuple(Job(workflow, 0) for workflow in workflows)
     try:
-        Instance(cluster, tuple(models), jobs, initial=tuple(initial), restrictions=restrictions)
+        Instance(cluster, tuple(models), jobs, restrictions=restrictions)
     except InstanceError as error:
         return str(error)
     return None

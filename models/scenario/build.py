@@ -15,7 +15,7 @@ from models.scenario.document import ScenarioDocument
 from models.scenario.errors import FieldError, blame
 from models.scenario.hardware import build_cluster
 from models.scenario.json_text import parse_json
-from models.scenario.limits import check_horizon, check_models, check_tasks, check_transfers
+from models.scenario.limits import check_horizon, check_models, check_tables, check_tasks, check_transfers
 from models.scenario.places import build_initial, build_restrictions
 from models.scenario.section import validated
 from models.scenario.source import Source, read_text
@@ -113,6 +113,7 @@ def _build_instance(document: ScenarioDocument, folder: Path) -> Instance:
     check_transfers(document, cluster, list(workflows.values()))
     restrictions = build_restrictions(document, cluster)
     initial = build_initial(document, cluster)
+    check_tables(cluster, restrictions, list(workflows.values()))
     blame_workflows(cluster, models, workflows, restrictions)
     blame_initial(cluster, models, restrictions, initial)
     jobs = build_jobs(document, workflows, folder)

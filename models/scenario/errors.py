@@ -70,7 +70,7 @@ def allowed(word: str, known: Iterable[str]) -> str:
     """
     names = list(known)
     if not names:
-        return "none is defined"
+        return "allowed are names that the file defines, and it defines none"
     near = difflib.get_close_matches(word[:_LONGEST_SHOWN], names, 1)
     listed = ", ".join(name[:_LONGEST_SHOWN] for name in names[:_MOST_NAMES])
     if len(names) > _MOST_NAMES:

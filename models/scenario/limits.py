@@ -8,12 +8,15 @@ import numpy as np
 
 from models.cluster import GPU, Cluster
 from models.instance import Instance
+from models.restrictions import Restrictions
 from models.scenario.document import ScenarioDocument
 from models.scenario.errors import FieldError
 from models.scenario.quantities import MAX_TIME_US
+from models.tables import GPUClasses
 from models.workload import Job, Workflow
 
 MAX_TASKS = 20_000_000
+MAX_TRANSFERS = 2_000_000
 MAX_HORIZON_US = 10**18
 """Every task, load and transfer one after the other must end before this."""
 
@@ -59,6 +62,22 @@ def check_transfers(document: ScenarioDocument, cluster: Cluster, workflows: Seq
     if took > MAX_TIME_US:
         where = ("workflows", workflow, "tasks", task, "after")
         raise FieldError(where, f"{size} bytes take {took} us to arrive; allowed are at most {MAX_TIME_US} us")
+
+
+def check_tables(cluster: Cluster, restrictions: Restrictions, workflows: Sequence[Workflow]) -> None:
+    """Refuse more sorts of GPUs than the table of transfers can hold.
+
+    Raises
+    ------
+    FieldError
+        At the cluster.
+    """
+    sorts = len(GPUClasses.of(cluster, restrictions).gpus)
+    edges = sum(len(task.inputs) for workflow in workflows for task in workflow.tasks)
+    transfers = max(1, edges) * sorts**2
+    if transfers > MAX_TRANSFERS:
+        problem = f"{edges} edges between {sorts} sorts of GPUs make {transfers} transfers"
+        raise FieldError(("cluster",), f"{problem}; allowed are {MAX_TRANSFERS}")
 
 
 def check_tasks(jobs: Sequence[Job]) -> None:

@@ -14,6 +14,7 @@ from models.scenario.errors import allowed, shown
 from models.scenario.section import kind_of, problem
 from models.scenario.source import Plain
 from models.slo import ServiceLevel
+from models.tables import LARGEST
 from models.units import BANDWIDTH, RATE_PER_SECOND, SIZE_BYTES, TIME_US, QuantityError, parse_number
 from models.units import parse_bandwidth as read_bandwidth
 from models.units import parse_rate as read_rate
@@ -22,7 +23,7 @@ from models.units import parse_time as read_time
 
 MAX_TIME_US = 10**15
 """Longest time: about 32 years."""
-MAX_SIZE_BYTES = 10**18
+MAX_SIZE_BYTES = LARGEST
 MAX_JOBS = 1_000_000
 MAX_GPUS = 100_000
 MAX_NUMBER = 10**9

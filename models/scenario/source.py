@@ -9,7 +9,7 @@ from models.scenario.errors import InputError, Where, shown
 
 MAX_DEPTH = 50
 """Deepest nesting of a document; a scenario needs eight."""
-MAX_VALUES = 20_000_000
+MAX_VALUES = 5_000_000
 """Most values of a document once its aliases are written out."""
 MAX_FILE_BYTES = 64_000_000
 

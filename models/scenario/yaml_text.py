@@ -11,6 +11,8 @@ from models.scenario.errors import InputError, shown
 from models.scenario.source import MAX_DEPTH, MAX_VALUES, Node, Plain
 
 _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+_HIDDEN_BREAKS = "\x85\u2028\u2029"
+"""YAML 1.1 counts them as ends of lines, editors do not."""
 _NULL = ("", "~", "null", "Null", "NULL")
 
 
@@ -24,6 +26,9 @@ def parse_yaml(text: str, file: str) -> Node:
     InputError
         With the line of the first thing that is wrong.
     """
+    for letter in _HIDDEN_BREAKS:
+        if letter in text:
+            raise _control_character(text, file, letter)
     composer = _Composer(file)
     try:
         composer.compose(yaml.parse(text, Loader=_LOADER))
@@ -32,11 +37,15 @@ def parse_yaml(text: str, file: str) -> Node:
         problem = f"{error.problem or error.context}; allowed is YAML"
         raise InputError(file, mark.line + 1 if mark else 1, "file", problem) from None
     except yaml.reader.ReaderError as error:
-        line = text.count("\n", 0, text.find(chr(error.character))) + 1
-        raise InputError(file, line, "file", f"control character {chr(error.character)!r}; allowed is YAML") from None
+        raise _control_character(text, file, chr(error.character)) from None
     if composer.root is None:
         raise InputError(file, 1, "file", "is empty; allowed is a mapping of keys to values")
     return composer.root
+
+
+def _control_character(text: str, file: str, letter: str) -> InputError:
+    line = text.count("\n", 0, text.index(letter)) + 1
+    return InputError(file, line, "file", f"control character {letter!r}; allowed is YAML")
 
 
 @dataclass(slots=True)
