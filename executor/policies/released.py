@@ -62,7 +62,8 @@ class ReleasedCompass(QueuePolicy):
     - Planning a job, the bytes to fetch are deducted from the memory in use of the chosen worker, not added to it.
     - Two tasks of one job with the same model both pay for its load in the planning.
     - A task with several inputs queues when the last one arrives.
-    - The adjustment, if on, takes place when the predecessor starts, with what is then known of its end.
+    - The adjustment, if on, takes place when the predecessor starts, with what is then known of its end, and with the
+      predecessor still in the load of its worker.
     """
 
     write_back = True
@@ -97,15 +98,15 @@ class ReleasedCompass(QueuePolicy):
             self.place(task, gpu)
 
     def turned_to(self, task: int, gpu: int) -> None:
-        """Take the task out of the load, and adjust its successors already now."""
+        """Adjust the successors already now, with the task itself still in the load; then take it out."""
         site = self.site
-        self._waiting_us[gpu] -= site.run_time(task, gpu)
-        self._loads[gpu].add(site.now, self._waiting_us[gpu])
         if self.readings.adjust:
             end = site.load_end_us[gpu] if site.loading[gpu] != NOWHERE else site.now
             for offset, edge in site.outputs[site.template[task]]:
                 if len(site.inputs[site.template[task + offset]]) == 1:
                     self._adjust(task + offset, edge, gpu, end + site.run_time(task, gpu))
+        self._waiting_us[gpu] -= site.run_time(task, gpu)
+        self._loads[gpu].add(site.now, self._waiting_us[gpu])
 
     def _adjust(self, task: int, edge: int, here: int, end_us: int) -> None:
         site, server = self.site, self.site.gpu_server[here]

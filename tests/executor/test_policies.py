@@ -160,3 +160,14 @@ def test_released_sees_its_own_queue_stale_and_others_fresh(ingress: int, where:
     ]
     timeline = simulate(instance(jobs, on=cluster(2)), parse_policy("compass-released:staleness=10us"))
     assert timeline.gpu.tolist() == [0, 0, where]
+
+
+def test_released_adjusts_when_the_predecessor_starts() -> None:
+    # g0 runs a [0, 9) and then b, whose successor c (2 us) is planned behind it. When b starts, at 9, b itself is still
+    # in the load: 5 us, more than 1.5 x 2, so c goes to the idle g1: 14 + transfer 1. Read otherwise c stayed.
+    work = chain(task("b", 5), task("c", 2, after={"b": 0}))
+    jobs = [Job(chain(task("t", 9), name="v"), 0, ingress=1), Job(work, 1, ingress=1)]
+    on = instance(jobs, on=cluster(2))
+    assert runs(simulate(on, parse_policy("compass-released:staleness=0us"))) == [(0, 0, 9), (0, 9, 14), (0, 14, 16)]
+    adjusted = simulate(on, parse_policy("compass-released:staleness=0us,adjust=on"))
+    assert runs(adjusted) == [(0, 0, 9), (0, 9, 14), (1, 15, 17)]
