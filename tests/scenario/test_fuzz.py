@@ -1,6 +1,8 @@
 """Whatever the files hold, only an `InputError` of one line comes out."""
 
+import atexit
 import random
+import shutil
 import string
 from collections.abc import Callable
 from functools import cache
@@ -22,7 +24,9 @@ ODD = ["", "-1", "0", "nan", "inf", "1e999", "1e-999", "9" * 40, "null", "true",
 
 @cache
 def folder() -> Path:
-    return Path(mkdtemp())
+    made = mkdtemp()
+    atexit.register(shutil.rmtree, made)
+    return Path(made)
 
 
 @cache
