@@ -21,6 +21,7 @@ from models.instance import Instance
 from models.objective import Objective
 from models.timeline import Timeline
 from solvers.result import Result, Search
+from solvers.result import SolverFaultError as SolverFaultError
 
 METHOD = "cp-sat"
 """Name of the bounds that this solver proves."""
@@ -28,10 +29,6 @@ METHOD = "cp-sat"
 _POLL_S = 0.05
 _EXACT_FLOATS = 2**53
 _News = TypeVar("_News")
-
-
-class SolverFaultError(RuntimeError):
-    """The solver contradicts a plan that was checked, or rejects the model: its answer cannot be used."""
 
 
 def solve(

@@ -110,6 +110,10 @@ class UnsoundBoundError(RuntimeError):
     """A lower bound, or a proof of infeasibility, contradicts a feasible plan: a bug."""
 
 
+class SolverFaultError(RuntimeError):
+    """A solver contradicts a plan that was checked, or rejects the model: its answer cannot be used."""
+
+
 class Search:
     """A running search: its clock, its limit, its best plan and bound, and whoever watches.
 
