@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import pairwise
 
 from ortools.sat.python import cp_model
 
@@ -42,10 +43,14 @@ def _hint_tasks(formulation: Formulation, timeline: Timeline) -> Assignment:
 def _hint_residencies(formulation: Formulation, timeline: Timeline) -> Assignment:
     """Yield the values of everything about needs, from the chains that the timeline's residencies form."""
     v, choices = formulation.variables, formulation.choices
-    opened, hits, since, there, rooms = set(), set(), {}, set(), {}
+    opened: set[tuple[int, bool]] = set()
+    hits: set[tuple[int, int]] = set()
+    there: set[tuple[int, int, int]] = set()
+    since: dict[int, int] = {}
+    rooms: dict[int, int] = {}
     for residency, needs in serving_chains(choices.instance, timeline):
         opened.add((needs[0], residency.initial))
-        hits.update(zip(needs, needs[1:], strict=False))
+        hits.update(pairwise(needs))
         held = [residency.load_start_us] + [int(timeline.end_us[choices.needs[need][0]]) for need in needs[:-1]]
         since.update(zip(needs, held, strict=True))
         room = choices.room_of_slot(residency.gpu, residency.slot)

@@ -77,8 +77,8 @@ class ScaledObjective:
         )
         if max(positive) * factor > _EXACT_UP_TO:
             factor = _ROUNDED_FROM / min(positive)
-        largest = sum(positive) * max(1, horizon_us)
-        factor = min(factor, _LARGEST_SUM / largest) if largest * factor > _LARGEST_SUM else factor
+        largest = sum(positive, Fraction(0)) * max(1, horizon_us)
+        factor = min(factor, _LARGEST_SUM / largest)
         return cls(objective, _TERM[objective], tuple(int(weight * factor) for weight in true), factor)
 
     def floor(self, value: Fraction) -> int:

@@ -25,9 +25,9 @@ class Windows:
     Parameters
     ----------
     earliest_start_us, latest_end_us
-        Per task and GPU; `possible` is False where the window is too short or the GPU not eligible. Shape [tasks, gpus].
+        Per task and GPU. Shape [tasks, gpus].
     possible
-        Shape [tasks, gpus].
+        False where the GPU is not eligible or the window too short. Shape [tasks, gpus].
     completion_lower_us
         No job completes earlier. Shape [jobs].
     completion_upper_us
@@ -78,13 +78,14 @@ def horizon_us(instance: Instance) -> int:
 def transfer_matrix(instance: Instance, edge: int) -> Ints:
     """Return the transfer time of an edge between every two GPUs in microseconds. Shape [gpus, gpus]."""
     same_server = (instance.gpu_server[:, None] == instance.gpu_server[None, :]).astype(np.int64)
-    matrix = instance.transfer_us[edge, instance.gpu_class[:, None], instance.gpu_class[None, :], same_server]
+    matrix: Ints = instance.transfer_us[edge, instance.gpu_class[:, None], instance.gpu_class[None, :], same_server]
     np.fill_diagonal(matrix, 0)
     return matrix
 
 
 def _run_times(instance: Instance) -> Ints:
-    return instance.run_us[instance.task_template][:, instance.gpu_class]
+    run: Ints = instance.run_us[instance.task_template][:, instance.gpu_class]
+    return run
 
 
 def _load_heads(instance: Instance) -> Ints:

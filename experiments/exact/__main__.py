@@ -1,0 +1,126 @@
+"""``python -m experiments.exact BENCHMARK``: prints a table of figures."""
+
+from __future__ import annotations
+
+import argparse
+import random
+import time
+from collections.abc import Callable, Sequence
+
+from experiments.authors import instance as authors_instance
+from experiments.authors import poisson, workflows
+from experiments.exact.known import SHARED, async_how, flexible_job_shop, heft
+from models import Instance, Objective, timeline_value
+from models.objective import reported_bound, reported_value
+from solvers import cp_sat, exhaustive
+from solvers.dispatch import greedy
+from solvers.result import Result
+
+RATE_PER_S = 3.76
+"""75 % of the 5.02 jobs/s at which five GPUs saturate."""
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run one benchmark."""
+    parser = argparse.ArgumentParser(prog="python -m experiments.exact", description=__doc__)
+    commands = parser.add_subparsers(required=True)
+    for name, run, options in (
+        ("heft", run_heft, {"--time-limit": 60.0}),
+        ("asynchow", run_async_how, {}),
+        ("fjsp", run_flexible_job_shop, {"--time-limit": 60.0}),
+        ("authors", run_authors, {"--time-limit": 60.0}),
+        ("oracle", run_oracle, {}),
+    ):
+        command = commands.add_parser(name, help=(run.__doc__ or "").splitlines()[0])
+        for option, default in options.items():
+            command.add_argument(option, type=float, default=default, help="seconds per instance")
+        if name == "fjsp":
+            command.add_argument("names", nargs="*", default=["mk01"], help="files of Brandimarte, such as mk01")
+        if name == "authors":
+            command.add_argument("--tasks", type=int, nargs="*", default=[36, 70, 136, 260])
+            command.add_argument("--seeds", type=int, nargs="*", default=[1, 2, 3])
+            command.add_argument("--objective", type=Objective, default=Objective.MEAN_LATENCY)
+        if name == "oracle":
+            command.add_argument("--count", type=int, default=300)
+        command.set_defaults(run=run)
+    chosen = parser.parse_args(arguments)
+    benchmark: Callable[[argparse.Namespace], None] = chosen.run
+    benchmark(chosen)
+
+
+def run_heft(options: argparse.Namespace) -> None:
+    """HEFT's canonical graph: the optimum is 73, HEFT itself gives 80."""
+    result = cp_sat.solve(heft(), Objective.MAKESPAN, options.time_limit)
+    print(f"{result.status}  makespan {result.value}  bound {result.lower_bound}  {result.runtime_s:.2f} s")
+
+
+def run_async_how(options: argparse.Namespace) -> None:
+    """AsyncHow: with enough GPUs the makespan is the given answer, except for async_829."""
+    began, right, wrong, unproved = time.monotonic(), 0, set[str](), 0
+    for plan in async_how(SHARED / "asynchow" / "async_first_900.jsonl.gz"):
+        result = cp_sat.solve(plan.instance, Objective.MAKESPAN, 10, workers=1)
+        unproved += result.value != result.lower_bound
+        if result.value == plan.answer_us:
+            right += 1
+        else:
+            wrong.add(plan.name)
+    print(f"{right} answers equal, different: {sorted(wrong)}, unproved: {unproved}, {time.monotonic() - began:.1f} s")
+
+
+def run_flexible_job_shop(options: argparse.Namespace) -> None:
+    """Brandimarte's flexible job shops: mk01 is 40."""
+    for name in options.names:
+        built = flexible_job_shop(SHARED / "fjsp" / "brandimarte" / f"{name}.txt")
+        result = cp_sat.solve(built, Objective.MAKESPAN, options.time_limit, greedy(built, Objective.MAKESPAN))
+        print(f"{name}  {result.status}  makespan {result.value}  bound {result.lower_bound}  {result.runtime_s:.2f} s")
+
+
+def run_authors(options: argparse.Namespace) -> None:
+    """Time proofs on the authors' workload, five GPUs at 75 % load."""
+    objective = options.objective
+    print("tasks  jobs  seed  status    hint        value       bound       gap     seconds")
+    for tasks in options.tasks:
+        for seed in options.seeds:
+            built = authors_window(tasks, seed)
+            hint = greedy(built, objective)
+            result = cp_sat.solve(built, objective, options.time_limit, hint)
+            at_first = None if hint is None else timeline_value(objective, built, hint)
+            first = "-" if at_first is None else f"{reported_value(objective, at_first):.6f}"
+            print(f"{built.n_tasks:5d}  {len(built.jobs):4d}  {seed:4d}  {_figures(objective, result, first)}")
+
+
+def _figures(objective: Objective, result: Result, hint: str) -> str:
+    value = "-" if result.value is None else f"{reported_value(objective, result.value):.6f}"
+    bound = "-" if result.lower_bound is None else f"{reported_bound(objective, result.lower_bound):.6f}"
+    gap = "-" if result.gap is None else f"{result.gap:.2%}"
+    return f"{result.status:8s}  {hint:10s}  {value:10s}  {bound:10s}  {gap:6s}  {result.runtime_s:7.2f}"
+
+
+def authors_window(tasks: int, seed: int) -> Instance:
+    """Return the first jobs of a seeded draw that hold about so many tasks."""
+    sizes = {name: len(workflow.tasks) for name, workflow in workflows().items()}
+    arrivals, total = [], 0
+    for release, name in poisson(RATE_PER_S, tasks, seed):
+        if total + sizes[name] // 2 > tasks:
+            break
+        arrivals.append((release, name))
+        total += sizes[name]
+    return authors_instance(arrivals)
+
+
+def run_oracle(options: argparse.Namespace) -> None:
+    """Compare exhaustive search and CP-SAT on random tiny instances, every objective in turn."""
+    from tests.instances import random_instance  # not part of the installed package
+
+    began, different = time.monotonic(), []
+    for seed in range(options.count):
+        built = random_instance(random.Random(seed), restricted=seed % 2 == 1)  # noqa: S311
+        objective = list(Objective)[seed % len(Objective)]
+        exact, joint = exhaustive.solve(built, objective), cp_sat.solve(built, objective, 30, workers=1)
+        if (exact.status, exact.value) != (joint.status, joint.value):
+            different.append(seed)
+    print(f"{options.count} instances, different: {different}, {time.monotonic() - began:.1f} s")
+
+
+if __name__ == "__main__":
+    main()
