@@ -20,15 +20,18 @@ METHOD = "lagrangian"
 """Name of the bounds that this search proves."""
 
 COARSEST_SHARE = 16
-"""The first slots are the mean critical path over this."""
+"""The first slots are the mean critical path over this; wider, up to all of it, if time is short."""
 
-WARM, COLD = Steps(400, 0.02, 0.001), Steps(600, 0.1, 0.003)
-"""Steps from prices of coarser slots, and from nothing."""
+COLD, WARM = Steps(200, 0.2, 0.005), Steps(200, 0.1, 0.004)
+"""Steps from nothing, and from prices of coarser slots."""
 
-LAST_STEPS = 1500
-"""Most steps on the finest slots."""
+LAST_STEPS, LAST_LENGTH = 1000, 0.002
+"""Most steps on the finest slots that time allows, and the length of the last of them."""
 
-LONGEST_WINDOW = 16
+LEAST_GAIN = Fraction(1, 10_000)
+"""Slots are not made finer once that gains less than this share of the bound."""
+
+LONGEST_WINDOW = 32
 """Delays considered at first, in mean critical paths; later windows follow from what jobs pay."""
 
 
@@ -72,22 +75,42 @@ def improve(search: Search, time_limit_s: float | None = None, finest_us: int = 
     def left_s() -> float:
         return min(search.remaining_s, end - time.monotonic())
 
-    slot_us = max(finest_us, 1, int(search.instance.job_critical_us.mean()) // COARSEST_SHARE)
-    relaxation = relax(fixed, slot_us, _first_windows(fixed, slot_us))
-    start, steps = np.zeros(Prices.size(relaxation)), COLD
+    relaxation, steps = _coarsest(fixed, finest_us, left_s())
+    start = np.zeros(Prices.size(relaxation))
     best: Priced | None = None
     while True:
         begun = time.monotonic()
         climb = ascend(relaxation, start, steps, lambda: left_s() > 0)
         per_step = (time.monotonic() - begun) / climb.evaluations
-        best = _offer(search, relaxation, climb, best)
+        before, best = best, _offer(search, relaxation, climb, best)
         finer_us = max(finest_us, relaxation.slot_us // 2)
-        if left_s() <= 0 or finer_us == relaxation.slot_us or search.proved:
+        if left_s() <= 0 or finer_us == relaxation.slot_us or search.proved or _exhausted(before, best):
             return best
         finer = relax(fixed, finer_us, _windows(relaxation, climb))
         start = refined(climb.best, relaxation, finer)
         steps = _affordable(per_step * _size(finer) / _size(relaxation), left_s())
         relaxation = finer
+
+
+def _coarsest(fixed: Fixed, finest_us: int, left_s: float) -> tuple[Relaxation, Steps]:
+    """Return the first relaxation, its slots wide enough to leave time for finer ones, and the steps to take in it."""
+    critical_path = int(fixed.instance.job_critical_us.mean())
+    share = COARSEST_SHARE
+    while True:
+        slot_us = max(finest_us, 1, critical_path // share)
+        relaxation = relax(fixed, slot_us, _first_windows(fixed, slot_us))
+        begun = time.monotonic()
+        ascend(relaxation, np.zeros(Prices.size(relaxation)), Steps(2), lambda: True)
+        per_step = (time.monotonic() - begun) / 2
+        if 4 * COLD.count * per_step <= left_s or share == 1:
+            affordable = max(1, min(COLD.count, int(left_s / per_step)))
+            return relaxation, Steps(affordable, COLD.first, COLD.last)
+        share //= 2
+
+
+def _exhausted(before: Priced | None, best: Priced | None) -> bool:
+    """Return whether the last refinement gained too little for another."""
+    return before is not None and best is not None and best.bound < before.bound * (1 + LEAST_GAIN)
 
 
 def _first_windows(fixed: Fixed, slot_us: int) -> Ints:
@@ -114,8 +137,9 @@ def _windows(relaxation: Relaxation, climb: Climb) -> Ints:
 def _affordable(per_step_s: float, left_s: float) -> Steps:
     """Return as many steps as a level should take: all that time allows if it is the last."""
     possible = int(left_s / per_step_s) - 2
-    count = WARM.count if possible > 4 * WARM.count else min(possible, LAST_STEPS)
-    return Steps(max(1, count), WARM.first, WARM.last)
+    if possible > 4 * WARM.count:
+        return WARM
+    return Steps(max(1, min(possible, LAST_STEPS)), WARM.first, LAST_LENGTH)
 
 
 def _size(relaxation: Relaxation) -> int:
