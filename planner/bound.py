@@ -14,14 +14,12 @@ from models.objective import reported_bound
 from models.scenario import InputError, Scenario, write_atomically
 from models.scenario.source import read_text
 from planner.plan import Method, plan
+from planner.stages import EXACT_TASKS
 from solvers.bounds import closed_form
 from solvers.bounds.certificate import closed_form_document, lagrangian_document
 from solvers.bounds.lagrangian.improve import improve
 from solvers.bounds.verify import Verdict, verify
 from solvers.result import Progress, Search
-
-EXACT_TASKS = 150
-"""Up to so many tasks half of the time goes to CP-SAT, whose bound is often higher but comes without a certificate."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +89,7 @@ def bound(
     best, method = closed_form.best(instance, objective)
     search.offer_bound(best, method)
     certificate = closed_form_document(instance, objective, method, best)
+    # On small windows half of the time goes to CP-SAT: its bound is often higher, but comes without a certificate.
     exact = instance.n_tasks <= EXACT_TASKS
     priced = improve(search, search.remaining_s / 2 if exact else None)
     if priced is not None and priced.bound > best:

@@ -14,6 +14,7 @@ from models.metrics import Metrics, measure
 from models.objective import reported_bound, reported_value
 from models.scenario import Scenario, TimelineHeader, write_timeline
 from models.timeline import Timeline
+from planner.stages import EXACT_TASKS, search_and_bound, warm_up_s
 from planner.starts import policy_timelines
 from planner.versions import versions
 from solvers.bounds import closed_form
@@ -29,11 +30,11 @@ class Method(StrEnum):
     Attributes
     ----------
     AUTO
-        Online policies, then local search, then CP-SAT where the window is small enough for it.
+        CP-SAT where the window is small enough for it, otherwise SEARCH.
     CP_SAT
-        Online policies as a hint, then CP-SAT for the rest of the time.
+        Online policies and a short local search, then CP-SAT from the best of them for the rest of the time.
     SEARCH
-        Online policies, then local search only.
+        Online policies, then local search beside the Lagrangian bound.
     """
 
     AUTO = "auto"
@@ -182,13 +183,10 @@ def plan(
     for timeline in policy_timelines(scenario.instance, seed) if starts is None else starts:
         search.offer(timeline)
     search.offer_bound(*closed_form.best(scenario.instance, scenario.objective))
-    if method is not Method.CP_SAT and not search.proved:
-        from solvers import dispatch
-
-        greedy = dispatch.greedy(scenario.instance, scenario.objective)
-        if greedy is not None:
-            search.offer(greedy)
-    if method is not Method.SEARCH and not search.proved:
+    exact = method is Method.CP_SAT or (method is Method.AUTO and scenario.instance.n_tasks <= EXACT_TASKS)
+    if not search.proved:
+        search_and_bound(search, seed, iterations, workers, warm_up_s(search) if exact else None)
+    if exact and not search.proved:
         from solvers import cp_sat
 
         cp_sat.improve(search, workers, seed)
