@@ -5,6 +5,7 @@ from executor.noise import Noise, NoiseError, Spread, parse_noise
 from executor.policies.parse import POLICIES, ParsedPolicy, parse_policy
 from executor.policies.queueing import QueuePolicy
 from executor.policies.replay import replay
+from executor.policies.twin import twin_instance
 from executor.policy import Policy
 from executor.simulation import instance_for, simulate
 from executor.site import Site
@@ -26,4 +27,5 @@ __all__ = [
     "parse_policy",
     "replay",
     "simulate",
+    "twin_instance",
 ]

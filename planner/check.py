@@ -3,28 +3,48 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from executor import twin_instance
 from models.feasibility import Violation, check
 from models.instance import Instance
-from models.objective import reported_value, timeline_value
-from models.scenario import InputError, Scenario, read_timeline
+from models.objective import Objective, reported_value, timeline_value
+from models.scenario import InputError, read_timeline
 from models.timeline import UNPLACED, Timeline
 
 
-def verdict(scenario: Scenario, timeline: Timeline, violations: Sequence[Violation]) -> dict[str, Any]:
+def read(instance: Instance, path: Path) -> tuple[Instance, Timeline]:
+    """Return a timeline and the instance it belongs to: the given one, or its twin that ``compass-released`` runs on.
+
+    Raises
+    ------
+    InputError
+        If the file cannot be read or belongs to neither.
+    """
+    try:
+        return instance, read_timeline(path, instance).timeline
+    except InputError as error:
+        twin = twin_instance(instance)
+        if error.field == "scenario_hash" and twin is not instance:
+            with suppress(InputError):
+                return twin, read_timeline(path, twin).timeline
+        raise
+
+
+def verdict(
+    objective: Objective, instance: Instance, timeline: Timeline, violations: Sequence[Violation]
+) -> dict[str, Any]:
     """Return the outcome of a check with the keys of ``check --json``; no value if a task is not placed."""
-    complete = len(timeline.gpu) == scenario.instance.n_tasks and bool((timeline.gpu != UNPLACED).all())
     value = None
-    if complete:
-        exact = timeline_value(scenario.objective, scenario.instance, timeline)
-        value = reported_value(scenario.objective, exact)
+    if bool((timeline.gpu != UNPLACED).all()):
+        value = reported_value(objective, timeline_value(objective, instance, timeline))
     return {
         "valid": not violations,
         "violations": [asdict(violation) for violation in violations],
-        "objective": {"name": str(scenario.objective), "value": value},
+        "objective": {"name": str(objective), "value": value},
     }
 
 
@@ -39,5 +59,5 @@ def feasible_timeline(instance: Instance, path: Path) -> Timeline:
     timeline = read_timeline(path, instance).timeline
     violations = check(instance, timeline)
     if violations:
-        raise InputError(str(path), None, "timeline", f"breaks {len(violations)} rules; the first: {violations[0]}")
+        raise InputError(str(path), 1, "timeline", f"breaks {len(violations)} rules; the first: {violations[0]}")
     return timeline

@@ -52,13 +52,14 @@ def plan(
     as_json: Json = False,
 ) -> int:
     """Plan a window: task placement and model residency together, with a lower bound."""
-    from models.scenario import load_scenario
+    from models.scenario import assert_writable, load_scenario
     from planner import plan as planning
     from planner.check import feasible_timeline
     from planner.console import ProgressLine, interruptible
 
     loaded = load_scenario(scenario)
-    command.must_be_writable(output)
+    if output is not None:
+        assert_writable(output)
     given = None if hint is None else feasible_timeline(loaded.instance, hint)
     line = ProgressLine(loaded.objective, "planning")
     with interruptible() as stop, line.shown():
@@ -97,17 +98,17 @@ def check(
 ) -> int:
     """Check a plan or timeline against every rule."""
     from models.feasibility import check as violations_of
-    from models.scenario import load_scenario, read_timeline
-    from planner.check import verdict
+    from models.scenario import load_scenario
+    from planner.check import read, verdict
 
     loaded = load_scenario(scenario)
-    timeline = read_timeline(plan, loaded.instance).timeline
-    violations = violations_of(loaded.instance, timeline)
+    instance, timeline = read(loaded.instance, plan)
+    violations = violations_of(instance, timeline)
 
     def view() -> object:
         return "valid: every rule holds" if not violations else "\n".join(str(violation) for violation in violations)
 
-    command.show(verdict(loaded, timeline, violations), view, as_json)
+    command.show(verdict(loaded.objective, instance, timeline, violations), view, as_json)
     return command.NOT_ACHIEVED if violations else command.DONE
 
 
@@ -122,12 +123,13 @@ def simulate(
     as_json: Json = False,
 ) -> int:
     """Run an online policy, or replay a plan, in simulated time."""
-    from models.scenario import load_scenario
+    from models.scenario import assert_writable, load_scenario
     from planner import simulate as simulating
 
     share = command.fraction(warmup, "--warmup")
     loaded = load_scenario(scenario)
-    command.must_be_writable(output)
+    if output is not None:
+        assert_writable(output)
     simulation = simulating.simulate(loaded, policy, seed=seed, noise=noise, warmup=share)
     if output is not None:
         simulation.save(output)
@@ -161,7 +163,8 @@ def compare(
 
     share = command.fraction(warmup, "--warmup")
     loaded = load_scenario(scenario)
-    command.must_be_writable(output, folder=True)
+    if output is not None:
+        command.prepare_folder(output)
     names = comparing.DEFAULT_POLICIES if policies is None else comparing.split_policies(policies)
     line = ProgressLine(loaded.objective, "comparing")
     with interruptible() as stop, line.shown():
@@ -203,12 +206,13 @@ def bound(
     as_json: Json = False,
 ) -> int:
     """Find a value that no plan lies below, with a certificate that anyone can check."""
-    from models.scenario import load_scenario
+    from models.scenario import assert_writable, load_scenario
     from planner import bound as bounding
     from planner.console import ProgressLine, interruptible
 
     loaded = load_scenario(scenario)
-    command.must_be_writable(output)
+    if output is not None:
+        assert_writable(output)
     line = ProgressLine(loaded.objective, "bounding")
     with interruptible() as stop, line.shown():
         made = bounding.bound(loaded, time_limit_s=time_limit, workers=workers, seed=seed, watch=line.watch, stop=stop)

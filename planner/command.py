@@ -78,34 +78,21 @@ def say(message: str) -> None:
     print(message, file=sys.stderr)
 
 
-def must_be_writable(path: Path | None, folder: bool = False) -> None:
-    """Refuse a destination that cannot be written, before any work is done for it.
+def prepare_folder(path: Path) -> None:
+    """Make a folder for results, and refuse one that cannot be written before any work is done for it.
 
     Raises
     ------
-    UsageError
-        If the folder is missing, is no folder, or is not writable.
+    UsageError, InputError
+        If it cannot be made, or its files cannot be written.
     """
-    if path is None:
-        return
-    if not folder and path.is_dir():
-        raise UsageError(f"{path}: is a folder; name a file")
-    if folder and path.exists() and not path.is_dir():
-        raise UsageError(f"{path}: is a file; name a folder")
-    place = path if folder else path.parent
-    while folder and not place.exists() and place != place.parent:
-        place = place.parent
-    if not place.is_dir():
-        raise UsageError(f"{place}: no such folder; make it first")
-    probe = place / f".truenorth-{os.getpid()}"
+    from models.scenario import assert_writable
+
     try:
-        # Permission bits mislead (root, read-only mounts): trying is the only honest test.
-        probe.touch()
+        path.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise UsageError(f"{place}: cannot write here ({error.strerror})") from None
-    finally:
-        with suppress(OSError):
-            probe.unlink()
+        raise UsageError(f"{path}: no folder can be made here: {error.strerror}; name another") from None
+    assert_writable(path / "table.csv")
 
 
 def fraction(text: str, option: str) -> Fraction:
