@@ -13,14 +13,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from models.instance import Instance
+from models.instance import Instance, Ints
 from models.objective import Objective
 from models.timeline import Timeline
-from solvers.annealing_kernel import Window, anneal, evaluate, settle
+from solvers.annealing_kernel import Scene, Window, anneal, evaluate, settle
 from solvers.compiled import random_state, random_unit
 from solvers.decoder import Decisions, Decoder, encode
 from solvers.decoder_kernel import INFEASIBLE, cost_so_far, decode, look_ahead
-from solvers.decoder_state import FAR, copy_of, restore
+from solvers.decoder_state import FAR, State, copy_of, restore
 from solvers.dispatch import greedy_decisions
 from solvers.neighbourhood import MOVES, new_plan
 from solvers.result import Search
@@ -48,8 +48,8 @@ class Parameters:
     lead_per_gpu: int = 20
     tail_per_gpu: int = 30
     moves: int = 10
-    hot: float = 0.07
-    cold: float = 0.008
+    hot: float = 0.04
+    cold: float = 0.004
     chances: tuple[float, ...] = (0.2, 0.15, 0.25, 0.1, 0.1, 0.1, 0.05, 0.05)
 
 
@@ -90,9 +90,8 @@ class Annealer:
         self._plan = new_plan(start.order, start.gpu, np.argsort(start.order))
         self._work = self._work._replace(order=self._plan.order, gpu=self._plan.gpu)
         self._rewind()
-        self.tries = self.rejected = 0
         self.cost = self._cost()
-        settle(self._plan, self._work, 0, self._tasks)
+        settle(self._plan, self._work.start, 0, self._tasks)
         self.best_cost, self.best = self.cost, start
 
     def sweep(self, temperature: Callable[[], float | None]) -> None:
@@ -135,46 +134,35 @@ class Annealer:
         """Return the cost of the plan, decoded from the beginning."""
         tables = self.decoder.tables
         window = Window(0, 0, self._tasks, self._tasks, *cost_so_far(tables, tables.ideal_us))
-        return evaluate(
-            tables,
-            self.decoder.origin,
-            self._state,
-            self._work,
-            self.decoder.residencies,
-            tables.ideal_us,
-            window,
-            INFEASIBLE,
-        )
+        return evaluate(self._scene(self.decoder.origin, tables.ideal_us), window, INFEASIBLE)
+
+    def _scene(self, origin: State, before: Ints) -> Scene:
+        return Scene(self.decoder.tables, origin, before, self._state, self._work, self.decoder.residencies)
 
     def _anneal_window(self, first: int, beyond: int, temperature: float) -> None:
         """Anneal a window, then decode the whole plan; keep the change or take it back by its exact cost."""
-        plan, tables, gpus = self._plan, self.decoder.tables, self.decoder.instance.n_gpus
+        plan, gpus = self._plan, self.decoder.instance.n_gpus
         lead = max(0, first - self.parameters.lead_per_gpu * gpus)
         last = min(self._tasks, beyond + self.parameters.tail_per_gpu * gpus)
         if lead > self._at:
             self._advance(lead)
-        old_order, old_time = plan.order[self._at :].copy(), plan.time[plan.order[self._at :]].copy()
+        old_order, old_time = plan.order[lead:].copy(), plan.time[plan.order[lead:]].copy()
         old_gpu = plan.gpu[old_order]
         self._origin.upcoming[:] = FAR
-        look_ahead(tables, self._origin, self._work, last, self._tasks)
-        window = Window(self._at, first, beyond, last, self._total, self._worst)
-        arguments = (tables, self._origin, self._state)
-        memory = (self._work, self.decoder.residencies, self._before, window)
-        before = evaluate(*arguments, *memory, INFEASIBLE)
+        look_ahead(self.decoder.tables, self._origin, self._work, last, self._tasks)
+        window = Window(lead, first, beyond, last, self._total, self._worst)
+        scene = self._scene(self._origin, self._before)
+        before = evaluate(scene, window, INFEASIBLE)
         moves = self.parameters.moves * (beyond - first)
-        after = anneal(
-            *arguments, plan, *memory, before, temperature, moves, self._chances, self.random, self.counts
-        )
+        after = anneal(scene, plan, window, before, temperature, moves, self._chances, self.random, self.counts)
         self.moves += moves
         cost = self._cost()
-        self.tries += 1
         if cost - self.cost > max(0.0, after - before) - temperature * np.log(random_unit(self.random)):
-            plan.order[self._at :] = old_order
-            plan.position[old_order] = np.arange(self._at, self._tasks)
+            plan.order[lead:] = old_order
+            plan.position[old_order] = np.arange(lead, self._tasks)
             plan.gpu[old_order], plan.time[old_order] = old_gpu, old_time
-            self.rejected += 1
             return
-        settle(plan, self._work, self._at, self._tasks)
+        settle(plan, self._work.start, lead, self._tasks)
         self.cost = cost
         if cost < self.best_cost * (1 - 1e-12):
             self.best_cost, self.best = cost, Decisions(plan.order.copy(), plan.gpu.copy())
@@ -237,9 +225,7 @@ def improvements(
                 yield timeline
 
 
-def improve(
-    search: Search, seed: int = 0, iterations: int | None = None, time_limit_s: float | None = None
-) -> None:
+def improve(search: Search, seed: int = 0, iterations: int | None = None, time_limit_s: float | None = None) -> None:
     """Offer ever better plans to a search until its time, this limit, or the number of moves is used up.
 
     Parameters

@@ -1,7 +1,8 @@
 """The inner loop of simulated annealing: moves inside a window of the order, each decoded and judged.
 
 The tasks before a window's `lead` stand; those in [first, beyond) move; the others up to `last` are only timed again,
-those before `first` because evictions look ahead and change with what follows. The cost that would still be accepted is drawn before a move is decoded, so that a decode stops once it is exceeded.
+those before `first` because evictions look ahead and change with what follows. The cost that would still be accepted
+is drawn before a move is decoded, so that a decode stops once it is exceeded.
 """
 
 from __future__ import annotations
@@ -37,15 +38,33 @@ class Window(NamedTuple):
     worst: float
 
 
+class Scene(NamedTuple):
+    """What the judging of a window reads, and its working memory.
+
+    Attributes
+    ----------
+    tables
+        The instance and its objective.
+    origin
+        The moment before the window's lead, with the next uses from its `last` on.
+    before
+        `completed` of every job without the tasks of the window.
+    state, work, residencies
+        Working memory; `work` shares order and gpu with the plan.
+    """
+
+    tables: Tables
+    origin: State
+    before: Ints
+    state: State
+    work: Work
+    residencies: Ints
+
+
 @kernel
 def anneal(
-    tables: Tables,
-    origin: State,
-    state: State,
+    scene: Scene,
     plan: Plan,
-    work: Work,
-    residencies: Ints,
-    before: Ints,
     window: Window,
     cost: float,
     temperature: float,
@@ -58,63 +77,58 @@ def anneal(
 
     Parameters
     ----------
-    origin
-        The moment before the window, with the next uses from `window.last` on.
-    state, work, residencies
-        Working memory; `work` shares order and gpu with the plan.
-    before
-        `completed` of every job without the tasks of the window.
     cost
         Cost of the plan up to the end of the window.
     chances
         Cumulated probabilities of the kinds of moves.
     counts
-        Per kind of move: proposed, accepted, improving. Shape [kinds, 3].
+        Per kind of move: proposed, accepted, improving; counted up. Shape [kinds, 3].
     """
     for _ in range(moves):
         draw, kind = random_unit(random), 0
         while chances[kind] < draw:
             kind += 1
         counts[kind, 0] += 1
-        if not propose(tables, plan, random, kind, window.first, window.beyond):
+        if not propose(scene.tables, plan, random, kind, window.first, window.beyond):
             continue
         apply(plan, window.first, window.beyond)
         limit = cost - temperature * np.log(random_unit(random))
-        found = evaluate(tables, origin, state, work, residencies, before, window, limit)
+        found = evaluate(scene, window, limit)
         if found > limit:
             undo(plan)
             continue
         counts[kind, 1] += 1
         counts[kind, 2] += int(found < cost)
-        accept(plan, work.start, window.lead, window.last)
+        accept(plan, scene.work.start, window.lead, window.last)
         cost = found
     return cost
 
 
 @kernel
-def evaluate(
-    tables: Tables,
-    origin: State,
-    state: State,
-    work: Work,
-    residencies: Ints,
-    before: Ints,
-    window: Window,
-    limit: float,
-) -> float:
+def evaluate(scene: Scene, window: Window, limit: float) -> float:
     """Return the cost of the plan up to the end of a window, or something above `limit` if it is above."""
     first, last = window.lead, window.last
     for place in range(first, last):
-        job = tables.task_job[work.order[place]]
-        work.completed[job] = before[job]
-    restore(state, origin)
-    if tables.evictable:
-        look_ahead(tables, state, work, first, last)
-    total, worst = decode(tables, state, work, residencies, first, last, window.total, window.worst, limit)
+        job = scene.tables.task_job[scene.work.order[place]]
+        scene.work.completed[job] = scene.before[job]
+    restore(scene.state, scene.origin)
+    if scene.tables.evictable:
+        look_ahead(scene.tables, scene.state, scene.work, first, last)
+    total, worst = decode(
+        scene.tables,
+        scene.state,
+        scene.work,
+        scene.residencies,
+        first,
+        last,
+        window.total,
+        window.worst,
+        limit,
+    )
     return total + worst
 
 
 @kernel
-def settle(plan: Plan, work: Work, first: int, last: int) -> None:
+def settle(plan: Plan, start: Ints, first: int, last: int) -> None:
     """Make the decoded start times of a stretch those of the plan, and sort it by them."""
-    accept(plan, work.start, first, last)
+    accept(plan, start, first, last)

@@ -28,7 +28,7 @@ def kernel(function: Callable[Parameters, Returned]) -> Callable[Parameters, Ret
 
 
 def inlined(function: Callable[Parameters, Returned]) -> Callable[Parameters, Returned]:
-    """Compile a function as a part of each kernel that calls it: handing tuples of arrays over costs more than it does."""
+    """Compile a function as a part of each kernel that calls it: handing tuples of arrays over costs more."""
     options = {"cache": True, "error_model": "numpy", "_nrt": False, "forceinline": True}
     return cast(Callable[Parameters, Returned], numba.njit(**options)(function))
 

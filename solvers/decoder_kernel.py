@@ -45,9 +45,7 @@ def arrival(tables: Tables, work: Work, task: int, gpu: int) -> int:
         available = work.end[source]
         # How close the two GPUs are: 0 two servers, 1 one server, 2 the same GPU. No branch: it could not be predicted.
         close = int(tables.gpu_server[other] == tables.gpu_server[gpu]) + int(other == gpu)
-        available += tables.transfer_us[
-            tables.input_edge[entry], tables.gpu_class[other], tables.gpu_class[gpu], close
-        ]
+        available += tables.transfer_us[tables.input_edge[entry], tables.gpu_class[other], tables.gpu_class[gpu], close]
         ready = max(ready, available)
     return ready
 
@@ -59,9 +57,9 @@ def models_ready(
     """Load what a task still needs; return when all its models are ready, ABSENT if they cannot be."""
     template = tables.task_template[task]
     first, beyond = tables.need_first[template], tables.need_first[template + 1]
-    if beyond - first > 1 and tables.slot_bytes.shape[1] > 0 and tables.slot_bytes[gpu, 0] > 0:
-        if not clear_slots(tables, state, residencies, gpu, template):
-            return ABSENT
+    slotted = tables.slot_bytes.shape[1] > 0 and tables.slot_bytes[gpu, 0] > 0
+    if slotted and beyond - first > 1 and not clear_slots(tables, state, residencies, gpu, template):
+        return ABSENT
     ready = 0
     for need in range(first, beyond):
         model = tables.need_model[need]

@@ -82,9 +82,9 @@ def _choose_victims(tables: Tables, state: State, gpu: int, model: int, position
     while True:
         spared = ABSENT
         for other in range(state.ready.shape[1]):
-            if state.slot[gpu, other] == LEAVING and room - tables.weight_bytes[other] >= needed:
-                if spared == ABSENT or state.upcoming[gpu, other] < state.upcoming[gpu, spared]:
-                    spared = other
+            dispensable = state.slot[gpu, other] == LEAVING and room - tables.weight_bytes[other] >= needed
+            if dispensable and (spared == ABSENT or state.upcoming[gpu, other] < state.upcoming[gpu, spared]):
+                spared = other
         if spared == ABSENT:
             break
         state.slot[gpu, spared] = ABSENT
@@ -134,9 +134,7 @@ def _choose_slot(tables: Tables, state: State, gpu: int, model: int, position: i
 
 
 @inlined
-def _make_room(
-    tables: Tables, state: State, residencies: Ints, gpu: int, model: int, slot: int, instant: int
-) -> None:
+def _make_room(tables: Tables, state: State, residencies: Ints, gpu: int, model: int, slot: int, instant: int) -> None:
     """Evict what was marked, or what sits in the slot, at the start of the load."""
     if slot != ABSENT:
         if state.slot_model[gpu, slot] != ABSENT:
@@ -178,9 +176,10 @@ def _take_replica(tables: Tables, state: State, residencies: Ints, gpu: int, mod
         if holder == ABSENT:
             if free == ABSENT or state.replica_free[model, replica] < state.replica_free[model, free]:
                 free = replica
-        elif not (tables.no_swaps and state.last_use[holder, model] != ABSENT):
-            if state.upcoming[holder, model] > held_use:
-                held, held_use = replica, state.upcoming[holder, model]
+        elif state.upcoming[holder, model] > held_use and not (
+            tables.no_swaps and state.last_use[holder, model] != ABSENT
+        ):
+            held, held_use = replica, state.upcoming[holder, model]
     if free == ABSENT:
         if held == ABSENT:
             return FAR

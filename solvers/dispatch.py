@@ -25,7 +25,7 @@ from solvers.static_models import Mask, static_models
 
 
 class Rule(NamedTuple):
-    """A dispatch rule: the smallest value of by_work x remaining work of the job + constant + by_tail x path goes first.
+    """A dispatch rule: the task of least by_work x remaining work of its job + constant + by_tail x path goes first.
 
     Attributes
     ----------
@@ -67,7 +67,7 @@ def rules(tables: Tables) -> Iterator[Rule]:
 def greedy_decisions(decoder: Decoder) -> list[Decisions]:
     """Return the decisions of every rule that finds a plan, best first."""
     permitted = static_models(decoder.instance)
-    found = []
+    found: list[tuple[float, int, Decisions]] = []
     if permitted is not None:
         for rule in rules(decoder.tables):
             decisions = _run(decoder, rule, permitted)
@@ -99,21 +99,21 @@ def _dispatch(tables: Tables, state: State, work: Work, residencies: Ints, rule:
     tasks = work.order.shape[0]
     missing = np.empty(tasks, np.int64)
     remaining = np.zeros(tables.due_us.shape[0], np.int64)
-    waiting = [(np.int64(0), np.int64(0))]
-    ready = [(0.0, np.int64(0))]
-    waiting.pop()
+    waiting = [(0, 0)]
+    ready = [(0.0, 0)]
+    waiting.pop()  # an empty list has no type to compile
     ready.pop()
     for task in range(tasks):
         template, job = tables.task_template[task], tables.task_job[task]
         missing[task] = tables.input_first[template + 1] - tables.input_first[template]
         remaining[job] += tables.fastest_us[template]
         if missing[task] == 0:
-            heapq.heappush(waiting, (tables.release_us[job], np.int64(task)))
+            heapq.heappush(waiting, (int(tables.release_us[job]), task))
     placed, now = 0, 0
     while placed < tasks:
         if not ready:
             now = max(now, waiting[0][0])
-        now = max(now, state.compute_free.min())
+        now = max(now, int(state.compute_free.min()))
         while waiting and waiting[0][0] <= now:
             task = heapq.heappop(waiting)[1]
             job, template = tables.task_job[task], tables.task_template[task]
@@ -132,7 +132,7 @@ def _dispatch(tables: Tables, state: State, work: Work, residencies: Ints, rule:
             follower = task + tables.output_offset[entry]
             missing[follower] -= 1
             if missing[follower] == 0:
-                heapq.heappush(waiting, (_inputs_end(tables, work, follower), np.int64(follower)))
+                heapq.heappush(waiting, (int(_inputs_end(tables, work, follower)), int(follower)))
     return placed
 
 

@@ -30,6 +30,10 @@ MOVES = (
 REPLACE, SHIFT, SHIFT_REPLACE, EXCHANGE, JOB_SHIFT, JOB_REPLACE, MODEL_MOVE, GPU_EXCHANGE = range(8)
 
 
+REACH = 16
+"""Most tasks of a GPU that another one passes when it is shifted."""
+
+
 class Plan(NamedTuple):
     """The current plan of a search and the move under way.
 
@@ -94,9 +98,10 @@ def propose(tables: Tables, plan: Plan, random: RandomState, kind: int, first: i
         gpu = _other_gpu(tables, plan, random, task)
         _take(plan, task, gpu, plan.time[task])
         return gpu != plan.gpu[task]
-    if kind == SHIFT or kind == SHIFT_REPLACE:
+    if kind in (SHIFT, SHIFT_REPLACE):
         gpu = plan.gpu[task] if kind == SHIFT else _other_gpu(tables, plan, random, task)
-        _take(plan, task, gpu, _other_time(plan, random, task, first, beyond))
+        if not _take_along(plan, random, task, gpu, first, beyond):
+            return False
         return _keep_precedence(tables, plan, task)
     if kind == EXCHANGE:
         distance = _distance(random, size)
@@ -109,7 +114,7 @@ def propose(tables: Tables, plan: Plan, random: RandomState, kind: int, first: i
         _take(plan, task, plan.gpu[other], plan.time[other])
         _take(plan, other, plan.gpu[task], plan.time[task])
         return _in_order(tables, plan, task) and _in_order(tables, plan, other)
-    if kind == JOB_SHIFT or kind == JOB_REPLACE:
+    if kind in (JOB_SHIFT, JOB_REPLACE):
         return _propose_job(tables, plan, random, task, kind == JOB_REPLACE, first, beyond)
     if kind == MODEL_MOVE:
         return _propose_model(tables, plan, random, task, first, beyond)
@@ -210,6 +215,22 @@ def _other_time(plan: Plan, random: RandomState, task: int, first: int, beyond: 
     if random_below(random, 2) == 0:
         return plan.time[plan.order[max(first, plan.position[task] - distance)]]
     return plan.time[plan.order[min(beyond - 1, plan.position[task] + distance)]] + 1
+
+
+@inlined
+def _take_along(plan: Plan, random: RandomState, task: int, gpu: int, first: int, beyond: int) -> bool:
+    """Put a task before an earlier, or behind a later task of a GPU; say whether that GPU has such a task."""
+    steps = _distance(random, REACH)
+    direction = 1 if random_below(random, 2) == 0 else -1
+    place, found = plan.position[task] + direction, -1
+    while first <= place < beyond and steps > 0:
+        if plan.gpu[plan.order[place]] == gpu:
+            found = place
+            steps -= 1
+        place += direction
+    if found >= 0:
+        _take(plan, task, gpu, plan.time[plan.order[found]] + int(direction > 0))
+    return found >= 0
 
 
 @inlined
