@@ -1,0 +1,154 @@
+"""``python -m experiments.bounds BENCHMARK``: prints a table of figures."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import random
+import time
+from collections.abc import Callable, Sequence
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+from experiments import authors
+from models import GPU, Cluster, Instance, Job, Link, Network, Objective, Task, Workflow
+from models.objective import reported_bound
+from solvers import exhaustive
+from solvers.bounds import closed_form
+from solvers.bounds.certificate import closed_form_document, lagrangian_document
+from solvers.bounds.granularity import raised
+from solvers.bounds.lagrangian.improve import Priced, improve
+from solvers.bounds.verify import verify
+from solvers.result import Search
+
+ARRIVALS = Path(__file__).parents[3] / "shared" / "data" / "compass"
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run one benchmark."""
+    parser = argparse.ArgumentParser(prog="python -m experiments.bounds", description=__doc__)
+    commands = parser.add_subparsers(required=True)
+    for name, run, seconds in (
+        ("recorded", run_recorded, 40.0),
+        ("poisson", run_poisson, 40.0),
+        ("unrelated", run_unrelated, 20.0),
+        ("oracle", run_oracle, 0.1),
+    ):
+        command = commands.add_parser(name, help=(run.__doc__ or "").splitlines()[0])
+        command.add_argument("--time-limit", type=float, default=seconds, help="seconds per instance and objective")
+        command.add_argument("--objective", type=Objective, default=Objective.MEAN_SLOWDOWN)
+        if name in ("recorded", "poisson"):
+            command.add_argument("--rates", type=int, nargs="*", default=[2, 3, 4], help="jobs per second")
+            command.add_argument("--jobs", type=int, default=100)
+        if name in ("poisson", "unrelated"):
+            command.add_argument("--seeds", type=int, nargs="*", default=[1])
+        if name == "unrelated":
+            command.add_argument("--sizes", nargs="*", default=["4x40", "10x100", "20x200"], help="machines x tasks")
+        if name == "oracle":
+            command.add_argument("--count", type=int, default=100)
+        command.set_defaults(run=run)
+    chosen = parser.parse_args(arguments)
+    benchmark: Callable[[argparse.Namespace], None] = chosen.run
+    benchmark(chosen)
+
+
+def run_recorded(options: argparse.Namespace) -> None:
+    """Report the bounds on the first jobs of the recorded arrivals, five GPUs, cold start."""
+    for rate in options.rates:
+        rows = authors.recorded(ARRIVALS / f"arrivals_{rate}_per_s.csv", options.jobs, from_zero=True)
+        _report(f"{rate}/s", authors.instance(rows), options)
+
+
+def run_poisson(options: argparse.Namespace) -> None:
+    """Report the bounds on seeded arrivals of the authors' workload, five GPUs, cold start."""
+    for rate in options.rates:
+        for seed in options.seeds:
+            _report(f"{rate}/s seed {seed}", authors.instance(authors.poisson(rate, options.jobs, seed)), options)
+
+
+def run_unrelated(options: argparse.Namespace) -> None:
+    """Report the bounds on weighted completion time on unrelated machines (1 to 30 ms, weights 1 to 100)."""
+    options.objective = Objective.WEIGHTED_LATENCY
+    for size in options.sizes:
+        for seed in options.seeds:
+            machines, tasks = (int(part) for part in size.split("x"))
+            _report(f"{size} seed {seed}", unrelated(machines, tasks, seed), options)
+
+
+def unrelated(machines: int, tasks: int, seed: int) -> Instance:
+    """Return single tasks without models, all released at 0, with a run time of their own on every machine."""
+    rng = random.Random(seed)  # noqa: S311
+    kinds = [f"k{index}" for index in range(machines)]
+    gpus = tuple(GPU(f"s{i}/g0", i, kind, 1, Fraction(1)) for i, kind in enumerate(kinds))
+    jobs = []
+    for index in range(tasks):
+        run = {kind: 1_000 * rng.randint(1, 30) for kind in kinds}
+        jobs.append(Job(Workflow(f"w{index}", (Task("t", run),)), 0, Fraction(rng.randint(1, 100))))
+    return Instance(Cluster(gpus, Network(Link(), Link())), (), tuple(jobs))
+
+
+def run_oracle(options: argparse.Namespace) -> None:
+    """Count bounds above the optimum, and certificates wrongly judged, over random tiny instances and objectives."""
+    from tests.instances import random_instance
+
+    bounds = above = refused = accepted = 0
+    for seed in range(options.count):
+        rng = random.Random(seed)  # noqa: S311
+        instance = random_instance(rng, 5, restricted=rng.random() < 0.3)
+        for objective in Objective:
+            optimum = exhaustive.solve(instance, objective).value
+            for document, bound in _certificates(instance, objective, options.time_limit):
+                bounds += 1
+                above += optimum is not None and bound > optimum
+                verdict = verify(instance, document)
+                refused += not verdict.valid or verdict.lower_bound != bound
+                more = {"lower_bound": document["lower_bound"] * (1 + 1e-12) + 1e-12}
+                accepted += verify(instance, document | more).valid
+    print(
+        f"{bounds} bounds: {above} above the optimum, {refused} certificates refused, {accepted} higher claims accepted"
+    )
+
+
+def _certificates(instance: Instance, objective: Objective, seconds: float) -> list[tuple[dict[str, Any], Fraction]]:
+    found = []
+    for name, method in closed_form.METHODS.items():
+        value = method(instance, objective)
+        if value is not None:
+            value = raised(instance, objective, value)
+            found.append((closed_form_document(instance, objective, name, value), value))
+    priced = improve(Search(instance, objective, seconds))
+    if priced is not None:
+        found.append((lagrangian_document(instance, objective, priced), priced.bound))
+    return [(json.loads(json.dumps(document)), bound) for document, bound in found]
+
+
+def _report(name: str, instance: Instance, options: argparse.Namespace) -> None:
+    """Print every bound on an instance, and how long it took to find and to verify."""
+    objective = options.objective
+    for method, function in closed_form.METHODS.items():
+        began = time.monotonic()
+        value = function(instance, objective)
+        if value is not None:
+            seconds = time.monotonic() - began
+            print(f"{name:14s} {method:15s} {reported_bound(objective, value):10.5f}  {seconds:6.2f} s", flush=True)
+    search = Search(instance, objective, options.time_limit)
+    priced = improve(search)
+    if priced is not None:
+        _report_priced(name, instance, search, priced)
+
+
+def _report_priced(name: str, instance: Instance, search: Search, priced: Priced) -> None:
+    document = json.dumps(lagrangian_document(instance, search.objective, priced))
+    began, seconds = time.monotonic(), search.elapsed_s
+    verdict = verify(instance, json.loads(document))
+    print(
+        f"{name:14s} {'lagrangian':15s} {reported_bound(search.objective, priced.bound):10.5f}  {seconds:6.2f} s  "
+        f"slots of {priced.relaxation.slot_us} us, certificate {len(document) / 1e6:.1f} MB, "
+        f"{'verified' if verdict.valid else verdict.reason} in {time.monotonic() - began:.1f} s",
+        flush=True,
+    )
+
+
+if __name__ == "__main__":
+    main()
