@@ -1,34 +1,37 @@
 """CP-SAT on the joint formulation: it improves a search's plan and bound until they meet or time runs out.
 
-The solver runs in a thread of its own, so that a signal handler of the main thread can stop it. Nothing it says is
-taken on trust: plans are checked when offered, and the best plan known before stays whatever the solver answers.
+A sum over jobs is proved job by job first: what the first k jobs cost without the others is a floor for the first k
+in every plan, and each floor narrows the windows of the next proof (Verfaillie, Lemaitre, Schiex: Russian doll search,
+AAAI 1996). Nothing the solver says is taken on trust: plans are checked when offered, and the best plan known before
+stays whatever the solver answers.
 """
 
 from __future__ import annotations
 
-import math
-import queue
-import threading
 from collections.abc import Callable
+from dataclasses import replace
+from fractions import Fraction
 from importlib.metadata import version
-from typing import TypeVar
 
-from ortools.sat.python import cp_model
-
-from models.formulations.cp_sat import Formulation, formulate
-from models.formulations.cp_sat_plans import add_hint, read_timeline
+from models.formulations.cp_sat import formulate_scaled, scaled_objective
+from models.formulations.cp_sat_plans import add_hint
+from models.formulations.normal_form import restricted
+from models.formulations.scale import ScaledObjective
+from models.formulations.windows import completion_lower_us
 from models.instance import Instance
-from models.objective import Objective
+from models.objective import Objective, completion_us
 from models.timeline import Timeline
+from solvers.cp_sat_run import Run
 from solvers.result import Result, Search
 from solvers.result import SolverFaultError as SolverFaultError
 
 METHOD = "cp-sat"
 """Name of the bounds that this solver proves."""
 
-_POLL_S = 0.05
-_EXACT_FLOATS = 2**53
-_News = TypeVar("_News")
+_FEWEST_JOBS = 5
+_SHARE_OF_FLOORS = 0.5
+_SHARE_OF_ONE_FLOOR = 0.2
+_CLOSE_ENOUGH = Fraction(1, 1_000_000)
 
 
 def solve(
@@ -68,87 +71,61 @@ def improve(search: Search, workers: int = 2, seed: int = 0, log: Callable[[str]
     SolverFaultError
         If the solver denies that there is a plan although one is known.
     """
-    formulation = formulate(search.instance, search.objective, search.timeline)
-    if search.timeline is not None:
-        add_hint(formulation, search.timeline)
-    _Run(search, formulation, workers, seed, log).follow()
+    known = search.timeline
+    scaled = scaled_objective(search.instance, search.objective, known)
+    floors = () if known is None else _floors(search, known, scaled, workers, seed)
+    if search.remaining_s <= 0 or search.proved:
+        return
+    limit, value = None if search.value is None else scaled.floor(search.value), search.value
+    formulation = formulate_scaled(search.instance, scaled, limit, known, floors)
+    if known is not None:
+        add_hint(formulation, known)
+
+    def offer_bound(bound: int) -> None:
+        proved = scaled.true_bound(bound)
+        search.offer_bound(proved if value is None else min(proved, value), METHOD)
+
+    Run(search, formulation, offer_bound, workers, seed, log).follow()
 
 
-class _Run:
-    """One run of the solver in a thread, followed from the caller's."""
-
-    def __init__(
-        self, search: Search, formulation: Formulation, workers: int, seed: int, log: Callable[[str], None] | None
-    ) -> None:
-        self.search, self.formulation = search, formulation
-        self.solver = cp_model.CpSolver()
-        self.solver.parameters.num_workers = workers
-        self.solver.parameters.random_seed = seed
-        # The signal belongs to whoever runs the search: the solver's own handler would replace theirs.
-        self.solver.parameters.catch_sigint_signal = False
-        self.solver.parameters.relative_gap_limit = 5e-7
-        self.solver.parameters.max_time_in_seconds = search.remaining_s
-        if log is not None:
-            self.solver.parameters.log_search_progress = True
-            self.solver.parameters.log_to_stdout = False
-            self.solver.log_callback = log
-        self.bounds: queue.SimpleQueue[float] = queue.SimpleQueue()
-        self.solver.best_bound_callback = self.bounds.put
-        self.solutions = _Solutions()
-        self.known = search.value
-        self.status = cp_model.UNKNOWN
-
-    def follow(self) -> None:
-        """Run to the end, offering plans and bounds as they come."""
-        thread = threading.Thread(target=self._solve)
-        thread.start()
-        while thread.is_alive():
-            thread.join(_POLL_S)
-            self._offer_news()
-            if self.search.remaining_s <= 0 or self.search.proved:
-                self.solver.stop_search()
-        self._conclude()
-
-    def _solve(self) -> None:
-        self.status = self.solver.solve(self.formulation.model, self.solutions)
-
-    def _offer_news(self) -> None:
-        for values in _drained(self.solutions.found)[-1:]:
-            self.search.offer(read_timeline(self.formulation, values))
-        for bound in _drained(self.bounds)[-1:]:
-            self._offer_bound(bound)
-
-    def _offer_bound(self, scaled: float) -> None:
-        """Offer a bound that the solver states in floating point; it holds among plans no worse than the known one."""
-        whole = math.floor(scaled if abs(scaled) < _EXACT_FLOATS else math.nextafter(scaled, -math.inf))
-        bound = self.formulation.objective.true_bound(whole)
-        self.search.offer_bound(bound if self.known is None else min(bound, self.known), METHOD)
-
-    def _conclude(self) -> None:
-        self._offer_news()
-        if self.status in (cp_model.OPTIMAL, cp_model.FEASIBLE):
-            self._offer_bound(self.solver.best_objective_bound)
-        elif self.status == cp_model.INFEASIBLE and self.search.timeline is None:
-            self.search.infeasible = True
-        elif self.status != cp_model.UNKNOWN:
-            raise SolverFaultError(f"CP-SAT says {self.status.name}, but a plan of value {self.search.value} is known")
+def _floors(search: Search, known: Timeline, scaled: ScaledObjective, workers: int, seed: int) -> tuple[int, ...]:
+    """Return what the first 0, 1, 2, ... jobs cost at least, each proved with the floors before it."""
+    jobs = len(search.instance.jobs)
+    if not search.objective.is_sum or jobs < _FEWEST_JOBS:
+        return ()
+    lower = completion_lower_us(search.instance)
+    alone = [weight * term for weight, term in zip(scaled.weights, scaled.terms(search.instance, lower), strict=True)]
+    floors, kept_s = [0], search.remaining_s * (1 - _SHARE_OF_FLOORS)
+    for count in range(1, jobs):
+        budget_s = search.remaining_s - kept_s
+        if budget_s <= 0:
+            break
+        floors.append(floors[-1] + alone[count - 1])
+        part = replace(search.instance, jobs=search.instance.jobs[:count])
+        plan = restricted(search.instance, known, part)
+        floors[-1] = _floor(search, part, plan, scaled.first_jobs(count), tuple(floors), budget_s, workers, seed)
+        search.offer_bound(scaled.true_bound(floors[-1] + sum(alone[count:])), METHOD)
+    return tuple(floors)
 
 
-class _Solutions(cp_model.CpSolverSolutionCallback):
-    """Collects solutions in the solver's threads; they are read in the caller's."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.found: queue.SimpleQueue[list[int]] = queue.SimpleQueue()
-
-    def on_solution_callback(self) -> None:
-        """Keep the values of all variables."""
-        self.found.put(list(self.response_proto.solution))
-
-
-def _drained(news: queue.SimpleQueue[_News]) -> list[_News]:
-    """Return what has arrived, oldest first."""
-    arrived = []
-    while not news.empty():
-        arrived.append(news.get())
-    return arrived
+def _floor(
+    search: Search,
+    part: Instance,
+    plan: Timeline,
+    scaled: ScaledObjective,
+    floors: tuple[int, ...],
+    budget_s: float,
+    workers: int,
+    seed: int,
+) -> int:
+    """Return what some first jobs cost at least, given a plan for them and the floors so far, theirs last."""
+    limit = scaled.combine(scaled.terms(part, completion_us(part, plan)))
+    if limit - floors[-1] <= _CLOSE_ENOUGH * limit:
+        return floors[-1]
+    trial = Search(part, search.objective, budget_s * _SHARE_OF_ONE_FLOOR, stop=search.stop)
+    trial.offer(plan)
+    formulation = formulate_scaled(part, scaled, limit, plan, floors)
+    add_hint(formulation, plan)
+    bounds = [floors[-1]]
+    Run(trial, formulation, bounds.append, workers, seed).follow()
+    return max(bounds)

@@ -7,7 +7,7 @@ Each need so holds a piece of memory that lasts until its task ends, and the pie
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -48,16 +48,47 @@ def formulate(instance: Instance, objective: Objective, known: Timeline | None =
         A feasible timeline: the model then holds only plans no worse than it, and what it proves is
         min(bound, value of that timeline).
     """
-    horizon = max(horizon_us(instance), 0 if known is None else int(known.end_us.max()))
-    scaled = ScaledObjective.of(objective, instance, horizon)
+    scaled = scaled_objective(instance, objective, known)
     limit = None if known is None else scaled.floor(timeline_value(objective, instance, known))
-    choices = Choices.of(instance, time_windows(instance, scaled, limit, horizon))
+    return formulate_scaled(instance, scaled, limit, known)
+
+
+def scaled_objective(instance: Instance, objective: Objective, known: Timeline | None) -> ScaledObjective:
+    """Return an objective in whole numbers that hold every plan up to the horizon."""
+    return ScaledObjective.of(objective, instance, _horizon_us(instance, known))
+
+
+def formulate_scaled(
+    instance: Instance,
+    scaled: ScaledObjective,
+    limit: int | None,
+    known: Timeline | None,
+    floors: Sequence[int] = (),
+) -> Formulation:
+    """Return the model of an instance for an objective in whole numbers.
+
+    Parameters
+    ----------
+    limit
+        Scaled value that no plan exceeds; None: any.
+    known
+        A feasible timeline within the limit, or None.
+    floors
+        Scaled sums that the first 0, 1, 2, ... jobs cannot go below.
+    """
+    windows = time_windows(instance, scaled, limit, _horizon_us(instance, known), floors)
+    choices = Choices.of(instance, windows)
     model = cp_model.CpModel()
     variables = declare(model, choices, scaled)
     for constrain in CONSTRAINTS:
         constrain(model, variables, choices)
+    _respect_floors(model, variables, scaled, floors)
     _minimise(model, variables, choices, scaled)
     return Formulation(model, variables, choices, scaled, limit)
+
+
+def _horizon_us(instance: Instance, known: Timeline | None) -> int:
+    return max(horizon_us(instance), 0 if known is None else int(known.end_us.max()))
 
 
 def run_each_task_once(model: cp_model.CpModel, v: Variables, choices: Choices) -> None:
@@ -335,6 +366,17 @@ CONSTRAINTS: tuple[Callable[[cp_model.CpModel, Variables, Choices], None], ...] 
     number_equal_gpus,
     complete_jobs,
 )
+
+
+def _respect_floors(model: cp_model.CpModel, v: Variables, scaled: ScaledObjective, floors: Sequence[int]) -> None:
+    """Redundant: the first jobs cost no less than they do without the others.
+
+    sum_(j < k) w_j T_j >= floor_k.
+    """
+    for count, floor in enumerate(floors[: len(v.term)]):
+        if count > 1:
+            cost = sum(weight * term for weight, term in zip(scaled.weights, v.term[:count], strict=False))
+            model.add(cost >= floor).with_name(f"floor[{count}]")
 
 
 def _minimise(model: cp_model.CpModel, v: Variables, choices: Choices, scaled: ScaledObjective) -> None:

@@ -54,6 +54,26 @@ def serving_chains(instance: Instance, timeline: Timeline) -> list[tuple[Residen
     return [(timeline.residencies[residency], needs) for residency, needs in sorted(served.items())]
 
 
+def restricted(instance: Instance, timeline: Timeline, first_jobs: Instance) -> Timeline:
+    """Return what a timeline does for the first jobs of an instance, in normal form.
+
+    Parameters
+    ----------
+    first_jobs
+        The same instance with only its first jobs.
+    """
+    placements = [placement for placement in timeline.placements if placement.task < first_jobs.n_tasks]
+    task, _ = instance.model_uses()
+    chains = []
+    for residency, needs in serving_chains(instance, timeline):
+        ends = [int(timeline.end_us[task[need]]) for need in needs if task[need] < first_jobs.n_tasks]
+        if ends:
+            slots = () if residency.slot is None else (residency.slot,)
+            start, initial = residency.load_start_us, residency.initial
+            chains.append(Chain(residency.model, residency.gpu, start, initial, max(ends), slots))
+    return normal_form(first_jobs, placements, chains)
+
+
 def normal_form(instance: Instance, placements: Iterable[Placement], chains: Sequence[Chain]) -> Timeline:
     """Return the timeline of these chains in normal form.
 

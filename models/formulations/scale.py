@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from fractions import Fraction
 
@@ -98,20 +98,46 @@ class ScaledObjective:
         weighted = [weight * term for weight, term in zip(self.weights, terms, strict=True)]
         return sum(weighted) if self.objective.is_sum else max(weighted)
 
-    def latest_completion_us(self, instance: Instance, completion_lower_us: Ints, limit: int) -> Ints:
+    def first_jobs(self, count: int) -> ScaledObjective:
+        """Return the part of a sum that the first jobs contribute, in the same scale."""
+        return replace(self, weights=self.weights[:count])
+
+    def least_sums(self, instance: Instance, completion_lower_us: Ints, floors: Sequence[int] = ()) -> list[int]:
+        """Return what the first 0, 1, 2, ... jobs of a sum cost at least together.
+
+        Parameters
+        ----------
+        completion_lower_us
+            Times before which the jobs cannot complete. Shape [jobs].
+        floors
+            The same figures for the first of these counts, as far as more is known.
+        """
+        sums = [0]
+        for weight, term in zip(self.weights, self.terms(instance, completion_lower_us), strict=True):
+            known = floors[len(sums)] if len(sums) < len(floors) else 0
+            sums.append(max(sums[-1] + weight * term, known))
+        return sums
+
+    def latest_completion_us(
+        self, instance: Instance, completion_lower_us: Ints, limit: int, floors: Sequence[int] = ()
+    ) -> Ints:
         """Return the time by which each job completes in every plan whose scaled value is at most `limit`.
 
         Parameters
         ----------
         completion_lower_us
             Times before which the jobs cannot complete; in a sum every other job costs at least that. Shape [jobs].
+        floors
+            What the first 0, 1, 2, ... jobs of a sum cost at least together, as far as it is known.
         """
-        lower = [w * t for w, t in zip(self.weights, self.terms(instance, completion_lower_us), strict=True)]
-        total = sum(lower) if self.objective.is_sum else 0
-        latest = [
-            self._latest(instance, job, limit - total + (least if self.objective.is_sum else 0))
-            for job, least in enumerate(lower)
-        ]
+        if not self.objective.is_sum:
+            return np.array([self._latest(instance, job, limit) for job in range(len(self.weights))], np.int64)
+        alone = [w * t for w, t in zip(self.weights, self.terms(instance, completion_lower_us), strict=True)]
+        before, after = self.least_sums(instance, completion_lower_us, floors), sum(alone)
+        latest = []
+        for job, least in enumerate(alone):
+            after -= least
+            latest.append(self._latest(instance, job, limit - before[job] - after))
         return np.array(latest, np.int64)
 
     def _term(self, instance: Instance, job: int, completion: int) -> int:

@@ -7,6 +7,7 @@ costs alone. What is proved inside such windows is therefore min(bound, value of
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -41,7 +42,13 @@ class Windows:
     completion_upper_us: Ints
 
 
-def time_windows(instance: Instance, objective: ScaledObjective, incumbent: int | None, horizon_us: int) -> Windows:
+def time_windows(
+    instance: Instance,
+    objective: ScaledObjective,
+    incumbent: int | None,
+    horizon_us: int,
+    floors: Sequence[int] = (),
+) -> Windows:
     """Return the windows of every task on every GPU.
 
     Parameters
@@ -50,16 +57,23 @@ def time_windows(instance: Instance, objective: ScaledObjective, incumbent: int 
         Scaled value that a plan must not exceed; None if no plan is known.
     horizon_us
         Time by which everything ends, whatever the objective says.
+    floors
+        Scaled sums that the first 0, 1, 2, ... jobs cannot go below.
     """
-    run = np.where(_run_times(instance) == NEVER, UNREACHABLE, _run_times(instance))
+    run = _reachable_run_times(instance)
     earliest, tail = _heads(instance, run), _tails(instance, run)
-    finish = np.minimum(earliest + run + tail, UNREACHABLE).min(axis=1)
-    lower = np.maximum.reduceat(finish, instance.job_first_task[:-1])
+    lower = _completion_lower_us(instance, earliest + run + tail)
     upper = np.full(len(instance.jobs), horizon_us, np.int64)
     if incumbent is not None:
-        upper = np.minimum(upper, objective.latest_completion_us(instance, lower, incumbent))
+        upper = np.minimum(upper, objective.latest_completion_us(instance, lower, incumbent, floors))
     latest = upper[instance.task_job][:, None] - tail
     return Windows(earliest, latest, earliest + run <= latest, lower, upper)
+
+
+def completion_lower_us(instance: Instance) -> Ints:
+    """Return the times before which the jobs cannot complete, in microseconds. Shape [jobs]."""
+    run = _reachable_run_times(instance)
+    return _completion_lower_us(instance, _heads(instance, run) + run + _tails(instance, run))
 
 
 def horizon_us(instance: Instance) -> int:
@@ -81,6 +95,16 @@ def transfer_matrix(instance: Instance, edge: int) -> Ints:
     matrix: Ints = instance.transfer_us[edge, instance.gpu_class[:, None], instance.gpu_class[None, :], same_server]
     np.fill_diagonal(matrix, 0)
     return matrix
+
+
+def _completion_lower_us(instance: Instance, through: Ints) -> Ints:
+    """Return the longest of the quickest ways through each task of a job, given the ways per task and GPU."""
+    quickest = np.minimum(through, UNREACHABLE).min(axis=1)
+    return np.maximum.reduceat(quickest, instance.job_first_task[:-1])
+
+
+def _reachable_run_times(instance: Instance) -> Ints:
+    return np.where(_run_times(instance) == NEVER, UNREACHABLE, _run_times(instance))
 
 
 def _run_times(instance: Instance) -> Ints:

@@ -1,0 +1,120 @@
+"""One run of CP-SAT, in a thread of its own, so that a signal handler of the main thread can stop it."""
+
+from __future__ import annotations
+
+import math
+import queue
+import threading
+from collections.abc import Callable
+from typing import TypeVar
+
+from ortools.sat.python import cp_model
+
+from models.formulations.cp_sat import Formulation
+from models.formulations.cp_sat_plans import read_timeline
+from solvers.result import Search, SolverFaultError
+
+_POLL_S = 0.05
+_EXACT_FLOATS = 2**53
+# Of what two workers can run, this pair proved most on the authors' workload: one lifts the bound, one finds plans.
+_PAIR = ("objective_lb_search", "max_lp")
+_News = TypeVar("_News")
+
+
+class Run:
+    """One run of the solver in a thread, followed from the caller's.
+
+    Parameters
+    ----------
+    search
+        Receives plans; its limit and its wish to stop are kept.
+    formulation
+        Built with the search's plan, if it has one.
+    offer_bound
+        Receives lower bounds on the scaled objective, already clipped to the formulation's incumbent.
+    log
+        Receives the solver's log, line by line.
+    """
+
+    def __init__(
+        self,
+        search: Search,
+        formulation: Formulation,
+        offer_bound: Callable[[int], None],
+        workers: int,
+        seed: int,
+        log: Callable[[str], None] | None = None,
+    ) -> None:
+        self.search, self.formulation, self.offer_bound = search, formulation, offer_bound
+        self.solver = cp_model.CpSolver()
+        self.solver.parameters.num_workers = workers
+        if workers == len(_PAIR):
+            self.solver.parameters.subsolvers.extend(_PAIR)
+        self.solver.parameters.random_seed = seed
+        # The signal belongs to whoever runs the search: the solver's own handler would replace theirs.
+        self.solver.parameters.catch_sigint_signal = False
+        self.solver.parameters.relative_gap_limit = 5e-7
+        self.solver.parameters.max_time_in_seconds = search.remaining_s
+        if log is not None:
+            self.solver.parameters.log_search_progress = True
+            self.solver.parameters.log_to_stdout = False
+            self.solver.log_callback = log
+        self.bounds: queue.SimpleQueue[float] = queue.SimpleQueue()
+        self.solver.best_bound_callback = self.bounds.put
+        self.solutions = _Solutions()
+        self.status = cp_model.UNKNOWN
+
+    def follow(self) -> None:
+        """Run to the end, offering plans and bounds as they come."""
+        thread = threading.Thread(target=self._solve)
+        thread.start()
+        while thread.is_alive():
+            thread.join(_POLL_S)
+            self._offer_news()
+            if self.search.remaining_s <= 0 or self.search.proved:
+                self.solver.stop_search()
+        self._conclude()
+
+    def _solve(self) -> None:
+        self.status = self.solver.solve(self.formulation.model, self.solutions)
+
+    def _offer_news(self) -> None:
+        for values in _drained(self.solutions.found)[-1:]:
+            self.search.offer(read_timeline(self.formulation, values))
+        for bound in _drained(self.bounds)[-1:]:
+            self._offer_bound(bound)
+
+    def _offer_bound(self, scaled: float) -> None:
+        """Offer a bound that the solver states in floating point; it holds among plans no worse than the known one."""
+        whole = math.floor(scaled if abs(scaled) < _EXACT_FLOATS else math.nextafter(scaled, -math.inf))
+        incumbent = self.formulation.incumbent
+        self.offer_bound(whole if incumbent is None else min(whole, incumbent))
+
+    def _conclude(self) -> None:
+        self._offer_news()
+        if self.status in (cp_model.OPTIMAL, cp_model.FEASIBLE):
+            self._offer_bound(self.solver.best_objective_bound)
+        elif self.status == cp_model.INFEASIBLE and self.search.timeline is None:
+            self.search.infeasible = True
+        elif self.status != cp_model.UNKNOWN:
+            raise SolverFaultError(f"CP-SAT says {self.status.name}, but a plan of value {self.search.value} is known")
+
+
+class _Solutions(cp_model.CpSolverSolutionCallback):
+    """Collects solutions in the solver's threads; they are read in the caller's."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.found: queue.SimpleQueue[list[int]] = queue.SimpleQueue()
+
+    def on_solution_callback(self) -> None:
+        """Keep the values of all variables."""
+        self.found.put(list(self.response_proto.solution))
+
+
+def _drained(news: queue.SimpleQueue[_News]) -> list[_News]:
+    """Return what has arrived, oldest first."""
+    arrived = []
+    while not news.empty():
+        arrived.append(news.get())
+    return arrived
