@@ -15,6 +15,7 @@ from executor.policies.hashing import Hash
 from executor.policies.heft import Heft
 from executor.policies.jit import Jit
 from executor.policies.released import ReleasedCompass
+from executor.policies.srpt import Srpt
 from executor.policies.static import Static
 from executor.policy import Policy
 
@@ -22,6 +23,7 @@ POLICIES: Mapping[str, type[Policy]] = {
     "compass": Compass,
     "compass-released": ReleasedCompass,
     "jit": Jit,
+    "srpt": Srpt,
     "heft": Heft,
     "hash": Hash,
     "static": Static,

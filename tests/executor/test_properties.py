@@ -19,6 +19,8 @@ POLICIES = (
     "compass-released:adjust=on,staleness=2us,remaining=on,shared=on",
     "jit",
     "jit:period=0us",
+    "srpt",
+    "srpt:order=latency,period=3us,enqueue=last",
     "heft",
     "hash",
     "static",
