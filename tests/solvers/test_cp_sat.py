@@ -5,17 +5,19 @@ from __future__ import annotations
 import random
 import threading
 import time
+from fractions import Fraction
 
 import pytest
 from ortools.sat.python import cp_model
 
 from experiments.authors import instance as authors
 from experiments.authors import poisson
-from models import Objective, timeline_value
+from models import Job, Objective, timeline_value
+from models.formulations.cp_sat import scaled_objective
 from solvers import cp_sat, exhaustive
 from solvers.dispatch import greedy
 from solvers.result import Search, Status
-from tests.instances import random_instance
+from tests.instances import chain, instance, random_instance, task
 
 
 def test_bounds_never_exceed_the_optimum_on_the_way() -> None:
@@ -65,3 +67,25 @@ def test_a_denied_plan_is_a_fault(monkeypatch: pytest.MonkeyPatch) -> None:
         cp_sat.improve(search)
     assert search.timeline is best
     assert not search.infeasible
+
+
+@pytest.mark.parametrize("seed", range(42))
+def test_proofs_job_by_job_agree_with_the_oracle(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cp_sat, "_FEWEST_JOBS", 2)
+    built = random_instance(random.Random(2000 + seed), 5, restricted=seed % 2 == 1)  # noqa: S311
+    objective = list(Objective)[seed % 7]
+    exact, hint = exhaustive.solve(built, objective), exhaustive.solve(built, Objective.MAKESPAN).timeline
+    result = cp_sat.solve(built, objective, 20, hint, 1)
+    assert (result.status, result.value) == (exact.status, exact.value)
+
+
+def test_floors_are_what_the_first_jobs_cost_alone() -> None:
+    # One GPU; runs of 3 released at 0, 1, 2, 3, 4: latencies 3, 5, 7, 9, 11, in every order of equal runs.
+    built = instance([Job(chain(task("a", 3)), release) for release in range(5)])
+    plan = exhaustive.solve(built, Objective.MEAN_LATENCY).timeline
+    assert plan is not None
+    search = Search(built, Objective.MEAN_LATENCY, 20)
+    search.offer(plan)
+    scaled = scaled_objective(built, Objective.MEAN_LATENCY, plan)
+    assert cp_sat._floors(search, plan, scaled, 1, 0) == (0, 3, 8, 15, 24)
+    assert search.bound == Fraction(24 + 3, 5)  # the last job costs at least its run
