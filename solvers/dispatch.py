@@ -89,27 +89,43 @@ def _run(decoder: Decoder, rule: Rule, permitted: Mask) -> Decisions | None:
     tasks = decoder.instance.n_tasks
     empty = Decisions(np.full(tasks, ABSENT, np.int64), np.full(tasks, ABSENT, np.int64))
     work, state = decoder.work(empty), copy_of(decoder.origin)
-    placed = _dispatch(decoder.tables, state, work, decoder.residencies, rule, permitted)
+    placed = dispatch(decoder.tables, state, work, decoder.residencies, rule, permitted, 0)
     return Decisions(work.order, work.gpu) if placed == tasks else None
 
 
 @allocating_kernel
-def _dispatch(tables: Tables, state: State, work: Work, residencies: Ints, rule: Rule, permitted: Mask) -> int:
-    """Fill `work.order` and `work.gpu`; return how many tasks found a GPU."""
+def dispatch(
+    tables: Tables, state: State, work: Work, residencies: Ints, rule: Rule, permitted: Mask, stands: int
+) -> int:
+    """Fill `work.order` and `work.gpu`; return how many tasks found a GPU.
+
+    Parameters
+    ----------
+    state
+        The moment from which on tasks are dispatched; advanced in place.
+    stands
+        The first so many tasks of the order stand: `work` says where and when they run.
+    """
     tasks = work.order.shape[0]
-    missing = np.empty(tasks, np.int64)
+    missing = np.zeros(tasks, np.int64)
     remaining = np.zeros(tables.due_us.shape[0], np.int64)
     waiting = [(0, 0)]
     ready = [(0.0, 0)]
     waiting.pop()  # an empty list has no type to compile
     ready.pop()
+    for position in range(stands):
+        missing[work.order[position]] = ABSENT
     for task in range(tasks):
+        if missing[task] == ABSENT:
+            continue
         template, job = tables.task_template[task], tables.task_job[task]
-        missing[task] = tables.input_first[template + 1] - tables.input_first[template]
+        for entry in range(tables.input_first[template], tables.input_first[template + 1]):
+            missing[task] += int(missing[task + tables.input_offset[entry]] != ABSENT)
         remaining[job] += tables.fastest_us[template]
         if missing[task] == 0:
-            heapq.heappush(waiting, (int(tables.release_us[job]), task))
-    placed, now = 0, 0
+            released = max(int(tables.release_us[job]), int(_inputs_end(tables, work, task)))
+            heapq.heappush(waiting, (released, task))
+    placed, now = stands, 0
     while placed < tasks:
         if not ready:
             now = max(now, waiting[0][0])
