@@ -25,6 +25,10 @@ from solvers.result import Search
 ARRIVALS = Path(__file__).parents[3] / "shared" / "data" / "compass"
 
 
+WINDOW_US = 6_000_000
+"""Latest delay that the linear programme knows."""
+
+
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run one benchmark."""
     parser = argparse.ArgumentParser(prog="python -m experiments.bounds", description=__doc__)
@@ -33,6 +37,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         ("recorded", run_recorded, 40.0),
         ("poisson", run_poisson, 40.0),
         ("unrelated", run_unrelated, 20.0),
+        ("lp", run_linear_programme, 60.0),
         ("oracle", run_oracle, 0.1),
     ):
         command = commands.add_parser(name, help=(run.__doc__ or "").splitlines()[0])
@@ -45,6 +50,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
             command.add_argument("--seeds", type=int, nargs="*", default=[1])
         if name == "unrelated":
             command.add_argument("--sizes", nargs="*", default=["4x40", "10x100", "20x200"], help="machines x tasks")
+        if name == "lp":
+            command.add_argument("--rate", type=int, default=4, help="jobs per second")
+            command.add_argument("--jobs", type=int, default=40)
+            command.add_argument("--slot-ms", type=int, nargs="*", default=[50])
         if name == "oracle":
             command.add_argument("--count", type=int, default=100)
         command.set_defaults(run=run)
@@ -86,6 +95,25 @@ def unrelated(machines: int, tasks: int, seed: int) -> Instance:
         run = {kind: 1_000 * rng.randint(1, 30) for kind in kinds}
         jobs.append(Job(Workflow(f"w{index}", (Task("t", run),)), 0, Fraction(rng.randint(1, 100))))
     return Instance(Cluster(gpus, Network(Link(), Link())), (), tuple(jobs))
+
+
+def run_linear_programme(options: argparse.Namespace) -> None:
+    """Compare with the linear programme at equal slots: how high, and how soon as high as HiGHS."""
+    from experiments.bounds.linear_programme import solve
+
+    rows = authors.recorded(ARRIVALS / f"arrivals_{options.rate}_per_s.csv", options.jobs, from_zero=True)
+    instance = authors.instance(rows)
+    for slot_ms in options.slot_ms:
+        value, seconds = solve(instance, options.objective, slot_ms * 1_000, WINDOW_US)
+        search = Search(instance, options.objective, options.time_limit)
+        priced = improve(search, finest_us=slot_ms * 1_000)
+        reached = next((p.seconds for p in search.result("", {}).incumbents if p.bound and p.bound >= value), None)
+        best = None if priced is None else float(priced.bound)
+        print(
+            f"{options.jobs} jobs, slots of {slot_ms} ms: HiGHS {value:.5f} in {seconds:.2f} s, Lagrangian {best:.5f} "
+            f"in {search.elapsed_s:.2f} s; as high as HiGHS after {reached} s",
+            flush=True,
+        )
 
 
 def run_oracle(options: argparse.Namespace) -> None:

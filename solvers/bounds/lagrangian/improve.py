@@ -28,7 +28,7 @@ COLD, WARM = Steps(200, 0.2, 0.005), Steps(200, 0.1, 0.004)
 LAST_STEPS, LAST_LENGTH = 1000, 0.002
 """Most steps on the finest slots that time allows, and the length of the last of them."""
 
-LEAST_GAIN = Fraction(1, 10_000)
+LEAST_GAIN = Fraction(3, 10_000)
 """Slots are not made finer once that gains less than this share of the bound."""
 
 LONGEST_WINDOW = 32
