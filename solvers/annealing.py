@@ -134,7 +134,7 @@ class Annealer:
         """Return the cost of the plan, decoded from the beginning."""
         tables = self.decoder.tables
         window = Window(0, 0, self._tasks, self._tasks, *cost_so_far(tables, tables.ideal_us))
-        return evaluate(self._scene(self.decoder.origin, tables.ideal_us), window, INFEASIBLE)
+        return evaluate(self._scene(self.decoder.origin, tables.ideal_us.copy()), window, INFEASIBLE)
 
     def _scene(self, origin: State, before: Ints) -> Scene:
         return Scene(self.decoder.tables, origin, before, self._state, self._work, self.decoder.residencies)
@@ -225,7 +225,13 @@ def improvements(
                 yield timeline
 
 
-def improve(search: Search, seed: int = 0, iterations: int | None = None, time_limit_s: float | None = None) -> None:
+def improve(
+    search: Search,
+    seed: int = 0,
+    iterations: int | None = None,
+    time_limit_s: float | None = None,
+    parameters: Parameters | None = None,
+) -> None:
     """Offer ever better plans to a search until its time, this limit, or the number of moves is used up.
 
     Parameters
@@ -238,6 +244,8 @@ def improve(search: Search, seed: int = 0, iterations: int | None = None, time_l
         Moves to try; with it, and time enough, the result depends on the seed only.
     time_limit_s
         Seconds from now; None: what remains of the search.
+    parameters
+        How the annealing runs; None: as measured best.
     """
     begin = time.monotonic()
     limit = search.remaining_s if time_limit_s is None else min(time_limit_s, search.remaining_s)
@@ -247,5 +255,7 @@ def improve(search: Search, seed: int = 0, iterations: int | None = None, time_l
             return 1.0
         return (time.monotonic() - begin) / limit if limit > 0 else 1.0
 
-    for timeline in improvements(search.instance, search.objective, search.timeline, seed, iterations, progress):
+    for timeline in improvements(
+        search.instance, search.objective, search.timeline, seed, iterations, progress, parameters
+    ):
         search.offer(timeline)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable
+from pathlib import Path
 from typing import ParamSpec, TypeVar, cast
 
 import numba
@@ -14,6 +16,20 @@ Returned = TypeVar("Returned")
 
 Floats = NDArray[np.float64]
 RandomState = NDArray[np.uint64]
+
+
+def _machine_code_folder() -> Path:
+    """Return a folder that belongs to this text of all kernels.
+
+    Machine code is otherwise kept per source file, and would outlive a change in a kernel that another file calls.
+    """
+    folder = Path(__file__).parent
+    texts = [path.read_bytes() for path in sorted(folder.glob("*.py"))]
+    digest = hashlib.sha256(b"".join(text for text in texts if b"solvers.compiled import" in text)).hexdigest()
+    return Path(numba.config.CACHE_DIR or folder / "__pycache__") / f"kernels-{digest[:16]}"
+
+
+numba.config.CACHE_DIR = str(_machine_code_folder())
 
 
 def kernel(function: Callable[Parameters, Returned]) -> Callable[Parameters, Returned]:

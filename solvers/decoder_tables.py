@@ -12,13 +12,16 @@ their own, so that a search sees progress between two of their steps.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from models.instance import NEVER, Instance, Ints
 from models.objective import Objective
 from solvers.compiled import Floats
+
+Number = TypeVar("Number", np.int64, np.float64)
 
 SMOOTHING = 1e-4
 """Share of the small linear part in objectives that are a maximum or a count."""
@@ -111,7 +114,7 @@ def tabulate(instance: Instance, objective: Objective) -> Tables:
     for index, gpu in enumerate(instance.cluster.gpus):
         slot_bytes[index, : len(gpu.slots)] = gpu.slots
     limits = instance.restrictions.max_replicas
-    return Tables(
+    tables = Tables(
         task_template=instance.task_template,
         task_job=instance.task_job,
         use_first=np.concatenate(([0], np.cumsum(per_task))),
@@ -144,6 +147,14 @@ def tabulate(instance: Instance, objective: Objective) -> Tables:
         overlap_loads=instance.overlap_loads,
         no_swaps=instance.restrictions.no_swaps,
     )
+    return Tables(*(_read_only(entry) if isinstance(entry, np.ndarray) else entry for entry in tables))
+
+
+def _read_only(array: NDArray[Number]) -> NDArray[Number]:
+    """Return a view that cannot be written: kernels are compiled once, for arrays that are alike in this as well."""
+    view = array.view()
+    view.setflags(write=False)
+    return view
 
 
 def _compress(rows: Sequence[Sequence[tuple[int, ...]]], width: int = 2) -> tuple[Ints, Ints]:

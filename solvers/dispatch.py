@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Iterator
+from itertools import islice
 from typing import NamedTuple
 
 import numpy as np
@@ -45,6 +46,9 @@ class Rule(NamedTuple):
 
 LOAD_PRICES = (0.3, 1.0, 3.0)
 
+EFFORT = 200_000_000
+"""Comparisons of a task with a GPU after which no further rule is tried."""
+
 
 def rules(tables: Tables) -> Iterator[Rule]:
     """Yield the rules that suit an objective.
@@ -54,14 +58,13 @@ def rules(tables: Tables) -> Iterator[Rule]:
     """
     none = np.zeros(len(tables.due_us))
     weight = np.where(tables.linear > 0, tables.linear, tables.linear[tables.linear > 0].min(initial=1.0) * 1e-6)
-    for price in LOAD_PRICES:
-        if tables.peak.any():
-            yield Rule(none, tables.due_us.astype(np.float64), -1.0, price)
-            for reached in (2.0, 4.0, 8.0):
-                yield Rule(none, tables.due_us + reached / tables.peak, 0.0, price)
-        else:
-            yield Rule(1 / weight, none, 0.0, price)
-            yield Rule(none, tables.due_us.astype(np.float64), 0.0, price)
+    by_due = tables.due_us.astype(np.float64)
+    if tables.peak.any():
+        orders = [(none, by_due, -1.0), *((none, by_due + reached / tables.peak, 0.0) for reached in (2.0, 4.0, 8.0))]
+    else:
+        orders = [(1 / weight, none, 0.0), (none, by_due, 0.0)]
+    for order in orders:
+        yield from (Rule(*order, price) for price in LOAD_PRICES)
 
 
 def greedy_decisions(decoder: Decoder) -> list[Decisions]:
@@ -69,7 +72,8 @@ def greedy_decisions(decoder: Decoder) -> list[Decisions]:
     permitted = static_models(decoder.instance)
     found: list[tuple[float, int, Decisions]] = []
     if permitted is not None:
-        for rule in rules(decoder.tables):
+        pairs = decoder.instance.n_tasks * decoder.instance.n_gpus
+        for rule in islice(rules(decoder.tables), max(1, EFFORT // pairs)):
             decisions = _run(decoder, rule, permitted)
             cost = INFEASIBLE if decisions is None else decoder.cost(decisions)
             if decisions is not None and cost < INFEASIBLE:
@@ -166,9 +170,11 @@ def _best_gpu(tables: Tables, state: State, work: Work, rule: Rule, permitted: M
     """Return the GPU with the earliest finish plus the price of its loads, ABSENT if none is permitted."""
     template = tables.task_template[task]
     best, best_value = ABSENT, np.inf
+    earliest = max(_inputs_end(tables, work, task), tables.release_us[tables.task_job[task]])
     for gpu in range(state.room.shape[0]):
         runtime = tables.run_us[template, tables.gpu_class[gpu]]
-        if runtime == NEVER:
+        # Most GPUs are out of the question before transfers and loads are counted.
+        if runtime == NEVER or max(earliest, state.compute_free[gpu]) + runtime >= best_value:
             continue
         begin = max(arrival(tables, work, task, gpu), state.compute_free[gpu])
         copied, price, room = state.copy_free[gpu], 0.0, state.room[gpu]

@@ -23,7 +23,7 @@ def static_models(instance: Instance) -> Mask | None:
     All that the tables allow, unless no model may ever leave: then a packing in which every task can run, with
     what is left of the memory filled by the models with most work per copy. None if no packing was found.
     """
-    allowed: Mask = (instance.load_us != NEVER)[:, instance.gpu_class].T
+    allowed: Mask = np.ascontiguousarray((instance.load_us != NEVER)[:, instance.gpu_class].T)
     if not instance.restrictions.no_swaps:
         return allowed
     settled: list[set[int]] = [set() for _ in range(instance.n_gpus)]

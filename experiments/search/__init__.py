@@ -1,0 +1,1 @@
+"""What the local search reaches, and what each of its parts is worth."""
