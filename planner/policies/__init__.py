@@ -1,0 +1,1 @@
+"""Online policies that need a solver."""
