@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable
 from pathlib import Path
-from typing import ParamSpec, TypeVar, cast
+from typing import Any, ParamSpec, TypeVar, cast
 
 import numba
 import numpy as np
@@ -26,10 +26,11 @@ def _machine_code_folder() -> Path:
     folder = Path(__file__).parent
     texts = [path.read_bytes() for path in sorted(folder.glob("*.py"))]
     digest = hashlib.sha256(b"".join(text for text in texts if b"solvers.compiled import" in text)).hexdigest()
-    return Path(numba.config.CACHE_DIR or folder / "__pycache__") / f"kernels-{digest[:16]}"
+    return Path(vars(numba.config)["CACHE_DIR"] or folder / "__pycache__") / f"kernels-{digest[:16]}"
 
 
-numba.config.CACHE_DIR = str(_machine_code_folder())
+vars(numba.config)["CACHE_DIR"] = str(_machine_code_folder())
+_compile = cast(Callable[..., Any], numba.njit)  # its annotations leave two options out
 
 
 def kernel(function: Callable[Parameters, Returned]) -> Callable[Parameters, Returned]:
@@ -39,19 +40,19 @@ def kernel(function: Callable[Parameters, Returned]) -> Callable[Parameters, Ret
     counting them, atomically, for tuples of forty arrays at each call, took fifty times as long as the work itself.
     """
     return cast(
-        Callable[Parameters, Returned], numba.njit(cache=True, error_model="numpy", nogil=True, _nrt=False)(function)
+        Callable[Parameters, Returned], _compile(cache=True, error_model="numpy", nogil=True, _nrt=False)(function)
     )
 
 
 def inlined(function: Callable[Parameters, Returned]) -> Callable[Parameters, Returned]:
     """Compile a function as a part of each kernel that calls it: handing tuples of arrays over costs more."""
-    options = {"cache": True, "error_model": "numpy", "_nrt": False, "forceinline": True}
-    return cast(Callable[Parameters, Returned], numba.njit(**options)(function))
+    inline = _compile(cache=True, error_model="numpy", _nrt=False, forceinline=True)
+    return cast(Callable[Parameters, Returned], inline(function))
 
 
 def allocating_kernel(function: Callable[Parameters, Returned]) -> Callable[Parameters, Returned]:
     """Compile a function that makes arrays or lists of its own, and is called rarely."""
-    return cast(Callable[Parameters, Returned], numba.njit(cache=True, error_model="numpy", nogil=True)(function))
+    return cast(Callable[Parameters, Returned], _compile(cache=True, error_model="numpy", nogil=True)(function))
 
 
 def random_state(seed: int) -> RandomState:
@@ -68,7 +69,7 @@ def random_below(state: RandomState, limit: int) -> int:
     x ^= x >> np.uint64(27)
     state[0] = x
     high = (x * np.uint64(2685821657736338717)) >> np.uint64(33)
-    return np.int64((high * np.uint64(limit)) >> np.uint64(31))
+    return int(np.int64((high * np.uint64(limit)) >> np.uint64(31)))
 
 
 @kernel

@@ -1,0 +1,133 @@
+"""Annealing: what it finds on instances with known optima, that it repeats itself, and that it keeps its limits."""
+
+from __future__ import annotations
+
+import random
+import threading
+import time
+from fractions import Fraction
+
+import pytest
+
+from experiments import authors
+from models import Instance, Job, Objective, Restrictions, check, timeline_value
+from solvers.annealing import Annealer, Parameters, improve, starts
+from solvers.decoder import Decoder
+from solvers.dispatch import greedy
+from solvers.exhaustive import solve
+from solvers.result import Search
+from tests.instances import chain, cluster, instance, random_instance, task
+
+
+def annealed(of: Instance, objective: Objective, moves: int, seed: int = 0) -> Search:
+    search = Search(of, objective, 600.0)
+    improve(search, seed, moves)
+    return search
+
+
+def test_equal_seeds_give_equal_plans() -> None:
+    of = authors.instance(authors.poisson(4, 40, 3))
+    first, second, other = (annealed(of, Objective.MEAN_SLOWDOWN, 5000, seed) for seed in (1, 1, 2))
+    assert first.timeline is not None
+    assert second.timeline is not None
+    assert (first.timeline.start_us == second.timeline.start_us).all()
+    assert first.timeline.residencies == second.timeline.residencies
+    assert first.value != other.value
+
+
+def test_two_machines_share_the_work_evenly() -> None:
+    # 1 + 2 + ... + 8 = 36, and 18 = 8 + 7 + 3 is possible on each of two machines.
+    jobs = [Job(chain(task("t", runtime), name=f"w{runtime}"), 0) for runtime in range(1, 9)]
+    assert annealed(instance(jobs, on=cluster(2)), Objective.MAKESPAN, 3000).value == 18
+
+
+def test_a_warm_model_is_worth_waiting_for() -> None:
+    # m is on GPU 0 after its load [0, 5). Three runs of 1 us one after the other end at 6, 7, 8 (mean 7); loading it
+    # on GPU 1 as well gives 6, 6, 7: mean 19/3.
+    jobs = [Job(chain(task("t", 1, ["m"])), 0) for _ in range(3)]
+    assert annealed(instance(jobs, {"m": 5}, cluster(2)), Objective.MEAN_LATENCY, 2000).value == Fraction(19, 3)
+
+
+def test_never_worse_than_its_start() -> None:
+    of = authors.instance(authors.poisson(3, 30, 5))
+    good = annealed(of, Objective.MEAN_SLOWDOWN, 30_000)
+    assert good.timeline is not None
+    search = Search(of, Objective.MEAN_SLOWDOWN, 60.0)
+    search.offer(good.timeline)
+    improve(search, 7, 100)
+    assert search.value is not None
+    assert good.value is not None
+    assert search.value <= good.value
+
+
+def test_windows_of_a_long_trace_improve_on_dispatch() -> None:
+    # 300 jobs are some 1,100 tasks: a dozen windows per sweep. Dispatch rules leave a tenth or more.
+    of = authors.instance(authors.poisson(3, 300, 2))
+    rule = greedy(of, Objective.MEAN_SLOWDOWN)
+    assert rule is not None
+    value = annealed(of, Objective.MEAN_SLOWDOWN, 60_000).value
+    assert value is not None
+    assert value < Fraction(97, 100) * timeline_value(Objective.MEAN_SLOWDOWN, of, rule)
+
+
+def test_cost_of_the_best_decisions_is_exact() -> None:
+    # What a sweep of windows believes its best plan to cost is what decoding that plan from scratch costs.
+    decoder = Decoder(authors.instance(authors.poisson(4, 150, 8)), Objective.MEAN_SLOWDOWN)
+    annealer = Annealer(decoder, starts(decoder, None)[0], 0, Parameters())
+    share = annealer.cost / 150
+    for _ in range(2):
+        annealer.sweep(lambda: 0.02 * share)
+        assert decoder.cost(annealer.best) == pytest.approx(annealer.best_cost, rel=1e-12)
+
+
+@pytest.mark.parametrize("objective", list(Objective))
+def test_close_to_the_optimum_of_tiny_instances(objective: Objective) -> None:
+    # The decoder cannot say everything (loads out of the order of need), so a few optima may stay out of reach.
+    rng = random.Random(objective.value)  # noqa: S311
+    optimal = 0
+    for _ in range(15):
+        of = random_instance(rng, 4)
+        best = solve(of, objective).value
+        found = annealed(of, objective, 1500)
+        assert found.timeline is not None
+        assert best is not None
+        assert found.value is not None
+        assert check(of, found.timeline) == []
+        assert found.value >= best
+        optimal += found.value == best
+    assert optimal >= 13
+
+
+def test_restricted_instances_get_plans() -> None:
+    rng = random.Random("restricted")  # noqa: S311
+    missed = 0
+    for _ in range(150):
+        of = random_instance(rng, 5, restricted=True)
+        timeline = greedy(of, Objective.MEAN_LATENCY)
+        if timeline is None:
+            missed += solve(of, Objective.MEAN_LATENCY).timeline is not None
+        else:
+            assert check(of, timeline) == []
+    assert missed <= 2
+
+
+def test_no_swaps_settles_models_where_all_fit() -> None:
+    # 6 + 4 fill one GPU, 5 + 5 the other; any other split leaves a model without a place.
+    jobs = [Job(chain(task("t", 1, [name]), name=name), 0) for name in "abcd"]
+    of = instance(jobs, {"a": 6, "b": 5, "c": 4, "d": 5}, cluster(2), restrictions=Restrictions(no_swaps=True))
+    timeline = greedy(of, Objective.MEAN_LATENCY)
+    assert timeline is not None
+    assert check(of, timeline) == []
+
+
+def test_limits_and_stops_are_kept() -> None:
+    of = authors.instance(authors.poisson(4, 100, 1))
+    annealed(of, Objective.MEAN_SLOWDOWN, 10)  # loads the machine code
+    search = Search(of, Objective.MEAN_SLOWDOWN, 60.0)
+    begin = time.monotonic()
+    improve(search, time_limit_s=0.3)
+    assert time.monotonic() - begin < 1.5
+    stopped = Search(of, Objective.MEAN_SLOWDOWN, 60.0, stop=threading.Event())
+    stopped.stop.set()
+    improve(stopped)
+    assert stopped.timeline is not None
