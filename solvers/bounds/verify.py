@@ -21,7 +21,7 @@ from models.objective import reported_bound
 from solvers.bounds.closed_form import METHODS
 from solvers.bounds.granularity import raised
 
-LARGEST_SUM = 1 << 61
+LARGEST_SUM = 1 << 58
 """Sums of prices and costs that reach this are refused: 64-bit integers would not hold them safely."""
 
 MOST_DELAYS = 200_000_000
@@ -111,9 +111,10 @@ class _LagrangianCheck:
             max(parts, default=0) * int(price.max(initial=0))
             for (_, parts, _), price in zip(self.rows, self.memory, strict=True)
         )
+        slowest = int(self.instance.run_us.max()) * max(len(workflow.tasks) for workflow in self.instance.workflows)
         horizon = (self.slots + 2) * self.slot_us
-        largest += max((weight for _, weight, _, _ in self.costs), default=0)
-        if largest * horizon >= LARGEST_SUM >> 6:
+        completion = max((weight * (1 if step else horizon) for _, weight, _, step in self.costs), default=0)
+        if largest * max(horizon, slowest) + completion >= LARGEST_SUM:
             raise _RefusedError("prices are too large")
 
     def total(self) -> int:
@@ -146,7 +147,7 @@ class _LagrangianCheck:
         count, priced = self.delays[number], self.priced[workflow]
         falls = _table([self.falls[number]], 1, len(priced) * count, "precedences")[0].reshape(len(priced), count)
         falls[:, -1] = 0
-        if _sum(falls.ravel()) >= LARGEST_SUM >> 6:
+        if _sum(falls.ravel()) * 2 * len(self.instance.workflows[workflow].tasks) >= LARGEST_SUM:
             raise _RefusedError("prices are too large")
         return {arc: np.cumsum(row[::-1])[::-1] for arc, row in zip(priced, falls, strict=True)}
 
@@ -246,7 +247,7 @@ class _Tree:
                 least = np.min([values for _, values in branches], axis=0)
                 cost += np.minimum.accumulate(least[::-1])[::-1][self._later(node, run, target)]
             for source, branches in before:
-                least = np.full(self.count, LARGEST_SUM >> 4)
+                least = np.full(self.count, LARGEST_SUM)
                 for other_run, values in branches:
                     np.minimum.at(least, self._later(source, other_run, node), values)
                 cost += np.minimum.accumulate(least)

@@ -227,3 +227,17 @@ def test_impossible_draws_are_refused_by_the_instance() -> None:
 
 def test_the_verifier_shares_the_reading_of_every_rule() -> None:
     assert verify(make.instance([Job(make.chain(make.task("a", 4)), 0)]), {}).reason == "schema_version is missing"
+
+
+def test_run_times_of_microseconds_and_of_hours_in_one_window() -> None:
+    # Released five hours apart, every job runs alone: slowdown 1. The weight of an hour-long job rounds down to nothing.
+    short, long = make.chain(make.task("a", 1)), make.chain(make.task("b", 18_000_000_000), name="v")
+    jobs = [Job(short if i % 2 else long, 18_000_000_000 * i) for i in range(12)]
+    bound = best_bound(make.instance(jobs), Objective.MEAN_SLOWDOWN)
+    assert Fraction(49, 100) < bound <= 1
+
+
+def test_late_jobs_at_the_scale_of_milliseconds() -> None:
+    # One GPU, four tasks of 400 ms, due at 900 ms: two are late.
+    burst = [Job(make.chain(make.task("a", 400_000)), 0, deadline_us=900_000)] * 4
+    assert best_bound(make.instance(burst), Objective.LATE_JOBS) == 2

@@ -205,16 +205,22 @@ def rounded(prices: Prices, relaxation: Relaxation) -> Prices:
 
 def exact_bound(relaxation: Relaxation, prices: Prices) -> Fraction | None:
     """Return the bound that whole prices prove, in units of the objective; None if they are too large to add up."""
-    largest = sum(int(part.max(initial=0)) for part in (prices.compute, prices.copy, prices.uses))
-    largest += sum(
-        max(limit.parts, default=0) * int(prices.memory[row].max(initial=0))
-        for row, limit in enumerate(relaxation.memory)
-    )
-    horizon = relaxation.slots * relaxation.slot_us
-    costs = int(relaxation.data.weight.max()) * horizon + sum(prices.extra.tolist())
-    if (largest * horizon).bit_length() > SUM_BITS or costs.bit_length() > SUM_BITS - 3:
+    if _largest_sum(relaxation, prices).bit_length() > SUM_BITS:
         return None
     return Fraction(int(Evaluation(relaxation, exact=True).value(prices)), relaxation.scale)
+
+
+def _largest_sum(relaxation: Relaxation, prices: Prices) -> int:
+    """Return a number that no sum inside an evaluation exceeds."""
+    data, shapes, horizon = relaxation.data, relaxation.trees.shapes, relaxation.slots * relaxation.slot_us
+    rate = sum(int(part.max(initial=0)) for part in (prices.compute, prices.copy))
+    rate += sum(int(row.max(initial=0)) for row in prices.uses)
+    for limit, row in zip(relaxation.memory, prices.memory, strict=True):
+        rate += max(limit.parts, default=0) * int(row.max(initial=0))
+    tasks = int(np.diff(shapes.node_first).max())
+    completion = int(data.weight.max()) * (1 if data.steps else horizon)
+    falls = np.add.reduceat(np.append(prices.extra, 0.0), data.extra_first[:-1]) if len(prices.extra) else np.zeros(1)
+    return rate * max(horizon, tasks * int(shapes.run_us.max())) + completion + 2 * tasks * int(falls.max())
 
 
 def _padded(rates: Numbers) -> Numbers:

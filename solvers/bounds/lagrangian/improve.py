@@ -28,7 +28,10 @@ COLD, WARM = Steps(200, 0.2, 0.005), Steps(200, 0.1, 0.004)
 LAST_STEPS, LAST_LENGTH = 1000, 0.002
 """Most steps on the finest slots that time allows, and the length of the last of them."""
 
-LEAST_GAIN = Fraction(3, 10_000)
+LEAST_STEPS = 40
+"""Finer slots are left alone if time allows fewer steps than this."""
+
+LEAST_GAIN = 3e-4
 """Slots are not made finer once that gains less than this share of the bound."""
 
 LONGEST_WINDOW = 32
@@ -78,17 +81,21 @@ def improve(search: Search, time_limit_s: float | None = None, finest_us: int = 
     relaxation, steps = _coarsest(fixed, finest_us, left_s())
     start = np.zeros(Prices.size(relaxation))
     best: Priced | None = None
+    reached = 0.0
     while True:
         begun = time.monotonic()
         climb = ascend(relaxation, start, steps, lambda: left_s() > 0)
         per_step = (time.monotonic() - begun) / climb.evaluations
-        before, best = best, _offer(search, relaxation, climb, best)
+        best = _offer(search, relaxation, climb, best)
+        before, reached = reached, climb.value / relaxation.scale
         finer_us = max(finest_us, relaxation.slot_us // 2)
-        if left_s() <= 0 or finer_us == relaxation.slot_us or search.proved or _exhausted(before, best):
+        if left_s() <= 0 or finer_us == relaxation.slot_us or search.proved or reached <= before * (1 + LEAST_GAIN):
             return best
         finer = relax(fixed, finer_us, _windows(relaxation, climb))
-        start = refined(climb.best, relaxation, finer)
         steps = _affordable(per_step * _size(finer) / _size(relaxation), left_s())
+        if steps.count < LEAST_STEPS:
+            return best
+        start = refined(climb.best, relaxation, finer)
         relaxation = finer
 
 
@@ -108,11 +115,6 @@ def _coarsest(fixed: Fixed, finest_us: int, left_s: float) -> tuple[Relaxation, 
         share //= 2
 
 
-def _exhausted(before: Priced | None, best: Priced | None) -> bool:
-    """Return whether the last refinement gained too little for another."""
-    return before is not None and best is not None and best.bound < before.bound * (1 + LEAST_GAIN)
-
-
 def _first_windows(fixed: Fixed, slot_us: int) -> Ints:
     """Return windows of `LONGEST_WINDOW` mean critical paths; for step costs they end where the step is certain."""
     instance, jobs = fixed.instance, fixed.costs.jobs
@@ -127,19 +129,19 @@ def _windows(relaxation: Relaxation, climb: Climb) -> Ints:
 
     The end of a window is free of prices: a job would flee there from any price above the cost of the delay.
     """
-    data = relaxation.data
+    data, slot_us = relaxation.data, relaxation.slot_us
     if data.steps:
-        return np.asarray((data.delays - 2) * relaxation.slot_us, np.int64)
-    worth = climb.job_value / data.weight * WINDOW_ROOM
-    return np.asarray(worth, np.int64) + 20 * relaxation.slot_us
+        return np.asarray((data.delays - 2) * slot_us, np.int64)
+    worth = np.minimum(climb.job_value / np.maximum(data.weight, 1) * WINDOW_ROOM, float(relaxation.slots * slot_us))
+    return np.asarray(worth, np.int64) + 20 * slot_us
 
 
 def _affordable(per_step_s: float, left_s: float) -> Steps:
     """Return as many steps as a level should take: all that time allows if it is the last."""
-    possible = int(left_s / per_step_s) - 2
+    possible = int(0.9 * left_s / per_step_s)  # the rest is for the proof
     if possible > 4 * WARM.count:
         return WARM
-    return Steps(max(1, min(possible, LAST_STEPS)), WARM.first, LAST_LENGTH)
+    return Steps(min(possible, LAST_STEPS), WARM.first, LAST_LENGTH)
 
 
 def _size(relaxation: Relaxation) -> int:

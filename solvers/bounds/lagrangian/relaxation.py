@@ -25,8 +25,8 @@ MEMORY_PARTS = 1 << 14
 PRICE_BITS = 24
 """A usual price per microsecond is a number of about so many bits, unless a long horizon leaves fewer."""
 
-SUM_BITS = 60
-"""Sums of prices and costs stay below 2 to this power, so that 64-bit integers hold them."""
+SUM_BITS = 57
+"""Sums of prices and costs stay below 2 to this power: 64-bit integers hold them, and what cannot be costs more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,6 +105,14 @@ class Fixed:
     uses: tuple[ModelUse, ...]
     memory: tuple[MemoryRow, ...]
 
+    @property
+    def all_done_us(self) -> int:
+        """An instant by which some plan without idle GPUs has ended, and beyond which no delay needs a price."""
+        work = self.instance.run_us.max(axis=1)[self.instance.task_template].sum()
+        load = int(self.instance.load_us.max(initial=0)) * max(map(len, self.instance.needs), default=0)
+        transfer = int(self.instance.transfer_us.max(initial=0))
+        return int(self.instance.job_release_us[-1] + work) + (load + transfer) * self.instance.n_tasks
+
 
 def job_costs(instance: Instance, objective: Objective) -> JobCosts | None:
     """Return an objective that adds up over jobs as costs of their completions; None for a maximum."""
@@ -134,7 +142,7 @@ def relax(fixed: Fixed, slot_us: int, window_us: Ints) -> Relaxation:
     """Return the relaxation for slots of a width and a window of delays per counted job, in microseconds."""
     instance, costs, trees = fixed.instance, fixed.costs, fixed.trees
     jobs, shapes = costs.jobs, trees.shapes
-    delays = window_us // slot_us + 2
+    delays = np.clip(window_us, 0, fixed.all_done_us) // slot_us + 2
     shape = instance.job_workflow[jobs]
     n_extra = np.diff(shapes.extra_first)[shape]
     extra_first = np.concatenate(([0], np.cumsum(n_extra * delays)))
