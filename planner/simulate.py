@@ -8,7 +8,7 @@ from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from executor import Policy, instance_for, parse_noise, parse_policy, replay
+from executor import Policy, instance_for, parse_noise, replay
 from executor import simulate as run
 from models.feasibility import assert_feasible
 from models.instance import Instance
@@ -17,6 +17,7 @@ from models.objective import reported_value, timeline_value
 from models.scenario import Scenario, TimelineHeader, write_timeline
 from models.timeline import Timeline
 from planner.check import feasible_timeline
+from planner.policies.parse import knows_the_future, parse
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -81,8 +82,8 @@ class Simulation:
 
     @property
     def clairvoyant(self) -> bool:
-        """Whether the policy replays a plan and so may know the future."""
-        return is_file(self.policy)
+        """Whether the policy replays a plan, and so may know the future, or looks ahead in time."""
+        return is_file(self.policy) or knows_the_future(self.policy)
 
     def save(self, path: Path) -> None:
         """Write the timeline file, whole or not at all."""
@@ -120,7 +121,7 @@ def simulate(
     if is_file(policy):
         chosen = replay(instance, feasible_timeline(instance, Path(policy)))
     else:
-        chosen = parse_policy(policy)
+        chosen = parse(policy, scenario)
         instance = instance_for(instance, chosen)
     timeline = run(instance, chosen, seed, None if noise is None else parse_noise(noise))
     assert_feasible(instance, timeline)

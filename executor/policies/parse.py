@@ -44,7 +44,7 @@ class ParsedPolicy:
         return self.policy() if self.options is None else self.policy(self.options)
 
 
-def parse_policy(text: str) -> ParsedPolicy:
+def parse_policy(text: str, policies: Mapping[str, type[Policy]] = POLICIES) -> ParsedPolicy:
     """Read a policy.
 
     Parameters
@@ -53,6 +53,8 @@ def parse_policy(text: str) -> ParsedPolicy:
         ``compass``, ``compass:prefetch=0,period=100ms,adjust=off``, or ``module:Class`` with a subclass of
         `executor.Policy`, importable or in the working folder; options may follow it as ``module:Class:key=value``
         if the class has a frozen dataclass named ``Options``.
+    policies
+        The policies that have a name.
 
     Raises
     ------
@@ -60,12 +62,12 @@ def parse_policy(text: str) -> ParsedPolicy:
         If there is no such policy or option, or a value cannot be read; the message says what is allowed.
     """
     name, _, rest = text.strip().partition(":")
-    if name in POLICIES:
-        return ParsedPolicy(text.strip(), POLICIES[name], _options(name, POLICIES[name], rest))
+    if name in policies:
+        return ParsedPolicy(text.strip(), policies[name], _options(name, policies[name], rest))
     attribute, _, options = rest.partition(":")
     if not rest or "=" in attribute:
         raise PolicyError(
-            f"unknown policy {name!r}{_nearest(name, POLICIES)}; allowed are {', '.join(POLICIES)}, module:Class"
+            f"unknown policy {name!r}{_nearest(name, policies)}; allowed are {', '.join(policies)}, module:Class"
         )
     policy = _load(name, attribute)
     return ParsedPolicy(text.strip(), policy, _options(f"{name}:{attribute}", policy, options))

@@ -35,7 +35,12 @@ def horizon(text: str) -> int:
     >>> horizon("5 s"), horizon("all") == EVERYTHING
     (5000000, True)
     """
-    return EVERYTHING if text == "all" else duration(text)
+    if text == "all":
+        return EVERYTHING
+    try:
+        return duration(text)
+    except ValueError as error:
+        raise ValueError(f"{error}, or all") from None
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +126,7 @@ class RecedingHorizon(Policy):
                 "policy receding evicts at will: it cannot keep to the restrictions no_swaps, max_replicas"
             )
         self._random = random_state(self._options.seed)
-        self._parameters = Parameters()
+        self._parameters = Parameters(hot=0.01, cold=0.001)
         self._carrying = CarryingOut(site)
         self._tasks_left: dict[int, int] = {}
         self._planned: dict[int, tuple[int, int]] = {}
