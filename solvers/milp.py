@@ -1,0 +1,300 @@
+"""The joint MILP through PuLP: HiGHS unless asked otherwise, with CBC and whatever else PuLP finds as alternatives.
+
+HiGHS is followed through its callbacks, so that plans and bounds arrive while it runs and a stop takes effect. Of the
+others PuLP tells nothing before they end, and they end at their time limit; in a terminal, Ctrl-C reaches them too.
+
+PuLP calls a run that timed out optimal, and what a solver states is floating point. So a plan is read from the
+decisions, timed in whole microseconds and checked when offered; a bound is HiGHS's own, or that of another solver
+which claims a proved optimum without a gap, and `_proved` lowers it by what tolerances may have added.
+"""
+
+from __future__ import annotations
+
+import inspect
+import math
+import warnings
+from abc import ABC, abstractmethod
+from collections import deque
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor, wait
+from contextlib import suppress
+from dataclasses import dataclass
+from fractions import Fraction
+from importlib.metadata import version
+from typing import Any
+
+import numpy as np
+import pulp
+from highspy import HighsModelStatus as _Status
+from highspy import cb
+
+from models.formulations.milp import Formulation, formulate
+from models.formulations.milp_plans import ContradictoryOrderError, read_timeline, start_values
+from models.instance import Instance
+from models.objective import Objective
+from models.timeline import Timeline
+from solvers.result import Result, Search, SolverFaultError
+
+METHOD = "milp"
+"""Name of the bounds that this solver proves."""
+
+HIGHS = "HiGHS"
+"""PuLP's name of the default solver."""
+
+_POLL_S = 0.05
+_BUILD_S = 1e-4
+"""Seconds that building takes per GPU and pair of tasks."""
+_FEASIBLE = 2
+"""HiGHS's code of a solution that satisfies every row."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Tolerances:
+    """By how much a solver may be wrong: rows, integers and costs of a solution; reduced costs of a bound."""
+
+    solution: float
+    reduced_cost: float
+
+
+_HIGHS_TOLERANCES = _Tolerances(1e-9, 1e-10)
+_USUAL_TOLERANCES = _Tolerances(1e-6, 1e-6)
+
+
+def available_solvers() -> list[str]:
+    """Return the names of the solvers that PuLP finds on this machine."""
+    names: list[str] = pulp.listSolvers(onlyAvailable=True)
+    return names
+
+
+def solve(
+    instance: Instance,
+    objective: Objective,
+    time_limit_s: float,
+    hint: Timeline | None = None,
+    workers: int = 2,
+    seed: int = 0,
+    solver: str = HIGHS,
+) -> Result:
+    """Return the best plan and bound found within a time limit.
+
+    Parameters
+    ----------
+    hint
+        A feasible timeline to start from.
+    workers, seed, solver
+        As in `improve`.
+    """
+    search = Search(instance, objective, time_limit_s)
+    if hint is not None:
+        search.offer(hint)
+    improve(search, workers, seed, solver)
+    versions = {"pulp": version("pulp"), "highspy": version("highspy")}
+    return search.result(METHOD, {**versions, "solver": solver, "workers": workers, "seed": seed})
+
+
+def improve(search: Search, workers: int = 2, seed: int = 0, solver: str = HIGHS) -> None:
+    """Improve a search until it is proved, stopped, or out of time; an instance too large to build in time is left.
+
+    Parameters
+    ----------
+    workers
+        Threads. HiGHS keeps one pool of half the cores per process; here 1 only tells it not to use it.
+    seed
+        Of HiGHS; PuLP hands none to the others.
+    solver
+        One of `available_solvers`.
+
+    Raises
+    ------
+    ValueError
+        If PuLP does not find the solver.
+    SolverFaultError
+        If the solver fails, or denies that there is a plan although one is known.
+    """
+    if solver not in available_solvers():
+        raise ValueError(f"PuLP finds no solver {solver}; it finds {', '.join(available_solvers())}")
+    building = _BUILD_S * search.instance.n_tasks**2 * search.instance.n_gpus
+    if search.remaining_s <= building or search.proved:
+        return
+    formulation = formulate(search.instance, search.objective, search.timeline)
+    run = (
+        _HighsRun(search, formulation, workers, seed)
+        if solver == HIGHS
+        else _PlainRun(search, formulation, workers, solver)
+    )
+    run.follow()
+
+
+class _Run(ABC):
+    """One run of a solver in a thread, followed from the caller's."""
+
+    def __init__(self, search: Search, formulation: Formulation, tolerances: _Tolerances) -> None:
+        self.search, self.formulation, self.tolerances = search, formulation, tolerances
+        self.known = search.value
+        self.start = {} if search.timeline is None else start_values(formulation, search.timeline)
+        self.reach = _reach(formulation.problem)
+        self.ending = False
+
+    def follow(self) -> None:
+        """Run to the end, offering plans and bounds as they come."""
+        with ThreadPoolExecutor(1) as pool:
+            running = pool.submit(self._solve)
+            while wait([running], _POLL_S).not_done:
+                self._offer_news()
+                self.ending = self.search.remaining_s <= 0 or self.search.proved
+            running.result()
+        self._offer_news()
+        self._conclude()
+
+    @abstractmethod
+    def _solve(self) -> None:
+        """Call the solver; in a thread of its own."""
+
+    @abstractmethod
+    def _conclude(self) -> None:
+        """Offer what the solver states at its end."""
+
+    @abstractmethod
+    def _offer_news(self) -> None:
+        """Offer what has arrived while the solver runs."""
+
+    def _offer_plan(self, value: Callable[[pulp.LpVariable], float]) -> None:
+        """Offer the plan of a solution; one whose decisions contradict each other within tolerances is none."""
+        with suppress(ContradictoryOrderError):
+            self.search.offer(read_timeline(self.formulation, value))
+
+    def _offer_bound(self, cost: float) -> None:
+        """Offer a bound that the solver states; it holds among plans no worse than the known one."""
+        if math.isfinite(cost):
+            bound = self._proved(cost)
+            self.search.offer_bound(bound if self.known is None else min(bound, self.known), METHOD)
+
+    def _proved(self, cost: float) -> Fraction:
+        """Return what a cost that the solver states as a bound proves of the objective.
+
+        A solver calls a basis dual feasible if every reduced cost is within its tolerance. The value of such a basis
+        exceeds the optimum of its linear program by at most that tolerance times the sum over columns and rows of how
+        far they can move; nodes are cut off, and costs added up, with errors of the tolerance of a solution. All that
+        is subtracted. Whatever else a solver tolerates only admits more solutions, which lowers the bound. Every plan
+        has a whole number as its scaled value (`ScaledObjective`), so what is left may be rounded up to the next one.
+        """
+        excess = self.tolerances.solution * (1 + abs(cost)) + self.tolerances.reduced_cost * self.reach
+        certain = self.formulation.variables.units.scaled(cost) - self.formulation.variables.units.scaled(excess)
+        return self.formulation.objective.true_bound(math.ceil(certain))
+
+    def _deny(self) -> None:
+        """Take note that the solver says that there is no plan."""
+        if self.search.timeline is not None:
+            raise SolverFaultError(f"the solver finds no plan, but one of value {self.search.value} is known")
+        self.search.infeasible = True
+
+
+def _reach(problem: pulp.LpProblem) -> float:
+    """Return the sum over all columns and rows of a problem of how far they can move."""
+    columns = sum(_width(variable) for variable in problem.variables())
+    rows = sum(abs(size) * _width(variable) for row in problem.constraints() for variable, size in row.items())
+    return float(columns + rows)
+
+
+def _width(variable: pulp.LpVariable) -> float:
+    return float(variable.upBound - variable.lowBound)
+
+
+class _HighsRun(_Run):
+    """HiGHS, which reports while it runs, stops when told to, and starts from the plan that is known."""
+
+    def __init__(self, search: Search, formulation: Formulation, workers: int, seed: int) -> None:
+        super().__init__(search, formulation, _HIGHS_TOLERANCES)
+        self.solutions: deque[list[float]] = deque(maxlen=1)
+        self.bounds: deque[float] = deque(maxlen=1)
+        self.solver = pulp.HiGHS(
+            msg=False,
+            timeLimit=search.remaining_s,
+            gapRel=0.0,
+            gapAbs=0.0,
+            callbackTuple=(self._hear, None),
+            callbacksToActivate=[
+                cb.HighsCallbackType.kCallbackMipImprovingSolution,
+                cb.HighsCallbackType.kCallbackMipLogging,
+                cb.HighsCallbackType.kCallbackMipInterrupt,
+            ],
+            random_seed=seed,
+            parallel="off" if workers == 1 else "choose",
+            mip_feasibility_tolerance=_HIGHS_TOLERANCES.solution,
+            dual_feasibility_tolerance=_HIGHS_TOLERANCES.reduced_cost,
+        )
+
+    def _solve(self) -> None:
+        problem = self.formulation.problem
+        self.solver.createAndConfigureSolver(problem)
+        self.solver.buildSolverModel(problem)
+        if self.start:  # PuLP hands HiGHS no start
+            column = {variable.name: variable.index for variable in problem.variables()}
+            index = np.array([column[name] for name in self.start], np.int32)
+            problem.solverModel.setSolution(len(index), index, np.array([*self.start.values()], np.float64))
+        self.solver.callSolver(problem)
+
+    def _hear(self, event: cb.HighsCallbackType, message: str, report: Any, answer: Any, _: object) -> None:
+        """Keep what HiGHS reports, in its thread, and answer whether it is to stop."""
+        if event == cb.HighsCallbackType.kCallbackMipImprovingSolution:
+            self.solutions.append(list(report.mip_solution))
+        elif event == cb.HighsCallbackType.kCallbackMipLogging:
+            self.bounds.append(report.mip_dual_bound)
+        elif self.ending:
+            answer.user_interrupt = True
+
+    def _offer_news(self) -> None:
+        while self.solutions:
+            self._offer_solution(self.solutions.pop())
+        while self.bounds:
+            self._offer_bound(self.bounds.pop())
+
+    def _offer_solution(self, values: Sequence[float]) -> None:
+        self._offer_plan(lambda variable: values[variable.index])
+
+    def _conclude(self) -> None:
+        highs = self.formulation.problem.solverModel
+        status, info = highs.getModelStatus(), highs.getInfo()
+        if status in (_Status.kInfeasible, _Status.kUnboundedOrInfeasible):  # costs are never negative
+            self._deny()
+        elif status not in (_Status.kOptimal, _Status.kTimeLimit, _Status.kInterrupt):
+            raise SolverFaultError(f"HiGHS ends with {highs.modelStatusToString(status)}")
+        else:
+            if info.primal_solution_status == _FEASIBLE:
+                self._offer_solution(highs.getSolution().col_value)
+            self._offer_bound(info.mip_dual_bound)
+
+
+class _PlainRun(_Run):
+    """Any other solver of PuLP's: one call, with those of the usual options that it knows."""
+
+    def __init__(self, search: Search, formulation: Formulation, workers: int, solver: str) -> None:
+        super().__init__(search, formulation, _USUAL_TOLERANCES)
+        wanted = {"gapRel": 0.0, "threads": workers, "warmStart": bool(self.start)}
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", DeprecationWarning)  # PuLP says that its version 4 will not bundle CBC
+            known = inspect.signature(type(pulp.getSolver(solver, msg=False))).parameters
+            options = {name: value for name, value in wanted.items() if name in known}
+            self.solver = pulp.getSolver(solver, msg=False, timeLimit=search.remaining_s, **options)
+        self.exact = "gapRel" in known
+
+    def _solve(self) -> None:
+        problem = self.formulation.problem
+        for variable in problem.variables() if self.start else ():
+            variable.setInitialValue(self.start[variable.name])
+        try:
+            problem.solve(self.solver)
+        except pulp.PulpSolverError as error:
+            raise SolverFaultError(str(error)) from None
+
+    def _offer_news(self) -> None:
+        """Offer nothing: nothing is heard before the end."""
+
+    def _conclude(self) -> None:
+        problem = self.formulation.problem
+        if problem.status == pulp.LpStatusInfeasible:
+            self._deny()
+        if problem.sol_status in (pulp.LpSolutionOptimal, pulp.LpSolutionIntegerFeasible):
+            self._offer_plan(lambda variable: variable.value())
+        if problem.sol_status == pulp.LpSolutionOptimal and self.exact:
+            self._offer_bound(problem.objective.value() or 0.0)  # PuLP gives no value to a constant
