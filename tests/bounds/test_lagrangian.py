@@ -230,7 +230,7 @@ def test_the_verifier_shares_the_reading_of_every_rule() -> None:
 
 
 def test_run_times_of_microseconds_and_of_hours_in_one_window() -> None:
-    # Released five hours apart, every job runs alone: slowdown 1. The weight of an hour-long job rounds down to nothing.
+    # Released five hours apart, every job runs alone: slowdown 1. The weights of the long jobs round down to nothing.
     short, long = make.chain(make.task("a", 1)), make.chain(make.task("b", 18_000_000_000), name="v")
     jobs = [Job(short if i % 2 else long, 18_000_000_000 * i) for i in range(12)]
     bound = best_bound(make.instance(jobs), Objective.MEAN_SLOWDOWN)
