@@ -9,6 +9,7 @@ from models.instance import Instance
 from models.objective import Objective
 from models.workload import Job, MLModel, Task, Workflow
 from solvers.annealing import improve
+from solvers.bounds.lagrangian.improve import improve as raise_bound
 from solvers.result import Search
 
 
@@ -18,8 +19,8 @@ def warm_up() -> None:
     link = Link()
     job = Job(Workflow("one", (Task("one", {"any": 1}, ("one",)),)), 0)
     smallest = Instance(Cluster((gpu,), Network(link, link)), (MLModel("one", 1),), (job,))
-    search = Search(smallest, Objective.MEAN_LATENCY, time_limit_s=600.0)
-    improve(search, iterations=100)
+    improve(Search(smallest, Objective.MEAN_LATENCY, time_limit_s=600.0), iterations=100)
+    raise_bound(Search(smallest, Objective.MEAN_LATENCY, time_limit_s=600.0))
 
 
 if __name__ == "__main__":
