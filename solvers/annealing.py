@@ -26,6 +26,10 @@ from solvers.neighbourhood import MOVES, new_plan
 from solvers.result import Search
 
 
+SLICE = 5_000_000
+"""Most task placements between two looks at the clock: about a tenth of a second."""
+
+
 @dataclass(frozen=True, slots=True)
 class Parameters:
     """How the annealing runs.
@@ -37,7 +41,7 @@ class Parameters:
     lead_per_gpu, tail_per_gpu
         Tasks before and after them that are timed again, per GPU.
     moves
-        Moves per window and task in it.
+        Moves per window and task in it; fewer where the window is so wide that they would outlast a slice.
     hot, cold
         First and last temperature, as multiples of a job's average share of the cost.
     chances
@@ -50,7 +54,7 @@ class Parameters:
     moves: int = 10
     hot: float = 0.04
     cold: float = 0.004
-    chances: tuple[float, ...] = (0.2, 0.15, 0.25, 0.1, 0.1, 0.1, 0.05, 0.05)
+    chances: tuple[float, ...] = (0.2, 0.1, 0.25, 0.1, 0.1, 0.1, 0.03, 0.12)
 
 
 class Annealer:
@@ -153,7 +157,7 @@ class Annealer:
         window = Window(lead, first, beyond, last, self._total, self._worst)
         scene = self._scene(self._origin, self._before)
         before = evaluate(scene, window, INFEASIBLE)
-        moves = self.parameters.moves * (beyond - first)
+        moves = max(1, min(self.parameters.moves * (beyond - first), SLICE // (last - lead)))
         after = anneal(scene, plan, window, before, temperature, moves, self._chances, self.random, self.counts)
         self.moves += moves
         cost = self._cost()
