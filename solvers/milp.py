@@ -270,7 +270,9 @@ class _PlainRun(_Run):
 
     def __init__(self, search: Search, formulation: Formulation, workers: int, solver: str) -> None:
         super().__init__(search, formulation, _USUAL_TOLERANCES)
-        wanted = {"gapRel": 0.0, "threads": workers, "warmStart": bool(self.start)}
+        wanted = {"gapRel": 0.0, "warmStart": bool(self.start)}
+        if workers > 1:
+            wanted["threads"] = workers
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", DeprecationWarning)  # PuLP says that its version 4 will not bundle CBC
             known = inspect.signature(type(pulp.getSolver(solver, msg=False))).parameters

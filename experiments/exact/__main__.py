@@ -11,6 +11,7 @@ from fractions import Fraction
 from experiments.authors import instance as authors_instance
 from experiments.authors import poisson, workflows
 from experiments.exact.known import SHARED, async_how, flexible_job_shop, heft
+from experiments.exact.twins import run_milp, run_twins
 from models import Instance, Objective
 from models.objective import reported_bound, reported_value
 from solvers import annealing, cp_sat, exhaustive
@@ -34,6 +35,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
         ("fjsp", run_flexible_job_shop, {"--time-limit": 60.0}),
         ("authors", run_authors, {"--time-limit": 60.0}),
         ("oracle", run_oracle, {}),
+        ("twins", run_twins, {}),
+        ("milp", run_milp, {"--time-limit": 60.0}),
     ):
         command = commands.add_parser(name, help=(run.__doc__ or "").splitlines()[0])
         for option, default in options.items():
@@ -46,6 +49,13 @@ def main(arguments: Sequence[str] | None = None) -> None:
             command.add_argument("--objective", type=Objective, default=Objective.MEAN_LATENCY)
         if name == "oracle":
             command.add_argument("--count", type=int, default=300)
+        if name == "twins":
+            command.add_argument("--count", type=int, default=200)
+        if name == "milp":
+            command.add_argument("--jobs", type=int, nargs="*", default=[4, 6, 8, 10])
+            command.add_argument("--seeds", type=int, nargs="*", default=[1, 2, 3])
+        if name in ("twins", "milp"):
+            command.add_argument("--solver", default="HiGHS", help="a name that PuLP gives")
         command.set_defaults(run=run)
     chosen = parser.parse_args(arguments)
     benchmark: Callable[[argparse.Namespace], None] = chosen.run

@@ -1,0 +1,72 @@
+"""The MILP against its twin: the same optima on tiny instances, and how far it gets on the authors' workload."""
+
+from __future__ import annotations
+
+import argparse
+import random
+import time
+from collections.abc import Iterator
+from fractions import Fraction
+
+from experiments.authors import instance as authors_instance
+from experiments.authors import poisson
+from models import Objective
+from models.objective import reported_value
+from solvers import annealing, cp_sat, exhaustive, milp
+from solvers.result import Result, Search
+
+RATE_PER_S = 3.76
+"""75 % of the 5.02 jobs/s at which five GPUs saturate."""
+
+ANNEALING_S = 0.5
+"""How long annealing looks for the plan that the MILP starts from."""
+
+
+def run_twins(options: argparse.Namespace) -> None:
+    """Compare exhaustive search, CP-SAT and the MILP on random tiny instances, every objective in turn."""
+    from tests.instances import random_instance  # not part of the installed package
+
+    began, faults = time.monotonic(), list[str]()
+    for seed in range(options.count):
+        built = random_instance(random.Random(seed), restricted=seed % 2 == 1)  # noqa: S311
+        objective = list(Objective)[seed % len(Objective)]
+        oracle = exhaustive.solve(built, objective)
+        joint = cp_sat.solve(built, objective, 30, workers=1)
+        twin = milp.solve(built, objective, 30, workers=1, solver=options.solver)
+        faults += [f"seed {seed} {fault}" for fault in _faults(oracle, joint) + _faults(oracle, twin)]
+    print(f"{options.count} instances, faults: {faults}, {time.monotonic() - began:.1f} s")
+
+
+def _faults(oracle: Result, result: Result) -> list[str]:
+    """Return how a solver contradicts the oracle: in status, optimum, or any bound on the way."""
+    found = [] if (oracle.status, oracle.value) == (result.status, result.value) else [f"{result.solver}: optimum"]
+    optimum = Fraction(0) if oracle.value is None else oracle.value
+    return found + [f"{result.solver}: bound {bound}" for bound in _bounds(result) if bound > optimum]
+
+
+def _bounds(result: Result) -> Iterator[Fraction]:
+    yield from (moment.bound for moment in result.incumbents if moment.bound is not None)
+
+
+def run_milp(options: argparse.Namespace) -> None:
+    """Show where the MILP stops: windows of the authors' workload, five GPUs at 75 % load, mean latency."""
+    objective = Objective.MEAN_LATENCY
+    annealing.improve(Search(authors_instance(poisson(RATE_PER_S, 2, 1)), objective, 1.0))  # loads the kernels
+    print("jobs  tasks  seed  status    annealed    value       gap     seconds")
+    for jobs in options.jobs:
+        for seed in options.seeds:
+            search = Search(authors_instance(poisson(RATE_PER_S, jobs, seed)), objective, options.time_limit)
+            annealing.improve(search, time_limit_s=ANNEALING_S)
+            annealed = search.value
+            milp.improve(search, solver=options.solver)
+            print(_row(jobs, seed, annealed, search), flush=True)
+
+
+def _row(jobs: int, seed: int, annealed: Fraction | None, search: Search) -> str:
+    result = search.result(milp.METHOD, {})
+    values = (
+        "-" if exact is None else f"{reported_value(search.objective, exact):.6f}" for exact in (annealed, result.value)
+    )
+    gap = "-" if result.gap is None else f"{result.gap:.2%}"
+    counts = f"{jobs:4d}  {search.instance.n_tasks:5d}  {seed:4d}  {result.status:8s}"
+    return f"{counts}  {'  '.join(f'{value:10s}' for value in values)}  {gap:6s}  {result.runtime_s:7.2f}"
