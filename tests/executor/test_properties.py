@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Iterator
 
 import numpy as np
 import pytest
@@ -79,12 +80,11 @@ def actions(on: Instance, timeline: Timeline, before_us: int, tasks: int) -> lis
     return done
 
 
-@pytest.mark.parametrize("noisy", [False, True])
-@pytest.mark.parametrize("policy", POLICIES)
-def test_the_past_does_not_depend_on_the_future(policy: str, noisy: bool) -> None:
-    # Keep the first jobs, draw the rest anew from the same workflows (no earlier than before): nothing that is done
-    # before the first new release may change.
-    compared = 0
+def futures() -> Iterator[tuple[int, Instance, Instance, int, int]]:
+    """Yield a seed, two instances, the time before which they are alike, and their common tasks.
+
+    The first jobs are kept, the rest is drawn anew from the same workflows, no earlier than before.
+    """
     for seed in range(120):
         rng = random.Random(seed)  # noqa: S311
         on = random_instance(rng, max_tasks=12)
@@ -98,10 +98,18 @@ def test_the_past_does_not_depend_on_the_future(policy: str, noisy: bool) -> Non
             on.cluster, on.models, (*on.jobs[:kept], *others), on.overlap_loads, on.initial, on.restrictions
         )
         before = min([job.release_us for job in (*on.jobs[kept:], *others)], default=10**9)
+        yield seed, on, changed, before, int(on.job_first_task[kept])
+
+
+@pytest.mark.parametrize("noisy", [False, True])
+@pytest.mark.parametrize("policy", POLICIES)
+def test_the_past_does_not_depend_on_the_future(policy: str, noisy: bool) -> None:
+    # Nothing that is done before the first release that differs may change.
+    compared = 0
+    for seed, on, changed, before, tasks in futures():
         first, second = run(on, policy, seed, noisy), run(changed, policy, seed, noisy)
         assert (first is None) == (second is None)
         if first is not None and second is not None:
-            tasks = int(on.job_first_task[kept])
             assert actions(*first, before, tasks) == actions(*second, before, tasks)
             compared += 1
     assert compared > 20
