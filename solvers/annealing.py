@@ -25,7 +25,6 @@ from solvers.dispatch import greedy_decisions
 from solvers.neighbourhood import MOVES, new_plan
 from solvers.result import Search
 
-
 SLICE = 5_000_000
 """Most task placements between two looks at the clock: about a tenth of a second."""
 
@@ -200,16 +199,31 @@ def improvements(
     progress
         Share of the time that has passed; 1 or more ends the search.
     """
-    settings = parameters or Parameters()
     decoder = Decoder(instance, objective)
     begin = starts(decoder, start)
-    if not begin or decoder.cost(begin[0]) == INFEASIBLE:
+    if begin:
+        yield from annealed(decoder, begin[0], seed, iterations, progress, parameters or Parameters())
+
+
+def annealed(
+    decoder: Decoder,
+    begin: Decisions,
+    seed: int,
+    iterations: int | None,
+    progress: Callable[[], float],
+    parameters: Parameters,
+) -> Iterator[Timeline]:
+    """Yield ever better plans, the first that of the given decisions; none if they do not decode to a plan.
+
+    Kinds of moves whose chance is 0 are not made: what only they change stays as `begin` has it. The other parameters
+    are those of `improvements`.
+    """
+    first = decoder.timeline(begin)
+    if first is None:
         return
-    first = decoder.timeline(begin[0])
-    if first is not None:
-        yield first
-    annealer = Annealer(decoder, begin[0], seed, settings)
-    share = annealer.cost / len(instance.jobs)
+    yield first
+    annealer = Annealer(decoder, begin, seed, parameters)
+    share = annealer.cost / len(decoder.instance.jobs)
 
     def done() -> float:
         clock = progress()
@@ -217,7 +231,7 @@ def improvements(
 
     def temperature() -> float | None:
         passed = done()
-        return None if passed >= 1 else share * settings.hot * (settings.cold / settings.hot) ** passed
+        return None if passed >= 1 else share * parameters.hot * (parameters.cold / parameters.hot) ** passed
 
     offered, last_offer = annealer.best_cost, time.monotonic()
     while done() < 1:

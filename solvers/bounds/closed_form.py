@@ -8,6 +8,7 @@ from typing import Protocol
 
 from models import Instance, Objective
 from solvers.bounds import critical_path, energetic, mean_busy_time
+from solvers.bounds.granularity import raised
 
 
 class ClosedForm(Protocol):
@@ -25,6 +26,7 @@ METHODS: Mapping[str, ClosedForm] = {
 
 
 def best(instance: Instance, objective: Objective) -> tuple[Fraction, str]:
-    """Return the highest of these bounds and the name of its method."""
+    """Return the highest of these bounds, raised to a value that the objective can take, and its method's name."""
     values = {name: method(instance, objective) for name, method in METHODS.items()}
-    return max(((value, name) for name, value in values.items() if value is not None), key=lambda pair: pair[0])
+    highest = max(((value, name) for name, value in values.items() if value is not None), key=lambda pair: pair[0])
+    return raised(instance, objective, highest[0]), highest[1]
