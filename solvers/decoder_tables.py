@@ -12,7 +12,7 @@ their own, so that a search sees progress between two of their steps.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,11 +21,8 @@ from models.instance import NEVER, Instance, Ints
 from models.objective import Objective
 from solvers.compiled import Floats
 
-Number = TypeVar("Number", np.int64, np.float64)
-
 SMOOTHING = 1e-4
 """Share of the small linear part in objectives that are a maximum or a count."""
-
 
 UNLIMITED = -1
 """Stands for a model that may be on any number of GPUs."""
@@ -147,10 +144,11 @@ def tabulate(instance: Instance, objective: Objective) -> Tables:
         overlap_loads=instance.overlap_loads,
         no_swaps=instance.restrictions.no_swaps,
     )
-    return Tables(*(_read_only(entry) if isinstance(entry, np.ndarray) else entry for entry in tables))
+    arrays: dict[str, Any] = {k: _read_only(v) for k, v in tables._asdict().items() if isinstance(v, np.ndarray)}
+    return tables._replace(**arrays)
 
 
-def _read_only(array: NDArray[Number]) -> NDArray[Number]:
+def _read_only(array: NDArray[Any]) -> NDArray[Any]:
     """Return a view that cannot be written: kernels are compiled once, for arrays that are alike in this as well."""
     view = array.view()
     view.setflags(write=False)

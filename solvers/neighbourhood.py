@@ -43,7 +43,7 @@ class Plan(NamedTuple):
         The decisions, the move included. Shape [tasks] each.
     time, position
         Per task: its start in the current plan, its place in the order.
-    moved, moved_gpu, moved_time, count
+    moved, moved_gpu, moved_time, how_many
         The tasks of the move, where and when they go, and how many they are (shape [1]).
     old_gpu, old_order, old_range
         What it takes to undo it; the range of changed positions has shape [2].
@@ -58,7 +58,7 @@ class Plan(NamedTuple):
     moved: Ints
     moved_gpu: Ints
     moved_time: Ints
-    count: Ints
+    how_many: Ints
     old_gpu: Ints
     old_order: Ints
     old_range: Ints
@@ -80,7 +80,7 @@ def new_plan(order: Ints, gpu: Ints, time: Ints) -> Plan:
         moved=fresh[0],
         moved_gpu=fresh[1],
         moved_time=fresh[2],
-        count=np.zeros(1, np.int64),
+        how_many=np.zeros(1, np.int64),
         old_gpu=fresh[3],
         old_order=fresh[4],
         old_range=np.zeros(2, np.int64),
@@ -91,7 +91,7 @@ def new_plan(order: Ints, gpu: Ints, time: Ints) -> Plan:
 @inlined
 def propose(tables: Tables, plan: Plan, random: RandomState, kind: int, first: int, beyond: int) -> bool:
     """Draw a move of a kind among the tasks at positions [first, beyond); say whether there is one."""
-    plan.count[0] = 0
+    plan.how_many[0] = 0
     size = beyond - first
     task = plan.order[first + random_below(random, size)]
     if kind == REPLACE:
@@ -183,11 +183,11 @@ def _propose_gpus(tables: Tables, plan: Plan, random: RandomState, task: int, fi
 @inlined
 def _take(plan: Plan, task: int, gpu: int, time: int) -> None:
     """Make a task part of the move."""
-    at = plan.count[0]
+    at = plan.how_many[0]
     plan.moved[at] = task
     plan.moved_gpu[at] = gpu
     plan.moved_time[at] = time
-    plan.count[0] = at + 1
+    plan.how_many[0] = at + 1
 
 
 @inlined
@@ -265,7 +265,7 @@ def _keep_precedence(tables: Tables, plan: Plan, task: int) -> bool:
 @inlined
 def _new_time(plan: Plan, task: int) -> int:
     """Return the time of a task after the move."""
-    for at in range(plan.count[0]):
+    for at in range(plan.how_many[0]):
         if plan.moved[at] == task:
             return plan.moved_time[at]
     return plan.time[task]
@@ -287,7 +287,7 @@ def _in_order(tables: Tables, plan: Plan, task: int) -> bool:
 @inlined
 def apply(plan: Plan, first: int, beyond: int) -> None:
     """Carry a move out: merge the moved tasks into the order at their new times, and change their GPUs."""
-    count = plan.count[0]
+    count = plan.how_many[0]
     low, high = beyond, first
     for at in range(count):
         task = plan.moved[at]
@@ -327,7 +327,7 @@ def apply(plan: Plan, first: int, beyond: int) -> None:
 @inlined
 def undo(plan: Plan) -> None:
     """Take a move back."""
-    for at in range(plan.count[0]):
+    for at in range(plan.how_many[0]):
         plan.gpu[plan.moved[at]] = plan.old_gpu[at]
     for place in range(plan.old_range[0], plan.old_range[1]):
         plan.order[place] = plan.old_order[place]
@@ -366,7 +366,7 @@ def _first_at(plan: Plan, time: int, first: int, beyond: int) -> int:
 @inlined
 def _sort_moved(plan: Plan) -> None:
     """Sort the tasks of a move by their new times; equal times keep their place in the order."""
-    for at in range(1, plan.count[0]):
+    for at in range(1, plan.how_many[0]):
         task, gpu, time, old = plan.moved[at], plan.moved_gpu[at], plan.moved_time[at], plan.old_gpu[at]
         to = at
         while to > 0 and (
