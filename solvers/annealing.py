@@ -199,31 +199,16 @@ def improvements(
     progress
         Share of the time that has passed; 1 or more ends the search.
     """
+    settings = parameters or Parameters()
     decoder = Decoder(instance, objective)
     begin = starts(decoder, start)
-    if begin:
-        yield from annealed(decoder, begin[0], seed, iterations, progress, parameters or Parameters())
-
-
-def annealed(
-    decoder: Decoder,
-    begin: Decisions,
-    seed: int,
-    iterations: int | None,
-    progress: Callable[[], float],
-    parameters: Parameters,
-) -> Iterator[Timeline]:
-    """Yield ever better plans, the first that of the given decisions; none if they do not decode to a plan.
-
-    Kinds of moves whose chance is 0 are not made: what only they change stays as `begin` has it. The other parameters
-    are those of `improvements`.
-    """
-    first = decoder.timeline(begin)
-    if first is None:
+    if not begin or decoder.cost(begin[0]) == INFEASIBLE:
         return
-    yield first
-    annealer = Annealer(decoder, begin, seed, parameters)
-    share = annealer.cost / len(decoder.instance.jobs)
+    first = decoder.timeline(begin[0])
+    if first is not None:
+        yield first
+    annealer = Annealer(decoder, begin[0], seed, settings)
+    share = annealer.cost / len(instance.jobs)
 
     def done() -> float:
         clock = progress()
@@ -231,7 +216,7 @@ def annealed(
 
     def temperature() -> float | None:
         passed = done()
-        return None if passed >= 1 else share * parameters.hot * (parameters.cold / parameters.hot) ** passed
+        return None if passed >= 1 else share * settings.hot * (settings.cold / settings.hot) ** passed
 
     offered, last_offer = annealer.best_cost, time.monotonic()
     while done() < 1:
