@@ -137,7 +137,7 @@ def test_the_past_does_not_depend_on_the_future(noise: object) -> None:
 
 
 def test_with_everything_known_it_is_near_the_optimum() -> None:
-    # The decoder cannot express every plan, but on these instances it misses few optima.
+    # The decoder cannot express every plan, but its optima on such small instances are hardly ever missed.
     optimal = 0
     for seed in range(30):
         on = random_instance(random.Random(seed), max_tasks=4)  # noqa: S311
@@ -145,9 +145,9 @@ def test_with_everything_known_it_is_near_the_optimum() -> None:
         found = timeline_value(Objective.MEAN_LATENCY, on, timeline)
         best = exhaustive.solve(on, Objective.MEAN_LATENCY).value
         assert best is not None
-        assert best <= found <= best * Fraction("1.5")
+        assert best <= found <= best * Fraction("1.2")
         optimal += found == best
-    assert optimal >= 24
+    assert optimal >= 28
 
 
 def test_a_decision_deals_with_the_work_in_hand_only(monkeypatch: pytest.MonkeyPatch) -> None:

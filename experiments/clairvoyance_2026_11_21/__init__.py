@@ -1,0 +1,1 @@
+"""What knowing the future is worth, and what a policy can do without."""
