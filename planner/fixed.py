@@ -1,0 +1,56 @@
+"""Instances in which part of the answer is given: tasks that stay on their GPUs, models that need no loading."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from models.instance import Instance, Ints
+from models.workload import Job, Task, Workflow
+
+
+def with_placement(instance: Instance, gpu: Ints) -> Instance:
+    """Return the instance in which every task can run on one GPU only.
+
+    Tasks, jobs and GPUs keep their numbers, times and critical paths, so a timeline of one instance that places the
+    tasks so is one of the other. Costs memory in proportion to edges x GPUs^2, as every GPU becomes its own class.
+
+    Parameters
+    ----------
+    gpu
+        Per task. Shape [tasks].
+    """
+    gpus = tuple(replace(device, kind=f"on {device.id}") for device in instance.cluster.gpus)
+    known: dict[tuple[int, bytes], Workflow] = {}
+    jobs = []
+    for index, job in enumerate(instance.jobs):
+        tasks = instance.tasks_of(index)
+        places = gpu[tasks.start : tasks.stop]
+        key = (int(instance.job_workflow[index]), places.tobytes())
+        if key not in known:
+            known[key] = _placed(instance, job, tasks, places.tolist())
+        jobs.append(replace(job, workflow=known[key]))
+    return replace(instance, cluster=replace(instance.cluster, gpus=gpus), jobs=tuple(jobs))
+
+
+def _placed(instance: Instance, job: Job, numbers: range, places: Sequence[int]) -> Workflow:
+    """Return a job's workflow whose tasks run in one place; the times of other kinds stay, for critical paths."""
+
+    def placed(task: Task, number: int, where: int) -> Task:
+        elsewhere = {f"of {kind}": time for kind, time in task.runtime_us.items()}
+        here = {f"on {instance.cluster.gpus[where].id}": instance.run_time(number, where)}
+        return replace(task, runtime_us=elsewhere | here)
+
+    workflow = job.workflow
+    return Workflow(workflow.name, tuple(map(placed, workflow.tasks, numbers, places)))
+
+
+def without_models(instance: Instance) -> Instance:
+    """Return the instance in which no task needs a model: no plan of the given one is better than its best."""
+    bare = [
+        Workflow(workflow.name, tuple(replace(task, models=()) for task in workflow.tasks))
+        for workflow in instance.workflows
+    ]
+    of_job = instance.job_workflow.tolist()
+    jobs = tuple(replace(job, workflow=bare[index]) for job, index in zip(instance.jobs, of_job, strict=True))
+    return replace(instance, jobs=jobs, initial=())

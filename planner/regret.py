@@ -1,0 +1,179 @@
+"""Regret, taken apart: what a policy's timeline loses to residency, to order, to placement, and what stays open.
+
+The parts are set free one after the other: first loads and evictions, then the order of the tasks as well, then their
+GPUs. Each time the best timeline that keeps the rest as the policy had it is searched for, from the one before, so
+that no step is worse than the one before; the last step is the plan, and below it lies the lower bound. Whoever frees
+the parts in another order attributes other shares to them, for good residency depends on a good order, and a good
+order on the placement. What search finds is no proof: each loss comes with the interval in which the exact one lies.
+Every step knows the future; what that alone is worth is told beside the chain, by one policy with and without it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
+
+from models.objective import reported_bound, reported_value
+from models.scenario import Scenario
+from models.timeline import Timeline
+from solvers.result import proves
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+AS_IT_RAN, RESIDENCY, ORDER, PLACEMENT, OPEN = "as it ran", "residency", "order", "placement", "open"
+"""The steps, by the part that each sets free; the last one is what no plan and no proof decides."""
+TOGETHER = "order and placement"
+"""The step that sets both free where the cluster is too wide to tell them apart."""
+
+NOTE = (
+    "Each step knows the future, keeps what the policy decided except the parts set free so far, and is the best that "
+    "search found; another order of the parts would attribute other shares. An exact loss lies between at_least and "
+    "at_most. What not knowing the future costs is no step of the chain: see clairvoyance, where it was computed."
+)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Step:
+    """The best timeline found once a part, and all parts before it, are free.
+
+    Parameters
+    ----------
+    part
+        What this step sets free.
+    timeline
+        Feasible; for the first step the policy's own.
+    value
+        Its exact objective, in the units of `models.objective_value`.
+    lower_bound
+        No timeline that keeps the same parts of the policy's lies below.
+    """
+
+    part: str
+    timeline: Timeline
+    value: Fraction
+    lower_bound: Fraction
+
+    @property
+    def proved(self) -> bool:
+        """Whether no timeline that keeps the same parts is better."""
+        return proves(self.value, self.lower_bound)
+
+
+@dataclass(frozen=True, slots=True)
+class Loss:
+    """What a part costs: the difference of two steps, and the interval in which the exact difference lies."""
+
+    part: str
+    lost: Fraction
+    at_least: Fraction
+    at_most: Fraction
+
+
+@dataclass(frozen=True, slots=True)
+class Clairvoyance:
+    """What knowing the future is worth to one and the same policy: its value without and with all arrivals known."""
+
+    policy: str
+    online: Fraction
+    all_known: Fraction
+
+
+@dataclass(frozen=True, slots=True)
+class Regret:
+    """A policy's distance from the lower bound, in parts that add up to it.
+
+    Parameters
+    ----------
+    scenario
+        With the instance that the timeline belongs to: for ``compass-released`` the twin.
+    policy
+        Whose timeline it is.
+    steps
+        From the policy's own timeline to the plan; values never rise.
+    lower_bound, bound_method
+        Of all plans; exact, in the units of `models.objective_value`.
+    clairvoyance
+        Beside the chain, or None where it was not computed.
+    """
+
+    scenario: Scenario
+    policy: str
+    steps: tuple[Step, ...]
+    lower_bound: Fraction
+    bound_method: str | None
+    clairvoyance: Clairvoyance | None = None
+
+    @property
+    def total(self) -> Fraction:
+        """The policy's value minus the lower bound."""
+        return self.steps[0].value - self.lower_bound
+
+    @property
+    def losses(self) -> tuple[Loss, ...]:
+        """What each part costs, in the order in which they are set free; the last is what stays open."""
+        parts = [
+            Loss(
+                after.part,
+                before.value - after.value,
+                max(Fraction(0), before.lower_bound - after.value),
+                before.value - after.lower_bound,
+            )
+            for before, after in pairwise(self.steps)
+        ]
+        unexplained = self.steps[-1].value - self.lower_bound
+        return (*parts, Loss(OPEN, unexplained, Fraction(0), unexplained))
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the regret as plain data, values in reported units; `share` is of the distance from the bound."""
+        objective = self.scenario.objective
+        return {
+            "policy": self.policy,
+            "objective": str(objective),
+            "steps": [
+                {
+                    "free": step.part,
+                    "value": reported_value(objective, step.value),
+                    "lower_bound": reported_bound(objective, step.lower_bound),
+                    "proved": step.proved,
+                }
+                for step in self.steps
+            ],
+            "losses": [self._loss_row(loss) for loss in self.losses],
+            "lower_bound": reported_bound(objective, self.lower_bound),
+            "bound_method": self.bound_method,
+            "clairvoyance": None if self.clairvoyance is None else self._clairvoyance_row(self.clairvoyance),
+            "note": NOTE,
+        }
+
+    def _loss_row(self, loss: Loss) -> dict[str, Any]:
+        objective = self.scenario.objective
+        return {
+            "part": loss.part,
+            "lost": reported_value(objective, loss.lost),
+            "at_least": reported_value(objective, loss.at_least),
+            "at_most": reported_value(objective, loss.at_most),
+            "share": float(loss.lost / self.total) if self.total else None,
+        }
+
+    def _clairvoyance_row(self, known: Clairvoyance) -> dict[str, Any]:
+        objective = self.scenario.objective
+        return {
+            "policy": known.policy,
+            "online": reported_value(objective, known.online),
+            "all_known": reported_value(objective, known.all_known),
+            "worth": reported_value(objective, known.online - known.all_known),
+        }
+
+    @property
+    def frame(self) -> pd.DataFrame:
+        """One row per part: lost, at_least, at_most, share."""
+        import pandas as pd
+
+        return pd.DataFrame([self._loss_row(loss) for loss in self.losses]).set_index("part")
+
+    def _repr_html_(self) -> str:
+        """Show the parts in a notebook."""
+        return f"{self.frame.round(4).to_html()}<p>{NOTE}</p>"
