@@ -17,10 +17,12 @@ from models.formulations.cp_sat import formulate_scaled, scaled_objective
 from models.formulations.cp_sat_plans import add_hint
 from models.formulations.normal_form import restricted
 from models.formulations.scale import ScaledObjective
-from models.formulations.windows import completion_lower_us
+from models.formulations.windows import completion_lower_us, horizon_us
 from models.instance import Instance
 from models.objective import Objective, completion_us
 from models.timeline import Timeline
+from solvers.bounds.lagrangian.improve import Priced
+from solvers.bounds.lagrangian.windows import limits
 from solvers.cp_sat_run import Run
 from solvers.result import Result, Search
 from solvers.result import SolverFaultError as SolverFaultError
@@ -58,11 +60,19 @@ def solve(
     return search.result(METHOD, {"ortools": version("ortools"), "workers": workers, "seed": seed})
 
 
-def improve(search: Search, workers: int = 2, seed: int = 0, log: Callable[[str], None] | None = None) -> None:
+def improve(
+    search: Search,
+    workers: int = 2,
+    seed: int = 0,
+    priced: Priced | None = None,
+    log: Callable[[str], None] | None = None,
+) -> None:
     """Improve a search until it is proved, stopped, or out of time.
 
     Parameters
     ----------
+    priced
+        A Lagrangian bound with its prices: they narrow the windows, and tell what is lost by starting late.
     log
         Receives the solver's log, line by line.
 
@@ -77,7 +87,11 @@ def improve(search: Search, workers: int = 2, seed: int = 0, log: Callable[[str]
     if search.remaining_s <= 0 or search.proved:
         return
     limit, value = None if search.value is None else scaled.floor(search.value), search.value
-    formulation = formulate_scaled(search.instance, scaled, limit, known, floors)
+    narrowed = None
+    if priced is not None and known is not None and value is not None:
+        horizon = max(horizon_us(search.instance), int(known.end_us.max()))
+        narrowed = limits(search.instance, scaled, priced, value, horizon)
+    formulation = formulate_scaled(search.instance, scaled, limit, known, floors, narrowed)
     if known is not None:
         add_hint(formulation, known)
 

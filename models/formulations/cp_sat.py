@@ -14,9 +14,11 @@ from itertools import pairwise
 from ortools.sat.python import cp_model
 
 from models.formulations.choices import Choices
+from models.formulations.cp_sat_bounds import pay_surcharges, respect_floors
 from models.formulations.cp_sat_variables import Variables, declare
 from models.formulations.scale import ScaledObjective, Term
-from models.formulations.windows import horizon_us, time_windows, transfer_matrix
+from models.formulations.surcharges import Surcharges
+from models.formulations.windows import Limits, horizon_us, time_windows, transfer_matrix
 from models.instance import Instance
 from models.objective import Objective, timeline_value
 from models.timeline import Timeline
@@ -30,6 +32,8 @@ class Formulation:
     ----------
     incumbent
         Scaled value that every solution respects, or None.
+    surcharges
+        What the model knows of a bound from elsewhere, or None.
     """
 
     model: cp_model.CpModel
@@ -37,6 +41,7 @@ class Formulation:
     choices: Choices
     objective: ScaledObjective
     incumbent: int | None
+    surcharges: Surcharges | None
 
 
 def formulate(instance: Instance, objective: Objective, known: Timeline | None = None) -> Formulation:
@@ -64,6 +69,7 @@ def formulate_scaled(
     limit: int | None,
     known: Timeline | None,
     floors: Sequence[int] = (),
+    limits: Limits | None = None,
 ) -> Formulation:
     """Return the model of an instance for an objective in whole numbers.
 
@@ -75,16 +81,20 @@ def formulate_scaled(
         A feasible timeline within the limit, or None.
     floors
         Scaled sums that the first 0, 1, 2, ... jobs cannot go below.
+    limits
+        Further limits on plans within the limit.
     """
-    windows = time_windows(instance, scaled, limit, _horizon_us(instance, known), floors)
+    windows = time_windows(instance, scaled, limit, _horizon_us(instance, known), floors, limits)
     choices = Choices.of(instance, windows)
     model = cp_model.CpModel()
-    variables = declare(model, choices, scaled)
+    surcharges = None if limits is None else limits.surcharges
+    variables = declare(model, choices, scaled, surcharges)
     for constrain in CONSTRAINTS:
         constrain(model, variables, choices)
-    _respect_floors(model, variables, scaled, floors)
+    respect_floors(model, variables, scaled, floors)
+    pay_surcharges(model, variables, scaled, surcharges)
     _minimise(model, variables, choices, scaled)
-    return Formulation(model, variables, choices, scaled, limit)
+    return Formulation(model, variables, choices, scaled, limit, surcharges)
 
 
 def _horizon_us(instance: Instance, known: Timeline | None) -> int:
@@ -366,17 +376,6 @@ CONSTRAINTS: tuple[Callable[[cp_model.CpModel, Variables, Choices], None], ...] 
     number_equal_gpus,
     complete_jobs,
 )
-
-
-def _respect_floors(model: cp_model.CpModel, v: Variables, scaled: ScaledObjective, floors: Sequence[int]) -> None:
-    """Redundant: the first jobs cost no less than they do without the others.
-
-    sum_(j < k) w_j T_j >= floor_k.
-    """
-    for count, floor in enumerate(floors[: len(v.term)]):
-        if count > 1:
-            cost = sum(weight * term for weight, term in zip(scaled.weights, v.term[:count], strict=False))
-            model.add(cost >= floor).with_name(f"floor[{count}]")
 
 
 def _minimise(model: cp_model.CpModel, v: Variables, choices: Choices, scaled: ScaledObjective) -> None:

@@ -19,7 +19,7 @@ Assignment = Iterator[tuple[cp_model.IntVar, int]]
 def add_hint(formulation: Formulation, timeline: Timeline) -> None:
     """Hint every variable with a feasible timeline that is no worse than the one the model was built with."""
     timeline = renumbered(timeline, formulation.choices.equal_gpus)
-    values = (_hint_tasks, _hint_residencies, _hint_costs)
+    values = (_hint_tasks, _hint_residencies, _hint_costs, _hint_surcharges)
     # A start can also be a job's term; CP-SAT wants every variable hinted once.
     hint = {variable.index: (variable, value) for part in values for variable, value in part(formulation, timeline)}
     for variable, value in hint.values():
@@ -82,6 +82,16 @@ def _hint_costs(formulation: Formulation, timeline: Timeline) -> Assignment:
             yield variable, value
     if v.worst is not None:
         yield v.worst, scaled.combine(terms)
+
+
+def _hint_surcharges(formulation: Formulation, timeline: Timeline) -> Assignment:
+    """Yield what the jobs pay above the bound that the model was given, and the steps that their tasks are on."""
+    v, surcharges, starts = formulation.variables, formulation.surcharges, timeline.start_us.tolist()
+    if surcharges is not None:
+        for job, surcharge in v.surcharge.items():
+            yield surcharge, surcharges.of_job(job, starts)
+        for step, literal in v.step.items():
+            yield literal, int(step.taken(starts[step.task]))
 
 
 def read_timeline(formulation: Formulation, values: Sequence[int]) -> Timeline:

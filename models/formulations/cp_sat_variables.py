@@ -8,6 +8,7 @@ from ortools.sat.python import cp_model
 
 from models.formulations.choices import Choices
 from models.formulations.scale import ScaledObjective, Term
+from models.formulations.surcharges import Step, Surcharges
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +49,10 @@ class Variables:
         Per job: the term that its weight multiplies (T_j).
     worst
         The largest weighted term, if the objective is a maximum (W).
+    surcharge
+        Per job that can pay one: what it pays above the bound that the model was given (R_j).
+    step
+        Per step of the surcharges: the task's start lies on it (l_tk).
     """
 
     assign: dict[tuple[int, int], cp_model.IntVar]
@@ -67,10 +72,16 @@ class Variables:
     completion: list[cp_model.LinearExprT]
     term: list[cp_model.LinearExprT]
     worst: cp_model.IntVar | None
+    surcharge: dict[int, cp_model.IntVar]
+    step: dict[Step, cp_model.IntVar]
 
 
-def declare(model: cp_model.CpModel, choices: Choices, scaled: ScaledObjective) -> Variables:
+def declare(
+    model: cp_model.CpModel, choices: Choices, scaled: ScaledObjective, surcharges: Surcharges | None
+) -> Variables:
     """Return the variables of a formulation."""
+    steps = () if surcharges is None else surcharges.steps
+    spare = 0 if surcharges is None else surcharges.spare
     assign = {(t, g): model.new_bool_var(f"assign[{t},{g}]") for t, row in enumerate(choices.gpus) for g in row}
     start, end, run = _declare_runs(model, choices, assign)
     hold, span = _declare_pieces(model, choices)
@@ -114,6 +125,12 @@ def declare(model: cp_model.CpModel, choices: Choices, scaled: ScaledObjective) 
         completion,
         term,
         worst,
+        {job: model.new_int_var(0, spare, f"surcharge[{job}]") for job, own in enumerate(steps) if own},
+        {
+            step: model.new_bool_var(f"{'late' if step.late else 'soon'}[{step.task},{step.time_us}]")
+            for own in steps
+            for step in own
+        },
     )
 
 

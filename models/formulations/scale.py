@@ -98,6 +98,13 @@ class ScaledObjective:
         weighted = [weight * term for weight, term in zip(self.weights, terms, strict=True)]
         return sum(weighted) if self.objective.is_sum else max(weighted)
 
+    def shortfall(self, instance: Instance, completion_upper_us: Ints) -> int:
+        """Return by how much a scaled sum may lie below `factor` x the true one, for rounding of the weights."""
+        exact = [weight * self.factor for weight in _true_weights(self.objective, instance)]
+        lost = [weight - whole for weight, whole in zip(exact, self.weights, strict=True)]
+        terms = self.terms(instance, completion_upper_us)
+        return math.ceil(sum((part * term for part, term in zip(lost, terms, strict=True) if part), Fraction(0)))
+
     def first_jobs(self, count: int) -> ScaledObjective:
         """Return the part of a sum that the first jobs contribute, in the same scale."""
         return replace(self, weights=self.weights[:count])

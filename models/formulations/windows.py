@@ -13,10 +13,31 @@ from dataclasses import dataclass
 import numpy as np
 
 from models.formulations.scale import ScaledObjective
+from models.formulations.surcharges import Surcharges
 from models.instance import NEVER, Instance, Ints
 
 UNREACHABLE = np.int64(1) << 60
 """Stands for a time that is never: later than any horizon, small enough to be added up."""
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Times in microseconds that an argument from elsewhere leaves to every plan no worse than a known one.
+
+    Parameters
+    ----------
+    earliest_start_us, latest_start_us
+        Per task and class of GPUs. Shape [tasks, classes].
+    latest_completion_us
+        Shape [jobs].
+    surcharges
+        What starts inside these limits cost at least.
+    """
+
+    earliest_start_us: Ints
+    latest_start_us: Ints
+    latest_completion_us: Ints
+    surcharges: Surcharges
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +69,7 @@ def time_windows(
     incumbent: int | None,
     horizon_us: int,
     floors: Sequence[int] = (),
+    limits: Limits | None = None,
 ) -> Windows:
     """Return the windows of every task on every GPU.
 
@@ -59,21 +81,28 @@ def time_windows(
         Time by which everything ends, whatever the objective says.
     floors
         Scaled sums that the first 0, 1, 2, ... jobs cannot go below.
+    limits
+        Further limits on plans that do not exceed the incumbent.
     """
     run = _reachable_run_times(instance)
-    earliest, tail = _heads(instance, run), _tails(instance, run)
+    head = np.zeros_like(run) if limits is None else limits.earliest_start_us[:, instance.gpu_class]
+    earliest, tail = _heads(instance, run, head), _tails(instance, run)
     lower = _completion_lower_us(instance, earliest + run + tail)
     upper = np.full(len(instance.jobs), horizon_us, np.int64)
     if incumbent is not None:
         upper = np.minimum(upper, objective.latest_completion_us(instance, lower, incumbent, floors))
+    if limits is not None:
+        upper = np.minimum(upper, limits.latest_completion_us)
     latest = upper[instance.task_job][:, None] - tail
+    if limits is not None:
+        latest = _latest_ends(instance, run, np.minimum(latest, limits.latest_start_us[:, instance.gpu_class] + run))
     return Windows(earliest, latest, earliest + run <= latest, lower, upper)
 
 
 def completion_lower_us(instance: Instance) -> Ints:
     """Return the times before which the jobs cannot complete, in microseconds. Shape [jobs]."""
     run = _reachable_run_times(instance)
-    return _completion_lower_us(instance, _heads(instance, run) + run + _tails(instance, run))
+    return _completion_lower_us(instance, _heads(instance, run, np.zeros_like(run)) + run + _tails(instance, run))
 
 
 def horizon_us(instance: Instance) -> int:
@@ -127,15 +156,17 @@ def _load_heads(instance: Instance) -> Ints:
     )
 
 
-def _heads(instance: Instance, run: Ints) -> Ints:
-    """Return the earliest start of each task on each GPU: release, inputs and own loads, other jobs left out."""
+def _heads(instance: Instance, run: Ints, given: Ints) -> Ints:
+    """Return the earliest start of each task on each GPU: release, inputs and own loads, and what is given."""
     loaded = _load_heads(instance)[instance.task_template]
-    heads = np.maximum(instance.job_release_us[instance.task_job][:, None], loaded)
+    heads = np.maximum(np.maximum(instance.job_release_us[instance.task_job][:, None], loaded), given)
     for job, workflow in enumerate(instance.job_workflow):
         for index in instance.workflows[workflow].topological:
             task = int(instance.job_first_task[job]) + index
             for before, edge in instance.task_inputs(task):
-                arrival = (heads[before] + run[before])[:, None] + transfer_matrix(instance, edge)
+                arrival = np.minimum(heads[before] + run[before], UNREACHABLE)[:, None] + transfer_matrix(
+                    instance, edge
+                )
                 heads[task] = np.maximum(heads[task], arrival.min(axis=0))
     return heads
 
@@ -150,3 +181,15 @@ def _tails(instance: Instance, run: Ints) -> Ints:
                 rest = transfer_matrix(instance, edge) + (run[after] + tails[after])[None, :]
                 tails[task] = np.maximum(tails[task], rest.min(axis=1))
     return tails
+
+
+def _latest_ends(instance: Instance, run: Ints, latest: Ints) -> Ints:
+    """Return latest ends of which each leaves the successors of the task, on some GPU, the time to end by theirs."""
+    latest = latest.copy()
+    for job, workflow in enumerate(instance.job_workflow):
+        for index in reversed(instance.workflows[workflow].topological):
+            task = int(instance.job_first_task[job]) + index
+            for after, edge in instance.task_outputs(task):
+                sent = (latest[after] - run[after])[None, :] - transfer_matrix(instance, edge)
+                latest[task] = np.minimum(latest[task], sent.max(axis=1))
+    return latest

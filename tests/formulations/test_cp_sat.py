@@ -30,7 +30,7 @@ def test_optimum_derived_by_hand(case: Case) -> None:
 def _log_of_hinted_solve(built: Instance, objective: Objective, hint: Timeline) -> str:
     search, lines = Search(built, objective, 20), list[str]()
     search.offer(hint)
-    cp_sat.improve(search, 1, 0, lines.append)
+    cp_sat.improve(search, 1, 0, log=lines.append)
     return "\n".join(lines)
 
 

@@ -1,0 +1,55 @@
+"""What is proved elsewhere, inside the CP-SAT model: floors of the first jobs, and surcharges above a bound.
+
+The objective alone notices that a job waits only once nearly all orders are fixed. A bound from elsewhere knows what
+waiting costs; what a plan pays above it tells much earlier that the plan cannot be good enough.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import groupby
+
+from ortools.sat.python import cp_model
+
+from models.formulations.cp_sat_variables import Variables
+from models.formulations.scale import ScaledObjective
+from models.formulations.surcharges import Surcharges
+
+
+def respect_floors(model: cp_model.CpModel, v: Variables, scaled: ScaledObjective, floors: Sequence[int]) -> None:
+    """Redundant: the first jobs cost no less than they do without the others.
+
+    sum_(j < k) w_j T_j >= floor_k.
+    """
+    for count, floor in enumerate(floors[: len(v.term)]):
+        if count > 1:
+            cost = sum(weight * term for weight, term in zip(scaled.weights, v.term[:count], strict=False))
+            model.add(cost >= floor).with_name(f"floor[{count}]")
+
+
+def pay_surcharges(
+    model: cp_model.CpModel, v: Variables, scaled: ScaledObjective, surcharges: Surcharges | None
+) -> None:
+    """Redundant: the objective is at least the bound and what the jobs pay above it.
+
+    l_tk <=> s_t on step k;  R_j >= sum_k (least_tk - least_t(k-1)) l_tk;  sum_j R_j <= spare;
+    sum_j w_j T_j >= base + sum_j R_j.
+    """
+    if surcharges is None:
+        return
+    for step, literal in v.step.items():
+        start, time, name = v.start[step.task], step.time_us, f"step[{step.task},{step.time_us}]"
+        on, off = (start >= time, start < time) if step.late else (start <= time, start > time)
+        model.add(on).with_name(name).only_enforce_if(literal)
+        model.add(off).with_name(name).only_enforce_if(literal.negated())
+    for job, surcharge in v.surcharge.items():
+        for (task, late), steps in groupby(surcharges.steps[job], key=lambda step: (step.task, step.late)):
+            climbed, paid = 0, []
+            for step in steps:
+                paid.append((step.least - climbed) * v.step[step])
+                climbed = step.least
+            model.add(surcharge >= sum(paid)).with_name(f"paid[{task},{late}]")
+    total = sum(v.surcharge.values())
+    model.add(total <= surcharges.spare).with_name("spare")
+    cost = sum(weight * term for weight, term in zip(scaled.weights, v.term, strict=True))
+    model.add(cost >= surcharges.base + total).with_name("surcharged")

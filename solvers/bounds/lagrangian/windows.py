@@ -1,0 +1,126 @@
+"""When tasks can still start in a plan no worse than a known one: reduced costs of the Lagrangian.
+
+At fixed prices the Lagrangian adds up over jobs and residencies, and every plan costs at least what its jobs and
+residencies pay there. So all jobs together pay no more above their cheapest paths than the plan lies above the bound;
+in a plan no worse than a known one a delay that would cost its job more is ruled out. This is variable fixing by
+reduced costs; for sequencing: Ibaraki and Nakamura, European Journal of Operational Research 76, 1994. What is
+proved inside such limits is min(bound, value of the known plan).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from fractions import Fraction
+from math import floor
+
+import numpy as np
+
+from models.formulations.scale import ScaledObjective
+from models.formulations.surcharges import Step, Surcharges
+from models.formulations.windows import UNREACHABLE, Limits
+from models.instance import NEVER, Instance, Ints
+from solvers.bounds.lagrangian.improve import Priced
+from solvers.bounds.lagrangian.job_paths import Numbers
+from solvers.bounds.lagrangian.marginals import Marginals
+from solvers.bounds.lagrangian.relaxation import job_costs
+from solvers.bounds.lagrangian.shapes import NO_TASK
+
+_STEPS = 32
+"""Most steps in which the surcharge of a task grows, in each direction."""
+
+
+def limits(instance: Instance, scaled: ScaledObjective, priced: Priced, value: Fraction, horizon_us: int) -> Limits:
+    """Return the starts and completions that every plan of at most this value keeps to, and what others would cost.
+
+    Parameters
+    ----------
+    value
+        What a known plan costs, in the units of the bound.
+    horizon_us
+        Time by which everything ends.
+    """
+    relaxation = priced.relaxation
+    marginals = Marginals(relaxation, priced.prices)
+    spare = floor(value * relaxation.scale) - marginals.least
+    per_unit = scaled.factor / relaxation.scale
+    earliest = np.zeros((instance.n_tasks, len(instance.class_gpu)), np.int64)
+    latest = np.full_like(earliest, UNREACHABLE)
+    completion = np.full(len(instance.jobs), UNREACHABLE)
+    steps: list[tuple[Step, ...]] = [()] * len(instance.jobs)
+    costs = job_costs(instance, scaled.objective)
+    for index, job in enumerate([] if costs is None else costs.jobs.tolist()):
+        nodes = list(_nodes(instance, marginals, index, job))
+        for node in nodes:
+            if node.task is not None:
+                earliest[node.task, node.classes], latest[node.task, node.classes] = node.hull(spare)
+        root = nodes[-1]
+        completion[job] = np.minimum(UNREACHABLE, (root.hull(spare)[1] + root.run_us).max())
+        steps[job] = tuple(step for node in nodes for step in node.steps(spare, per_unit))
+    base = floor(marginals.least * per_unit) - scaled.shortfall(instance, np.minimum(completion, horizon_us))
+    return Limits(earliest, latest, completion, Surcharges(base, floor(spare * per_unit), tuple(steps)))
+
+
+class _Node:
+    """A node of a job's tree with what it costs the job, above its cheapest path, to delay it.
+
+    Parameters
+    ----------
+    task
+        None for the added end of a workflow.
+    classes, run_us
+        The classes it may run on, and how long. Shape [classes].
+    begin_us, slot_us
+        Delay k stands for starts in [begin + k slots, begin + (k + 1) slots), the last one for all later ones, too.
+    above
+        Shape [classes, delays].
+    """
+
+    def __init__(
+        self, task: int | None, classes: Ints, run_us: Ints, begin_us: int, slot_us: int, above: Numbers
+    ) -> None:
+        self.task, self.classes, self.run_us = task, classes, run_us
+        self.begin_us, self.slot_us, self.above = begin_us, slot_us, above
+
+    def hull(self, spare: int) -> tuple[Ints, Ints]:
+        """Return the first and last starts that cost at most `spare`; where none does, the last is -1."""
+        allowed, delays = self.above <= spare, self.above.shape[1]
+        any_allowed = allowed.any(axis=1)
+        last = delays - 1 - allowed[:, ::-1].argmax(axis=1)
+        first_us = np.where(any_allowed, self.begin_us + allowed.argmax(axis=1) * self.slot_us, UNREACHABLE)
+        last_us = np.where(last < delays - 1, self.begin_us + (last + 1) * self.slot_us - 1, UNREACHABLE)
+        return first_us, np.where(any_allowed, last_us, -1)
+
+    def steps(self, spare: int, per_unit: Fraction) -> Iterator[Step]:
+        """Yield the starts from which on, and up to which, the task costs its job noticeably more."""
+        if self.task is None or spare <= 0:
+            return
+        above = self.above.min(axis=0)
+        levels = np.unique([max(1, spare * level // _STEPS) for level in range(1, _STEPS + 1)])
+        from_here_on = np.minimum.accumulate(above[::-1])[::-1]
+        for delay in np.unique(np.searchsorted(from_here_on, levels)).tolist():
+            if delay < len(above) and from_here_on[delay] <= spare:
+                least = floor(int(from_here_on[delay]) * per_unit)
+                yield Step(self.task, True, self.begin_us + delay * self.slot_us, least)
+        up_to_here = np.minimum.accumulate(above)[:-1][::-1]
+        for back in np.unique(np.searchsorted(up_to_here, levels)).tolist():
+            if back < len(up_to_here) and up_to_here[back] <= spare:
+                least = floor(int(up_to_here[back]) * per_unit)
+                yield Step(self.task, False, self.begin_us + (len(up_to_here) - back) * self.slot_us - 1, least)
+
+
+def _nodes(instance: Instance, marginals: Marginals, index: int, job: int) -> Iterator[_Node]:
+    """Yield the nodes of a job, the `index`-th that costs anything; the root last."""
+    relaxation = marginals.relaxation
+    data, shapes = relaxation.data, relaxation.trees.shapes
+    above = marginals.of_job(index) - marginals.choice.value[index]
+    low, high = shapes.node_first[data.shape[index]], shapes.node_first[data.shape[index] + 1]
+    for node in range(low, high):
+        position = int(relaxation.trees.node_task[node])
+        task = None if position == NO_TASK else int(instance.job_first_task[job]) + position
+        classes = np.zeros(1, np.int64)
+        if task is not None:
+            classes = np.flatnonzero(instance.run_us[instance.task_template[task]] != NEVER)
+        options = slice(shapes.option_first[node], shapes.option_first[node + 1])
+        rows = slice(options.start - shapes.option_first[low], options.stop - shapes.option_first[low])
+        begin_us = int(data.earliest_us[data.node_first[index] + node - low])
+        yield _Node(task, classes, shapes.run_us[options], begin_us, relaxation.slot_us, above[rows])
