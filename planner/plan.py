@@ -5,7 +5,6 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from enum import StrEnum
 from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,32 +13,12 @@ from models.metrics import Metrics, measure
 from models.objective import reported_bound, reported_value
 from models.scenario import Scenario, TimelineHeader, write_timeline
 from models.timeline import Timeline
-from planner.stages import EXACT_TASKS, search_and_bound, warm_up_s
-from planner.starts import policy_timelines
+from planner.stages import Method, solve
 from planner.versions import versions
-from solvers.bounds import closed_form
-from solvers.result import Progress, Result, Search
+from solvers.result import Progress, Result
 
 if TYPE_CHECKING:
     import pandas as pd
-
-
-class Method(StrEnum):
-    """How to search.
-
-    Attributes
-    ----------
-    AUTO
-        CP-SAT where the window is small enough for it, otherwise SEARCH.
-    CP_SAT
-        Online policies and a short local search, then CP-SAT from the best of them for the rest of the time.
-    SEARCH
-        Online policies, then local search beside the Lagrangian bound.
-    """
-
-    AUTO = "auto"
-    CP_SAT = "cp-sat"
-    SEARCH = "search"
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,24 +156,17 @@ def plan(
     stop
         Set it to end early with the best plan so far.
     """
-    search = Search(scenario.instance, scenario.objective, time_limit_s, watch, stop)
-    if hint is not None:
-        search.offer(hint)
-    for timeline in policy_timelines(scenario.instance, seed) if starts is None else starts:
-        search.offer(timeline)
-    search.offer_bound(*closed_form.best(scenario.instance, scenario.objective))
-    exact = method is Method.CP_SAT or (method is Method.AUTO and scenario.instance.n_tasks <= EXACT_TASKS)
-    if not search.proved:
-        search_and_bound(search, seed, iterations, workers, warm_up_s(search) if exact else None)
-    if exact and not search.proved:
-        from solvers import cp_sat
-
-        cp_sat.improve(search, workers, seed)
-    options: dict[str, str | int | float | None] = {
-        "method": str(method),
-        "workers": workers,
-        "seed": seed,
-        "iterations": iterations,
-        "time_limit_s": time_limit_s,
-    }
-    return Plan(scenario, search.result("truenorth", options))
+    result = solve(
+        scenario.instance,
+        scenario.objective,
+        time_limit_s=time_limit_s,
+        method=method,
+        workers=workers,
+        seed=seed,
+        iterations=iterations,
+        hint=hint,
+        starts=starts,
+        watch=watch,
+        stop=stop,
+    )
+    return Plan(scenario, result)

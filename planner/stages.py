@@ -1,36 +1,117 @@
-"""The stages of a plan: local search beside the Lagrangian bound, then CP-SAT where the window is small enough."""
+"""The stages of a search: online policies, local search beside the Lagrangian bound, CP-SAT where it pays."""
 
 from __future__ import annotations
 
+import threading
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from enum import StrEnum
 
-from solvers import annealing
-from solvers.bounds.lagrangian.improve import improve as raise_bound
-from solvers.result import Search
+from models.instance import Instance
+from models.objective import Objective
+from models.timeline import Timeline
+from planner.starts import policy_timelines
+from solvers.bounds import closed_form
+from solvers.bounds.granularity import raised
+from solvers.result import Progress, Result, Search
+
+
+class Method(StrEnum):
+    """How to search.
+
+    Attributes
+    ----------
+    AUTO
+        CP_SAT where the window is small enough for it, otherwise SEARCH.
+    CP_SAT
+        Online policies and a short local search beside the Lagrangian bound, then CP-SAT for the rest of the time.
+    SEARCH
+        Online policies, then local search beside the Lagrangian bound.
+    """
+
+    AUTO = "auto"
+    CP_SAT = "cp-sat"
+    SEARCH = "search"
+
 
 EXACT_TASKS = 150
-"""Windows of up to so many tasks are worth CP-SAT's time."""
+"""Windows of up to so many tasks are worth CP-SAT's time where the objective adds up over jobs."""
+EXACT_TASKS_OF_MAXIMA = 400
+"""The same where it is a maximum over jobs: nothing else proves those, and CP-SAT is strong there."""
 
 _WARM_UP_S_PER_TASK = 0.02
 _WARM_UP_SHARE = 0.15
-_SEARCH_SHARE = 0.6
+_BOUND_SHARE = 0.4
 
 
-def search_and_bound(
-    search: Search, seed: int, iterations: int | None, workers: int, time_limit_s: float | None = None
-) -> None:
-    """Anneal and raise the lower bound, at the same time if there are two workers (compiled code runs in parallel)."""
-    limit = search.remaining_s if time_limit_s is None else min(time_limit_s, search.remaining_s)
+def solve(
+    instance: Instance,
+    objective: Objective,
+    *,
+    time_limit_s: float = 60.0,
+    method: Method = Method.AUTO,
+    workers: int = 2,
+    seed: int = 0,
+    iterations: int | None = None,
+    hint: Timeline | None = None,
+    starts: Sequence[Timeline] | None = None,
+    watch: Callable[[Progress], None] | None = None,
+    stop: threading.Event | None = None,
+) -> Result:
+    """Return the best plan and bound that the time allows; the parameters are those of `planner.plan.plan`."""
+    search = Search(instance, objective, time_limit_s, watch, stop)
+    if hint is not None:
+        search.offer(hint)
+    for timeline in policy_timelines(instance, seed) if starts is None else starts:
+        search.offer(timeline)
+    bound, name = closed_form.best(instance, objective)
+    search.offer_bound(raised(instance, objective, bound), name)
+    exact = method is Method.CP_SAT or (method is Method.AUTO and worth_cp_sat(instance, objective))
+    if not search.proved:
+        _search_and_bound(search, seed, iterations, workers, _warm_up_s(search) if exact else search.remaining_s)
+    if exact and not search.proved and search.remaining_s > 0:
+        from solvers import cp_sat
+
+        cp_sat.improve(search, workers, seed)
+    options: dict[str, str | int | float | None] = {
+        "method": str(method),
+        "workers": workers,
+        "seed": seed,
+        "iterations": iterations,
+        "time_limit_s": time_limit_s,
+    }
+    return search.result("truenorth", options)
+
+
+def worth_cp_sat(instance: Instance, objective: Objective) -> bool:
+    """Say whether a window is small enough for CP-SAT to be the best use of the time."""
+    return instance.n_tasks <= (EXACT_TASKS if objective.is_sum else EXACT_TASKS_OF_MAXIMA)
+
+
+def _search_and_bound(search: Search, seed: int, iterations: int | None, workers: int, limit_s: float) -> None:
+    """Anneal and raise the lower bound, in parallel if there are two workers (kernels hold no interpreter lock).
+
+    The bound gains little after its first steps, so its worker then anneals with another seed; not so where
+    iterations are counted, since two searches that share their best plan depend on the clock.
+    """
+    from solvers import annealing
+    from solvers.bounds.lagrangian.improve import improve as raise_bound
+
+    def bound_first(limit_s: float) -> None:
+        raise_bound(search, _BOUND_SHARE * limit_s if iterations is None else limit_s)
+        if iterations is None:
+            annealing.improve(search, seed + 1, None, (1 - _BOUND_SHARE) * limit_s)
+
     if workers == 1:
-        annealing.improve(search, seed, iterations, _SEARCH_SHARE * limit)
-        raise_bound(search, (1 - _SEARCH_SHARE) * limit)
+        annealing.improve(search, seed, iterations, (1 - _BOUND_SHARE) * limit_s)
+        raise_bound(search, _BOUND_SHARE * limit_s)
         return
     with ThreadPoolExecutor(1) as pool:
-        bound = pool.submit(raise_bound, search, limit)
-        annealing.improve(search, seed, iterations, limit)
-        bound.result()
+        other = pool.submit(bound_first, limit_s)
+        annealing.improve(search, seed, iterations, limit_s)
+        other.result()
 
 
-def warm_up_s(search: Search) -> float:
-    """Return how long local search prepares the ground for CP-SAT: its windows shrink with a good plan."""
+def _warm_up_s(search: Search) -> float:
+    """Return how long local search prepares the ground for CP-SAT, whose windows shrink with a good plan."""
     return min(_WARM_UP_SHARE * search.remaining_s, _WARM_UP_S_PER_TASK * search.instance.n_tasks)

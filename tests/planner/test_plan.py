@@ -7,7 +7,8 @@ import pytest
 
 from models import Placement, Residency, Timeline, check
 from models.scenario import Scenario, read_timeline
-from planner.plan import Method, plan
+from planner.plan import plan
+from planner.stages import Method
 from solvers.result import Status
 
 
