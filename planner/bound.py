@@ -4,17 +4,23 @@ from __future__ import annotations
 
 import json
 import threading
+import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
+from models.instance import Instance
 from models.objective import reported_bound
 from models.scenario import InputError, Scenario, write_atomically
 from models.scenario.source import read_text
-from planner.plan import Method, plan
-from planner.stages import EXACT_TASKS
+from models.timeline import Timeline
+from planner.check import read, refuse_violations
+from planner.plan import plan
+from planner.regret import Regret
+from planner.stages import Method, worth_cp_sat
+from planner.take_apart import regret, with_given_loads
 from solvers.bounds import closed_form
 from solvers.bounds.certificate import closed_form_document, lagrangian_document
 from solvers.bounds.lagrangian.improve import improve
@@ -38,6 +44,8 @@ class Bound:
         A higher bound that holds but cannot be computed again without a solver, or None.
     runtime_s
         Wall-clock time.
+    regret
+        Of the schedule that was asked about, taken apart; None without one.
     """
 
     scenario: Scenario
@@ -46,6 +54,12 @@ class Bound:
     certificate: dict[str, Any]
     uncertified: Fraction | None
     runtime_s: float
+    regret: Regret | None = None
+
+    @property
+    def highest(self) -> tuple[Fraction, str]:
+        """The highest bound that holds, certified or not, and its method."""
+        return (self.lower_bound, self.method) if self.uncertified is None else (self.uncertified, "cp-sat")
 
     def save(self, path: Path) -> None:
         """Write the certificate, whole or not at all."""
@@ -63,12 +77,14 @@ class Bound:
             "method": self.method,
             "certificate": None if path is None else str(path),
             "runtime_s": self.runtime_s,
+            "regret": None if self.regret is None else self.regret.as_dict(),
         }
 
 
 def bound(
     scenario: Scenario,
     *,
+    schedule: Path | None = None,
     time_limit_s: float = 60.0,
     workers: int = 2,
     seed: int = 0,
@@ -79,18 +95,61 @@ def bound(
 
     Parameters
     ----------
+    schedule
+        A timeline file whose regret is to be taken apart; half of the time goes to that.
     watch
         Called whenever the bound improves.
     stop
         Set it to end early with the best bound so far.
+
+    Raises
+    ------
+    InputError
+        If the schedule cannot be read, breaks a rule, or did not happen in the given run times.
     """
+    if schedule is None:
+        return _bound(scenario, time_limit_s, workers, seed, watch, stop)
+    instance, timeline = _read_schedule(scenario, schedule)
+    begun = time.monotonic()
+    found = _bound(scenario, time_limit_s / 2, workers, seed, watch, stop)
+    apart = regret(
+        replace(scenario, instance=instance),
+        timeline,
+        schedule.stem,
+        time_limit_s=time_limit_s - (time.monotonic() - begun),
+        workers=workers,
+        seed=seed,
+        known_bound=found.highest if instance is scenario.instance else None,
+        stop=stop,
+    )
+    return replace(found, regret=apart, runtime_s=time.monotonic() - begun)
+
+
+def _read_schedule(scenario: Scenario, path: Path) -> tuple[Instance, Timeline]:
+    """Return a schedule that can be compared with plans, and the instance it belongs to."""
+    instance, timeline = read(scenario.instance, path)
+    refuse_violations(instance, timeline, path)
+    try:
+        return instance, with_given_loads(instance, timeline)
+    except ValueError as error:
+        raise InputError(str(path), 1, "timeline", str(error)) from None
+
+
+def _bound(
+    scenario: Scenario,
+    time_limit_s: float,
+    workers: int,
+    seed: int,
+    watch: Callable[[Progress], None] | None,
+    stop: threading.Event | None,
+) -> Bound:
     instance, objective = scenario.instance, scenario.objective
     search = Search(instance, objective, time_limit_s, watch, stop)
     best, method = closed_form.best(instance, objective)
     search.offer_bound(best, method)
     certificate = closed_form_document(instance, objective, method, best)
     # On small windows half of the time goes to CP-SAT: its bound is often higher, but comes without a certificate.
-    exact = instance.n_tasks <= EXACT_TASKS
+    exact = worth_cp_sat(instance, objective)
     priced = improve(search, search.remaining_s / 2 if exact else None)
     if priced is not None and priced.bound > best:
         best, method = priced.bound, "lagrangian"

@@ -57,7 +57,18 @@ def feasible_timeline(instance: Instance, path: Path) -> Timeline:
         If the file cannot be read, belongs to another scenario, or breaks a rule.
     """
     timeline = read_timeline(path, instance).timeline
+    refuse_violations(instance, timeline, path)
+    return timeline
+
+
+def refuse_violations(instance: Instance, timeline: Timeline, path: Path) -> None:
+    """Raise if a timeline that was read from a file breaks a rule.
+
+    Raises
+    ------
+    InputError
+        With the number of violations and the first.
+    """
     violations = check(instance, timeline)
     if violations:
         raise InputError(str(path), 1, "timeline", f"breaks {len(violations)} rules; the first: {violations[0]}")
-    return timeline

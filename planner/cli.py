@@ -56,6 +56,7 @@ def plan(
     from planner import plan as planning
     from planner.check import feasible_timeline
     from planner.console import ProgressLine, interruptible
+    from planner.stages import Method
 
     loaded = load_scenario(scenario)
     if output is not None:
@@ -66,7 +67,7 @@ def plan(
         made = planning.plan(
             loaded,
             time_limit_s=time_limit,
-            method=planning.Method(method.value),
+            method=Method(method.value),
             workers=workers,
             seed=seed,
             iterations=iterations,
@@ -201,6 +202,9 @@ def bound(
     output: Annotated[
         Path | None, typer.Option("-o", "--output", metavar="CERTIFICATE", help="Write the certificate to this file.")
     ] = None,
+    schedule: Annotated[
+        Path | None, typer.Option(metavar="TIMELINE", help="Also say what this plan or timeline loses, and to what.")
+    ] = None,
     workers: Workers = 2,
     seed: Seed = 0,
     as_json: Json = False,
@@ -215,14 +219,22 @@ def bound(
         assert_writable(output)
     line = ProgressLine(loaded.objective, "bounding")
     with interruptible() as stop, line.shown():
-        made = bounding.bound(loaded, time_limit_s=time_limit, workers=workers, seed=seed, watch=line.watch, stop=stop)
+        made = bounding.bound(
+            loaded,
+            schedule=schedule,
+            time_limit_s=time_limit,
+            workers=workers,
+            seed=seed,
+            watch=line.watch,
+            stop=stop,
+        )
     if output is not None:
         made.save(output)
 
     def view() -> object:
-        from planner.tables import bound_table
+        from planner.tables import bound_view
 
-        return bound_table(made)
+        return bound_view(made)
 
     command.show(made.as_dict(output), view, as_json)
     if stop.is_set():

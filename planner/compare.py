@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
@@ -11,8 +12,11 @@ from typing import TYPE_CHECKING, Any
 
 from models.objective import gap, reported_bound, reported_value
 from models.scenario import Scenario
-from planner.plan import Method, Plan, plan
+from planner.plan import Plan, plan
+from planner.regret import Regret
 from planner.simulate import Simulation, simulate
+from planner.stages import Method
+from planner.take_apart import clairvoyance_in, hold
 from solvers.result import Progress
 
 if TYPE_CHECKING:
@@ -20,6 +24,9 @@ if TYPE_CHECKING:
 
 PLAN = "plan"
 """Name of the plan's row."""
+COMPASS = "compass"
+"""Name of the policy whose regret is always shown if it is among the contenders."""
+_HOLD_SHARE, _LONGEST_HOLD_S = 0.1, 5.0
 DEFAULT_POLICIES = ("compass", "compass-released", "jit", "heft", "hash", "static")
 CLAIRVOYANCE = (
     "The plan knows every arrival in advance; the online policies learn of a job when it is released. "
@@ -29,12 +36,16 @@ CLAIRVOYANCE = (
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """A plan and simulations of the same scenario, best objective first in every view."""
+    """A plan and simulations of the same scenario, best objective first in every view.
+
+    `regrets` takes apart what the best online policy and Compass lose to the plan and the lower bound.
+    """
 
     scenario: Scenario
     plan: Plan
     simulations: tuple[Simulation, ...]
     warmup: Fraction
+    regrets: tuple[Regret, ...] = ()
 
     @property
     def rows(self) -> list[dict[str, Any]]:
@@ -73,6 +84,7 @@ class Comparison:
             "bound_method": self.plan.result.bound_method,
             "status": str(self.plan.result.status),
             "best": self.best,
+            "regret": [regret.as_dict() for regret in self.regrets],
             "note": CLAIRVOYANCE,
         }
 
@@ -108,6 +120,8 @@ def compare(
 ) -> Comparison:
     """Simulate the policies, then plan for the time limit, starting from the best of them.
 
+    A tenth of the time, at most `_LONGEST_HOLD_S`, goes to the regret of each policy that is taken apart.
+
     Parameters
     ----------
     policies
@@ -118,10 +132,17 @@ def compare(
         Fraction of the earliest jobs that the metrics leave out; objective, ratio and gap cover every job.
     """
     simulations = tuple(simulate(scenario, policy, seed=seed, warmup=warmup) for policy in policies)
+    begun = time.monotonic()
+    held_s = min(_HOLD_SHARE * time_limit_s, _LONGEST_HOLD_S)
+    held = [
+        hold(scenario, s.timeline, s.policy, time_limit_s=held_s, workers=workers, seed=seed, stop=stop)
+        for s in _taken_apart(scenario, simulations)
+    ]
     starts = [s.timeline for s in simulations if s.instance is scenario.instance and not s.timeline.realised]
+    starts += [steps.best for steps in held]
     planned = plan(
         scenario,
-        time_limit_s=time_limit_s,
+        time_limit_s=max(0.1, time_limit_s - (time.monotonic() - begun)),
         method=Method.AUTO,
         workers=workers,
         seed=seed,
@@ -129,7 +150,16 @@ def compare(
         watch=watch,
         stop=stop,
     )
-    return Comparison(scenario, planned, simulations, warmup)
+    clairvoyance = clairvoyance_in(simulations)
+    regrets = tuple(steps.closed_by(planned.result, clairvoyance) for steps in held)
+    return Comparison(scenario, planned, simulations, warmup, regrets)
+
+
+def _taken_apart(scenario: Scenario, simulations: Sequence[Simulation]) -> list[Simulation]:
+    """Return the best online policy and Compass, as far as they ran on the scenario's own instance."""
+    online = [s for s in simulations if s.instance is scenario.instance and not s.clairvoyant]
+    chosen = sorted(online, key=lambda s: s.value)[:1]
+    return chosen + [s for s in online if s.policy == COMPASS and s not in chosen]
 
 
 def split_policies(text: str) -> list[str]:

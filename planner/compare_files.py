@@ -9,6 +9,7 @@ from models.scenario import write_atomically
 from planner.compare import PLAN, Comparison
 from planner.figures import gantt, png, slowdown_ecdf
 from planner.perfetto import trace_events
+from planner.regret_figure import regret_bars
 from planner.simulate import Simulation
 
 
@@ -40,6 +41,9 @@ def _pictures(comparison: Comparison, folder: Path) -> list[Path]:
         headline = _headline(comparison, online.policy)
         title = f"Best online policy ({online.policy}): it learns of a job at its release. {headline}"
         write_atomically(paths[-1], png(gantt(online.instance, online.timeline, title)))
+    if comparison.regrets:
+        paths.append(folder / "regret.png")
+        write_atomically(paths[-1], png(regret_bars(comparison.regrets)))
     ordered = {name: timelines[name] for name in rows}
     paths.append(folder / "slowdown_ecdf.png")
     write_atomically(paths[-1], png(slowdown_ecdf(instance, ordered, PLAN)))

@@ -14,6 +14,7 @@ from models.objective import Objective
 from planner.bound import Bound
 from planner.compare import CLAIRVOYANCE, Comparison
 from planner.plan import Plan
+from planner.regret import AS_IT_RAN, NOTE, OPEN, ORDER, PLACEMENT, RESIDENCY, TOGETHER, Regret
 from planner.simulate import Simulation
 
 
@@ -39,6 +40,13 @@ def plan_summary(plan: Plan) -> dict[str, str]:
     return rows | {"took": f"{result.runtime_s:.1f} s"}
 
 
+def bound_view(bound: Bound) -> Group:
+    """Return a bound's summary and, if a schedule was given, its regret."""
+    if bound.regret is None:
+        return Group(bound_table(bound))
+    return Group(bound_table(bound), Text(), regret_table(bound.regret), Text(NOTE, style="italic"))
+
+
 def bound_table(bound: Bound) -> Table:
     """Return a bound's summary as two columns."""
     objective, summary = bound.scenario.objective, bound.as_dict()
@@ -51,6 +59,42 @@ def bound_table(bound: Bound) -> Table:
         value = _number(summary["uncertified_lower_bound"], objective)
         rows["without a certificate"] = f"{value}  (CP-SAT: holds, but cannot be computed again without it)"
     return _two_columns(rows | {"took": f"{bound.runtime_s:.1f} s"})
+
+
+def regret_table(regret: Regret) -> Table:
+    """Return what a policy's timeline loses to each part, from its value down to the lower bound."""
+    objective, document = regret.scenario.objective, regret.as_dict()
+    table = Table(title=f"{regret.policy}: what its {_words(objective)} is made of", title_justify="left")
+    table.add_column("")
+    for name in ("value", "lost", "share", "exactly between"):
+        table.add_column(name, justify="right")
+    values = [step["value"] for step in document["steps"]] + [document["lower_bound"]]
+    names = [_MEANING[step.part] for step in regret.steps] + [f"lower bound of all plans ({regret.bound_method})"]
+    for name, value, loss in zip(names, values, [None, *document["losses"]], strict=True):
+        lost = [] if loss is None else [_number(loss["lost"], objective), _share(loss["share"])]
+        if loss is not None and loss["part"] != OPEN:
+            lost.append(f"{_number(loss['at_least'], objective)} and {_number(loss['at_most'], objective)}")
+        table.add_row(name, _number(value, objective), *lost)
+    if regret.clairvoyance is not None:
+        known = document["clairvoyance"]
+        table.add_section()
+        name = f"beside the chain: {known['policy']}, arrivals unknown, and all known"
+        values = [_number(known[key], objective) for key in ("online", "all_known", "worth")]
+        table.add_row(name, f"{values[0]}, {values[1]}", values[2])
+    return table
+
+
+_MEANING = {
+    AS_IT_RAN: "as it ran",
+    RESIDENCY: "its GPUs and order, loads and evictions with the window known",
+    ORDER: "its GPUs, order free",
+    PLACEMENT: "everything free: the plan",
+    TOGETHER: "everything free: the plan (order and GPUs not told apart on so wide a cluster)",
+}
+
+
+def _share(share: float | None) -> str:
+    return "-" if share is None else f"{share:.1%}"
 
 
 def simulation_table(simulation: Simulation) -> Table:
