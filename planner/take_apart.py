@@ -28,8 +28,8 @@ RECEDING_ALL = f"{RECEDING}:lookahead=all"
 _WIDEST = 4_000_000
 """Tasks x GPUs^2 up to which placements are held fixed: then tables of transfers stay below 100 MB."""
 _PLAN_SHARE = Fraction(3, 5)
-_ORDER_S_PER_TASK = 0.05
-"""No reordering of a task is worth more than so many seconds."""
+_ORDER_S_PER_TASK, _LEAST_ORDER_S = 0.05, 2.0
+"""Reordering gets so many seconds per task at most, and at least as many as small proofs need."""
 _RECEDING_S_PER_SQUARED_JOB = 7e-4
 """A receding horizon that sees the whole window takes at most so many seconds per job^2 (twice what was measured)."""
 _RECEDING_SHARE = 0.25
@@ -62,9 +62,11 @@ class Held:
         bound = result.lower_bound or Fraction(0)
         if result.timeline is None or result.value is None or result.value > self.steps[-1].value:
             raise ValueError("the plan must start from the best timeline of the steps before it")
-        held = [replace(step, lower_bound=max(step.lower_bound, bound)) for step in self.steps]
-        part = PLACEMENT if held[-1].part == ORDER else TOGETHER
-        steps = (*held, Step(part, result.timeline, result.value, bound))
+        part = PLACEMENT if self.steps[-1].part == ORDER else TOGETHER
+        backwards = [Step(part, result.timeline, result.value, bound)]
+        for step in reversed(self.steps):  # what bounds those with more parts free bounds those with fewer
+            backwards.append(replace(step, lower_bound=max(step.lower_bound, backwards[-1].lower_bound)))
+        steps = tuple(reversed(backwards))
         return Regret(self.scenario, self.policy, steps, bound, result.bound_method, clairvoyance)
 
 
@@ -130,7 +132,7 @@ def hold(
     steps.append(_with_free_residency(instance, objective, steps[0]))
     if instance.n_tasks * instance.n_gpus**2 <= _WIDEST:
         placed = replace(scenario, instance=with_placement(instance, ran.gpu))
-        limit_s = min(time_limit_s, _ORDER_S_PER_TASK * instance.n_tasks)
+        limit_s = min(time_limit_s, max(_LEAST_ORDER_S, _ORDER_S_PER_TASK * instance.n_tasks))
         start = steps[-1].timeline
         made = plan(placed, time_limit_s=limit_s, workers=workers, seed=seed, hint=start, starts=(), stop=stop)
         steps.append(_step(instance, objective, ORDER, made.timeline or start, made.result.lower_bound))

@@ -1,0 +1,238 @@
+"""Regret on instances small enough to solve by hand, and on random ones against the exhaustive optimum."""
+
+from __future__ import annotations
+
+import json
+import random
+from dataclasses import replace
+from fractions import Fraction
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+
+from executor import parse_noise, parse_policy, twin_instance
+from executor import simulate as run
+from models import Instance, Job, Objective, Placement, Residency, Timeline, check, timeline_value
+from models.scenario import InputError, Scenario
+from planner.bound import bound
+from planner.cli import app
+from planner.command import run as command
+from planner.compare import compare
+from planner.fixed import with_placement, without_models
+from planner.regret import Regret
+from planner.regret_figure import regret_bars
+from planner.simulate import simulate
+from planner.take_apart import Clairvoyance, hold, regret, with_given_loads, worth_of_clairvoyance
+from solvers.exhaustive import solve
+from tests.instances import chain, cluster, instance, random_instance, task
+
+SECONDS = 20.0  # every instance here is proved long before
+
+
+def taken_apart(scenario: Scenario, window: Instance, timeline: Timeline) -> Regret:
+    assert check(window, timeline) == []
+    made = replace(scenario, instance=window, objective=Objective.MEAN_LATENCY)
+    return regret(made, timeline, "by hand", time_limit_s=SECONDS)
+
+
+def parts(made: Regret) -> dict[str, tuple[Fraction, Fraction, Fraction]]:
+    return {loss.part: (loss.lost, loss.at_least, loss.at_most) for loss in made.losses}
+
+
+def exactly(value: Fraction | int) -> tuple[Fraction, Fraction, Fraction]:
+    return (Fraction(value),) * 3
+
+
+def evicting() -> tuple[Instance, Timeline]:
+    # One GPU with room for two of the models a, b, c (5 us to load each); tasks a, b, c, a of 1 us come every 10 us.
+    # The policy loads on arrival and evicts a for c, so that every job takes 5 + 1. With the window known, b and c are
+    # there before they are asked for and b leaves for c: 6 + 1 + 1 + 1. The first job cannot take less than 6.
+    jobs = [Job(chain(task("t", 1, [m]), name=m), release) for m, release in zip("abca", (0, 10, 20, 30), strict=True)]
+    window = instance(jobs, {"a": 5, "b": 5, "c": 5})
+    runs = [Placement(t, 0, release + 5, release + 6) for t, release in enumerate((0, 10, 20, 30))]
+    loads = [Residency(0, 0, 0, 5, 20), Residency(1, 0, 10, 15, 30), Residency(2, 0, 20, 25), Residency(0, 0, 30, 35)]
+    return window, Timeline.build(4, runs, loads)
+
+
+def test_only_residency_loses(scenario: Scenario) -> None:
+    made = taken_apart(scenario, *evicting())
+    assert [step.value for step in made.steps] == [6, Fraction(9, 4), Fraction(9, 4), Fraction(9, 4)]
+    assert parts(made) == {
+        "residency": exactly(Fraction(15, 4)),
+        "order": exactly(0),
+        "placement": exactly(0),
+        "open": exactly(0),
+    }
+
+
+def test_only_order_loses(scenario: Scenario) -> None:
+    # Runs of 10 and 1 us at time 0 on one GPU: long first (10 + 11) / 2, short first (1 + 11) / 2.
+    window = instance([Job(chain(task("t", 10), name="long"), 0), Job(chain(task("t", 1), name="short"), 0)])
+    made = taken_apart(scenario, window, Timeline.build(2, [Placement(0, 0, 0, 10), Placement(1, 0, 10, 11)], []))
+    assert [step.value for step in made.steps] == [Fraction(21, 2), Fraction(21, 2), 6, 6]
+    assert parts(made)["order"] == exactly(Fraction(9, 2))
+    assert all(step.proved for step in made.steps)
+
+
+def test_only_placement_loses(scenario: Scenario) -> None:
+    # Two runs of 4 us on the same of two GPUs: (4 + 8) / 2; apart 4. No order on one GPU is better than 6.
+    two = Job(chain(task("t", 4)), 0)
+    window = instance([two, two], on=cluster(2))
+    made = taken_apart(scenario, window, Timeline.build(2, [Placement(0, 0, 0, 4), Placement(1, 0, 4, 8)], []))
+    assert [step.value for step in made.steps] == [6, 6, 6, 4]
+    assert parts(made)["placement"] == exactly(2)
+    assert parts(made)["order"] == exactly(0)
+
+
+def test_parts_add_up_and_a_steps_bound_belongs_to_what_it_keeps(scenario: Scenario) -> None:
+    # As above with runs of 8 and 2 us, the long one first on GPU 0: (8 + 10) / 2 = 9. Short first: (2 + 10) / 2 = 6.
+    # Apart: (8 + 2) / 2 = 5. No schedule that keeps both on GPU 0 lies below 6, although the bound of all plans is 5.
+    window = instance(
+        [Job(chain(task("t", 8), name="long"), 0), Job(chain(task("t", 2), name="short"), 0)], on=cluster(2)
+    )
+    made = taken_apart(scenario, window, Timeline.build(2, [Placement(0, 0, 0, 8), Placement(1, 0, 8, 10)], []))
+    assert [(step.part, step.value, step.lower_bound) for step in made.steps] == [
+        ("as it ran", 9, 9),
+        ("residency", 9, 9),
+        ("order", 6, 6),
+        ("placement", 5, 5),
+    ]
+    assert sum(loss.lost for loss in made.losses) == made.total == 4
+    assert [row["share"] for row in made.as_dict()["losses"]] == [0.0, 0.75, 0.25, 0.0]
+    assert made.frame["lost"].to_dict() == {"residency": 0.0, "order": 3e-6, "placement": 1e-6, "open": 0.0}
+
+
+def test_a_perfect_policy_has_no_regret(scenario: Scenario) -> None:
+    window = instance([Job(chain(task("t", 4)), 0)])
+    made = taken_apart(scenario, window, Timeline.build(1, [Placement(0, 0, 0, 4)], []))
+    assert made.total == 0
+    assert [row["share"] for row in made.as_dict()["losses"]] == [None] * 4
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_no_step_is_worse_than_the_one_before_and_every_timeline_is_feasible(scenario: Scenario, seed: int) -> None:
+    rng = random.Random(seed)  # noqa: S311
+    window, objective = random_instance(rng, max_tasks=4), rng.choice(list(Objective))
+    made = replace(scenario, instance=window, objective=objective)
+    timeline = run(window, parse_policy(rng.choice(("hash", "jit", "compass"))))
+    apart = regret(made, timeline, "online", time_limit_s=4)
+    assert [step.part for step in apart.steps] == ["as it ran", "residency", "order", "placement"]
+    for step in apart.steps:
+        assert check(window, step.timeline) == []
+        assert timeline_value(objective, window, step.timeline) == step.value >= step.lower_bound >= apart.lower_bound
+    for before, after in pairwise(apart.steps):
+        assert before.value >= after.value
+        assert before.lower_bound >= after.lower_bound
+    as_ran, _, order, _ = apart.steps
+    for step in apart.steps[:3]:
+        assert step.timeline.gpu.tolist() == as_ran.timeline.gpu.tolist()
+    best, best_there = (solve(world, objective).value for world in (window, with_placement(window, timeline.gpu)))
+    assert best is not None
+    assert best_there is not None
+    assert apart.lower_bound <= best <= apart.steps[-1].value
+    assert order.lower_bound <= best_there <= order.value
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_order_is_kept_while_only_residency_is_free(scenario: Scenario, seed: int) -> None:
+    window = random_instance(random.Random(seed), max_tasks=6)  # noqa: S311
+    timeline = run(window, parse_policy("hash"))
+    steps = hold(replace(scenario, instance=window), timeline, "hash", time_limit_s=0.1).steps
+    for gpu in range(window.n_gpus):
+        here = [task for task in range(window.n_tasks) if timeline.gpu[task] == gpu]
+        before, after = (sorted(here, key=lambda t: step.timeline.start_us[t]) for step in steps[:2])
+        assert before == after
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_instances_with_a_part_given_have_the_same_timelines_and_bounds(seed: int) -> None:
+    window = random_instance(random.Random(seed), max_tasks=4)  # noqa: S311
+    timeline = run(window, parse_policy("hash"))
+    fixed = with_placement(window, timeline.gpu)
+    assert check(fixed, timeline) == []
+    assert fixed.job_critical_us.tolist() == window.job_critical_us.tolist()
+    assert [fixed.eligible_gpus(task) for task in range(fixed.n_tasks)] == [[gpu] for gpu in timeline.gpu.tolist()]
+    objective = Objective.MEAN_SLOWDOWN
+    bare, free, held = (solve(world, objective).value for world in (without_models(window), window, fixed))
+    assert bare is not None
+    assert free is not None
+    assert held is not None
+    assert bare <= free <= held <= timeline_value(objective, window, timeline)
+
+
+def test_the_twin_of_compass_released_is_taken_apart_as_such(scenario: Scenario) -> None:
+    simulation = simulate(scenario, "compass-released")
+    assert simulation.timeline.realised
+    made = replace(scenario, instance=simulation.instance)
+    apart = regret(made, simulation.timeline, "compass-released", time_limit_s=SECONDS)
+    assert apart.steps[0].value == simulation.value
+    assert check(twin_instance(scenario.instance), apart.steps[-1].timeline) == []
+    assert apart.steps[-1].value == apart.lower_bound == Fraction(7, 5)  # models are not shared here anyway
+
+
+def test_loads_that_took_longer_start_later_and_noise_on_runs_is_refused() -> None:
+    window, timeline = evicting()
+    slow = replace(timeline.residencies[1], load_start_us=9)
+    happened = replace(timeline, residencies=(timeline.residencies[0], slow, *timeline.residencies[2:]), realised=True)
+    assert check(window, happened) == []
+    made = with_given_loads(window, happened)
+    assert (made.realised, made.residencies) == (False, timeline.residencies)
+    noisy = run(window, parse_policy("jit"), noise=parse_noise("run=lognormal:0.5"))
+    with pytest.raises(ValueError, match="other times"):
+        with_given_loads(window, noisy)
+
+
+def test_what_clairvoyance_is_worth(scenario: Scenario) -> None:
+    # Job 1 comes at 4. With all known, m is on the other GPU by then: 1.4. Otherwise it is loaded there in [4, 8), and
+    # both jobs have latency 9; waiting for GPU 0 is no better.
+    assert worth_of_clairvoyance(scenario, 1.0, 0) == Clairvoyance("receding", Fraction(9, 5), Fraction(7, 5))
+    assert worth_of_clairvoyance(scenario, 0.0, 0) is None
+
+
+def test_compare_takes_the_best_online_policy_and_compass_apart(scenario: Scenario, tmp_path: Path) -> None:
+    made = compare(scenario, ["hash", "compass", "jit", "compass-released"], time_limit_s=SECONDS)
+    online = [row["policy"] for row in made.rows if row["policy"] not in ("plan", "compass-released")]
+    assert [apart.policy for apart in made.regrets] == list(dict.fromkeys([online[0], "compass"]))
+    assert [row["policy"] for row in made.as_dict()["regret"]] == [apart.policy for apart in made.regrets]
+    for apart in made.regrets:
+        assert apart.steps[-1].value == made.plan.result.value
+    assert tmp_path / "regret.png" in made.save(tmp_path)
+
+
+def test_bars_run_from_the_bound_to_the_policys_value(scenario: Scenario) -> None:
+    made = taken_apart(scenario, *evicting())
+    (axes,) = regret_bars([made]).axes
+    spans = [path.get_extents() for shape in axes.collections for path in shape.get_paths()]
+    assert [(round(box.x0 * 1e6, 3), round(box.x1 * 1e6, 3)) for box in spans] == [(2.25, 6.0)]
+    words = [text.get_text().strip() for text in axes.texts]
+    assert words[:2] == ["by hand", "6e-06 s"]
+    assert words[2].startswith("3.75e-06 s (100%) residency")
+    assert "knows the future" in axes.get_title(loc="left")
+
+
+def test_a_schedule_that_breaks_a_rule_is_refused(scenario: Scenario, tmp_path: Path) -> None:
+    path = tmp_path / "noisy.json"
+    simulate(scenario, "jit", noise="run=lognormal:0.5").save(path)
+    with pytest.raises(InputError, match="other times"):
+        bound(scenario, schedule=path, time_limit_s=1)
+
+
+def test_bound_tells_the_regret_of_a_schedule(
+    scenario_file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    # jit loads m for job 0 in [0, 4), as any plan must, and both jobs in GPU 0's queue (see test_compare).
+    path = tmp_path / "jit.json"
+    assert command(app, ["simulate", str(scenario_file), "--policy", "jit", "-o", str(path)]) == 0
+    capsys.readouterr()
+    assert command(app, ["bound", str(scenario_file), "--schedule", str(path), "--time-limit", "20", "--json"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert (document["lower_bound"], document["regret"]["policy"]) == (1.4, "jit")
+    first, last = document["regret"]["steps"][0], document["regret"]["steps"][-1]
+    assert (first["free"], last["free"], last["value"], last["proved"]) == ("as it ran", "placement", 1.4, True)
+    lost = sum(part["lost"] for part in document["regret"]["losses"])
+    assert lost == pytest.approx(first["value"] - 1.4)
+    assert command(app, ["bound", str(scenario_file), "--time-limit", "5", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["regret"] is None
+    assert command(app, ["bound", str(scenario_file), "--schedule", str(path), "--time-limit", "5"]) == 0
+    assert "everything free: the plan" in capsys.readouterr().out
