@@ -91,9 +91,9 @@ class Oracle:
 class RecedingHorizon(Policy):
     """Plans all known unfinished work anew at every arrival, and carries the plan out until the next.
 
-    With a look-ahead it also plans anew whenever a job comes into sight. A task keeps its GPU once it has started. One
-    that changes GPU before has its inputs sent again from then on; the plan assumes that they left when they were
-    made, so that it may be late by one transfer.
+    It also plans anew when a job comes into sight of a look-ahead, and when a run or a load ends at another time than
+    given. A task keeps its GPU once it has started. One that changes GPU before has its inputs sent again from then on;
+    the plan assumes that they left when they were made, so it may start late by one transfer.
 
     Parameters
     ----------
@@ -143,7 +143,8 @@ class RecedingHorizon(Policy):
         self.site.wake(self.site.now)
 
     def finished(self, task: int, gpu: int) -> None:
-        """Take note of finished jobs and of the latest use of models."""
+        """Take note of finished jobs and of the latest use of models; plan anew if the end was not as expected."""
+        self._due |= self.site.now != self.site.run_end_us[gpu]
         job = self.site.job[task]
         self._tasks_left[job] -= 1
         if not self._tasks_left[job]:
@@ -151,12 +152,17 @@ class RecedingHorizon(Policy):
         for model in self.site.needs[self.site.template[task]]:
             self._last_use_us[gpu][model] = self.site.now
 
+    def loaded(self, model: int, gpu: int) -> None:
+        """Have the work planned anew if a load did not take the given time."""
+        self._due |= self.site.now != self.site.load_end_us[gpu]
+
     def act(self, gpus: Sequence[int]) -> None:
         """Plan anew if there are news, then go on with the plan."""
         ahead = self._jobs_ahead()
         known = len(self.site.jobs) + len(ahead)
-        if self._due or known > self._known:
-            self._due, self._known = False, known
+        news = self._due or known > self._known
+        self._due, self._known = False, known
+        if news and (self._tasks_left or ahead):
             begun = time.perf_counter()
             self._plan_anew(ahead)
             self.decision_s.append(time.perf_counter() - begun)
