@@ -75,6 +75,11 @@ class Run:
                 self.solver.stop_search()
         self._conclude()
 
+    @property
+    def proved(self) -> bool:
+        """Whether the last plan was proved to be the best of the formulation."""
+        return self.status == cp_model.OPTIMAL
+
     def _solve(self) -> None:
         self.status = self.solver.solve(self.formulation.model, self.solutions)
 

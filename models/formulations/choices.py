@@ -76,7 +76,7 @@ class Choices:
         )
         follows = tuple(_follows(Orders.of(instance, windows, gpus), needs))
         rooms = tuple(_rooms(instance, gpu) for gpu in range(instance.n_gpus))
-        return cls(instance, windows, gpus, needs, follows, initial, rooms, interchangeable_gpus(instance))
+        return cls(instance, windows, gpus, needs, follows, initial, rooms, interchangeable_gpus(instance, windows))
 
     def rooms_of(self, model: int, gpu: int) -> list[int]:
         """Return the rooms of a GPU in which a model may sit."""

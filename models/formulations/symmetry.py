@@ -11,12 +11,19 @@ from dataclasses import replace
 
 import numpy as np
 
+from models.formulations.windows import Windows
 from models.instance import Instance
 from models.timeline import Timeline
 
 
-def interchangeable_gpus(instance: Instance) -> tuple[tuple[int, ...], ...]:
-    """Return the groups of two or more GPUs that can swap names: equal hardware, limits, contents and neighbours."""
+def interchangeable_gpus(instance: Instance, windows: Windows | None = None) -> tuple[tuple[int, ...], ...]:
+    """Return the groups of two or more GPUs that can swap names: equal hardware, limits, contents and neighbours.
+
+    Parameters
+    ----------
+    windows
+        When tasks may run: GPUs with other windows cannot swap names either.
+    """
     server_matters = bool((instance.transfer_us[..., 0] != instance.transfer_us[..., 1]).any())
     population = np.bincount(instance.gpu_server)
     contents: dict[int, set[tuple[int, int | None]]] = {}
@@ -25,7 +32,8 @@ def interchangeable_gpus(instance: Instance) -> tuple[tuple[int, ...], ...]:
     groups: dict[object, list[int]] = {}
     for gpu, server in enumerate(instance.gpu_server.tolist()):
         place = server if server_matters and population[server] > 1 else None
-        key = (int(instance.gpu_class[gpu]), frozenset(contents.get(gpu, ())), place)
+        when = None if windows is None else windows.of_gpu(gpu)
+        key = (int(instance.gpu_class[gpu]), frozenset(contents.get(gpu, ())), place, when)
         groups.setdefault(key, []).append(gpu)
     return tuple(tuple(group) for group in groups.values() if len(group) > 1)
 

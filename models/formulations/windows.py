@@ -27,17 +27,17 @@ class Limits:
     Parameters
     ----------
     earliest_start_us, latest_start_us
-        Per task and class of GPUs. Shape [tasks, classes].
+        Per task and GPU; where the latest start lies before the earliest, the task may not run. Shape [tasks, gpus].
     latest_completion_us
         Shape [jobs].
     surcharges
-        What starts inside these limits cost at least.
+        What starts inside these limits cost at least; None: nothing is known.
     """
 
     earliest_start_us: Ints
     latest_start_us: Ints
     latest_completion_us: Ints
-    surcharges: Surcharges
+    surcharges: Surcharges | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +62,10 @@ class Windows:
     completion_lower_us: Ints
     completion_upper_us: Ints
 
+    def of_gpu(self, gpu: int) -> bytes:
+        """Return a key that GPUs share if every task has the same window on them."""
+        return self.earliest_start_us[:, gpu].tobytes() + self.latest_end_us[:, gpu].tobytes()
+
 
 def time_windows(
     instance: Instance,
@@ -85,7 +89,7 @@ def time_windows(
         Further limits on plans that do not exceed the incumbent.
     """
     run = _reachable_run_times(instance)
-    head = np.zeros_like(run) if limits is None else limits.earliest_start_us[:, instance.gpu_class]
+    head = np.zeros_like(run) if limits is None else limits.earliest_start_us
     earliest, tail = _heads(instance, run, head), _tails(instance, run)
     lower = _completion_lower_us(instance, earliest + run + tail)
     upper = np.full(len(instance.jobs), horizon_us, np.int64)
@@ -95,7 +99,7 @@ def time_windows(
         upper = np.minimum(upper, limits.latest_completion_us)
     latest = upper[instance.task_job][:, None] - tail
     if limits is not None:
-        latest = _latest_ends(instance, run, np.minimum(latest, limits.latest_start_us[:, instance.gpu_class] + run))
+        latest = _latest_ends(instance, run, np.minimum(latest, limits.latest_start_us + run))
     return Windows(earliest, latest, earliest + run <= latest, lower, upper)
 
 

@@ -41,14 +41,14 @@ def test_the_optimum_keeps_to_the_limits_of_every_plan(seed: int, objective: Obj
     if best is None or other is None or priced is None:
         return
     tasks, scaled = np.arange(built.n_tasks), ScaledObjective.of(objective, built, horizon_us(built))
-    where = built.gpu_class[best.gpu]
     cost = scaled.combine(scaled.terms(built, completion_us(built, best)))
     for known in (best, other):
         given = _limits(built, objective, priced, known)
-        assert np.all(given.earliest_start_us[tasks, where] <= best.start_us)
-        assert np.all(best.start_us <= given.latest_start_us[tasks, where])
+        assert np.all(given.earliest_start_us[tasks, best.gpu] <= best.start_us)
+        assert np.all(best.start_us <= given.latest_start_us[tasks, best.gpu])
         assert np.all(completion_us(built, best) <= given.latest_completion_us)
         starts = best.start_us.tolist()
+        assert given.surcharges is not None
         paid = sum(given.surcharges.of_job(job, starts) for job in range(len(built.jobs)))
         assert paid <= given.surcharges.spare
         assert given.surcharges.base + paid <= cost

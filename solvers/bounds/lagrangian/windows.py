@@ -57,7 +57,8 @@ def limits(instance: Instance, scaled: ScaledObjective, priced: Priced, value: F
         completion[job] = np.minimum(UNREACHABLE, (root.hull(spare)[1] + root.run_us).max())
         steps[job] = tuple(step for node in nodes for step in node.steps(spare, per_unit))
     base = floor(marginals.least * per_unit) - scaled.shortfall(instance, np.minimum(completion, horizon_us))
-    return Limits(earliest, latest, completion, Surcharges(base, floor(spare * per_unit), tuple(steps)))
+    surcharges = Surcharges(base, floor(spare * per_unit), tuple(steps))
+    return Limits(earliest[:, instance.gpu_class], latest[:, instance.gpu_class], completion, surcharges)
 
 
 class _Node:
