@@ -1,7 +1,8 @@
 """The joint MILP through PuLP: HiGHS unless asked otherwise, with CBC and whatever else PuLP finds as alternatives.
 
 HiGHS is followed through its callbacks, so that plans and bounds arrive while it runs and a stop takes effect. Of the
-others PuLP tells nothing before they end, and they end at their time limit; in a terminal, Ctrl-C reaches them too.
+others PuLP tells nothing before they end, which is at their time limit or, where they do not watch the clock, later;
+they hear no stop either, though in a terminal Ctrl-C reaches them too.
 
 PuLP calls a run that timed out optimal, and what a solver states is floating point. So a plan is read from the
 decisions, timed in whole microseconds and checked when offered; a bound is HiGHS's own, or that of another solver
@@ -43,7 +44,9 @@ HIGHS = "HiGHS"
 
 _POLL_S = 0.05
 _BUILD_S = 1e-4
-"""Seconds that building takes per GPU and pair of tasks."""
+"""Seconds that building takes per GPU and pair of tasks, and HiGHS to take the problem over."""
+_PREPROCESS_S = 1e-3
+"""Seconds per GPU and pair of tasks that another solver needs at least: CBC preprocesses without a clock."""
 _FEASIBLE = 2
 """HiGHS's code of a solution that satisfies every row."""
 
@@ -113,8 +116,8 @@ def improve(search: Search, workers: int = 2, seed: int = 0, solver: str = HIGHS
     """
     if solver not in available_solvers():
         raise ValueError(f"PuLP finds no solver {solver}; it finds {', '.join(available_solvers())}")
-    building = _BUILD_S * search.instance.n_tasks**2 * search.instance.n_gpus
-    if search.remaining_s <= building or search.proved:
+    size = search.instance.n_tasks**2 * search.instance.n_gpus
+    if search.proved or search.remaining_s <= size * (_BUILD_S if solver == HIGHS else _PREPROCESS_S):
         return
     formulation = formulate(search.instance, search.objective, search.timeline)
     run = (
@@ -131,7 +134,6 @@ class _Run(ABC):
     def __init__(self, search: Search, formulation: Formulation, tolerances: _Tolerances) -> None:
         self.search, self.formulation, self.tolerances = search, formulation, tolerances
         self.known = search.value
-        self.start = {} if search.timeline is None else start_values(formulation, search.timeline)
         self.reach = _reach(formulation.problem)
         self.ending = False
 
@@ -139,9 +141,12 @@ class _Run(ABC):
         """Run to the end, offering plans and bounds as they come."""
         with ThreadPoolExecutor(1) as pool:
             running = pool.submit(self._solve)
-            while wait([running], _POLL_S).not_done:
-                self._offer_news()
-                self.ending = self.search.remaining_s <= 0 or self.search.proved
+            try:
+                while wait([running], _POLL_S).not_done:
+                    self._offer_news()
+                    self.ending = self.search.remaining_s <= 0 or self.search.proved
+            finally:
+                self.ending = True
             running.result()
         self._offer_news()
         self._conclude()
@@ -205,6 +210,7 @@ class _HighsRun(_Run):
 
     def __init__(self, search: Search, formulation: Formulation, workers: int, seed: int) -> None:
         super().__init__(search, formulation, _HIGHS_TOLERANCES)
+        self.start = {} if search.timeline is None else start_values(formulation, search.timeline)
         self.solutions: deque[list[float]] = deque(maxlen=1)
         self.bounds: deque[float] = deque(maxlen=1)
         self.solver = pulp.HiGHS(
@@ -266,13 +272,15 @@ class _HighsRun(_Run):
 
 
 class _PlainRun(_Run):
-    """Any other solver of PuLP's: one call, with those of the usual options that it knows."""
+    """Any other solver of PuLP's: one call, with those of the usual options that it knows.
+
+    It gets the time windows that follow from the known plan, but no start: the CBC that PuLP brings along crashes, or
+    denies that there is a plan, if it is handed one of a few thousand variables.
+    """
 
     def __init__(self, search: Search, formulation: Formulation, workers: int, solver: str) -> None:
         super().__init__(search, formulation, _USUAL_TOLERANCES)
-        wanted = {"gapRel": 0.0, "warmStart": bool(self.start)}
-        if workers > 1:
-            wanted["threads"] = workers
+        wanted = {"gapRel": 0.0} if workers == 1 else {"gapRel": 0.0, "threads": workers}
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", DeprecationWarning)  # PuLP says that its version 4 will not bundle CBC
             known = inspect.signature(type(pulp.getSolver(solver, msg=False))).parameters
@@ -281,11 +289,8 @@ class _PlainRun(_Run):
         self.exact = "gapRel" in known
 
     def _solve(self) -> None:
-        problem = self.formulation.problem
-        for variable in problem.variables() if self.start else ():
-            variable.setInitialValue(self.start[variable.name])
         try:
-            problem.solve(self.solver)
+            self.formulation.problem.solve(self.solver)
         except pulp.PulpSolverError as error:
             raise SolverFaultError(str(error)) from None
 
@@ -294,7 +299,7 @@ class _PlainRun(_Run):
 
     def _conclude(self) -> None:
         problem = self.formulation.problem
-        if problem.status == pulp.LpStatusInfeasible:
+        if problem.status == pulp.LpStatusInfeasible and self.search.remaining_s > 0:  # no proof at a time-out
             self._deny()
         if problem.sol_status in (pulp.LpSolutionOptimal, pulp.LpSolutionIntegerFeasible):
             self._offer_plan(lambda variable: variable.value())
