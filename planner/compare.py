@@ -27,7 +27,7 @@ PLAN = "plan"
 COMPASS = "compass"
 """Name of the policy whose regret is always shown if it is among the contenders."""
 _HOLD_SHARE, _LONGEST_HOLD_S = 0.1, 5.0
-DEFAULT_POLICIES = ("compass", "compass-released", "jit", "heft", "hash", "static")
+DEFAULT_POLICIES = ("receding", "srpt", "compass", "compass-released", "jit", "heft", "hash", "static")
 CLAIRVOYANCE = (
     "The plan knows every arrival in advance; the online policies learn of a job when it is released. "
     "The distance between them is what greediness and not knowing the future cost together."

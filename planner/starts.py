@@ -6,7 +6,7 @@ from executor import PolicyError, parse_policy, simulate
 from models.instance import Instance
 from models.timeline import Timeline
 
-START_POLICIES = ("compass", "jit", "static")
+START_POLICIES = ("srpt", "compass", "jit", "static")
 """A plan starts from these and is never worse than the best of them."""
 
 
