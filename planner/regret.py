@@ -29,9 +29,8 @@ TOGETHER = "order and placement"
 """The step that sets both free where the cluster is too wide to tell them apart."""
 
 NOTE = (
-    "Each step knows the future, keeps what the policy decided except the parts set free so far, and is the best that "
-    "search found; another order of the parts would attribute other shares. An exact loss lies between at_least and "
-    "at_most. What not knowing the future costs is no step of the chain: see clairvoyance, where it was computed."
+    "Every step knows the future, keeps what the policy decided except the parts set free so far, and is the best that "
+    "search found. Freeing the parts in another order would attribute other shares to them."
 )
 
 
@@ -127,7 +126,11 @@ class Regret:
         return (*parts, Loss(OPEN, unexplained, Fraction(0), unexplained))
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the regret as plain data, values in reported units; `share` is of the distance from the bound."""
+        """Return the regret as plain data, values in reported units.
+
+        The exact loss lies between `at_least` and `at_most`; `share` is of the distance from the lower bound. What
+        `clairvoyance` says stands beside the chain and is no part of it.
+        """
         objective = self.scenario.objective
         return {
             "policy": self.policy,

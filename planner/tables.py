@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from rich.console import Group
@@ -133,8 +133,28 @@ def _metrics_rows(metrics: Metrics) -> dict[str, str]:
 
 
 def comparison_view(comparison: Comparison) -> Group:
-    """Return a comparison's table with the remark that belongs to it."""
-    return Group(comparison_table(comparison), Text(CLAIRVOYANCE, style="italic"))
+    """Return a comparison's table with the remark that belongs to it, and what policies lose, part by part."""
+    table, remark = comparison_table(comparison), Text(CLAIRVOYANCE, style="italic")
+    if not comparison.regrets:
+        return Group(table, remark)
+    return Group(table, remark, Text(), losses_table(comparison.regrets), Text(NOTE, style="italic"))
+
+
+def losses_table(regrets: Sequence[Regret]) -> Table:
+    """Return one row per policy: its value, what each part costs, and the lower bound that is left."""
+    objective = regrets[0].scenario.objective
+    title = f"What stands between a policy and the lower bound of {_words(objective)}"
+    table = Table(title=title, title_justify="left")
+    table.add_column("policy")
+    parts = [loss.part for loss in regrets[0].losses]
+    for name in (_words(objective), *parts, "lower bound"):
+        table.add_column(name, justify="right")
+    for regret in regrets:
+        document = regret.as_dict()
+        losses = [f"{_number(loss['lost'], objective)}  {_share(loss['share'])}" for loss in document["losses"]]
+        value, bound = document["steps"][0]["value"], document["lower_bound"]
+        table.add_row(regret.policy, _number(value, objective), *losses, _number(bound, objective))
+    return table
 
 
 def comparison_table(comparison: Comparison) -> Table:

@@ -28,7 +28,7 @@ RECEDING_ALL = f"{RECEDING}:lookahead=all"
 _WIDEST = 4_000_000
 """Tasks x GPUs^2 up to which placements are held fixed: then tables of transfers stay below 100 MB."""
 _PLAN_SHARE = Fraction(3, 5)
-_ORDER_S_PER_TASK, _LEAST_ORDER_S = 0.05, 2.0
+_ORDER_S_PER_TASK, _LEAST_ORDER_S = 0.05, 5.0
 """Reordering gets so many seconds per task at most, and at least as many as small proofs need."""
 _RECEDING_S_PER_SQUARED_JOB = 7e-4
 """A receding horizon that sees the whole window takes at most so many seconds per job^2 (twice what was measured)."""

@@ -48,7 +48,7 @@ def figure(values: Values, jobs: int, draws: int) -> Figure:
     top = 1.15 * max(ends.values())
     axes.set_ylim(0.97, top)
     last = max(values["plan"])
-    axes.set_xlim(min(values["plan"]) - 0.1, last + 1.45)
+    axes.set_xlim(min(values["plan"]) - 0.1, last + 1.6)
     for contender, height in _spread(ends, 0.97, top).items():
         colour, width, words = _STYLE[contender]
         weight = "bold" if width > 2 else "normal"
@@ -59,7 +59,7 @@ def figure(values: Values, jobs: int, draws: int) -> Figure:
             color=colour,
             fontweight=weight,
             va="center",
-            arrowprops={"arrowstyle": "-", "color": colour, "linewidth": 0.8, "shrinkA": 0, "shrinkB": 3},
+            arrowprops={"arrowstyle": "-", "color": colour, "linewidth": 0.8, "shrinkA": 0, "relpos": (0, 0.5)},
         )
     marks = [mark for mark in (1, 1.2, 1.5, 2, 3, 5, 10, 20, 50, 100) if mark <= top]
     axes.set_yticks(marks, [f"{mark:g}" for mark in marks])
@@ -71,8 +71,8 @@ def figure(values: Values, jobs: int, draws: int) -> Figure:
     axes.set_ylabel("mean slowdown: latency / critical path (log scale)")
     axes.set_title(
         "How far from optimal are online policies? Between best plan and lower bound lies the optimum.\n"
-        f"Compass authors' workload, {jobs} jobs, 5 GPUs, cold start; mean of {draws} draws of arrivals"
-        f"{', bands from best to worst' if draws > 1 else ''}.",
+        f"Compass authors' workload, {jobs} jobs, 5 GPUs, cold start; "
+        f"{'one draw' if draws == 1 else f'mean (line) and range (band) over {draws} draws'} of the arrivals.",
         loc="left",
         fontsize=11.5,
     )

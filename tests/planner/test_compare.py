@@ -1,13 +1,16 @@
 from __future__ import annotations
 
 import csv
+import io
 import json
 from pathlib import Path
 
 import pytest
+from rich.console import Console
 
 from models.scenario import Scenario
 from planner.compare import compare, split_policies
+from planner.tables import comparison_view
 
 
 @pytest.mark.parametrize(
@@ -64,3 +67,12 @@ def test_the_note_says_that_the_plan_knows_the_future(scenario: Scenario) -> Non
     made = compare(scenario, ["jit"], time_limit_s=20)
     assert "knows every arrival in advance" in made.as_dict()["note"]
     assert "knows every arrival in advance" in made._repr_html_()
+
+
+def test_the_view_takes_policies_apart(scenario: Scenario) -> None:
+    made = compare(scenario, ["jit"], time_limit_s=20)
+    console = Console(width=150, record=True, file=io.StringIO())
+    console.print(comparison_view(made))
+    (row,) = (line for line in console.export_text().splitlines() if "jit" in line and line.count("%") == 4)
+    (apart,) = made.regrets
+    assert [f"{float(loss.lost):.5g}" in row for loss in apart.losses] == [True] * 4
