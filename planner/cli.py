@@ -18,6 +18,7 @@ class MethodChoice(StrEnum):
 
     AUTO = "auto"
     CP_SAT = "cp-sat"
+    MILP = "milp"
     SEARCH = "search"
 
 

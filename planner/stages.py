@@ -29,12 +29,15 @@ class Method(StrEnum):
         CP_SAT where the window is small enough for it, otherwise SEARCH.
     CP_SAT
         Online policies and a short local search beside the Lagrangian bound, then CP-SAT for the rest of the time.
+    MILP
+        The same with the MILP twin (HiGHS through PuLP) in place of CP-SAT: for small windows and cross-checks.
     SEARCH
         Online policies, then local search beside the Lagrangian bound.
     """
 
     AUTO = "auto"
     CP_SAT = "cp-sat"
+    MILP = "milp"
     SEARCH = "search"
 
 
@@ -70,16 +73,14 @@ def solve(
         search.offer(timeline)
     bound, name = closed_form.best(instance, objective)
     search.offer_bound(raised(instance, objective, bound), name)
-    exact = method is Method.CP_SAT or (method is Method.AUTO and worth_cp_sat(instance, objective))
+    exact = method in (Method.CP_SAT, Method.MILP) or (method is Method.AUTO and worth_cp_sat(instance, objective))
     priced = None
     if not search.proved:
         limit_s = _warm_up_s(search) if exact else search.remaining_s
         bound_s = limit_s if exact or iterations is not None else _BOUND_SHARE * limit_s
         priced = _search_and_bound(search, seed, iterations, workers, limit_s, bound_s)
     if exact and not search.proved and search.remaining_s > 0:
-        from solvers import cp_sat
-
-        cp_sat.improve(search, workers, seed, priced)
+        _solve_exactly(search, method, workers, seed, priced)
     options: dict[str, str | int | float | None] = {
         "method": str(method),
         "workers": workers,
@@ -88,6 +89,17 @@ def solve(
         "time_limit_s": time_limit_s,
     }
     return search.result("truenorth", options)
+
+
+def _solve_exactly(search: Search, method: Method, workers: int, seed: int, priced: Priced | None) -> None:
+    if method is Method.MILP:
+        from solvers import milp
+
+        milp.improve(search, workers, seed)
+    else:
+        from solvers import cp_sat
+
+        cp_sat.improve(search, workers, seed, priced)
 
 
 def worth_cp_sat(instance: Instance, objective: Objective) -> bool:
@@ -101,7 +113,7 @@ def _search_and_bound(
     """Anneal and raise the lower bound, in parallel if there are two workers (kernels hold no interpreter lock).
 
     A long bound gains little after its first steps, so its worker then anneals with another seed; not so before CP-SAT,
-    which wants good prices, or where iterations are counted: two searches that share their best plan depend on the clock.
+    which wants good prices, or where iterations are counted, since two searches that share a plan depend on the clock.
 
     Returns
     -------

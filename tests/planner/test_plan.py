@@ -12,7 +12,7 @@ from planner.stages import Method
 from solvers.result import Status
 
 
-@pytest.mark.parametrize("method", [Method.AUTO, Method.CP_SAT])
+@pytest.mark.parametrize("method", [Method.AUTO, Method.CP_SAT, Method.MILP])
 def test_exact_methods_prove_the_optimum(scenario: Scenario, method: Method) -> None:
     made = plan(scenario, method=method, time_limit_s=20)
     assert made.result.status is Status.OPTIMAL
