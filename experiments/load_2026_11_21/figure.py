@@ -23,6 +23,8 @@ _STYLE = {
     "plan": ("#000000", 2.6, "best plan (knows the future)"),
     "lower bound": ("#777777", 1.8, "lower bound (proved)"),
 }
+_BANDS = ("compass", "plan")
+"""Who gets a band from the best to the worst draw; more bands would hide each other."""
 _APART = 0.052
 """Least distance of two names, as a share of the axis."""
 
@@ -31,7 +33,7 @@ Values = Mapping[str, Mapping[float, Sequence[float]]]
 
 
 def figure(values: Values, jobs: int, draws: int) -> Figure:
-    """Return the chart: means over the draws as lines, from the best to the worst draw as a band."""
+    """Return the chart: means over the draws as lines; for some, from the best to the worst draw as a band."""
     made = Figure(figsize=(11, 7), layout="constrained")
     FigureCanvasAgg(made)
     axes = made.add_subplot()
@@ -39,10 +41,11 @@ def figure(values: Values, jobs: int, draws: int) -> Figure:
     for contender, (colour, width, _) in _STYLE.items():
         rates = sorted(values[contender])
         means = [fmean(values[contender][rate]) for rate in rates]
-        low, high = ([pick(values[contender][rate]) for rate in rates] for pick in (min, max))
         dashes = (0, (4, 2)) if contender == "lower bound" else "solid"
         axes.plot(rates, means, color=colour, linewidth=width, linestyle=dashes, marker="o", markersize=3.5)
-        axes.fill_between(rates, low, high, color=colour, alpha=0.12, linewidth=0)
+        if contender in _BANDS:
+            low, high = ([pick(values[contender][rate]) for rate in rates] for pick in (min, max))
+            axes.fill_between(rates, low, high, color=colour, alpha=0.12, linewidth=0)
         ends[contender] = means[-1]
     axes.set_yscale("log")
     top = 1.15 * max(ends.values())
@@ -72,7 +75,8 @@ def figure(values: Values, jobs: int, draws: int) -> Figure:
     axes.set_title(
         "How far from optimal are online policies? Between best plan and lower bound lies the optimum.\n"
         f"Compass authors' workload, {jobs} jobs, 5 GPUs, cold start; "
-        f"{'one draw' if draws == 1 else f'mean (line) and range (band) over {draws} draws'} of the arrivals.",
+        f"{'one draw' if draws == 1 else f'mean over {draws} draws'} of the arrivals"
+        f"{'' if draws == 1 else '; bands of Compass and plan: best to worst draw'}.",
         loc="left",
         fontsize=11.5,
     )
