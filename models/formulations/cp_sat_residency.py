@@ -1,0 +1,164 @@
+"""Residencies in CP-SAT: chains of needs, their loads, and the memory they fill; constraint families of `cp_sat`."""
+
+from __future__ import annotations
+
+from ortools.sat.python import cp_model
+
+from models.formulations.choices import Choices
+from models.formulations.cp_sat_variables import Variables
+
+
+def serve_each_need(model: cp_model.CpModel, v: Variables, choices: Choices) -> None:
+    """R3: a need hits, misses or is initial, and opens a residency only on its task's GPU.
+
+    sum_u h_uv + sum_g (m_vg + i_vg) = 1;  m_vg + i_vg <= x_tg;  sum_v h_uv <= 1.
+    """
+    incoming: list[list[cp_model.IntVar]] = [[] for _ in choices.needs]
+    outgoing: list[list[cp_model.IntVar]] = [[] for _ in choices.needs]
+    for (before, after), hit in v.hit.items():
+        outgoing[before].append(hit)
+        incoming[after].append(hit)
+    for need, (task, _) in enumerate(choices.needs):
+        opening = []
+        for g in choices.gpus[task]:
+            here = [v.miss[need, g], *([v.initial[need, g]] if (need, g) in v.initial else [])]
+            opening += here
+            for literal in here:
+                model.add_implication(literal, v.assign[task, g]).with_name(f"opened_where_run[{need},{g}]")
+        model.add_exactly_one(incoming[need] + opening).with_name(f"served[{need}]")
+        model.add_at_most_one(outgoing[need]).with_name(f"one_follower[{need}]")
+
+
+def follow_on_the_same_gpu(model: cp_model.CpModel, v: Variables, choices: Choices) -> None:
+    """R2, R3: a hit stays on the GPU and in the room of the need before it, and holds from that one's end.
+
+    h_uv => x_ug = x_vg,  y_ugk = y_vgk,  q_v = e_u.
+    """
+    for (before, after), hit in v.hit.items():
+        a, b = choices.needs[before][0], choices.needs[after][0]
+        named = model.add(v.hold[after] == v.end[a]).with_name(f"held_since[{before},{after}]")
+        named.only_enforce_if(hit)
+        for source, target in ((a, b), (b, a)):
+            for g in choices.gpus[source]:
+                there = [v.assign[target, g]] if g in choices.gpus[target] else []
+                same = model.add_bool_or(hit.negated(), v.assign[source, g].negated(), *there)
+                same.with_name(f"same_gpu[{before},{after},{g}]")
+        wanted = choices.needs[before][1]
+        for g in choices.gpus[a]:
+            rooms = choices.rooms_of(wanted, g)
+            for room in rooms if len(rooms) > 1 and g in choices.gpus[b] else ():
+                same = model.add_bool_or(hit.negated(), v.place[before, g, room].negated(), v.place[after, g, room])
+                same.with_name(f"same_room[{before},{after},{g},{room}]")
+
+
+def load_before_start(model: cp_model.CpModel, v: Variables, choices: Choices) -> None:
+    """R1, R3, R6: memory is held from the load on, and the task waits for it; an initial model is held from 0.
+
+    m_ug => s_t >= q_u + load_mg;  i_ug => q_u = 0 in its room;  s_t >= q_u;  span_u = e_t - q_u.
+    """
+    for (need, g), miss in v.miss.items():
+        task, wanted = choices.needs[need]
+        duration = choices.instance.load_time(wanted, g)
+        named = model.add(v.start[task] >= v.hold[need] + duration).with_name(f"ready[{need},{g}]")
+        named.only_enforce_if(miss)
+    for (need, g), initial in v.initial.items():
+        model.add(v.hold[need] == 0).with_name(f"held_from_0[{need},{g}]").only_enforce_if(initial)
+        room = choices.initial_room(choices.needs[need][1], g)
+        model.add_implication(initial, v.place[need, g, room]).with_name(f"initial_room[{need},{g}]")
+    for need, (task, _) in enumerate(choices.needs):
+        model.add(v.start[task] >= v.hold[need]).with_name(f"held_at_start[{need}]")
+        model.add(v.span[need] + v.hold[need] == v.end[task]).with_name(f"span[{need}]")
+
+
+def load_one_model_at_a_time(model: cp_model.CpModel, v: Variables, choices: Choices) -> None:
+    """R1: the loads of a GPU do not overlap on its copy engine.
+
+    no_overlap_u load_ug.
+    """
+    for g in range(choices.instance.n_gpus):
+        loads = [load for (_, where), load in v.load.items() if where == g]
+        model.add_no_overlap(loads).with_name(f"copy_engine[{g}]")
+
+
+def fit_memory(model: cp_model.CpModel, v: Variables, choices: Choices) -> None:
+    """R2: a residency sits in one room, and rooms are not overfull.
+
+    sum_k y_ugk = x_tg;  cumulative over needs u: piece_ugk, demand of the model, capacity of room k.
+    """
+    for need, (task, wanted) in enumerate(choices.needs):
+        for g in choices.gpus[task]:
+            rooms = choices.rooms_of(wanted, g)
+            if len(rooms) > 1:
+                total = sum(v.place[need, g, room] for room in rooms)
+                model.add(total == v.assign[task, g]).with_name(f"one_room[{need},{g}]")
+    for g, rooms_here in enumerate(choices.rooms):
+        for index, room in enumerate(rooms_here):
+            inside = [(need, p) for (need, where, k), p in v.piece.items() if (where, k) == (g, index)]
+            models = {choices.needs[need][1] for need, _ in inside}
+            if sum(room.demand[model_there] for model_there in models) > room.capacity:
+                demands = [room.demand[choices.needs[need][1]] for need, _ in inside]
+                full = model.add_cumulative([piece for _, piece in inside], demands, room.capacity)
+                full.with_name(f"memory[{g},{index}]")
+
+
+def hold_one_copy_per_gpu(model: cp_model.CpModel, v: Variables, choices: Choices) -> None:
+    """R4, R6: the pieces of a model on a GPU do not overlap, and at most one need is initial.
+
+    no_overlap_u [q_u, e_t) on g;  sum_u i_ug <= 1.
+    """
+    copies: dict[tuple[int, int], list[cp_model.IntervalVar]] = {}
+    for (need, g, _), piece in v.piece.items():
+        copies.setdefault((choices.needs[need][1], g), []).append(piece)
+    for (m, g), pieces in copies.items():
+        model.add_no_overlap(pieces).with_name(f"one_copy[{m},{g}]")
+    first: dict[tuple[int, int], list[cp_model.IntVar]] = {}
+    for (need, g), initial in v.initial.items():
+        first.setdefault((choices.needs[need][1], g), []).append(initial)
+    for (m, g), literals in first.items():
+        model.add_at_most_one(literals).with_name(f"initial_once[{m},{g}]")
+
+
+def limit_replicas(model: cp_model.CpModel, v: Variables, choices: Choices) -> None:
+    """X: at no instant do more GPUs hold a model than the operator allows.
+
+    cumulative over needs u of the model: [q_u, e_t), demand 1, capacity most;  without swaps sum_gk z_mgk <= most.
+    """
+    instance = choices.instance
+    for m, ml_model in enumerate(instance.models):
+        most = instance.restrictions.max_replicas.get(ml_model.name)
+        if most is None:
+            continue
+        if v.resident:
+            there = [z for (which, _, _), z in v.resident.items() if which == m]
+            model.add(sum(there) <= most).with_name(f"replicas[{m}]")
+            continue
+        pieces = [
+            model.new_interval_var(v.hold[need], v.span[need], v.end[task], f"held[{need}]")
+            for need, (task, wanted) in enumerate(choices.needs)
+            if wanted == m
+        ]
+        model.add_cumulative(pieces, [1] * len(pieces), most).with_name(f"replicas[{m}]")
+
+
+def never_swap(model: cp_model.CpModel, v: Variables, choices: Choices) -> None:
+    """X: without swaps a model opens at most one residency on a GPU, and its room is taken for ever.
+
+    y_ugk <= z_mgk;  sum_k z_mgk <= 1;  sum_u (m_ug + i_ug) <= 1;  sum_m demand z_mgk <= capacity.
+    """
+    if not choices.instance.restrictions.no_swaps:
+        return
+    for (need, g, room), place in v.place.items():
+        resident = v.resident[choices.needs[need][1], g, room]
+        model.add_implication(place, resident).with_name(f"stays[{need},{g},{room}]")
+    opening: dict[tuple[int, int], list[cp_model.IntVar]] = {}
+    for (need, g), literal in [*v.miss.items(), *v.initial.items()]:
+        opening.setdefault((choices.needs[need][1], g), []).append(literal)
+    for (m, g), literals in opening.items():
+        model.add_at_most_one(literals).with_name(f"opened_once[{m},{g}]")
+        one_room = model.add_at_most_one(z for (which, where, _), z in v.resident.items() if (which, where) == (m, g))
+        one_room.with_name(f"one_room_for_ever[{m},{g}]")
+    for g, rooms_here in enumerate(choices.rooms):
+        for index, part in enumerate(rooms_here):
+            inside = {m: z for (m, where, k), z in v.resident.items() if (where, k) == (g, index)}
+            taken = cp_model.LinearExpr.weighted_sum([*inside.values()], [part.demand[m] for m in inside])
+            model.add(taken <= part.capacity).with_name(f"memory_for_ever[{g},{index}]")
