@@ -21,8 +21,9 @@ from models.objective import completion_us, timeline_value
 from models.timeline import Timeline
 from solvers.cp_sat_run import Run
 from solvers.decoder import Decoder, encode
-from solvers.lns_cut import Cut, Standing, cut_out
+from solvers.lns_cut import Cut, cut_out
 from solvers.lns_neighbourhoods import NEIGHBOURHOODS, Freedom, Neighbourhood
+from solvers.lns_part import Standing
 from solvers.result import Search
 
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from models.instance import Ints
-from solvers.lns_cut import Standing
+from solvers.lns_part import Standing
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,6 +6,8 @@ python -m experiments.search scale                           time per task of th
 python -m experiments.search shops --seconds 60              makespan of mk01 to mk10 beside the best known values
 python -m experiments.search unrelated --seconds 30          weighted completion time on unrelated machines
 python -m experiments.search moves --seconds 10              each kind of move left out in turn
+python -m experiments.search lns --seconds 60                large neighbourhoods after annealing, beside it alone
+python -m experiments.search neighbourhoods --seconds 20     each kind of large neighbourhood left out in turn
 """
 
 from __future__ import annotations
@@ -20,6 +22,7 @@ from fractions import Fraction
 
 from experiments import authors
 from experiments.exact.known import SHARED, flexible_job_shop, machines
+from experiments.search import large_neighbourhoods
 from models import Instance, Job, Objective, Task, Workflow
 from models.objective import reported_value
 from solvers.annealing import Parameters, improve
@@ -126,12 +129,28 @@ def run_moves(options: argparse.Namespace) -> None:
             report(f"{name}, {rate} jobs/s", running)
 
 
+def run_lns(options: argparse.Namespace) -> None:
+    """Mean slowdown of annealing alone, and with large neighbourhoods for the second half of the time."""
+    for rate in RATES:
+        instance = compass(rate, options.jobs)
+        large_neighbourhoods.beside_annealing(f"{rate} jobs/s", instance, Objective.MEAN_SLOWDOWN, options.seconds)
+
+
+def run_neighbourhoods(options: argparse.Namespace) -> None:
+    """Mean slowdown with each kind of large neighbourhood left out."""
+    for rate in RATES:
+        instance = compass(rate, options.jobs)
+        large_neighbourhoods.left_out(f"{rate} jobs/s", instance, Objective.MEAN_SLOWDOWN, options.seconds)
+
+
 BENCHMARKS: dict[str, Callable[[argparse.Namespace], None]] = {
     "compass": run_compass,
     "scale": run_scale,
     "shops": run_shops,
     "unrelated": run_unrelated,
     "moves": run_moves,
+    "lns": run_lns,
+    "neighbourhoods": run_neighbourhoods,
 }
 
 
