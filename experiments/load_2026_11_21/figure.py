@@ -75,8 +75,7 @@ def figure(values: Values, jobs: int, draws: int) -> Figure:
     axes.set_title(
         "How far from optimal are online policies? Between best plan and lower bound lies the optimum.\n"
         f"Compass authors' workload, {jobs} jobs, 5 GPUs, cold start; "
-        f"{'one draw' if draws == 1 else f'mean over {draws} draws'} of the arrivals"
-        f"{'' if draws == 1 else '; bands of Compass and plan: best to worst draw'}.",
+        f"{'one draw of arrivals' if draws == 1 else f'mean over {draws} draws (bands: best to worst)'}.",
         loc="left",
         fontsize=11.5,
     )

@@ -99,6 +99,17 @@ def test_parts_add_up_and_a_steps_bound_belongs_to_what_it_keeps(scenario: Scena
     assert made.frame["lost"].to_dict() == {"residency": 0.0, "order": 3e-6, "placement": 1e-6, "open": 0.0}
 
 
+def test_order_and_placement_are_freed_together_where_the_cluster_is_too_wide(
+    scenario: Scenario, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("planner.take_apart._WIDEST", 0)
+    long, short = (Job(chain(task("t", run_us), name=str(run_us)), 0) for run_us in (8, 2))
+    timeline = Timeline.build(2, [Placement(0, 0, 0, 8), Placement(1, 0, 8, 10)], [])
+    made = taken_apart(scenario, instance([long, short], on=cluster(2)), timeline)
+    assert [step.part for step in made.steps] == ["as it ran", "residency", "order and placement"]
+    assert [step.value for step in made.steps] == [9, 9, 5]
+
+
 def test_a_perfect_policy_has_no_regret(scenario: Scenario) -> None:
     window = instance([Job(chain(task("t", 4)), 0)])
     made = taken_apart(scenario, window, Timeline.build(1, [Placement(0, 0, 0, 4)], []))
