@@ -13,7 +13,6 @@ from models.objective import Objective
 from models.timeline import Timeline
 from planner.starts import policy_timelines
 from solvers.bounds import closed_form
-from solvers.bounds.granularity import raised
 from solvers.result import Progress, Result, Search
 
 if TYPE_CHECKING:
@@ -71,8 +70,7 @@ def solve(
         search.offer(hint)
     for timeline in policy_timelines(instance, seed) if starts is None else starts:
         search.offer(timeline)
-    bound, name = closed_form.best(instance, objective)
-    search.offer_bound(raised(instance, objective, bound), name)
+    search.offer_bound(*closed_form.best(instance, objective))
     exact = method in (Method.CP_SAT, Method.MILP) or (method is Method.AUTO and worth_cp_sat(instance, objective))
     priced = None
     if not search.proved:
