@@ -137,7 +137,10 @@ class LargeNeighbourhoods:
         self.value: Fraction = timeline_value(self.search.objective, self.search.instance, timeline)
 
     def _choose(self) -> int:
-        """Return a neighbourhood, by gain per second."""
+        """Return a neighbourhood: one that was never tried, or one by its recent gain per second."""
+        untried = [index for index, record in enumerate(self.records) if record.tries == 0]
+        if untried:
+            return self.rng.choice(untried)
         rates = [record.rate for record in self.records]
         if self.rng.random() < self.parameters.curiosity or not any(rates):
             return self.rng.randrange(len(rates))

@@ -114,7 +114,7 @@ def _random_cluster(rng: random.Random) -> Cluster:
     equal = rng.random() < 0.5
     gpus = []
     for index in range(count):
-        source = random.Random(rng.random() if not equal else count)  # noqa: S311
+        source = random.Random(rng.random() if not equal else count)
         slots = tuple(source.randint(2, 7) for _ in range(source.randint(1, 2))) if source.random() < 0.4 else ()
         gpus.append(
             GPU(

@@ -47,7 +47,7 @@ def queue() -> Instance:
 
 @pytest.mark.parametrize("seed", range(25))
 def test_the_verifier_finds_the_same_bound(seed: int) -> None:
-    rng = random.Random(seed)  # noqa: S311
+    rng = random.Random(seed)
     instance = make.random_instance(rng, 5, restricted=rng.random() < 0.3)
     for objective in SUMS:
         found = certified(instance, objective, rng.randint(1, 4), rng.choice((3, 60)))

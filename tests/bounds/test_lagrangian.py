@@ -130,14 +130,14 @@ def test_a_stop_ends_the_search_with_its_bound() -> None:
 
 
 def _drawn(seed: int) -> Instance:
-    rng = random.Random(seed)  # noqa: S311
+    rng = random.Random(seed)
     return make.random_instance(rng, 5, restricted=rng.random() < 0.3)
 
 
 @pytest.mark.parametrize("seed", range(30))
 def test_no_bound_exceeds_the_optimum(seed: int) -> None:
     instance = _drawn(seed)
-    rng = random.Random(seed)  # noqa: S311
+    rng = random.Random(seed)
     for objective in Objective:
         optimum = exhaustive.solve(instance, objective).value
         if optimum is None:

@@ -35,7 +35,7 @@ def _limits(built: Instance, objective: Objective, priced: Priced, plan: Timelin
 @pytest.mark.parametrize("objective", SUMS)
 @pytest.mark.parametrize("seed", range(8))
 def test_the_optimum_keeps_to_the_limits_of_every_plan(seed: int, objective: Objective) -> None:
-    built = random_instance(random.Random(3000 + seed), restricted=seed % 2 == 1)  # noqa: S311
+    built = random_instance(random.Random(3000 + seed), restricted=seed % 2 == 1)
     best, other = (exhaustive.solve(built, aim).timeline for aim in (objective, Objective.MAKESPAN))
     priced = _priced(built, objective)
     if best is None or other is None or priced is None:
@@ -57,7 +57,7 @@ def test_the_optimum_keeps_to_the_limits_of_every_plan(seed: int, objective: Obj
 @pytest.mark.parametrize("objective", SUMS)
 @pytest.mark.parametrize("seed", range(8))
 def test_proofs_inside_the_limits_agree_with_the_oracle(seed: int, objective: Objective) -> None:
-    built = random_instance(random.Random(4000 + seed), restricted=seed % 2 == 1)  # noqa: S311
+    built = random_instance(random.Random(4000 + seed), restricted=seed % 2 == 1)
     exact, hint = exhaustive.solve(built, objective), exhaustive.solve(built, Objective.MAKESPAN).timeline
     if hint is None:
         return
@@ -86,7 +86,7 @@ def test_what_a_job_pays_through_each_delay() -> None:
 
 @pytest.mark.parametrize("seed", range(6))
 def test_the_least_through_any_task_is_the_job_s_value(seed: int) -> None:
-    built = random_instance(random.Random(5000 + seed))  # noqa: S311
+    built = random_instance(random.Random(5000 + seed))
     priced = _priced(built, Objective.MEAN_LATENCY)
     assert priced is not None
     marginals = Marginals(priced.relaxation, priced.prices)

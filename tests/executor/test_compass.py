@@ -172,7 +172,7 @@ def random_workflow(rng: random.Random, size: int) -> Workflow:
 @pytest.mark.parametrize("seed", range(20))
 def test_placement_equals_that_of_a_plain_loop(seed: int) -> None:
     # No models, one job: worker by worker, without arrays.
-    rng = random.Random(seed)  # noqa: S311
+    rng = random.Random(seed)
     workflow, count = random_workflow(rng, 7), rng.randint(1, 3)
     on = instance([Job(workflow, 0)], on=cluster(count))
     site = site_of(on)

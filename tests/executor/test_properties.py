@@ -44,7 +44,7 @@ def run(on: Instance, policy: str, seed: int, noisy: bool = False) -> tuple[Inst
 @pytest.mark.parametrize("policy", POLICIES)
 def test_every_timeline_keeps_the_rules(policy: str) -> None:
     for seed in range(60):
-        made = run(random_instance(random.Random(seed), max_tasks=9), policy, seed)  # noqa: S311
+        made = run(random_instance(random.Random(seed), max_tasks=9), policy, seed)
         if made is not None:
             on, timeline = made
             assert check(on, timeline) == []
@@ -56,7 +56,7 @@ def test_every_timeline_keeps_the_rules(policy: str) -> None:
 @pytest.mark.parametrize("policy", POLICIES)
 def test_noise_breaks_no_rule_and_is_set_by_the_seed(policy: str) -> None:
     for seed in range(30):
-        drawn = random_instance(random.Random(seed), max_tasks=9)  # noqa: S311
+        drawn = random_instance(random.Random(seed), max_tasks=9)
         made, again = run(drawn, policy, seed, noisy=True), run(drawn, policy, seed, noisy=True)
         if made is not None and again is not None:
             assert made[1].realised
@@ -86,7 +86,7 @@ def futures() -> Iterator[tuple[int, Instance, Instance, int, int]]:
     The first jobs are kept, the rest is drawn anew from the same workflows, no earlier than before.
     """
     for seed in range(120):
-        rng = random.Random(seed)  # noqa: S311
+        rng = random.Random(seed)
         on = random_instance(rng, max_tasks=12)
         kept = rng.randint(1, len(on.jobs))
         known = {id(job.workflow): job.workflow for job in on.jobs[:kept]}

@@ -31,7 +31,7 @@ def orders(timeline: Timeline) -> list[tuple[list[int], list[tuple[int, int | No
 
 @pytest.mark.parametrize("seed", range(200))
 def test_a_plan_comes_true_no_later_than_planned(seed: int) -> None:
-    rng = random.Random(seed)  # noqa: S311
+    rng = random.Random(seed)
     on = random_instance(rng, max_tasks=9)
     plan = simple_timeline(rng, on)
     done = simulate(on, replay(on, plan))
@@ -46,7 +46,7 @@ def test_a_plan_comes_true_no_later_than_planned(seed: int) -> None:
 
 @pytest.mark.parametrize("seed", range(100))
 def test_noise_does_not_break_a_plan(seed: int) -> None:
-    rng = random.Random(seed)  # noqa: S311
+    rng = random.Random(seed)
     on = random_instance(rng, max_tasks=9)
     plan = simple_timeline(rng, on)
     done = simulate(on, replay(on, plan), seed, NOISE)
@@ -57,7 +57,7 @@ def test_noise_does_not_break_a_plan(seed: int) -> None:
 
 @pytest.mark.parametrize("seed", range(60))
 def test_an_optimal_plan_keeps_its_value_under_restrictions(seed: int) -> None:
-    on = random_instance(random.Random(seed), max_tasks=4, restricted=True)  # noqa: S311
+    on = random_instance(random.Random(seed), max_tasks=4, restricted=True)
     found = exhaustive.solve(on, Objective.MEAN_LATENCY)
     if found.timeline is None:
         assert found.infeasible

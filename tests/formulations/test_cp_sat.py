@@ -43,7 +43,7 @@ def test_hint_is_complete_and_feasible(case: Case) -> None:
 
 @pytest.mark.parametrize("seed", range(28))
 def test_hint_of_random_instances_is_complete_and_feasible(seed: int) -> None:
-    built = random_instance(random.Random(seed), restricted=seed % 2 == 1)  # noqa: S311
+    built = random_instance(random.Random(seed), restricted=seed % 2 == 1)
     objective = list(Objective)[seed % 7]
     plan = exhaustive.solve(built, Objective.MAKESPAN).timeline  # often not the optimum of the objective asked for
     if plan is not None:
@@ -124,7 +124,7 @@ def _growth_strings() -> set[tuple[int, ...]]:
 
 
 def test_extraction_keeps_starts() -> None:
-    built = random_instance(random.Random(5))  # noqa: S311
+    built = random_instance(random.Random(5))
     result = cp_sat.solve(built, Objective.MEAN_LATENCY, 10, workers=1)
     assert result.timeline is not None
     assert np.all(result.timeline.start_us >= built.job_release_us[built.task_job])

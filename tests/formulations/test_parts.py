@@ -57,7 +57,7 @@ def test_a_known_value_leaves_each_job_what_the_others_cannot_do_without() -> No
 @pytest.mark.parametrize("objective", list(Objective))
 @pytest.mark.parametrize("seed", range(6))
 def test_an_optimum_lies_inside_the_windows_of_its_value(seed: int, objective: Objective) -> None:
-    built = random_instance(random.Random(seed))  # noqa: S311
+    built = random_instance(random.Random(seed))
     best = exhaustive.solve(built, objective)
     assert best.timeline is not None
     assert best.value is not None
@@ -73,7 +73,7 @@ def test_an_optimum_lies_inside_the_windows_of_its_value(seed: int, objective: O
 @pytest.mark.parametrize("objective", list(Objective))
 @pytest.mark.parametrize("seed", range(4))
 def test_scaled_values_never_exceed_the_true_ones(seed: int, objective: Objective) -> None:
-    rng = random.Random(seed)  # noqa: S311
+    rng = random.Random(seed)
     runs = [rng.randint(1, 10**7) for _ in range(5)]
     built = instance(
         [

@@ -430,7 +430,7 @@ def test_a_feasible_timeline_raises_nothing_and_another_its_first_five() -> None
 
 @pytest.mark.parametrize("seed", range(10))
 def test_timelines_that_are_feasible_by_construction_pass(seed: int) -> None:
-    rng = random.Random(seed)  # noqa: S311
+    rng = random.Random(seed)
     for _ in range(40):
         instance = make.random_instance(rng, 6)
         timeline = simple_timeline(rng, instance)
@@ -439,7 +439,7 @@ def test_timelines_that_are_feasible_by_construction_pass(seed: int) -> None:
 
 
 def test_the_brute_force_checker_agrees_on_thousands_of_mutants() -> None:
-    rng = random.Random(2)  # noqa: S311
+    rng = random.Random(2)
     seen: Counter[str] = Counter()
     for round_ in range(800):
         instance = make.random_instance(rng, 6, restricted=round_ % 3 == 0)

@@ -97,7 +97,7 @@ def test_transfers_are_zero_only_on_the_same_gpu() -> None:
 
 
 def test_tables_follow_the_definitions_on_random_instances() -> None:
-    rng = random.Random(11)  # noqa: S311
+    rng = random.Random(11)
     for _ in range(200):
         world = make.random_instance(rng, 8)
         arcs = {(before, task, edge) for task in range(world.n_tasks) for before, edge in world.task_inputs(task)}

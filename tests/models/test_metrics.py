@@ -121,7 +121,7 @@ def test_quantile_ranks(share: Fraction, count: int, rank: int) -> None:
 
 
 def test_means_are_the_objectives_to_the_last_digit() -> None:
-    rng = random.Random(5)  # noqa: S311
+    rng = random.Random(5)
     for _ in range(100):
         instance = make.random_instance(rng, 8)
         timeline = simple_timeline(rng, instance)

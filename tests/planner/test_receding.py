@@ -100,7 +100,7 @@ def test_compare_marks_a_look_ahead_as_clairvoyant(scenario: Scenario) -> None:
 @pytest.mark.parametrize("noise", [None, NOISE])
 def test_every_timeline_keeps_the_rules_and_repeats(lookahead: int, noise: object) -> None:
     for seed in range(40):
-        rng = random.Random(seed)  # noqa: S311
+        rng = random.Random(seed)
         on = random_instance(rng, max_tasks=12)
         options = replace(FEW, lookahead=lookahead, objective=str(rng.choice(list(Objective))))
         timeline, again = (run(on, receding(on, options), seed, NOISE if noise else None) for _ in range(2))
@@ -115,7 +115,7 @@ def test_every_timeline_keeps_the_rules_and_repeats(lookahead: int, noise: objec
 def test_pinned_models_and_workflows_stay_where_they_may_be() -> None:
     kept = 0
     for seed in range(60):
-        on = random_instance(random.Random(seed), max_tasks=9, restricted=True)  # noqa: S311
+        on = random_instance(random.Random(seed), max_tasks=9, restricted=True)
         limits = on.restrictions
         if limits.no_swaps or limits.max_replicas:
             with pytest.raises(PolicyError, match="receding evicts at will"):
@@ -140,7 +140,7 @@ def test_with_everything_known_it_is_near_the_optimum() -> None:
     # The decoder cannot express every plan, but its optima on such small instances are hardly ever missed.
     optimal = 0
     for seed in range(30):
-        on = random_instance(random.Random(seed), max_tasks=4)  # noqa: S311
+        on = random_instance(random.Random(seed), max_tasks=4)
         timeline = run(on, receding(on, RecedingOptions(moves=400, lookahead=EVERYTHING, objective="mean_latency")))
         found = timeline_value(Objective.MEAN_LATENCY, on, timeline)
         best = exhaustive.solve(on, Objective.MEAN_LATENCY).value

@@ -119,7 +119,7 @@ def test_a_perfect_policy_has_no_regret(scenario: Scenario) -> None:
 
 @pytest.mark.parametrize("seed", range(10))
 def test_no_step_is_worse_than_the_one_before_and_every_timeline_is_feasible(scenario: Scenario, seed: int) -> None:
-    rng = random.Random(seed)  # noqa: S311
+    rng = random.Random(seed)
     window, objective = random_instance(rng, max_tasks=4), rng.choice(list(Objective))
     made = replace(scenario, instance=window, objective=objective)
     timeline = run(window, parse_policy(rng.choice(("hash", "jit", "compass"))))
@@ -143,7 +143,7 @@ def test_no_step_is_worse_than_the_one_before_and_every_timeline_is_feasible(sce
 
 @pytest.mark.parametrize("seed", range(10))
 def test_order_is_kept_while_only_residency_is_free(scenario: Scenario, seed: int) -> None:
-    window = random_instance(random.Random(seed), max_tasks=6)  # noqa: S311
+    window = random_instance(random.Random(seed), max_tasks=6)
     timeline = run(window, parse_policy("hash"))
     steps = hold(replace(scenario, instance=window), timeline, "hash", time_limit_s=0.1).steps
     for gpu in range(window.n_gpus):
@@ -154,7 +154,7 @@ def test_order_is_kept_while_only_residency_is_free(scenario: Scenario, seed: in
 
 @pytest.mark.parametrize("seed", range(20))
 def test_instances_with_a_part_given_have_the_same_timelines_and_bounds(seed: int) -> None:
-    window = random_instance(random.Random(seed), max_tasks=4)  # noqa: S311
+    window = random_instance(random.Random(seed), max_tasks=4)
     timeline = run(window, parse_policy("hash"))
     fixed = with_placement(window, timeline.gpu)
     assert check(fixed, timeline) == []

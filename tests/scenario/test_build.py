@@ -217,7 +217,7 @@ def test_poisson_is_seeded_and_extends(tmp_path: Path) -> None:
     # 400 gaps of mean 0.5 s: the sum lies within four standard deviations (10 s) of 200 s.
     assert abs(long[-1] - 200e6) < 40e6
     # By the definition: -ln(1 - u) / rate for the first, third and fifth uniform number; the others draw workflows.
-    uniform = random.Random(1)  # noqa: S311
+    uniform = random.Random(1)
     draws = [uniform.random() for _ in range(6)]
     gaps = [-math.log(1 - u) / 2 for u in draws[::2]]
     assert long[:3] == [72_146, 793_630, 1_135_659] == [round(sum(gaps[: k + 1]) * 1e6) for k in range(3)]

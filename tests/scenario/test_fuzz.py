@@ -43,7 +43,7 @@ def plan() -> str:
 
 def mutated(text: str, seed: int) -> bytes:
     """Replace, drop, repeat or damage a few words, characters and bytes."""
-    rng = random.Random(seed)  # noqa: S311
+    rng = random.Random(seed)
     for _ in range(rng.randrange(1, 4)):
         start = rng.randrange(len(text) + 1)
         end = min(len(text), start + rng.choice([0, 1, 1, 3, 10, 60]))

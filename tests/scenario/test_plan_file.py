@@ -82,7 +82,7 @@ def test_round_trip(tmp_path: Path, instance: Instance, header: TimelineHeader) 
 
 @pytest.mark.parametrize("seed", range(20))
 def test_round_trip_of_random_timelines(tmp_path: Path, seed: int) -> None:
-    rng = random.Random(seed)  # noqa: S311
+    rng = random.Random(seed)
     made = random_instance(rng)
     instant = [rng.randrange(10 ** rng.randrange(1, 18)) for _ in range(4 * made.n_tasks)]
     gpus = np.array([rng.randrange(-1, made.n_gpus) for _ in range(made.n_tasks)], np.int64)

@@ -83,7 +83,7 @@ def test_cost_of_the_best_decisions_is_exact() -> None:
 @pytest.mark.parametrize("objective", list(Objective))
 def test_close_to_the_optimum_of_tiny_instances(objective: Objective) -> None:
     # The decoder cannot say everything (loads out of the order of need), so a few optima may stay out of reach.
-    rng = random.Random(objective.value)  # noqa: S311
+    rng = random.Random(objective.value)
     optimal = 0
     for _ in range(15):
         of = random_instance(rng, 4)
@@ -99,7 +99,7 @@ def test_close_to_the_optimum_of_tiny_instances(objective: Objective) -> None:
 
 
 def test_restricted_instances_get_plans() -> None:
-    rng = random.Random("restricted")  # noqa: S311
+    rng = random.Random("restricted")
     missed = 0
     for _ in range(150):
         of = random_instance(rng, 5, restricted=True)

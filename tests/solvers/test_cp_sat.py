@@ -49,14 +49,14 @@ def test_stops_when_told() -> None:
 
 
 def test_optimal_hint_is_proved_at_once() -> None:
-    built = random_instance(random.Random(3))  # noqa: S311
+    built = random_instance(random.Random(3))
     best = exhaustive.solve(built, Objective.MEAN_LATENCY)
     result = cp_sat.solve(built, Objective.MEAN_LATENCY, 20, best.timeline, 1)
     assert (result.status, result.value) == (Status.OPTIMAL, best.value)
 
 
 def test_a_denied_plan_is_a_fault(monkeypatch: pytest.MonkeyPatch) -> None:
-    built = random_instance(random.Random(3))  # noqa: S311
+    built = random_instance(random.Random(3))
     search = Search(built, Objective.MEAN_LATENCY, 20)
     best = exhaustive.solve(built, Objective.MEAN_LATENCY).timeline
     assert best is not None
@@ -72,7 +72,7 @@ def test_a_denied_plan_is_a_fault(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("seed", range(42))
 def test_proofs_job_by_job_agree_with_the_oracle(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cp_sat, "_FEWEST_JOBS", 2)
-    built = random_instance(random.Random(2000 + seed), 5, restricted=seed % 2 == 1)  # noqa: S311
+    built = random_instance(random.Random(2000 + seed), 5, restricted=seed % 2 == 1)
     objective = list(Objective)[seed % 7]
     exact, hint = exhaustive.solve(built, objective), exhaustive.solve(built, Objective.MAKESPAN).timeline
     result = cp_sat.solve(built, objective, 20, hint, 1)

@@ -126,7 +126,7 @@ def test_unused_initial_residency_is_left_out() -> None:
 
 @pytest.mark.parametrize("restricted", [False, True])
 def test_random_decisions_pass_the_checker(restricted: bool) -> None:
-    rng = random.Random(f"decoder {restricted}")  # noqa: S311
+    rng = random.Random(f"decoder {restricted}")
     without_plan = 0
     for _ in range(1500):
         of = random_instance(rng, rng.choice((4, 7, 10)), restricted)
@@ -141,7 +141,7 @@ def test_random_decisions_pass_the_checker(restricted: bool) -> None:
 
 def test_decoding_again_is_no_later() -> None:
     # The order by start of a decoded timeline keeps every GPU's sequence, so the decode repeats itself.
-    rng = random.Random("again")  # noqa: S311
+    rng = random.Random("again")
     for _ in range(300):
         of = random_instance(rng, 8)
         first = decode_timeline(of, random_decisions(rng, of))
@@ -153,7 +153,7 @@ def test_decoding_again_is_no_later() -> None:
 
 @pytest.mark.parametrize("objective", [o for o in Objective if o.is_sum and o is not Objective.LATE_JOBS])
 def test_cost_is_the_objective(objective: Objective) -> None:
-    rng = random.Random(objective.value)  # noqa: S311
+    rng = random.Random(objective.value)
     for _ in range(100):
         of = random_instance(rng, 8)
         decisions, decoder = random_decisions(rng, of), Decoder(of, objective)
@@ -165,7 +165,7 @@ def test_cost_is_the_objective(objective: Objective) -> None:
 @pytest.mark.parametrize("objective", [Objective.MAKESPAN, Objective.MAX_SLOWDOWN, Objective.LATE_JOBS])
 def test_smoothing_never_overrules_the_objective(objective: Objective) -> None:
     # The added linear part stays below the smallest difference that counts here.
-    rng = random.Random(objective.value)  # noqa: S311
+    rng = random.Random(objective.value)
     for _ in range(100):
         of = random_instance(rng, 8)
         decisions, decoder = random_decisions(rng, of), Decoder(of, objective)

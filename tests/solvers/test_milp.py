@@ -33,7 +33,7 @@ def test_optimum_derived_by_hand(case: Case, solver: str) -> None:
 
 @pytest.mark.parametrize("seed", range(42))
 def test_exhaustive_cp_sat_and_milp_agree(seed: int) -> None:
-    built = random_instance(random.Random(3000 + seed), 5, restricted=seed % 2 == 1)  # noqa: S311
+    built = random_instance(random.Random(3000 + seed), 5, restricted=seed % 2 == 1)
     objective = list(Objective)[seed % 7]
     oracle = exhaustive.solve(built, objective)
     joint = cp_sat.solve(built, objective, 20, workers=1)
@@ -60,7 +60,7 @@ def test_bounds_on_the_way_rise_and_stay_below_the_plan() -> None:
 
 def test_start_is_kept_and_improved_upon() -> None:
     built = _tight()
-    hint = simple_timeline(random.Random(1), built)  # noqa: S311
+    hint = simple_timeline(random.Random(1), built)
     result = milp.solve(built, Objective.MEAN_LATENCY, 3.0, hint)
     assert result.value is not None
     assert result.value <= timeline_value(Objective.MEAN_LATENCY, built, hint)
@@ -68,7 +68,7 @@ def test_start_is_kept_and_improved_upon() -> None:
 
 
 def test_optimal_start_is_proved() -> None:
-    built = random_instance(random.Random(3))  # noqa: S311
+    built = random_instance(random.Random(3))
     best = exhaustive.solve(built, Objective.MEAN_LATENCY)
     for solver in ("HiGHS", "PULP_CBC_CMD"):
         result = milp.solve(built, Objective.MEAN_LATENCY, 20, best.timeline, 1, solver=solver)
@@ -108,7 +108,7 @@ def test_unknown_solver_is_refused() -> None:
 
 
 def _with_plan() -> Search:
-    built = random_instance(random.Random(3))  # noqa: S311
+    built = random_instance(random.Random(3))
     search = Search(built, Objective.MEAN_LATENCY, 20)
     plan = exhaustive.solve(built, Objective.MEAN_LATENCY).timeline
     assert plan is not None
