@@ -78,7 +78,7 @@ def test_parts_of_a_plan_that_swaps_models_all_the_time(slots: tuple[int, ...], 
     timeline = greedy(of, Objective.MEAN_SLOWDOWN)
     assert timeline is not None
     search.offer(timeline)
-    improve(search, 0, 1, repairs=15, parameters=Parameters(first_size=8, most_size=8))
+    improve(search, 0, 1, repairs=40, parameters=Parameters(first_size=8, most_size=8))
     improve(search, 0, 1, repairs=10, parameters=Parameters((time_window,), first_size=12, most_size=12))
     assert search.value is not None
     assert search.value < timeline_value(Objective.MEAN_SLOWDOWN, of, timeline)
