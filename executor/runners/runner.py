@@ -1,0 +1,67 @@
+"""What a runner is: it knows the weights and the code of models, and computes tasks with them on a device.
+
+The device owns the memory: it packs a model's weights once in host memory, copies them into a GPU's arena as a load,
+and points the module's parameters at views of that arena before it asks the runner to run a task.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+import torch
+from torch import Tensor, nn
+
+from models import MLModel
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One run of a task.
+
+    Parameters
+    ----------
+    job
+        Number of the job, from which tasks without predecessors draw their inputs; 0 while warming up.
+    workflow, task
+        Their names.
+    modules
+        The models that the task needs, by name; their weights are views into the GPU's memory.
+    inputs
+        What travelled from each predecessor, by its name: one-dimensional, uint8, on `device`, the edge's bytes long.
+    device
+        Where the run takes place and where its output belongs.
+    run_us
+        The given run time on this GPU in microseconds.
+    """
+
+    job: int
+    workflow: str
+    task: str
+    modules: Mapping[str, nn.Module]
+    inputs: Mapping[str, Tensor]
+    device: torch.device
+    run_us: int
+
+
+class Runner(Protocol):
+    """Knows models and computes tasks; several threads call it at the same time, one per GPU."""
+
+    def weights(self, model: MLModel) -> Mapping[str, Tensor]:
+        """Return a model's weights in host memory.
+
+        Returns
+        -------
+        Mapping
+            Every parameter and buffer of `module` by its qualified name; those that are tied share their storage.
+        """
+
+    def module(self, model: MLModel) -> nn.Module:
+        """Return a fresh module in evaluation mode; every weight it has is replaced by a view of a GPU's memory."""
+
+    def run(self, call: Call) -> Tensor:
+        """Compute a task on its device, in the current stream, without waiting for the device.
+
+        Equal jobs, inputs and weights give equal outputs. Whatever this raises fails the task and its job.
+        """
