@@ -35,8 +35,25 @@ class Device(Protocol):
     def run(self, task: int, gpu: int, expected_us: int) -> None:
         """Start a task; a RUN_END will follow."""
 
-    def load(self, model: int, gpu: int, expected_us: int) -> None:
+    def load(self, model: int, gpu: int, slot: int | None, expected_us: int) -> None:
         """Start to load a model; a LOAD_END will follow."""
+
+    def evict(self, model: int, gpu: int) -> None:
+        """Give up the room of a model that nothing uses."""
+
+    def send(self, source: int, target: int, gpu: int, number: int, expected_us: int) -> bool:
+        """Send a task's output to a successor's GPU, another one than its own.
+
+        Parameters
+        ----------
+        number
+            Of the sending, which the ARRIVAL carries.
+
+        Returns
+        -------
+        bool
+            Whether it is there at once; otherwise an ARRIVAL will follow.
+        """
 
     def at(self, time_us: int, kind: int, subject: int, number: int) -> None:
         """Have an event reported at a time that is not in the past."""
@@ -72,13 +89,22 @@ class VirtualDevice:
         self._sequence += 1
         heappush(self._events, (self.now + expected_us, RUN_END, self._sequence, task, gpu))
 
-    def load(self, model: int, gpu: int, expected_us: int) -> None:
+    def load(self, model: int, gpu: int, slot: int | None, expected_us: int) -> None:
         """Schedule the end of a load."""
         if self._noise.load is not None:
             self._loads[gpu] = self._loads.get(gpu, 0) + 1
             expected_us = self._noise.load.draw(expected_us, f"{self._seed} load {gpu} {self._loads[gpu]}")
         self._sequence += 1
         heappush(self._events, (self.now + expected_us, LOAD_END, self._sequence, model, gpu))
+
+    def evict(self, model: int, gpu: int) -> None:
+        """Do nothing: room is the site's business."""
+
+    def send(self, source: int, target: int, gpu: int, number: int, expected_us: int) -> bool:
+        """Schedule the arrival, unless it takes no time."""
+        if expected_us:
+            self.at(self.now + expected_us, ARRIVAL, target, number)
+        return not expected_us
 
     def at(self, time_us: int, kind: int, subject: int, number: int) -> None:
         """Schedule any other event."""

@@ -1,4 +1,4 @@
-"""What can go wrong with a policy: its text, its wishes, or its silence."""
+"""What can go wrong with a policy: its text, its wishes, or its silence; and with a device or a runner."""
 
 
 class PolicyError(ValueError):
@@ -11,3 +11,7 @@ class IllegalActionError(PolicyError):
 
 class StalledError(PolicyError):
     """Nothing is under way and nothing will arrive, yet tasks are left: the policy never started them."""
+
+
+class DeviceError(ValueError):
+    """A device or a runner cannot be used as asked; the message says what is wrong and what is allowed."""

@@ -11,7 +11,7 @@ from typing import Protocol
 
 import numpy as np
 
-from executor.device import ARRIVAL, WAKE, Device
+from executor.device import WAKE, Device
 from executor.errors import IllegalActionError
 from executor.knowledge import Knowledge
 from executor.memory import Memory
@@ -192,10 +192,10 @@ class Site(Knowledge):
         most = self._most_replicas[model]
         if most is not None and self._replicas[model] >= most:
             raise IllegalActionError(f"X model {model}: {most} replicas are there already")
-        self._hold(gpu, model, slot, initial=False)
+        taken = self._hold(gpu, model, slot, initial=False)
         self.loading[gpu] = model
         self.load_end_us[gpu] = self.now + load_us
-        self._device.load(model, gpu, load_us)
+        self._device.load(model, gpu, taken, load_us)
 
     def evict(self, gpu: int, model: int) -> None:
         """Evict a model; `load` does this for the models it replaces.
@@ -213,6 +213,7 @@ class Site(Knowledge):
         self.memory[gpu].drop(model)
         self._stay_of[gpu].pop(model).end_us = self.now
         self._replicas[model] -= 1
+        self._device.evict(model, gpu)
 
     def leave_out(self, gpu: int, model: int) -> None:
         """Do without an initial residency from time 0 on, as a plan may that never uses it (rule R7).
@@ -228,6 +229,7 @@ class Site(Knowledge):
         self.memory[gpu].drop(model)
         self._stays.remove(self._stay_of[gpu].pop(model))
         self._replicas[model] -= 1
+        self._device.evict(model, gpu)
 
     def wake(self, time_us: int) -> None:
         """Have the policy called again at a time that has not passed."""
@@ -286,18 +288,17 @@ class Site(Knowledge):
         gpu, start, end = (np.array(column, np.int64) for column in (self.gpu, self.started_us, self.ended_us))
         return Timeline(gpu, start, end, tuple(residencies), realised)
 
-    def _hold(self, gpu: int, model: int, slot: int | None, initial: bool) -> None:
+    def _hold(self, gpu: int, model: int, slot: int | None, initial: bool) -> int | None:
         taken = self.memory[gpu].take(model, slot)
         stay = _Stay(model, gpu, self.now, taken, initial)
         self._stays.append(stay)
         self._stay_of[gpu][model] = stay
         self._replicas[model] += 1
+        return taken
 
     def _send(self, source: int, target: int, edge: int) -> None:
         """Send an output; it arrives at once on the same GPU."""
-        delay = self.transfer_time(edge, self.gpu[source], self.gpu[target])
+        here, there = self.gpu[source], self.gpu[target]
         sending = self._sending.get(target, 0) if self._sending else 0
-        if delay:
-            self._device.at(self.now + delay, ARRIVAL, target, sending)
-        else:
+        if here == there or self._device.send(source, target, there, sending, self.transfer_time(edge, here, there)):
             self.deliver(target, sending)

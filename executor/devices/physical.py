@@ -1,0 +1,177 @@
+"""Physical devices: what copies and computes, how long that took, and in which order.
+
+Work is handed to a stream, which returns when it is done. On CUDA the order of streams is kept by events and durations
+are those between events on the device; on a CPU a stream is the calling thread. One clock, `time.perf_counter_ns`, stamps both.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TypeVar
+
+import torch
+from torch import Tensor
+
+from executor.errors import DeviceError
+
+Result = TypeVar("Result")
+Mark = torch.cuda.Event | None
+"""A point in a stream that others can wait for; None on a CPU, where work is over when it returns."""
+
+_NS_PER_MS = 1_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """When something took place, in nanoseconds of `time.perf_counter_ns`."""
+
+    start_ns: int
+    end_ns: int
+
+    @property
+    def duration_us(self) -> float:
+        """Length in microseconds."""
+        return (self.end_ns - self.start_ns) / 1000
+
+
+class Stream(ABC):
+    """An ordered lane of work on a physical device."""
+
+    @abstractmethod
+    def carry_out(
+        self, work: Callable[[], Result], after: Sequence[Mark] = (), not_before_ns: int = 0
+    ) -> tuple[Result, Span, Mark]:
+        """Do something and wait until the device is done with it.
+
+        Parameters
+        ----------
+        after
+            What the device waits for before it begins.
+        not_before_ns
+            When the work was asked for: the span cannot start earlier, however the device's clock is read.
+
+        Returns
+        -------
+        tuple
+            What `work` returned, when the device was busy with it, and the point at which it was done.
+        """
+
+
+class HostStream(Stream):
+    """The calling thread."""
+
+    def carry_out(
+        self, work: Callable[[], Result], after: Sequence[Mark] = (), not_before_ns: int = 0
+    ) -> tuple[Result, Span, Mark]:
+        """Do it now; what it comes after has returned already."""
+        start = time.perf_counter_ns()
+        result = work()
+        return result, Span(start, time.perf_counter_ns()), None
+
+
+class CudaStream(Stream):
+    """A CUDA stream of its own, timed by events."""
+
+    def __init__(self, device: torch.device) -> None:
+        self._device = device
+        self._stream = torch.cuda.Stream(device)
+
+    def carry_out(
+        self, work: Callable[[], Result], after: Sequence[Mark] = (), not_before_ns: int = 0
+    ) -> tuple[Result, Span, Mark]:
+        """Enqueue it between two events and wait for the second; the duration is the one between them."""
+        begin, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+        with torch.cuda.device(self._device), torch.cuda.stream(self._stream):
+            for mark in after:
+                if mark is not None:
+                    self._stream.wait_event(mark)
+            begin.record(self._stream)
+            result = work()
+            end.record(self._stream)
+        end.synchronize()
+        done = time.perf_counter_ns()
+        start = max(not_before_ns, done - round(begin.elapsed_time(end) * _NS_PER_MS))
+        return result, Span(start, done), end
+
+
+@dataclass(frozen=True, slots=True)
+class Physical:
+    """A device of this machine: a CUDA device, or a core of the CPU.
+
+    Parameters
+    ----------
+    device
+        As torch names it.
+    name
+        As a person knows it.
+    """
+
+    device: torch.device
+    name: str
+
+    @property
+    def is_cuda(self) -> bool:
+        """Whether work on it goes through CUDA."""
+        return self.device.type == "cuda"
+
+    def stream(self) -> Stream:
+        """Return a new stream on this device."""
+        return CudaStream(self.device) if self.is_cuda else HostStream()
+
+    def host_memory(self, size_bytes: int) -> Tensor:
+        """Return bytes of host memory that this device can copy from at full speed (pinned for CUDA)."""
+        return torch.zeros(size_bytes, dtype=torch.uint8, pin_memory=self.is_cuda)
+
+    def memory(self, size_bytes: int) -> Tensor:
+        """Return bytes of this device's memory.
+
+        Raises
+        ------
+        DeviceError
+            If there is not so much.
+        """
+        try:
+            return torch.zeros(size_bytes, dtype=torch.uint8, device=self.device)
+        except (torch.OutOfMemoryError, MemoryError) as error:
+            raise DeviceError(f"{self.name}: no {size_bytes} bytes for weights are free: {_first_line(error)}") from None
+        except RuntimeError as error:
+            raise DeviceError(f"{self.name}: {size_bytes} bytes for weights: {_first_line(error)}") from None
+
+    def warm(self) -> None:
+        """Bring up whatever the device sets up lazily."""
+        if self.is_cuda:
+            torch.zeros(1, device=self.device)
+            torch.cuda.synchronize(self.device)
+
+
+def physical_devices(kind: str) -> list[Physical]:
+    """Return the devices of a kind: every CUDA device, or every core of the CPU that this process may use.
+
+    Raises
+    ------
+    DeviceError
+        If the kind is unknown, or there is no such device.
+    """
+    if kind == "cpu":
+        return [Physical(torch.device("cpu"), f"cpu core {core}") for core in range(len(os.sched_getaffinity(0)))]
+    if kind != "cuda":
+        raise DeviceError(f"device {kind!r} is unknown; allowed are cpu, cuda")
+    if not torch.cuda.is_available():
+        raise DeviceError("no CUDA device can be reached (torch.cuda.is_available() is false); allowed here is cpu")
+    count = torch.cuda.device_count()
+    return [Physical(torch.device("cuda", index), torch.cuda.get_device_name(index)) for index in range(count)]
+
+
+def copy_peak(physical: Physical, size_bytes: int, repeats: int = 5) -> float:
+    """Return the best measured bandwidth of a pinned host-to-device copy, in bytes per second."""
+    source, target, stream = physical.host_memory(size_bytes), physical.memory(size_bytes), physical.stream()
+    spans = [stream.carry_out(lambda: target.copy_(source, non_blocking=True))[1] for _ in range(repeats + 1)]
+    return size_bytes / min(span.duration_us for span in spans[1:]) * 1_000_000
+
+
+def _first_line(error: BaseException) -> str:
+    return str(error).partition("\n")[0]
