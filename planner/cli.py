@@ -13,6 +13,7 @@ from planner.verbs.compare import compare
 from planner.verbs.plan import plan
 from planner.verbs.schema import schema
 from planner.verbs.simulate import simulate
+from planner.verbs.sweep import sweep
 from planner.verbs.verify import verify
 
 app = typer.Typer(
@@ -23,7 +24,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for _verb in (plan, check, simulate, compare, bound, verify, schema):
+for _verb in (plan, check, simulate, compare, bound, verify, sweep, schema):
     app.command()(_verb)
 
 

@@ -1,0 +1,98 @@
+"""The sweep document: a grid of changes to a scenario, and the verb that answers each cell."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+from models.scenario import Scenario, build, load_scenario
+from models.scenario.document import ScenarioDocument
+from models.scenario.json_text import parse_json
+from models.scenario.quantities import Name
+from models.scenario.section import Section, filled, validated
+from models.scenario.source import Source, read_text
+from models.scenario.yaml_text import parse_yaml
+
+KINDS_OF_BASE = "the path of a scenario file, or a mapping with the keys of one"
+
+
+class SweepDocument(Section):
+    """A sweep file: the scenario's path or its keys, a verb, what the verb is told, and the axes by name."""
+
+    name: Name | None = None
+    scenario: Any
+    verb: Name = "simulate"
+    settings: dict[Name, Any] = {}  # noqa: RUF012
+    grid: Annotated[dict[Name, Any], filled("axis")]
+
+
+@dataclass(frozen=True, slots=True)
+class Base:
+    """The scenario that a sweep starts from, and the plain data that changes are made to."""
+
+    scenario: Scenario
+    data: Mapping[str, object]
+
+    @property
+    def folder(self) -> Path:
+        """What paths in the scenario are relative to."""
+        return self.scenario.source.folder
+
+
+def base_of(data: Mapping[str, object], source: Source) -> Base:
+    """Return the scenario of plain data.
+
+    Raises
+    ------
+    InputError
+        If it is none; with the line, as far as `source` knows it.
+    """
+    return Base(build(validated(ScenarioDocument, data, source), source), data)
+
+
+def base_of_file(path: Path) -> Base:
+    """Return the scenario of a file.
+
+    Raises
+    ------
+    InputError
+        With file and line of what is wrong.
+    """
+    return base_of_loaded(load_scenario(path))
+
+
+def base_of_loaded(scenario: Scenario) -> Base:
+    """Return a scenario that was read from a file as a base.
+
+    Raises
+    ------
+    InputError
+        If it comes from no file, so that there is no plain data to change.
+    """
+    root = scenario.source.root
+    data = None if root is None else root.data()
+    if not isinstance(data, Mapping):
+        raise scenario.source.error((), f"comes from no file; allowed is {KINDS_OF_BASE}")
+    return Base(scenario, data)
+
+
+def read_sweep(path: Path) -> tuple[SweepDocument, Base, Source]:
+    """Return what a sweep file says, the scenario it starts from, and its lines.
+
+    Raises
+    ------
+    InputError
+        With file and line of what is wrong, in the sweep file or in the scenario file.
+    """
+    read = parse_json if path.suffix.lower() == ".json" else parse_yaml
+    root = read(read_text(path), str(path))
+    source = Source(str(path), path.parent, root)
+    document = validated(SweepDocument, root.data(), source)
+    if isinstance(document.scenario, str):
+        return document, base_of_file(path.parent / document.scenario), source
+    if not isinstance(document.scenario, Mapping) or not isinstance(root.content, dict):
+        raise source.error(("scenario",), f"is neither; allowed is {KINDS_OF_BASE}")
+    inline = Source(str(path), path.parent, root.content["scenario"][1])
+    return document, base_of(document.scenario, inline), source

@@ -1,0 +1,83 @@
+"""Dotted paths: which places they name, and what is put there."""
+
+from __future__ import annotations
+
+import pytest
+
+from planner.whatif.paths import PathError, factor, first_missing, places, replaced, scaled, value_at
+
+DOCUMENT = {
+    "models": {"opt": {"weights": "2 GB"}, "nli-1.5": {"weights": "3 GB"}, "nli-1": {"5": "x"}},
+    "groups": [{"count": "1"}, {"count": "2"}],
+}
+
+
+@pytest.mark.parametrize(
+    ("path", "expected"),
+    [
+        ("models.opt.weights", [("models", "opt", "weights")]),
+        ("models.nli-1.5.weights", [("models", "nli-1.5", "weights")]),  # the longest key that is there
+        ("groups[1].count", [("groups", 1, "count")]),
+        ("groups[*].count", [("groups", 0, "count"), ("groups", 1, "count")]),
+        ("groups[0]", [("groups", 0)]),
+        ("options.overlap_loads", [("options", "overlap_loads")]),  # missing: taken as it is written
+        ("models.*", [("models", "opt"), ("models", "nli-1.5"), ("models", "nli-1")]),
+    ],
+)
+def test_a_path_names_places(path: str, expected: list[tuple[str | int, ...]]) -> None:
+    assert places(DOCUMENT, path) == expected
+
+
+@pytest.mark.parametrize(
+    ("path", "message"),
+    [
+        ("models.opt.weights.more", "models.opt.weights is the value '2 GB'; allowed is a path that ends there"),
+        ("groups.count", "groups is a list; allowed is groups[0], groups[*], or the whole list"),
+        ("groups[2].count", "groups has 2 items; allowed are [0] to [1]"),
+        ("models.opt.", "the path ends with a dot"),
+        ("nothing.*.weights", "after nothing names nothing"),
+    ],
+)
+def test_a_path_that_leads_nowhere_is_refused(path: str, message: str) -> None:
+    with pytest.raises(PathError) as caught:
+        places(DOCUMENT, path)
+    assert message in str(caught.value)
+
+
+def test_what_is_missing_is_found_and_made() -> None:
+    where = ("options", "deep", "key")
+    assert first_missing(DOCUMENT, where) == 0
+    assert first_missing({"options": {}}, where) == 1
+    assert first_missing({"options": {"deep": {"key": None}}}, where) is None
+    assert replaced({"a": 1}, where, 5) == {"a": 1, "options": {"deep": {"key": 5}}}
+
+
+def test_replacing_changes_a_copy_only() -> None:
+    changed = replaced(DOCUMENT, ("groups", 1, "count"), "7")
+    assert value_at(changed, ("groups", 1, "count")) == "7"
+    assert value_at(DOCUMENT, ("groups", 1, "count")) == "2"
+    assert changed["models"] is DOCUMENT["models"]
+
+
+@pytest.mark.parametrize(
+    ("value", "times", "expected"),
+    [
+        ("14 GB", "0.5", "7 GB"),
+        ("5", "2", "10"),
+        (3, "1.5", "4.5"),
+        ("1e3 us", ".5", "500 us"),
+        ("0.1/s", "3", "0.3 /s"),
+    ],
+)
+def test_a_quantity_is_scaled_exactly(value: object, times: str, expected: str) -> None:
+    assert scaled(value, times) == expected
+
+
+@pytest.mark.parametrize("value", [None, "opt", True, ["2 GB"]])
+def test_what_is_no_number_cannot_be_scaled(value: object) -> None:
+    with pytest.raises(PathError, match="allowed is to scale a number"):
+        scaled(value, "2")
+
+
+def test_only_x_and_a_number_is_a_factor() -> None:
+    assert [factor(text) for text in ("x2", "x 0.5", "x", "2x", "x2 GB", "-x2")] == ["2", "0.5", None, None, None, None]

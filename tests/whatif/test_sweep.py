@@ -1,0 +1,214 @@
+"""Sweeps as a whole: what they find, what they keep, and how they end."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from models.scenario import InputError, load_scenario, scenario_from
+from planner.cli import app
+from planner.command import run
+from planner.plan import plan
+from planner.simulate import simulate
+from planner.whatif import Counts, sweep, whatif
+from tests.whatif.small import SCENARIO, SWEEP, tables, written
+
+MAIN = "import sys; from planner.cli import main; sys.argv[1:] = {arguments!r}; main()"
+
+
+def test_every_row_is_what_a_single_simulation_gives(tmp_path: Path) -> None:
+    made = sweep(written(tmp_path), workers=2)
+    assert (made.counts, made.complete, made.name) == (Counts(6, 0, 6, 0), True, "sweep")
+    frame = made.frame
+    assert list(frame.columns[:4]) == ["cell", "workload.poisson.rate_per_s", "cluster.servers", "policy"]
+    assert list(frame["cell"]) == list(range(6))
+    for row in frame.to_dict("records"):
+        text = SCENARIO.replace("servers: 2", f"servers: {row['cluster.servers']}")
+        path = tmp_path / "one.yaml"
+        path.write_text(text.replace("rate: 100000 /s", f"rate: {row['workload.poisson.rate_per_s']} /s"))
+        alone = simulate(load_scenario(path), "compass")
+        assert row["value"] == alone.as_dict()["objective"]["value"]
+        assert {name: row[name] for name in ("loads", "makespan_s", "p99_slowdown")} == {
+            name: alone.metrics.as_dict()[name] for name in ("loads", "makespan_s", "p99_slowdown")
+        }
+
+
+def test_a_plan_per_cell_with_counted_iterations(tmp_path: Path) -> None:
+    path = written(tmp_path)
+    scenario = load_scenario(tmp_path / "scenario.yaml")
+    settings = {"time_limit": "20 s", "iterations": 100, "method": "search"}
+    frame = whatif(scenario, {"cluster.servers": [1, 2]}, verb="plan", workers=1, **settings).frame
+    alone = plan(scenario, time_limit_s=20, iterations=100, workers=1)
+    assert path.exists()
+    assert list(frame["status"].isin(["OPTIMAL", "FEASIBLE"])) == [True, True]
+    assert frame["value"][1] <= float(alone.result.value or 0) * (1 + 1e-9) or frame["gap"][1] > 0
+    assert (frame["lower_bound"] <= frame["value"]).all()
+    assert frame["value"][0] >= frame["lower_bound"][1]
+
+
+def test_compare_gives_a_row_per_policy_and_bound_a_row(tmp_path: Path) -> None:
+    path = written(tmp_path)
+    rows = whatif(
+        path.parent / "scenario.yaml", {"cluster.servers": [1]}, verb="compare", policies="jit,hash", time_limit="1 s"
+    ).rows
+    assert {row["policy"] for row in rows} == {"plan", "jit", "hash"}
+    assert min(float(row["value"] or 0) for row in rows) == next(
+        row["value"] for row in rows if row["policy"] == "plan"
+    )
+    bound = whatif(path.parent / "scenario.yaml", {"cluster.servers": [1]}, verb="bound", time_limit="1 s").rows[0]
+    assert 1 <= float(bound["lower_bound"] or 0) <= float(rows[0]["value"] or 0)
+
+
+def test_a_scenario_that_cannot_be_built_is_an_error_in_its_row_only(tmp_path: Path) -> None:
+    written(tmp_path)
+    made = whatif(tmp_path / "scenario.yaml", {"cluster.gpu.memory": ["10 B", "5 B"]}, policy="jit", workers=1)
+    assert made.counts == Counts(2, 0, 2, 1)
+    assert made.rows[0]["error"] is None
+    assert made.rows[1]["error"] == (
+        "scenario: models.n.1.weights: 8 bytes are larger than every GPU; allowed are at most 5 bytes"
+    )
+    assert (made.rows[1]["policy"], made.rows[1].get("value")) == ("jit", None)
+
+
+def test_what_is_known_is_not_run_again_and_a_changed_sweep_is_noticed(tmp_path: Path) -> None:
+    path, folder = written(tmp_path), tmp_path / "out"
+    seen: list[Counts] = []
+    first = sweep(path, folder, workers=1, watch=seen.append)
+    assert seen == [Counts(6, 0, finished, 0) for finished in range(7)]
+    before = tables(folder)
+    again = sweep(path, folder)
+    assert (again.counts, again.changed, tables(folder)) == (Counts(6, 6, 0, 0), False, before)
+    assert again.rows == first.rows
+    path.write_text(SWEEP.replace("[1, 2, 3]", "[2, 3, 4]"))
+    other = sweep(path, folder, workers=1)
+    assert (other.counts, other.changed) == (Counts(6, 4, 2, 0), True)
+    assert list(other.frame["cluster.servers"]) == [2, 3, 4, 2, 3, 4]
+
+
+def test_a_damaged_cell_is_run_again(tmp_path: Path) -> None:
+    path, folder = written(tmp_path), tmp_path / "out"
+    sweep(path, folder, workers=1)
+    before = tables(folder)
+    damaged = sorted((folder / "cells").iterdir())[2]
+    damaged.write_bytes(damaged.read_bytes()[:-9])
+    assert sweep(path, folder, workers=1).counts == Counts(6, 5, 1, 0)
+    assert tables(folder) == before
+
+
+def test_cells_that_ask_the_same_run_once(tmp_path: Path) -> None:
+    written(tmp_path)
+    seen: list[Counts] = []
+    made = whatif(
+        tmp_path / "scenario.yaml", {"cluster.servers": [2, "x1"]}, policy="jit", workers=1, watch=seen.append
+    )
+    assert seen == [Counts(2, 0, 0, 0), Counts(2, 0, 2, 0)]
+    assert made.rows[0]["value"] == made.rows[1]["value"]
+
+
+def test_the_tables_are_csv_and_parquet_of_the_frame(tmp_path: Path) -> None:
+    made = sweep(written(tmp_path), tmp_path / "out", workers=1)
+    assert pd.read_parquet(tmp_path / "out" / "results.parquet").equals(made.frame)
+    assert list(pd.read_csv(tmp_path / "out" / "results.csv")["value"]) == list(made.frame["value"])
+    assert list(pd.read_csv(tmp_path / "out" / "times.csv")["cell"]) == list(range(6))
+    assert "seconds" not in made.frame.columns
+
+
+def test_only_a_scenario_with_a_file_can_be_changed() -> None:
+    data = {
+        "cluster": {"servers": 1, "gpu": {"kind": "A", "memory": "1 B", "load_bandwidth": "1 B/s"}},
+        "workflows": {"w": {"tasks": {"t": {"runtime": "1 us"}}}},
+        "workload": {"poisson": {"rate": "1 /s", "jobs": 2}},
+    }
+    assert whatif(data, {"cluster.servers": [1]}, policy="jit", workers=1).rows[0]["value"] == 1.0
+    with pytest.raises(InputError, match="comes from no file; allowed is the path"):
+        whatif(scenario_from(data), {"cluster.servers": [1]}, policy="jit")
+    with pytest.raises(InputError, match=r"what-if: grid\.cluster\.server\[0\]: cluster\.server: unknown key"):
+        whatif(data, {"cluster.server": [1]}, policy="jit")
+
+
+def launched(path: Path, folder: Path) -> subprocess.Popen[str]:
+    """Start the command on a sweep in a process of its own."""
+    arguments = ["sweep", str(path), "-o", str(folder), "--json", "--workers", "1"]
+    return subprocess.Popen(  # noqa: S603
+        [sys.executable, "-c", MAIN.format(arguments=arguments)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=os.environ | {"PYTHONPATH": str(Path(__file__).parents[2])},
+    )
+
+
+def wait_for_cells(folder: Path, count: int, process: subprocess.Popen[str]) -> None:
+    """Wait until so many cells are kept."""
+    while len(list(folder.glob("cells/*.json"))) < count and process.poll() is None:
+        time.sleep(0.005)
+
+
+@pytest.fixture
+def long_sweep(tmp_path: Path) -> Path:
+    """Return a sweep of 40 cells of some milliseconds each."""
+    rates = ", ".join(f"{rate} /s" for rate in range(100_000, 120_000, 1_000))
+    grid = f"settings: {{policy: compass}}\ngrid:\n  workload.poisson.rate: [{rates}]\n"
+    return written(tmp_path, f"scenario: scenario.yaml\n{grid}  workload.poisson.jobs: [200, 300]\n")
+
+
+def test_a_killed_sweep_goes_on_and_ends_like_an_undisturbed_one(tmp_path: Path, long_sweep: Path) -> None:
+    undisturbed = sweep(long_sweep, tmp_path / "undisturbed", workers=1)
+    assert undisturbed.counts == Counts(40, 0, 40, 0)
+    folder = tmp_path / "killed"
+    for kept in (5, 20):
+        process = launched(long_sweep, folder)
+        wait_for_cells(folder, kept, process)
+        process.send_signal(signal.SIGKILL)
+        process.communicate()
+        assert process.returncode == -signal.SIGKILL
+        assert not (folder / "results.csv").exists()
+    resumed = sweep(long_sweep, folder, workers=1)
+    assert resumed.counts.known >= 20
+    assert resumed.rows == undisturbed.rows
+    assert tables(folder) == tables(tmp_path / "undisturbed")
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupt_keeps_finished_cells(tmp_path: Path, long_sweep: Path, number: signal.Signals) -> None:
+    folder = tmp_path / "out"
+    process = launched(long_sweep, folder)
+    wait_for_cells(folder, 3, process)
+    process.send_signal(number)
+    out, err = process.communicate(timeout=60)
+    document = json.loads(out)
+    assert (process.returncode, document["complete"], document["tables"]) == (130, False, {})
+    assert err == f"truenorth: interrupted; {document['finished']} finished cells are kept\n"
+    assert 3 <= document["finished"] == len(list(folder.glob("cells/*.json"))) < 40
+
+
+def test_the_command_prints_one_object_and_exits_with_what_happened(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path, folder = written(tmp_path), tmp_path / "out"
+    assert run(app, ["sweep", str(path), "-o", str(folder), "--json", "--workers", "1"]) == 0
+    output = capsys.readouterr()
+    assert output.err == ""
+    assert json.loads(output.out) == {
+        "name": "sweep", "verb": "simulate", "cells": 6, "known": 0, "finished": 6, "failed": 0, "complete": True,
+        "changed": False, "errors": [],
+        "tables": {"csv": f"{folder}/results.csv", "parquet": f"{folder}/results.parquet"},
+    }  # fmt: skip
+    path.write_text(SWEEP.replace("cluster.servers: [1, 2, 3]", "cluster.gpu.memory: [5 B]"))
+    assert run(app, ["sweep", str(path), "-o", str(folder), "--workers", "1"]) == 1
+    output = capsys.readouterr()
+    assert "cell 0 failed: scenario: models.n.1.weights: 8 bytes are larger than every GPU" in output.out
+    assert output.err == "the sweep has changed since it last ran here; 0 of its cells were known\n"
+    path.write_text(SWEEP.replace("servers", "serverz"))
+    assert run(app, ["sweep", str(path), "-o", str(folder), "--json"]) == 2
+    output = capsys.readouterr()
+    assert (output.out, output.err.count("\n")) == ("", 1)
+    assert f"truenorth: error: {path}:5: grid.cluster.serverz[0]: cluster.serverz: unknown key" in output.err
