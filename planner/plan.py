@@ -144,9 +144,9 @@ def plan(
     time_limit_s
         Wall-clock seconds for plan and bound together.
     workers
-        Processes or threads to search with.
+        Threads to search with: annealing, the lower bound, then annealing with other seeds, or CP-SAT's threads.
     seed, iterations
-        The same seed and number of iterations of the local search give the same plan.
+        The same seed and number of iterations of the local search give the same plan, if the time suffices for them.
     hint
         A feasible timeline; the plan is never worse.
     starts

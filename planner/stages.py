@@ -25,7 +25,7 @@ class Method(StrEnum):
     Attributes
     ----------
     AUTO
-        CP_SAT where the window is small enough for it, otherwise SEARCH.
+        CP_SAT where the window is small enough for it and no iterations are counted, otherwise SEARCH.
     CP_SAT
         Online policies and a short local search beside the Lagrangian bound, then CP-SAT for the rest of the time.
     MILP
@@ -71,7 +71,9 @@ def solve(
     for timeline in policy_timelines(instance, seed) if starts is None else starts:
         search.offer(timeline)
     search.offer_bound(*closed_form.best(instance, objective))
-    exact = method in (Method.CP_SAT, Method.MILP) or (method is Method.AUTO and worth_cp_sat(instance, objective))
+    exact = method in (Method.CP_SAT, Method.MILP)
+    if method is Method.AUTO and iterations is None:  # where CP-SAT gets to depends on the clock
+        exact = worth_cp_sat(instance, objective)
     priced = None
     if not search.proved:
         limit_s = _warm_up_s(search) if exact else search.remaining_s
@@ -94,9 +96,12 @@ def _solve_exactly(search: Search, method: Method, workers: int, seed: int, pric
         from solvers import milp
 
         milp.improve(search, workers, seed)
-    else:
-        from solvers import cp_sat
+        return
+    from solvers import arc_flow, cp_sat
 
+    if arc_flow.applies(search.instance, search.objective):
+        arc_flow.improve(search, workers, seed)
+    if not search.proved and search.remaining_s > 0:
         cp_sat.improve(search, workers, seed, priced)
 
 
@@ -108,10 +113,11 @@ def worth_cp_sat(instance: Instance, objective: Objective) -> bool:
 def _search_and_bound(
     search: Search, seed: int, iterations: int | None, workers: int, limit_s: float, bound_s: float
 ) -> Priced | None:
-    """Anneal and raise the lower bound, in parallel if there are two workers (kernels hold no interpreter lock).
+    """Anneal and raise the lower bound, in parallel if there are workers for both (kernels hold no interpreter lock).
 
     A long bound gains little after its first steps, so its worker then anneals with another seed; not so before CP-SAT,
-    which wants good prices, or where iterations are counted, since two searches that share a plan depend on the clock.
+    which wants good prices. Further workers anneal with seeds of their own. Where iterations are counted there is one
+    annealing only, since searches that share a plan depend on the clock.
 
     Returns
     -------
@@ -130,10 +136,14 @@ def _search_and_bound(
     if workers == 1:
         annealing.improve(search, seed, iterations, (1 - _BOUND_SHARE) * limit_s)
         return raise_bound(search, _BOUND_SHARE * limit_s)
-    with ThreadPoolExecutor(1) as pool:
-        other = pool.submit(bound_first)
+    with ThreadPoolExecutor(workers - 1) as pool:
+        bounding = pool.submit(bound_first)
+        others = range(2, workers) if iterations is None else ()
+        annealings = [pool.submit(annealing.improve, search, seed + index, None, limit_s) for index in others]
         annealing.improve(search, seed, iterations, limit_s)
-        return other.result()
+        for done in annealings:
+            done.result()
+        return bounding.result()
 
 
 def _warm_up_s(search: Search) -> float:

@@ -8,7 +8,7 @@ stays whatever the solver answers.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from fractions import Fraction
 from importlib.metadata import version
@@ -23,7 +23,7 @@ from models.objective import Objective, completion_us
 from models.timeline import Timeline
 from solvers.bounds.lagrangian.improve import Priced
 from solvers.bounds.lagrangian.windows import limits
-from solvers.cp_sat_run import Run
+from solvers.cp_sat_run import FOR_MAXIMA, FOR_SUMS, Run
 from solvers.result import Result, Search
 from solvers.result import SolverFaultError as SolverFaultError
 
@@ -86,6 +86,26 @@ def improve(
     floors = () if known is None else _floors(search, known, scaled, workers, seed)
     if search.remaining_s <= 0 or search.proved:
         return
+    if search.objective.is_sum:
+        _run(search, scaled, floors, priced, workers, seed, FOR_SUMS, log)
+        return
+    _run(search, scaled, floors, priced, workers, seed, FOR_MAXIMA, log)
+    if search.remaining_s > 0 and not search.proved:  # taking turns may end early, without saying why
+        _run(search, scaled, floors, priced, workers, seed, (), log)
+
+
+def _run(
+    search: Search,
+    scaled: ScaledObjective,
+    floors: tuple[int, ...],
+    priced: Priced | None,
+    workers: int,
+    seed: int,
+    subsolvers: Sequence[str],
+    log: Callable[[str], None] | None,
+) -> None:
+    """Run the solver for the rest of the time, from the best plan so far."""
+    known = search.timeline
     limit, value = None if search.value is None else scaled.floor(search.value), search.value
     narrowed = None
     if priced is not None and known is not None and value is not None:
@@ -99,7 +119,7 @@ def improve(
         proved = scaled.true_bound(bound)
         search.offer_bound(proved if value is None else min(proved, value), METHOD)
 
-    Run(search, formulation, offer_bound, workers, seed, log).follow()
+    Run(search, formulation, offer_bound, workers, seed, subsolvers, log).follow()
 
 
 def _floors(search: Search, known: Timeline, scaled: ScaledObjective, workers: int, seed: int) -> tuple[int, ...]:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 import queue
-import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor, wait
 from typing import TypeVar
 
 from ortools.sat.python import cp_model
@@ -17,8 +17,34 @@ from solvers.result import Search, SolverFaultError
 _POLL_S = 0.05
 _EXACT_FLOATS = 2**53
 # Of what two workers can run, this pair proved most on the authors' workload: one lifts the bound, one finds plans.
-_PAIR = ("objective_lb_search", "max_lp")
+FOR_SUMS = ("objective_lb_search", "max_lp")
+# A maximum over jobs is proved now by one, now by another of these: two workers take turns at all of them.
+FOR_MAXIMA = ("default_lp", "fixed", "core", "no_lp", "max_lp", "quick_restart", "quick_restart_no_lp", "reduced_costs")
 _News = TypeVar("_News")
+
+
+def solve_until(
+    over: Callable[[], bool],
+    solver: cp_model.CpSolver,
+    model: cp_model.CpModel,
+    solutions: cp_model.CpSolverSolutionCallback | None = None,
+) -> cp_model.CpSolverStatus:
+    """Solve in a thread of its own, and stop as soon as it is over.
+
+    Parameters
+    ----------
+    over
+        Asked again and again, in the caller's thread.
+    """
+    with ThreadPoolExecutor(1) as pool:
+        running = pool.submit(solver.solve, model, solutions)
+        try:
+            while wait([running], _POLL_S).not_done:
+                if over():
+                    solver.stop_search()
+        finally:  # whatever went wrong here, the thread must come to its end
+            solver.stop_search()
+        return running.result()
 
 
 class Run:
@@ -32,6 +58,8 @@ class Run:
         Built with the search's plan, if it has one.
     offer_bound
         Receives lower bounds on the scaled objective, already clipped to the formulation's incumbent.
+    subsolvers
+        What two workers run; empty, or for another number of workers: as CP-SAT chooses.
     log
         Receives the solver's log, line by line.
     """
@@ -43,13 +71,15 @@ class Run:
         offer_bound: Callable[[int], None],
         workers: int,
         seed: int,
+        subsolvers: Sequence[str] = FOR_SUMS,
         log: Callable[[str], None] | None = None,
     ) -> None:
         self.search, self.formulation, self.offer_bound = search, formulation, offer_bound
         self.solver = cp_model.CpSolver()
         self.solver.parameters.num_workers = workers
-        if workers == len(_PAIR):
-            self.solver.parameters.subsolvers.extend(_PAIR)
+        if workers == len(FOR_SUMS):
+            self.solver.parameters.subsolvers.extend(subsolvers)
+            self.solver.parameters.interleave_search = len(subsolvers) > workers
         self.solver.parameters.random_seed = seed
         # The signal belongs to whoever runs the search: the solver's own handler would replace theirs.
         self.solver.parameters.catch_sigint_signal = False
@@ -66,13 +96,7 @@ class Run:
 
     def follow(self) -> None:
         """Run to the end, offering plans and bounds as they come."""
-        thread = threading.Thread(target=self._solve)
-        thread.start()
-        while thread.is_alive():
-            thread.join(_POLL_S)
-            self._offer_news()
-            if self.search.remaining_s <= 0 or self.search.proved:
-                self.solver.stop_search()
+        self.status = solve_until(self._over, self.solver, self.formulation.model, self.solutions)
         self._conclude()
 
     @property
@@ -80,8 +104,9 @@ class Run:
         """Whether the last plan was proved to be the best of the formulation."""
         return self.status == cp_model.OPTIMAL
 
-    def _solve(self) -> None:
-        self.status = self.solver.solve(self.formulation.model, self.solutions)
+    def _over(self) -> bool:
+        self._offer_news()
+        return self.search.remaining_s <= 0 or self.search.proved
 
     def _offer_news(self) -> None:
         for values in _drained(self.solutions.found)[-1:]:

@@ -5,10 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from models import Placement, Residency, Timeline, check
+from experiments import authors
+from models import Objective, Placement, Residency, Timeline, check
 from models.scenario import Scenario, read_timeline
 from planner.plan import plan
-from planner.stages import Method
+from planner.stages import Method, solve
 from solvers.result import Status
 
 
@@ -55,3 +56,14 @@ def test_a_saved_plan_reads_back_with_what_is_known_of_it(scenario: Scenario, tm
     assert list(found.timeline.placements) == list(made.timeline.placements)
     assert found.timeline.residencies == made.timeline.residencies
     assert (found.header.status, found.header.value, found.header.gap) == ("OPTIMAL", 1.4, 0.0)
+
+
+def test_the_same_seed_and_number_of_iterations_give_the_same_plan() -> None:
+    arrivals = authors.instance(authors.poisson(3, 12, 1))
+    first, second = (
+        solve(arrivals, Objective.MEAN_SLOWDOWN, time_limit_s=60, seed=5, iterations=3000) for _ in range(2)
+    )
+    assert first.timeline is not None
+    assert second.timeline is not None
+    assert list(first.timeline.placements) == list(second.timeline.placements)
+    assert first.timeline.residencies == second.timeline.residencies
