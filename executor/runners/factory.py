@@ -1,0 +1,76 @@
+"""Runs modules of the user's own: a factory makes one per model, and it maps bytes to a tensor."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from torch import Tensor, nn
+
+from executor.errors import DeviceError
+from executor.policies.options import count, option
+from executor.runners.inputs import as_bytes, received
+from executor.runners.prototypes import Prototypes
+from executor.runners.runner import Call
+from models import MLModel
+
+
+@dataclass(frozen=True, slots=True)
+class FactoryOptions:
+    """How a runner of the user's modules is set up.
+
+    Parameters
+    ----------
+    seed
+        Of weights that the factory draws.
+    """
+
+    seed: int = option(0, count)
+
+
+class FactoryRunner:
+    """Modules that a factory of the user's makes.
+
+    A module is called with one tensor, the bytes that reached the task (one-dimensional, uint8, on the device), and
+    returns one tensor of any kind. A task with several models hands each the output of the one before.
+
+    Parameters
+    ----------
+    factory
+        Called with a model's name; returns its module.
+    """
+
+    Options = FactoryOptions
+
+    def __init__(self, factory: Callable[[str], nn.Module], options: FactoryOptions | None = None) -> None:
+        self._factory = factory
+        self._prototypes = Prototypes(self._build, (options or FactoryOptions()).seed)
+
+    def weights(self, model: MLModel) -> Mapping[str, Tensor]:
+        """Return a model's weights.
+
+        Raises
+        ------
+        DeviceError
+            If the factory returns no module.
+        """
+        return self._prototypes.weights(model)
+
+    def module(self, model: MLModel) -> nn.Module:
+        """Return a module of a model, without weights of its own."""
+        return self._prototypes.module(model)
+
+    def run(self, call: Call) -> Tensor:
+        """Compute a task with the modules of its models."""
+        data = received(call)
+        for module in call.modules.values():
+            data = as_bytes(module(data))
+        return data
+
+    def _build(self, model: MLModel) -> nn.Module:
+        module = self._factory(model.name)
+        if not isinstance(module, nn.Module):
+            raise DeviceError(
+                f"model {model.name}: its factory returned {type(module).__name__}; allowed is a torch.nn.Module"
+            )
+        return module

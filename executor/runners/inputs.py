@@ -1,0 +1,89 @@
+"""What a task works on: the bytes that reached it, read as tokens or as a picture."""
+
+from __future__ import annotations
+
+from zlib import crc32
+
+import torch
+from torch import Tensor
+
+from executor.runners.runner import Call
+
+DRAWN_BYTES = 131_072
+"""How much a task without inputs draws for itself: as much as a small picture needs."""
+
+
+def seed_of(text: str) -> int:
+    """Return a seed that is the same in every process.
+
+    >>> seed_of("opt")
+    1043195203
+    """
+    return crc32(text.encode())
+
+
+def received(call: Call) -> Tensor:
+    """Return the bytes from all predecessors, one after the other; where there are none, drawn by job and task.
+
+    Returns
+    -------
+    Tensor
+        One-dimensional, uint8, not empty, on the device of the call.
+    """
+    if sum(len(data) for data in call.inputs.values()):
+        return torch.cat(list(call.inputs.values()))
+    generator = torch.Generator(call.device)
+    generator.manual_seed(seed_of(f"{call.job}/{call.workflow}/{call.task}"))
+    return torch.randint(0, 256, (DRAWN_BYTES,), dtype=torch.uint8, device=call.device, generator=generator)
+
+
+def stretched(data: Tensor, size: int) -> Tensor:
+    """Return the first bytes of something, repeated as often as it takes.
+
+    >>> stretched(torch.tensor([1, 2, 3]), 5).tolist()
+    [1, 2, 3, 1, 2]
+    """
+    return data.repeat(-(-size // len(data)))[:size]
+
+
+def tokens(data: Tensor, count: int, vocabulary: int, first: int = 0) -> Tensor:
+    """Read bytes as tokens, two bytes each.
+
+    Parameters
+    ----------
+    first
+        The smallest token; those below have a special meaning.
+
+    Returns
+    -------
+    Tensor
+        Shape [1, count], at least `first` and below `vocabulary`.
+
+    >>> tokens(torch.tensor([1, 0, 0, 7], dtype=torch.uint8), 2, 200, first=10).tolist()
+    [[76, 17]]
+    """
+    pairs = stretched(data, 2 * count).view(count, 2).long()
+    return ((pairs[:, 0] * 256 + pairs[:, 1]) % (vocabulary - first) + first)[None]
+
+
+def picture(data: Tensor, side: int) -> Tensor:
+    """Read bytes as a square picture of three colours.
+
+    Returns
+    -------
+    Tensor
+        Shape [1, 3, side, side], float32 from 0 to 1.
+
+    >>> picture(torch.tensor([0, 255], dtype=torch.uint8), 2)[0, 0].tolist()
+    [[0.0, 1.0], [0.0, 1.0]]
+    """
+    return stretched(data, 3 * side * side).view(1, 3, side, side).float() / 255
+
+
+def as_bytes(*parts: Tensor) -> Tensor:
+    """Return tensors of any kind as the bytes they consist of, one after the other.
+
+    >>> as_bytes(torch.tensor([1.0]), torch.tensor([[2, 3]], dtype=torch.uint8)).tolist()
+    [0, 0, 128, 63, 2, 3]
+    """
+    return torch.cat([part.detach().contiguous().view(-1).view(torch.uint8) for part in parts])

@@ -1,0 +1,134 @@
+"""Runs nothing in particular: weights of the given size, work of the given time, an output that depends on both.
+
+The output folds every byte of the weights and of the inputs, so a wrong byte anywhere shows; how much work fills the
+rest of the run time is calibrated once per task and device, and changes nothing in the output.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from statistics import median
+from threading import Lock
+
+import torch
+from torch import Tensor, nn
+
+from executor.devices.physical import Physical
+from executor.policies.options import count, option
+from executor.runners.inputs import received, seed_of
+from executor.runners.runner import Call
+from models import MLModel
+
+_FOLD = 128
+_SPREAD = 0x9E3779B97F4A7C15 - 2**64  # an odd number, so that multiplying loses nothing
+_SIDES = {"cpu": 96, "cuda": 1024}
+_REPEATS, _BURST = 5, 32
+
+
+@dataclass(frozen=True, slots=True)
+class SyntheticOptions:
+    """How a synthetic runner is set up.
+
+    Parameters
+    ----------
+    seed
+        Of the weights.
+    """
+
+    seed: int = option(0, count)
+
+
+class _Bytes(nn.Module):
+    """A module that is nothing but its weights."""
+
+    def __init__(self, size_bytes: int, device: str) -> None:
+        super().__init__()
+        self.content: Tensor
+        self.register_buffer("content", torch.empty(size_bytes, dtype=torch.uint8, device=device))
+
+
+class SyntheticRunner:
+    """Stands in for models whose weights and code are not at hand."""
+
+    Options = SyntheticOptions
+
+    def __init__(self, options: SyntheticOptions | None = None) -> None:
+        self._seed = (options or SyntheticOptions()).seed
+        self._bursts: dict[tuple[torch.device, str, str], int] = {}
+        self._factors: dict[torch.device, Tensor] = {}
+        self._calibrating = Lock()
+
+    def weights(self, model: MLModel) -> Mapping[str, Tensor]:
+        """Return as many random bytes as the scenario says, drawn by the model's name."""
+        generator = torch.Generator()
+        generator.manual_seed(seed_of(f"{self._seed} {model.name}"))
+        words = torch.randint(-(2**62), 2**62, (-(-model.weight_bytes // 8),), generator=generator)
+        return {"content": words.view(torch.uint8)[: model.weight_bytes]}
+
+    def module(self, model: MLModel) -> nn.Module:
+        """Return a module that holds a model's bytes."""
+        return _Bytes(model.weight_bytes, "meta").eval()
+
+    def run(self, call: Call) -> Tensor:
+        """Fold the weights and the inputs, and work for the rest of the run time."""
+        key = (call.device, call.workflow, call.task)
+        if key not in self._bursts:
+            with self._calibrating:
+                if key not in self._bursts:
+                    self._bursts[key] = self._calibrated(call)
+        self._work(call.device, self._bursts[key])
+        return _folded_together(call)
+
+    def _calibrated(self, call: Call) -> int:
+        """Return how many multiplications fill the run time that folding leaves."""
+        if call.device not in self._factors:
+            side = _SIDES[call.device.type]
+            self._factors[call.device] = torch.full((side, side), 1 / side, device=call.device)
+        folding = _duration_us(call.device, lambda: _folded_together(call))
+        each = _duration_us(call.device, lambda: self._work(call.device, _BURST)) / _BURST
+        return max(0, round((call.run_us - folding) / each))
+
+    def _work(self, device: torch.device, times: int) -> None:
+        factor = self._factors[device]
+        product = torch.empty_like(factor)
+        for _ in range(times):
+            torch.mm(factor, factor, out=product)
+
+
+def _folded_together(call: Call) -> Tensor:
+    """Return 128 numbers that depend on every byte of the weights and the inputs, and on their order."""
+    total = folded(received(call))
+    for module in call.modules.values():
+        total = total * _SPREAD + folded(module.get_buffer("content"))
+    return total
+
+
+def folded(data: Tensor) -> Tensor:
+    """Add up bytes in rows of 128 words, modulo two to the power of 64.
+
+    Parameters
+    ----------
+    data
+        One-dimensional, uint8, at an address that eight divides.
+
+    Returns
+    -------
+    Tensor
+        Shape [128], int64.
+    """
+    row = _FOLD * 8
+    whole = len(data) // row * row
+    total = data[:whole].view(torch.int64).view(-1, _FOLD).sum(0)
+    rest = data[whole:]
+    if len(rest):
+        total = total + torch.cat([rest, rest.new_zeros(row - len(rest))]).view(torch.int64)
+    return total
+
+
+def _duration_us(device: torch.device, work: Callable[[], object]) -> float:
+    """Return the median time of some work, the first time left out."""
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
+    stream = Physical(device, str(device)).stream()
+    return median([stream.carry_out(work)[1].duration_us for _ in range(_REPEATS + 1)][1:])
