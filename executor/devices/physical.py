@@ -1,7 +1,8 @@
 """Physical devices: what copies and computes, how long that took, and in which order.
 
 Work is handed to a stream, which returns when it is done. On CUDA the order of streams is kept by events and durations
-are those between events on the device; on a CPU a stream is the calling thread. One clock, `time.perf_counter_ns`, stamps both.
+are those between events on the device; on a CPU a stream is the calling thread. One clock stamps both:
+`time.perf_counter_ns`.
 """
 
 from __future__ import annotations
@@ -78,13 +79,13 @@ class CudaStream(Stream):
 
     def __init__(self, device: torch.device) -> None:
         self._device = device
-        self._stream = torch.cuda.Stream(device)
+        self._stream = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
 
     def carry_out(
         self, work: Callable[[], Result], after: Sequence[Mark] = (), not_before_ns: int = 0
     ) -> tuple[Result, Span, Mark]:
         """Enqueue it between two events and wait for the second; the duration is the one between them."""
-        begin, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+        begin, end = _event(), _event()
         with torch.cuda.device(self._device), torch.cuda.stream(self._stream):
             for mark in after:
                 if mark is not None:
@@ -137,7 +138,9 @@ class Physical:
         try:
             return torch.zeros(size_bytes, dtype=torch.uint8, device=self.device)
         except (torch.OutOfMemoryError, MemoryError) as error:
-            raise DeviceError(f"{self.name}: no {size_bytes} bytes for weights are free: {_first_line(error)}") from None
+            raise DeviceError(
+                f"{self.name}: no {size_bytes} bytes for weights are free: {_first_line(error)}"
+            ) from None
         except RuntimeError as error:
             raise DeviceError(f"{self.name}: {size_bytes} bytes for weights: {_first_line(error)}") from None
 
@@ -171,6 +174,10 @@ def copy_peak(physical: Physical, size_bytes: int, repeats: int = 5) -> float:
     source, target, stream = physical.host_memory(size_bytes), physical.memory(size_bytes), physical.stream()
     spans = [stream.carry_out(lambda: target.copy_(source, non_blocking=True))[1] for _ in range(repeats + 1)]
     return size_bytes / min(span.duration_us for span in spans[1:]) * 1_000_000
+
+
+def _event() -> torch.cuda.Event:
+    return torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]
 
 
 def _first_line(error: BaseException) -> str:

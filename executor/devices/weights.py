@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -94,8 +95,12 @@ class HostWeights:
             for name, view in self.views(len(self.flat) - 1, flat).items():
                 view.copy_(weights[name])
 
+    def names(self, model: int) -> Sequence[str]:
+        """Return the names of a model's tensors."""
+        return list(self._places[model])
+
     def views(self, model: int, flat: Tensor) -> dict[str, Tensor]:
-        """Return a model's tensors by name as views of its bytes, wherever these lie."""
+        """Return a model's tensors by name as views of bytes that begin with its weights."""
         return {name: _view(flat, place) for name, place in self._places[model].items()}
 
 
@@ -107,29 +112,45 @@ def _view(flat: Tensor, place: _Place) -> Tensor:
 class Binding:
     """Points the parameters and buffers of a module at views; the look-ups are made once.
 
+    Parameters
+    ----------
+    model
+        For messages.
+    module
+        Its own weights are never used.
+    names
+        Of the model's tensors.
+
     Raises
     ------
     DeviceError
         If the module has a parameter or buffer without a weight, or the other way round.
     """
 
-    def __init__(self, model: MLModel, module: nn.Module, names: Mapping[str, object]) -> None:
+    def __init__(self, model: MLModel, module: nn.Module, names: Sequence[str]) -> None:
         self.module = module
-        parameters = dict(module.named_parameters(remove_duplicate=False))
-        buffers = dict(module.named_buffers(remove_duplicate=False))
-        missing, unknown = (parameters.keys() | buffers.keys()) - names.keys(), names.keys() - parameters - buffers
-        if missing or unknown:
-            wrong = ", ".join(sorted([*missing, *unknown])[:3])
-            raise DeviceError(f"model {model.name}: weights and module do not agree on {wrong}")
-        self._owners = [
-            (name, module.get_submodule(name.rpartition(".")[0]), name.rpartition(".")[2], name in parameters)
-            for name in names
-        ]
+        self._parameters = dict(module.named_parameters(remove_duplicate=False))
+        needed = self._parameters.keys() | dict(module.named_buffers(remove_duplicate=False)).keys()
+        if needed != set(names):
+            wrong = ", ".join(sorted(needed ^ set(names))[:3])
+            raise DeviceError(f"model {model.name}: the runner's module and its weights do not agree on {wrong}")
+        # The registers themselves: assigning attributes would check every one of them again at every load.
+        self._register = {name: self._register_of(name) for name in names}
 
-    def point_at(self, views: Mapping[str, Tensor]) -> None:
-        """Make the module read its weights from these views."""
-        for name, owner, attribute, is_parameter in self._owners:
-            if is_parameter:
-                owner._parameters[attribute] = nn.Parameter(views[name], requires_grad=False)
-            else:
-                owner._buffers[attribute] = views[name]
+    def weights(self, views: Mapping[str, Tensor]) -> dict[str, nn.Parameter | Tensor]:
+        """Return views as what the module holds: parameters where it has parameters."""
+        return {
+            name: nn.Parameter(view, requires_grad=False) if name in self._parameters else view
+            for name, view in views.items()
+        }
+
+    def point_at(self, weights: Mapping[str, nn.Parameter | Tensor]) -> None:
+        """Make the module read these weights, made by `weights`."""
+        for name, (register, attribute) in self._register.items():
+            register[attribute] = weights[name]
+
+    def _register_of(self, name: str) -> tuple[dict[str, Any], str]:
+        """Return where a submodule keeps a tensor, and under which name."""
+        path, _, attribute = name.rpartition(".")
+        owner = self.module.get_submodule(path)
+        return owner._parameters if name in self._parameters else owner._buffers, attribute

@@ -1,0 +1,222 @@
+"""Who carries out a run on devices: a station and three lanes per planned GPU, dealt out over the physical devices."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
+from functools import partial
+from pathlib import Path
+from queue import Empty, SimpleQueue
+from typing import Literal
+
+import torch
+
+from executor.devices.lane import Lane, Order
+from executor.devices.physical import Physical, physical_devices
+from executor.devices.station import Station, Work
+from executor.devices.weights import HostWeights
+from executor.errors import DeviceError
+from executor.runners.runner import Runner
+from models import NEVER, Instance
+
+Sharing = Literal["parallel", "serial"]
+"""How several planned GPUs share a physical device: side by side, or one run at a time."""
+
+POLL_S = 0.1
+"""How often somebody looks for orders beyond their limit."""
+
+_MOST_OF_MEMORY = 0.9
+
+
+class Crew:
+    """Stations and lanes.
+
+    Parameters
+    ----------
+    instance
+        Its GPUs, models and tasks.
+    runner
+        Computes the tasks.
+    kind
+        ``cpu`` or ``cuda``.
+    sharing
+        None: every planned GPU has a physical device (a core of the CPU) to itself.
+    limit_s
+        How much longer than given anything may take.
+
+    Attributes
+    ----------
+    stations, compute, copy, incoming
+        Per planned GPU; lanes of compute are shared where runs are serialised.
+    reports
+        Where orders end up.
+
+    Raises
+    ------
+    DeviceError
+        If there are too few devices, too little memory, or the runner cannot serve the models.
+    """
+
+    def __init__(self, instance: Instance, runner: Runner, kind: str, sharing: Sharing | None, limit_s: float) -> None:
+        self._instance = instance
+        self.limit_s = limit_s
+        self.physical = assign(instance.n_gpus, physical_devices(kind), sharing)
+        if kind == "cpu":
+            _refuse_too_much(instance)
+        host = HostWeights(instance.models, runner, self.physical[0])
+        self.stations = [
+            Station(gpu, instance.models, host, runner, physical)
+            for gpu, physical in zip(instance.cluster.gpus, self.physical, strict=True)
+        ]
+        self.reports: SimpleQueue[Order] = SimpleQueue()
+        self.compute = self._compute_lanes(sharing == "serial")
+        self.copy = [Lane(f"{gpu.id} copy engine", self.reports) for gpu in instance.cluster.gpus]
+        self.incoming = [Lane(f"{gpu.id} incoming transfers", self.reports) for gpu in instance.cluster.gpus]
+
+    def _compute_lanes(self, serial: bool) -> list[Lane]:
+        """Return the lane of every GPU's runs; one for all GPUs of a physical device where runs are serialised."""
+        shared: dict[Physical, Lane] = {}
+        lanes = []
+        for gpu, physical in zip(self._instance.cluster.gpus, self.physical, strict=True):
+            if not serial:
+                lanes.append(Lane(f"{gpu.id} compute engine", self.reports))
+                continue
+            if physical not in shared:
+                shared[physical] = Lane(f"{physical.name} compute engine", self.reports)
+            lanes.append(shared[physical])
+        return lanes
+
+    @property
+    def lanes(self) -> list[Lane]:
+        """Every lane once."""
+        return list(dict.fromkeys([*self.compute, *self.copy, *self.incoming]))
+
+    def close(self) -> None:
+        """End the threads."""
+        for lane in self.lanes:
+            lane.close()
+
+    def take_reports(self, wait_s: float) -> list[Order]:
+        """Return the orders that have ended or are given up, after waiting for at least one for at most so long."""
+        ended = []
+        with suppress(Empty):
+            ended.append(self.reports.get(timeout=wait_s) if wait_s > 0 else self.reports.get_nowait())
+            while True:
+                ended.append(self.reports.get_nowait())
+        awaited = [order for order in ended if order.lane is not None and order.lane.taken(order)]
+        for lane in self.lanes:
+            awaited += lane.overdue()
+        return awaited
+
+    def prepare(self) -> float:
+        """Warm every engine up and return the peak bandwidth of a pinned copy, in bytes per second (0 without models).
+
+        Every task that a GPU can run is run there once, with empty inputs; what it raises is left to the run proper.
+
+        Raises
+        ------
+        DeviceError
+            If the runner's modules and weights do not agree.
+        """
+        for physical in dict.fromkeys(self.physical):
+            physical.warm()
+        trials: list[tuple[Lane, Callable[[], object]]] = [
+            (self.compute[gpu], partial(self._try, gpu, workflow, position))
+            for gpu in range(self._instance.n_gpus)
+            for workflow in range(len(self._instance.workflows))
+            for position in range(len(self._instance.workflows[workflow].tasks))
+        ]
+        for order in self.carry_out(trials):
+            if isinstance(order.error, DeviceError):
+                raise order.error
+        return self._copy_peak()
+
+    def load_initial(self, wanted: Mapping[tuple[int, int], int]) -> None:
+        """Bring the initial residencies into memory, those with an address in a plan first.
+
+        Raises
+        ------
+        DeviceError
+            If a load fails.
+        """
+        instance = self._instance
+        for resident in sorted(instance.initial, key=lambda r: (r.gpu, r.model) not in wanted):
+            station = self.stations[resident.gpu]
+            moves = station.space.take(resident.model, resident.slot, wanted.get((resident.gpu, resident.model)))
+            address = station.space.address[resident.model]
+            load = partial(station.load_after, moves, resident.model, address, 0)
+            for order in self.carry_out([(self.copy[resident.gpu], load)]):
+                if order.error is not None:
+                    name = instance.models[resident.model].name
+                    raise DeviceError(f"{instance.cluster.gpus[resident.gpu].id}: {name}: {order.error}")
+
+    def carry_out(self, works: Iterable[tuple[Lane, Callable[[], object]]]) -> list[Order]:
+        """Do things on lanes and wait for all of them, before the clock starts."""
+        ended: list[Order] = []
+        orders = [(lane, Order(work, self.limit_s, ended.append)) for lane, work in works]
+        for lane, order in orders:
+            lane.submit(order)
+        while len(ended) < len(orders):
+            for order in self.take_reports(POLL_S):
+                order.done(order)
+        return ended
+
+    def _try(self, gpu: int, workflow: int, position: int) -> None:
+        """Load what a task needs and run it, in an otherwise empty memory; do nothing if it cannot run there."""
+        station, instance = self.stations[gpu], self._instance
+        template = int(instance.template_first[workflow]) + position
+        run_us = int(instance.run_us[template, instance.gpu_class[gpu]])
+        if run_us == NEVER:
+            return
+        address = 0
+        for model in instance.needs[template]:
+            station.load(model, address)
+            address += station.space.rounded(model)
+        empty = torch.zeros(0, dtype=torch.uint8, device=station.physical.device)
+        task = instance.workflows[workflow].tasks[position]
+        inputs = {edge.source: (empty, edge.size_bytes) for edge in task.inputs}
+        station.run(Work(0, instance.workflows[workflow].name, task.name, run_us, instance.needs[template], inputs))
+
+    def _copy_peak(self) -> float:
+        sizes = self._instance.weight_bytes.tolist()
+        fitting = [model for model, size in enumerate(sizes) if size <= self.stations[0].space.size_bytes]
+        if not fitting:
+            return 0.0
+        largest = max(fitting, key=sizes.__getitem__)
+        order = self.carry_out([(self.copy[0], partial(self.stations[0].copy_peak, largest))])[0]
+        if order.error is not None:
+            raise DeviceError(f"{self.copy[0].name}: copying does not work: {order.error}")
+        return float(order.result)
+
+
+def assign(n_gpus: int, devices: Sequence[Physical], sharing: Sharing | None) -> list[Physical]:
+    """Return the physical device of each planned GPU.
+
+    Raises
+    ------
+    DeviceError
+        If there are too few of them for this sharing.
+    """
+    what = "CUDA devices" if devices[0].is_cuda else "cores of the CPU"
+    if sharing == "serial" and not devices[0].is_cuda:
+        return [devices[0]] * n_gpus
+    too_few = n_gpus > len(devices) and (sharing is None or not devices[0].is_cuda)
+    if too_few:
+        remedy = "--virtual serial" if not devices[0].is_cuda else "--virtual parallel or --virtual serial"
+        raise DeviceError(f"the scenario has {n_gpus} GPUs, this machine has {len(devices)} {what}; use {remedy}")
+    return [devices[gpu % len(devices)] for gpu in range(n_gpus)]
+
+
+def _refuse_too_much(instance: Instance) -> None:
+    """Raise if arenas and weights exceed the memory of this machine, which would end the process without a word."""
+    needed = sum(gpu.memory_bytes for gpu in instance.cluster.gpus) + int(instance.weight_bytes.sum())
+    meminfo = Path("/proc/meminfo")
+    if not meminfo.exists():
+        return
+    fields = dict(line.split(":") for line in meminfo.read_text().splitlines())
+    available = int(fields["MemAvailable"].split()[0]) * 1024
+    if needed > _MOST_OF_MEMORY * available:
+        raise DeviceError(
+            f"GPU memories and weights take {needed} bytes of this machine's memory, {available} are available; "
+            "use a scenario with smaller memories and models"
+        )

@@ -1,0 +1,119 @@
+"""A lane: a thread that does one thing after another and reports how each ended, whatever happens in it."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from queue import SimpleQueue
+from typing import Any
+
+import torch
+
+from executor.errors import DeviceError
+
+_NS_PER_S = 1_000_000_000
+
+
+@dataclass(slots=True)
+class Order:
+    """Something to be done.
+
+    Parameters
+    ----------
+    work
+        What is done; its result is reported.
+    limit_s
+        How long it may take before it is given up.
+    done
+        Called by whoever takes the report, with the result or the error.
+
+    Attributes
+    ----------
+    lane
+        Which carries it out.
+    began_ns, ended_ns
+        When it was taken up and reported; None: not yet.
+    result, error
+        How it ended.
+    """
+
+    work: Callable[[], Any]
+    limit_s: float
+    done: Callable[[Order], None]
+    lane: Lane | None = None
+    began_ns: int | None = None
+    ended_ns: int | None = None
+    result: Any = None
+    error: BaseException | None = None
+
+
+class Lane:
+    """A daemon thread with a queue of orders.
+
+    Parameters
+    ----------
+    name
+        For messages.
+    reports
+        Where orders go when they have ended.
+
+    Attributes
+    ----------
+    lost
+        Why the lane takes no more orders, or None.
+    """
+
+    def __init__(self, name: str, reports: SimpleQueue[Order]) -> None:
+        self.name = name
+        self.lost: str | None = None
+        self.under_way: dict[int, Order] = {}
+        self._orders: SimpleQueue[Order | None] = SimpleQueue()
+        self._reports = reports
+        self._thread = threading.Thread(target=self._serve, name=name, daemon=True)
+        self._thread.start()
+
+    def submit(self, order: Order) -> None:
+        """Have something done after everything ordered before."""
+        order.lane = self
+        self.under_way[id(order)] = order
+        self._orders.put(order)
+
+    def taken(self, order: Order) -> bool:
+        """Take note of a report; say whether anybody still waits for it."""
+        return self.under_way.pop(id(order), None) is not None
+
+    def overdue(self) -> list[Order]:
+        """Give up every order if the one being carried out is beyond its limit; return them."""
+        now = time.perf_counter_ns()
+        for order in self.under_way.values():
+            running = order.began_ns is not None and order.ended_ns is None
+            if running and now - (order.began_ns or now) > order.limit_s * _NS_PER_S:
+                self.lost = f"{self.name} is lost: it was stuck for more than {order.limit_s:.3g} s"
+                return self._give_up()
+        return []
+
+    def _give_up(self) -> list[Order]:
+        given_up = list(self.under_way.values())
+        self.under_way.clear()
+        for order in given_up:
+            order.error = DeviceError(self.lost)
+        return given_up
+
+    def close(self) -> None:
+        """Let the thread end; one that is stuck is left behind."""
+        self._orders.put(None)
+        if self.lost is None:
+            self._thread.join(1.0)
+
+    def _serve(self) -> None:
+        torch.set_num_threads(1)
+        while (order := self._orders.get()) is not None:
+            order.began_ns = time.perf_counter_ns()
+            try:
+                order.result = order.work()
+            except BaseException as error:  # whatever a runner raises fails its task, not the run
+                order.error = error
+            order.ended_ns = time.perf_counter_ns()
+            self._reports.put(order)

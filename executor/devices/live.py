@@ -1,0 +1,280 @@
+"""The live device: carries out the engine's orders on stations and lanes, on a clock that runs by itself.
+
+A failure never holds up the engine: what fails is reported as ended, the job's other tasks then end at once without
+running, and the failure is kept. So a policy goes on with the other jobs and need not know.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+from heapq import heappop, heappush
+
+from torch import Tensor
+
+from executor.device import ARRIVAL, LOAD_END, RUN_END, Event
+from executor.devices.crew import POLL_S, Crew
+from executor.devices.lane import Lane, Order
+from executor.devices.packing import Packing
+from executor.devices.physical import Span
+from executor.devices.records import Failure, MovedModel, Record, Records
+from executor.devices.station import Work
+from executor.errors import DeviceError
+from models import Instance
+
+_US_PER_S = 1_000_000
+
+
+class LiveDevice:
+    """Implements `executor.device.Device` on a wall clock.
+
+    Parameters
+    ----------
+    instance
+        Names, sizes and edges.
+    crew
+        Carries the orders out.
+    packing
+        Addresses that a plan has for its loads.
+    keep_outputs
+        Whether outputs stay after the last use.
+
+    Attributes
+    ----------
+    now
+        Microseconds since `begin`, as of the latest event.
+    exact
+        Never: things take as long as they take.
+    records
+        What was measured.
+    outputs
+        By task.
+    """
+
+    exact = False
+
+    def __init__(self, instance: Instance, crew: Crew, packing: Packing, keep_outputs: bool) -> None:
+        self.now = 0
+        self.records = Records()
+        self.outputs: dict[int, Tensor] = {}
+        self._instance, self._crew, self._packing = instance, crew, packing
+        self._keep_outputs = keep_outputs
+        self._events: list[Event] = []
+        self._sequence = 0
+        self._under_way = 0
+        self._origin_ns = 0
+        self._received: dict[tuple[int, int, int], Tensor] = {}
+        self._ran_on: dict[int, int] = {}
+        self._uses_left = [len(instance.outputs[template]) for template in instance.task_template.tolist()]
+        self._loads_on = [0] * instance.n_gpus
+        self._broken: dict[tuple[int, int], str] = {}
+        self._failed_jobs: set[int] = set()
+
+    def begin(self) -> None:
+        """Start the clock."""
+        self._origin_ns = time.perf_counter_ns()
+
+    # -- what the engine orders -----------------------------------------------------------------------------------
+
+    def run(self, task: int, gpu: int, expected_us: int) -> None:
+        """Have a task run, unless its job has failed or a model that it needs is not there."""
+        self._ran_on[task] = gpu
+        record = Record(task, gpu, self.now, self.now, self.now, expected_us)
+        job = int(self._instance.task_job[task])
+        if job in self._failed_jobs:
+            self._end_run(record, f"job {job} had failed")
+            return
+        for model in self._instance.task_needs(task):
+            if (gpu, model) in self._broken:
+                self._end_run(record, self._broken[gpu, model])
+                return
+        work = partial(self._crew.stations[gpu].run, self._work(task, gpu, expected_us), time.perf_counter_ns())
+        self._give(self._crew.compute[gpu], work, expected_us, partial(self._run_done, record))
+
+    def load(self, model: int, gpu: int, slot: int | None, expected_us: int) -> None:
+        """Have a model copied to its address, after those that must make way."""
+        station, lane, number = self._crew.stations[gpu], self._crew.copy[gpu], self._loads_on[gpu]
+        size = int(self._instance.weight_bytes[model])
+        record = Record(model, gpu, self.now, self.now, self.now, expected_us, size)
+        self._loads_on[gpu] += 1
+        if lane.lost is not None:
+            self._end_load(record, [model], lane.lost)
+            return
+        moves = station.space.take(model, slot, self._packing.loads.get((gpu, number)))
+        self.records.moves += [MovedModel(move.model, gpu, self.now) for move in moves]
+        work = partial(station.load_after, moves, model, station.space.address[model], time.perf_counter_ns())
+        expected_us += sum(self._instance.load_time(move.model, gpu) for move in moves)
+        touched = [model, *(move.model for move in moves)]
+        self._give(lane, work, expected_us, partial(self._load_done, record, touched))
+
+    def evict(self, model: int, gpu: int) -> None:
+        """Give a model's address away."""
+        self._broken.pop((gpu, model), None)
+        if model in self._crew.stations[gpu].space.address:
+            self._crew.stations[gpu].evict(model)
+
+    def send(self, source: int, target: int, gpu: int, number: int, expected_us: int) -> bool:
+        """Have an output travel; it arrives when it is there, but no earlier than given."""
+        size = self._edge_bytes(source, target)
+        record = Record(source, gpu, self.now, self.now, self.now, expected_us, size, target)
+        if int(self._instance.task_job[source]) in self._failed_jobs:
+            self.at(self.now + expected_us, ARRIVAL, target, number)
+            return False
+        staged = self._instance.cluster.network.staged
+        work = partial(self._crew.stations[gpu].receive, self.outputs[source], size, staged)
+        self._give(self._crew.incoming[gpu], work, expected_us, partial(self._transfer_done, record, number))
+        return False
+
+    def at(self, time_us: int, kind: int, subject: int, number: int) -> None:
+        """Have an event reported at a time."""
+        self._sequence += 1
+        heappush(self._events, (time_us, kind, self._sequence, subject, number))
+
+    def next(self, until_us: int | None) -> Event | None:
+        """Wait for the next event up to a time, inclusive; None when that time has come or nothing is under way."""
+        while True:
+            self._take_reports(0)
+            wall = self._wall_us()
+            latest = wall if until_us is None else min(wall, until_us)
+            if self._events and self._events[0][0] <= latest:
+                event = heappop(self._events)
+                self.now = max(self.now, event[0])
+                return event
+            if until_us is not None and until_us <= wall:
+                self.now = max(self.now, until_us)
+                return None
+            if until_us is None and not self._events and not self._under_way:
+                return None
+            self._take_reports(self._pause_s(until_us, wall))
+
+    def _pause_s(self, until_us: int | None, wall_us: int) -> float:
+        """Return how long nothing can happen but a report, or a limit that is exceeded."""
+        times = [time_us for time_us in (until_us, self._events[0][0] if self._events else None) if time_us is not None]
+        pauses = [(time_us - wall_us) / _US_PER_S for time_us in times]
+        return max(0.0, min([*pauses, POLL_S]))
+
+    # -- how orders end -------------------------------------------------------------------------------------------
+
+    def _give(self, lane: Lane, work: Callable[[], object], expected_us: int, done: Callable[[Order], None]) -> None:
+        """Hand an order to a lane; a lane that is lost refuses it at once."""
+        order = Order(work, self._crew.limit_s + expected_us / _US_PER_S, done)
+        self._under_way += 1
+        if lane.lost is None:
+            lane.submit(order)
+        else:
+            order.error = DeviceError(lane.lost)
+            self._end(order)
+
+    def _take_reports(self, wait_s: float) -> None:
+        for order in self._crew.take_reports(wait_s):
+            self._end(order)
+
+    def _end(self, order: Order) -> None:
+        self._under_way -= 1
+        order.done(order)
+
+    def _run_done(self, record: Record, order: Order) -> None:
+        if order.error is not None:
+            self._end_run(self._until_now(record, order), _in_words(order.error))
+            return
+        output, span = order.result
+        self.outputs[record.subject] = output
+        self._end_run(self._during(record, span), None)
+
+    def _end_run(self, record: Record, error: str | None) -> None:
+        """Report the end of a run, forget inputs that nobody needs any more, and keep a failure."""
+        task, gpu = record.subject, record.gpu
+        self.records.runs.append(replace(record, error=error))
+        if error is not None:
+            self._fail(task, gpu, record.end_us, error)
+        for offset, _ in self._instance.inputs[int(self._instance.task_template[task])]:
+            source = task + offset
+            self._received.pop((source, task, gpu), None)
+            self._uses_left[source] -= 1
+            self._forget(source)
+        self._forget(task)
+        self.at(record.end_us, RUN_END, task, gpu)
+
+    def _load_done(self, record: Record, touched: list[int], order: Order) -> None:
+        if order.error is None:
+            self._end_load(self._during(record, order.result), touched, None)
+        else:
+            self._end_load(self._until_now(record, order), touched, _in_words(order.error))
+
+    def _end_load(self, record: Record, touched: list[int], error: str | None) -> None:
+        """Report the end of a load; if it failed, tasks that need what it touched will fail."""
+        self.records.loads.append(replace(record, error=error))
+        if error is not None:
+            where = self._instance.cluster.gpus[record.gpu].id
+            for model in touched:
+                name = self._instance.models[model].name
+                self._broken[record.gpu, model] = f"model {name} is not on {where}, its load failed: {error}"
+        self.at(record.end_us, LOAD_END, record.subject, record.gpu)
+
+    def _transfer_done(self, record: Record, number: int, order: Order) -> None:
+        target, error = record.target or 0, None
+        if order.error is None:
+            self._received[record.subject, target, record.gpu], span = order.result
+            record = self._during(record, span)
+        else:
+            record, error = self._until_now(record, order), _in_words(order.error)
+            self._fail(target, record.gpu, record.end_us, f"its input did not arrive: {error}")
+        self.records.transfers.append(replace(record, error=error))
+        self.at(max(record.ordered_us + record.expected_us, record.end_us), ARRIVAL, target, number)
+
+    def _fail(self, task: int, gpu: int, at_us: int, message: str) -> None:
+        """Fail a task's job, once."""
+        job = int(self._instance.task_job[task])
+        if job not in self._failed_jobs:
+            self._failed_jobs.add(job)
+            self.records.failures.append(Failure(job, task, gpu, at_us, message))
+
+    def _forget(self, task: int) -> None:
+        if not self._keep_outputs and self._uses_left[task] <= 0:
+            self.outputs.pop(task, None)
+
+    # -- tasks and times ------------------------------------------------------------------------------------------
+
+    def _work(self, task: int, gpu: int, run_us: int) -> Work:
+        """Return a task with the inputs that have reached its GPU."""
+        instance = self._instance
+        job = int(instance.task_job[task])
+        workflow, first = instance.jobs[job].workflow, int(instance.job_first_task[job])
+        described, inputs = workflow.tasks[task - first], {}
+        for edge in described.inputs:
+            source = first + workflow.position[edge.source]
+            here = self._ran_on[source] == gpu
+            inputs[edge.source] = self.outputs[source] if here else self._received[source, task, gpu], edge.size_bytes
+        return Work(job, workflow.name, described.name, run_us, instance.task_needs(task), inputs)
+
+    def _edge_bytes(self, source: int, target: int) -> int:
+        """Return what travels between two tasks."""
+        job = int(self._instance.task_job[target])
+        tasks, first = self._instance.jobs[job].workflow.tasks, int(self._instance.job_first_task[job])
+        name = tasks[source - first].name
+        return next(edge.size_bytes for edge in tasks[target - first].inputs if edge.source == name)
+
+    def _us(self, stamp_ns: int) -> int:
+        return (stamp_ns - self._origin_ns) // 1000
+
+    def _wall_us(self) -> int:
+        return self._us(time.perf_counter_ns())
+
+    def _during(self, record: Record, span: Span) -> Record:
+        """Return a record of something that took place in a span."""
+        start = max(record.ordered_us, self._us(span.start_ns))
+        return replace(record, start_us=start, end_us=max(start, self._us(span.end_ns)))
+
+    def _until_now(self, record: Record, order: Order) -> Record:
+        """Return a record of something that failed or was given up."""
+        start = record.ordered_us if order.began_ns is None else max(record.ordered_us, self._us(order.began_ns))
+        end = self._wall_us() if order.ended_ns is None else self._us(order.ended_ns)
+        return replace(record, start_us=start, end_us=max(start, end))
+
+
+def _in_words(error: BaseException) -> str:
+    """Return an error as one line."""
+    said = str(error).partition("\n")[0].strip()
+    return said if isinstance(error, DeviceError) else f"{type(error).__name__}: {said}".rstrip(": ")

@@ -1,0 +1,111 @@
+"""What happened on devices, as they measured it: runs, loads and transfers, and what failed."""
+
+from __future__ import annotations
+
+from collections import defaultdict, deque
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from models import Residency, Timeline
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """A run, a load or a transfer. Times are microseconds since the start of the window.
+
+    Parameters
+    ----------
+    subject
+        The task, the model, or the task whose output travels.
+    gpu
+        Where it took place; of a transfer, where it arrived.
+    ordered_us
+        The instant whose events allowed it.
+    start_us, end_us
+        When the device was busy with it.
+    expected_us
+        How long it should have taken.
+    size_bytes
+        What was copied or sent; 0 for a run.
+    target
+        The task to which an output travels, else None.
+    error
+        Why it failed, or None.
+    """
+
+    subject: int
+    gpu: int
+    ordered_us: int
+    start_us: int
+    end_us: int
+    expected_us: int
+    size_bytes: int = 0
+    target: int | None = None
+    error: str | None = None
+
+    @property
+    def took_us(self) -> int:
+        """How long the device was busy with it."""
+        return self.end_us - self.start_us
+
+    @property
+    def dispatch_us(self) -> int:
+        """From the instant at which it was possible to its start on the device."""
+        return self.start_us - self.ordered_us
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """Why a job failed: the first of its tasks that did."""
+
+    job: int
+    task: int
+    gpu: int
+    at_us: int
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class MovedModel:
+    """A model that had to make way inside a GPU's memory, because what was free lay in pieces."""
+
+    model: int
+    gpu: int
+    at_us: int
+
+
+@dataclass(slots=True)
+class Records:
+    """Everything that was measured, in the order in which it ended."""
+
+    runs: list[Record] = field(default_factory=list)
+    loads: list[Record] = field(default_factory=list)
+    transfers: list[Record] = field(default_factory=list)
+    failures: list[Failure] = field(default_factory=list)
+    moves: list[MovedModel] = field(default_factory=list)
+
+
+def measured(ordered: Timeline, records: Records) -> Timeline:
+    """Return the timeline with the starts and ends that the devices measured in place of the engine's.
+
+    The engine dates a start back to the instant that allowed it. What the devices measured lies inside that, so it
+    breaks no rule that the engine kept.
+    """
+    start, end = np.array(ordered.start_us), np.array(ordered.end_us)
+    for run in records.runs:
+        start[run.subject], end[run.subject] = run.start_us, run.end_us
+    return replace(ordered, start_us=start, end_us=end, residencies=tuple(_residencies(ordered, records.loads)))
+
+
+def _residencies(ordered: Timeline, loads: Sequence[Record]) -> Iterator[Residency]:
+    found: defaultdict[tuple[int, int], deque[Record]] = defaultdict(deque)
+    for load in loads:
+        found[load.gpu, load.subject].append(load)
+    for residency in ordered.residencies:
+        if residency.initial:
+            yield residency
+        else:
+            load = found[residency.gpu, residency.model].popleft()
+            yield replace(residency, load_start_us=load.start_us, ready_us=load.end_us)

@@ -1,0 +1,154 @@
+"""Run a policy, or replay a plan, on devices: set up, warm up, start the clock, and say what was measured."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from executor.devices.crew import Crew, Sharing
+from executor.devices.energy import energy_j
+from executor.devices.live import LiveDevice
+from executor.devices.packing import Packing, pack
+from executor.devices.records import Records, measured
+from executor.engine import Engine
+from executor.errors import PolicyError
+from executor.policy import Policy
+from executor.runners.runner import Runner
+from models import Instance, Timeline
+
+_SWITCH_S = 0.0005
+"""How long a thread may keep Python's lock while another wants it: the engine must not wait behind a runner."""
+
+
+@dataclass(frozen=True, slots=True)
+class LiveSettings:
+    """How planned GPUs become devices.
+
+    Parameters
+    ----------
+    device
+        ``cpu`` or ``cuda``.
+    sharing
+        Several planned GPUs on one physical device: None, each has its own (a core of the CPU); ``parallel``, side by
+        side; ``serial``, one run at a time.
+    limit_s
+        How much longer than given a run, a load or a transfer may take before it is given up.
+    keep_outputs
+        Whether the outputs of all tasks are kept.
+    """
+
+    device: str = "cpu"
+    sharing: Sharing | None = None
+    limit_s: float = 30.0
+    keep_outputs: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class LiveRun:
+    """What happened on devices.
+
+    Parameters
+    ----------
+    timeline
+        As it was measured; tasks of a failed job end at once.
+    records
+        Every run, load and transfer, failures and moves.
+    unpacked
+        GPUs for whose plan by bytes no addresses were found without moving models.
+    copy_peak
+        Bandwidth of bare pinned copies just before the run, in bytes per second; 0 if there are no models.
+    energy_j
+        Of the devices during the run, in joules; None where nothing answers.
+    devices
+        Name of the physical device of each GPU.
+    outputs
+        By task, if they were kept.
+    """
+
+    timeline: Timeline
+    records: Records
+    unpacked: tuple[int, ...]
+    copy_peak: float
+    energy_j: float | None
+    devices: tuple[str, ...]
+    outputs: Mapping[int, Tensor]
+
+
+def run_live(
+    instance: Instance,
+    policy: Callable[[], Policy],
+    runner: Runner,
+    settings: LiveSettings,
+    *,
+    seed: int = 0,
+    plan: Timeline | None = None,
+) -> LiveRun:
+    """Return what a policy makes of an instance on devices, in real time.
+
+    Parameters
+    ----------
+    policy
+        Makes the policy of this run, as for `executor.simulate`.
+    runner
+        Computes the tasks.
+    seed
+        Of the ingress servers.
+    plan
+        What the policy replays, if it does; its residencies by bytes get their addresses beforehand.
+
+    Raises
+    ------
+    DeviceError
+        If devices or runner cannot serve the instance.
+    PolicyError
+        If the policy cannot, or misbehaves.
+    """
+    made = policy()
+    if made.instance_for(instance) is not instance:
+        raise PolicyError("this policy runs on a twin of the instance, whose models no device has")
+    packing = Packing() if plan is None else pack(instance, plan)
+    with _one_thread_each(), _crew(instance, runner, settings) as crew:
+        peak = crew.prepare()
+        device = LiveDevice(instance, crew, packing, settings.keep_outputs)
+        crew.load_initial(packing.initial)
+        before = energy_j(crew.physical)
+        engine = Engine(instance, made, device, seed)
+        device.begin()
+        timeline = engine.run()
+        after = energy_j(crew.physical)
+    return LiveRun(
+        measured(timeline, device.records),
+        device.records,
+        packing.unpacked,
+        peak,
+        None if before is None or after is None else after - before,
+        tuple(physical.name for physical in crew.physical),
+        device.outputs if settings.keep_outputs else {},
+    )
+
+
+@contextmanager
+def _crew(instance: Instance, runner: Runner, settings: LiveSettings) -> Iterator[Crew]:
+    crew = Crew(instance, runner, settings.device, settings.sharing, settings.limit_s)
+    try:
+        yield crew
+    finally:
+        crew.close()
+
+
+@contextmanager
+def _one_thread_each() -> Iterator[None]:
+    """Give every lane one thread of computation, and the engine Python's lock soon after it asks."""
+    threads, interval = torch.get_num_threads(), sys.getswitchinterval()
+    torch.set_num_threads(1)
+    sys.setswitchinterval(_SWITCH_S)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(threads)
+        sys.setswitchinterval(interval)

@@ -1,0 +1,77 @@
+"""Models of a few hundred weights, and runners that fail, stall or wait on demand."""
+
+from __future__ import annotations
+
+import threading
+import zlib
+from collections.abc import Callable, Mapping, Sequence
+from fractions import Fraction
+
+import torch
+from torch import Tensor, nn
+
+from executor.runners.runner import Call
+from models import GPU, Cluster, Instance, Job, MLModel, Workflow
+from tests.instances import network
+
+WIDTH = 16
+BYTES = 1088
+"""Weights of a small model: 16 x 16 and 16 numbers of 4 bytes, the second tensor aligned to 256 bytes (1024 + 64)."""
+
+
+class Small:
+    """Every model is one linear layer; a task applies its models to the sum of its inputs' bytes.
+
+    Parameters
+    ----------
+    before
+        Called in every run, to count, to wait or to raise.
+    """
+
+    def __init__(self, before: Callable[[Call], None] = lambda call: None) -> None:
+        self.before = before
+
+    def weights(self, model: MLModel) -> Mapping[str, Tensor]:
+        source = torch.Generator().manual_seed(zlib.crc32(model.name.encode()))
+        weight, bias = torch.randn(WIDTH, WIDTH, generator=source), torch.randn(WIDTH, generator=source)
+        return {"weight": weight, "bias": bias}
+
+    def module(self, model: MLModel) -> nn.Module:
+        return nn.Linear(WIDTH, WIDTH, device="meta").eval()
+
+    def run(self, call: Call) -> Tensor:
+        self.before(call)
+        values = torch.full((WIDTH,), float(call.job + 1), device=call.device)
+        for name in sorted(call.inputs):
+            values = values + call.inputs[name][: 4 * WIDTH].clone().view(torch.float32)
+        for name in sorted(call.modules):
+            values = torch.tanh(call.modules[name](values))
+        return values
+
+
+def gpus(count: int, memory_bytes: int, slots: tuple[int, ...] = (), **changes: object) -> Cluster:
+    """Return servers of one GPU each, which load 100 MB/s; a transfer takes 1 ms and 1 us per byte."""
+    made = [
+        GPU(f"s{index}/g0", index, "A", memory_bytes, Fraction(100_000_000), slots, **changes)  # type: ignore[arg-type]
+        for index in range(count)
+    ]
+    return Cluster(tuple(made), network(latency_us=1000))
+
+
+def instance(workflows: Sequence[Workflow], models: Sequence[str], on: Cluster, **options: object) -> Instance:
+    """Return one job per workflow, all released at 0; every model has `BYTES`."""
+    jobs = tuple(Job(workflow, 0) for workflow in workflows)
+    return Instance(on, tuple(MLModel(name, BYTES) for name in models), jobs, **options)  # type: ignore[arg-type]
+
+
+class Gate:
+    """Holds up whoever passes until it is opened, or for good."""
+
+    def __init__(self) -> None:
+        self._open = threading.Event()
+
+    def wait(self) -> None:
+        self._open.wait(30)
+
+    def open(self) -> None:
+        self._open.set()

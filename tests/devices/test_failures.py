@@ -1,0 +1,243 @@
+"""What fails takes its job with it and nothing else; whatever happens, a run comes to its end."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+import torch
+from torch import nn
+
+from executor import replay as replay_of
+from executor.devices.addresses import Move
+from executor.devices.crew import assign
+from executor.devices.physical import Span, physical_devices
+from executor.devices.run import LiveRun, LiveSettings, run_live
+from executor.devices.station import Station
+from executor.errors import DeviceError
+from executor.policies.parse import parse_policy
+from executor.runners.runner import Call
+from executor.simulation import simulate
+from models import Instance, MLModel, check
+from tests.devices.small import BYTES, Small, gpus, instance
+from tests.executor.scripted import Listed
+from tests.instances import chain, task
+
+FORK = chain(
+    task("a", 100, ["m0"]),
+    task("b", 100, ["m1"], {"a": 64}),
+    task("c", 100, ["m0"], {"a": 64}),
+    task("d", 100, ["m1"], {"b": 64, "c": 64}),
+)
+SHORT = LiveSettings(limit_s=0.3, keep_outputs=True)
+
+
+@pytest.fixture(params=["compass", "jit", "srpt", "static", "replay"])
+def play(request: pytest.FixtureRequest) -> Callable[..., LiveRun]:
+    """Carry out an online policy, or a replay of what compass plans."""
+
+    def carried_out(on: Instance, runner: Small, settings: LiveSettings = SHORT) -> LiveRun:
+        if request.param == "replay":
+            plan = simulate(on, parse_policy("compass"))
+            return run_live(on, replay_of(on, plan), runner, settings, plan=plan)
+        return run_live(on, parse_policy(request.param), runner, settings)
+
+    return carried_out
+
+
+def forks(jobs: int, memory: int = 2 * BYTES, count: int = 2) -> Instance:
+    return instance([FORK] * jobs, ["m0", "m1"], gpus(count, memory))
+
+
+def raising(error: BaseException, job: int, name: str) -> Small:
+    """Return a runner that raises in one task of one job."""
+
+    def before(call: Call) -> None:
+        if (call.job, call.task) == (job, name):
+            raise error
+
+    return Small(before)
+
+
+def ran(run: LiveRun) -> set[int]:
+    return {record.subject for record in run.records.runs if record.error is None}
+
+
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        (RuntimeError("CUDA error: unspecified launch failure\nmore"), "RuntimeError: CUDA error: unspecified launch failure"),
+        (torch.OutOfMemoryError("tried to allocate 3 GiB"), "OutOfMemoryError: tried to allocate 3 GiB"),
+        (SystemExit(3), "SystemExit: 3"),
+        (KeyError(), "KeyError"),
+    ],
+)
+def test_a_runner_that_raises_fails_its_job_alone(
+    play: Callable[..., LiveRun], error: BaseException, said: str
+) -> None:
+    """Job 1 fails in b: its a ran, its d cannot; c may have run beside b. Jobs 0 and 2 run whole."""
+    on = forks(3)
+    run = play(on, raising(error, 1, "b"))
+    assert [(f.job, f.task, f.message) for f in run.records.failures] == [(1, 5, said)]
+    assert ran(run) - {6} == {0, 1, 2, 3, 4, 8, 9, 10, 11}
+    assert check(on, run.timeline) == []
+
+
+def test_every_job_may_fail(play: Callable[..., LiveRun]) -> None:
+    def before(call: Call) -> None:
+        raise ValueError(call.task)
+
+    run = play(forks(3), Small(before))
+    assert sorted((f.job, f.message) for f in run.records.failures) == [(j, "ValueError: a") for j in range(3)]
+    assert ran(run) == set()
+
+
+def test_a_run_that_never_ends_is_given_up(play: Callable[..., LiveRun]) -> None:
+    """Its GPU is lost with it, so on one GPU the other jobs fail too; but the run ends."""
+    gate = threading.Event()
+
+    def before(call: Call) -> None:
+        if (call.job, call.task) == (1, "b"):
+            gate.wait(30)
+
+    on = forks(3, count=1)
+    run = play(on, Small(before))
+    gate.set()
+    assert {f.job for f in run.records.failures} >= {1}
+    assert 5 not in ran(run)
+    stuck = next(f for f in run.records.failures if f.job == 1)
+    assert stuck.message == "s0/g0 compute engine is lost: it was stuck for more than 0.3 s"
+    assert check(on, run.timeline) == []
+
+
+X, Y = chain(task("x", 100, ["m0"]), name="x"), chain(task("y", 100, ["m1"]), name="y")
+
+
+def loads_of_m1_on_the_first_gpu(
+    monkeypatch: pytest.MonkeyPatch, instead: Callable[[], None], jobs: int = 4
+) -> tuple[Instance, LiveRun]:
+    """Run x, y, x on GPU 0 and y on GPU 1; `instead` happens where m1 would be loaded on GPU 0 for the first time."""
+    original, seen = Station.load_after, set()
+
+    def load_after(station: Station, moves: list[Move], model: int, address: int, asked_ns: int) -> Span:
+        if station.id == "s0/g0" and model == 1 and not seen:
+            seen.add(model)
+            instead()
+        return original(station, moves, model, address, asked_ns)
+
+    monkeypatch.setattr(Station, "load_after", load_after)
+    on = instance([X, Y, X, Y, Y][:jobs], ["m0", "m1"], gpus(2, 2 * BYTES))
+    where = [0, 0, 0, 1, 0][:jobs]
+    return on, run_live(on, lambda: Listed(where, prefetch=0), Small(), SHORT)
+
+
+def test_a_load_that_fails_fails_what_needs_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse() -> None:
+        raise RuntimeError("CUDA error: invalid argument")
+
+    on, run = loads_of_m1_on_the_first_gpu(monkeypatch, refuse)
+    said = "model m1 is not on s0/g0, its load failed: RuntimeError: CUDA error: invalid argument"
+    assert [(f.job, f.message) for f in run.records.failures] == [(1, said)]
+    assert ran(run) == {0, 2, 3}
+    assert [load.error is None for load in run.records.loads if load.gpu == 0] == [True, False]
+    assert check(on, run.timeline) == []
+
+
+def test_a_load_that_stalls_costs_the_copy_engine_but_not_what_is_resident(monkeypatch: pytest.MonkeyPatch) -> None:
+    """m0 is on GPU 0 already, so the second x runs there; both y there fail, that on GPU 1 runs."""
+    gate = threading.Event()
+    on, run = loads_of_m1_on_the_first_gpu(monkeypatch, lambda: gate.wait(30) and None, jobs=5)
+    gate.set()
+    lost = "s0/g0 copy engine is lost: it was stuck for more than 0.3 s"
+    said = f"model m1 is not on s0/g0, its load failed: {lost}"
+    assert [(f.job, f.message) for f in run.records.failures] == [(1, said), (4, said)]
+    assert ran(run) == {0, 2, 3}
+    assert check(on, run.timeline) == []
+
+
+def test_a_lost_copy_engine_refuses_later_loads(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One model fits GPU 0: m0, then m1 (stalls), then m0 again, which nobody can load any more."""
+    gate = threading.Event()
+    original = Station.load_after
+
+    def load_after(station: Station, moves: list[Move], model: int, address: int, asked_ns: int) -> Span:
+        if model == 1:
+            gate.wait(30)
+        return original(station, moves, model, address, asked_ns)
+
+    monkeypatch.setattr(Station, "load_after", load_after)
+    on = instance([X, Y, X, X], ["m0", "m1"], gpus(1, BYTES))
+    run = run_live(on, lambda: Listed([0] * 4, prefetch=0), Small(), SHORT)
+    gate.set()
+    assert ran(run) == {0}
+    assert [(f.job, f.task) for f in run.records.failures] == [(1, 1), (2, 2), (3, 3)]
+    assert all("copy engine is lost" in f.message for f in run.records.failures)
+    assert check(on, run.timeline) == []
+
+
+def test_a_model_whose_load_failed_can_be_loaded_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """m1 fails once and is evicted for m0; its next load works, and so does the job that needs it then."""
+    original, tries = Station.load_after, []
+
+    def load_after(station: Station, moves: list[Move], model: int, address: int, asked_ns: int) -> Span:
+        tries.append(model)
+        if tries.count(1) == 1 and model == 1:
+            raise RuntimeError("once")
+        return original(station, moves, model, address, asked_ns)
+
+    monkeypatch.setattr(Station, "load_after", load_after)
+    on = instance([Y, X, Y], ["m0", "m1"], gpus(1, BYTES))
+    run = run_live(on, lambda: Listed([0] * 3, prefetch=0), Small(), SHORT)
+    assert tries == [1, 0, 1]
+    assert ran(run) == {1, 2}
+    assert [f.job for f in run.records.failures] == [0]
+
+
+def test_an_input_that_does_not_arrive_fails_the_job(monkeypatch: pytest.MonkeyPatch) -> None:
+    def receive(station: Station, output: object, size_bytes: int, staged: bool) -> None:
+        raise RuntimeError("CUDA error: peer access")
+
+    monkeypatch.setattr(Station, "receive", receive)
+    pair = chain(task("x", 100), task("y", 100, (), {"x": 64}))
+    on = instance([pair, pair], [], gpus(2, BYTES))
+    run = run_live(on, lambda: Listed([0, 1, 0, 0]), Small(), SHORT)
+    assert [(f.job, f.task) for f in run.records.failures] == [(0, 1)]
+    assert run.records.failures[0].message == "its input did not arrive: RuntimeError: CUDA error: peer access"
+    assert ran(run) == {0, 2, 3}
+
+
+def test_weights_larger_than_the_scenario_says_are_refused() -> None:
+    on = instance([X], ["m0"], gpus(1, BYTES))
+    smaller = replace(on, models=(MLModel("m0", BYTES - 1),))
+    with pytest.raises(DeviceError, match=r"model m0: its weights take 1088 bytes, the scenario says 1087; write"):
+        run_live(smaller, parse_policy("jit"), Small(), SHORT)
+
+
+def test_weights_that_the_module_lacks_are_refused() -> None:
+    class Other(Small):
+        def module(self, model: MLModel) -> nn.Module:
+            return nn.Linear(16, 16, bias=False, device="meta")
+
+    on = instance([X], ["m0"], gpus(1, BYTES))
+    with pytest.raises(DeviceError, match=r"model m0: the runner's module and its weights do not agree on bias"):
+        run_live(on, parse_policy("jit"), Other(), SHORT)
+
+
+def test_too_few_devices_are_refused_with_the_remedy() -> None:
+    cores = physical_devices("cpu")
+    for sharing in (None, "parallel"):
+        with pytest.raises(DeviceError, match=r"has 3 GPUs, this machine has 1 cores of the CPU; use --virtual serial"):
+            assign(3, cores[:1], sharing)
+    assert assign(3, cores[:1], "serial") == cores[:1] * 3
+
+
+def test_more_memory_than_there_is_is_refused() -> None:
+    with pytest.raises(DeviceError, match=r"take 1000000000001088 bytes of this machine's memory"):
+        run_live(instance([X], ["m0"], gpus(1, 10**15)), parse_policy("jit"), Small(), SHORT)
+
+
+def test_unknown_devices_are_refused() -> None:
+    with pytest.raises(DeviceError, match="device 'tpu' is unknown; allowed are cpu, cuda"):
+        physical_devices("tpu")
