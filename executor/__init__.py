@@ -1,6 +1,6 @@
 """Carry out plans and online policies, on a virtual clock or on devices; knows no solver."""
 
-from executor.errors import IllegalActionError, PolicyError, StalledError
+from executor.errors import DeviceError, IllegalActionError, PolicyError, StalledError
 from executor.noise import Noise, NoiseError, Spread, parse_noise
 from executor.policies.parse import POLICIES, ParsedPolicy, parse_policy
 from executor.policies.queueing import QueuePolicy
@@ -12,6 +12,7 @@ from executor.site import Site
 
 __all__ = [
     "POLICIES",
+    "DeviceError",
     "IllegalActionError",
     "Noise",
     "NoiseError",

@@ -8,6 +8,7 @@ import sys
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from fractions import Fraction
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -50,7 +51,10 @@ def _described(error: typer.TyperException) -> str:
 def _input_errors() -> tuple[type[Exception], ...]:
     """Return the exceptions that bad input raises, importing only what a verb has already imported."""
     kinds: list[type[Exception]] = [UsageError]
-    for module, name in (("models.scenario", "InputError"), ("executor", "PolicyError"), ("executor", "NoiseError")):
+    raised_by = {"InputError": "models.scenario"} | dict.fromkeys(
+        ("PolicyError", "NoiseError", "DeviceError"), "executor"
+    )
+    for name, module in raised_by.items():
         if module in sys.modules:
             kinds.append(getattr(sys.modules[module], name))
     return tuple(kinds)
@@ -76,6 +80,20 @@ def show(document: dict[str, Any], view: Callable[[], object], as_json: bool) ->
 def say(message: str) -> None:
     """Tell a person something beside the output proper."""
     print(message, file=sys.stderr)
+
+
+def require_devices() -> None:
+    """Refuse to go on without the packages that devices need.
+
+    Raises
+    ------
+    UsageError
+        If PyTorch is not installed.
+    """
+    if find_spec("torch") is None:
+        raise UsageError(
+            "PyTorch is not installed; allowed is an environment with the extra 'devices': truenorth[devices]"
+        )
 
 
 def prepare_folder(path: Path) -> None:

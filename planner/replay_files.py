@@ -1,0 +1,44 @@
+"""What ``replay -o FOLDER`` leaves: report, predicted and measured timelines, a picture, and a trace with both."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from models.objective import reported_value, timeline_value
+from models.scenario import TimelineHeader, write_atomically, write_timeline
+from planner.figures import png
+from planner.perfetto import trace_events
+from planner.replay import Replayed
+from planner.replay_figure import predicted_over_measured
+
+
+def write(replayed: Replayed, folder: Path) -> list[Path]:
+    """Write every file of a run on devices; return their paths."""
+    folder.mkdir(parents=True, exist_ok=True)
+    report, predicted, measured, picture, trace = (
+        folder / name for name in ("report.json", "predicted.json", "measured.json", "gantt.png", "trace.json")
+    )
+    write_atomically(report, json.dumps(replayed.as_dict(), indent=2))
+    objective = replayed.scenario.objective
+    value = reported_value(objective, timeline_value(objective, replayed.instance, replayed.predicted))
+    header = TimelineHeader(objective=str(objective), value=value, policy=replayed.policy)
+    write_timeline(predicted, replayed.instance, replayed.predicted, header)
+    replayed.save_measured(measured)
+    chart = predicted_over_measured(replayed.instance, replayed.predicted, replayed.timeline, _title(replayed))
+    write_atomically(picture, png(chart))
+    write_atomically(trace, json.dumps({"traceEvents": _events(replayed), "displayTimeUnit": "ms"}))
+    return [report, predicted, measured, picture, trace]
+
+
+def _title(replayed: Replayed) -> str:
+    error = replayed.latency_error
+    said = "no job ran to its end" if error is None else f"mean absolute error of job latency {error:.1%}"
+    return f"{replayed.policy} on {replayed.settings.device}, {replayed.scenario.name}: predicted over measured, {said}"
+
+
+def _events(replayed: Replayed) -> list[dict[str, object]]:
+    """Return the events of both timelines, the GPUs of each as processes of their own."""
+    instance = replayed.instance
+    predicted = trace_events(instance, replayed.predicted, "predicted", 1)
+    return predicted + trace_events(instance, replayed.timeline, "measured", 1 + instance.n_gpus)

@@ -1,0 +1,86 @@
+"""The verb ``replay``."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from planner import command
+from planner.verbs.options import Json, ScenarioPath, Seed
+
+
+class DeviceChoice(StrEnum):
+    """The values of ``--device``."""
+
+    CPU = "cpu"
+    CUDA = "cuda"
+
+
+class SharingChoice(StrEnum):
+    """The values of ``--virtual``."""
+
+    PARALLEL = "parallel"
+    SERIAL = "serial"
+
+
+def replay(
+    scenario: ScenarioPath,
+    plan: Annotated[Path | None, typer.Argument(metavar="PLAN", help="Plan or timeline file to carry out.")] = None,
+    policy: Annotated[str | None, typer.Option(help="An online policy in place of a plan.")] = None,
+    device: Annotated[DeviceChoice, typer.Option(help="Where to run.")] = DeviceChoice.CPU,
+    runner: Annotated[
+        str, typer.Option(help="What computes the tasks: synthetic, transformers, or module:factory.")
+    ] = "synthetic",
+    virtual: Annotated[
+        SharingChoice | None,
+        typer.Option(help="Several GPUs of the scenario on one device: side by side, or one run at a time."),
+    ] = None,
+    limit: Annotated[
+        float, typer.Option(min=0.1, help="Seconds that anything may take longer than given before it is given up.")
+    ] = 30.0,
+    check_outputs: Annotated[
+        bool, typer.Option("--check-outputs", help="Afterwards run every task alone and compare its output.")
+    ] = False,
+    output: Annotated[
+        Path | None, typer.Option("-o", "--output", metavar="FOLDER", help="Write report, picture and trace here.")
+    ] = None,
+    seed: Seed = 0,
+    as_json: Json = False,
+) -> int:
+    """Carry out a plan or an online policy on devices, in real time; report predicted against measured."""
+    if (plan is None) == (policy is None):
+        raise command.UsageError("replay: allowed is either a PLAN or --policy, and one of them is needed")
+    command.require_devices()
+    from models.scenario import load_scenario
+
+    loaded = load_scenario(scenario)
+    if output is not None:
+        command.prepare_folder(output)
+    from executor.devices.run import LiveSettings
+    from executor.runners.parse import parse_runner
+    from planner.replay import replay_on_devices
+
+    settings = LiveSettings(device.value, None if virtual is None else virtual.value, limit)
+    replayed = replay_on_devices(
+        loaded,
+        plan or str(policy),
+        parse_runner(runner),
+        settings,
+        runner_name=runner,
+        seed=seed,
+        check_outputs=check_outputs,
+    )
+    written = [] if output is None else replayed.save(output)
+
+    def view() -> object:
+        from planner.replay_view import replay_view
+
+        return replay_view(replayed)
+
+    command.show(replayed.as_dict(), view, as_json)
+    for path in written:
+        command.say(f"wrote {path}")
+    return command.DONE if replayed.achieved else command.NOT_ACHIEVED
