@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import socket
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
@@ -17,6 +18,8 @@ Value = TypeVar("Value")
 
 _CALLS_PER_CPU = 2
 """Calls handed to the cluster for each of its CPUs: enough to keep it busy, few enough to stop soon."""
+
+_PATIENCE_S = 5.0
 
 
 def as_finished_on_ray(
@@ -71,11 +74,24 @@ def _connected(address: str) -> Iterator[Any]:
     if ray.is_initialized():
         yield ray
         return
+    _refuse_silence(address)
     try:
         ray.init(address=address, log_to_driver=False, configure_logging=False)
     except (ConnectionError, ValueError, RuntimeError) as error:
-        raise UsageError(f"--ray: no cluster at {address!r} ({' '.join(str(error).split())[:200]})") from None
+        raise UsageError(f"--ray: no cluster at {address!r}: {' '.join(str(error).split())[:200]}") from None
     try:
         yield ray
     finally:
         ray.shutdown()
+
+
+def _refuse_silence(address: str) -> None:
+    """Refuse an address at which nobody listens, where Ray would try for ever."""
+    host, _, port = address.rpartition(":")
+    if not host or not port.isdigit():
+        return  # "auto" and the like, which Ray resolves
+    try:
+        socket.create_connection((host.rpartition("/")[2].strip("[]"), int(port)), _PATIENCE_S).close()
+    except (OSError, OverflowError) as error:
+        problem = f"no cluster at {address!r}: {error}; allowed is HOST:PORT of a head node, or auto"
+        raise UsageError(f"--ray: {problem}") from None

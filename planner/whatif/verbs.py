@@ -13,7 +13,6 @@ from models.scenario import Scenario
 from models.scenario.errors import FieldError, allowed, shown
 from models.scenario.quantities import JobCount, Name, Number, PositiveTime, Seed
 from models.scenario.section import Section
-from planner.compare import DEFAULT_POLICIES, compare, split_policies
 from planner.policies.parse import parse
 from planner.simulate import is_file, simulate
 from planner.stages import Method
@@ -140,16 +139,20 @@ class Compare(_Limited, _WarmingUp):
 
     names_policies_in: ClassVar[str] = "policies"
 
-    policies: Any = DEFAULT_POLICIES
+    policies: Any = None
 
     def policy_names(self) -> list[str]:
-        """Return the policies of a list, or of a text with commas.
+        """Return the policies of a list, or of a text with commas; all that ``compare`` knows if none is named.
 
         Raises
         ------
         FieldError
             If it is neither.
         """
+        from planner.compare import DEFAULT_POLICIES, split_policies
+
+        if self.policies is None:
+            return list(DEFAULT_POLICIES)
         if isinstance(self.policies, str):
             return split_policies(self.policies)
         if isinstance(self.policies, (list, tuple)) and all(isinstance(name, str) for name in self.policies):
@@ -158,6 +161,8 @@ class Compare(_Limited, _WarmingUp):
 
     def rows(self, scenario: Scenario) -> list[Row]:
         """Return the rows of the comparison."""
+        from planner.compare import compare
+
         done = compare(
             scenario,
             self.policy_names(),

@@ -18,7 +18,10 @@ from planner.cli import app
 from planner.command import run
 from planner.plan import plan
 from planner.simulate import simulate
+from planner.stages import Method
 from planner.whatif import Counts, sweep, whatif
+from planner.whatif.cell import Call, answer
+from planner.whatif.document import read_sweep
 from tests.whatif.small import SCENARIO, SWEEP, tables, written
 
 MAIN = "import sys; from planner.cli import main; sys.argv[1:] = {arguments!r}; main()"
@@ -41,29 +44,24 @@ def test_every_row_is_what_a_single_simulation_gives(tmp_path: Path) -> None:
         }
 
 
-def test_a_plan_per_cell_with_counted_iterations(tmp_path: Path) -> None:
-    path = written(tmp_path)
+def test_plans_with_counted_iterations_repeat_and_are_those_of_plan(tmp_path: Path) -> None:
+    written(tmp_path)
     scenario = load_scenario(tmp_path / "scenario.yaml")
-    settings = {"time_limit": "20 s", "iterations": 100, "method": "search"}
-    frame = whatif(scenario, {"cluster.servers": [1, 2]}, verb="plan", workers=1, **settings).frame
-    alone = plan(scenario, time_limit_s=20, iterations=100, workers=1)
-    assert path.exists()
-    assert list(frame["status"].isin(["OPTIMAL", "FEASIBLE"])) == [True, True]
-    assert frame["value"][1] <= float(alone.result.value or 0) * (1 + 1e-9) or frame["gap"][1] > 0
-    assert (frame["lower_bound"] <= frame["value"]).all()
-    assert frame["value"][0] >= frame["lower_bound"][1]
+    told = {"time_limit": "60 s", "iterations": 100, "method": "search"}
+    rows = whatif(scenario, {"cluster.servers": [2]}, verb="plan", workers=1, **told).rows
+    alone = plan(scenario, time_limit_s=60, iterations=100, workers=1, method=Method.SEARCH).as_dict()
+    assert rows[0]["value"] == alone["objective"]["value"]
+    assert (rows[0]["status"], rows[0]["loads"]) == (alone["status"], alone["metrics"]["loads"])
 
 
 def test_compare_gives_a_row_per_policy_and_bound_a_row(tmp_path: Path) -> None:
     path = written(tmp_path)
-    rows = whatif(
-        path.parent / "scenario.yaml", {"cluster.servers": [1]}, verb="compare", policies="jit,hash", time_limit="1 s"
-    ).rows
+    data = read_sweep(path)[1].data
+    told = {"policies": ["jit", "hash"], "time_limit": "500 ms"}
+    rows = answer(Call(data, str(tmp_path), "compare", told)).rows
     assert {row["policy"] for row in rows} == {"plan", "jit", "hash"}
-    assert min(float(row["value"] or 0) for row in rows) == next(
-        row["value"] for row in rows if row["policy"] == "plan"
-    )
-    bound = whatif(path.parent / "scenario.yaml", {"cluster.servers": [1]}, verb="bound", time_limit="1 s").rows[0]
+    assert rows[0]["ratio_to_best"] == 1
+    bound = answer(Call(data, str(tmp_path), "bound", {"time_limit": "500 ms"})).rows[0]
     assert 1 <= float(bound["lower_bound"] or 0) <= float(rows[0]["value"] or 0)
 
 
@@ -107,7 +105,7 @@ def test_cells_that_ask_the_same_run_once(tmp_path: Path) -> None:
     written(tmp_path)
     seen: list[Counts] = []
     made = whatif(
-        tmp_path / "scenario.yaml", {"cluster.servers": [2, "x1"]}, policy="jit", workers=1, watch=seen.append
+        tmp_path / "scenario.yaml", {"cluster.gpu.memory": ["10 B", "x1"]}, policy="jit", workers=1, watch=seen.append
     )
     assert seen == [Counts(2, 0, 0, 0), Counts(2, 0, 2, 0)]
     assert made.rows[0]["value"] == made.rows[1]["value"]

@@ -1,0 +1,1 @@
+"""Sweeps that are killed, and how well they use two cores."""

@@ -1,0 +1,106 @@
+"""Kill a sweep of 200 cells at random moments, let it complete, and compare; measure how well it uses the cores."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import random
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from planner.whatif.cell import answer
+from planner.whatif.document import read_sweep
+from planner.whatif.grid import read_grid
+
+SWEEP = Path(__file__).parent / "sweep.yaml"
+TABLES = ("results.csv", "results.parquet")
+_COMMAND = "import sys; from planner.cli import main; sys.argv[1:] = {arguments!r}; main()"
+
+
+def main() -> int:
+    """Print what was measured; 1 if a table differs."""
+    parser = argparse.ArgumentParser(prog="python -m experiments.sweep_recovery", description=__doc__)
+    parser.add_argument("--kills", type=int, default=10)
+    parser.add_argument("--seed", type=int, default=0, help="of the moments")
+    parser.add_argument("--workers", type=int, default=2)
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        alone_s = serial_cpu_s()
+        wall_s, cpu_s = undisturbed(folder / "undisturbed", options.workers)
+        print(f"one process, cells only: {alone_s:.1f} CPU-s")
+        print(f"sweep with {options.workers} workers, start included: {wall_s:.1f} s, {cpu_s:.1f} CPU-s")
+        print(
+            f"use of {options.workers} cores: {alone_s / options.workers / wall_s:.1%} of perfect (wall clock), ",
+            end="",
+        )
+        print(f"{alone_s / cpu_s:.1%} of CPU time went into cells")
+        kept = killed(folder / "killed", options.workers, options.kills, wall_s, random.Random(options.seed))  # noqa: S311
+        same = all(
+            (folder / "undisturbed" / table).read_bytes() == (folder / "killed" / table).read_bytes()
+            for table in TABLES
+        )
+    print(f"killed {len(kept)} times, with {', '.join(map(str, kept))} cells kept; then completed")
+    print(f"tables: {'identical' if same else 'DIFFERENT'}")
+    return 0 if same else 1
+
+
+def serial_cpu_s() -> float:
+    """Return the CPU time of all cells in one process that has imported everything."""
+    cells = read_grid(*read_sweep(SWEEP)).cells
+    answer(cells[0].call)
+    begun = time.process_time()
+    for cell in cells:
+        answer(cell.call)
+    return time.process_time() - begun
+
+
+def undisturbed(folder: Path, workers: int) -> tuple[float, float]:
+    """Run the sweep and return its wall-clock and CPU time, those of its workers included."""
+    before = _children_cpu_s()
+    begun = time.monotonic()
+    process = launched(folder, workers)
+    process.communicate()
+    assert process.returncode == 0
+    return time.monotonic() - begun, _children_cpu_s() - before
+
+
+def _children_cpu_s() -> float:
+    usage = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return usage.ru_utime + usage.ru_stime
+
+
+def killed(folder: Path, workers: int, kills: int, wall_s: float, rng: random.Random) -> list[int]:
+    """Kill the sweep at random moments, then let it complete; return how many cells each killed run left."""
+    kept: list[int] = []
+    while len(kept) < kills:
+        process = launched(folder, workers)
+        try:
+            # About a second goes into the start, so that some runs are killed before their first cell.
+            process.wait(rng.uniform(0.3, 1.5 + 1.2 * wall_s / kills))
+        except subprocess.TimeoutExpired:
+            process.kill()
+        process.communicate()
+        kept.append(len(list(folder.glob("cells/*.json"))))
+        if process.returncode == 0:
+            raise RuntimeError(f"the sweep was complete after {len(kept) - 1} kills; ask for fewer")
+    out, _ = (process := launched(folder, workers)).communicate()
+    assert process.returncode == 0
+    assert json.loads(out)["known"] == kept[-1]
+    return kept
+
+
+def launched(folder: Path, workers: int) -> subprocess.Popen[bytes]:
+    """Start the command in a process of its own."""
+    arguments = ["sweep", str(SWEEP), "-o", str(folder), "--workers", str(workers), "--json"]
+    return subprocess.Popen(  # noqa: S603
+        [sys.executable, "-c", _COMMAND.format(arguments=arguments)], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+    )
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
