@@ -1,0 +1,222 @@
+"""What tasks, loads and transfers take on a device: every workflow, round after round, one thing at a time.
+
+A round loads and runs what a real run loads and runs, in turn, so that caches are as cold as they will be then.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from itertools import accumulate
+from typing import TypeVar
+
+import torch
+from torch import Tensor, nn
+
+from executor.devices.physical import Span, physical_devices
+from executor.devices.station import Station, Work
+from executor.devices.weights import HostWeights, aligned, packed_bytes
+from executor.errors import DeviceError
+from executor.fit import Line, fit_line
+from executor.runners.runner import Call, Runner
+from models import GPU, MLModel, Task, Workflow
+from models.metrics import quantile_rank
+
+WARMUP_ROUNDS = 2
+_P95 = Fraction(95, 100)
+_SHORTEST_US = 0.001
+Key = tuple[str, str]
+"""A workflow's name and a task's."""
+
+K = TypeVar("K")
+
+
+@dataclass(frozen=True, slots=True)
+class Spread:
+    """How long something took over all rounds, in microseconds."""
+
+    median_us: float
+    p95_us: float
+
+    @classmethod
+    def of(cls, samples_us: Sequence[float]) -> Spread:
+        """Return the spread of samples; p_q is the ceil(q n)-th smallest.
+
+        >>> Spread.of([4.0, 1.0, 2.0, 3.0])
+        Spread(median_us=2.0, p95_us=4.0)
+        """
+        ordered = sorted(samples_us)
+        return cls(ordered[quantile_rank(Fraction(1, 2), len(ordered))], ordered[quantile_rank(_P95, len(ordered))])
+
+
+@dataclass(frozen=True, slots=True)
+class Measurements:
+    """What was measured on a device.
+
+    Parameters
+    ----------
+    device
+        Its name.
+    weight_bytes
+        Of each model, as packed in memory.
+    runs
+        By workflow and task.
+    loads
+        By model.
+    load, transfer
+        Overhead and bandwidth of loads, and of transfers between GPUs; None where there was none.
+    copy_peak
+        Best bandwidth of bare copies of the largest model from pinned host memory, in bytes per second; None without
+        models.
+    """
+
+    device: str
+    weight_bytes: Mapping[str, int]
+    runs: Mapping[Key, Spread]
+    loads: Mapping[str, Spread]
+    load: Line | None
+    transfer: Line | None
+    copy_peak: float | None
+
+
+@dataclass(slots=True)
+class _Samples:
+    runs: dict[Key, list[float]]
+    loads: dict[str, list[float]]
+    transfers: dict[int, list[float]]
+
+
+class _Sized:
+    """A runner whose weights were drawn or read once, to see how many bytes they take."""
+
+    def __init__(self, runner: Runner, models: Sequence[MLModel]) -> None:
+        self._runner = runner
+        self._weights = {model.name: runner.weights(model) for model in models}
+        self.models = [MLModel(name, packed_bytes(weights)) for name, weights in self._weights.items()]
+
+    def weights(self, model: MLModel) -> Mapping[str, Tensor]:
+        return self._weights.pop(model.name)
+
+    def module(self, model: MLModel) -> nn.Module:
+        return self._runner.module(model)
+
+    def run(self, call: Call) -> Tensor:
+        return self._runner.run(call)
+
+
+class _Bench:
+    """One planned GPU as large as the largest task's models, and where transfers to it come from."""
+
+    def __init__(self, models: Sequence[MLModel], workflows: Sequence[Workflow], runner: Runner, kind: str) -> None:
+        devices = physical_devices(kind)
+        self.physical, self._away = devices[0], devices[-1]
+        sized = _Sized(runner, models)
+        self.models = sized.models
+        self._place = {model.name: index for index, model in enumerate(self.models)}
+        tasks = [task for workflow in workflows for task in workflow.tasks]
+        room = max([1, *(sum(self._size(name) for name in task.models) for task in tasks)])
+        gpu = GPU("s0/g0", 0, kind, room, Fraction(1))
+        host = HostWeights(self.models, sized, self.physical)
+        self.station = Station(gpu, self.models, host, runner, self.physical)
+        self.samples = _Samples({}, {}, {})
+
+    def _size(self, model: str) -> int:
+        return aligned(self.models[self._place[model]].weight_bytes)
+
+    def round(self, workflow: Workflow, number: int) -> None:
+        """Load for, feed and run every task of a workflow once."""
+        outputs: dict[str, Tensor] = {}
+        for index in workflow.topological:
+            task = workflow.tasks[index]
+            self._load(task)
+            inputs = {
+                edge.source: (self._receive(outputs[edge.source], edge.size_bytes), edge.size_bytes)
+                for edge in task.inputs
+            }
+            needed = [self._place[name] for name in task.models]
+            work = Work(number, workflow.name, task.name, task.fastest_us, needed, inputs)
+            outputs[task.name], span = self.station.run(work)
+            _note(self.samples.runs, (workflow.name, task.name), span)
+
+    def _load(self, task: Task) -> None:
+        addresses = accumulate([self._size(name) for name in task.models], initial=0)
+        for name, address in zip(task.models, addresses, strict=False):
+            _note(self.samples.loads, name, self.station.load(self._place[name], address))
+
+    def _receive(self, output: Tensor, size_bytes: int) -> Tensor:
+        if self._away.device != self.physical.device:
+            output = output.to(self._away.device)
+            torch.cuda.synchronize(self._away.device)
+        received, span = self.station.receive(output, size_bytes, staged=False)
+        if size_bytes:
+            _note(self.samples.transfers, size_bytes, span)
+        return received
+
+    def measurements(self) -> Measurements:
+        """Return what the rounds so far have shown."""
+        loads = {name: Spread.of(times) for name, times in self.samples.loads.items()}
+        sizes = {model.name: model.weight_bytes for model in self.models}
+        largest = max(loads, key=sizes.__getitem__, default=None)
+        return Measurements(
+            self.physical.name,
+            sizes,
+            {key: Spread.of(times) for key, times in self.samples.runs.items()},
+            loads,
+            _line([(sizes[name], spread.median_us) for name, spread in loads.items()]),
+            _line([(size, Spread.of(times).median_us) for size, times in self.samples.transfers.items()]),
+            None if largest is None else self.station.copy_peak(self._place[largest]),
+        )
+
+
+def measure(
+    models: Sequence[MLModel],
+    workflows: Sequence[Workflow],
+    runner: Runner,
+    kind: str,
+    *,
+    rounds: int = 10,
+    watch: Callable[[int], None] = lambda done: None,
+) -> Measurements:
+    """Measure every task, load and transfer of some workflows on a device, with one thread of computation.
+
+    Parameters
+    ----------
+    models
+        Those that the tasks need; their bytes are measured too, except for a runner that takes them as given.
+    kind
+        ``cpu`` or ``cuda``: the first such device, and transfers from the last one to it.
+    rounds
+        How often everything is measured, after two rounds of warm-up.
+    watch
+        Told how many rounds are done.
+
+    Raises
+    ------
+    DeviceError
+        If the device or the runner cannot be used.
+    """
+    if rounds < 1:
+        raise DeviceError(f"{rounds} rounds measure nothing; allowed is 1 or more")
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        bench = _Bench(models, workflows, runner, kind)
+        for number in range(WARMUP_ROUNDS + rounds):
+            if number == WARMUP_ROUNDS:
+                bench.samples = _Samples({}, {}, {})
+            for workflow in workflows:
+                bench.round(workflow, number)
+            watch(number + 1)
+        return bench.measurements()
+    finally:
+        torch.set_num_threads(threads)
+
+
+def _note(samples: dict[K, list[float]], key: K, span: Span) -> None:
+    # A clock that did not move between two readings would make a relative error infinite.
+    samples.setdefault(key, []).append(max(span.duration_us, _SHORTEST_US))
+
+
+def _line(samples: Sequence[tuple[int, float]]) -> Line | None:
+    return fit_line(samples) if samples else None

@@ -1,0 +1,255 @@
+"""Measure a scenario's tasks, loads and transfers on this machine, and write the scenario that these figures make."""
+
+from __future__ import annotations
+
+import os
+import platform
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from decimal import Decimal
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from executor.devices.profiling import Measurements, Spread, measure
+from executor.fit import Line
+from executor.runners.parse import parse_runner
+from models.scenario import InputError, Scenario, ScenarioDocument, build, write_atomically
+from models.scenario.section import validated
+from models.scenario.source import Plain
+from models.scenario.work import build_workflows
+
+_WIDTH = 120
+
+
+@dataclass(frozen=True, slots=True)
+class Profile:
+    """What was measured, and the scenario with these figures in place of its own.
+
+    Parameters
+    ----------
+    scenario
+        What was profiled.
+    measurements
+        Medians and 95th percentiles of every run and load, lines through loads and transfers.
+    document
+        The scenario file's content with measured figures; quantities are text with units.
+    measured
+        The scenario that this makes.
+    kind, runner, rounds
+        How it was measured: the device, who computed, and how often.
+    """
+
+    scenario: Scenario
+    measurements: Measurements
+    document: Mapping[str, Any]
+    measured: Scenario
+    kind: str
+    runner: str
+    rounds: int
+
+    def as_dict(self, path: Path | None = None) -> dict[str, Any]:
+        """Return the figures with the keys of ``profile --json``."""
+        found = self.measurements
+        return {
+            "device": found.device,
+            "kind": self.kind,
+            "runner": self.runner,
+            "rounds": self.rounds,
+            "models": {
+                name: {"weight_bytes": size, **_spread(found.loads.get(name), "load")}
+                for name, size in found.weight_bytes.items()
+            },
+            "tasks": [
+                {"workflow": workflow, "task": task, **_spread(spread, "run")}
+                for (workflow, task), spread in found.runs.items()
+            ],
+            "load": None if found.load is None else {**_line(found.load), "copy_peak_bytes_per_s": found.copy_peak},
+            "transfer": None if found.transfer is None else _line(found.transfer),
+            "profile": None if path is None else str(path),
+        }
+
+    def save(self, path: Path) -> None:
+        """Write the measured scenario as YAML, whole or not at all; how it was measured stands in its comments.
+
+        Raises
+        ------
+        InputError
+            If the file cannot be written.
+        """
+        document = dict(self.document)
+        trace = document["workload"].get("trace")
+        if trace is not None:
+            there = os.path.relpath(self.scenario.source.folder / trace["file"], path.parent)
+            document["workload"] = {"trace": {**trace, "file": there}}
+        comment = "".join(f"# {line}\n" for line in self._told())
+        text = yaml.dump(
+            document, Dumper=_Dumper, sort_keys=False, default_flow_style=None, width=_WIDTH, allow_unicode=True
+        )
+        write_atomically(path, comment + text)
+
+    def _told(self) -> list[str]:
+        """Return how it was measured, in words."""
+        found = self.measurements
+        lines = [
+            f"Measured by truenorth profile on {datetime.now(UTC):%Y-%m-%d %H:%M} UTC: {found.device}, "
+            f"{platform.machine()}, torch {version('torch')}, runner {self.runner},",
+            f"medians of {self.rounds} rounds. 95th percentiles of runs in ms:",
+        ]
+        for workflow in dict.fromkeys(workflow for workflow, _ in found.runs):
+            tails = [
+                f"{task} {spread.p95_us / 1000:.3f}" for (of, task), spread in found.runs.items() if of == workflow
+            ]
+            lines.append(f"    {workflow}: {', '.join(tails)}")
+        if found.copy_peak is not None:
+            lines.append(f"Best bare copy of the largest model: {found.copy_peak / 1e9:.2f} GB/s.")
+        return lines
+
+
+def profile(
+    scenario: Scenario,
+    *,
+    device: str = "cpu",
+    runner: str = "synthetic",
+    rounds: int = 10,
+    watch: Callable[[int], None] = lambda done: None,
+) -> Profile:
+    """Measure a scenario's tasks, loads and transfers on this machine, one at a time.
+
+    Parameters
+    ----------
+    device
+        ``cpu`` or ``cuda``.
+    runner
+        Who computes the tasks, as `executor.runners.parse.parse_runner` reads it.
+    rounds
+        How often every workflow runs, after the warm-up.
+    watch
+        Told how many rounds are done.
+
+    Raises
+    ------
+    DeviceError
+        If the device or the runner cannot be used.
+    InputError
+        If the scenario does not hold with what was measured, for instance because a model fits no GPU.
+    """
+    workflows = list(build_workflows(scenario.document).values())
+    needed = {name for workflow in workflows for task in workflow.tasks for name in task.models}
+    models = [model for model in scenario.instance.models if model.name in needed]
+    found = measure(models, workflows, parse_runner(runner), device, rounds=rounds, watch=watch)
+    document = measured_document(scenario, found)
+    measured = build(validated(ScenarioDocument, document, scenario.source), scenario.source)
+    return Profile(scenario, found, document, measured, device, runner, rounds)
+
+
+def measured_document(scenario: Scenario, measurements: Measurements) -> dict[str, Any]:
+    """Return a scenario file's content with measured weights, run times, loads and network.
+
+    Run times replace those of every kind of GPU that the cluster has; kinds that it lacks keep theirs. What was not
+    measured, such as the network of a scenario without edges, stays as it is.
+
+    Raises
+    ------
+    InputError
+        If the scenario was not read from a file.
+    """
+    if scenario.source.root is None:
+        raise InputError(scenario.source.file, None, "document", "comes from no file; allowed is one of load_scenario")
+    document: dict[str, Any] = scenario.source.root.data()  # type: ignore[assignment]
+    for name, size in measurements.weight_bytes.items():
+        document["models"][name]["weights"] = _size(size)
+    kinds = {gpu.kind for gpu in scenario.instance.cluster.gpus}
+    for (workflow, task), spread in measurements.runs.items():
+        section = document["workflows"][workflow]["tasks"][task]
+        section["runtime"] = _runtime(section["runtime"], kinds, spread)
+    cluster = document["cluster"]
+    if measurements.load is not None:
+        for group in cluster.get("groups", [cluster]):
+            group["gpu"] |= {
+                "load_bandwidth": _bandwidth(measurements.load),
+                "load_overhead": _time(measurements.load.overhead_us),
+            }
+    if measurements.transfer is not None:
+        line = measurements.transfer
+        cluster["network"] = {
+            "bandwidth": _bandwidth(line),
+            "latency": _time(line.overhead_us),
+            "staged": Plain("false"),
+        }
+    return document
+
+
+def _runtime(given: object, kinds: set[str], spread: Spread) -> object:
+    measured = _time(max(1.0, spread.median_us))
+    if not isinstance(given, Mapping):
+        return measured
+    return {kind: measured if kind in kinds else runtime for kind, runtime in given.items()}
+
+
+def _time(us: float) -> str:
+    """Return a time as scenario files have it.
+
+    >>> _time(1234.6), _time(17.2)
+    ('1.235 ms', '17 us')
+    """
+    whole = round(us)
+    return f"{Decimal(whole).scaleb(-3)} ms" if whole >= 1000 else f"{whole} us"
+
+
+def _size(size_bytes: int) -> str:
+    """Return a size exactly.
+
+    >>> _size(58_318_848), _size(2_000_000)
+    ('58.318848 MB', '2 MB')
+    """
+    megabytes = Decimal(size_bytes).scaleb(-6).normalize()
+    return f"{megabytes:f} MB"
+
+
+def _bandwidth(line: Line) -> str:
+    return f"{line.bandwidth / 1e9:.4g} GB/s"
+
+
+def _spread(spread: Spread | None, what: str) -> dict[str, float]:
+    if spread is None:
+        return {}
+    return {f"{what}_median_us": round(spread.median_us, 1), f"{what}_p95_us": round(spread.p95_us, 1)}
+
+
+def _line(line: Line) -> dict[str, float]:
+    return {"bandwidth_bytes_per_s": round(line.bandwidth), "overhead_us": round(line.overhead_us, 1)}
+
+
+class _Dumper(yaml.SafeDumper):
+    """Writes small collections on one line, and unquoted what stood unquoted."""
+
+    def ignore_aliases(self, data: Any) -> bool:
+        """Write everything out."""
+        return True
+
+    def represent_mapping(self, tag: str, mapping: Any, flow_style: bool | None = None) -> yaml.MappingNode:
+        """Put a mapping on one line if it fits there and is not nested deeply."""
+        node = super().represent_mapping(tag, mapping, flow_style)
+        node.flow_style = _depth(node) <= 2 and len(yaml.serialize(node, width=10 * _WIDTH)) < _WIDTH - 20
+        return node
+
+
+def _depth(node: yaml.Node) -> int:
+    """Return how deeply collections are nested; 0 for a scalar."""
+    if isinstance(node, yaml.ScalarNode):
+        return 0
+    children = node.value if isinstance(node, yaml.SequenceNode) else [value for _, value in node.value]
+    return 1 + max(map(_depth, children), default=0)
+
+
+def _plain(dumper: Any, value: Plain) -> yaml.ScalarNode:
+    text = str(value)
+    node: yaml.ScalarNode = dumper.represent_scalar(dumper.resolve(yaml.ScalarNode, text, (True, False)), text)
+    return node
+
+
+_Dumper.add_representer(Plain, _plain)

@@ -1,0 +1,46 @@
+"""The verb ``profile``."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Annotated
+
+import typer
+
+from planner import command
+from planner.verbs.options import Json, Output, ScenarioPath
+
+
+class DeviceChoice(StrEnum):
+    """The values of ``--device``."""
+
+    CPU = "cpu"
+    CUDA = "cuda"
+
+
+def profile(
+    scenario: ScenarioPath,
+    device: Annotated[DeviceChoice, typer.Option(help="What is measured.")],
+    output: Output = None,
+    runner: Annotated[
+        str, typer.Option(help="Who computes: synthetic, transformers[:size=full,weights=FOLDER], module:factory.")
+    ] = "synthetic",
+    rounds: Annotated[int, typer.Option(min=1, help="How often every workflow is run, after the warm-up.")] = 10,
+    as_json: Json = False,
+) -> int:
+    """Measure run times, loads and transfers on this machine, and write the scenario with them."""
+    from models.scenario import assert_writable, load_scenario
+    from planner import profile as profiling
+    from planner.profile_view import profile_view, rounds_shown
+
+    loaded = load_scenario(scenario)
+    if output is not None:
+        if output.suffix.lower() == ".json":
+            raise command.UsageError(f"{output}: a profile is written as YAML; name it {output.with_suffix('.yaml')}")
+        assert_writable(output)
+    with rounds_shown(rounds) as watch:
+        made = profiling.profile(loaded, device=device.value, runner=runner, rounds=rounds, watch=watch)
+    if output is not None:
+        made.save(output)
+    command.show(made.as_dict(output), lambda: profile_view(made), as_json)
+    return command.DONE
