@@ -7,6 +7,7 @@ import os
 import tempfile
 import time
 from pathlib import Path
+from typing import Any
 
 from planner.whatif import Counts, Sweep, sweep
 
@@ -17,7 +18,7 @@ def with_a_node_killed(file: Path, folder: Path, kill_after: int) -> Sweep:
     """Run a sweep on two Ray nodes of this machine and kill one of them once so many cells are finished."""
     from ray.cluster_utils import Cluster
 
-    cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 1, "include_dashboard": False})
+    cluster: Any = Cluster(initialize_head=True, head_node_args={"num_cpus": 1, "include_dashboard": False})
     doomed = cluster.add_node(num_cpus=1)
     cluster.wait_for_nodes()
     killed = False

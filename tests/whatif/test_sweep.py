@@ -47,8 +47,8 @@ def test_every_row_is_what_a_single_simulation_gives(tmp_path: Path) -> None:
 def test_plans_with_counted_iterations_repeat_and_are_those_of_plan(tmp_path: Path) -> None:
     written(tmp_path)
     scenario = load_scenario(tmp_path / "scenario.yaml")
-    told = {"time_limit": "60 s", "iterations": 100, "method": "search"}
-    rows = whatif(scenario, {"cluster.servers": [2]}, verb="plan", workers=1, **told).rows
+    grid = {"cluster.servers": [2]}
+    rows = whatif(scenario, grid, verb="plan", workers=1, time_limit="60 s", iterations=100, method="search").rows
     alone = plan(scenario, time_limit_s=60, iterations=100, workers=1, method=Method.SEARCH).as_dict()
     assert rows[0]["value"] == alone["objective"]["value"]
     assert (rows[0]["status"], rows[0]["loads"]) == (alone["status"], alone["metrics"]["loads"])
