@@ -59,6 +59,17 @@ class ServiceLevel:
             return cls(match["what"], _limit(match["what"], match["limit"], text), share)
         raise QuantityError(f"{text!r} is no service level; allowed are, for instance, {EXAMPLES}")
 
+    def __str__(self) -> str:
+        """Return the level as it is written.
+
+        >>> [str(ServiceLevel.parse(text)) for text in ("p99 latency <= 1.5 s", "mean slowdown <= 2", "no late jobs")]
+        ['p99 latency <= 1500 ms', 'mean slowdown <= 2', 'no late jobs']
+        """
+        if self.measure == "lateness":
+            return "no late jobs" if self.share == 1 else f"{_plain(100 * (self.share or 0))} % within deadline"
+        limit = f"{_plain(self.limit / 1000)} ms" if self.measure == "latency" else _plain(self.limit)
+        return f"{'mean' if self.share is None else f'p{_plain(100 * self.share)}'} {self.measure} <= {limit}"
+
     def met_by(self, instance: Instance, latency: Ints, jobs: Sequence[int] | Ints) -> bool:
         """Say whether the given jobs meet the level for these latencies (microseconds, one per job of the instance)."""
         return self.attainment(instance, latency, jobs) >= (self.share if self.share is not None else 1)
@@ -75,6 +86,10 @@ class ServiceLevel:
             return Fraction(int(mean_ratio(flows, units) <= self.limit))
         most, per = self.limit.as_integer_ratio()
         return _share_of([flow * per <= most * unit for flow, unit in zip(flows, units, strict=True)])
+
+
+def _plain(number: Fraction | int) -> str:
+    return f"{float(number):.12g}"
 
 
 def _share_of(within: list[bool]) -> Fraction:

@@ -12,6 +12,7 @@ from planner.verbs.check import check
 from planner.verbs.compare import compare
 from planner.verbs.plan import plan
 from planner.verbs.profile import profile
+from planner.verbs.report import report
 from planner.verbs.replay import replay
 from planner.verbs.schema import schema
 from planner.verbs.simulate import simulate
@@ -26,7 +27,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for _verb in (plan, check, simulate, compare, bound, verify, sweep, replay, profile, schema):
+for _verb in (plan, check, simulate, compare, bound, verify, sweep, report, replay, profile, schema):
     app.command()(_verb)
 
 

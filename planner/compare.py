@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -38,7 +38,8 @@ CLAIRVOYANCE = (
 class Comparison:
     """A plan and simulations of the same scenario, best objective first in every view.
 
-    `regrets` takes apart what the best online policy and Compass lose to the plan and the lower bound.
+    `regrets` takes apart what the best online policy and Compass lose to the plan and the lower bound. `settings` are
+    the options of ``truenorth compare`` that repeat it.
     """
 
     scenario: Scenario
@@ -46,6 +47,7 @@ class Comparison:
     simulations: tuple[Simulation, ...]
     warmup: Fraction
     regrets: tuple[Regret, ...] = ()
+    settings: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def rows(self) -> list[dict[str, Any]]:
@@ -152,7 +154,14 @@ def compare(
     )
     clairvoyance = clairvoyance_in(simulations)
     regrets = tuple(steps.closed_by(planned.result, clairvoyance) for steps in held)
-    return Comparison(scenario, planned, simulations, warmup, regrets)
+    settings = {
+        "policies": ",".join(policies),
+        "time-limit": f"{time_limit_s:g}",
+        "warmup": str(warmup),
+        "workers": str(workers),
+        "seed": str(seed),
+    }
+    return Comparison(scenario, planned, simulations, warmup, regrets, settings)
 
 
 def _taken_apart(scenario: Scenario, simulations: Sequence[Simulation]) -> list[Simulation]:

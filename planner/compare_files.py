@@ -1,16 +1,25 @@
-"""What ``compare -o FOLDER`` leaves: a table, the plan, a Gantt chart per contender worth a look, an ECDF, a trace."""
+"""What ``compare -o FOLDER`` leaves: a table, the plan, a Gantt chart per contender worth a look, an ECDF, a trace.
+
+``comparison.json`` and ``timelines.json`` hold all that ``truenorth report`` needs of it.
+"""
 
 from __future__ import annotations
 
 import json
+import shlex
 from pathlib import Path
+from typing import Any
 
+from models.identity import scenario_hash
 from models.scenario import write_atomically
 from planner.compare import PLAN, Comparison
 from planner.figures import gantt, png, slowdown_ecdf
 from planner.perfetto import trace_events
 from planner.regret_figure import regret_bars
+from planner.report.timelines import Shown
+from planner.report.timelines import write as write_timelines
 from planner.simulate import Simulation
+from planner.versions import versions
 
 
 def write(comparison: Comparison, folder: Path) -> list[Path]:
@@ -18,11 +27,46 @@ def write(comparison: Comparison, folder: Path) -> list[Path]:
     folder.mkdir(parents=True, exist_ok=True)
     written = [folder / "table.csv", folder / "comparison.json"]
     write_atomically(written[0], comparison.frame.to_csv())
-    write_atomically(written[1], json.dumps(comparison.as_dict(), indent=2))
+    write_atomically(written[1], json.dumps(comparison.as_dict() | _origin(comparison), indent=2))
+    written.append(write_timelines(folder, _shown(comparison)))
     if comparison.plan.timeline is not None:
         written.append(folder / "plan.json")
         comparison.plan.save(written[-1])
     return written + _pictures(comparison, folder) + [_trace(comparison, folder / "trace.json")]
+
+
+def _origin(comparison: Comparison) -> dict[str, Any]:
+    """Return what a report says besides the result: of what it is, how it came about, and how to repeat it."""
+    scenario, planned = comparison.scenario, comparison.plan.as_dict()
+    instance, options = scenario.instance, (f"--{name} {shlex.quote(v)}" for name, v in comparison.settings.items())
+    return {
+        "scenario": {
+            "name": scenario.name,
+            "file": scenario.source.file,
+            "hash": scenario_hash(instance),
+            "jobs": len(instance.jobs),
+            "tasks": instance.n_tasks,
+            "gpus": instance.n_gpus,
+            "slo": None if scenario.slo is None else str(scenario.slo),
+        },
+        "unit": scenario.objective.unit,
+        "warmup": str(comparison.warmup),
+        "gap": planned["gap"],
+        "incumbents": planned["incumbents"],
+        "runtime_s": planned["runtime_s"],
+        "command": " ".join(["truenorth compare", shlex.quote(scenario.source.file), *options]),
+        "versions": versions(),
+    }
+
+
+def _shown(comparison: Comparison) -> list[Shown]:
+    """Return every contender's timeline: the plan, then the others, best first."""
+    shown = {s.policy: Shown(s.policy, s.clairvoyant, s.instance, s.timeline) for s in comparison.simulations}
+    planned = comparison.plan.timeline
+    if planned is not None:
+        shown[PLAN] = Shown(PLAN, True, comparison.scenario.instance, planned)
+    names = [row["policy"] for row in comparison.rows]
+    return [shown[name] for name in sorted(names, key=lambda name: name != PLAN)]
 
 
 def _pictures(comparison: Comparison, folder: Path) -> list[Path]:

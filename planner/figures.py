@@ -15,14 +15,8 @@ from models.cluster import MICROSECONDS_PER_SECOND
 from models.instance import Instance
 from models.objective import completion_us
 from models.timeline import Residency, Timeline
+from planner.colours import COLOURS, PLAIN
 
-_COLOURS = (
-    "#4477AA", "#EE6677", "#228833", "#CCBB44", "#66CCEE", "#AA3377", "#EE8866", "#44BB99", "#9988DD", "#AAAA00",
-    "#FFAABB", "#77AADD",
-)  # fmt: skip
-"""Colours that people with colour blindness can tell apart (P. Tol's bright and light sets), one per model."""
-_PLAIN = "#BBBBBB"
-"""Tasks that need no model."""
 MOST_GPUS = 16
 """A Gantt chart shows at most so many GPUs, the busiest; more would be too thin to read."""
 
@@ -59,7 +53,7 @@ def _busiest(instance: Instance, timeline: Timeline) -> list[int]:
 
 
 def _colour(model: int) -> str:
-    return _COLOURS[model % len(_COLOURS)]
+    return COLOURS[model % len(COLOURS)]
 
 
 def _draw_tasks(axes: Axes, instance: Instance, timeline: Timeline, gpu: int, base: float, until: float) -> None:
@@ -67,7 +61,7 @@ def _draw_tasks(axes: Axes, instance: Instance, timeline: Timeline, gpu: int, ba
     for task in np.flatnonzero(timeline.gpu == gpu):
         start, end = (float(t[task]) / MICROSECONDS_PER_SECOND for t in (timeline.start_us, timeline.end_us))
         needs = instance.task_needs(int(task))
-        colour = _colour(needs[0]) if needs else _PLAIN
+        colour = _colour(needs[0]) if needs else PLAIN
         bar = (start, end - start)
         axes.broken_barh([bar], (base + _COMPUTE[0], _COMPUTE[1]), facecolor=colour, edgecolor="white", linewidth=0.6)
         job = str(instance.task_job[task])
@@ -138,7 +132,7 @@ def _name_models(figure: Figure, instance: Instance, timeline: Timeline) -> None
     """Say below the chart which colour is which model, and what the lanes show."""
     used = sorted({residency.model for residency in timeline.residencies})
     patches = [Patch(color=_colour(model), label=instance.models[model].name) for model in used]
-    patches.append(Patch(color=_PLAIN, label="no model"))
+    patches.append(Patch(color=PLAIN, label="no model"))
     patches.append(Patch(facecolor="white", edgecolor="black", hatch="////", label="load"))
     figure.legend(handles=patches, loc="outside lower left", ncols=min(len(patches), 12), frameon=False, fontsize=9)
     shown = min(instance.n_gpus, MOST_GPUS)

@@ -1,0 +1,145 @@
+"""The page itself: one HTML file that needs no network, in light, in dark and in print."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from importlib.resources import files
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from models.scenario import write_atomically
+from planner.colours import COLOURS, PLAIN
+from planner.command import UsageError
+from planner.report import comparison
+from planner.report.axes import BOTTOM, HEIGHT, LEFT, RIGHT, TOP, WIDTH
+from planner.report.section import Section
+
+if TYPE_CHECKING:
+    from jinja2 import Template
+
+TIMELINES_BYTES = 2_400_000
+"""Room for timelines in a page of at most 3 MB; those that do not fit are named, and left out of the Gantt chart."""
+_SECTIONS: Mapping[str, Callable[[Path], Section]] = {comparison.NAME: comparison.section}
+"""Which file tells what a folder holds, and who reads it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """A page.
+
+    Parameters
+    ----------
+    sections
+        One per folder, in the order in which they were given.
+    html
+        The whole file.
+    """
+
+    sections: tuple[Section, ...]
+    html: str
+
+    def save(self, path: Path) -> None:
+        """Write the page, whole or not at all.
+
+        Raises
+        ------
+        InputError
+            If the file cannot be written.
+        """
+        write_atomically(path, self.html)
+
+    def as_dict(self, path: Path) -> dict[str, Any]:
+        """Return the summary with the keys of ``report --json``; `path` is where the page was written."""
+        return {
+            "report": str(path),
+            "bytes": len(self.html.encode()),
+            "sections": [{"question": section.question, "answer": section.answer} for section in self.sections],
+        }
+
+
+def report(folders: Sequence[Path]) -> Report:
+    """Return the page of folders that ``compare -o`` and other verbs wrote.
+
+    Raises
+    ------
+    UsageError
+        If a folder holds nothing that a report can show.
+    InputError
+        If a file in a folder cannot be read.
+    """
+    sections, room = [], TIMELINES_BYTES
+    for folder in folders:
+        section, used = _within(_section(folder), room)
+        sections.append(section)
+        room -= used
+    return Report(tuple(sections), _render(sections))
+
+
+def _section(folder: Path) -> Section:
+    for name, read in _SECTIONS.items():
+        if (folder / name).is_file():
+            return read(folder)
+    expected = " or ".join(_SECTIONS)
+    raise UsageError(f"{folder}: holds no {expected}; allowed are folders that compare -o wrote")
+
+
+def _within(section: Section, room: int) -> tuple[Section, int]:
+    """Return a section with as many of its timelines, from the first on, as there is room for, and their size."""
+    document = section.timelines
+    if document is None:
+        return section, 0
+    used, kept, dropped = len(_compact({**document, "timelines": []})), [], []
+    for timeline in document["timelines"]:
+        size = len(_compact(timeline))
+        if used + size <= room:
+            used += size
+            kept.append(timeline)
+        else:
+            dropped.append(str(timeline["name"]))
+    if dropped:
+        remark = f"To keep this page small its timelines leave out {', '.join(dropped)}."
+        section = replace(section, remarks=[*section.remarks, remark])
+    if not kept:
+        return replace(section, timelines=None), 0
+    return replace(section, timelines={**document, "timelines": kept}), used
+
+
+def _compact(data: object) -> str:
+    return json.dumps(data, separators=(",", ":"))
+
+
+def _render(sections: Sequence[Section]) -> str:
+    script = _asset("gantt.js")
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    frame = {"width": WIDTH, "height": HEIGHT, "left": LEFT, "right": RIGHT, "top": TOP, "bottom": BOTTOM}
+    return _template().render(
+        sections=sections,
+        script=script,
+        script_hash=digest,
+        style=_asset("page.css"),
+        colours=[*COLOURS, PLAIN],
+        frame=frame,
+    )
+
+
+def _asset(name: str) -> str:
+    return files("planner.report").joinpath(name).read_text("utf-8")
+
+
+def _template() -> Template:
+    """Return the page's template; whatever it is given is escaped, in text and in scripts' data alike."""
+    from jinja2 import Environment, PackageLoader, StrictUndefined
+
+    environment = Environment(
+        loader=PackageLoader("planner.report", "."),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.policies["json.dumps_kwargs"] = {"separators": (",", ":")}
+    return environment.get_template("page.html.j2")

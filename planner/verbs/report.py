@@ -1,0 +1,32 @@
+"""The verb ``report``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from planner import command
+from planner.verbs.options import Json
+
+
+def report(
+    folders: Annotated[list[Path], typer.Argument(metavar="FOLDER...", help="What compare -o and other verbs wrote.")],
+    output: Annotated[Path, typer.Option("-o", "--output", metavar="FILE", help="Write the page to this file.")],
+    as_json: Json = False,
+) -> int:
+    """Make one HTML page, for a browser without a network, of what other verbs wrote into folders."""
+    from models.scenario import assert_writable
+    from planner import report as reporting
+
+    assert_writable(output)
+    made = reporting.report(folders)
+    made.save(output)
+
+    def view() -> object:
+        return "\n\n".join(f"{section.question}\n{section.answer}" for section in made.sections)
+
+    command.show(made.as_dict(output), view, as_json)
+    command.say(f"wrote {output}")
+    return command.DONE

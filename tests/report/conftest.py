@@ -1,0 +1,27 @@
+"""A folder that ``compare -o`` wrote for the scenario that is solved by hand in tests/planner."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from models.scenario import load_scenario
+from planner.compare import Comparison, compare
+from tests.planner.conftest import TEXT
+
+
+@pytest.fixture(scope="session")
+def comparison(tmp_path_factory: pytest.TempPathFactory) -> Comparison:
+    """Return the comparison of the plan, 1.4, with JIT."""
+    path = tmp_path_factory.mktemp("scenario") / "by hand.yaml"
+    path.write_text(TEXT)
+    return compare(load_scenario(path), ["jit"], time_limit_s=20)
+
+
+@pytest.fixture(scope="session")
+def folder(comparison: Comparison, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return its folder."""
+    path = tmp_path_factory.mktemp("comparison")
+    comparison.save(path)
+    return path
