@@ -9,6 +9,7 @@ from itertools import accumulate
 import torch
 from torch import Tensor
 
+from executor.devices.lane import one_thread_each
 from executor.devices.physical import physical_devices
 from executor.devices.station import Station, Work
 from executor.devices.weights import HostWeights
@@ -31,7 +32,9 @@ def different_outputs(instance: Instance, runner: Runner, kind: str, outputs: Ma
     DeviceError
         If the device or the runner cannot serve the instance.
     """
-    return [task for task, alone in outputs_alone(instance, runner, kind) if not _same(alone, outputs.get(task, alone))]
+    with one_thread_each():
+        references = outputs_alone(instance, runner, kind)
+        return [task for task, alone in references if not _same(alone, outputs.get(task, alone))]
 
 
 def outputs_alone(instance: Instance, runner: Runner, kind: str) -> Iterator[tuple[int, Tensor]]:

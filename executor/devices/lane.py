@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from queue import SimpleQueue
 from typing import Any
@@ -14,6 +16,8 @@ import torch
 from executor.errors import DeviceError
 
 _NS_PER_S = 1_000_000_000
+_SWITCH_S = 0.0005
+"""How long a thread may keep Python's lock while another wants it: the engine must not wait behind a runner."""
 
 
 @dataclass(slots=True)
@@ -117,3 +121,16 @@ class Lane:
                 order.error = error
             order.ended_ns = time.perf_counter_ns()
             self._reports.put(order)
+
+
+@contextmanager
+def one_thread_each() -> Iterator[None]:
+    """Give every lane one thread of computation, and the engine Python's lock soon after it asks."""
+    threads, interval = torch.get_num_threads(), sys.getswitchinterval()
+    torch.set_num_threads(1)
+    sys.setswitchinterval(_SWITCH_S)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(threads)
+        sys.setswitchinterval(interval)

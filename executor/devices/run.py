@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-import torch
 from torch import Tensor
 
 from executor.devices.crew import Crew, Sharing
 from executor.devices.energy import energy_j
+from executor.devices.lane import one_thread_each
 from executor.devices.live import LiveDevice
 from executor.devices.packing import Packing, pack
 from executor.devices.records import Records, measured
@@ -20,9 +19,6 @@ from executor.errors import PolicyError
 from executor.policy import Policy
 from executor.runners.runner import Runner
 from models import Instance, Timeline
-
-_SWITCH_S = 0.0005
-"""How long a thread may keep Python's lock while another wants it: the engine must not wait behind a runner."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +108,7 @@ def run_live(
     if made.instance_for(instance) is not instance:
         raise PolicyError("this policy runs on a twin of the instance, whose models no device has")
     packing = Packing() if plan is None else pack(instance, plan)
-    with _one_thread_each(), _crew(instance, runner, settings) as crew:
+    with one_thread_each(), _crew(instance, runner, settings) as crew:
         peak = crew.prepare()
         device = LiveDevice(instance, crew, packing, settings.keep_outputs)
         crew.load_initial(packing.initial)
@@ -139,16 +135,3 @@ def _crew(instance: Instance, runner: Runner, settings: LiveSettings) -> Iterato
         yield crew
     finally:
         crew.close()
-
-
-@contextmanager
-def _one_thread_each() -> Iterator[None]:
-    """Give every lane one thread of computation, and the engine Python's lock soon after it asks."""
-    threads, interval = torch.get_num_threads(), sys.getswitchinterval()
-    torch.set_num_threads(1)
-    sys.setswitchinterval(_SWITCH_S)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(threads)
-        sys.setswitchinterval(interval)

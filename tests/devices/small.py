@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 import zlib
 from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
@@ -11,8 +10,8 @@ import torch
 from torch import Tensor, nn
 
 from executor.runners.runner import Call
-from models import GPU, Cluster, Instance, Job, MLModel, Workflow
-from tests.instances import network
+from models import GPU, Cluster, Instance, Job, MLModel, Placement, Residency, Timeline, Workflow
+from tests.instances import network, task
 
 WIDTH = 16
 BYTES = 1088
@@ -64,14 +63,26 @@ def instance(workflows: Sequence[Workflow], models: Sequence[str], on: Cluster, 
     return Instance(on, tuple(MLModel(name, BYTES) for name in models), jobs, **options)  # type: ignore[arg-type]
 
 
-class Gate:
-    """Holds up whoever passes until it is opened, or for good."""
+PIECE = 12_800
+"""Size of the small models in `unpackable`, much larger than what rounding adds to the memory."""
 
-    def __init__(self) -> None:
-        self._open = threading.Event()
 
-    def wait(self) -> None:
-        self._open.wait(30)
+def unpackable() -> tuple[Instance, Timeline]:
+    """Return a plan on one GPU of four pieces that fits by bytes but not in one piece per model.
 
-    def open(self) -> None:
-        self._open.set()
+    E and F take two pieces each, so E lies in the lower half and F in the upper one, or the other way round. x and y
+    replace E, z and w replace F. Then x and z make way for G: they must be neighbours, in the middle, so that y and w
+    lie at the ends; and these two make way for H, which would have to lie in two places.
+    """
+    names = ["E", "F", "x", "y", "z", "w", "G", "H"]
+    models = tuple(MLModel(name, PIECE * (2 if name.isupper() else 1)) for name in names)
+    tasks = tuple(task(f"t_{name}", 10, [name]) for name in names)
+    made = Instance(gpus(1, 4 * PIECE), models, (Job(Workflow("w", tasks), 0),))
+    ends = {"E": "x", "F": "z", "x": "G", "z": "G", "y": "H", "w": "H"}
+    start = {name: 1000 * index for index, name in enumerate(names)}
+    residencies, placements = [], []
+    for index, name in enumerate(names):
+        ready = start[name] + made.load_time(index, 0)
+        residencies.append(Residency(index, 0, start[name], ready, start[ends[name]] if name in ends else None))
+        placements.append(Placement(index, 0, ready, ready + 10))
+    return made, Timeline.build(len(names), placements, residencies)
