@@ -2,20 +2,13 @@
 
 from __future__ import annotations
 
-from enum import StrEnum
 from typing import Annotated
 
 import typer
 
 from planner import command
 from planner.verbs.options import Json, Output, ScenarioPath
-
-
-class DeviceChoice(StrEnum):
-    """The values of ``--device``."""
-
-    CPU = "cpu"
-    CUDA = "cuda"
+from planner.verbs.replay import DeviceChoice
 
 
 def profile(
@@ -29,6 +22,7 @@ def profile(
     as_json: Json = False,
 ) -> int:
     """Measure run times, loads and transfers on this machine, and write the scenario with them."""
+    command.require_devices()
     from models.scenario import assert_writable, load_scenario
     from planner import profile as profiling
     from planner.profile_view import profile_view, rounds_shown
