@@ -12,9 +12,10 @@ from planner.verbs.check import check
 from planner.verbs.compare import compare
 from planner.verbs.plan import plan
 from planner.verbs.profile import profile
-from planner.verbs.report import report
 from planner.verbs.replay import replay
+from planner.verbs.report import report
 from planner.verbs.schema import schema
+from planner.verbs.servers import servers
 from planner.verbs.simulate import simulate
 from planner.verbs.sweep import sweep
 from planner.verbs.verify import verify
@@ -27,7 +28,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for _verb in (plan, check, simulate, compare, bound, verify, sweep, report, replay, profile, schema):
+for _verb in (plan, check, simulate, compare, bound, verify, servers, sweep, report, replay, profile, schema):
     app.command()(_verb)
 
 

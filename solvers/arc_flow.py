@@ -45,7 +45,7 @@ def improve(search: Search, workers: int = 2, seed: int = 0) -> None:
             sizes, gpus, makespan, search.remaining_s, workers, seed, lambda: search.remaining_s <= 0
         )
         if packed is not None:
-            search.offer(_timeline(search.instance, packed))
+            search.offer(timeline(search.instance, packed))
         if not decided:
             return
         search.offer_bound(Fraction(makespan if packed is not None else makespan + 1), METHOD)
@@ -88,7 +88,7 @@ def pack(
     return status == cp_model.INFEASIBLE, None
 
 
-def _timeline(instance: Instance, packed: Sequence[Sequence[int]]) -> Timeline:
+def timeline(instance: Instance, packed: Sequence[Sequence[int]]) -> Timeline:
     """Return the plan that runs the items of each bin one after the other."""
     waiting = defaultdict[int, list[int]](list)
     for task in range(instance.n_tasks):

@@ -7,7 +7,7 @@ from fractions import Fraction
 from typing import Protocol
 
 from models import Instance, Objective
-from solvers.bounds import critical_path, energetic, mean_busy_time
+from solvers.bounds import critical_path, energetic, fluid, mean_busy_time
 from solvers.bounds.granularity import raised
 
 
@@ -22,6 +22,7 @@ METHODS: Mapping[str, ClosedForm] = {
     "critical_path": critical_path.bound,
     "mean_busy_time": mean_busy_time.bound,
     "energetic": energetic.bound,
+    "fluid": fluid.bound,
 }
 
 

@@ -1,0 +1,76 @@
+"""The least size at which an online policy meets the level, by simulation.
+
+Policies are not monotone: one more server can break a level that was met. So every size is simulated, from the lower
+bound of all plans upwards, until the first that meets the level.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from executor import PolicyError
+from models import InstanceError
+from planner.servers.decide import meets
+from planner.servers.hunt import Hunt
+from planner.servers.sizes import Mix
+from planner.simulate import simulate
+
+DEFAULT_POLICIES = ("srpt", "compass", "jit", "heft", "hash", "static", "receding")
+"""Cheap ones first: what they find is where plans start."""
+
+
+@dataclass(frozen=True, slots=True)
+class Scanned:
+    """What simulating a policy at one size after the other found.
+
+    Parameters
+    ----------
+    mix
+        The cheapest size at which it meets the level; None if it met it nowhere.
+    upto
+        The last size that was simulated; None if time was up before the first.
+    """
+
+    policy: str
+    mix: Mix | None
+    upto: Mix | None
+
+
+def scan(hunt: Hunt, policies: Sequence[str], share: float) -> list[Scanned]:
+    """Simulate policies at the open sizes, for at most a share of the time left; their plans go to the hunt."""
+    ask = hunt.question
+    reserve = (1 - share) * ask.left_s
+    sizes = hunt.open
+    return [_scan_one(hunt, policy, sizes, reserve) for policy in policies]
+
+
+def _scan_one(hunt: Hunt, policy: str, sizes: Sequence[Mix], reserve_s: float) -> Scanned:
+    ask, upto = hunt.question, None
+    for mix in sizes:
+        if ask.left_s <= reserve_s:
+            break
+        ask.tell(f"{policy} on {sum(mix)} servers")
+        upto = mix
+        if _meets(hunt, policy, mix):
+            return Scanned(policy, mix, mix)
+    return Scanned(policy, None, upto)
+
+
+def _meets(hunt: Hunt, policy: str, mix: Mix) -> bool:
+    """Say whether a policy meets the level at a size; a size it cannot serve at all does not."""
+    ask = hunt.question
+    try:
+        scenario = ask.scenario(mix)
+    except InstanceError:
+        return False
+    try:
+        ran = simulate(scenario, policy, seed=ask.seed)
+    except PolicyError:
+        return False  # for instance a static placement whose models do not all fit
+    met = meets(ran.instance, ran.timeline, ask.level)
+    if ran.instance is scenario.instance and not ran.timeline.realised:
+        hunt.starts.setdefault(mix, []).append(ran.timeline)
+        if met:
+            hunt.offer(mix, ran.timeline)
+    return met

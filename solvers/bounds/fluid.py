@@ -1,0 +1,277 @@
+"""Fluid bounds: what a window must compute, load and hold against the rates of the engines and the memory there is.
+
+A job on time does all its work between its release and its due date. Of a window [a, b) that is work which no plan can
+move out of it: of each task at least min(p, b - a, head + p - a, b - (latest end - p)), Baptiste, Le Pape, Nuijten,
+Constraint-Based Scheduling (2001), section 3.3. On time 0 the copy engines are cold, so that every model which jobs
+due by b need was loaded in [0, b). And a model used in [a, b) was resident at a or is loaded in it. Whatever
+exceeds the rates makes jobs late: at least as many as must go, largest first, until the rest fits.
+
+A few windows of every length are looked at, those in which most work arrives, so a trace of a million jobs takes
+seconds; short traces are looked at from every release to every due date.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Literal
+
+import numpy as np
+
+from models import Instance, Objective
+from models.instance import Ints
+from solvers.bounds import critical_path
+
+Resource = Literal["compute", "copy engine", "memory"]
+
+WINDOW_EDGES = 100
+"""Most instants at which windows begin, and at which they end, in a short trace; any choice is valid."""
+
+SHORT_TRACE = 5_000
+"""A trace of up to so many tasks is looked at from many instants to many instants."""
+
+NO_DEADLINE = np.int64(1) << 60
+"""Stands for the due date of a job that is never late."""
+
+
+@dataclass(frozen=True, slots=True)
+class Demand:
+    """What jobs on time demand of one resource in a window.
+
+    Parameters
+    ----------
+    begin_us, end_us
+        The window.
+    resource
+        What is short.
+    models
+        Those that the work or the loads are for, the largest share first; empty for work without models.
+    amount, share
+        Per job (compute) or per model (loads): what it demands, descending, and how many jobs at least must be late
+        to save it. GPU-microseconds for compute and copy engines, bytes for memory.
+    rate
+        What one GPU offers in the window, in the same unit.
+    """
+
+    begin_us: int
+    end_us: int
+    resource: Resource
+    models: tuple[int, ...]
+    amount: Ints
+    share: tuple[Fraction, ...] | None
+    rate: Fraction
+
+    def late(self, gpus: int) -> int:
+        """Return how many jobs at least are late on so many GPUs."""
+        excess = int(self.amount.sum()) - gpus * self.rate
+        if excess <= 0:
+            return 0
+        if self.share is None:
+            return int(np.searchsorted(np.cumsum(self.amount), float(excess) * (1 - 1e-9)) + 1)
+        late = Fraction(0)
+        for amount, share in zip(self.amount.tolist(), self.share, strict=True):
+            if amount >= excess:
+                late += share * excess / amount
+                break
+            late, excess = late + share, excess - amount
+        return -(-late.numerator // late.denominator)
+
+    def gpus(self, most_late: int) -> int:
+        """Return the least number of GPUs on which no more jobs than that must be late."""
+        low, high = 0, -(-int(self.amount.sum()) // self.rate)
+        while low < high:
+            middle = (low + high) // 2
+            low, high = (low, middle) if self.late(middle) <= most_late else (middle + 1, high)
+        return int(low)
+
+
+def bound(instance: Instance, objective: Objective) -> Fraction | None:
+    """Return the bound on late jobs; None for another objective."""
+    if objective is not Objective.LATE_JOBS:
+        return None
+    found = demands(instance, due_us(instance))
+    return Fraction(max((demand.late(instance.n_gpus) for demand in found), default=0))
+
+
+def due_us(instance: Instance) -> Ints:
+    """Return the latest completion of each job on time, `NO_DEADLINE` where it has none. Shape [jobs]."""
+    late = [job.deadline_us for job in instance.jobs]
+    allowed = np.array([NO_DEADLINE if deadline is None else deadline for deadline in late], np.int64)
+    return np.asarray(np.where(allowed == NO_DEADLINE, NO_DEADLINE, instance.job_release_us + allowed), np.int64)
+
+
+def least_gpus(instance: Instance, due: Ints, most_late: int) -> tuple[int, Demand | None]:
+    """Return how many GPUs of these kinds no plan can do without, and the demand that says so (None: nothing does).
+
+    Parameters
+    ----------
+    due
+        Latest completion of each job on time in microseconds, see `due_us`. Shape [jobs].
+    most_late
+        How many jobs may be late.
+    """
+    worst: tuple[int, Demand | None] = (1, None)
+    for demand in demands(instance, due):
+        needed = demand.gpus(most_late) if demand.late(worst[0]) > most_late else 0
+        if needed > worst[0]:
+            worst = needed, demand
+    return worst
+
+
+def demands(instance: Instance, due: Ints) -> Iterator[Demand]:
+    """Yield the demands of all windows that are looked at; they do not depend on the number of GPUs, only on kinds."""
+    work = _Work.of(instance, due)
+    if not len(work.due):
+        return
+    for begin, end in _windows(work, instance.n_tasks <= SHORT_TRACE):
+        yield work.compute(begin, end)
+        yield from work.memory(begin, end)
+    yield from work.cold_loads()
+
+
+@dataclass(frozen=True, slots=True)
+class _Work:
+    """The jobs with a due date, in release order, and what their tasks need."""
+
+    instance: Instance
+    jobs: Ints
+    release: Ints
+    due: Ints
+    work: Ints
+    head: Ints
+    tail: Ints
+    run: Ints
+    needs: Ints
+
+    @classmethod
+    def of(cls, instance: Instance, due: Ints) -> _Work:
+        fastest, workflow = critical_path.fastest_run(instance), instance.job_workflow
+        per_workflow = np.add.reduceat(fastest, instance.template_first[:-1])
+        needs = np.zeros((len(instance.workflows), len(instance.models)), np.int64)
+        for index, first in enumerate(instance.template_first[:-1].tolist()):
+            for template in range(first, int(instance.template_first[index + 1])):
+                needs[index, list(instance.needs[template])] = 1
+        jobs = np.flatnonzero(due != NO_DEADLINE)
+        heads = _heads(instance, fastest)
+        return cls(
+            instance,
+            jobs,
+            instance.job_release_us[jobs],
+            due[jobs],
+            per_workflow[workflow[jobs]],
+            heads,
+            critical_path.tails(instance),
+            fastest,
+            needs,
+        )
+
+    def compute(self, begin: int, end: int) -> Demand:
+        """Return the work that jobs on time do in a window, whatever the plan."""
+        first, beyond = self._touching(begin, end)
+        energy = np.zeros(beyond - first, np.int64)
+        by_model = np.zeros(len(self.instance.models), np.int64)
+        workflow = self.instance.job_workflow[self.jobs[first:beyond]]
+        for index in np.unique(workflow).tolist():
+            chosen = np.flatnonzero(workflow == index)
+            release, due = self.release[first:beyond][chosen], self.due[first:beyond][chosen]
+            for template in range(*self.instance.template_first[index : index + 2].tolist()):
+                run = self.run[template]
+                earliest_end = release + (self.head[template] + run)
+                latest_start = due - (self.tail[template] + run)
+                inside = np.minimum(np.minimum(earliest_end - begin, end - latest_start), min(int(run), end - begin))
+                inside = np.maximum(inside, 0)
+                energy[chosen] += inside
+                by_model[list(self.instance.needs[template])] += inside.sum()
+        amount = -np.sort(-energy[energy > 0])
+        return Demand(begin, end, "compute", _largest(by_model), amount, None, Fraction(end - begin))
+
+    def memory(self, begin: int, end: int) -> Iterator[Demand]:
+        """Yield what the models used in a window hold, against the memory and what can be loaded in it."""
+        first, beyond = self._touching(begin, end)
+        inside = np.flatnonzero((self.release[first:beyond] >= begin) & (self.due[first:beyond] <= end)) + first
+        gpus = self.instance.class_gpu
+        room = max(gpu.memory_bytes for gpu in gpus)
+        rate = max(gpu.load_bandwidth for gpu in gpus) * (end - begin) / 1_000_000
+        yield from self._loads(inside, begin, end, "memory", self.instance.weight_bytes, room + rate)
+
+    def cold_loads(self) -> Iterator[Demand]:
+        """Yield the loads of models that nobody holds at time 0, for jobs due by some instant."""
+        load = np.where(self.instance.load_us < 0, NO_DEADLINE, self.instance.load_us).min(axis=1, initial=NO_DEADLINE)
+        load = np.where(load == NO_DEADLINE, 0, load)
+        load[[resident.model for resident in self.instance.initial]] = 0
+        if not load.any():
+            return
+        dues = np.unique(self.due)
+        early = dues[dues <= int(load.sum()) + int(dues[0])]
+        for end in _thinned(early.tolist()):
+            inside = np.flatnonzero(self.due <= end)
+            yield from self._loads(inside, 0, end, "copy engine", load, Fraction(end))
+
+    def _loads(
+        self, inside: Ints, begin: int, end: int, resource: Resource, size: Ints, rate: Fraction
+    ) -> Iterator[Demand]:
+        """Yield the demand of the models that some jobs use; saving a model makes all jobs that use it late."""
+        count = np.bincount(self.instance.job_workflow[self.jobs[inside]], minlength=len(self.needs))
+        users = count @ self.needs
+        models = [m for m in np.flatnonzero(users).tolist() if size[m] > 0]
+        if not models:
+            return
+        # A job that is late may save several models at once.
+        together = max(1, int(self.needs[count > 0].sum(axis=1).max()))
+        models.sort(key=lambda m: Fraction(int(size[m]), int(users[m])), reverse=True)
+        share = tuple(Fraction(int(users[m]), together) for m in models)
+        yield Demand(begin, end, resource, tuple(models), size[models], share, rate)
+
+    def _touching(self, begin: int, end: int) -> tuple[int, int]:
+        """Return the range of jobs that may work in a window: released before its end, due after its begin."""
+        longest = int((self.due - self.release).max())
+        return (
+            int(np.searchsorted(self.release, begin - longest)),
+            int(np.searchsorted(self.release, end)),
+        )
+
+
+def _heads(instance: Instance, fastest: Ints) -> Ints:
+    """Return the longest chain of fastest run times before each template. Shape [templates]."""
+    head = np.zeros(len(fastest), np.int64)
+    for index, workflow in enumerate(instance.workflows):
+        first = int(instance.template_first[index])
+        for position in workflow.topological:
+            before = [first + position + offset for offset, _ in instance.inputs[first + position]]
+            head[first + position] = max((int(head[t] + fastest[t]) for t in before), default=0)
+    return head
+
+
+def _windows(work: _Work, short: bool) -> Iterator[tuple[int, int]]:
+    """Yield windows: all pairs of picked instants in a short trace, else the busiest of every length."""
+    if short:
+        ends = np.array(_thinned(np.unique(work.due).tolist()), np.int64)
+        for begin in _thinned(np.unique(work.release).tolist()):
+            for end in ends[ends > begin].tolist():
+                yield begin, end
+        return
+    done = np.concatenate(([0], np.cumsum(work.work)))
+    slack = int(np.median(work.due - work.release))
+    length = max(1, slack)
+    span = int(work.release[-1] - work.release[0]) + 1
+    while length < 2 * span:
+        beyond = np.searchsorted(work.release, work.release + length)
+        first = int(np.argmax(done[beyond] - done[:-1]))
+        begin = int(work.release[first])
+        for end in sorted({begin + length, begin + length + slack}):
+            yield begin, end
+        length *= 2
+    yield int(work.release[0]), int(work.due.max())
+
+
+def _thinned(instants: list[int]) -> list[int]:
+    """Return at most `WINDOW_EDGES` of ascending instants, evenly picked, the outermost included."""
+    if len(instants) <= WINDOW_EDGES:
+        return instants
+    return [instants[i * (len(instants) - 1) // (WINDOW_EDGES - 1)] for i in range(WINDOW_EDGES)]
+
+
+def _largest(by_model: Ints) -> tuple[int, ...]:
+    """Return the models with any work, most first."""
+    return tuple(m for m in np.argsort(-by_model, kind="stable").tolist() if by_model[m] > 0)
