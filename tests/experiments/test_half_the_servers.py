@@ -40,7 +40,8 @@ def test_every_target_has_a_row_and_every_policy_a_column() -> None:
 
 def test_a_panel_per_window_and_load_shows_who_is_there() -> None:
     draws = [tried("compass", {1: 2.5, 2: 1.7}).assign(**{half.RATE: rate}) for rate in RATES]
-    frame = half.averaged(half.with_bound(pd.concat(draws)))
+    rows = pd.concat(draws, ignore_index=True)
+    frame = half.averaged(half.with_bound(rows.assign(cell=rows.index)))
     made = figure({"a": frame, "b": frame})
     assert [len(axes.get_lines()) for axes in made.axes] == [3] * 6  # Compass, the bound, and the target
 
