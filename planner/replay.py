@@ -35,6 +35,8 @@ class Replayed:
     ----------
     scenario, policy, runner, settings
         What ran, on what; policy and runner as they were named.
+    plan
+        What was carried out, unless it was an online policy.
     predicted
         What the same policy makes of the scenario on the virtual clock, where everything takes the given time.
     live
@@ -47,6 +49,7 @@ class Replayed:
 
     scenario: Scenario
     policy: str
+    plan: Timeline | None
     runner: str
     settings: LiveSettings
     predicted: Timeline
@@ -180,8 +183,10 @@ def replay_on_devices(
     kept = replace(settings, keep_outputs=settings.keep_outputs or check_outputs)
     live = run_live(instance, chosen, runner, kept, seed=seed, plan=plan)
     causes = None if live.records.failures else causes_of_error(instance, chosen, predicted, live, seed)
-    different = different_outputs(instance, runner, settings.device, live.outputs) if check_outputs else None
-    return Replayed(scenario, named, runner_name, settings, predicted, live, causes, different)
+    different = None
+    if check_outputs:
+        different = different_outputs(instance, runner, settings.device, live.outputs, settings.limit_s)
+    return Replayed(scenario, named, plan, runner_name, settings, predicted, live, causes, different)
 
 
 def _orders(instance: Instance, timeline: Timeline) -> list[list[int]]:

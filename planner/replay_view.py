@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from rich.console import Group
@@ -12,6 +15,21 @@ from planner.replay import Replayed
 from planner.time_causes import CAUSES
 
 _MOST_FAILURES = 10
+
+
+@contextmanager
+def elapsed_shown(what: str) -> Iterator[None]:
+    """Show what is going on, and for how long, while the block runs; silent unless standard error is a terminal."""
+    if not sys.stderr.isatty():
+        yield
+        return
+    from rich.console import Console
+    from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+    columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as shown:
+        shown.add_task(what, total=None)
+        yield
 
 
 def replay_view(replayed: Replayed) -> Group:

@@ -2,22 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import replace
+from functools import partial
 from itertools import accumulate
+from queue import Empty, SimpleQueue
 
 import torch
 from torch import Tensor
 
-from executor.devices.lane import one_thread_each
+from executor.devices.lane import Lane, Order, one_thread_each
 from executor.devices.physical import physical_devices
 from executor.devices.station import Station, Work
 from executor.devices.weights import HostWeights
 from executor.runners.runner import Runner
 from models import Instance
 
+_US_PER_S = 1_000_000
 
-def different_outputs(instance: Instance, runner: Runner, kind: str, outputs: Mapping[int, Tensor]) -> list[int]:
+
+def different_outputs(
+    instance: Instance, runner: Runner, kind: str, outputs: Mapping[int, Tensor], limit_s: float
+) -> list[int]:
     """Return the tasks whose outputs in a run are not, bit for bit, those when their models are loaded alone.
 
     Parameters
@@ -26,19 +32,29 @@ def different_outputs(instance: Instance, runner: Runner, kind: str, outputs: Ma
         ``cpu`` or ``cuda``.
     outputs
         By task; tasks that are not in it, because they failed, are not compared.
+    limit_s
+        How much longer than given the tasks of a job may take; a job that takes longer, or fails, counts as different.
 
     Raises
     ------
     DeviceError
         If the device or the runner cannot serve the instance.
     """
-    with one_thread_each():
-        references = outputs_alone(instance, runner, kind)
-        return [task for task, alone in references if not _same(alone, outputs.get(task, alone))]
+    alone = dict(outputs_alone(instance, runner, kind, outputs.keys(), limit_s))
+    return [task for task, output in sorted(outputs.items()) if task not in alone or not _same(alone[task], output)]
 
 
-def outputs_alone(instance: Instance, runner: Runner, kind: str) -> Iterator[tuple[int, Tensor]]:
-    """Yield every task with its output, on one device, with nothing in its memory but the models that the task needs.
+def outputs_alone(
+    instance: Instance, runner: Runner, kind: str, tasks: Collection[int], limit_s: float
+) -> Iterator[tuple[int, Tensor]]:
+    """Yield tasks with their outputs, on one device, with nothing in its memory but the models that a task needs.
+
+    Parameters
+    ----------
+    tasks
+        Those wanted; with a task, its predecessors.
+    limit_s
+        As for `different_outputs`; nothing more is yielded after a job that takes longer.
 
     Raises
     ------
@@ -50,22 +66,40 @@ def outputs_alone(instance: Instance, runner: Runner, kind: str) -> Iterator[tup
     most = max(sum(int(instance.weight_bytes[model]) for model in models) for models in instance.needs)
     gpu = replace(instance.cluster.gpus[0], memory_bytes=max(most, 1), slots=())
     station = Station(gpu, instance.models, host, runner, physical)
-    for job in range(len(instance.jobs)):
-        yield from _job_alone(instance, station, job)
+    reports: SimpleQueue[Order] = SimpleQueue()
+    with one_thread_each():
+        lane = Lane("reference", reports)
+        try:
+            for job in range(len(instance.jobs)):
+                wanted = [task for task in instance.tasks_of(job) if task in tasks]
+                limit = limit_s + sum(task.fastest_us for task in instance.jobs[job].workflow.tasks) / _US_PER_S
+                lane.submit(Order(partial(_job_alone, instance, station, job, wanted), limit, _no_one))
+                yield from (reports.get(timeout=limit).result or {}).items()
+        except Empty:
+            return
+        finally:
+            lane.close()
 
 
-def _job_alone(instance: Instance, station: Station, job: int) -> Iterator[tuple[int, Tensor]]:
+def _no_one(order: Order) -> None:
+    """Tell nobody."""
+
+
+def _job_alone(instance: Instance, station: Station, job: int, wanted: Collection[int]) -> dict[int, Tensor]:
     workflow, first = instance.jobs[job].workflow, instance.tasks_of(job).start
-    outputs: dict[str, Tensor] = {}
+    outputs: dict[int, Tensor] = {}
     for position in workflow.topological:
-        task, needs = workflow.tasks[position], instance.task_needs(first + position)
+        task, number = workflow.tasks[position], first + position
+        if number not in wanted:
+            continue
+        needs = instance.task_needs(number)
         ends = accumulate(station.space.rounded(model) for model in needs)
         for model, end in zip(needs, ends, strict=True):
             station.load(model, end - station.space.rounded(model))
-        inputs = {edge.source: (outputs[edge.source], edge.size_bytes) for edge in task.inputs}
+        inputs = {e.source: (outputs[first + workflow.position[e.source]], e.size_bytes) for e in task.inputs}
         work = Work(job, workflow.name, task.name, task.fastest_us, needs, inputs)
-        outputs[task.name], _ = station.run(work)
-        yield first + position, outputs[task.name]
+        outputs[number], _ = station.run(work)
+    return outputs
 
 
 def _same(one: Tensor, other: Tensor) -> bool:

@@ -62,25 +62,21 @@ def replay(
     from executor.devices.run import LiveSettings
     from executor.runners.parse import parse_runner
     from planner.replay import replay_on_devices
+    from planner.replay_view import elapsed_shown, replay_view
 
     settings = LiveSettings(device.value, None if virtual is None else virtual.value, limit)
-    replayed = replay_on_devices(
-        loaded,
-        plan or str(policy),
-        parse_runner(runner),
-        settings,
-        runner_name=runner,
-        seed=seed,
-        check_outputs=check_outputs,
-    )
+    with elapsed_shown("setting up, then running in real time"):
+        replayed = replay_on_devices(
+            loaded,
+            plan or str(policy),
+            parse_runner(runner),
+            settings,
+            runner_name=runner,
+            seed=seed,
+            check_outputs=check_outputs,
+        )
     written = [] if output is None else replayed.save(output)
-
-    def view() -> object:
-        from planner.replay_view import replay_view
-
-        return replay_view(replayed)
-
-    command.show(replayed.as_dict(), view, as_json)
+    command.show(replayed.as_dict(), lambda: replay_view(replayed), as_json)
     for path in written:
         command.say(f"wrote {path}")
     return command.DONE if replayed.achieved else command.NOT_ACHIEVED

@@ -8,6 +8,7 @@ from executor import replay
 from executor.devices.alone import different_outputs, outputs_alone
 from executor.devices.run import LiveRun, LiveSettings, run_live
 from executor.policies.parse import parse_policy
+from executor.runners.runner import Call
 from models import Instance, Job, MLModel, Placement, Residency, Timeline, check
 from tests.devices.small import BYTES, PIECE, Small, gpus, instance, unpackable
 from tests.executor.scripted import Listed
@@ -20,14 +21,14 @@ KEPT = LiveSettings(keep_outputs=True)
 def different(on: Instance, run: LiveRun) -> list[int]:
     assert run.records.failures == []
     assert len(run.outputs) == on.n_tasks
-    return different_outputs(on, Small(), "cpu", run.outputs)
+    return different_outputs(on, Small(), "cpu", run.outputs, 30)
 
 
 def test_a_reference_computed_by_hand() -> None:
     """m0 applied to 1, m1 to what came out: the runner's formula without any device."""
     on = instance([ABC], ["m0", "m1", "m2"], gpus(1, BYTES))
     values = torch.ones(16)
-    for model, (_, output) in zip(on.models, outputs_alone(on, Small(), "cpu"), strict=True):
+    for model, (_, output) in zip(on.models, outputs_alone(on, Small(), "cpu", range(3), 30), strict=True):
         weights = Small().weights(model)
         values = torch.tanh(torch.nn.functional.linear(values, weights["weight"], weights["bias"]))
         assert torch.equal(output, values)
@@ -59,8 +60,19 @@ def test_thrashing_beside_other_jobs_changes_no_bit() -> None:
 def test_different_weights_would_be_noticed() -> None:
     on = instance([ABC], ["m0", "m1", "m2"], gpus(1, 3 * BYTES))
     run = run_live(on, parse_policy("jit"), Small(), KEPT)
-    one_bit_off = {**run.outputs, 1: run.outputs[1].view(torch.int32) ^ 1}
-    assert different_outputs(on, Small(), "cpu", {**one_bit_off, 1: one_bit_off[1].view(torch.float32)}) == [1]
+    one_bit_off = (run.outputs[1].view(torch.int32) ^ 1).view(torch.float32)
+    assert different_outputs(on, Small(), "cpu", {**run.outputs, 1: one_bit_off}, 30) == [1]
+
+
+def test_a_reference_that_fails_counts_as_different() -> None:
+    """The job's tasks ran, and cannot be run again."""
+    on = instance([ABC], ["m0", "m1", "m2"], gpus(1, 3 * BYTES))
+    run = run_live(on, parse_policy("jit"), Small(), KEPT)
+
+    def refuse(call: Call) -> None:
+        raise RuntimeError(call.task)
+
+    assert different_outputs(on, Small(refuse), "cpu", run.outputs, 30) == [0, 1, 2]
 
 
 def test_models_that_must_move_still_compute_the_same() -> None:
