@@ -1,0 +1,109 @@
+"""Everything that the README and the pages show is run, with short time limits."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from pathlib import Path
+
+import pytest
+import typer.main
+
+from planner.cli import app
+from planner.command import run
+from tests.documentation.pages import ROOT, Step, pages, steps
+from tests.planner.conftest import TEXT
+
+TIME_LIMIT_S = "1"
+_LIMITED = {
+    name
+    for name, verb in typer.main.get_group(app).commands.items()
+    if any("--time-limit" in parameter.opts for parameter in verb.params)
+}
+
+
+@pytest.mark.parametrize("page", pages(), ids=lambda page: page.name)
+def test_what_a_page_shows_works(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "SCENARIO").write_text(TEXT)
+    shutil.copytree(ROOT / "experiments", "experiments", ignore=shutil.ignore_patterns("*.py", "*.png", "__pycache__"))
+    namespace: dict[str, object] = {"__name__": "page"}
+    for step in steps(page.read_text()):
+        where = f"{page.name}:{step.line}"
+        if step.file:
+            (tmp_path / step.file).write_text(step.text)
+        elif step.command:
+            assert run(app, short(step.command)) == step.exit_code, f"{where}: truenorth {' '.join(step.command)}"
+        else:
+            text = re.sub(r"time_limit_s=[\d.]+", f"time_limit_s={TIME_LIMIT_S}", step.text)
+            exec(compile(text, where, "exec"), namespace)  # noqa: S102
+
+
+def short(command: tuple[str, ...]) -> list[str]:
+    """Return a command with a short time limit, if its verb takes one.
+
+    >>> short(("plan", "a.yaml", "--time-limit", "60"))
+    ['plan', 'a.yaml', '--time-limit', '1']
+    """
+    words = list(command)
+    if words[0] not in _LIMITED:
+        return words
+    if "--time-limit" in words:
+        at = words.index("--time-limit")
+        del words[at : at + 2]
+    return [*words, "--time-limit", TIME_LIMIT_S]
+
+
+PAGE = """\
+Text, `truenorth plan inline` and
+
+    truenorth plan SCENARIO -o plan.json   plan a window
+    truenorth check SCENARIO plan.json # check it
+    valid: every rule holds
+
+<!-- file: a.yaml -->
+```yaml
+name: a
+```
+
+<!-- exits 1 -->
+```console
+$ truenorth simulate SCENARIO \\
+    --policy "compass:adjust=off"
+```
+
+<!-- not run: needs a GPU -->
+```
+truenorth profile --device cuda
+```
+
+```python
+x = 1
+```
+"""
+
+
+def test_commands_files_and_python_are_found_in_order() -> None:
+    assert list(steps(PAGE)) == [
+        Step(3, ("plan", "SCENARIO", "-o", "plan.json")),
+        Step(4, ("check", "SCENARIO", "plan.json")),
+        Step(9, file="a.yaml", text="name: a\n"),
+        Step(14, ("simulate", "SCENARIO", "--policy", "compass:adjust=off"), 1),
+        Step(24, text="x = 1\n"),
+    ]
+    assert short(("schema", "--json")) == ["schema", "--json"]
+
+
+def test_every_page_is_linked_and_every_link_leads_somewhere() -> None:
+    linked = set(re.findall(r"\]\((\w+\.md)\)", (ROOT / "docs" / "index.md").read_text()))
+    written = {page.name for page in pages()[1:]}
+    assert written - {"index.md"} <= linked
+    for page in pages()[1:]:
+        assert set(re.findall(r"\]\((\w+\.md)\)", page.read_text())) <= written
+
+
+def test_a_page_of_a_verb_shows_it() -> None:
+    for verb in typer.main.get_group(app).commands:
+        page = ROOT / "docs" / f"{verb}.md"
+        if page.exists():
+            assert re.search(rf"^\s*(\$ )?truenorth {verb}\b", page.read_text(), re.MULTILINE), page.name
