@@ -13,6 +13,7 @@ from executor import PolicyError
 from models.scenario import InputError, scenario_from
 from models.scenario.section import validated
 from models.scenario.source import Source
+from planner.command import UsageError
 from planner.versions import versions
 from planner.whatif.verbs import VERBS, Row, Verb
 
@@ -85,5 +86,5 @@ def answer(call: Call) -> Answer:
     """Return the answer of a cell; that a scenario or a policy is refused is an answer too."""
     try:
         return Answer(tuple(call.told().rows(scenario_from(call.data, call.folder))))
-    except (InputError, PolicyError) as refused:
+    except (InputError, PolicyError, UsageError) as refused:
         return Answer((), " ".join(str(refused).split()))

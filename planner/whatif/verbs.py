@@ -11,13 +11,15 @@ from models.cluster import MICROSECONDS_PER_SECOND
 from models.objective import reported_bound, reported_value
 from models.scenario import Scenario
 from models.scenario.errors import FieldError, allowed, shown
-from models.scenario.quantities import JobCount, Name, Number, PositiveTime, Seed
+from models.scenario.quantities import GPUCount, JobCount, Level, Name, Number, PositiveTime, Seed
 from models.scenario.section import Section
 from planner.policies.parse import parse
 from planner.simulate import is_file, simulate
 from planner.stages import Method
 
 MAX_SEED = 2**31 - 1
+PLAN = "plan"
+"""Name of the plan's row."""
 Row = dict[str, str | int | float | bool | None]
 """One line of the table, by column."""
 
@@ -134,38 +136,43 @@ class Plan(_Limited):
         return [row if done.metrics is None else {**row, **done.metrics.as_dict()}]
 
 
-class Compare(_Limited, _WarmingUp):
-    """``compare``: a row for the plan and one for every policy, best first."""
-
+class _WithPolicies(_Limited):
     names_policies_in: ClassVar[str] = "policies"
 
     policies: Any = None
 
-    def policy_names(self) -> list[str]:
-        """Return the policies of a list, or of a text with commas; all that ``compare`` knows if none is named.
+    def named(self) -> list[str] | None:
+        """Return the policies of a list, or of a text with commas; None leaves them to the verb.
 
         Raises
         ------
         FieldError
             If it is neither.
         """
-        from planner.compare import DEFAULT_POLICIES, split_policies
+        from planner.compare import split_policies
 
         if self.policies is None:
-            return list(DEFAULT_POLICIES)
+            return None
         if isinstance(self.policies, str):
             return split_policies(self.policies)
         if isinstance(self.policies, (list, tuple)) and all(isinstance(name, str) for name in self.policies):
             return list(self.policies)
         raise FieldError(("policies",), "is no list of policies; allowed is a list, or text with commas")
 
+    def policy_names(self) -> list[str]:
+        return self.named() or []
+
+
+class Compare(_WithPolicies, _WarmingUp):
+    """``compare``: a row for the plan and one for every policy, best first."""
+
     def rows(self, scenario: Scenario) -> list[Row]:
         """Return the rows of the comparison."""
-        from planner.compare import compare
+        from planner.compare import DEFAULT_POLICIES, compare
 
         done = compare(
             scenario,
-            self.policy_names(),
+            self.named() or DEFAULT_POLICIES,
             time_limit_s=self.time_limit_s,
             warmup=self.warmup,
             workers=1,
@@ -208,6 +215,37 @@ class Bound(_Limited):
         ]
 
 
+class Servers(_WithPolicies):
+    """``servers``: a row for the plan and one for every policy, with the fewest servers that meet the service level."""
+
+    time_limit: PositiveTime = 300 * MICROSECONDS_PER_SECOND
+    slo: Level | None = None
+    max: GPUCount | None = None
+
+    def rows(self, scenario: Scenario) -> list[Row]:
+        """Return who needs how many servers; `lower_bound` is of the plan's."""
+        from planner.servers import servers
+
+        answer = servers(
+            scenario,
+            self.slo,
+            policies=self.named(),
+            most=self.max,
+            time_limit_s=self.time_limit_s,
+            workers=1,
+            seed=self.seed,
+        )
+        done = answer.as_dict()
+        plan = {name: done["minimum"][name] for name in ("servers", "lower_bound", "proved")}
+        return [
+            {"policy": PLAN, "slo": done["slo"], **plan},
+            *(
+                {"policy": policy, "slo": done["slo"], "servers": size["servers"]}
+                for policy, size in done["policies"].items()
+            ),
+        ]
+
+
 def _valued(scenario: Scenario, value: Fraction | None) -> Row:
     objective = scenario.objective
     reported = None if value is None else reported_value(objective, value)
@@ -219,5 +257,11 @@ def _bounded(scenario: Scenario, bound: Fraction | None, method: str | None) -> 
     return {"lower_bound": reported, "bound_method": method}
 
 
-VERBS: Mapping[str, type[Verb]] = {"simulate": Simulate, "plan": Plan, "compare": Compare, "bound": Bound}
+VERBS: Mapping[str, type[Verb]] = {
+    "simulate": Simulate,
+    "plan": Plan,
+    "compare": Compare,
+    "bound": Bound,
+    "servers": Servers,
+}
 """The verbs by name."""

@@ -14,7 +14,7 @@ from planner.whatif.verbs import Row
 
 _MOST_ROWS = 40
 _MOST_ERRORS = 5
-_FIGURES = ("policy", "status", "value", "lower_bound", "gap", "gap_to_bound", "p95_slowdown", "hit_rate")
+_FIGURES = ("policy", "status", "value", "servers", "lower_bound", "gap", "gap_to_bound", "p95_slowdown", "hit_rate")
 """Columns of figures that are shown, where a verb has them; the files hold all of them."""
 
 

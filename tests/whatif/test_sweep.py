@@ -65,6 +65,29 @@ def test_compare_gives_a_row_per_policy_and_bound_a_row(tmp_path: Path) -> None:
     assert 1 <= float(bound["lower_bound"] or 0) <= float(rows[0]["value"] or 0)
 
 
+def test_servers_gives_a_row_per_policy_with_its_fewest_servers(tmp_path: Path) -> None:
+    # Two jobs of 5 ms come at 0 and 2 ms: one server ends the second at 10, a latency of 8; two end it at 7.
+    data = {
+        "cluster": {
+            "servers": 1,
+            "gpu": {"kind": "A", "memory": "1 B", "load_bandwidth": "1 B/s"},
+            "network": {"bandwidth": "1 MB/s"},
+        },
+        "workflows": {"w": {"tasks": {"t": {"runtime": "5 ms"}}}},
+        "workload": {"jobs": [{"release": "0 ms", "workflow": "w"}, {"release": "2 ms", "workflow": "w"}]},
+    }
+    cells = {"p95 latency <= 5 ms": 2, "p95 latency <= 8 ms": 1}
+    for slo, fewest in cells.items():
+        told = {"policies": ["jit"], "slo": slo, "time_limit": "5 s", "max": 3}
+        rows = answer(Call(data, str(tmp_path), "servers", told)).rows
+        assert rows == (
+            {"policy": "plan", "slo": slo, "servers": fewest, "lower_bound": fewest, "proved": True},
+            {"policy": "jit", "slo": slo, "servers": fewest},
+        )
+    refused = answer(Call(data, str(tmp_path), "servers", {"policies": ["jit"]}))
+    assert (refused.rows, (refused.error or "")[:34]) == ((), "servers needs a service level; all")
+
+
 def test_a_scenario_that_cannot_be_built_is_an_error_in_its_row_only(tmp_path: Path) -> None:
     written(tmp_path)
     made = whatif(tmp_path / "scenario.yaml", {"cluster.gpu.memory": ["10 B", "5 B"]}, policy="jit", workers=1)
