@@ -51,7 +51,7 @@ class Parameters:
     lead_per_gpu: int = 20
     tail_per_gpu: int = 30
     moves: int = 10
-    hot: float = 0.04
+    hot: float = 0.1
     cold: float = 0.004
     chances: tuple[float, ...] = (0.2, 0.1, 0.25, 0.1, 0.1, 0.1, 0.03, 0.12)
 

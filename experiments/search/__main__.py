@@ -4,7 +4,10 @@ python -m experiments.search compass --seconds 60            first 100 jobs of t
 python -m experiments.search compass --jobs 2000 --seconds 120
 python -m experiments.search scale                           time per task of the first plan, 10^3 to 10^6 tasks
 python -m experiments.search shops --seconds 60              makespan of mk01 to mk10 beside the best known values
+python -m experiments.search parallel --seconds 20           makespan on parallel machines beside the optima
 python -m experiments.search unrelated --seconds 30          weighted completion time on unrelated machines
+python -m experiments.search proved --seconds 5              fifty windows that CP-SAT proves
+python -m experiments.search adverse --seconds 10            overload, and memory for one model
 python -m experiments.search moves --seconds 10              each kind of move left out in turn
 python -m experiments.search lns --seconds 60                large neighbourhoods after annealing, beside it alone
 python -m experiments.search neighbourhoods --seconds 20     each kind of large neighbourhood left out in turn
@@ -13,17 +16,14 @@ python -m experiments.search neighbourhoods --seconds 20     each kind of large 
 from __future__ import annotations
 
 import argparse
-import csv
-import random
 import resource
 import time
 from collections.abc import Callable
-from fractions import Fraction
 
 from experiments import authors
-from experiments.exact.known import SHARED, flexible_job_shop, machines
-from experiments.search import large_neighbourhoods
-from models import Instance, Job, Objective, Task, Workflow
+from experiments.exact.known import SHARED
+from experiments.search import large_neighbourhoods, planned
+from models import Instance, Objective
 from models.objective import reported_value
 from solvers.annealing import Parameters, improve
 from solvers.dispatch import greedy
@@ -37,24 +37,6 @@ def compass(rate: int, jobs: int) -> Instance:
     """Return the first jobs of the shared arrivals at a rate, the first released at 0."""
     path = SHARED.parent / "compass" / f"arrivals_{rate}_per_s.csv"
     return authors.instance(authors.recorded(path, jobs, from_zero=True))
-
-
-def unrelated(gpus: int, jobs: int, seed: int) -> Instance:
-    """Return jobs of one task with run times of 1 to 30 ms, uniform per machine, and weights of 1 to 100."""
-    rng = random.Random(seed)  # noqa: S311
-    kinds = [f"K{index}" for index in range(gpus)]
-    return Instance(
-        machines(kinds),
-        (),
-        tuple(
-            Job(
-                Workflow(f"w{job}", (Task("t", {kind: 1000 * rng.randint(1, 30) for kind in kinds}),)),
-                0,
-                Fraction(rng.randint(1, 100)),
-            )
-            for job in range(jobs)
-        ),
-    )
 
 
 def search(instance: Instance, objective: Objective, seconds: float, parameters: Parameters | None = None) -> Search:
@@ -99,23 +81,6 @@ def run_scale(options: argparse.Namespace) -> None:
             )
 
 
-def run_shops(options: argparse.Namespace) -> None:
-    """Makespan of Brandimarte's flexible job shops."""
-    with (SHARED / "fjsp" / "scheduleopt_bks.csv").open(newline="") as file:
-        rows = {row["instance"]: row for row in csv.DictReader(file)}
-    for number in range(1, 11):
-        name = f"mk{number:02d}"
-        instance = flexible_job_shop(SHARED / "fjsp" / "brandimarte" / f"{name}.txt")
-        running = search(instance, Objective.MAKESPAN, options.seconds)
-        print(f"{name}: {running.value}, best known {rows[name]['upper_bound']}", flush=True)
-
-
-def run_unrelated(options: argparse.Namespace) -> None:
-    """Weighted completion time on unrelated machines; the best of the last tenth shows whether it still falls."""
-    for gpus, jobs in ((4, 40), (10, 100), (20, 200)):
-        report(f"{gpus} x {jobs}", search(unrelated(gpus, jobs, 1), Objective.WEIGHTED_LATENCY, options.seconds))
-
-
 def run_moves(options: argparse.Namespace) -> None:
     """Mean slowdown with each kind of move left out."""
     base = Parameters()
@@ -146,8 +111,11 @@ def run_neighbourhoods(options: argparse.Namespace) -> None:
 BENCHMARKS: dict[str, Callable[[argparse.Namespace], None]] = {
     "compass": run_compass,
     "scale": run_scale,
-    "shops": run_shops,
-    "unrelated": run_unrelated,
+    "shops": lambda options: planned.shops(options.seconds),
+    "parallel": lambda options: planned.parallel(options.seconds),
+    "unrelated": lambda options: planned.unrelated(options.seconds),
+    "proved": lambda options: planned.proved(options.seconds),
+    "adverse": lambda options: planned.adverse(options.seconds),
     "moves": run_moves,
     "lns": run_lns,
     "neighbourhoods": run_neighbourhoods,
