@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import os
 import signal
+import sys
 import threading
 import time
 from collections import deque
@@ -13,6 +13,7 @@ from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wai
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
+from multiprocessing.context import SpawnContext, SpawnProcess
 from typing import Generic, TypeVar
 
 Item = TypeVar("Item")
@@ -66,9 +67,10 @@ def in_order(
     Parameters
     ----------
     call
-        A function of a module, without side effects; it, the items and its values are sent between processes.
+        A function of a module, but not of the main one, without side effects; it, the items and its values are sent
+        between processes.
     workers
-        Worker processes on this machine; a program that uses them starts under ``if __name__ == "__main__":``.
+        Worker processes on this machine.
     ray
         Address of a Ray cluster to use in their place.
     stop
@@ -129,6 +131,25 @@ def as_finished(
             lane.close()
 
 
+class _Worker(SpawnProcess):
+    """A process that does not run the program's main file again, so that scripts and notebooks need no guard."""
+
+    def start(self) -> None:
+        main = sys.modules["__main__"]
+        names: tuple[str, ...] = ("__file__", "__spec__")
+        kept = {name: vars(main)[name] for name in names if name in vars(main)}
+        vars(main).pop("__file__", None)
+        main.__spec__ = None
+        try:
+            super().start()
+        finally:
+            vars(main).update(kept)
+
+
+class _Context(SpawnContext):
+    Process = _Worker
+
+
 class _Lane(Generic[Item, Value]):
     """One worker process and the calls it was given: at most two, so that it is never idle and a crash has one cause.
 
@@ -141,7 +162,7 @@ class _Lane(Generic[Item, Value]):
         self._open()
 
     def _open(self) -> None:
-        context = multiprocessing.get_context("spawn")
+        context = _Context()
         self._far, self._leash = context.Pipe(duplex=False)
         self._executor = ProcessPoolExecutor(1, context, _settle, (self._far,))
         self.given: deque[tuple[int, Item, Future[tuple[Value, float]]]] = deque()

@@ -40,7 +40,7 @@ def sweep(
     folder
         Where finished cells and tables are kept; cells found there are not run again. None: nothing is kept.
     workers
-        Worker processes; a program that calls this does so under ``if __name__ == "__main__":``.
+        Worker processes on this machine.
     ray
         Address of a Ray cluster to use in their place.
     watch

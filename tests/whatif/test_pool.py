@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import threading
+from pathlib import Path
 
 import pytest
 
@@ -42,3 +45,18 @@ def test_a_stop_gives_up_running_calls_and_keeps_finished_ones() -> None:
     assert finished == [0]
     with pytest.raises(StoppedError, match="stopped after 0 of 1 calls"):
         in_order(slow, [600.0], stop=stop)
+
+
+def test_a_script_needs_no_guard(tmp_path: Path) -> None:
+    script = tmp_path / "script.py"
+    script.write_text(
+        "from planner.whatif.pool import in_order\n"
+        "from tests.whatif.calls import square\n"
+        "print(in_order(square, [2, 3]), __file__)\n"
+    )
+    root = Path(__file__).parents[2]
+    command = [sys.executable, str(script)]
+    done = subprocess.run(  # noqa: S603
+        command, capture_output=True, text=True, check=True, cwd=root, env={"PYTHONPATH": str(root)}
+    )
+    assert (done.stdout, done.stderr) == (f"[4, 9] {script}\n", "")
