@@ -16,7 +16,7 @@ import yaml
 
 from executor.devices.profiling import Measurements, Spread, measure
 from executor.fit import Line
-from executor.runners.parse import parse_runner
+from executor.runners.runner import Runner
 from models.scenario import InputError, Scenario, ScenarioDocument, build, write_atomically
 from models.scenario.section import validated
 from models.scenario.source import Plain
@@ -111,9 +111,10 @@ class Profile:
 
 def profile(
     scenario: Scenario,
+    runner: Runner,
     *,
     device: str = "cpu",
-    runner: str = "synthetic",
+    runner_name: str = "",
     rounds: int = 10,
     watch: Callable[[int], None] = lambda done: None,
 ) -> Profile:
@@ -121,10 +122,12 @@ def profile(
 
     Parameters
     ----------
+    runner
+        Computes the tasks.
     device
         ``cpu`` or ``cuda``.
-    runner
-        Who computes the tasks, as `executor.runners.parse.parse_runner` reads it.
+    runner_name
+        As it was named, for the file.
     rounds
         How often every workflow runs, after the warm-up.
     watch
@@ -140,10 +143,10 @@ def profile(
     workflows = list(build_workflows(scenario.document).values())
     needed = {name for workflow in workflows for task in workflow.tasks for name in task.models}
     models = [model for model in scenario.instance.models if model.name in needed]
-    found = measure(models, workflows, parse_runner(runner), device, rounds=rounds, watch=watch)
+    found = measure(models, workflows, runner, device, rounds=rounds, watch=watch)
     document = measured_document(scenario, found)
     measured = build(validated(ScenarioDocument, document, scenario.source), scenario.source)
-    return Profile(scenario, found, document, measured, device, runner, rounds)
+    return Profile(scenario, found, document, measured, device, runner_name, rounds)
 
 
 def measured_document(scenario: Scenario, measurements: Measurements) -> dict[str, Any]:

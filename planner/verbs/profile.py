@@ -23,6 +23,7 @@ def profile(
 ) -> int:
     """Measure run times, loads and transfers on this machine, and write the scenario with them."""
     command.require_devices()
+    from executor.runners.parse import parse_runner
     from models.scenario import assert_writable, load_scenario
     from planner import profile as profiling
     from planner.profile_view import profile_view, rounds_shown
@@ -32,8 +33,9 @@ def profile(
         if output.suffix.lower() == ".json":
             raise command.UsageError(f"{output}: a profile is written as YAML; name it {output.with_suffix('.yaml')}")
         assert_writable(output)
+    computing = parse_runner(runner)
     with rounds_shown(rounds) as watch:
-        made = profiling.profile(loaded, device=device.value, runner=runner, rounds=rounds, watch=watch)
+        made = profiling.profile(loaded, computing, device=device.value, runner_name=runner, rounds=rounds, watch=watch)
     if output is not None:
         made.save(output)
     command.show(made.as_dict(output), lambda: profile_view(made), as_json)

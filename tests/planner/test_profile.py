@@ -7,10 +7,13 @@ from fractions import Fraction
 from pathlib import Path
 
 import pytest
+import torch
+from torch import Tensor, nn
 
 from executor.devices.profiling import WARMUP_ROUNDS, Measurements, Spread, measure
 from executor.errors import DeviceError
 from executor.fit import Line
+from executor.runners.factory import FactoryRunner
 from models import Edge, MLModel, Task, Workflow
 from models.scenario import InputError, Scenario, load_scenario, scenario_from
 from planner.cli import app
@@ -155,23 +158,22 @@ def test_a_model_that_no_longer_fits_is_blamed_on_the_scenario(tmp_path: Path) -
     path.write_text(SCENARIO.replace("10 MB", "10 KB").replace("[4 MB, 2 MB]", "[1 KB]").replace("1 MB", "90 B"))
     path.write_text(path.read_text().replace("100 KB", "1 KB").replace("trace: {file: arrivals.csv}", JOBS))
     with pytest.raises(InputError, match=r"tight.yaml:7: models.m.weights: 400000 bytes are larger than every slot"):
-        profile(load_scenario(path), runner="tests.planner.test_profile:wide", rounds=1)
+        profile(load_scenario(path), FactoryRunner(wide), rounds=1)
 
 
 JOBS = "jobs: [{release: 0 s, workflow: two}]"
 
 
-def wide(name: str) -> object:
-    import torch
+class Wide(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.zeros(100_000))
 
-    class Wide(torch.nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.weight = torch.nn.Parameter(torch.zeros(100_000))
+    def forward(self, data: Tensor) -> Tensor:
+        return data
 
-        def forward(self, data: torch.Tensor) -> torch.Tensor:
-            return data
 
+def wide(name: str) -> nn.Module:
     return Wide()
 
 

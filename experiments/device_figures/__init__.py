@@ -1,0 +1,1 @@
+"""What the executor reaches on a device: loads, dispatch, prediction, overlap, and outputs that may not differ."""

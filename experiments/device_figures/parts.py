@@ -1,0 +1,63 @@
+"""The scenarios of the study: the four workflows of the Compass paper, on as many GPUs as the machine has."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+import yaml
+
+_SCENARIOS = Path(__file__).parent.parent / "scenarios"
+_SYNTHETIC_SHARE = 0.25
+"""Of the authors' weights: so that drawing and pinning them does not take longer than the runs."""
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """One scenario and who computes it.
+
+    Parameters
+    ----------
+    name
+        Of the part.
+    runner
+        As `executor.runners.parse.parse_runner` reads it.
+    document
+        A scenario file's content.
+    large_bytes
+        From this size on, loads count for the share of the peak.
+    """
+
+    name: str
+    runner: str
+    document: dict[str, Any]
+    large_bytes: int
+
+
+def parts(device: str, jobs: int) -> list[Part]:
+    """Return the parts for a kind of device; on ``cpu`` small ones, which only show that everything works."""
+    if device == "cpu":
+        small = _document("paper_small.yaml", 1, "80 MB", "4 /s", jobs)
+        return [Part(name, name, small, 5_000_000) for name in ("synthetic", "transformers")]
+    gpus = torch.cuda.device_count()
+    drawn = _document("compass_edge.yaml", gpus, "3.5 GB", f"{0.8 * gpus} /s", jobs * gpus)
+    for model in drawn["models"].values():
+        gigabytes = float(model["weights"].removesuffix(" GB"))
+        model["weights"] = f"{gigabytes * _SYNTHETIC_SHARE} GB"
+    real = _document("compass_edge.yaml", gpus, "8 GB", f"{0.8 * gpus} /s", jobs * gpus)
+    return [
+        Part("synthetic", "synthetic", drawn, 500_000_000),
+        Part("transformers", "transformers:size=full", real, 500_000_000),
+    ]
+
+
+def _document(file: str, gpus: int, memory: str, rate: str, jobs: int) -> dict[str, Any]:
+    """Return a scenario of this folder's on one server, with another memory and other arrivals."""
+    document: dict[str, Any] = yaml.safe_load((_SCENARIOS / file).read_text())
+    gpu = document["cluster"]["gpu"] | {"memory": memory}
+    document["cluster"] |= {"servers": 1, "gpus_per_server": gpus, "gpu": gpu}
+    document["workload"] = {"poisson": {"rate": rate, "jobs": jobs, "seed": 1}}
+    document["objective"] = "mean_latency"
+    return document

@@ -1,0 +1,60 @@
+"""Figures of a run on devices, from made-up records."""
+
+from __future__ import annotations
+
+import pytest
+
+from executor.devices.records import Record
+from experiments.device_figures.figures import TARGETS, load_share, overlap_us, reached
+from experiments.device_figures.parts import parts
+from models.scenario import scenario_from
+
+
+def record(gpu: int, start_us: int, end_us: int, size_bytes: int = 0) -> Record:
+    return Record(0, gpu, start_us, start_us, end_us, end_us - start_us, size_bytes)
+
+
+def test_overlap_is_counted_per_gpu() -> None:
+    """On GPU 0 the load [5, 20) meets the runs [0, 10) and [18, 30) for 5 + 2 us; GPU 1 only loads."""
+    runs = [record(0, 0, 10), record(0, 18, 30)]
+    assert overlap_us(runs, [record(0, 5, 20), record(1, 0, 30)]) == 7
+    assert overlap_us(runs, [record(0, 10, 18)]) == 0
+
+
+def test_share_of_the_peak_is_the_median_of_large_loads() -> None:
+    """1000 bytes in 1, 2 and 4 us are 1, 0.5 and 0.25 GB/s; the peak is 1 GB/s; the small load does not count."""
+    loads = [record(0, 0, took, 1000) for took in (1, 2, 4)] + [record(0, 0, 100, 999)]
+    assert load_share(loads, 1e9, 1000) == pytest.approx(0.5)
+    assert load_share(loads, 1e9, 1001) is None
+
+
+def test_targets_are_judged_by_the_worst_run() -> None:
+    good = {
+        "load_share_of_peak": 0.95, "dispatch_us": 50, "makespan_error": 0.01, "mean_latency_error": 0.02,
+        "overlap_s": 0.5, "different_outputs": 0, "failures": 0, "violations": 0,
+    }  # fmt: skip
+    assert [judged["met"] for judged in reached([good]).values()] == [True] * len(TARGETS)
+    bad = {**good, "load_share_of_peak": 0.89, "dispatch_us": 101, "overlap_s": 0.0, "different_outputs": None}
+    judged = reached([good, bad])
+    assert {name for name, target in judged.items() if not target["met"]} == {
+        "load_share_of_peak", "dispatch_us", "overlap_s",
+    }  # fmt: skip
+    assert judged["load_share_of_peak"] == {"target": "at least 0.9", "worst": 0.89, "met": False}
+    assert judged["different_outputs"]["worst"] == 0  # checked in one run only
+    assert reached([{**good, "failures": None}])["failures"] == {"target": "at most 0", "worst": None, "met": None}
+
+
+def test_small_parts_are_scenarios_of_one_gpu() -> None:
+    made = parts("cpu", 6)
+    assert [(part.name, part.runner) for part in made] == [("synthetic", "synthetic"), ("transformers", "transformers")]
+    instance = scenario_from(made[0].document).instance
+    assert (instance.n_gpus, len(instance.jobs), instance.cluster.gpus[0].memory_bytes) == (1, 6, 80_000_000)
+
+
+def test_large_parts_thrash(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On two devices: a quarter of the authors' 20.76 GB against 3.5 GB, and real architectures against 8 GB."""
+    monkeypatch.setattr("torch.cuda.device_count", lambda: 2)
+    synthetic, real = (scenario_from(part.document).instance for part in parts("cuda", 6))
+    assert [(instance.n_gpus, len(instance.jobs)) for instance in (synthetic, real)] == [(2, 12), (2, 12)]
+    assert sum(model.weight_bytes for model in synthetic.models) == 5_190_000_000
+    assert [instance.cluster.gpus[0].memory_bytes for instance in (synthetic, real)] == [3_500_000_000, 8_000_000_000]
