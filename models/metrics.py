@@ -51,6 +51,12 @@ class Metrics:
         """Return the figures by name."""
         return asdict(self)
 
+    def _repr_html_(self) -> str:
+        """Show the figures in a notebook."""
+        shown = {name: "-" if value is None else f"{value:.6g}" for name, value in self.as_dict().items()}
+        rows = "".join(f"<tr><th>{name}</th><td>{value}</td></tr>" for name, value in shown.items())
+        return f"<table>{rows}</table>"
+
 
 def quantile_rank(share: Fraction, count: int) -> int:
     """Return the 0-based rank of a quantile: p_q is the ceil(q n)-th smallest.

@@ -65,6 +65,13 @@ class Bound:
         """Write the certificate, whole or not at all."""
         write_atomically(path, json.dumps(self.certificate))
 
+    def _repr_html_(self) -> str:
+        """Show the summary, and the regret if there is one, in a notebook."""
+        from planner.tables import bound_summary
+        from planner.views import summary_html
+
+        return summary_html(bound_summary(self)) + ("" if self.regret is None else self.regret._repr_html_())
+
     def as_dict(self, path: Path | None = None) -> dict[str, Any]:
         """Return the summary with the keys of ``bound --json``; `path` is where the certificate was written."""
         objective = self.scenario.objective

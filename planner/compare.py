@@ -22,6 +22,8 @@ from solvers.result import Progress
 if TYPE_CHECKING:
     import pandas as pd
 
+    from planner.report import Chart
+
 PLAN = "plan"
 """Name of the plan's row."""
 COMPASS = "compass"
@@ -97,6 +99,17 @@ class Comparison:
 
         flat = [{**{k: v for k, v in row.items() if k != "metrics"}, **row["metrics"]} for row in self.rows]
         return pd.DataFrame(flat).set_index("policy")
+
+    @property
+    def chart(self) -> Chart:
+        """Every contender's timeline in one interactive Gantt chart: the plan, then the others, best first."""
+        from planner.report import Chart, Shown
+
+        shown = {s.policy: Shown(s.policy, s.clairvoyant, s.instance, s.timeline) for s in self.simulations}
+        if self.plan.timeline is not None:
+            shown[PLAN] = Shown(PLAN, True, self.scenario.instance, self.plan.timeline)
+        names = sorted((row["policy"] for row in self.rows), key=lambda name: name != PLAN)
+        return Chart(tuple(shown[name] for name in names))
 
     def save(self, folder: Path) -> list[Path]:
         """Write table.csv, plan.json, pictures and a trace into a folder; return what was written."""

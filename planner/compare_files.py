@@ -16,7 +16,6 @@ from planner.compare import PLAN, Comparison
 from planner.figures import gantt, png, slowdown_ecdf
 from planner.perfetto import trace_events
 from planner.regret_figure import regret_bars
-from planner.report.timelines import Shown
 from planner.report.timelines import write as write_timelines
 from planner.simulate import Simulation
 from planner.versions import versions
@@ -28,7 +27,7 @@ def write(comparison: Comparison, folder: Path) -> list[Path]:
     written = [folder / "table.csv", folder / "comparison.json"]
     write_atomically(written[0], comparison.frame.to_csv())
     write_atomically(written[1], json.dumps(comparison.as_dict() | _origin(comparison), indent=2))
-    written.append(write_timelines(folder, _shown(comparison)))
+    written.append(write_timelines(folder, comparison.chart.shown))
     if comparison.plan.timeline is not None:
         written.append(folder / "plan.json")
         comparison.plan.save(written[-1])
@@ -57,16 +56,6 @@ def _origin(comparison: Comparison) -> dict[str, Any]:
         "command": " ".join(["truenorth compare", shlex.quote(scenario.source.file), *options]),
         "versions": versions(),
     }
-
-
-def _shown(comparison: Comparison) -> list[Shown]:
-    """Return every contender's timeline: the plan, then the others, best first."""
-    shown = {s.policy: Shown(s.policy, s.clairvoyant, s.instance, s.timeline) for s in comparison.simulations}
-    planned = comparison.plan.timeline
-    if planned is not None:
-        shown[PLAN] = Shown(PLAN, True, comparison.scenario.instance, planned)
-    names = [row["policy"] for row in comparison.rows]
-    return [shown[name] for name in sorted(names, key=lambda name: name != PLAN)]
 
 
 def _pictures(comparison: Comparison, folder: Path) -> list[Path]:

@@ -20,6 +20,8 @@ from solvers.result import Progress, Result
 if TYPE_CHECKING:
     import pandas as pd
 
+    from planner.report import Chart
+
 
 @dataclass(frozen=True, slots=True)
 class Plan:
@@ -115,13 +117,19 @@ class Plan:
             "plan": None if path is None else str(path),
         }
 
+    @property
+    def chart(self) -> Chart:
+        """The plan as an interactive Gantt chart, for a notebook."""
+        from planner.report import Chart, Shown
+
+        return Chart((Shown("plan", True, self.scenario.instance, self._timeline()),))
+
     def _repr_html_(self) -> str:
-        """Show the summary in a notebook."""
-        import pandas as pd
-
+        """Show the summary and the chart in a notebook."""
         from planner.tables import plan_summary
+        from planner.views import summary_html
 
-        return str(pd.Series(plan_summary(self)).to_frame("").to_html())
+        return summary_html(plan_summary(self)) + ("" if self.timeline is None else self.chart._repr_html_())
 
 
 def plan(

@@ -22,6 +22,8 @@ from planner.policies.parse import knows_the_future, parse
 if TYPE_CHECKING:
     import pandas as pd
 
+    from planner.report import Chart
+
 
 @dataclass(frozen=True, slots=True)
 class Simulation:
@@ -68,6 +70,20 @@ class Simulation:
         from planner.views import jobs_frame
 
         return jobs_frame(self.instance, self.timeline)
+
+    @property
+    def chart(self) -> Chart:
+        """What happened as an interactive Gantt chart, for a notebook."""
+        from planner.report import Chart, Shown
+
+        return Chart((Shown(self.policy, self.clairvoyant, self.instance, self.timeline),))
+
+    def _repr_html_(self) -> str:
+        """Show the summary and the chart in a notebook."""
+        from planner.tables import simulation_summary
+        from planner.views import summary_html
+
+        return summary_html(simulation_summary(self)) + self.chart._repr_html_()
 
     def as_dict(self) -> dict[str, Any]:
         """Return the summary with the keys of ``simulate --json``."""

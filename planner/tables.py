@@ -49,6 +49,11 @@ def bound_view(bound: Bound) -> Group:
 
 def bound_table(bound: Bound) -> Table:
     """Return a bound's summary as two columns."""
+    return _two_columns(bound_summary(bound))
+
+
+def bound_summary(bound: Bound) -> dict[str, str]:
+    """Return what a person wants to know of a bound, in words."""
     objective, summary = bound.scenario.objective, bound.as_dict()
     rows = {
         "scenario": bound.scenario.name,
@@ -58,7 +63,7 @@ def bound_table(bound: Bound) -> Table:
     if summary["uncertified_lower_bound"] is not None:
         value = _number(summary["uncertified_lower_bound"], objective)
         rows["without a certificate"] = f"{value}  (CP-SAT: holds, but cannot be computed again without it)"
-    return _two_columns(rows | {"took": f"{bound.runtime_s:.1f} s"})
+    return rows | {"took": f"{bound.runtime_s:.1f} s"}
 
 
 def regret_table(regret: Regret) -> Table:
@@ -99,10 +104,15 @@ def _share(share: float | None) -> str:
 
 def simulation_table(simulation: Simulation) -> Table:
     """Return a simulation's summary as two columns."""
+    return _two_columns(simulation_summary(simulation))
+
+
+def simulation_summary(simulation: Simulation) -> dict[str, str]:
+    """Return what a person wants to know of a simulation, in words."""
     objective = simulation.scenario.objective
     value = _number(simulation.as_dict()["objective"]["value"], objective)
     head = {"scenario": simulation.scenario.name, "policy": simulation.policy, _words(objective): value}
-    return _two_columns(head | _metrics_rows(simulation.metrics))
+    return head | _metrics_rows(simulation.metrics)
 
 
 def _two_columns(rows: Mapping[str, str]) -> Table:

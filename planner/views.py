@@ -1,6 +1,8 @@
-"""Timelines as tables: the data frames that notebooks, figures and files start from."""
+"""Timelines and summaries as tables: the data frames that notebooks, figures and files start from."""
 
 from __future__ import annotations
+
+from collections.abc import Mapping
 
 import numpy as np
 import pandas as pd
@@ -63,3 +65,8 @@ def jobs_frame(instance: Instance, timeline: Timeline) -> pd.DataFrame:
             "slowdown": latency / instance.job_critical_us,
         }
     )
+
+
+def summary_html(summary: Mapping[str, str]) -> str:
+    """Return a summary in words as the two-column table that a notebook shows."""
+    return str(pd.Series(summary).to_frame().to_html(header=False))

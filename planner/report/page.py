@@ -2,24 +2,16 @@
 
 from __future__ import annotations
 
-import base64
-import hashlib
-import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from importlib.resources import files
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from models.scenario import write_atomically
-from planner.colours import COLOURS, PLAIN
 from planner.command import UsageError
 from planner.report import comparison
-from planner.report.axes import BOTTOM, HEIGHT, LEFT, RIGHT, TOP, WIDTH
+from planner.report.render import compact, render
 from planner.report.section import Section
-
-if TYPE_CHECKING:
-    from jinja2 import Template
 
 TIMELINES_BYTES = 2_400_000
 """Room for timelines in a page of at most 3 MB; those that do not fit are named, and left out of the Gantt chart."""
@@ -76,7 +68,7 @@ def report(folders: Sequence[Path]) -> Report:
         section, used = _within(_section(folder), room)
         sections.append(section)
         room -= used
-    return Report(tuple(sections), _render(sections))
+    return Report(tuple(sections), render("page.html.j2", sections=sections))
 
 
 def _section(folder: Path) -> Section:
@@ -92,9 +84,9 @@ def _within(section: Section, room: int) -> tuple[Section, int]:
     document = section.timelines
     if document is None:
         return section, 0
-    used, kept, dropped = len(_compact({**document, "timelines": []})), [], []
+    used, kept, dropped = len(compact({**document, "timelines": []})), [], []
     for timeline in document["timelines"]:
-        size = len(_compact(timeline))
+        size = len(compact(timeline))
         if used + size <= room:
             used += size
             kept.append(timeline)
@@ -106,40 +98,3 @@ def _within(section: Section, room: int) -> tuple[Section, int]:
     if not kept:
         return replace(section, timelines=None), 0
     return replace(section, timelines={**document, "timelines": kept}), used
-
-
-def _compact(data: object) -> str:
-    return json.dumps(data, separators=(",", ":"))
-
-
-def _render(sections: Sequence[Section]) -> str:
-    script = _asset("gantt.js")
-    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
-    frame = {"width": WIDTH, "height": HEIGHT, "left": LEFT, "right": RIGHT, "top": TOP, "bottom": BOTTOM}
-    return _template().render(
-        sections=sections,
-        script=script,
-        script_hash=digest,
-        style=_asset("page.css"),
-        colours=[*COLOURS, PLAIN],
-        frame=frame,
-    )
-
-
-def _asset(name: str) -> str:
-    return files("planner.report").joinpath(name).read_text("utf-8")
-
-
-def _template() -> Template:
-    """Return the page's template; whatever it is given is escaped, in text and in scripts' data alike."""
-    from jinja2 import Environment, PackageLoader, StrictUndefined
-
-    environment = Environment(
-        loader=PackageLoader("planner.report", "."),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    environment.policies["json.dumps_kwargs"] = {"separators": (",", ":")}
-    return environment.get_template("page.html.j2")
