@@ -1,31 +1,37 @@
 """The verifier: computes a certified bound again and accepts or refuses the claim. No solver, no compiled kernel.
 
 Formulas are evaluated again from the instance. For a Lagrangian bound this file is a second implementation of
-`solvers.bounds.lagrangian`, in whole numbers: whatever a certificate holds, if it is well-formed then its prices
-prove what `_LagrangianCheck.total` returns, and a claim above that is refused.
+`solvers.bounds.lagrangian`, in whole numbers, on what `solvers.bounds.certified` has read: whatever a certificate
+holds, if it is well-formed then its prices prove what `_LagrangianCheck.total` returns, and a claim above is refused.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any
 
 import numpy as np
 
 from models import NEVER, Instance, Objective, scenario_hash
 from models.instance import Ints
 from models.objective import reported_bound
+from solvers.bounds.certified import (
+    LARGEST_SUM,
+    RefusedError,
+    arcs_and_end,
+    as_list,
+    delays,
+    exact_sum,
+    get,
+    memory_row,
+    model_uses,
+    priced_precedences,
+    table,
+    whole,
+)
 from solvers.bounds.closed_form import METHODS
 from solvers.bounds.granularity import raised
-
-LARGEST_SUM = 1 << 58
-"""Sums of prices and costs that reach this are refused: 64-bit integers would not hold them safely."""
-
-MOST_DELAYS = 200_000_000
-"""Certificates with more delays in all their windows are refused unread."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,10 +43,6 @@ class Verdict:
     reason: str | None
 
 
-class _RefusedError(ValueError):
-    """The certificate is refused; the message says why."""
-
-
 def verify(instance: Instance, document: object) -> Verdict:
     """Return whether a certificate, as read from JSON, proves its claim about an instance; bad content never raises."""
     bound: Fraction | None = None
@@ -48,24 +50,24 @@ def verify(instance: Instance, document: object) -> Verdict:
         objective, method, claim = _header(instance, document)
         bound = raised(instance, objective, _again(instance, objective, method, document))
         if claim > Fraction(reported_bound(objective, bound)):
-            raise _RefusedError(f"claims {float(claim)}, but only {reported_bound(objective, bound)} is proved")
-    except _RefusedError as refusal:
+            raise RefusedError(f"claims {float(claim)}, but only {reported_bound(objective, bound)} is proved")
+    except RefusedError as refusal:
         return Verdict(False, bound, str(refusal))
     return Verdict(True, bound, None)
 
 
 def _header(instance: Instance, document: object) -> tuple[Objective, str, Fraction]:
-    if _get(document, "schema_version") != 1:
-        raise _RefusedError("schema_version must be 1")
-    if _get(document, "scenario_hash") != scenario_hash(instance):
-        raise _RefusedError("scenario_hash belongs to another scenario")
-    name, method, claim = _get(document, "objective"), _get(document, "method"), _get(document, "lower_bound")
+    if get(document, "schema_version") != 1:
+        raise RefusedError("schema_version must be 1")
+    if get(document, "scenario_hash") != scenario_hash(instance):
+        raise RefusedError("scenario_hash belongs to another scenario")
+    name, method, claim = get(document, "objective"), get(document, "method"), get(document, "lower_bound")
     if name not in list(Objective):
-        raise _RefusedError("objective is unknown")
+        raise RefusedError("objective is unknown")
     if isinstance(claim, bool) or not isinstance(claim, int | float) or not math.isfinite(claim):
-        raise _RefusedError("lower_bound must be a finite number")
+        raise RefusedError("lower_bound must be a finite number")
     if method != "lagrangian" and method not in list(METHODS):
-        raise _RefusedError("method is none whose bounds can be computed again")
+        raise RefusedError("method is none whose bounds can be computed again")
     return Objective(name), str(method), Fraction(claim)
 
 
@@ -73,9 +75,9 @@ def _again(instance: Instance, objective: Objective, method: str, document: obje
     if method != "lagrangian":
         value = METHODS[method](instance, objective)
         if value is None:
-            raise _RefusedError(f"{method} does not bound {objective}")
+            raise RefusedError(f"{method} does not bound {objective}")
         return value
-    check = _LagrangianCheck(instance, objective, _get(document, "parameters"), _get(document, "prices"))
+    check = _LagrangianCheck(instance, objective, get(document, "parameters"), get(document, "prices"))
     return Fraction(check.total(), check.scale)
 
 
@@ -84,23 +86,23 @@ class _LagrangianCheck:
 
     def __init__(self, instance: Instance, objective: Objective, parameters: object, prices: object) -> None:
         self.instance = instance
-        self.slot_us = _whole(_get(parameters, "slot_us"), 1, 1 << 40, "slot_us")
-        self.scale = _whole(_get(parameters, "scale"), 1, 1 << 200, "scale")
+        self.slot_us = whole(get(parameters, "slot_us"), 1, 1 << 40, "slot_us")
+        self.scale = whole(get(parameters, "scale"), 1, 1 << 200, "scale")
         self.gpus = np.bincount(instance.gpu_class).tolist()
         classes = len(self.gpus)
-        first_row = _list(_get(prices, "compute"), classes, "compute")[0]
-        self.slots = len(_list(first_row, None, "compute"))
-        self.compute = _table(_get(prices, "compute"), classes, self.slots, "compute")
-        self.copy = _table(_get(prices, "copy"), classes, self.slots, "copy")
-        rows = _list(_get(parameters, "memory_rows"), None, "memory_rows")
-        self.rows = [_memory_row(instance, row) for row in rows]
-        self.memory = _table(_get(prices, "memory"), len(rows), self.slots, "memory")
-        self.uses = _model_uses(instance, _get(parameters, "model_uses"))
-        self.use_prices = _table(_get(prices, "model_uses"), len(self.uses), self.slots, "model_uses")
+        first_row = as_list(get(prices, "compute"), classes, "compute")[0]
+        self.slots = len(as_list(first_row, None, "compute"))
+        self.compute = table(get(prices, "compute"), classes, self.slots, "compute")
+        self.copy = table(get(prices, "copy"), classes, self.slots, "copy")
+        rows = as_list(get(parameters, "memory_rows"), None, "memory_rows")
+        self.rows = [memory_row(instance, row) for row in rows]
+        self.memory = table(get(prices, "memory"), len(rows), self.slots, "memory")
+        self.uses = model_uses(instance, get(parameters, "model_uses"))
+        self.use_prices = table(get(prices, "model_uses"), len(self.uses), self.slots, "model_uses")
         self.costs = _completion_costs(instance, objective, self.scale)
-        self.delays = _delays(_get(parameters, "delays"), len(self.costs))
-        self.priced = _precedences(instance, _get(parameters, "priced_precedences"))
-        self.falls = _list(_get(prices, "precedences"), len(self.costs), "precedences")
+        self.delays = delays(get(parameters, "delays"), len(self.costs))
+        self.priced = priced_precedences(instance, get(parameters, "priced_precedences"))
+        self.falls = as_list(get(prices, "precedences"), len(self.costs), "precedences")
         self.lanes: dict[tuple[int, tuple[int, ...]], tuple[Ints, Ints]] = {}
         self._refuse_overflow()
 
@@ -115,7 +117,7 @@ class _LagrangianCheck:
         horizon = (self.slots + 2) * self.slot_us
         completion = max((weight * (1 if step else horizon) for _, weight, _, step in self.costs), default=0)
         if largest * max(horizon, slowest) + completion >= LARGEST_SUM:
-            raise _RefusedError("prices are too large")
+            raise RefusedError("prices are too large")
 
     def total(self) -> int:
         """Return the value of the Lagrangian, in 1 / scale of the objective."""
@@ -123,9 +125,11 @@ class _LagrangianCheck:
         return int(jobs + self._residencies() - self._capacity())
 
     def _capacity(self) -> int:
-        engines = sum(count * (_sum(self.compute[c]) + _sum(self.copy[c])) for c, count in enumerate(self.gpus))
+        engines = sum(
+            count * (exact_sum(self.compute[c]) + exact_sum(self.copy[c])) for c, count in enumerate(self.gpus)
+        )
         memory = sum(
-            self.gpus[c] * capacity * _sum(price)
+            self.gpus[c] * capacity * exact_sum(price)
             for (c, _, capacity), price in zip(self.rows, self.memory, strict=True)
         )
         return int(engines + memory) * self.slot_us
@@ -145,10 +149,10 @@ class _LagrangianCheck:
     def fences(self, number: int, workflow: int) -> dict[tuple[int, int], Ints]:
         """Return the prices of a job's precedences outside the tree: at a delay, the sum of the falls from there on."""
         count, priced = self.delays[number], self.priced[workflow]
-        falls = _table([self.falls[number]], 1, len(priced) * count, "precedences")[0].reshape(len(priced), count)
+        falls = table([self.falls[number]], 1, len(priced) * count, "precedences")[0].reshape(len(priced), count)
         falls[:, -1] = 0
-        if _sum(falls.ravel()) * 2 * len(self.instance.workflows[workflow].tasks) >= LARGEST_SUM:
-            raise _RefusedError("prices are too large")
+        if exact_sum(falls.ravel()) * 2 * len(self.instance.workflows[workflow].tasks) >= LARGEST_SUM:
+            raise RefusedError("prices are too large")
         return {arc: np.cumsum(row[::-1])[::-1] for arc, row in zip(priced, falls, strict=True)}
 
     def least_price(self, c: int, needs: tuple[int, ...], earliest: int, run: int, count: int) -> Ints:
@@ -222,7 +226,7 @@ class _Tree:
         instance, workflow = check.instance, int(check.instance.job_workflow[job])
         first, last = instance.template_first[workflow : workflow + 2].tolist()
         start, end = _earliest(instance, job)
-        arcs, self.root = _arcs(instance, workflow)
+        arcs, self.root = arcs_and_end(instance, workflow)
         self.check, self.count = check, check.delays[number]
         self.run_us, self.needs = instance.run_us[first:last].tolist(), instance.needs[first:last]
         self.earliest = [*start, max(end)] if self.root == len(start) else start
@@ -230,7 +234,7 @@ class _Tree:
         self.kept = [arc for arc in arcs if arc not in self.fences]
         reach = max(self.earliest) + self.count * check.slot_us + max(map(max, self.run_us))
         if reach // check.slot_us + 2 > check.slots:
-            raise _RefusedError("a window reaches beyond the priced slots")
+            raise RefusedError("a window reaches beyond the priced slots")
 
     def subtree(self, node: int, parent: int | None) -> list[tuple[int, Ints]]:
         """Return, per class that can run a task, its run time and the least cost of it and all beyond it, by delay."""
@@ -316,36 +320,6 @@ def _hop(instance: Instance, edge: int, source: int, target: int) -> int:
     return min(int(instance.transfer_us[edge, source, target, link]) for link in links)
 
 
-def _arcs(instance: Instance, workflow: int) -> tuple[list[tuple[int, int]], int]:
-    """Return the precedences among a workflow's tasks and its end: its only sink, or an added task n."""
-    tasks = instance.workflows[workflow].tasks
-    position = instance.workflows[workflow].position
-    arcs = [(position[edge.source], index) for index, task in enumerate(tasks) for edge in task.inputs]
-    sinks = [index for index in range(len(tasks)) if all(a != index for a, _ in arcs)]
-    if len(sinks) == 1:
-        return arcs, sinks[0]
-    return arcs + [(sink, len(tasks)) for sink in sinks], len(tasks)
-
-
-def _precedences(instance: Instance, listed: object) -> list[list[tuple[int, int]]]:
-    """Return the priced precedences of every workflow; refuse unless the others make a tree."""
-    found = []
-    for workflow, pairs in enumerate(_list(listed, len(instance.workflows), "priced_precedences")):
-        arcs, _ = _arcs(instance, workflow)
-        priced = [tuple(_list(pair, 2, "priced_precedences")) for pair in _list(pairs, None, "priced_precedences")]
-        tree = [arc for arc in arcs if arc not in priced]
-        nodes = {node for arc in arcs for node in arc} | {0}
-        if len(set(map(repr, priced))) < len(priced) or any(arc not in arcs for arc in priced):
-            raise _RefusedError("priced_precedences names an unknown precedence, or one twice")
-        reached = {0}
-        for _ in tree:
-            reached |= {node for arc in tree if reached & set(arc) for node in arc}
-        if reached != nodes or len(tree) != len(nodes) - 1:
-            raise _RefusedError("priced_precedences leaves no tree")
-        found.append([(int(a), int(b)) for a, b in priced])
-    return found
-
-
 def _completion_costs(instance: Instance, objective: Objective, scale: int) -> list[tuple[int, int, int, bool]]:
     """Return (job, weight, free until, step) of the jobs that cost something: whole weights, rounded down."""
     n, costs = len(instance.jobs), []
@@ -363,74 +337,5 @@ def _completion_costs(instance: Instance, objective: Objective, scale: int) -> l
         if weight > 0 and counted:
             costs.append((index, int(weight * scale), free_until, objective is Objective.LATE_JOBS))
     if not costs:
-        raise _RefusedError(f"prices prove nothing about {objective}")
+        raise RefusedError(f"prices prove nothing about {objective}")
     return costs
-
-
-def _memory_row(instance: Instance, row: object) -> tuple[int, list[int], int]:
-    """Return class, parts and capacity of a limit on memory; refuse it unless all models that fit together obey it."""
-    c = _whole(_get(row, "gpu_class"), 0, len(instance.class_gpu) - 1, "gpu_class")
-    listed = _list(_get(row, "parts"), len(instance.models), "parts")
-    parts = [_whole(part, 0, 1 << 40, "parts") for part in listed]
-    capacity = _whole(_get(row, "capacity"), 0, 1 << 40, "capacity")
-    gpu, weights = instance.class_gpu[c], instance.weight_bytes.tolist()
-    if gpu.slots:
-        counted = [w for w, part in zip(weights, parts, strict=True) if part]
-        rooms = sum(slot >= min(counted) for slot in gpu.slots) if counted else 0
-        sound = max(parts, default=0) <= 1 and capacity >= rooms
-    else:
-        sound = all(part * gpu.memory_bytes <= capacity * w for w, part in zip(weights, parts, strict=True))
-    if not sound:
-        raise _RefusedError("memory_rows holds a limit that the GPUs do not have")
-    return c, parts, capacity
-
-
-def _model_uses(instance: Instance, listed: object) -> list[tuple[int, int]]:
-    """Return the pairs (model, class); refuse repeated ones and models that may not be there."""
-    pairs = []
-    for entry in _list(listed, None, "model_uses"):
-        model = _whole(_get(entry, "model"), 0, len(instance.models) - 1, "model")
-        c = _whole(_get(entry, "gpu_class"), 0, len(instance.class_gpu) - 1, "gpu_class")
-        pairs.append((model, c))
-    if len(set(pairs)) < len(pairs) or any(instance.load_us[pair] == NEVER for pair in pairs):
-        raise _RefusedError("model_uses names a pair twice, or a model where it may not be")
-    return pairs
-
-
-def _delays(listed: object, n_jobs: int) -> list[int]:
-    delays = [_whole(value, 1, MOST_DELAYS, "delays") for value in _list(listed, n_jobs, "delays")]
-    if sum(delays) > MOST_DELAYS:
-        raise _RefusedError("the windows hold too many delays")
-    return delays
-
-
-def _get(document: object, key: str) -> Any:
-    if not isinstance(document, dict) or key not in document:
-        raise _RefusedError(f"{key} is missing")
-    return document[key]
-
-
-def _list(value: object, length: int | None, name: str) -> Sequence[Any]:
-    if not isinstance(value, list) or (length is not None and len(value) != length):
-        raise _RefusedError(f"{name} must be a list" + ("" if length is None else f" of {length}"))
-    return value
-
-
-def _whole(value: object, least: int, most: int, name: str) -> int:
-    if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
-        raise _RefusedError(f"{name} must be a whole number from {least} to {most}")
-    return value
-
-
-def _table(value: object, rows: int, columns: int, name: str) -> Ints:
-    """Return a table of whole numbers, none below 0."""
-    table = [_list(row, columns, name) for row in _list(value, rows, name)]
-    for row in table:
-        for price in row:
-            _whole(price, 0, LARGEST_SUM, name)
-    return np.array(table, np.int64).reshape(rows, columns)
-
-
-def _sum(values: Ints) -> int:
-    """Return the exact sum."""
-    return int(sum(values.tolist()))
