@@ -92,9 +92,10 @@ class Crew:
         return list(dict.fromkeys([*self.compute, *self.copy, *self.incoming]))
 
     def close(self) -> None:
-        """End the threads."""
+        """End the threads and free the memory."""
         for lane in self.lanes:
             lane.close()
+        self.stations.clear()
 
     def take_reports(self, wait_s: float) -> list[Order]:
         """Return the orders that have ended or are given up, after waiting for at least one for at most so long."""
@@ -118,8 +119,6 @@ class Crew:
         DeviceError
             If the runner's modules and weights do not agree.
         """
-        for physical in dict.fromkeys(self.physical):
-            physical.warm()
         trials: list[tuple[Lane, Callable[[], object]]] = [
             (self.compute[gpu], partial(self._try, gpu, workflow, position))
             for gpu in range(self._instance.n_gpus)

@@ -136,18 +136,19 @@ class Physical:
             If there is not so much.
         """
         try:
-            return torch.zeros(size_bytes, dtype=torch.uint8, device=self.device)
+            memory = torch.zeros(size_bytes, dtype=torch.uint8, device=self.device)
         except (torch.OutOfMemoryError, MemoryError) as error:
             raise DeviceError(
                 f"{self.name}: no {size_bytes} bytes for weights are free: {_first_line(error)}"
             ) from None
         except RuntimeError as error:
             raise DeviceError(f"{self.name}: {size_bytes} bytes for weights: {_first_line(error)}") from None
+        self.wait()  # other streams may write to it from now on
+        return memory
 
-    def warm(self) -> None:
-        """Bring up whatever the device sets up lazily."""
+    def wait(self) -> None:
+        """Wait until the device has nothing to do."""
         if self.is_cuda:
-            torch.zeros(1, device=self.device)
             torch.cuda.synchronize(self.device)
 
 

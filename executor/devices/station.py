@@ -84,6 +84,7 @@ class Station:
         self._bindings: dict[int, Binding] = {}
         self._views: dict[tuple[int, int], dict[str, nn.Parameter | Tensor]] = {}
         self._in_use = [Lock() for _ in models]
+        self._loaded: dict[int, Mark] = {}
         self._last_use: dict[int, Mark] = {}
         self._evicted: deque[Mark] = deque()
 
@@ -107,7 +108,9 @@ class Station:
             after = [self._last_use.get(model)]
             while self._evicted:
                 after.append(self._evicted.popleft())
-            return self._copy.carry_out(lambda: target.copy_(source, non_blocking=True), after, asked_ns)[1]
+            copy = self._copy.carry_out(lambda: target.copy_(source, non_blocking=True), after, asked_ns)
+            _, span, self._loaded[model] = copy
+            return span
 
     def load_after(self, moves: Sequence[Move], model: int, address: int, asked_ns: int) -> Span:
         """Load a model after those that make way for it, which are copied from the host again."""
@@ -136,7 +139,8 @@ class Station:
             When the run was ordered.
         """
         with self._using(work.models), torch.inference_mode():
-            output, span, mark = self._compute.carry_out(lambda: self._runner.run(self._call(work)), (), asked_ns)
+            after = [self._loaded.get(model) for model in work.models]
+            output, span, mark = self._compute.carry_out(lambda: self._runner.run(self._call(work)), after, asked_ns)
             for model in work.models:
                 self._last_use[model] = mark
         return output, span
