@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -25,6 +25,9 @@ from planner.check import feasible_timeline
 from planner.policies.parse import parse
 from planner.simulate import is_file
 from planner.time_causes import Causes, causes_of_error
+
+if TYPE_CHECKING:
+    from planner.report import Chart
 
 
 @dataclass(frozen=True)
@@ -110,6 +113,24 @@ class Replayed:
         """Mean absolute error of job latency as a share of the predicted mean; None if every job failed."""
         predicted, measured = self.latency_us
         return float(np.abs(measured - predicted).sum() / predicted.sum()) if len(predicted) else None
+
+    @property
+    def chart(self) -> Chart:
+        """What was predicted and what was measured as an interactive Gantt chart, for a notebook."""
+        from planner.report import Chart, Shown
+
+        timelines = {"measured": self.timeline, "predicted": self.predicted}
+        return Chart(tuple(Shown(name, False, self.instance, timeline) for name, timeline in timelines.items()))
+
+    def _repr_html_(self) -> str:
+        """Show predicted beside measured, and the chart, in a notebook."""
+        import pandas as pd
+
+        document = self.as_dict()
+        figures = {str(self.scenario.objective).replace("_", " "): document["objective"]}
+        figures |= {"mean latency in s": document["mean_latency_s"], "makespan in s": document["makespan_s"]}
+        rows = {name: {key: both[key] for key in ("predicted", "measured", "error")} for name, both in figures.items()}
+        return str(pd.DataFrame(rows).T.round(4).to_html()) + self.chart._repr_html_()
 
     def as_dict(self) -> dict[str, Any]:
         """Return the report with the keys of ``replay --json``."""

@@ -1,0 +1,61 @@
+"""Notebooks are stripped of outputs, hold no logic of their own, and run from the first cell to the last."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from pathlib import Path
+
+import nbformat
+import pytest
+from nbclient import NotebookClient
+
+ROOT = Path(__file__).parents[2]
+NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
+TIME_LIMIT_S = "2"
+SHOWN = {
+    "01_first_plan": ["mean slowdown", "<iframe", "critical_path_s", "[]"],
+    "02_how_far_is_compass_from_optimal": ["gap_to_bound", "<iframe", "at_least", "valid=True"],
+    "03_how_many_servers": ["who"],
+    "04_what_if": ["<th>7000000000</th>", "interactive"],
+    "05_bring_your_own_heuristic": ["__main__:WarmFirst", "<iframe", "at_most"],
+    "06_plan_against_device": ["mean latency", "predicted", "([], True, True)"],
+}
+"""What a reader must see in the outputs."""
+
+
+def read(path: Path) -> nbformat.NotebookNode:
+    return nbformat.read(path, as_version=4)  # type: ignore[no-untyped-call]
+
+
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+def test_outputs_are_stripped(path: Path) -> None:
+    notebook = read(path)
+    code = [cell for cell in notebook.cells if cell.cell_type == "code"]
+    assert [(cell.outputs, cell.execution_count) for cell in code] == [([], None)] * len(code)
+    assert set(notebook.metadata) <= {"kernelspec", "language_info"}
+
+
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+@pytest.mark.filterwarnings("default")
+def test_a_notebook_runs_and_shows_its_answers(path: Path, tmp_path: Path) -> None:
+    (tmp_path / "notebooks").mkdir()
+    shutil.copytree(ROOT / "experiments" / "scenarios", tmp_path / "experiments" / "scenarios")
+    notebook = read(path)
+    for cell in notebook.cells:
+        if cell.cell_type == "code":
+            cell.source = re.sub(r"time_limit_s=\d+", f"time_limit_s={TIME_LIMIT_S}", cell.source)
+    NotebookClient(
+        notebook, timeout=300, kernel_name="python3", resources={"metadata": {"path": str(tmp_path / "notebooks")}}
+    ).execute()
+    shown = [text for cell in notebook.cells if cell.cell_type == "code" for text in texts(cell.outputs)]
+    for expected in SHOWN[path.stem]:
+        assert any(expected in text for text in shown), expected
+
+
+def texts(outputs: list[nbformat.NotebookNode]) -> list[str]:
+    """Return everything that outputs say, in whichever form."""
+    said = []
+    for output in outputs:
+        said += [str(text) for text in output.get("data", {}).values()] + [str(output.get("text", ""))]
+    return said
