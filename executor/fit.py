@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 _US_PER_S = 1_000_000
+_REPETITIONS = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,9 +34,10 @@ class Line:
 
 
 def fit_line(samples: Sequence[tuple[int, float]]) -> Line:
-    """Return the line whose relative errors have the least sum of squares, so that small sizes count as much as large.
+    """Return the line from which samples differ least in proportion, so that small sizes count as much as large ones.
 
-    Samples that do not tell overhead from bandwidth, such as those of one size, give a line without overhead.
+    Least squares, each error divided by the line's own time, which is found by repetition. Samples that do not tell
+    overhead from bandwidth, such as those of one size, give a line without overhead.
 
     Parameters
     ----------
@@ -53,16 +55,27 @@ def fit_line(samples: Sequence[tuple[int, float]]) -> Line:
     """
     if not samples:
         raise ValueError("no sample to fit a line through; allowed is one or more")
-    # Weighted normal equations of (overhead + slope x size - time) / time.
-    ones = sum(1 / time**2 for _, time in samples)
-    sizes = sum(size / time**2 for size, time in samples)
-    squares = sum(size**2 / time**2 for size, time in samples)
-    times = sum(1 / time for _, time in samples)
-    products = sum(size / time for size, time in samples)
-    determinant = ones * squares - sizes**2
-    if len({size for size, _ in samples}) > 1 and determinant > 0:
-        overhead = (squares * times - sizes * products) / determinant
-        slope = (ones * products - sizes * times) / determinant
-        if overhead > 0 and slope > 0:
-            return Line(overhead, _US_PER_S / slope)
-    return Line(0.0, _US_PER_S * squares / products)
+    through_zero = Line(0.0, _US_PER_S * len(samples) / sum(time / size for size, time in samples))
+    if len({size for size, _ in samples}) == 1:
+        return through_zero
+    line = through_zero
+    for _ in range(_REPETITIONS):
+        overhead, slope = _weighted(samples, [line.time_us(size) ** -2 for size, _ in samples])
+        if overhead <= 0 or slope <= 0:
+            return through_zero
+        line = Line(overhead, _US_PER_S / slope)
+    return line
+
+
+def _weighted(samples: Sequence[tuple[int, float]], weights: Sequence[float]) -> tuple[float, float]:
+    """Return overhead and microseconds per byte of the line of least squares."""
+    total = sum(weights)
+    mean_size = sum(weight * size for weight, (size, _) in zip(weights, samples, strict=True)) / total
+    mean_time = sum(weight * time for weight, (_, time) in zip(weights, samples, strict=True)) / total
+    pairs = [
+        (weight, size - mean_size, time - mean_time) for weight, (size, time) in zip(weights, samples, strict=True)
+    ]
+    slope = sum(weight * size * time for weight, size, time in pairs) / sum(
+        weight * size**2 for weight, size, _ in pairs
+    )
+    return mean_time - slope * mean_size, slope

@@ -51,9 +51,8 @@ def test_noise_averages_out() -> None:
         ([(5_000_000, 1000.0)], 5e9),  # one size
         ([(5_000_000, 1000.0), (5_000_000, 1000.0)], 5e9),
         ([(1_000_000, 200.0), (5_000_000, 1000.0)], 5e9),  # no overhead at all
-        # A line through both begins below 0. Through 0, sizes over times being 10 and 5 bytes per nanosecond:
-        # (10^2 + 5^2) / (10 + 5) = 8.33.
-        ([(1_000_000, 100.0), (10_000_000, 2000.0)], 25e9 / 3),
+        # A line through both begins below 0. Through 0, a byte takes 0.1 and 0.2 ns, on average 0.15.
+        ([(1_000_000, 100.0), (10_000_000, 2000.0)], 1e9 / 0.15),
     ],
 )
 def test_overhead_is_never_negative(samples: list[tuple[int, float]], bandwidth: float) -> None:
@@ -63,10 +62,18 @@ def test_overhead_is_never_negative(samples: list[tuple[int, float]], bandwidth:
 
 
 def test_time_that_falls_with_the_size_gives_no_negative_bandwidth() -> None:
-    """Through 0, sizes over times being 1 and 10 bytes per nanosecond: (1^2 + 10^2) / (1 + 10)."""
+    """Through 0, a byte takes 1 and 0.1 ns, on average 0.55."""
     line = fit_line([(1_000_000, 1000.0), (5_000_000, 500.0)])
     assert line.overhead_us == 0
-    assert line.bandwidth == pytest.approx(101e9 / 11)
+    assert line.bandwidth == pytest.approx(1e9 / 0.55)
+
+
+def test_slow_samples_count_as_much_as_fast_ones() -> None:
+    """Twice and half the time of 10 us + size / 1 GB/s: squared errors make it the mean, 1.25 times the line."""
+    samples = [(size, factor * (10 + size / 1000)) for size in (1_000, 50_000, 2_000_000) for factor in (0.5, 2.0)]
+    line = fit_line(samples)
+    assert line.overhead_us == pytest.approx(12.5)
+    assert line.bandwidth == pytest.approx(0.8e9)
 
 
 def test_no_sample_is_refused() -> None:
