@@ -58,6 +58,15 @@ def test_bytes_of_opt_by_hand(weights: Mapping[str, Mapping[str, Tensor]]) -> No
     assert weights["opt"]["lm_head.weight"].data_ptr() == weights["opt"]["model.decoder.embed_tokens.weight"].data_ptr()
 
 
+def test_parameters_of_opt_as_published() -> None:
+    """1.3 billion by the same formula: 24 layers of 2048 and 8192, 50272 tokens and 2050 positions; shapes only."""
+    layer = 4 * (2048 * 2048 + 2048) + 2 * 2048 * 8192 + 8192 + 2048 + 2 * (2048 + 2048)
+    with torch.device("meta"):
+        module = build(ARCHITECTURES["opt"], "full")
+    counted = sum(parameter.numel() for parameter in module.parameters())
+    assert counted == (50272 + 2050) * 2048 + 24 * layer + 2 * 2048 == 1_315_758_080
+
+
 class Drawn:
     """The runner of the tests with weights that are drawn already."""
 
