@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+
 import pytest
 
 from executor.devices.records import Record
@@ -58,3 +61,11 @@ def test_large_parts_thrash(monkeypatch: pytest.MonkeyPatch) -> None:
     assert [(instance.n_gpus, len(instance.jobs)) for instance in (synthetic, real)] == [(2, 12), (2, 12)]
     assert sum(model.weight_bytes for model in synthetic.models) == 5_190_000_000
     assert [instance.cluster.gpus[0].memory_bytes for instance in (synthetic, real)] == [3_500_000_000, 8_000_000_000]
+
+
+def test_a_gpu_host_needs_no_solver() -> None:
+    """What is missing there is made impossible to import, then everything that the study runs is imported."""
+    missing = ("ortools", "pulp", "highspy", "numba", "pandas", "matplotlib", "typer", "solvers")
+    code = "import sys\n" + "".join(f"sys.modules[{name!r}] = None\n" for name in missing)
+    code += "import experiments.device_figures.__main__, planner.replay_report, executor.runners.architectures"
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=120)  # noqa: S603

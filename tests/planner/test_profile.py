@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 from fractions import Fraction
+from io import StringIO
 from pathlib import Path
 
 import pytest
 import torch
+from rich.console import Console
 from torch import Tensor, nn
 
 from executor.devices.profiling import WARMUP_ROUNDS, Measurements, Spread, measure
@@ -19,6 +21,7 @@ from models.scenario import InputError, Scenario, load_scenario, scenario_from
 from planner.cli import app
 from planner.command import run
 from planner.profile import Profile, measured_document, profile
+from planner.profile_view import profile_view
 from tests.devices.small import BYTES, Small
 
 SCENARIO = """
@@ -101,6 +104,17 @@ def test_comments_say_how_it_was_measured(scenario: Scenario, tmp_path: Path) ->
     assert "#     two: first 2.000, 2 0.030" in lines
     assert "# Best bare copy of the largest model: 11.00 GB/s." in lines
     assert "      first: {models: [m], runtime: {A: 1.234 ms, B: 1.234 ms, C: 5 ms}, output: 1 KB}" in lines
+
+
+def test_a_person_sees_measured_beside_given(scenario: Scenario) -> None:
+    """Fits: 12.4 us and 1,000,123 and 99,999 bytes at 9.87654 GB/s."""
+    console = Console(width=100, record=True, file=StringIO())
+    console.print(profile_view(Profile(scenario, MEASURED, {}, scenario, "cpu", "synthetic", 3)))
+    lines = [line.split() for line in console.export_text().splitlines()]
+    assert ["two/first", "1.234", "2.000", "3.000"] in lines
+    assert ["m", "1.0", "0.100", "0.120", "0.114"] in lines
+    assert ["n", "0.1", "0.020", "0.021", "0.023"] in lines
+    assert ["transfer:", "45.6", "us", "+", "bytes", "/", "3.210", "GB/s"] in lines
 
 
 def test_a_scenario_without_a_file_is_refused() -> None:
