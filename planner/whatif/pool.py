@@ -62,7 +62,7 @@ def in_order(
     ray: str | None = None,
     stop: threading.Event | None = None,
 ) -> list[Value]:
-    """Return what `call` returns for every item, in the order of the items.
+    """Return what `call` returns for every item, in the order of the items; it must return something.
 
     Parameters
     ----------

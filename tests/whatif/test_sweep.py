@@ -19,9 +19,10 @@ from planner.command import run
 from planner.plan import plan
 from planner.simulate import simulate
 from planner.stages import Method
-from planner.whatif import Counts, sweep, whatif
+from planner.whatif import Counts, Sweep, sweep, whatif
 from planner.whatif.cell import Call, answer
 from planner.whatif.document import read_sweep
+from planner.whatif.pool import CRASHED
 from tests.whatif.small import SCENARIO, SWEEP, tables, written
 
 MAIN = "import sys; from planner.cli import main; sys.argv[1:] = {arguments!r}; main()"
@@ -122,6 +123,38 @@ def test_a_damaged_cell_is_run_again(tmp_path: Path) -> None:
     damaged.write_bytes(damaged.read_bytes()[:-9])
     assert sweep(path, folder, workers=1).counts == Counts(6, 5, 1, 0)
     assert tables(folder) == before
+
+
+FATAL = """\
+import os, pathlib
+from executor import QueuePolicy
+
+class Fatal(QueuePolicy):
+    def runnable(self, task, server):
+        if self.site.n_gpus == 2 and not pathlib.Path("survive").exists():
+            os._exit(1)
+        self.place(task, 0)
+"""
+
+
+def test_a_crash_costs_its_cell_only_and_is_tried_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    written(tmp_path)
+    (tmp_path / "fatal.py").write_text(FATAL)
+
+    def run_it() -> Sweep:
+        grid = {"cluster.servers": [1, 2, 3]}
+        return whatif("scenario.yaml", grid, policy="fatal:Fatal", folder="out", workers=1)
+
+    first = run_it()
+    assert first.counts == Counts(3, 0, 3, 1)
+    assert [row["error"] for row in first.rows] == [None, CRASHED, None]
+    (tmp_path / "survive").touch()
+    second = run_it()
+    assert (second.counts, second.rows[1]["error"]) == (Counts(3, 2, 1, 0), None)
+    (tmp_path / "fatal.py").write_text(FATAL + "# changed\n")
+    assert run_it().counts == Counts(3, 0, 3, 0)  # a policy's file is part of what an answer depends on
+    monkeypatch.delitem(sys.modules, "fatal")
 
 
 def test_cells_that_ask_the_same_run_once(tmp_path: Path) -> None:
