@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from executor.errors import DeviceError
 from executor.policies.options import count, one_of, option
 from executor.runners.architectures import ARCHITECTURES, Architecture, build, read
-from executor.runners.inputs import as_bytes, received
+from executor.runners.inputs import received
 from executor.runners.prototypes import Prototypes
 from executor.runners.runner import Call
 from models import MLModel
@@ -66,7 +66,7 @@ class TransformersRunner:
 
     def run(self, call: Call) -> Tensor:
         """Compute a task: tokens and scores, boxes, depths or sound, as bytes."""
-        data = as_bytes(received(call))
+        data = received(call)
         for name, module in call.modules.items():
             architecture = architecture_of(name)
             data = architecture.use(module, data, architecture.efforts[self._options.size])
