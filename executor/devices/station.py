@@ -137,10 +137,17 @@ class Station:
         ----------
         asked_ns
             When the run was ordered.
+
+        Raises
+        ------
+        TypeError
+            If the runner returns anything but a tensor on its device.
         """
         with self._using(work.models), torch.inference_mode():
             after = [self._loaded.get(model) for model in work.models]
-            output, span, mark = self._compute.carry_out(lambda: self._runner.run(self._call(work)), after, asked_ns)
+            output, span, mark = self._compute.carry_out(
+                lambda: self._own(self._runner.run(self._call(work))), after, asked_ns
+            )
             for model in work.models:
                 self._last_use[model] = mark
         return output, span
@@ -173,6 +180,14 @@ class Station:
             self.physical.device,
             work.run_us,
         )
+
+    def _own(self, output: object) -> Tensor:
+        """Return an output that stays what it is when the weights that it may be a view of are gone."""
+        if not isinstance(output, Tensor) or output.device != self.physical.device:
+            found = f"a tensor on {output.device}" if isinstance(output, Tensor) else f"a {type(output).__name__}"
+            raise TypeError(f"the runner returned {found}; allowed is a tensor on {self.physical.device}")
+        shared = output.untyped_storage().data_ptr() == self._arena.untyped_storage().data_ptr()
+        return output.clone() if shared else output
 
     @contextmanager
     def _using(self, models: Sequence[int]) -> Iterator[None]:

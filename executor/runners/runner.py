@@ -63,5 +63,6 @@ class Runner(Protocol):
     def run(self, call: Call) -> Tensor:
         """Compute a task on its device, in the current stream, without waiting for the device.
 
-        Equal jobs, inputs and weights give equal outputs. Whatever this raises fails the task and its job.
+        Equal jobs, inputs and weights give equal outputs; inputs and weights, which others use too, are left as they
+        are. Whatever this raises fails the task and its job.
         """

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from executor import replay as replay_of
 from executor.devices.addresses import Move
@@ -87,6 +87,19 @@ def test_a_runner_that_raises_fails_its_job_alone(
     assert [(f.job, f.task, f.message) for f in run.records.failures] == [(1, 5, said)]
     assert ran(run) - {6} == {0, 1, 2, 3, 4, 8, 9, 10, 11}
     assert check(on, run.timeline) == []
+
+
+@pytest.mark.parametrize(
+    ("returned", "said"), [(None, "a NoneType"), (torch.ones(1, device="meta"), "a tensor on meta")]
+)
+def test_what_is_no_tensor_on_the_device_fails_the_task(returned: Tensor | None, said: str) -> None:
+    class Other(Small):
+        def run(self, call: Call) -> Tensor:
+            return returned  # type: ignore[return-value]
+
+    run = run_live(instance([X], ["m0"], gpus(1, BYTES)), parse_policy("jit"), Other(), PATIENT)
+    allowed = "allowed is a tensor on cpu"
+    assert [f.message for f in run.records.failures] == [f"TypeError: the runner returned {said}; {allowed}"]
 
 
 def test_every_job_may_fail(play: Callable[..., LiveRun]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import torch
+from torch import Tensor
 
 from executor import replay
 from executor.devices.alone import different_outputs, outputs_alone
@@ -62,6 +63,19 @@ def test_different_weights_would_be_noticed() -> None:
     run = run_live(on, parse_policy("jit"), Small(), KEPT)
     one_bit_off = (run.outputs[1].view(torch.int32) ^ 1).view(torch.float32)
     assert different_outputs(on, Small(), "cpu", {**run.outputs, 1: one_bit_off}, 30) == [1]
+
+
+def test_an_output_that_is_a_view_of_weights_outlives_them() -> None:
+    """The first task hands out m0's bias; then m1 takes m0's place. What travels is a copy, not what lies there now."""
+
+    class Bias(Small):
+        def run(self, call: Call) -> Tensor:
+            return call.modules["m0"].get_parameter("bias") if call.task == "a" else super().run(call)
+
+    on = instance([ABC], ["m0", "m1", "m2"], gpus(1, BYTES))
+    run = run_live(on, parse_policy("jit"), Bias(), KEPT)
+    assert torch.equal(run.outputs[0], Small().weights(on.models[0])["bias"])
+    assert different_outputs(on, Bias(), "cpu", run.outputs, 30) == []
 
 
 def test_a_reference_that_fails_counts_as_different() -> None:
