@@ -6,6 +6,7 @@ import signal
 import sys
 import threading
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
@@ -14,33 +15,20 @@ from models.objective import Objective, gap, reported_bound, reported_value
 from solvers.result import Progress
 
 
-class ProgressLine:
-    """A line on standard error, renewed four times a second: elapsed time, incumbent, bound and gap.
+class Line(ABC):
+    """A line on standard error, renewed four times a second; silent unless standard error is a terminal."""
 
-    Silent unless standard error is a terminal.
-    """
-
-    def __init__(self, objective: Objective, what: str) -> None:
-        self._objective = objective
-        self._what = what
+    def __init__(self) -> None:
         self._start = time.monotonic()
-        self._latest = Progress(0.0, None, None)
 
-    def watch(self, progress: Progress) -> None:
-        """Take note of an improvement."""
-        self._latest = progress
+    @property
+    def elapsed_s(self) -> float:
+        """Seconds since the line was made."""
+        return time.monotonic() - self._start
 
+    @abstractmethod
     def __str__(self) -> str:
-        value, bound = self._latest.value, self._latest.bound
-        unit = self._objective.unit
-        parts = [f"{self._what}  {time.monotonic() - self._start:6.1f} s"]
-        parts.append(
-            f"{self._objective} {'-' if value is None else f'{reported_value(self._objective, value):.6g}'} {unit}"
-        )
-        parts.append(f"bound {'-' if bound is None else f'{reported_bound(self._objective, bound):.6g}'} {unit}")
-        share = None if value is None else gap(value, bound)
-        parts.append(f"gap {'-' if share is None else f'{share:.2%}'}")
-        return "   ".join(part.strip() for part in parts)
+        """Return what the line says now."""
 
     @contextmanager
     def shown(self) -> Iterator[None]:
@@ -56,6 +44,32 @@ class ProgressLine:
             get_renderable=lambda: Text(str(self)), console=Console(stderr=True), refresh_per_second=4, transient=True
         ):
             yield
+
+
+class ProgressLine(Line):
+    """Elapsed time, incumbent, bound and gap of a search."""
+
+    def __init__(self, objective: Objective, what: str) -> None:
+        super().__init__()
+        self._objective = objective
+        self._what = what
+        self._latest = Progress(0.0, None, None)
+
+    def watch(self, progress: Progress) -> None:
+        """Take note of an improvement."""
+        self._latest = progress
+
+    def __str__(self) -> str:
+        value, bound = self._latest.value, self._latest.bound
+        unit = self._objective.unit
+        parts = [f"{self._what}  {self.elapsed_s:6.1f} s"]
+        parts.append(
+            f"{self._objective} {'-' if value is None else f'{reported_value(self._objective, value):.6g}'} {unit}"
+        )
+        parts.append(f"bound {'-' if bound is None else f'{reported_bound(self._objective, bound):.6g}'} {unit}")
+        share = None if value is None else gap(value, bound)
+        parts.append(f"gap {'-' if share is None else f'{share:.2%}'}")
+        return "   ".join(part.strip() for part in parts)
 
 
 @contextmanager

@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-import sys
-import time
-from collections.abc import Iterator
-from contextlib import contextmanager
-
+from planner.console import Line
 from planner.whatif.result import Counts
 
 
-class SweepLine:
-    """A line on standard error: cells finished, cells failed, elapsed and remaining time; silent without a terminal."""
+class SweepLine(Line):
+    """Cells finished, cells failed, elapsed and remaining time."""
 
     def __init__(self) -> None:
-        self._start = time.monotonic()
+        super().__init__()
         self._counts = Counts(0, 0, 0, 0)
 
     def watch(self, counts: Counts) -> None:
@@ -22,22 +18,7 @@ class SweepLine:
         self._counts = counts
 
     def __str__(self) -> str:
-        return described(self._counts, time.monotonic() - self._start)
-
-    @contextmanager
-    def shown(self) -> Iterator[None]:
-        """Show the line for as long as the block runs."""
-        if not sys.stderr.isatty():
-            yield
-            return
-        from rich.console import Console
-        from rich.live import Live
-        from rich.text import Text
-
-        with Live(
-            get_renderable=lambda: Text(str(self)), console=Console(stderr=True), refresh_per_second=4, transient=True
-        ):
-            yield
+        return described(self._counts, self.elapsed_s)
 
 
 def described(counts: Counts, elapsed_s: float) -> str:
