@@ -9,13 +9,18 @@ from typing import Any
 
 from models.scenario import write_atomically
 from planner.command import UsageError
-from planner.report import comparison
+from planner.report import comparison, replay, servers, sweep
 from planner.report.render import compact, render
 from planner.report.section import Section
 
 TIMELINES_BYTES = 2_400_000
 """Room for timelines in a page of at most 3 MB; those that do not fit are named, and left out of the Gantt chart."""
-_SECTIONS: Mapping[str, Callable[[Path], Section]] = {comparison.NAME: comparison.section}
+_SECTIONS: Mapping[str, Callable[[Path], Section]] = {
+    comparison.NAME: comparison.section,
+    servers.NAME: servers.section,
+    sweep.NAME: sweep.section,
+    replay.NAME: replay.section,
+}
 """Which file tells what a folder holds, and who reads it."""
 
 
@@ -76,7 +81,9 @@ def _section(folder: Path) -> Section:
         if (folder / name).is_file():
             return read(folder)
     expected = " or ".join(_SECTIONS)
-    raise UsageError(f"{folder}: holds no {expected}; allowed are folders that compare -o wrote")
+    raise UsageError(
+        f"{folder}: holds no {expected}; allowed are folders that compare, servers, sweep, replay -o wrote"
+    )
 
 
 def _within(section: Section, room: int) -> tuple[Section, int]:

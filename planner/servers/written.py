@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,6 +13,7 @@ from models.scenario import Scenario, TimelineHeader, load_scenario, write_atomi
 from models.scenario.source import Plain
 from planner.command import UsageError
 from planner.servers.sizes import Mix
+from planner.versions import versions
 
 if TYPE_CHECKING:
     from planner.servers.answer import Answer
@@ -36,8 +38,25 @@ def write(answer: Answer, folder: Path) -> list[Path]:
         write_atomically(certificate, json.dumps(done.certificate))
         written.append(certificate)
     path = folder / "answer.json"
-    write_atomically(path, json.dumps(answer.as_dict(plan, certificate), indent=2))
+    write_atomically(path, json.dumps(answer.as_dict(plan, certificate) | _origin(answer), indent=2))
     return [*written, path]
+
+
+def _origin(answer: Answer) -> dict[str, Any]:
+    """Return what a report says besides the answer: of what it is, and how to repeat it."""
+    scenario = answer.sizes.scenario
+    command = ["truenorth", "servers", scenario.source.file, "--slo", str(answer.level)]
+    if answer.policies:
+        command += ["--policies", ",".join(row.policy for row in answer.policies)]
+    return {
+        "scenario": {
+            "name": scenario.name,
+            "file": scenario.source.file,
+            "hash": scenario_hash(scenario.instance),
+        },
+        "command": shlex.join(command),
+        "versions": versions(),
+    }
 
 
 def _write_scenario(path: Path, scenario: Scenario, instance: Instance, mix: Mix, slo: str | None) -> Path:

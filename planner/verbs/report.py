@@ -12,7 +12,9 @@ from planner.verbs.options import Json
 
 
 def report(
-    folders: Annotated[list[Path], typer.Argument(metavar="FOLDER...", help="What compare -o and other verbs wrote.")],
+    folders: Annotated[
+        list[Path], typer.Argument(metavar="FOLDER...", help="What compare, servers, sweep, replay -o wrote.")
+    ],
     output: Annotated[Path, typer.Option("-o", "--output", metavar="FILE", help="Write the page to this file.")],
     as_json: Json = False,
 ) -> int:

@@ -1,0 +1,89 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from models.scenario import Scenario, load_scenario, scenario_from
+from planner.report import report, timelines
+from planner.report.timelines import Shown
+from planner.servers import servers
+from planner.simulate import simulate
+from planner.whatif import whatif
+from tests.planner.conftest import TEXT
+
+
+def test_servers_are_counted_and_the_plan_is_drawn(tmp_path: Path) -> None:
+    # On one GPU m is ready at 4: job 0 runs in [4, 9), slowdown 9/5; job 1, released at 4, in [9, 14): exactly 2.
+    source = tmp_path / "by_hand.yaml"
+    source.write_text(TEXT)
+    answer = servers(load_scenario(source), policies=["jit"], most=3, time_limit_s=20)
+    answer.save(tmp_path / "servers")
+    (section,) = report([tmp_path / "servers"]).sections
+    assert section.question == "by-hand: how many servers are enough for p99 slowdown <= 2?"
+    assert section.answer.startswith("1 server is enough, and no cheaper size is, which is proved")
+    assert section.tables[0].rows[0] == ["plan (offline optimum)", "proved", "1"]
+    assert section.timelines is not None
+    assert [gpu["id"] for gpu in section.timelines["instances"][0]["gpus"]] == ["s0/g0"]
+    assert section.reproduce["command"] == f"truenorth servers {source} --slo 'p99 slowdown <= 2' --policies jit"
+
+
+def test_a_sweep_is_a_table_and_a_line_per_policy(tmp_path: Path) -> None:
+    source = tmp_path / "by_hand.yaml"
+    source.write_text(TEXT)
+    made = whatif(source, {"cluster.servers": [1, 2], "policy": ["jit", "hash"]}, folder=tmp_path / "sweep", workers=1)
+    assert made.complete
+    (section,) = report([tmp_path / "sweep"]).sections
+    (table,), (figure,) = section.tables, section.figures
+    assert [row[:2] for row in table.rows] == [["1", "jit"], ["1", "hash"], ["2", "jit"], ["2", "hash"]]
+    one = simulate(scenario_at(source, 1), "jit").metrics.mean_slowdown
+    assert table.rows[0][2] == f"{one:.5g}"
+    assert [curve.name for curve in figure.curves] == ["jit", "hash"]
+    assert figure.curves[0].points[0][2] == f"jit: {one:.5g} at 1"
+
+
+def scenario_at(source: Path, count: int) -> Scenario:
+    source.with_name("changed.yaml").write_text(source.read_text().replace("servers: 2", f"servers: {count}"))
+    return load_scenario(source.with_name("changed.yaml"))
+
+
+def test_a_run_on_devices_is_set_beside_its_prediction(tmp_path: Path) -> None:
+    both = {"predicted": 2.0, "measured": 2.5, "error": 0.25}
+    document = {
+        "policy": "out/plan.json",
+        "device": "cpu",
+        "devices": ["core 0"],
+        "runner": "synthetic",
+        "objective": {"name": "mean_latency", **both},
+        "makespan_s": both,
+        "mean_latency_s": {"predicted": 2.0, "measured": None, "error": None},
+        "valid": True,
+        "same_placement": True,
+        "same_order": True,
+        "latency_error": 0.25,
+        "failures": [],
+        "scenario": {"name": "tiny", "hash": "0" * 64, "file": "tiny.yaml"},
+        "command": "truenorth replay tiny.yaml out/plan.json",
+        "versions": {"torch": "2"},
+    }
+    (tmp_path / "replay.json").write_text(json.dumps(document))
+    scenario = scenario_from(json.loads(json.dumps(PLAIN)))
+    ran = simulate(scenario, "jit")
+    timelines.write(tmp_path, [Shown("measured", False, ran.instance, ran.timeline)])
+    (section,) = report([tmp_path]).sections
+    assert section.question == "tiny: does plan.json hold on cpu?"
+    assert section.answer == (
+        "Job latency was off by 25.0% of its predicted mean; every rule held, placement and order were as predicted."
+    )
+    assert section.tables[0].rows[1] == ["mean latency in s", "2", "-"]
+    assert section.timelines is not None
+
+
+PLAIN = {
+    "cluster": {
+        "servers": 1,
+        "gpu": {"kind": "A", "memory": "10 B", "load_bandwidth": "1 MB/s"},
+        "network": {"bandwidth": "1 MB/s", "latency": "1 us"},
+    },
+    "workflows": {"w": {"tasks": {"a": {"runtime": "3 us"}}}},
+    "workload": {"jobs": [{"release": "0 us", "workflow": "w"}]},
+}
