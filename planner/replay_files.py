@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import json
 import shlex
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
-
-import torch
 
 from models.identity import scenario_hash
 from models.objective import reported_value, timeline_value
@@ -53,7 +52,7 @@ def _document(replayed: Replayed) -> dict[str, Any]:
             "file": scenario.source.file,
         },
         "command": shlex.join(["truenorth", "replay", scenario.source.file, *named, *options]),
-        "versions": versions() | {"torch": torch.__version__},
+        "versions": versions() | {"torch": version("torch")},
     }
 
 
