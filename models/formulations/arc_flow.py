@@ -37,11 +37,16 @@ class ArcFlow:
     bins: int
 
 
-def arcs(sizes: Sequence[int], capacity: int) -> list[Arc] | None:
+def arcs(sizes: Sequence[int], capacity: int, least_fill: int = 0) -> list[Arc] | None:
     """Return the arcs on which items can lie, or None if there are more than `MOST_ARCS`.
 
-    >>> arcs([3, 3, 2], 7)
-    [(0, 2), (0, 3), (3, 5), (3, 6)]
+    Parameters
+    ----------
+    least_fill
+        Only bins filled at least so far are of interest: arcs that lead to none are left out.
+
+    >>> arcs([3, 3, 2], 7), arcs([3, 3, 2], 7, 6)
+    ([(0, 2), (0, 3), (3, 5), (3, 6)], [(0, 3), (3, 6)])
     """
     levels, found = {0}, set[Arc]()
     for size, count in sorted(Counter(sizes).items(), reverse=True):
@@ -53,15 +58,21 @@ def arcs(sizes: Sequence[int], capacity: int) -> list[Arc] | None:
         levels |= reached
         if len(found) > MOST_ARCS:
             return None
-    return sorted(found)
+    leading = set[int]()
+    for u, v in sorted(found, reverse=True):
+        if v >= least_fill or v in leading:
+            leading.add(u)
+    return sorted(arc for arc in found if arc[1] >= least_fill or arc[1] in leading)
 
 
 def formulate(sizes: Sequence[int], bins: int, capacity: int) -> ArcFlow | None:
     """Return the model that packs all items into the bins, or None if it would be too large.
 
     sum_v f_0v <= bins;  for every other level u: sum_v f_uv <= sum_v f_vu;  for every size s: sum f_u,u+s = its items.
+    No bin can be emptier than the room that all bins leave together: below that level the flow is conserved exactly.
     """
-    network = arcs(sizes, capacity)
+    least_fill = max(0, capacity - (bins * capacity - sum(sizes)))
+    network = arcs(sizes, capacity, least_fill)
     if network is None:
         return None
     model, items = cp_model.CpModel(), Counter(sizes)
@@ -73,7 +84,8 @@ def formulate(sizes: Sequence[int], bins: int, capacity: int) -> ArcFlow | None:
         of_size[v - u].append((u, v))
     for u, leaving in out_of.items():
         entering = sum(flow[arc] for arc in into[u]) if u else bins
-        model.add(sum(flow[arc] for arc in leaving) <= entering).with_name(f"conserve[{u}]")
+        left = sum(flow[arc] for arc in leaving)
+        model.add(left == entering if u < least_fill else left <= entering).with_name(f"conserve[{u}]")
     for size, count in items.items():
         model.add(sum(flow[arc] for arc in of_size[size]) == count).with_name(f"pack[{size}]")
     return ArcFlow(model, flow, bins)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
@@ -16,6 +17,7 @@ from planner.servers.forces import in_words, prices_in_words, search_in_words
 from planner.servers.goal import Goal, goals
 from planner.servers.sizes import Mix
 from planner.stages import solve
+from planner.starts import policy_timelines
 from solvers.bounds import closed_form
 from solvers.bounds.certificate import closed_form_document, lagrangian_document
 from solvers.bounds.granularity import raised
@@ -23,8 +25,9 @@ from solvers.bounds.lagrangian.improve import METHOD as LAGRANGIAN
 from solvers.bounds.lagrangian.improve import improve
 from solvers.result import Progress, Result, Search
 
-_STAGES = ((Objective.LATE_JOBS, 0.3), (Objective.MEAN_SLOWDOWN, 0.3), (Objective.LATE_JOBS, 0.4))
-"""Shares of an attempt's time: plans of low mean slowdown have short tails, from which late jobs are then fewer."""
+_TARDINESS_SHARE = 0.5
+"""Share of an attempt's time that goes to plans of low tardiness, which leads local search where late jobs, being
+counted, do not; the rest goes to the late jobs themselves."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,27 +110,59 @@ def attempt(
     goal, begun = goals(scenario.instance, level)[0], time.monotonic()
     if packing.applies(goal.instance, goal.most):
         return _packed(goal, mix, time_limit_s, workers, seed, stop)
-    known = list(starts)
-    for objective, share in _STAGES if goal.objective is Objective.LATE_JOBS else ((goal.objective, 1.0),):
-        until = Until(stop)
-        result = solve(
-            goal.instance,
-            objective,
-            time_limit_s=max(0.1, min(share * time_limit_s, time_limit_s - (time.monotonic() - begun))),
-            workers=workers,
-            seed=seed,
-            starts=known or None,
-            watch=_watch(goal, until) if objective is goal.objective else None,
-            stop=until,
-        )
-        if result.timeline is not None and meets(scenario.instance, result.timeline, level):
-            return Attempt(result.timeline, None)
-        if objective is goal.objective and (result.infeasible or (result.lower_bound or 0) > goal.most):
-            return Attempt(None, _searched(goal, mix, result, stop))
-        known += [] if result.timeline is None else [result.timeline]
-        if stop.is_set() or time.monotonic() - begun >= time_limit_s:
-            break
+    known = [*starts, *(policy_timelines(goal.instance, seed) if not starts else ())]
+    for timeline in known:
+        if meets(scenario.instance, timeline, level):
+            return Attempt(timeline, None)
+    if goal.objective is Objective.LATE_JOBS:
+        hurried = _hurried(goal, known, level, _TARDINESS_SHARE * time_limit_s, workers, seed, stop)
+        if hurried is not None and meets(scenario.instance, hurried, level):
+            return Attempt(hurried, None)
+        known += [] if hurried is None else [hurried]
+    until = Until(stop)
+    result = solve(
+        goal.instance,
+        goal.objective,
+        time_limit_s=max(0.1, time_limit_s - (time.monotonic() - begun)),
+        workers=workers,
+        seed=seed,
+        starts=known or None,
+        watch=_watch(goal, until),
+        stop=until,
+    )
+    if result.timeline is not None and meets(scenario.instance, result.timeline, level):
+        return Attempt(result.timeline, None)
+    if result.infeasible or (result.lower_bound or 0) > goal.most:
+        return Attempt(None, _searched(goal, mix, result, stop))
     return Attempt(None, None)
+
+
+def _hurried(
+    goal: Goal,
+    starts: Sequence[Timeline],
+    level: ServiceLevel,
+    time_limit_s: float,
+    workers: int,
+    seed: int,
+    stop: threading.Event,
+) -> Timeline | None:
+    """Return a plan of low tardiness, by local search with several seeds, or the first that meets the level."""
+    from solvers import annealing
+
+    until = Until(stop)
+
+    def watch(progress: Progress) -> None:
+        if search.timeline is not None and meets(goal.instance, search.timeline, level):
+            until.set()
+
+    search = Search(goal.instance, Objective.WEIGHTED_TARDINESS, time_limit_s, watch, until)
+    for timeline in starts:
+        search.offer(timeline)
+    with ThreadPoolExecutor(workers) as pool:
+        running = [pool.submit(annealing.improve, search, seed + index) for index in range(workers)]
+        for done in running:
+            done.result()
+    return search.timeline
 
 
 def _watch(goal: Goal, until: threading.Event) -> Callable[[Progress], None]:

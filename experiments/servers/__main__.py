@@ -1,0 +1,165 @@
+"""``python -m experiments.servers``: known minima, the authors' workload, and the fluid bound at scale."""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import random
+import time
+from collections.abc import Callable, Iterator, Sequence
+from fractions import Fraction
+from pathlib import Path
+
+from experiments import authors
+from experiments.exact.known import SHARED
+from models import Cluster, Instance, Job, MLModel, ServiceLevel
+from models.scenario import Scenario, load_scenario, scenario_from
+from planner.servers import servers
+from planner.servers.goal import Tolerance
+from solvers.bounds import fluid
+
+RECORDED = SHARED.parent / "compass"
+AUTHORS = Path(__file__).parents[1] / "scenarios" / "compass_edge.yaml"
+CAPACITY = 1_000_000
+"""Size of a bin in the triplets, in microseconds."""
+
+
+def triplets(items: int, seed: int) -> list[int]:
+    """Return sizes of which every three by construction fill a bin of `CAPACITY`, and no bin holds more than three.
+
+    As in Falkenauer, Journal of Heuristics 2, 1996: one item between 38 and 49 % of the bin, two that fill the rest.
+    """
+    rng = random.Random(seed)  # noqa: S311
+    sizes: list[int] = []
+    for _ in range(items // 3):
+        first = rng.randrange(380_000, 490_000) // 1000 * 1000
+        second = rng.randrange(250_000, (CAPACITY - first) // 2 + 1) // 1000 * 1000
+        sizes += [first, second, CAPACITY - first - second]
+    rng.shuffle(sizes)
+    return sizes
+
+
+def packing(name: str, sizes: Sequence[int], deadline_us: int, count: int = 1) -> Scenario:
+    """Return tasks without models, all released at 0 and due together."""
+    return scenario_from(
+        {
+            "name": name,
+            "cluster": {
+                "servers": count,
+                "gpu": {"kind": "any", "memory": "1 GB", "load_bandwidth": "1 GB/s"},
+                "network": {"bandwidth": "1 GB/s"},
+            },
+            "workflows": {f"item_{size}": {"tasks": {"run": {"runtime": f"{size} us"}}} for size in sorted(set(sizes))},
+            "workload": {
+                "jobs": [
+                    {"release": "0 s", "workflow": f"item_{size}", "deadline": f"{deadline_us} us"} for size in sizes
+                ]
+            },
+        }
+    )
+
+
+def known_makespans() -> Iterator[tuple[str, list[int], int, int]]:
+    """Yield the closed P||Cmax files: name, sizes, machines, optimum."""
+    folder = SHARED / "pcmax"
+    with (folder / "optima.csv").open(newline="") as file:
+        closed = [row for row in csv.DictReader(file) if row["status"] == "OPTIMAL"]
+    for row in closed:
+        count, _, *sizes = map(int, (folder / row["instance"]).read_text().split())
+        yield row["instance"], sizes, count, int(row["upper_bound"])
+
+
+def authors_scenario(rate: int, jobs: int) -> Scenario:
+    """Return the first recorded jobs of the authors' workload, shifted to 0."""
+    base = load_scenario(AUTHORS)
+    arrivals = authors.recorded(RECORDED / f"arrivals_{rate}_per_s.csv", jobs, from_zero=True)
+    data = dict(base.source.root.data()) if base.source.root is not None else {}  # type: ignore[call-overload]
+    data["workload"] = {"jobs": [{"release": f"{at} us", "workflow": name} for at, name in arrivals]}
+    return scenario_from({**data, "name": f"authors, {rate} jobs/s, {jobs} jobs"})
+
+
+def large(jobs: int, gpus: int) -> Instance:
+    """Return a day's worth of the authors' jobs on many GPUs, at four fifths of their capacity."""
+    rate = 0.8 * gpus / 0.996
+    arrivals = authors.poisson(rate, jobs, seed=1)
+    known = authors.workflows()
+    made = tuple(Job(known[name], release) for release, name in arrivals)
+    models = tuple(MLModel(name, size * authors.KB) for name, size in authors.MODELS.items())
+    on: Cluster = authors.cluster(gpus)
+    return Instance(on, models, made)
+
+
+def run_triplets(arguments: argparse.Namespace) -> None:
+    """Print the proved minimum for triplets."""
+    level = ServiceLevel.parse("no late jobs")
+    for items in (30, 60):
+        for seed in range(1, arguments.seeds + 1):
+            scenario = packing(f"triplets {items}", triplets(items, seed), CAPACITY)
+            answer = servers(scenario, level, policies=(), time_limit_s=arguments.time_limit)
+            line = f"{items} items, seed {seed}: {answer.servers} servers of {items // 3}, proved {answer.proved}"
+            print(f"{line}, {answer.runtime_s:.1f} s", flush=True)
+
+
+def run_pcmax(arguments: argparse.Namespace) -> None:
+    """Print both sides of the decision at every known optimum."""
+    level = ServiceLevel.parse("no late jobs")
+    for name, sizes, count, optimum in known_makespans():
+        for deadline, wanted in ((optimum, "met"), (optimum - 1, "refuted")):
+            scenario = packing(name, sizes, deadline, count)
+            answer = servers(scenario, level, policies=(), most=count, time_limit_s=arguments.time_limit)
+            met = answer.servers is not None and answer.servers <= count
+            refuted = answer.lower_bound > count
+            said = "met" if met else "refuted" if refuted else "open"
+            line = f"{name}: {count} machines, deadline {deadline}: {said} (expected {wanted})"
+            print(f"{line}, {answer.runtime_s:.1f} s", flush=True)
+
+
+def run_authors(arguments: argparse.Namespace) -> None:
+    """Print the interval and the policies for the authors' workload."""
+    level = ServiceLevel.parse(arguments.slo)
+    for rate in arguments.rates:
+        answer = servers(authors_scenario(rate, arguments.jobs), level, time_limit_s=arguments.time_limit)
+        found = {row.policy: None if row.mix is None else sum(row.mix) for row in answer.policies}
+        print(f"{rate} jobs/s: {answer.lower_bound} to {answer.servers} servers, {answer.runtime_s:.0f} s, {found}")
+        print(f"   {answer.refutation.forces if answer.refutation else ''}", flush=True)
+
+
+def run_fluid(arguments: argparse.Namespace) -> None:
+    """Print how long the fluid bound takes on a large instance."""
+    instance = large(arguments.jobs_at_scale, arguments.gpus)
+    tolerance = Tolerance(ServiceLevel.parse(arguments.slo), 1, Fraction(99, 100))
+    begun = time.process_time(), time.monotonic()
+    due, late = tolerance.due_us(instance), tolerance.most_late(instance)
+    least, demand = fluid.least_gpus(instance, due, late)
+    spent = f"{time.process_time() - begun[0]:.2f} s of CPU, {time.monotonic() - begun[1]:.2f} s"
+    size = f"{len(instance.jobs)} jobs, {instance.n_tasks} tasks, {instance.n_gpus} GPUs"
+    print(f"{size}: at least {least} GPUs, {spent}")
+    if demand is not None:
+        print(f"   window {demand.begin_us / 1e6:.6g} s to {demand.end_us / 1e6:.6g} s, {demand.resource}")
+
+
+BENCHMARKS: dict[str, Callable[[argparse.Namespace], None]] = {
+    "triplets": run_triplets,
+    "pcmax": run_pcmax,
+    "authors": run_authors,
+    "fluid": run_fluid,
+}
+
+
+def main() -> None:
+    """Run one benchmark."""
+    parser = argparse.ArgumentParser(prog="python -m experiments.servers", description=__doc__)
+    parser.add_argument("benchmark", choices=list(BENCHMARKS))
+    parser.add_argument("--time-limit", type=float, default=300.0, help="seconds per answer")
+    parser.add_argument("--seeds", type=int, default=3, help="triplets per size")
+    parser.add_argument("--rates", type=int, nargs="+", default=[2, 3, 4], help="jobs per second")
+    parser.add_argument("--jobs", type=int, default=300, help="jobs of the authors' workload")
+    parser.add_argument("--slo", default="p99 slowdown <= 2")
+    parser.add_argument("--jobs-at-scale", type=int, default=1_000_000)
+    parser.add_argument("--gpus", type=int, default=10_000)
+    arguments = parser.parse_args()
+    BENCHMARKS[arguments.benchmark](arguments)
+
+
+if __name__ == "__main__":
+    main()

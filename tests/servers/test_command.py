@@ -1,0 +1,141 @@
+"""``truenorth servers`` as other tools call it: keys, files, exit codes, one line per error."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from planner.cli import app
+from planner.command import run
+
+TEXT = """\
+name: three
+cluster:
+  servers: 2
+  gpu: {kind: T4, memory: 14 GB, load_bandwidth: 10 GB/s}
+  network: {bandwidth: 12 GB/s}
+workflows:
+  w: {tasks: {a: {runtime: 400 ms}}}
+workload:
+  jobs:
+  - {release: 0 s, workflow: w, deadline: 500 ms}
+  - {release: 0 s, workflow: w, deadline: 500 ms, ingress: s1}
+  - {release: 0 s, workflow: w, deadline: 500 ms, weight: 0.5}
+slo: no late jobs
+restrictions: {forbid: [{workflow: w, on: [s1]}]}
+"""
+"""Server s1 is forbidden, so that three tasks of 400 ms within 500 ms need s0, s2 and s3: four servers."""
+
+POISSON = """\
+cluster:
+  servers: 1
+  gpu: {kind: T4, memory: 14 GB, load_bandwidth: 10 GB/s}
+  network: {bandwidth: 12 GB/s}
+workflows:
+  w: {tasks: {a: {runtime: 1 s}}}
+workload:
+  poisson: {rate: 1000 /s, jobs: 3, seed: 1}
+slo: p100 slowdown <= 1.5
+"""
+"""Three jobs of 1 s arrive within milliseconds and may take 1.5 s: whatever the seed, each needs its own server."""
+
+Call = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture
+def call(capsys: pytest.CaptureFixture[str]) -> Call:
+    def called(*arguments: object) -> tuple[int, str, str]:
+        code = run(app, [str(argument) for argument in arguments])
+        output = capsys.readouterr()
+        return code, output.out, output.err
+
+    return called
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    path = tmp_path / "three.yaml"
+    path.write_text(TEXT)
+    return path
+
+
+def _json(call: Call, *arguments: object, code: int = 0) -> dict[str, Any]:
+    found, out, _ = call("servers", *arguments, "--json", "--time-limit", "20")
+    assert found == code
+    document: dict[str, Any] = json.loads(out)
+    return document
+
+
+def test_answer_plan_and_certificate(call: Call, file: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "out"
+    document = _json(call, file, "-o", folder, "--policies", "srpt")
+    assert document["slo"] == "no late jobs"
+    assert document["minimum"] == {"servers": 4, "proved": True, "lower_bound": 4, "plan": str(folder / "plan.json")}
+    assert document["policies"] == {"srpt": {"servers": 4, "simulated_up_to": 4}}
+    assert document["refutation"]["servers"] == 3
+    # s0 and s2 offer 1 s, s1 nothing, and 1.2 s are needed: the energetic bound knows that s1 is out.
+    assert document["refutation"]["method"] == "energetic"
+    assert document["refutation"]["recomputable"]
+    code, out, _ = call("check", folder / "enough.json", folder / "plan.json", "--json")
+    assert (code, json.loads(out)["valid"]) == (0, True)
+    code, out, _ = call("verify", folder / "too_few.json", folder / "certificate.json", "--json")
+    assert (code, json.loads(out)["valid"]) == (0, True)
+    assert json.loads(out)["lower_bound"] >= 1
+    assert json.loads((folder / "answer.json").read_text())["minimum"]["servers"] == 4
+
+
+def test_a_certificate_is_refused_at_the_size_that_is_enough(call: Call, file: Path, tmp_path: Path) -> None:
+    _json(call, file, "-o", tmp_path / "out", "--policies", "srpt")
+    code, out, _ = call("verify", tmp_path / "out" / "enough.json", tmp_path / "out" / "certificate.json", "--json")
+    assert (code, json.loads(out)["valid"]) == (1, False)
+
+
+def test_a_maximum_that_is_too_low(call: Call, file: Path) -> None:
+    document = _json(call, file, "--max", "3", "--policies", "srpt", code=1)
+    assert document["minimum"] == {"servers": None, "proved": False, "lower_bound": 4, "plan": None}
+    assert document["policies"]["srpt"]["servers"] is None
+
+
+def test_replications_report_the_spread(call: Call, tmp_path: Path) -> None:
+    path = tmp_path / "poisson.yaml"
+    path.write_text(POISSON)
+    document = _json(call, path, "--replications", "3", "--policies", "hash")
+    assert document["minimum"]["servers"] == 3
+    assert [one["minimum"]["servers"] for one in document["replications"]] == [3, 3, 3]
+    assert document["spread"]["plan"] == {"least": 3, "median": 3.0, "most": 3, "found": 3}
+
+
+def test_table(call: Call, file: Path) -> None:
+    code, out, _ = call("servers", file, "--policies", "srpt,hash", "--time-limit", "20")
+    assert code == 0
+    assert "proved" in out
+    assert "Why not 3" in out
+    assert "not monotone" in out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("--slo", "quick"), "--slo: 'quick' is no service level"),
+        (("--policies", "plan.json"), "--policies: 'plan.json' is a file"),
+        (("--policies", "nobody"), "nobody"),
+        (("--replications", "2"), "--replications needs poisson arrivals"),
+    ],
+)
+def test_wrong_input_is_one_line(call: Call, file: Path, arguments: tuple[str, ...], message: str) -> None:
+    code, out, err = call("servers", file, *arguments)
+    assert (code, out) == (2, "")
+    assert err.startswith("truenorth: error: ")
+    assert message in err
+    assert err.count("\n") == 1
+
+
+def test_a_level_is_needed(call: Call, tmp_path: Path) -> None:
+    path = tmp_path / "none.yaml"
+    path.write_text(TEXT.replace("slo: no late jobs\n", ""))
+    code, _, err = call("servers", path)
+    assert (code, "needs a service level" in err) == (2, True)

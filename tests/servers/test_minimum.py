@@ -1,0 +1,150 @@
+"""Least numbers of servers, each derived by hand."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from itertools import combinations_with_replacement
+
+import pytest
+
+from models import ServiceLevel
+from planner.servers import Answer, servers
+from planner.servers.decide import meets
+from tests.servers.scenarios import NO_LATE_JOBS, scenario
+
+SHORT = {"run": {"runtime": "400 ms"}}
+
+
+def ask(*arguments: object, **options: object) -> Answer:
+    return servers(*arguments, **({"policies": (), "time_limit_s": 20.0} | options))  # type: ignore[arg-type]
+
+
+def test_no_two_tasks_of_400_ms_share_a_gpu_within_500_ms() -> None:
+    # 3 x 400 ms within 500 ms: two on one GPU end at 800 ms, so every task needs its own.
+    answer = ask(scenario(SHORT, [(0, "run", 500)] * 3), NO_LATE_JOBS)
+    assert (answer.servers, answer.proved, answer.lower_bound) == (3, True, 3)
+    assert answer.timeline is not None
+    assert meets(answer.sizes.at((3,)).instance, answer.timeline, NO_LATE_JOBS)
+
+
+def test_a_share_lets_jobs_be_late() -> None:
+    # Of 4 tasks of 400 ms within 500 ms, half may be late: two GPUs serve two tasks in time, one GPU only one.
+    answer = ask(scenario(SHORT, [(0, "run", 500)] * 4), ServiceLevel.parse("50 % within deadline"))
+    assert (answer.servers, answer.proved) == (2, True)
+
+
+def test_slowdown_and_latency_set_the_same_limit_as_a_deadline() -> None:
+    # P = 400 ms: slowdown 1.25 is a latency of 500 ms.
+    for level in ("p100 slowdown <= 1.25", "p100 latency <= 500 ms"):
+        assert ask(scenario(SHORT, [(0, "run", 9000)] * 3), ServiceLevel.parse(level)).servers == 3
+
+
+def test_mean_latency() -> None:
+    # 4 tasks of 400 ms. 1 GPU: (400 + 800 + 1200 + 1600) / 4 = 1000 ms; 2 GPUs: (2 x 400 + 2 x 800) / 4 = 600 ms.
+    window = scenario(SHORT, [(0, "run", 9000)] * 4)
+    for limit, least in ((1000, 1), (999, 2), (600, 2), (599, 3)):
+        answer = ask(window, ServiceLevel.parse(f"mean latency <= {limit} ms"))
+        assert (answer.servers, answer.proved) == (least, True), limit
+
+
+def test_memory_forces_a_server() -> None:
+    # Models of 6 GB load in 6 s; 10 GB hold only one. a runs at 6 s to 7 s; b's load cannot begin before 7 s and would
+    # be ready at 13 s: with a deadline of 12 s one of the two is late, though 2 s of work in 12 s are little.
+    window = {"a": {"models": ["ma"], "runtime": "1 s"}, "b": {"models": ["mb"], "runtime": "1 s"}}
+    jobs = [(0, "a", 12_000), (0, "b", 12_000)]
+    answer = ask(scenario(window, jobs, {"ma": "6 GB", "mb": "6 GB"}), NO_LATE_JOBS)
+    assert (answer.servers, answer.proved) == (2, True)
+    # With 12 GB the loads follow each other: b is ready at 12 s, so 13 s suffice on one.
+    gpu = {"kind": "A", "memory": "12 GB", "load_bandwidth": "1 GB/s"}
+    roomy = {"servers": 1, "gpu": gpu, "network": {"bandwidth": "1 GB/s"}}
+    late = [(0, "a", 13_000), (0, "b", 13_000)]
+    assert ask(scenario(window, late, {"ma": "6 GB", "mb": "6 GB"}, cluster=roomy), NO_LATE_JOBS).servers == 1
+
+
+def test_the_copy_engine_forces_a_server() -> None:
+    # Two models of 4 GB fit together, and 2 x 100 ms of work are little; but one copy engine has loaded both only at
+    # 8 s, and the jobs are due at 5 s. Two engines have them at 4 s.
+    window = {"a": {"models": ["ma"], "runtime": "100 ms"}, "b": {"models": ["mb"], "runtime": "100 ms"}}
+    answer = ask(scenario(window, [(0, "a", 5000), (0, "b", 5000)], {"ma": "4 GB", "mb": "4 GB"}), NO_LATE_JOBS)
+    assert (answer.servers, answer.proved) == (2, True)
+    assert answer.refutation is not None
+    assert "copy engines of 1 GPU give 5 s" in answer.refutation.forces
+
+
+def test_a_level_beyond_every_size() -> None:
+    # A cold model of 4 GB is ready at 4 s at the earliest, on however many servers.
+    window = {"a": {"models": ["ma"], "runtime": "1 s"}}
+    answer = ask(scenario(window, [(0, "a", 4999)], {"ma": "4 GB"}), NO_LATE_JOBS, most=3)
+    assert (answer.servers, answer.proved, answer.lower_bound, answer.undecided) == (None, False, 4, ())
+    assert ask(scenario(window, [(0, "a", 5000)], {"ma": "4 GB"}), NO_LATE_JOBS, most=3).servers == 1
+
+
+def test_a_packing_is_proved() -> None:
+    # Items of 6, 6, 4, 4, 4 into bins of 10, 24 in all: the volume asks for 3, and 6 + 4, 6 + 4, 4 are 3.
+    # Items of 6, 6, 6, 4 into bins of 11: 22 in all asks for 2, but no two sixes share a bin: 3.
+    packing = {f"i{size}": {"runtime": f"{size} ms"} for size in (4, 6)}
+    for sizes, due, least in (((6, 6, 4, 4, 4), 10, 3), ((6, 6, 6, 4), 11, 3)):
+        answer = ask(scenario(packing, [(0, f"i{size}", due) for size in sizes]), NO_LATE_JOBS)
+        assert (answer.servers, answer.proved) == (least, True)
+
+
+def _groups(*groups: tuple[int, str, float]) -> dict[str, object]:
+    def gpu(kind: str) -> dict[str, str]:
+        return {"kind": kind, "memory": "10 GB", "load_bandwidth": "1 GB/s"}
+
+    listed = [{"count": count, "gpu": gpu(kind), "price_per_hour": price} for count, kind, price in groups]
+    return {"groups": listed, "network": {"bandwidth": "1 GB/s"}}
+
+
+@pytest.mark.parametrize(("dear", "mix", "price"), [(5, (2, 0), 4), (3.5, (0, 1), Fraction("3.5"))])
+def test_the_cheapest_mix(dear: float, mix: tuple[int, int], price: Fraction) -> None:
+    # Two tasks due in 500 ms, 400 ms each on A and 200 ms each on B: two of A (2 + 2 = 4 per hour) or one of B.
+    # A dear B costs 5: two cheap beat one dear; at 3.5 the dear one wins. One A (2 per hour) is refuted.
+    window = {"run": {"runtime": {"A": "400 ms", "B": "200 ms"}}}
+    cluster = _groups((3, "A", 2), (2, "B", dear))
+    answer = ask(scenario(window, [(0, "run", 500)] * 2, cluster=cluster), NO_LATE_JOBS)
+    assert (answer.mix, answer.proved) == (mix, True)
+    assert answer.mix is not None
+    assert answer.cost(answer.mix) == price
+    document = answer.as_dict()["minimum"]
+    assert (document["mix"], document["price_per_hour"]) == (list(mix), float(price))
+
+
+def test_a_mix_without_an_eligible_gpu_is_refuted() -> None:
+    # The only task runs on B alone, so that no number of cheap A serves it.
+    cluster = _groups((4, "A", 1), (1, "B", 9))
+    answer = ask(scenario({"run": {"runtime": {"B": "1 s"}}}, [(0, "run", 2000)], cluster=cluster), NO_LATE_JOBS)
+    assert (answer.mix, answer.proved) == ((0, 1), True)
+
+
+def test_policies_are_scanned_size_by_size() -> None:
+    # Jobs of 400 ms every 200 ms, due 500 ms after their release: with two GPUs each is taken at once by the one that
+    # is free, whatever the order, so that just-in-time placement needs no more than the plan.
+    window = scenario(SHORT, [(200 * index, "run", 500) for index in range(6)])
+    answer = ask(window, NO_LATE_JOBS, policies=("jit",))
+    assert answer.servers == 2
+    assert [(row.policy, row.mix) for row in answer.policies] == [("jit", (2,))]
+
+
+def test_small_packings_agree_with_enumeration() -> None:
+    # All multisets of four sizes from 3, 4, 5 into bins of 8, against first fit over every order.
+    window = {f"i{size}": {"runtime": f"{size} ms"} for size in (3, 4, 5)}
+    for sizes in combinations_with_replacement((3, 4, 5), 4):
+        answer = ask(scenario(window, [(0, f"i{size}", 8) for size in sizes]), NO_LATE_JOBS)
+        assert (answer.servers, answer.proved) == (_bins(sizes, 8), True), sizes
+
+
+def _bins(sizes: tuple[int, ...], room: int) -> int:
+    from itertools import permutations
+
+    def first_fit(order: tuple[int, ...]) -> int:
+        bins: list[int] = []
+        for size in order:
+            place = next((index for index, used in enumerate(bins) if used + size <= room), None)
+            if place is None:
+                bins.append(size)
+            else:
+                bins[place] += size
+        return len(bins)
+
+    return min(first_fit(order) for order in permutations(sizes))

@@ -1,0 +1,100 @@
+"""No size that some plan serves is ever refuted: bounds against the exhaustive solver on random tiny instances."""
+
+from __future__ import annotations
+
+import random
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+from models import Instance, Job, Objective, ServiceLevel, objective_value
+from models.slo import ServiceLevel as Level
+from planner.servers.goal import goals, tolerances
+from solvers import exhaustive
+from solvers.bounds import closed_form, fluid
+from solvers.bounds.granularity import raised
+from solvers.result import Status
+from tests.instances import chain, instance, random_instance, task
+
+LEVELS = ("p50 slowdown <= 1.5", "p100 latency <= 9 us", "60 % within deadline", "mean slowdown <= 2", "no late jobs")
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_bounds_never_exceed_the_optimum_of_a_goal(seed: int) -> None:
+    rng = random.Random(seed)
+    drawn = random_instance(rng, max_tasks=4, restricted=seed % 2 == 1)
+    level = ServiceLevel.parse(LEVELS[seed % len(LEVELS)])
+    for goal in goals(drawn, level):
+        best = exhaustive.solve(goal.instance, goal.objective)
+        if best.status is Status.INFEASIBLE or best.value is None:
+            continue
+        for name, method in closed_form.METHODS.items():
+            bound = method(goal.instance, goal.objective)
+            assert bound is None or raised(goal.instance, goal.objective, bound) <= best.value, name
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_a_plan_within_the_level_reaches_every_goal(seed: int) -> None:
+    # Whatever the completions: if the level holds, no goal may be missed, or a refutation of the goal would lie.
+    rng = random.Random(seed)
+    drawn = random_instance(rng, max_tasks=5)
+    for text in LEVELS:
+        level = ServiceLevel.parse(text)
+        asked = goals(drawn, level)
+        for _ in range(20):
+            latency = np.array([rng.randint(1, 25) for _ in drawn.jobs])
+            completion = drawn.job_release_us + latency
+            reached = [objective_value(g.objective, g.instance, completion) <= g.most for g in asked]
+            met = level.met_by(drawn, latency, range(len(drawn.jobs)))
+            assert reached[0] == met
+            assert all(reached) or not met
+
+
+def _late(drawn: Instance) -> Fraction | None:
+    return fluid.bound(drawn, Objective.LATE_JOBS)
+
+
+def test_fluid_counts_late_jobs_by_work() -> None:
+    # Five jobs of 4 us due at 10 us on one GPU: 20 us of work in 10 us, so 3 must go until the rest (8 us) fits.
+    jobs = [Job(chain(task("a", 4)), 0, deadline_us=10)] * 5
+    assert _late(instance(jobs)) == 3
+
+
+def test_fluid_counts_what_cannot_leave_a_window() -> None:
+    # Released at 0, due at 6, 4 us each: both must run in [2, 4) for 2 us, twice what one GPU offers there, though
+    # in [0, 6) 8 us of work exceed 6 us as well; a third job from 2 to 4 with 1 us leaves two late of three.
+    long = Job(chain(task("a", 4)), 0, deadline_us=6)
+    short = Job(chain(task("b", 1), name="v"), 2, deadline_us=2)
+    assert _late(instance([long, long])) == 1
+    assert _late(instance([long, short])) == 1
+    assert _late(instance([Job(chain(task("a", 3)), 0, deadline_us=6), short])) == 0
+
+
+def test_fluid_counts_cold_loads() -> None:
+    # Models of 3, 4 and 5 bytes load at a byte per us: 12 us on one copy engine, 9 us until the deadline. Leaving out
+    # one model saves at most 5 of the excess of 3: one job late.
+    flows = [chain(task("a", 1, [name]), name=name) for name in ("x", "y", "z")]
+    drawn = instance([Job(flow, 0, deadline_us=9) for flow in flows], {"x": 3, "y": 4, "z": 5})
+    assert _late(drawn) == 1
+    held = next(iter(fluid.demands(drawn, fluid.due_us(drawn))))
+    assert held.resource == "compute"
+
+
+def test_fluid_least_gpus_of_a_long_trace() -> None:
+    # 6,000 jobs of 8 us, one every us, due 10 us after release: 8 GPUs are always busy. In [0, 6009 + ...) the rate is
+    # just below 8, which the ends of the window let 7.99 pass: 8 GPUs.
+    jobs = [Job(chain(task("a", 8)), at, deadline_us=10) for at in range(6000)]
+    drawn = instance(jobs)
+    least, demand = fluid.least_gpus(drawn, fluid.due_us(drawn), 0)
+    assert least == 8
+    assert demand is not None
+    # A tenth of the jobs may be late: 0.9 x 8 = 7.2 GPUs.
+    assert fluid.least_gpus(drawn, fluid.due_us(drawn), 600)[0] == 8
+
+
+def test_a_mean_bounds_the_share_far_above_it() -> None:
+    # If more than half of the jobs took more than twice the mean, the mean would be above itself.
+    drawn = instance([Job(chain(task("a", 4)), 0)] * 5)
+    found = {t.multiple: t.most_late(drawn) for t in tolerances(Level.parse("mean latency <= 10 us"))}
+    assert found == {2: 2, 8: 0}
