@@ -42,7 +42,7 @@ def demand_in_words(instance: Instance, demand: Demand, late: int) -> str:
     offered, asked = float(gpus * demand.rate), float(demand.amount.sum())
     if demand.resource == "compute":
         what = f"jobs on time need {asked / 1e6:.4g} GPU-seconds of compute{models and f' (most for {models})'}"
-        has = f"{_gpus(gpus)} give {offered / 1e6:.4g}"
+        has = f"{_gpus(gpus)} {'gives' if gpus == 1 else 'give'} {offered / 1e6:.4g}"
     elif demand.resource == "copy engine":
         what, has = (
             f"models {models} take {asked / 1e6:.4g} s to load",

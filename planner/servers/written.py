@@ -19,9 +19,14 @@ if TYPE_CHECKING:
     from planner.servers.answer import Answer
 
 
+_FILES = ("enough.json", "plan.json", "too_few.json", "certificate.json", "answer.json")
+
+
 def write(answer: Answer, folder: Path) -> list[Path]:
     """Write what there is of plan, certificate, their scenarios and answer; return the paths."""
     folder.mkdir(parents=True, exist_ok=True)
+    for name in _FILES:  # what an earlier answer left here would stand beside this one as if it belonged to it
+        (folder / name).unlink(missing_ok=True)
     written: list[Path] = []
     plan = certificate = None
     if answer.mix is not None and answer.timeline is not None:
