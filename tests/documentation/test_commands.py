@@ -26,6 +26,7 @@ _LIMITED = {
 def test_what_a_page_shows_works(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "SCENARIO").write_text(TEXT)
+    (tmp_path / "SWEEP").write_text("{scenario: SCENARIO, verb: simulate, grid: {policy: [jit, hash]}}")
     shutil.copytree(ROOT / "experiments", "experiments", ignore=shutil.ignore_patterns("*.py", "*.png", "__pycache__"))
     namespace: dict[str, object] = {"__name__": "page"}
     for step in steps(page.read_text()):
