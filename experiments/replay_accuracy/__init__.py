@@ -1,0 +1,1 @@
+"""How far a run on this machine's cores is from what a profile predicts."""
