@@ -2,17 +2,11 @@
 
 from __future__ import annotations
 
-import importlib
-import sys
-from collections.abc import Callable, Mapping
-from dataclasses import fields
-from difflib import get_close_matches
-from pathlib import Path
+from collections.abc import Mapping
 from typing import Any
 
-from torch import nn
-
 from executor.errors import DeviceError
+from executor.named import Kind, nearest
 from executor.runners.factory import FactoryRunner
 from executor.runners.runner import Runner
 from executor.runners.synthetic import SyntheticRunner
@@ -23,6 +17,8 @@ RUNNERS: Mapping[str, type[SyntheticRunner] | type[TransformersRunner]] = {
     "transformers": TransformersRunner,
 }
 """The built-in runners by name."""
+
+_KIND = Kind("runner", DeviceError)
 
 
 def parse_runner(text: str) -> Runner:
@@ -50,55 +46,16 @@ def parse_runner(text: str) -> Runner:
     attribute, _, options = rest.partition(":")
     if not name or not attribute or "=" in attribute:
         raise DeviceError(
-            f"unknown runner {text!r}{_nearest(name, RUNNERS)}; allowed are {', '.join(RUNNERS)}, module:factory"
+            f"unknown runner {text!r}{nearest(name, RUNNERS)}; allowed are {', '.join(RUNNERS)}, module:factory"
         )
-    return FactoryRunner(_load(name, attribute), _options(f"{name}:{attribute}", FactoryRunner.Options, options))
-
-
-def _load(module_name: str, attribute: str) -> Callable[[str], nn.Module]:
-    """Import a factory of the user's."""
-    here = str(Path.cwd())
-    added = here not in sys.path
-    if added:
-        sys.path.append(here)
-    try:
-        module = importlib.import_module(module_name)
-    except (ImportError, SyntaxError, ValueError) as error:
-        raise DeviceError(
-            f"runner {module_name}:{attribute}: module {module_name} cannot be imported: {error}; allowed is one that "
-            "is installed or lies in the working folder"
-        ) from None
-    finally:
-        if added:
-            sys.path.remove(here)
-    factory: Callable[[str], nn.Module] | None = getattr(module, attribute, None)
+    factory = _KIND.load(name, attribute)
     if not callable(factory):
-        known = {name: None for name, value in vars(module).items() if callable(value) and not name.startswith("_")}
         raise DeviceError(
-            f"runner {module_name}:{attribute}: no such function{_nearest(attribute, known)}; allowed is a function "
-            "of a model's name that returns its torch.nn.Module"
+            f"runner {name}:{attribute} is no function; allowed is a function of a model's name that returns its "
+            "torch.nn.Module"
         )
-    return factory
+    return FactoryRunner(factory, _options(f"{name}:{attribute}", FactoryRunner.Options, options))
 
 
-def _options(name: str, kind: type[Any], text: str) -> Any:
-    """Read ``key=value,key=value`` into a runner's options."""
-    readers = {field.name: field.metadata["read"] for field in fields(kind)}
-    values: dict[str, object] = {}
-    for item in filter(None, text.split(",")):
-        key, given, value = item.strip().partition("=")
-        if key not in readers:
-            allowed = ", ".join(readers)
-            raise DeviceError(f"runner {name}: unknown option {key!r}{_nearest(key, readers)}; allowed are {allowed}")
-        if not given or key in values:
-            raise DeviceError(f"runner {name}: option {key!r} must be given once, as {key}=value")
-        try:
-            values[key] = readers[key](value)
-        except ValueError as error:
-            raise DeviceError(f"runner {name}: option {key}: {error}") from None
-    return kind(**values)
-
-
-def _nearest(word: str, known: Mapping[str, object]) -> str:
-    close = get_close_matches(word, list(known), n=1)
-    return f" (did you mean {close[0]}?)" if close else ""
+def _options(name: str, options: type, text: str) -> Any:
+    return _KIND.options(name, options, text)

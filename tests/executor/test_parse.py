@@ -45,7 +45,7 @@ def test_defaults_are_those_of_the_paper() -> None:
         ("compass:adjust=on,adjust=off", "option 'adjust' must be given once"),
         ("static:prefetch=1", "unknown option 'prefetch'"),
         ("no_such_module:Policy", "module no_such_module cannot be imported"),
-        ("executor:Nothing", "policy executor:Nothing: no such class"),
+        ("executor:Nothing", "policy executor:Nothing: there is no Nothing"),
         ("executor:Site", "policy executor:Site is no subclass of executor.Policy"),
         ("executor:QueuePolicyy", r"did you mean QueuePolicy\?"),
     ],

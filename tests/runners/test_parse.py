@@ -60,7 +60,7 @@ def test_a_factory_that_makes_no_module_is_refused() -> None:
         ("synthetic:seed=-1", "option seed: '-1' is no whole number of at least 0"),
         ("synthetic:seed=1,seed=2", "option 'seed' must be given once, as seed=value"),
         ("no.such.module:make", "module no.such.module cannot be imported"),
-        ("tests.runners.numbers:maik", r"no such function \(did you mean make\?\); allowed is a function of a model's"),
+        ("tests.runners.numbers:maik", r"there is no maik in that module \(did you mean make\?\)"),
     ],
 )
 def test_bad_names_are_refused_with_what_is_allowed(text: str, message: str) -> None:
