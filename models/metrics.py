@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from models.cluster import MICROSECONDS_PER_SECOND
 from models.instance import Instance, Ints
 from models.objective import completion_us, mean_ratio
-from models.slo import ServiceLevel
+from models.slo import ServiceLevel, quantile_rank
 from models.timeline import Timeline
 
 _QUANTILES = {"p50": Fraction(50, 100), "p95": Fraction(95, 100), "p99": Fraction(99, 100), "max": Fraction(1)}
@@ -56,15 +56,6 @@ class Metrics:
         shown = {name: "-" if value is None else f"{value:.6g}" for name, value in self.as_dict().items()}
         rows = "".join(f"<tr><th>{name}</th><td>{value}</td></tr>" for name, value in shown.items())
         return f"<table>{rows}</table>"
-
-
-def quantile_rank(share: Fraction, count: int) -> int:
-    """Return the 0-based rank of a quantile: p_q is the ceil(q n)-th smallest.
-
-    >>> quantile_rank(Fraction(99, 100), 100), quantile_rank(Fraction(1, 2), 3)
-    (98, 1)
-    """
-    return max(0, -(-share.numerator * count // share.denominator) - 1)
 
 
 def measure(

@@ -87,6 +87,29 @@ class ServiceLevel:
         most, per = self.limit.as_integer_ratio()
         return _share_of([flow * per <= most * unit for flow, unit in zip(flows, units, strict=True)])
 
+    def reached(self, instance: Instance, latency: Ints) -> Fraction:
+        """Return the figure that the level limits: of all jobs the mean or the quantile (microseconds or a ratio).
+
+        Of lateness it is the share of jobs within their deadlines.
+        """
+        if self.measure == "lateness":
+            return self.attainment(instance, latency, range(len(latency)))
+        flows: list[int] = latency.tolist()
+        units = instance.job_critical_us.tolist() if self.measure == "slowdown" else [1] * len(flows)
+        if self.share is None:
+            return mean_ratio(flows, units)
+        ordered = sorted(Fraction(flow, unit) for flow, unit in zip(flows, units, strict=True))
+        return ordered[quantile_rank(self.share, len(ordered))]
+
+
+def quantile_rank(share: Fraction, count: int) -> int:
+    """Return the 0-based rank of a quantile: p_q is the ceil(q n)-th smallest.
+
+    >>> quantile_rank(Fraction(99, 100), 100), quantile_rank(Fraction(1, 2), 3)
+    (98, 1)
+    """
+    return max(0, -(-share.numerator * count // share.denominator) - 1)
+
 
 def _plain(number: Fraction | int) -> str:
     return f"{float(number):.12g}"

@@ -11,8 +11,8 @@ import numpy as np
 from executor.devices.records import Record
 from models.cluster import MICROSECONDS_PER_SECOND
 from models.instance import Instance
-from models.metrics import quantile_rank
 from models.objective import Objective, reported_value, timeline_value
+from models.slo import quantile_rank
 from models.timeline import Timeline
 from planner.replay import Replayed
 

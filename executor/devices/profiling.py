@@ -21,7 +21,7 @@ from executor.errors import DeviceError
 from executor.fit import Line, fit_line
 from executor.runners.runner import Call, Runner
 from models import GPU, MLModel, Task, Workflow
-from models.metrics import quantile_rank
+from models.slo import quantile_rank
 
 WARMUP_ROUNDS = 2
 _P95 = Fraction(95, 100)

@@ -68,11 +68,18 @@ def lines(
     y_label: str,
     series: Mapping[str, Sequence[Point]],
     limit: tuple[str, float] | None = None,
+    logarithmic: bool = False,
 ) -> Figure:
-    """Return a line with dots per series, from 0 upwards; `limit` is the name and height of a line to compare with."""
+    """Return a line with dots per series; `limit` is the name and height of a line to compare with.
+
+    Heights begin at 0, except on a logarithmic axis, for which they must lie above 0.
+    """
     everything = [point for points in series.values() for point in points]
     heights = [value for _, value in everything] + ([] if limit is None else [limit[1]])
-    x, y = horizontal([across for across, _ in everything]), vertical([0.0, *heights])
+    x, y = (
+        horizontal([across for across, _ in everything]),
+        vertical(heights if logarithmic else [0.0, *heights], logarithmic),
+    )
     curves: list[Curve] = []
     if limit is not None:
         curves.append(Curve(limit[0], f"M{x.first:g} {y.at(limit[1]):g}H{x.last:g}", bold=True))

@@ -6,9 +6,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from models.cluster import MICROSECONDS_PER_SECOND
 from models.scenario import load_scenario, read_timeline
+from models.slo import ServiceLevel
+from planner.report.figures import Point, lines
 from planner.report.folders import read_json
-from planner.report.section import Section, Table
+from planner.report.section import Figure, Section, Table
 from planner.report.timelines import Shown, document
 
 NAME = "answer.json"
@@ -32,6 +35,7 @@ def section(folder: Path) -> Section:
             "number of servers: each was simulated at every size up to the first that meets the level.",
         ],
         [_sizes(found)],
+        _curve(found),
         timelines=_plan(folder),
         reproduce={
             "command": found["command"],
@@ -66,6 +70,38 @@ def _sizes(found: Mapping[str, Any]) -> Table:
         reached = "simulated" if size["servers"] is not None else f"misses up to {_count(size['simulated_up_to'])}"
         rows.append([policy, reached, _count(size["servers"])])
     return Table(f"Servers for {found['slo']}", ["", "how it is known", "servers"], rows, 2)
+
+
+def _curve(found: Mapping[str, Any]) -> list[Figure]:
+    """Return what each policy reaches over the number of servers, beside what the level asks; none for priced mixes."""
+    level, minimum = ServiceLevel.parse(found["slo"]), found["minimum"]
+    if "mix" in minimum:
+        return []
+    series: dict[str, list[Point]] = {}
+    if minimum["servers"] is not None:
+        series["plan (knows the future)"] = [(minimum["servers"], minimum["value"])]
+    for policy, size in found["policies"].items():
+        points = [(at["servers"], at["value"]) for at in size["reached"] if at["value"] is not None]
+        series |= {policy: points} if points else {}
+    if not series:
+        return []
+    shares = level.measure == "lateness"
+    label = _measured(level) if shares else f"{_measured(level)} (logarithmic)"
+    title = f"{_measured(level)} over the number of servers"
+    return [lines(title, "servers", label, series, _limit(level), logarithmic=not shares)]
+
+
+def _measured(level: ServiceLevel) -> str:
+    if level.measure == "lateness":
+        return "share of jobs within their deadline"
+    return f"{str(level).split(' <= ')[0]}{' in s' if level.measure == 'latency' else ''}"
+
+
+def _limit(level: ServiceLevel) -> tuple[str, float]:
+    """Return the name and height of the line that the level draws."""
+    if level.measure == "lateness":
+        return str(level), float(level.share or 1)
+    return str(level), float(level.limit / MICROSECONDS_PER_SECOND if level.measure == "latency" else level.limit)
 
 
 def _count(servers: int | None) -> str:

@@ -11,11 +11,12 @@ from pathlib import Path
 from typing import Any
 
 from models import ServiceLevel, Timeline
+from models.cluster import MICROSECONDS_PER_SECOND
 from models.scenario import Scenario
 from planner.command import UsageError
 from planner.policies.parse import parse
 from planner.servers.by_policy import DEFAULT_POLICIES, Scanned, scan
-from planner.servers.decide import Refutation
+from planner.servers.decide import Refutation, reached_by
 from planner.servers.goal import needs_deadlines, tolerances
 from planner.servers.hunt import LONG_TRACE, Hunt, floor_of
 from planner.servers.question import Question, candidates, cost
@@ -46,6 +47,8 @@ class Answer:
         The largest size that was asked about.
     runtime_s
         Wall-clock time.
+    options
+        What else was asked for, as options of the command.
     """
 
     sizes: Sizes
@@ -57,6 +60,7 @@ class Answer:
     policies: tuple[Scanned, ...]
     largest: Mix
     runtime_s: float
+    options: tuple[str, ...] = ()
 
     @property
     def servers(self) -> int | None:
@@ -113,6 +117,7 @@ class Answer:
         minimum = size(self.mix) | {
             "proved": self.proved,
             "lower_bound": self.lower_bound,
+            "value": self._figure(self._planned()),
             "plan": None if plan is None else str(plan),
         }
         if priced:
@@ -121,7 +126,11 @@ class Answer:
             "slo": str(self.level),
             "minimum": minimum,
             "policies": {
-                row.policy: size(row.mix) | {"simulated_up_to": None if row.upto is None else sum(row.upto)}
+                row.policy: size(row.mix)
+                | {
+                    "simulated_up_to": None if row.upto is None else sum(row.upto),
+                    "reached": [size(mix) | {"value": self._figure(value)} for mix, value in row.reached],
+                }
                 for row in self.policies
             },
             "refutation": None
@@ -135,6 +144,18 @@ class Answer:
             },
             "runtime_s": self.runtime_s,
         }
+
+    def _planned(self) -> Fraction | None:
+        """Return what the plan reaches of the figure that the level limits."""
+        if self.mix is None or self.timeline is None:
+            return None
+        return reached_by(self.sizes.at(self.mix).instance, self.timeline, self.level)
+
+    def _figure(self, value: Fraction | None) -> float | None:
+        """Return a figure that the level limits in seconds, as a ratio or as a share."""
+        if value is None:
+            return None
+        return float(value / MICROSECONDS_PER_SECOND if self.level.measure == "latency" else value)
 
     def _repr_html_(self) -> str:
         """Show the table in a notebook."""
@@ -212,4 +233,5 @@ def servers(
         tuple(scanned),
         asked[-1],
         time.monotonic() - begun,
+        (*(() if most is None else ("--max", str(most))), "--time-limit", f"{time_limit_s:g}", "--seed", str(seed)),
     )

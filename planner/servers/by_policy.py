@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 
 from executor import PolicyError
 from models import InstanceError
-from planner.servers.decide import meets
+from planner.servers.decide import meets, reached_by
 from planner.servers.hunt import Hunt
 from planner.servers.sizes import Mix
 from planner.simulate import simulate
@@ -28,13 +29,19 @@ class Scanned:
     ----------
     mix
         The cheapest size at which it meets the level; None if it met it nowhere.
-    upto
-        The last size that was simulated; None if time was up before the first.
+    reached
+        Every size that was simulated and the figure reached there that the level limits, in microseconds, as a ratio
+        or a share; None where the policy cannot serve at all.
     """
 
     policy: str
     mix: Mix | None
-    upto: Mix | None
+    reached: tuple[tuple[Mix, Fraction | None], ...]
+
+    @property
+    def upto(self) -> Mix | None:
+        """The last size that was simulated; None if time was up before the first."""
+        return self.reached[-1][0] if self.reached else None
 
 
 def scan(hunt: Hunt, policies: Sequence[str], share: float) -> list[Scanned]:
@@ -46,31 +53,33 @@ def scan(hunt: Hunt, policies: Sequence[str], share: float) -> list[Scanned]:
 
 
 def _scan_one(hunt: Hunt, policy: str, sizes: Sequence[Mix], reserve_s: float) -> Scanned:
-    ask, upto = hunt.question, None
+    ask = hunt.question
+    reached: list[tuple[Mix, Fraction | None]] = []
     for mix in sizes:
         if ask.left_s <= reserve_s:
             break
         ask.tell(f"{policy} on {sum(mix)} servers")
-        upto = mix
-        if _meets(hunt, policy, mix):
-            return Scanned(policy, mix, mix)
-    return Scanned(policy, None, upto)
+        met, figure = _run(hunt, policy, mix)
+        reached.append((mix, figure))
+        if met:
+            return Scanned(policy, mix, tuple(reached))
+    return Scanned(policy, None, tuple(reached))
 
 
-def _meets(hunt: Hunt, policy: str, mix: Mix) -> bool:
-    """Say whether a policy meets the level at a size; a size it cannot serve at all does not."""
+def _run(hunt: Hunt, policy: str, mix: Mix) -> tuple[bool, Fraction | None]:
+    """Say whether a policy meets the level at a size, and what it reaches; where it cannot serve at all it does not."""
     ask = hunt.question
     try:
         scenario = ask.scenario(mix)
     except InstanceError:
-        return False
+        return False, None
     try:
         ran = simulate(scenario, policy, seed=ask.seed)
     except PolicyError:
-        return False  # for instance a static placement whose models do not all fit
+        return False, None  # for instance a static placement whose models do not all fit
     met = meets(ran.instance, ran.timeline, ask.level)
     if ran.instance is scenario.instance and not ran.timeline.realised:
         hunt.starts.setdefault(mix, []).append(ran.timeline)
         if met:
             hunt.offer(mix, ran.timeline)
-    return met
+    return met, reached_by(ran.instance, ran.timeline, ask.level)

@@ -75,6 +75,11 @@ def meets(instance: Instance, timeline: Timeline, level: ServiceLevel) -> bool:
     return level.met_by(instance, latency, range(len(instance.jobs)))
 
 
+def reached_by(instance: Instance, timeline: Timeline, level: ServiceLevel) -> Fraction:
+    """Return the figure of a timeline that the level limits, over all jobs."""
+    return level.reached(instance, completion_us(instance, timeline) - instance.job_release_us)
+
+
 def refuted_by_formula(scenario: Scenario, mix: Mix, level: ServiceLevel) -> Refutation | None:
     """Refute a size by a bound that needs no search, or return None."""
     for goal in goals(scenario.instance, level):

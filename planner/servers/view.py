@@ -22,11 +22,15 @@ def rows(answer: Answer) -> list[dict[str, Any]]:
     """Return one row for the plan and one per policy: who, servers, how that is known."""
     listed = [{"who": "plan (offline optimum)", "servers": _size(answer, answer.mix), "known": _proof(answer)}]
     for row in answer.policies:
-        known = "simulated" if row.mix is not None else "not simulated: no time left"
+        known = "simulated" if row.mix is not None else f"not simulated: {_nothing_left(answer)}"
         if row.mix is None and row.upto is not None:
             known = f"misses the level up to {_size(answer, row.upto)}"
         listed.append({"who": row.policy, "servers": _size(answer, row.mix), "known": known})
     return listed
+
+
+def _nothing_left(answer: Answer) -> str:
+    return "every size is refuted" if answer.mix is None and not answer.undecided else "no time left"
 
 
 def view(answer: Answer) -> Group:

@@ -53,6 +53,7 @@ def _origin(answer: Answer) -> dict[str, Any]:
     command = ["truenorth", "servers", scenario.source.file, "--slo", str(answer.level)]
     if answer.policies:
         command += ["--policies", ",".join(row.policy for row in answer.policies)]
+    command += answer.options
     return {
         "scenario": {
             "name": scenario.name,

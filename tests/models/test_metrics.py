@@ -22,8 +22,9 @@ from models import (
     measure,
     timeline_value,
 )
-from models.metrics import hit_rate, quantile_rank, serving_residency
+from models.metrics import hit_rate, serving_residency
 from models.objective import reported_value
+from models.slo import quantile_rank
 from tests import instances as make
 from tests.models.random_timelines import simple_timeline
 

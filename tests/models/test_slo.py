@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from models import Instance, Job, ServiceLevel
-from models.metrics import quantile_rank
+from models.slo import quantile_rank
 from models.units import QuantityError
 from tests import instances as make
 
@@ -117,3 +117,17 @@ def test_a_quantile_within_the_limit_is_that_share_within_the_limit(
     assert sorted(latency)[quantile_rank(share, len(latency))] == quantile
     level = ServiceLevel("slowdown", Fraction(limit, 10), share)
     assert level.met_by(jobs(len(latency)), np.array(latency), range(len(latency))) == (quantile <= limit)
+
+
+@pytest.mark.parametrize(
+    ("level", "reached"),
+    [
+        ("p50 latency <= 1 s", Fraction(14)),  # the 2nd smallest of three
+        ("p99 slowdown <= 9", Fraction(3)),  # 30 us over a critical path of 10
+        ("mean slowdown <= 9", Fraction(9, 5)),  # (1 + 1.4 + 3) / 3
+        ("no late jobs", Fraction(2, 3)),
+    ],
+)
+def test_the_figure_that_a_level_limits(level: str, reached: Fraction) -> None:
+    three = jobs(3, deadlines=[15, 15, None])
+    assert ServiceLevel.parse(level).reached(three, np.array([10, 30, 14])) == reached

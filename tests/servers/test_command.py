@@ -74,8 +74,15 @@ def test_answer_plan_and_certificate(call: Call, file: Path, tmp_path: Path) -> 
     folder = tmp_path / "out"
     document = _json(call, file, "-o", folder, "--policies", "srpt")
     assert document["slo"] == "no late jobs"
-    assert document["minimum"] == {"servers": 4, "proved": True, "lower_bound": 4, "plan": str(folder / "plan.json")}
-    assert document["policies"] == {"srpt": {"servers": 4, "simulated_up_to": 4}}
+    assert document["minimum"] == {
+        "servers": 4,
+        "proved": True,
+        "lower_bound": 4,
+        "value": 1.0,
+        "plan": str(folder / "plan.json"),
+    }
+    found = {"servers": 4, "simulated_up_to": 4, "reached": [{"servers": 4, "value": 1.0}]}
+    assert document["policies"] == {"srpt": found}
     assert document["refutation"]["servers"] == 3
     # s0 and s2 offer 1 s, s1 nothing, and 1.2 s are needed: the energetic bound knows that s1 is out.
     assert document["refutation"]["method"] == "energetic"
@@ -96,7 +103,13 @@ def test_a_certificate_is_refused_at_the_size_that_is_enough(call: Call, file: P
 
 def test_a_maximum_that_is_too_low(call: Call, file: Path) -> None:
     document = _json(call, file, "--max", "3", "--policies", "srpt", code=1)
-    assert document["minimum"] == {"servers": None, "proved": False, "lower_bound": 4, "plan": None}
+    assert document["minimum"] == {
+        "servers": None,
+        "proved": False,
+        "lower_bound": 4,
+        "value": None,
+        "plan": None,
+    }
     assert document["policies"]["srpt"]["servers"] is None
 
 
