@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import csv
 import io
+import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from models.scenario.source import read_text
 from planner.colours import COLOURS
 from planner.report.figures import Point, lines
+from planner.report.folders import read_json
 from planner.report.section import Figure, Section, Table
 
-NAME = "results.csv"
+NAME, _NOTE = "results.csv", "sweep.json"
 MOST_ROWS = 200
 _FIRST_FIGURE = ("status", "objective", "error")
 """Columns between the number of the cell and the first of these are axes."""
@@ -35,13 +37,20 @@ def section(folder: Path) -> Section:
     objectives = sorted({row["objective"] for row in rows if row.get("objective")})
     what = objectives[0].replace("_", " ") if len(objectives) == 1 else "value"
     drawn = _drawn(rows, axes, what)
+    noted = read_json(folder / _NOTE, "name", "file")
     return Section(
-        f"{folder.name}: what if {', '.join(axes) or 'nothing'} changes?",
+        f"{noted['name']}: what if {', '.join(axes) or 'nothing'} changes?",
         answer,
         tables=[_table(rows, axes)],
         figures=[] if drawn is None else [drawn],
-        reproduce={"command": "truenorth sweep SWEEP.yaml -o FOLDER (with the sweep file that made this folder)"},
+        reproduce={"command": _command(noted["file"], folder)},
     )
+
+
+def _command(file: object, folder: Path) -> str:
+    if file is None:
+        return "planner.whatif.whatif(...)"
+    return shlex.join(["truenorth", "sweep", str(file), "-o", str(folder)])
 
 
 def _table(rows: Sequence[Mapping[str, str]], axes: Sequence[str]) -> Table:

@@ -57,7 +57,7 @@ def sweep(
     """
     document, base, source = read_sweep(Path(file))
     name = document.name or Path(file).stem
-    return _run(name, document, base, source, folder, _Way(workers, ray, watch, stop))
+    return _run(name, document, base, source, folder, _Way(workers, ray, watch, stop, str(file)))
 
 
 def whatif(
@@ -102,12 +102,13 @@ def whatif(
 
 @dataclass(frozen=True, slots=True)
 class _Way:
-    """How the cells are run."""
+    """How the cells are run, and the sweep file that asks for it."""
 
     workers: int
     ray: str | None
     watch: Watch | None
     stop: threading.Event | None
+    file: str | None = None
 
 
 def _run(name: str, document: SweepDocument, base: Base, source: Source, folder: str | Path | None, way: _Way) -> Sweep:
@@ -119,7 +120,7 @@ def _run(name: str, document: SweepDocument, base: Base, source: Source, folder:
         changed = False
         if store is not None:
             held.enter_context(store.locked())
-            changed = store.begin(name, document.verb, keys)
+            changed = store.begin(name, document.verb, way.file, keys)
         calls = {key: cell.call for key, cell in zip(keys, grid.cells, strict=True)}
         known = {key: found for key in calls if store is not None and (found := store.read(key)) is not None}
         tally = Counts(len(keys), 0, 0, 0)

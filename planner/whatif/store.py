@@ -56,17 +56,28 @@ class Store:
                 raise UsageError(f"{self.folder}: {problem}") from None
             yield
 
-    def begin(self, name: str, verb: str, keys: Sequence[str]) -> bool:
-        """Note what the sweep consists of; say whether it consisted of other cells before."""
+    def begin(self, name: str, verb: str, file: str | None, keys: Sequence[str]) -> bool:
+        """Note the sweep's name, verb, file (None without one) and cells; say whether it had other cells before."""
         for left_over in self._cells.glob(".*.tmp"):
             left_over.unlink()
         path = self.folder / "sweep.json"
-        text = json.dumps({"schema_version": SCHEMA_VERSION, "name": name, "verb": verb, "cells": list(keys)}, indent=1)
-        before = path.read_bytes() if path.exists() else None
-        if before != text.encode():
+        now = {"schema_version": SCHEMA_VERSION, "name": name, "verb": verb, "file": file, "cells": list(keys)}
+        before = self._noted(path)
+        if before != now:
             self.drop_tables()
-            write_atomically(path, text)
-        return before is not None and before != text.encode()
+            write_atomically(path, json.dumps(now, indent=1))
+        return before is not None and before.get("cells") != now["cells"]
+
+    @staticmethod
+    def _noted(path: Path) -> dict[str, object] | None:
+        """Return what the sweep was when it ran last: empty where the note is damaged, None where there is none."""
+        try:
+            found = json.loads(path.read_bytes())
+        except FileNotFoundError:
+            return None
+        except (ValueError, RecursionError):
+            return {}
+        return found if isinstance(found, dict) else {}
 
     def drop_tables(self) -> None:
         """Remove the tables, so that they never show anything but the whole sweep."""

@@ -44,6 +44,8 @@ def test_a_sweep_is_a_table_and_a_line_per_policy(tmp_path: Path) -> None:
     (section,) = report([tmp_path / "sweep"]).sections
     (table,), (figure,) = section.tables, section.figures
     assert [row[:2] for row in table.rows] == [["1", "jit"], ["1", "hash"], ["2", "jit"], ["2", "hash"]]
+    assert section.question == "by-hand: what if cluster.servers, policy changes?"
+    assert section.reproduce == {"command": "planner.whatif.whatif(...)"}
     one = simulate(scenario_at(source, 1), "jit").metrics.mean_slowdown
     assert table.rows[0][2] == f"{one:.5g}"
     assert [curve.name for curve in figure.curves] == ["jit", "hash"]
