@@ -12,8 +12,6 @@ from dataclasses import dataclass, fields, is_dataclass
 from difflib import get_close_matches
 from pathlib import Path
 
-from executor.errors import DeviceError, PolicyError
-
 
 @dataclass(frozen=True, slots=True)
 class Kind:
@@ -28,7 +26,7 @@ class Kind:
     """
 
     word: str
-    error: type[PolicyError] | type[DeviceError]
+    error: type[ValueError]
 
     def load(self, module_name: str, attribute: str) -> object:
         """Return an attribute of a module of the user's, installed or in the working folder."""

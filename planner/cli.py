@@ -10,6 +10,7 @@ from planner import command
 from planner.verbs.bound import bound
 from planner.verbs.check import check
 from planner.verbs.compare import compare
+from planner.verbs.import_ import import_
 from planner.verbs.plan import plan
 from planner.verbs.profile import profile
 from planner.verbs.replay import replay
@@ -30,6 +31,7 @@ app = typer.Typer(
 )
 for _verb in (plan, check, simulate, compare, bound, verify, servers, sweep, report, replay, profile, schema):
     app.command()(_verb)
+app.command("import")(import_)
 
 
 def main() -> None:

@@ -1,0 +1,139 @@
+"""CSV files, plain or gzip, as rows in chunks.
+
+A line of the file is a row: line breaks inside quotes are refused, so that one stray quote spoils one row.
+"""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Iterator, Sequence
+from itertools import islice
+from pathlib import Path
+from typing import TextIO
+
+import numpy as np
+
+from models.scenario import InputError
+from planner.importers.rows import Refusal, Rows
+from planner.importers.source import open_text
+from planner.importers.tally import Tally
+
+CHUNK_ROWS = 65_536
+LONGEST_LINE = 65_536
+
+
+def csv_rows(path: Path, required: Sequence[str], tally: Tally, optional: Sequence[str] = ()) -> Iterator[Rows]:
+    """Yield the rows of a CSV file in chunks, and settle each chunk with the tally afterwards.
+
+    Parameters
+    ----------
+    required
+        Columns that the header must have.
+    optional
+        Columns that are read where the header has them; any other is ignored.
+
+    Raises
+    ------
+    InputError
+        If the file cannot be read, has no such header or no rows, or, unless the tally skips malformed rows, for the
+        first row that is malformed.
+    """
+    before = tally.read
+    with open_text(path) as file:
+        header = _header(file, path)
+        positions = _positions(header, required, optional, str(path))
+        line = 2
+        while lines := list(islice(_lines(file, path, line), CHUNK_ROWS)):
+            rows = _rows(lines, line, str(path), len(header), positions)
+            yield rows
+            rows.settle(tally)
+            line += len(lines)
+    if tally.read == before:
+        raise InputError(str(path), 1, "file", "has no rows; allowed is at least one row below the header")
+
+
+def header_of(path: Path) -> list[str]:
+    """Return the names of a CSV file's columns, to tell files apart.
+
+    Raises
+    ------
+    InputError
+        If the file cannot be read or is empty.
+    """
+    with open_text(path) as file:
+        return _header(file, path)
+
+
+def _header(file: TextIO, path: Path) -> list[str]:
+    line = next(_lines(file, path, 1), "")
+    try:
+        names = next(csv.reader([line], strict=True), [])
+    except csv.Error as error:
+        raise InputError(str(path), 1, "header", f"{error}; allowed is CSV") from None
+    if not names:
+        raise InputError(str(path), 1, "file", "is empty; allowed is CSV with a header")
+    return [name.strip() for name in names]
+
+
+def _positions(header: Sequence[str], required: Sequence[str], optional: Sequence[str], file: str) -> dict[str, int]:
+    """Return the position of each column that is read."""
+    for name in required:
+        if name not in header:
+            raise InputError(
+                file,
+                1,
+                "header",
+                f"has no column {name!r}; its columns: {', '.join(header)[:200]}; "
+                f"allowed is a header with {', '.join(required)}",
+            )
+    wanted = [name for name in (*required, *optional) if name in header]
+    for name in wanted:
+        if header.count(name) > 1:
+            raise InputError(file, 1, "header", f"column {name!r} occurs twice; allowed is once")
+    return {name: header.index(name) for name in wanted}
+
+
+def _lines(file: TextIO, path: Path, line: int) -> Iterator[str]:
+    """Yield lines from the one at hand on, and refuse one so long that it threatens the memory."""
+    while text := file.readline(LONGEST_LINE):
+        if len(text) == LONGEST_LINE:
+            raise InputError(str(path), line, "row", f"is longer than {LONGEST_LINE} characters; allowed is CSV")
+        yield text
+        line += 1
+
+
+def _rows(lines: Sequence[str], line: int, file: str, width: int, positions: dict[str, int]) -> Rows:
+    """Return lines as rows; those that have no fields, or not so many, are left out or broken."""
+    found = _parsed(lines)
+    good, numbers, broken = [], [], []
+    for number, row in enumerate(found, line):
+        if isinstance(row, list) and len(row) == width:
+            good.append(row)
+            numbers.append(number)
+        elif row:
+            problem = row if isinstance(row, str) else f"has {len(row)} fields"
+            error = InputError(file, number, "row", f"{problem}; allowed are {width} fields of CSV")
+            broken.append(
+                Refusal(error, "row: is not CSV" if isinstance(row, str) else "row: has too few or many fields")
+            )
+    by_column = list(zip(*good, strict=True)) or [()] * width
+    columns = {name: np.array(by_column[at], dtype=np.object_) for name, at in positions.items()}
+    return Rows(file, np.array(numbers, np.int64), columns, broken)
+
+
+def _parsed(lines: Sequence[str]) -> list[list[str] | str]:
+    """Return the fields of each line, none for a blank one, or what is wrong with it."""
+    try:
+        rows: list[list[str] | str] = list(csv.reader(lines, strict=True))
+        if len(rows) == len(lines):
+            return rows
+    except csv.Error:
+        pass
+    return [_fields(line) for line in lines]
+
+
+def _fields(line: str) -> list[str] | str:
+    try:
+        return next(csv.reader([line], strict=True), [])
+    except csv.Error as error:
+        return f"is not CSV: {error}"

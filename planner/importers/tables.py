@@ -1,0 +1,60 @@
+"""What readers yield: columns of requests, or jobs that are whole workflows."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from models.instance import Ints
+from models.workload import Workflow
+
+Texts: TypeAlias = NDArray[np.object_]
+"""An array of Python strings."""
+
+
+@dataclass(frozen=True, slots=True)
+class Requests:
+    """Requests that each run one model: one entry per request in every column, in any order.
+
+    Parameters
+    ----------
+    release_us
+        Microseconds since 1970 (UTC) in a dated format, else since the zero of the trace's clock. Shape [requests].
+    model
+        Name of the model that the request needs. Shape [requests].
+    runtime_us
+        At least 1. Shape [requests].
+    deadline_us
+        Relative to the release, -1 for none; None if no request has one. Shape [requests].
+    gpus
+        How many GPUs run the request side by side, each for its run time; None: one each. Shape [requests].
+    """
+
+    release_us: Ints
+    model: Texts
+    runtime_us: Ints
+    deadline_us: Ints | None = None
+    gpus: Ints | None = None
+
+    def __post_init__(self) -> None:
+        columns = (self.model, self.runtime_us, self.deadline_us, self.gpus)
+        if any(column is not None and len(column) != len(self.release_us) for column in columns):
+            raise ValueError("every column of requests has one entry per request")
+
+
+@dataclass(frozen=True, slots=True)
+class Jobs:
+    """Jobs that are DAGs: the workflow and the release of each, in any order.
+
+    Equal workflows may be one object or several; what counts is their names, which must differ where they do.
+    """
+
+    workflows: tuple[Workflow, ...]
+    release_us: Ints
+
+    def __post_init__(self) -> None:
+        if len(self.workflows) != len(self.release_us):
+            raise ValueError("every job has a workflow and a release")

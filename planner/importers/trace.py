@@ -1,0 +1,184 @@
+"""Import a log: read it, cut a window, scale its rate, map it to workflows, and say what came out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+from executor.named import Kind
+from models.scenario import InputError, assert_writable, scenario_from, write_atomically
+from models.scenario.errors import allowed
+from models.scenario.quantities import MAX_JOBS
+from planner.importers.classes import Classes
+from planner.importers.document import document, scenario_text, trace_text
+from planner.importers.errors import WorkloadError
+from planner.importers.format import Format, Hardware, Reader
+from planner.importers.formats import FORMATS
+from planner.importers.summary import Summary
+from planner.importers.tally import Tally
+from planner.importers.window import Window, cut
+from planner.importers.workload import Workload, gathered, workload_of
+
+
+@dataclass(frozen=True, slots=True)
+class Imported:
+    """A log as a scenario.
+
+    Parameters
+    ----------
+    format, files
+        What was read.
+    tally
+        What became of its rows, and the reader's notes.
+    hardware, workload
+        The scenario.
+    window, rate_factor
+        What was asked of the trace.
+    """
+
+    format: Format
+    files: tuple[Path, ...]
+    tally: Tally
+    hardware: Hardware
+    workload: Workload
+    window: Window | None
+    rate_factor: Fraction
+
+    @property
+    def summary(self) -> Summary:
+        """Arrivals, models, run times and load, before anything is planned."""
+        length = None if self.window is None else float(self.window.length_us / self.rate_factor)
+        return Summary.of(self.workload, self.hardware, length)
+
+    @property
+    def notes(self) -> list[str]:
+        """What the mapping assumes, and what the reader found out."""
+        return [*self.format.notes, *self.tally.notes]
+
+    def as_dict(self, written: Sequence[Path] = ()) -> dict[str, Any]:
+        """Return the summary with the keys of ``import --json``."""
+        return {
+            "format": self.format.name,
+            "files": [str(path) for path in self.files],
+            "rows": self.tally.read,
+            "left_out": dict(self.tally.left_out),
+            "refused": dict(self.tally.refused),
+            **self.summary.as_dict(),
+            "mapping": self.workload.mapping,
+            "notes": self.notes,
+            "written": [str(path) for path in written],
+        }
+
+    def save(self, path: Path) -> list[Path]:
+        """Write the scenario, and its arrivals as ``STEM.trace.csv`` beside it; return both paths.
+
+        Raises
+        ------
+        InputError
+            If either cannot be written.
+        """
+        arrivals = trace_path(path)
+        content = document(path.stem, self.hardware, self.workload, {"trace": {"file": arrivals.name}})
+        text = scenario_text(content, self._comments(), path)
+        write_atomically(arrivals, trace_text(self.workload))
+        write_atomically(path, text)
+        return [path, arrivals]
+
+    def _comments(self) -> list[str]:
+        files = ", ".join(path.name for path in self.files)
+        lines = [f"Made by truenorth import {self.format.name} from {files}.", f"Source: {self.format.source}."]
+        return [*lines, f"Mapping: {self.workload.mapping}.", *(f"- {note}" for note in self.notes)]
+
+
+def trace_path(scenario: Path) -> Path:
+    """Return where the arrivals of an imported scenario lie."""
+    return scenario.with_name(f"{scenario.stem}.trace.csv")
+
+
+def assert_both_writable(scenario: Path) -> None:
+    """Refuse a path to which an import could not be saved.
+
+    Raises
+    ------
+    InputError
+        If it, or the trace beside it, cannot be written.
+    """
+    assert_writable(scenario)
+    assert_writable(trace_path(scenario))
+
+
+def parse_format(text: str) -> tuple[Format, Reader]:
+    """Read ``name:key=value,key=value``: a format, and its reader with these options.
+
+    Raises
+    ------
+    WorkloadError
+        If there is no such format or option.
+    """
+    name, _, options = text.strip().partition(":")
+    if name not in FORMATS:
+        raise WorkloadError(f"unknown format {name[:60]!r}; {allowed(name, FORMATS)}")
+    made = FORMATS[name]
+    reader: Any = Kind("format", WorkloadError).options(name, made.reader, options)
+    return made, reader
+
+
+def import_trace(
+    format_text: str,
+    files: Sequence[Path],
+    *,
+    window: tuple[str, str] | None = None,
+    rate_factor: Fraction = Fraction(1),
+    runtime_classes: str = "auto",
+    override: Callable[[Hardware], Hardware] = lambda hardware: hardware,
+    skip_malformed: bool = False,
+) -> Imported:
+    """Import the files of a log.
+
+    Parameters
+    ----------
+    format_text
+        Name of a format, with options: ``azure-llm:decode=40ms``.
+    window
+        Releases from the first to before the second count; times with a unit since time zero, or moments.
+    rate_factor
+        How many times as fast requests arrive.
+    runtime_classes
+        ``auto``, ``exact``, or a number of classes per model, see `Classes`.
+    override
+        Changes the documented cluster.
+    skip_malformed
+        Whether malformed rows are counted rather than refused.
+
+    Raises
+    ------
+    WorkloadError
+        If an option cannot be read, or the window holds no workload.
+    InputError
+        If a file cannot be read or is malformed, or the scenario contradicts itself, say by a model that fits no GPU.
+    """
+    chosen, reader = parse_format(format_text)
+    span = None if window is None else Window.parse(*window, dated=chosen.dated)
+    classes, tally = Classes.parse(runtime_classes), Tally(skip_malformed)
+    if not 0 < rate_factor <= MAX_JOBS:
+        raise WorkloadError(f"rate factor {float(rate_factor):g} is out of range; allowed is above 0, up to {MAX_JOBS}")
+    hardware = override(reader.hardware(files, tally))
+    try:
+        found = gathered(reader.read(files, tally))
+        rows, release_us = cut(found.release_us, span, rate_factor, chosen.dated)
+        if len(rows) > MAX_JOBS:
+            raise WorkloadError(f"gives {len(rows):,} jobs; allowed are {MAX_JOBS:,}: choose a window that holds fewer")
+        workload = workload_of(found, rows, release_us, classes)
+    except WorkloadError as error:
+        raise InputError(str(files[0]), None, "rows", str(error)) from None
+    _assert_valid(hardware, workload)
+    return Imported(chosen, tuple(files), tally, hardware, workload, span, rate_factor)
+
+
+def _assert_valid(hardware: Hardware, workload: Workload) -> None:
+    """Refuse what a scenario file may not say, by building the scenario with one job of every workflow."""
+    jobs = [{"release": "0 s", "workflow": workflow.name} for workflow in workload.workflows]
+    scenario_from(document("imported", hardware, workload, {"jobs": jobs}))

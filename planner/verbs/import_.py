@@ -1,0 +1,80 @@
+"""The verb ``import``."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from planner import command
+from planner.verbs.options import Json, Output
+
+
+def import_(
+    format_: Annotated[
+        str, typer.Argument(metavar="FORMAT", help="Sort of log, with options: gentd26, azure-llm:decode=40ms.")
+    ],
+    files: Annotated[list[Path], typer.Argument(metavar="FILE...", help="Logs, plain or gzip.")],
+    output: Output = None,
+    window: Annotated[
+        tuple[str, str] | None, typer.Option(metavar="FROM TO", help="Releases from FROM to before TO: '0 s' '3600 s'.")
+    ] = None,
+    rate_factor: Annotated[str, typer.Option(help="How many times as fast requests arrive.")] = "1",
+    runtime_classes: Annotated[
+        str, typer.Option(metavar="auto|exact|N", help="Run times as they are, or N classes per model.")
+    ] = "auto",
+    skip_malformed: Annotated[bool, typer.Option("--skip-malformed", help="Count malformed rows and go on.")] = False,
+    servers: Annotated[int | None, typer.Option(min=1, help="Servers (default: the format's).")] = None,
+    gpus_per_server: Annotated[int | None, typer.Option(min=1, help="GPUs of each server.")] = None,
+    memory: Annotated[str | None, typer.Option(metavar="SIZE", help="Memory for weights per GPU: '24 GB'.")] = None,
+    weights: Annotated[str | None, typer.Option(metavar="SIZE", help="Weights of every model: '6.5 GB'.")] = None,
+    load_time: Annotated[
+        str | None, typer.Option(metavar="TIME", help="What a model takes to load; sets the load bandwidth.")
+    ] = None,
+    load_bandwidth: Annotated[
+        str | None, typer.Option(metavar="BANDWIDTH", help="From host memory to a GPU: '12 GB/s'.")
+    ] = None,
+    network_bandwidth: Annotated[
+        str | None, typer.Option(metavar="BANDWIDTH", help="Between GPUs: '25 Gbit/s'.")
+    ] = None,
+    figure: Annotated[
+        Path | None, typer.Option("--figure", metavar="PNG", help="Write the summary as a picture to this file.")
+    ] = None,
+    as_json: Json = False,
+) -> int:
+    """Turn a log into a scenario, and say what is in it before anything is planned."""
+    from planner.importers.errors import WorkloadError
+    from planner.importers.hardware import Override
+    from planner.importers.trace import assert_both_writable, import_trace
+
+    if output is not None:
+        assert_both_writable(output)
+    try:
+        made = import_trace(
+            format_,
+            files,
+            window=window,
+            rate_factor=_number(rate_factor),
+            runtime_classes=runtime_classes,
+            override=Override(
+                servers, gpus_per_server, memory, weights, load_time, load_bandwidth, network_bandwidth
+            ).applied,
+            skip_malformed=skip_malformed,
+        )
+    except WorkloadError as error:
+        raise command.UsageError(str(error)) from None
+    written = [] if output is None else made.save(output)
+    command.show(made.as_dict(written), lambda: str(made.as_dict(written)), as_json)
+    return command.DONE
+
+
+def _number(text: str) -> Fraction:
+    from models.scenario.quantities import read_number
+    from models.units import QuantityError
+
+    try:
+        return read_number(text)
+    except QuantityError as error:
+        raise command.UsageError(f"--rate-factor: {error}") from None
