@@ -72,13 +72,9 @@ def scenario_text(content: dict[str, Any], comments: list[str], path: Path) -> s
 
 def trace_text(workload: Workload) -> str:
     """Return the arrivals as the CSV file of a trace."""
-    names = [workflow.name for workflow in workload.workflows]
-    table = pd.DataFrame(
-        {
-            "time_us": workload.release_us,
-            "workflow": pd.Categorical.from_codes(workload.workflow, categories=pd.Index(names)),
-        }
-    )
+    names = pd.Index([workflow.name for workflow in workload.workflows])
+    workflow = pd.Categorical.from_codes(workload.workflow, categories=names)
+    table = pd.DataFrame({"time_us": workload.release_us, "workflow": workflow})
     if workload.deadline_us is not None:
         deadline = pd.Series(workload.deadline_us).astype("Int64")
         table["deadline_us"] = deadline.where(deadline >= 0)

@@ -88,6 +88,11 @@ class Summary:
         return loads / (self.length_us * self.gpus) if self.length_us else None
 
     @property
+    def mean_per_minute(self) -> float | None:
+        """Jobs per minute; None if all arrive at one instant."""
+        return len(self.workload.release_us) * MINUTE_US / self.length_us if self.length_us else None
+
+    @property
     def per_minute(self) -> Ints:
         """Arrivals in each minute from time zero. Shape [minutes]."""
         return np.bincount(self.workload.release_us // MINUTE_US)
@@ -108,7 +113,7 @@ class Summary:
             "models": len(self.model_requests),
             "length_s": self.length_us / 1e6,
             "arrivals_per_minute": {
-                "mean": len(self.workload.release_us) * MINUTE_US / self.length_us if self.length_us else None,
+                "mean": self.mean_per_minute,
                 "max": int(minutes.max()),
             },
             "runtime_s": {"mean": float(runtimes.mean()) / 1e6, "min": self.runtime_s(0)}

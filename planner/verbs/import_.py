@@ -45,12 +45,15 @@ def import_(
     as_json: Json = False,
 ) -> int:
     """Turn a log into a scenario, and say what is in it before anything is planned."""
+    from models.scenario import assert_writable, write_atomically
     from planner.importers.errors import WorkloadError
     from planner.importers.hardware import Override
     from planner.importers.trace import assert_both_writable, import_trace
 
     if output is not None:
         assert_both_writable(output)
+    if figure is not None:
+        assert_writable(figure)
     try:
         made = import_trace(
             format_,
@@ -66,7 +69,21 @@ def import_(
     except WorkloadError as error:
         raise command.UsageError(str(error)) from None
     written = [] if output is None else made.save(output)
-    command.show(made.as_dict(written), lambda: str(made.as_dict(written)), as_json)
+    if figure is not None:
+        from planner.figures import png
+        from planner.importers.figure import figure as draw
+
+        write_atomically(figure, png(draw(made.summary, f"{made.format.name}: {', '.join(p.name for p in files)}")))
+        written.append(figure)
+
+    def view() -> object:
+        from planner.importers.view import imported_view
+
+        return imported_view(made)
+
+    command.show(made.as_dict(written), view, as_json)
+    for path in written:
+        command.say(f"wrote {path}")
     return command.DONE
 
 

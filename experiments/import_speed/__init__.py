@@ -1,0 +1,1 @@
+"""How long an import of a million rows takes, and how much memory."""

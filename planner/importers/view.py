@@ -1,0 +1,72 @@
+"""What a person sees of an import before anything is planned: two columns of figures, and what to keep in mind."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from rich.console import Group
+from rich.table import Table
+from rich.text import Text
+
+from planner.importers.summary import LISTED_MODELS, QUANTILES, Summary
+from planner.importers.trace import Imported
+
+
+def imported_view(imported: Imported) -> Group:
+    """Return the summary as two columns, and the notes below it."""
+    table = Table(show_header=False, box=None, pad_edge=False)
+    for what, figure in summary_rows(imported).items():
+        table.add_row(what, Text(figure))
+    return Group(table, Text(), *(Text(f"- {note}", style="italic") for note in imported.notes))
+
+
+def summary_rows(imported: Imported) -> dict[str, str]:
+    """Return what a person wants to know of an import, in words."""
+    summary, tally, hardware = imported.summary, imported.tally, imported.hardware
+    workflows, jobs = len(imported.workload.workflows), len(imported.workload.release_us)
+    length = f"{summary.length_us / 1e6:,.6g} s"
+    size, memory = hardware.weight_bytes / 1e9, hardware.memory_bytes / 1e9
+    return {
+        "format": f"{imported.format.name}: {imported.format.title}",
+        "rows": f"{tally.read:,} read, {_counted('left out', tally.left_out)}, {_counted('refused', tally.refused)}",
+        "jobs": f"{jobs:,} in {length}, {workflows:,} workflows; {imported.workload.mapping}",
+        "arrivals": f"{_shown(summary.mean_per_minute)} per minute, at most {summary.per_minute.max():,} in one minute",
+        "models": f"{len(summary.model_requests)}: {_shares(summary)}",
+        "run time in s": _runtimes(summary),
+        "cluster": f"{hardware.gpus} GPUs of {memory:g} GB, models of {size:g} GB, a load takes {_s(summary.load_us)}",
+        "fluid load": f"{_percent(summary.fluid_load)} of the GPUs' time"
+        + (", so the queue grows" if (summary.fluid_load or 0) > 1 else "")
+        + f"; loads, if every task needed one: {_percent(summary.load_of_loads)}",
+    }
+
+
+def _counted(what: str, reasons: Mapping[str, int]) -> str:
+    total = sum(reasons.values())
+    listed = ", ".join(f"{count:,} {reason}" for reason, count in sorted(reasons.items(), key=lambda item: -item[1]))
+    return f"{total:,} {what}" + (f" ({listed})" if listed else "")
+
+
+def _shares(summary: Summary) -> str:
+    total = sum(summary.model_requests.values())
+    named = list(summary.model_requests.items())[:LISTED_MODELS]
+    rest = total - sum(tasks for _, tasks in named)
+    shares = [f"{model} {tasks / total:.1%}" for model, tasks in named]
+    return ", ".join(shares + ([f"others {rest / total:.1%}"] if rest else []))
+
+
+def _runtimes(summary: Summary) -> str:
+    quantiles = [f"p{percent} {summary.runtime_s(percent):.4g}" for percent in QUANTILES]
+    mean = float(summary.task_runtime_us.mean()) / 1e6
+    return ", ".join([f"mean {mean:.4g}", *quantiles, f"max {summary.runtime_s(100):.4g}"])
+
+
+def _s(us: int) -> str:
+    return f"{us / 1e6:.4g} s"
+
+
+def _shown(value: float | None) -> str:
+    return "-" if value is None else f"{value:.3g}"
+
+
+def _percent(share: float | None) -> str:
+    return "-" if share is None else f"{share:.0%}"
