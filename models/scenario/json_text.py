@@ -21,15 +21,15 @@ _TOKEN = re.compile(
 )
 
 
-def parse_json(text: str, file: str) -> Node:
-    """Return the nodes of a JSON text.
+def parse_json(text: str, file: str, first_line: int = 1) -> Node:
+    """Return the nodes of a JSON text that starts on a line of a file.
 
     Raises
     ------
     InputError
         With the line of the first thing that is wrong.
     """
-    reader = _Reader(text, file)
+    reader = _Reader(text, file, first_line)
     root = reader.value(0)
     if reader.kind != "end":
         raise reader.error("text follows the document")
@@ -39,8 +39,8 @@ def parse_json(text: str, file: str) -> Node:
 class _Reader:
     """The token at hand: what kind it is, its text, and where it starts."""
 
-    def __init__(self, text: str, file: str) -> None:
-        self._text, self._file = text, file
+    def __init__(self, text: str, file: str, first_line: int) -> None:
+        self._text, self._file, self._first_line = text, file, first_line
         self._breaks = [match.start() for match in re.finditer("\n", text)]
         self._next = 0
         self._advance()
@@ -54,7 +54,7 @@ class _Reader:
 
     @property
     def _line(self) -> int:
-        return bisect_left(self._breaks, self._start) + 1
+        return bisect_left(self._breaks, self._start) + self._first_line
 
     def error(self, problem: str) -> InputError:
         """Return the error at this token."""

@@ -22,7 +22,13 @@ CHUNK_ROWS = 65_536
 LONGEST_LINE = 65_536
 
 
-def csv_rows(path: Path, required: Sequence[str], tally: Tally, optional: Sequence[str] = ()) -> Iterator[Rows]:
+def csv_rows(
+    path: Path,
+    required: Sequence[str],
+    tally: Tally,
+    optional: Sequence[str] = (),
+    header: Sequence[str] | None = None,
+) -> Iterator[Rows]:
     """Yield the rows of a CSV file in chunks, and settle each chunk with the tally afterwards.
 
     Parameters
@@ -31,6 +37,8 @@ def csv_rows(path: Path, required: Sequence[str], tally: Tally, optional: Sequen
         Columns that the header must have.
     optional
         Columns that are read where the header has them; any other is ignored.
+    header
+        Names of the columns of a file that has no header.
 
     Raises
     ------
@@ -40,9 +48,9 @@ def csv_rows(path: Path, required: Sequence[str], tally: Tally, optional: Sequen
     """
     before = tally.read
     with open_text(path) as file:
-        header = _header(file, path)
+        line = 1 if header else 2
+        header = header or _header(file, path)
         positions = _positions(header, required, optional, str(path))
-        line = 2
         while lines := list(islice(_lines(file, path, line), CHUNK_ROWS)):
             rows = _rows(lines, line, str(path), len(header), positions)
             yield rows

@@ -5,7 +5,34 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from planner.importers.format import Format
-from planner.importers.formats import azure_llm, gentd26, table
+from planner.importers.formats import (
+    acme,
+    alibaba_gpu_2023,
+    asynchow,
+    azure_functions_2021,
+    azure_llm,
+    gentd26,
+    helios,
+    philly,
+    rltune,
+    table,
+    wfcommons,
+)
 
-FORMATS: Mapping[str, Format] = {module.FORMAT.name: module.FORMAT for module in (gentd26, azure_llm, table)}
+FORMATS: Mapping[str, Format] = {
+    module.FORMAT.name: module.FORMAT
+    for module in (
+        gentd26,
+        azure_llm,
+        azure_functions_2021,
+        alibaba_gpu_2023,
+        acme,
+        helios,
+        philly,
+        rltune,
+        wfcommons,
+        asynchow,
+        table,
+    )
+}
 """Every format by name."""
