@@ -36,7 +36,7 @@ class Classes:
 
         Raises
         ------
-        ValueError
+        WorkloadError
             If the text is none of these.
 
         >>> Classes.parse("exact"), Classes.parse("8")
@@ -45,7 +45,8 @@ class Classes:
         if text in ("auto", "exact"):
             return cls(None if text == "auto" else 0)
         if not (text.isascii() and text.isdigit() and 1 <= int(text[:9]) <= MOST_WORKFLOWS and len(text) < 9):
-            raise ValueError(f"{text[:40]!r} is none; allowed are auto, exact, or a number from 1 to {MOST_WORKFLOWS}")
+            allowed = f"auto, exact, or a number from 1 to {MOST_WORKFLOWS}"
+            raise WorkloadError(f"--runtime-classes: {text[:40]!r} is none; allowed are {allowed}")
         return cls(int(text))
 
     def representatives(self, table: pd.DataFrame) -> tuple[Ints, str]:

@@ -32,7 +32,7 @@ def open_text(path: Path) -> Iterator[TextIO]:
             with io.TextIOWrapper(unpacked, "utf-8-sig", "surrogateescape", newline="") as text:
                 yield text
     except (EOFError, gzip.BadGzipFile, zlib.error) as error:
-        raise InputError(str(path), None, "file", f"is damaged: {error}; allowed is a whole gzip file") from None
+        raise InputError(str(path), 1, "file", f"is damaged: {error}; allowed is a whole gzip file") from None
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-        raise InputError(str(path), None, "file", f"cannot be read: {reason}; allowed is a readable file") from None
+        raise InputError(str(path), 1, "file", f"cannot be read: {reason}; allowed is a readable file") from None

@@ -36,7 +36,7 @@ class Window:
 
         Raises
         ------
-        ValueError
+        WorkloadError
             If they are neither, or the window is empty.
 
         >>> Window.parse("10 min", "0.5 h", dated=False)
@@ -47,9 +47,9 @@ class Window:
         read = [_bound(text, dated) for text in (start, end)]
         (start_us, moment), (end_us, other) = read
         if moment is not other:
-            raise ValueError(f"{start!r} to {end!r} mixes a time with a moment; allowed are two of a sort")
+            raise WorkloadError(f"--window: {start!r} to {end!r} mixes a time with a moment; allowed are two of a sort")
         if not 0 <= start_us < end_us <= MAX_TIME_US * (10 if moment else 1):
-            raise ValueError(f"{start!r} to {end!r} is an empty window; allowed is a start before the end")
+            raise WorkloadError(f"--window: {start!r} to {end!r} is an empty window; allowed is a start before the end")
         return cls(start_us, end_us, moment)
 
     @property
@@ -66,8 +66,10 @@ def _bound(text: str, dated: bool) -> tuple[int, bool]:
     moment = pd.to_datetime(text, format="ISO8601", errors="coerce", utc=True) if dated and len(text) >= 10 else pd.NaT
     if pd.isna(moment):
         also = ", or a date and time such as 2024-12-06T00:00" if dated else ""
-        raise ValueError(f"{text[:60]!r} is no time; allowed is a number with a unit such as '3600 s'{also}")
-    return int(moment.value) // 1000, True
+        raise WorkloadError(
+            f"--window: {text[:60]!r} is no time; allowed is a number with a unit such as '3600 s'{also}"
+        )
+    return int(moment.as_unit("us").asm8.astype(np.int64)), True
 
 
 def cut(release_us: Ints, window: Window | None, rate_factor: Fraction, dated: bool) -> tuple[Ints, Ints]:

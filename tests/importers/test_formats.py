@@ -1,0 +1,152 @@
+"""GenTD26, Azure LLM and tables: releases, run times and clusters, derived by hand."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from pathlib import Path
+
+import pytest
+
+from models.scenario import InputError, load_scenario
+from planner.importers.errors import WorkloadError
+from planner.importers.trace import Imported, import_trace
+from tests.importers.small import AZURE, GENTD26, UPDATES, table, written
+
+HOUR = ("2024-12-06 00:00:00", "2024-12-06 01:00:00")
+
+
+def jobs(made: Imported) -> list[tuple[int, str]]:
+    workload = made.workload
+    return [(int(r), workload.workflows[w].name) for r, w in zip(workload.release_us, workload.workflow, strict=True)]
+
+
+def test_gentd26_keeps_what_succeeded_in_release_order(tmp_path: Path) -> None:
+    made = import_trace("gentd26", [written(tmp_path, GENTD26)])
+    # Time zero is the first request, at 23:59:59.
+    assert jobs(made) == [
+        (0, "M0001 30 s"),
+        (1_000_000, "M0006 25 s"),
+        (6_000_000, "M0001 25 s"),
+        (9_000_000, "M0002 14.5 s"),
+        (61_000_000, "M0002 9 s"),
+    ]
+    assert made.tally.read == 7
+    assert made.tally.left_out == {"predict_status FAILED": 1, "predict_status PENDING": 1}
+    assert not made.tally.refused
+
+
+def test_gentd26_can_count_failed_requests(tmp_path: Path) -> None:
+    made = import_trace("gentd26:status=finished", [written(tmp_path, GENTD26)])
+    # The failed one stands before the other of the same second, and stays there.
+    assert jobs(made)[3:5] == [(9_000_000, "M0002 14 s"), (9_000_000, "M0002 14.5 s")]
+    assert made.tally.left_out == {"predict_status PENDING": 1}
+
+
+def test_a_window_of_moments_counts_from_its_start_and_excludes_its_end(tmp_path: Path) -> None:
+    log = written(tmp_path, GENTD26)
+    made = import_trace("gentd26", [log], window=("2024-12-06 00:00:00", "2024-12-06T00:01:00"))
+    assert jobs(made) == [(0, "M0006 25 s"), (5_000_000, "M0001 25 s"), (8_000_000, "M0002 14.5 s")]
+    # The same window in seconds since the first request.
+    assert jobs(import_trace("gentd26", [log], window=("1 s", "61 s"))) == jobs(made)
+
+
+def test_gentd26_has_the_documented_cluster(tmp_path: Path) -> None:
+    made = import_trace("gentd26", [written(tmp_path, GENTD26, "log.csv.gz")])
+    assert (made.hardware.memory_bytes, made.hardware.weight_bytes) == (24 * 10**9, 6_500_000_000)
+    assert made.hardware.load_us == 8_454_000
+    assert any("8.454 s" in note for note in made.notes)
+
+
+def test_the_load_time_is_the_median_of_the_updates_that_are_given(tmp_path: Path) -> None:
+    files = [written(tmp_path, UPDATES, "updates.csv"), written(tmp_path, GENTD26)]
+    made = import_trace("gentd26", files)
+    assert made.hardware.load_us == 5_500_000
+    assert made.tally.read == 7  # updates are no requests
+    assert any("5.5 s, the median of 4 updates in updates.csv" in note for note in made.notes)
+    scenario = load_scenario(made.save(tmp_path / "scenario.yaml")[0])
+    assert scenario.instance.load_time(0, 0) == 5_500_000  # exactly, although 6.5 GB / 5.5 s is no finite decimal
+
+
+def test_updates_alone_are_no_trace(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="is a log of updates; allowed is a request trace beside it"):
+        import_trace("gentd26", [written(tmp_path, UPDATES)])
+
+
+def test_azure_tokens_become_run_times(tmp_path: Path) -> None:
+    made = import_trace("azure-llm:start=10ms,prefill=100us,decode=30ms", [written(tmp_path, AZURE, "chat.csv")])
+    # 10 ms + 4808 x 0.1 ms + 9 x 30 ms = 760.8 ms; 10 + 100 x 0.1 + 0 = 20 ms, also without a generated token.
+    # The seventh decimal rounds half up: .0319606 - .9799600 is 52000.6 us, .0319604 is 52000.4 us.
+    assert jobs(made) == [(0, "chat 0.7608 s"), (52_000, "chat 0.02 s"), (52_001, "chat 0.02 s")]
+
+
+def test_azure_files_are_services_unless_they_share_a_model(tmp_path: Path) -> None:
+    files = [written(tmp_path, AZURE, name) for name in ("chat.csv.gz", "code.csv")]
+    assert set(import_trace("azure-llm", files).summary.model_requests) == {"chat", "code"}
+    assert set(import_trace("azure-llm:model=llama", files).summary.model_requests) == {"llama"}
+
+
+def test_a_table_names_its_columns_and_unit(tmp_path: Path) -> None:
+    text = "id,when,which,took,due\n1,7,a,2.5,100\n2,3,b,1,\n"
+    with pytest.raises(InputError, match=r"log.csv:3: due: '' is no time in range"):
+        import_trace("table:release=when,model=which,runtime=took,deadline=due,unit=ms", [written(tmp_path, text)])
+    made = import_trace(
+        "table:release=when,model=which,runtime=took,deadline=due,unit=ms",
+        [written(tmp_path, text.replace("1,\n", "1,9\n"))],
+    )
+    # The zero is the log's own, not its first release.
+    assert jobs(made) == [(3_000, "b 0.001 s"), (7_000, "a 0.0025 s")]
+    instance = load_scenario(made.save(tmp_path / "scenario.yaml")[0]).instance
+    assert [job.deadline_us for job in instance.jobs] == [9_000, 100_000]
+
+
+@pytest.mark.parametrize(
+    ("factor", "releases"),
+    [
+        ("1", [0, 1_000_000, 3_000_001]),
+        ("2", [0, 500_000, 1_500_001]),  # 1,500,000.5 rounds half up
+        ("0.5", [0, 2_000_000, 6_000_002]),
+        ("3", [0, 333_333, 1_000_000]),
+    ],
+)
+def test_a_rate_factor_divides_releases(tmp_path: Path, factor: str, releases: list[int]) -> None:
+    log = written(tmp_path, table("0,a,1", "1,a,1", "3.000001,a,1"))
+    made = import_trace("table", [log], rate_factor=Fraction(factor))
+    assert made.workload.release_us.tolist() == releases
+
+
+def test_the_window_is_cut_before_the_rate_is_scaled(tmp_path: Path) -> None:
+    log = written(tmp_path, table("1,a,1", "2,b,1", "3,c,1", "4,d,1"))
+    made = import_trace("table", [log], window=("2 s", "4 s"), rate_factor=Fraction(10))
+    assert jobs(made) == [(0, "b 1 s"), (100_000, "c 1 s")]
+    assert made.summary.length_us == 200_000
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        ({"format_text": "gentd62"}, "unknown format 'gentd62'; did you mean 'gentd26'"),
+        ({"format_text": "table:colour=red"}, "unknown option 'colour'"),
+        ({"format_text": "azure-llm:decode=2 days"}, "option decode: '2 days' is no time"),
+        ({"format_text": "azure-llm:decode=2 h"}, "out of range; allowed is 0 s to 60 s"),
+        ({"window": ("5 s", "5 s")}, "is an empty window"),
+        ({"window": ("2024-12-06", "2024-12-07")}, "is no time; allowed is a number with a unit such as '3600 s'$"),
+        ({"window": ("soon", "later")}, "'soon' is no time"),
+        ({"rate_factor": Fraction(0)}, "rate factor 0 is out of range"),
+        ({"runtime_classes": "0"}, "allowed are auto, exact, or a number"),
+        ({"runtime_classes": "many"}, "allowed are auto, exact, or a number"),
+    ],
+)
+def test_what_cannot_be_asked(tmp_path: Path, call: dict[str, object], message: str) -> None:
+    log = written(tmp_path, table("0,a,1"))
+    with pytest.raises(WorkloadError, match=message):
+        import_trace(**({"format_text": "table", "files": [log]} | call))  # type: ignore[arg-type]
+
+
+def test_moments_and_times_do_not_mix(tmp_path: Path) -> None:
+    log = written(tmp_path, GENTD26)
+    with pytest.raises(WorkloadError, match="mixes a time with a moment"):
+        import_trace("gentd26", [log], window=("0 s", "2024-12-06 00:00:00"))
+    with pytest.raises(InputError, match="they lie from 0 s to 61 s; allowed is a window with a release"):
+        import_trace("gentd26", [log], window=("1 h", "2 h"))
+    with pytest.raises(InputError, match="they lie from 2024-12-05T23:59:59 to 2024-12-06T00:01:00"):
+        import_trace("gentd26", [log], window=("2024-12-07 00:00", "2024-12-08 00:00"))
