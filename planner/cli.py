@@ -10,6 +10,7 @@ from planner import command
 from planner.verbs.bound import bound
 from planner.verbs.check import check
 from planner.verbs.compare import compare
+from planner.verbs.estimate import estimate
 from planner.verbs.import_ import import_
 from planner.verbs.plan import plan
 from planner.verbs.profile import profile
@@ -29,7 +30,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for _verb in (plan, check, simulate, compare, bound, verify, servers, sweep, report, replay, profile, schema):
+for _verb in (plan, check, simulate, compare, bound, verify, servers, sweep, report, replay, profile, estimate, schema):
     app.command()(_verb)
 app.command("import")(import_)
 

@@ -1,0 +1,136 @@
+"""How good each rung is on past tasks that it has not seen, and what follows: the rungs' order, and their shifts."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from models.instance import Ints
+from planner.estimate.answers import Answers, Rung
+from planner.estimate.conformal import LEAST_CASES, UNMOVED, Shift, covered, shift
+from planner.estimate.known import Known
+from planner.estimate.retrieval import Retrieval
+from planner.estimate.tasks import Floats, Tasks
+
+_LEAST_COMMON = 30
+"""Fewest tasks that two rungs must both have answered before their errors on them say which comes first."""
+
+
+@dataclass(frozen=True, slots=True)
+class Calibration:
+    """What the calibration part says of one rung.
+
+    Parameters
+    ----------
+    shift
+        How far its ends move.
+    cases
+        Tasks that it is judged by.
+    covered_before, covered_after
+        Share of run times within its intervals: of all cases as they come, and of the later half of the cases with the
+        ends moved by the earlier half. NaN without cases.
+    median_error
+        Median of the relative errors of p50. NaN without cases.
+    within_factor_two
+        Share of run times within a factor of two of p50. NaN without cases.
+    """
+
+    shift: Shift = UNMOVED
+    cases: int = 0
+    covered_before: float = math.nan
+    covered_after: float = math.nan
+    median_error: float = math.nan
+    within_factor_two: float = math.nan
+
+
+def calibration(quantiles: Floats, truth: Floats) -> Calibration:
+    """Return what some cases, in order of time, say. Shapes [cases, 3] and [cases]."""
+    if len(truth) == 0:
+        return Calibration()
+    half = len(truth) // 2
+    moved = shift(quantiles[:half], truth[:half]).applied(quantiles[half:])
+    off = np.abs(quantiles[:, 1] - truth)
+    return Calibration(
+        shift(quantiles, truth),
+        len(truth),
+        covered(quantiles, truth),
+        covered(moved, truth[half:]) if half else math.nan,
+        float(np.median(np.abs(np.expm1(quantiles[:, 1] - truth)))),
+        float((off <= math.log(2)).mean()),
+    )
+
+
+def ordered(rungs: Sequence[Rung], tasks: Tasks, truth: Floats, known: Known) -> list[Rung]:
+    """Return rungs so that the better comes first.
+
+    One goes before those that stand above it for as long as its mean absolute log error is less than theirs on the
+    tasks that both answer; if those are few, they stay as given.
+    """
+    answers = [rung.answer(tasks, known).quantiles[:, 1] for rung in rungs]
+    places: list[int] = []
+    for new in range(len(rungs)):
+        at = len(places)
+        while at > 0 and _better(answers[new], answers[places[at - 1]], truth):
+            at -= 1
+        places.insert(at, new)
+    return [rungs[place] for place in places]
+
+
+def _better(one: Floats, other: Floats, truth: Floats) -> bool:
+    common = ~(np.isnan(one) | np.isnan(other))
+    errors = [np.abs(medians[common] - truth[common]) for medians in (one, other)]
+    return bool(common.sum() >= _LEAST_COMMON and errors[0].mean() < errors[1].mean())
+
+
+def climbed(rungs: Sequence[Rung], tasks: Tasks, known: Known) -> tuple[Answers, Ints]:
+    """Return the first answer to each task, and which rung gave it; -1 where all were silent. Shape [tasks]."""
+    answers, by = Answers.silent(len(tasks)), np.full(len(tasks), -1)
+    for place, rung in enumerate(rungs):
+        left = np.flatnonzero(by < 0)
+        if len(left) == 0:
+            break
+        found = rung.answer(tasks.take(left), known)
+        rows = left[found.given]
+        answers.quantiles[rows] = found.quantiles[found.given]
+        answers.neighbours[rows] = found.neighbours[found.given]
+        by[rows] = place
+    return answers, by
+
+
+def calibrated(rungs: Sequence[Rung], tasks: Tasks, truth: Floats, known: Known) -> dict[tuple[str, bool], Calibration]:
+    """Return what later tasks say of each rung, by its name and by whether the model was seen before.
+
+    A rung is judged by the tasks that reach it; if those are few, by all that it can answer. Unseen models are
+    rare in any history: retrieval is judged as if every task's model were new.
+    """
+    answers, by = climbed(rungs, tasks, known)
+    found: dict[tuple[str, bool], Calibration] = {}
+    for place, rung in enumerate(rungs):
+        reached = by == place
+        judged = calibration(answers.quantiles[reached], truth[reached])
+        if judged.cases < LEAST_CASES:
+            judged = _asked(rung, tasks, truth, known)
+        found[rung.name, True] = judged
+        alone = replace(rung, others_only=True) if isinstance(rung, Retrieval) else None
+        found[rung.name, False] = judged if alone is None else _asked(alone, tasks, truth, known)
+    return found
+
+
+def _asked(rung: Rung, tasks: Tasks, truth: Floats, known: Known) -> Calibration:
+    answers = rung.answer(tasks, known)
+    return calibration(answers.quantiles[answers.given], truth[answers.given])
+
+
+def moved(
+    quantiles: Floats, names: Sequence[str], seen: NDArray[np.bool_], found: Mapping[tuple[str, bool], Calibration]
+) -> Floats:
+    """Return quantiles with their ends moved as the calibration of their rung says. Shape [tasks, 3]."""
+    result = quantiles.copy()
+    for key in set(zip(names, seen.tolist(), strict=True)) & found.keys():
+        rows = np.array([pair == key for pair in zip(names, seen.tolist(), strict=True)])
+        result[rows] = found[key].shift.applied(quantiles[rows])
+    return result

@@ -1,0 +1,47 @@
+"""The last rung: what is known of a task of which nothing is known."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from planner.estimate.answers import Answers
+from planner.estimate.known import LEVELS, Known
+from planner.estimate.tasks import Floats, Tasks
+
+
+@dataclass(frozen=True, slots=True)
+class Default:
+    """Quantiles of latest runs, every first value of the key (as a rule, every model) counting alike.
+
+    A task that reaches this rung is mostly of an unseen model, and that is a draw among models, not among runs.
+    """
+
+    name: str = "default"
+
+    def answer(self, tasks: Tasks, known: Known) -> Answers:
+        """Return the same quantiles for all tasks that are asked about at the same time."""
+        answers, runs = Answers.silent(len(tasks)), known.runs(known.key[:1])
+        times, of = np.unique(tasks.asked_us, return_inverse=True)
+        for index, asked_us in enumerate(times):
+            latest = runs.latest(runs.names, np.full(len(runs.names), asked_us))
+            windows = [runs.window(at) for at in latest[latest >= 0]]
+            if windows:
+                weights = np.concatenate([np.full(len(window), 1 / len(window)) for window in windows])
+                rows = np.asarray(of == index)
+                quantiles = weighted_quantiles(np.concatenate(windows), weights)
+                answers.set(rows, np.tile(quantiles, (int(rows.sum()), 1)))
+        return answers
+
+
+def weighted_quantiles(values: Floats, weights: Floats) -> Floats:
+    """Return the three quantiles of weighted values: the smallest value with at least the level's share up to it.
+
+    >>> [float(value) for value in weighted_quantiles(np.array([3.0, 1.0, 2.0]), np.array([1.0, 1.0, 1.0]))]
+    [1.0, 2.0, 3.0]
+    """
+    order = np.argsort(values, kind="stable")
+    share = np.cumsum(weights[order])
+    at = np.searchsorted(share, np.array(LEVELS) * share[-1] * (1 - 1e-12))
+    return np.asarray(values[order][at], np.float64)
