@@ -99,7 +99,7 @@ def json_lines(file: TextIO, name: str) -> Iterator[JSONText]:
         if len(text) == LONGEST_ENTRY:
             raise InputError(name, line, "row", f"is longer than {LONGEST_ENTRY} characters; allowed are shorter rows")
         if text.strip():
-            yield JSONText(text, name, line)
+            yield JSONText(text.rstrip("\r\n"), name, line)
 
 
 class Entries:

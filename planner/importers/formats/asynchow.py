@@ -57,9 +57,7 @@ class AsyncHow(DAGOptions):
             before += len(chunk)
         if others:
             named = ", ".join(others[:5]) + (", ..." if len(others) > 5 else "")
-            tally.notes.append(
-                f"plans with another published answer than their longest path: {len(others):,} ({named})"
-            )
+            tally.notes.append(f"plans whose published answer is not their longest path: {len(others):,} ({named})")
 
     def _plans(self, files: Sequence[Path], tally: Tally, others: list[str]) -> Iterator[Workflow]:
         """Yield the plans as workflows; the ids of those with another answer than their longest path go to `others`."""

@@ -92,9 +92,7 @@ class RLTune(GPUOptions):
                 unnamed += int((found.model == _unknown(self.model)).sum())
                 yield found
         if after:
-            tally.notes.append(
-                f"jobs that follow a job of their workflow, and here are released on their own: {after:,}"
-            )
+            tally.notes.append(f"jobs that follow a job of their workflow, but are released on their own: {after:,}")
         if unnamed:
             tally.notes.append(
                 f"jobs without a {self.model}, which share the model {_unknown(self.model)!r}: {unnamed:,}"

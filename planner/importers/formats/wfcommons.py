@@ -76,7 +76,7 @@ class _Adjusted:
             notes.append(f"tasks that ran for less than 1 us and count as 1 us: {self.instant:,}")
         if self.scripts:
             notes.append(
-                f"tasks whose program is a script or missing, so that their own name is the model: {self.scripts:,}"
+                f"tasks whose model is their own name, as the program is a script or missing: {self.scripts:,}"
             )
         return notes
 
