@@ -10,6 +10,7 @@ from heapq import heappop, heappush
 from typing import Protocol
 
 from executor.noise import Noise
+from models import Instance
 
 RUN_END, LOAD_END, ARRIVAL, WAKE = range(4)
 """Kinds of events, in their order at equal times: what ends comes before what begins."""
@@ -71,19 +72,24 @@ class VirtualDevice:
         Spread of run times and loads; None: exact.
     seed
         Of the noise.
+    truth
+        The instance whose run times hold, whatever is expected; None: the expected ones hold.
     """
 
-    def __init__(self, noise: Noise | None = None, seed: int = 0) -> None:
+    def __init__(self, noise: Noise | None = None, seed: int = 0, truth: Instance | None = None) -> None:
         self.now = 0
         self.exact = noise is None
         self._noise = noise or Noise()
         self._seed = seed
+        self._truth = truth
         self._events: list[Event] = []
         self._sequence = 0
         self._loads: dict[int, int] = {}
 
     def run(self, task: int, gpu: int, expected_us: int) -> None:
         """Schedule the end of a run."""
+        if self._truth is not None:
+            expected_us = self._truth.run_time(task, gpu)
         if self._noise.run is not None:
             expected_us = self._noise.run.draw(expected_us, f"{self._seed} run {task}")
         self._sequence += 1

@@ -10,7 +10,12 @@ import math
 import random
 from dataclasses import dataclass
 
-_GRAMMAR = "'run=KIND:SPREAD,load=KIND:SPREAD' with KIND lognormal, normal or uniform, for instance 'run=lognormal:0.2'"
+from executor.published import published_factor
+
+_GRAMMAR = (
+    "'run=KIND:SPREAD,load=KIND:SPREAD' with KIND lognormal, normal, uniform or published, "
+    "for instance 'run=lognormal:0.2'"
+)
 
 
 class NoiseError(ValueError):
@@ -19,12 +24,14 @@ class NoiseError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Spread:
-    """A random factor of mean 1 on a time.
+    """A random factor on a time, of mean 1 unless it is a published one.
 
     Parameters
     ----------
     kind
-        ``lognormal`` (sigma of the logarithm), ``normal`` (standard deviation) or ``uniform`` (half the width).
+        ``lognormal`` (sigma of the logarithm), ``normal`` (standard deviation), ``uniform`` (half the width) or
+        ``published`` (power of the factors of `executor.published`; their median is 1 and their mean 2.25, so that
+        there is more work to do than was given).
     size
         The spread, at least 0; 0 leaves every time as it is.
     """
@@ -33,7 +40,7 @@ class Spread:
     size: float
 
     def __post_init__(self) -> None:
-        if self.kind not in ("lognormal", "normal", "uniform"):
+        if self.kind not in ("lognormal", "normal", "uniform", "published"):
             raise NoiseError(f"{self.kind!r} is no kind of noise; allowed is {_GRAMMAR}")
         if not 0 <= self.size < math.inf:
             raise NoiseError(f"a spread of {self.size} is not allowed; it is a number of at least 0")
@@ -45,6 +52,8 @@ class Spread:
             factor = math.exp(source.gauss(-self.size * self.size / 2, self.size))
         elif self.kind == "normal":
             factor = source.gauss(1.0, self.size)
+        elif self.kind == "published":
+            factor = published_factor(source.random()) ** self.size
         else:
             factor = source.uniform(1 - self.size, 1 + self.size)
         return max(1, round(time_us * factor))

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import numpy as np
+
 from executor.device import VirtualDevice
 from executor.engine import Engine
 from executor.errors import PolicyError
@@ -12,7 +14,13 @@ from executor.policy import Policy
 from models import Instance, Timeline
 
 
-def simulate(instance: Instance, policy: Callable[[], Policy], seed: int = 0, noise: Noise | None = None) -> Timeline:
+def simulate(
+    instance: Instance,
+    policy: Callable[[], Policy],
+    seed: int = 0,
+    noise: Noise | None = None,
+    truth: Instance | None = None,
+) -> Timeline:
     """Return what a policy makes of an instance; equal arguments give equal timelines.
 
     Parameters
@@ -23,16 +31,29 @@ def simulate(instance: Instance, policy: Callable[[], Policy], seed: int = 0, no
         Of the ingress servers and of the noise.
     noise
         On run times and loads; the timeline is then `realised`.
+    truth
+        The same instance with the run times that hold. The policy is told those of `instance` and never sees these;
+        without noise the timeline keeps every rule of `truth`, durations included. None: what is told holds.
 
     Raises
     ------
     PolicyError
         If the policy cannot serve the instance, or misbehaves.
+    ValueError
+        If `truth` has other jobs or GPUs.
     """
+    if truth is not None and not _alike(instance, truth):
+        raise ValueError("the true instance must have the same jobs, tasks and GPUs as the one that is told")
     made = policy()
     if made.instance_for(instance) is not instance:
         raise PolicyError("this policy runs on another instance: simulate instance_for(instance, policy) instead")
-    return Engine(instance, made, VirtualDevice(noise, seed), seed).run()
+    return Engine(instance, made, VirtualDevice(noise, seed, truth), seed).run()
+
+
+def _alike(told: Instance, truth: Instance) -> bool:
+    """Say whether two instances number their tasks and GPUs alike."""
+    first = np.array_equal(told.job_first_task, truth.job_first_task)
+    return first and np.array_equal(told.job_release_us, truth.job_release_us) and told.cluster == truth.cluster
 
 
 def instance_for(instance: Instance, policy: Callable[[], Policy]) -> Instance:

@@ -10,6 +10,7 @@ from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from executor import NoiseError
 from models.objective import gap, reported_bound, reported_value
 from models.scenario import Scenario
 from planner.plan import Plan, plan
@@ -17,6 +18,7 @@ from planner.regret import Regret
 from planner.simulate import Simulation, simulate
 from planner.stages import Method
 from planner.take_apart import clairvoyance_in, hold
+from planner.uncertain.spec import parse_uncertainty
 from solvers.result import Progress
 
 if TYPE_CHECKING:
@@ -29,10 +31,16 @@ PLAN = "plan"
 COMPASS = "compass"
 """Name of the policy whose regret is always shown if it is among the contenders."""
 _HOLD_SHARE, _LONGEST_HOLD_S = 0.1, 5.0
+OFFLINE_POLICIES = ("offline", "offline:on=p90", "offline:on=samples", "offline:replan=on")
+"""Contenders besides, where run times are told wrongly."""
 DEFAULT_POLICIES = ("receding", "srpt", "compass", "compass-released", "jit", "heft", "hash", "static")
 CLAIRVOYANCE = (
     "The plan knows every arrival in advance; the online policies learn of a job when it is released. "
     "The distance between them is what greediness and not knowing the future cost together."
+)
+TOLD_WRONGLY = (
+    "Everyone but the plan is told wrong run times ({noise}); what is shown happened under the true "
+    "ones. Policies named offline know every arrival, and plan with the run times that they are told."
 )
 
 
@@ -50,6 +58,12 @@ class Comparison:
     warmup: Fraction
     regrets: tuple[Regret, ...] = ()
     settings: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def note(self) -> str:
+        """What has to be known to read the figures."""
+        noise = self.settings.get("noise")
+        return CLAIRVOYANCE if noise is None else f"{CLAIRVOYANCE} {TOLD_WRONGLY.format(noise=noise)}"
 
     @property
     def rows(self) -> list[dict[str, Any]]:
@@ -89,7 +103,7 @@ class Comparison:
             "status": str(self.plan.result.status),
             "best": self.best,
             "regret": [regret.as_dict() for regret in self.regrets],
-            "note": CLAIRVOYANCE,
+            "note": self.note,
         }
 
     @property
@@ -119,13 +133,14 @@ class Comparison:
 
     def _repr_html_(self) -> str:
         """Show the table in a notebook."""
-        return f"{self.frame.round(4).to_html()}<p>{CLAIRVOYANCE}</p>"
+        return f"{self.frame.round(4).to_html()}<p>{self.note}</p>"
 
 
 def compare(
     scenario: Scenario,
-    policies: Sequence[str] = DEFAULT_POLICIES,
+    policies: Sequence[str] | None = None,
     *,
+    noise: str | None = None,
     time_limit_s: float = 60.0,
     warmup: Fraction = Fraction(0),
     workers: int = 2,
@@ -140,13 +155,24 @@ def compare(
     Parameters
     ----------
     policies
-        As `planner.simulate` takes them.
+        As `planner.simulate` takes them; None: `DEFAULT_POLICIES`, and `OFFLINE_POLICIES` if there is noise.
+    noise
+        How wrong the run times are that policies are told, as ``told=published:1``; plan and bound know the true ones.
     time_limit_s
         For plan and bound together.
     warmup
         Fraction of the earliest jobs that the metrics leave out; objective, ratio and gap cover every job.
+
+    Raises
+    ------
+    NoiseError
+        If the noise changes what happens: plan and bound would be those of another window.
     """
-    simulations = tuple(simulate(scenario, policy, seed=seed, warmup=warmup) for policy in policies)
+    if not parse_uncertainty(noise).keeps_truth:
+        raise NoiseError(f"{noise!r} moves plan and bound too; compare allows 'told=KIND:SPREAD', simulate all noise")
+    if policies is None:
+        policies = DEFAULT_POLICIES if noise is None else OFFLINE_POLICIES + DEFAULT_POLICIES
+    simulations = tuple(simulate(scenario, policy, seed=seed, noise=noise, warmup=warmup) for policy in policies)
     begun = time.monotonic()
     held_s = min(_HOLD_SHARE * time_limit_s, _LONGEST_HOLD_S)
     held = [
@@ -173,7 +199,7 @@ def compare(
         "warmup": str(warmup),
         "workers": str(workers),
         "seed": str(seed),
-    }
+    } | ({} if noise is None else {"noise": noise})
     return Comparison(scenario, planned, simulations, warmup, regrets, settings)
 
 

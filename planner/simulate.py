@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from executor import Policy, instance_for, parse_noise, replay
+from executor import Policy, instance_for, replay
 from executor import simulate as run
 from models.feasibility import assert_feasible
 from models.instance import Instance
@@ -18,6 +18,7 @@ from models.scenario import Scenario, TimelineHeader, write_timeline
 from models.timeline import Timeline
 from planner.check import feasible_timeline
 from planner.policies.parse import knows_the_future, parse
+from planner.uncertain.spec import parse_uncertainty
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -123,7 +124,8 @@ def simulate(
     policy
         A policy's name with parameters, ``module:Class``, or the path of a plan or timeline file (``*.json``).
     noise
-        Seeded noise on run times and loads, as `executor.parse_noise` reads it.
+        Seeded noise on run times and loads, or how far what is told of run times is from what holds, as
+        `planner.uncertain.spec.parse_uncertainty` reads it.
     warmup
         Fraction of the earliest jobs that the metrics leave out.
 
@@ -132,13 +134,18 @@ def simulate(
     PolicyError, NoiseError, InputError
         If the policy, the noise or the file cannot be used.
     """
-    instance = scenario.instance
+    uncertainty = parse_uncertainty(noise)
+    sides = uncertainty.sides(scenario, seed)
+    told, instance = sides.told.instance, scenario.instance
     chosen: Callable[[], Policy]
     if is_file(policy):
-        chosen = replay(instance, feasible_timeline(instance, Path(policy)))
+        told, chosen = instance, replay(instance, feasible_timeline(instance, Path(policy)))
     else:
-        chosen = parse(policy, scenario)
-        instance = instance_for(instance, chosen)
-    timeline = run(instance, chosen, seed, None if noise is None else parse_noise(noise))
+        chosen = parse(policy, scenario, sides.told)
+        told, instance = instance_for(told, chosen), instance_for(instance, chosen)
+    truth = None if sides.truth is told else instance_for(sides.truth, chosen)
+    timeline = run(told, chosen, seed, uncertainty.noise, truth)
+    if sides.truth is not scenario.instance:
+        timeline = replace(timeline, realised=True)
     assert_feasible(instance, timeline)
     return Simulation(scenario, policy, instance, timeline, warmup)

@@ -12,7 +12,7 @@ from rich.text import Text
 from models.metrics import Metrics
 from models.objective import Objective
 from planner.bound import Bound
-from planner.compare import CLAIRVOYANCE, Comparison
+from planner.compare import Comparison
 from planner.plan import Plan
 from planner.regret import AS_IT_RAN, NOTE, OPEN, ORDER, PLACEMENT, RESIDENCY, TOGETHER, Regret
 from planner.simulate import Simulation
@@ -144,7 +144,7 @@ def _metrics_rows(metrics: Metrics) -> dict[str, str]:
 
 def comparison_view(comparison: Comparison) -> Group:
     """Return a comparison's table with the remark that belongs to it, and what policies lose, part by part."""
-    table, remark = comparison_table(comparison), Text(CLAIRVOYANCE, style="italic")
+    table, remark = comparison_table(comparison), Text(comparison.note, style="italic")
     if not comparison.regrets:
         return Group(table, remark)
     return Group(table, remark, Text(), losses_table(comparison.regrets), Text(NOTE, style="italic"))

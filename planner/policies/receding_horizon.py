@@ -144,7 +144,7 @@ class RecedingHorizon(Policy):
 
     def finished(self, task: int, gpu: int) -> None:
         """Take note of finished jobs and of the latest use of models; plan anew if the end was not as expected."""
-        self._due |= self.site.now != self.site.run_end_us[gpu]
+        self._due |= self._unexpected(task, gpu)
         job = self.site.job[task]
         self._tasks_left[job] -= 1
         if not self._tasks_left[job]:
@@ -168,6 +168,14 @@ class RecedingHorizon(Policy):
             self.decision_s.append(time.perf_counter() - begun)
             gpus = range(self.site.n_gpus)
         self._carrying.go_on(gpus)
+
+    def _unexpected(self, task: int, gpu: int) -> bool:
+        """Say whether a task that has just ended did so at another time than given."""
+        return self.site.now != self.site.run_end_us[gpu]
+
+    def _expected_end_us(self, gpu: int) -> int:
+        """Return when what runs on a GPU should end, by the given time; at once if that has passed."""
+        return max(self.site.now, self.site.run_end_us[gpu])
 
     def _jobs_ahead(self) -> Sequence[Job]:
         """Return the jobs that are in sight but not released."""
@@ -205,16 +213,13 @@ class RecedingHorizon(Policy):
         for index, task in enumerate(number):
             if task < len(site.gpu) and site.started_us[task] >= 0:
                 gpu, end_us = site.gpu[task], site.ended_us[task]
-                expected_us = end_us if end_us >= 0 else max(site.now, site.run_end_us[gpu])
+                expected_us = end_us if end_us >= 0 else self._expected_end_us(gpu)
                 yield Placement(index, gpu, site.started_us[task], expected_us)
 
     def _engines(self) -> tuple[list[int], list[int]]:
         """Return from when on compute and copy engines are free, by the given times; overdue ones at once."""
         site = self.site
-        compute = [
-            max(site.now, end_us) if task != NOWHERE else site.now
-            for task, end_us in zip(site.running, site.run_end_us, strict=True)
-        ]
+        compute = [self._expected_end_us(gpu) if task != NOWHERE else site.now for gpu, task in enumerate(site.running)]
         copy = [
             max(site.now, end_us) if model != NOWHERE else site.now
             for model, end_us in zip(site.loading, site.load_end_us, strict=True)
@@ -236,5 +241,5 @@ class RecedingHorizon(Policy):
                 else:
                     ready_us, last_use_us = site.now, self._last_use_us[gpu].get(model, 0)
                 if model in used:
-                    last_use_us = max(site.now, site.run_end_us[gpu])
+                    last_use_us = self._expected_end_us(gpu)
                 yield Stay(gpu, model, slot, ready_us, last_use_us)

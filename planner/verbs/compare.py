@@ -14,6 +14,9 @@ from planner.verbs.options import Json, ScenarioPath, Seed, TimeLimit, Warmup, W
 def compare(
     scenario: ScenarioPath,
     policies: Annotated[str | None, typer.Option(help="Policies, separated by commas (default: all).")] = None,
+    noise: Annotated[
+        str | None, typer.Option(metavar="SPEC", help="How wrong the run times are that policies are told.")
+    ] = None,
     time_limit: TimeLimit = 60.0,
     warmup: Warmup = "0",
     output: Annotated[
@@ -32,12 +35,13 @@ def compare(
     loaded = load_scenario(scenario)
     if output is not None:
         command.prepare_folder(output)
-    names = comparing.DEFAULT_POLICIES if policies is None else comparing.split_policies(policies)
+    names = None if policies is None else comparing.split_policies(policies)
     line = ProgressLine(loaded.objective, "comparing")
     with interruptible() as stop, line.shown():
         made = comparing.compare(
             loaded,
             names,
+            noise=noise,
             time_limit_s=time_limit,
             warmup=share,
             workers=workers,

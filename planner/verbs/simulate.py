@@ -14,7 +14,9 @@ def simulate(
     scenario: ScenarioPath,
     policy: Annotated[str, typer.Option(help="A policy with parameters, module:Class, or a plan or timeline file.")],
     output: Output = None,
-    noise: Annotated[str | None, typer.Option(metavar="SPEC", help="Seeded noise on run times and loads.")] = None,
+    noise: Annotated[
+        str | None, typer.Option(metavar="SPEC", help="Seeded noise on runs and loads, or error of what is told.")
+    ] = None,
     warmup: Warmup = "0",
     seed: Seed = 0,
     as_json: Json = False,

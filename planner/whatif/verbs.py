@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from fractions import Fraction
 from typing import Any, ClassVar
 
-from executor import parse_noise
 from models.cluster import MICROSECONDS_PER_SECOND
 from models.objective import reported_bound, reported_value
 from models.scenario import Scenario
@@ -16,6 +15,7 @@ from models.scenario.section import Section
 from planner.policies.parse import parse
 from planner.simulate import is_file, simulate
 from planner.stages import Method
+from planner.uncertain.spec import parse_uncertainty
 
 MAX_SEED = 2**31 - 1
 PLAN = "plan"
@@ -92,7 +92,7 @@ class Simulate(_WarmingUp):
         super().check(scenario)
         if self.noise is not None:
             try:
-                parse_noise(self.noise)
+                parse_uncertainty(self.noise)
             except ValueError as error:
                 raise FieldError(("noise",), str(error)) from None
 

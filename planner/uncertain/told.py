@@ -1,0 +1,151 @@
+"""What planners and policies are told of run times: a median for every task, and an interval around it.
+
+A run time is taken as two-piece log-normal: on either side of the median its logarithm is normal, with the spread that
+puts the 10 % and the 90 % quantile where the estimate has them.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from statistics import NormalDist
+
+import numpy as np
+from numpy.typing import NDArray
+
+from models.instance import Instance
+from models.workload import Job, Workflow
+
+Floats = NDArray[np.float64]
+
+_NORMAL = NormalDist()
+OUTER = _NORMAL.inv_cdf(0.9)
+"""Standard deviations between the median and the 90 % quantile."""
+_STREAM = 2
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Told:
+    """An instance whose run times are estimates.
+
+    Parameters
+    ----------
+    instance
+        With the medians as run times.
+    low, high
+        Per task: its 10 % and 90 % quantile as multiples of the median. Shape [tasks].
+    by_job
+        Whether the tasks of a job are off together, by the same quantile; otherwise each for itself.
+    """
+
+    instance: Instance
+    low: Floats
+    high: Floats
+    by_job: bool = False
+
+    def __post_init__(self) -> None:
+        if not self.instance.n_tasks == len(self.low) == len(self.high):
+            raise ValueError("an estimate needs one interval per task")
+        if not bool(np.all((self.low > 0) & (self.low <= 1) & (self.high >= 1) & np.isfinite(self.high))):
+            raise ValueError("the interval of every task must contain its median")
+
+    @classmethod
+    def exactly(cls, instance: Instance) -> Told:
+        """Return an instance's own run times as certain."""
+        one = np.ones(instance.n_tasks)
+        return cls(instance, one, one)
+
+    def at(self, level: float) -> Instance:
+        """Return the instance in which every run time is its quantile at a level, 0 to 1 without the ends."""
+        return self._at(np.full(self.instance.n_tasks, _NORMAL.inv_cdf(level)))
+
+    def drawn(self, seed: int) -> Instance:
+        """Return the instance with run times drawn from the estimates; equal seeds draw the same quantiles."""
+        draws = np.random.default_rng([seed, _STREAM])
+        if self.by_job:
+            return self._at(draws.standard_normal(len(self.instance.jobs))[self.instance.task_job])
+        return self._at(draws.standard_normal(self.instance.n_tasks))
+
+    def _at(self, deviations: Floats) -> Instance:
+        side = np.where(deviations < 0, -np.log(self.low), np.log(self.high))
+        return stretched(self.instance, np.exp(deviations * side / OUTER))
+
+    def limits_us(self, task: int, run_us: int) -> tuple[int, int]:
+        """Return the 10 % and the 90 % quantile of a task in microseconds where its median is `run_us`."""
+        return rounded(run_us * self.low[task]), rounded(run_us * self.high[task])
+
+    def remaining_us(self, task: int, run_us: int, elapsed_us: int) -> int:
+        """Return the median of what is left of a task that has run for a time, given that it still runs.
+
+        Parameters
+        ----------
+        run_us
+            Its median where it runs.
+
+        Returns
+        -------
+        int
+            Microseconds, at least 0: for an exact estimate what the estimate leaves, otherwise the median of the run
+            times above `elapsed_us`, less that time.
+        """
+        deviation = self._deviation(task, elapsed_us / run_us)
+        beyond = _NORMAL.cdf(-deviation) / 2  # half of those that are left
+        if not math.isfinite(deviation) or beyond < 1e-12:
+            return max(0, run_us - elapsed_us)
+        middle = -_NORMAL.inv_cdf(beyond)
+        side = -math.log(self.low[task]) if middle < 0 else math.log(self.high[task])
+        return max(0, rounded(run_us * math.exp(middle * side / OUTER)) - elapsed_us)
+
+    def _deviation(self, task: int, factor: float) -> float:
+        """Return how many standard deviations a factor on the median lies from it; infinite if it cannot occur."""
+        side = -math.log(self.low[task]) if factor < 1 else math.log(self.high[task])
+        if factor <= 0 or factor == 1:
+            return -math.inf if factor <= 0 else 0.0
+        return math.log(factor) * OUTER / side if side else math.copysign(math.inf, factor - 1)
+
+
+def stretched(instance: Instance, factor: Floats) -> Instance:
+    """Return an instance with other run times.
+
+    Parameters
+    ----------
+    factor
+        Per task, on its run times on every kind of GPU; they are rounded to the nearest microsecond, at least 1.
+
+    Returns
+    -------
+    Instance
+        The same one if every factor is 1.
+    """
+    if bool((factor == 1).all()):
+        return instance
+    made: dict[tuple[int, bytes], Workflow] = {}
+    jobs = []
+    for index, job in enumerate(instance.jobs):
+        tasks = instance.tasks_of(index)
+        own = factor[tasks.start : tasks.stop]
+        key = id(job.workflow), own.tobytes()
+        if key not in made:
+            made[key] = _stretched_workflow(job.workflow, own)
+        jobs.append(replace(job, workflow=made[key]))
+    return with_jobs(instance, tuple(jobs))
+
+
+def with_jobs(instance: Instance, jobs: tuple[Job, ...]) -> Instance:
+    """Return an instance with other jobs."""
+    return Instance(
+        instance.cluster, instance.models, jobs, instance.overlap_loads, instance.initial, instance.restrictions
+    )
+
+
+def _stretched_workflow(workflow: Workflow, factor: Floats) -> Workflow:
+    tasks = [
+        replace(task, runtime_us={kind: max(1, rounded(us * by)) for kind, us in task.runtime_us.items()})
+        for task, by in zip(workflow.tasks, factor.tolist(), strict=True)
+    ]
+    return Workflow(workflow.name, tuple(tasks))
+
+
+def rounded(time_us: float) -> int:
+    """Return the nearest whole number of microseconds, halves upwards."""
+    return math.floor(time_us + 0.5)
