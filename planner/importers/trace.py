@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from executor.named import Kind
-from models.scenario import InputError, assert_writable, scenario_from, write_atomically
+from models.scenario import InputError, Scenario, assert_writable, scenario_from, write_atomically
 from models.scenario.errors import allowed
 from models.scenario.quantities import MAX_JOBS
 from planner.importers.classes import Classes
@@ -17,6 +17,7 @@ from planner.importers.document import document, scenario_text, trace_text
 from planner.importers.errors import WorkloadError
 from planner.importers.format import Format, Hardware, Reader
 from planner.importers.formats import FORMATS
+from planner.importers.quantities import seconds
 from planner.importers.summary import Summary
 from planner.importers.tally import Tally
 from planner.importers.window import Window, cut
@@ -57,6 +58,19 @@ class Imported:
     def notes(self) -> list[str]:
         """What the mapping assumes, and what the reader found out."""
         return [*self.format.notes, *self.tally.notes]
+
+    @property
+    def scenario(self) -> Scenario:
+        """The scenario, without any file; for many jobs, saving and loading it is quicker."""
+        work = self.workload
+        jobs: list[dict[str, Any]] = [
+            {"release": seconds(release), "workflow": work.workflows[index].name}
+            for release, index in zip(work.release_us.tolist(), work.workflow.tolist(), strict=True)
+        ]
+        if work.deadline_us is not None:
+            for job, deadline in zip(jobs, work.deadline_us.tolist(), strict=True):
+                job |= {"deadline": seconds(deadline)} if deadline >= 0 else {}
+        return scenario_from(document(self.format.name, self.hardware, work, {"jobs": jobs}))
 
     def as_dict(self, written: Sequence[Path] = ()) -> dict[str, Any]:
         """Return the summary with the keys of ``import --json``."""

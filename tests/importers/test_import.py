@@ -97,7 +97,7 @@ def test_an_override_replaces_what_is_documented() -> None:
     made = Override(servers=3, gpus_per_server=4, memory="40 GB", weights="10 GB", network_bandwidth="8 Gbit/s")
     changed = made.applied(documented)
     assert (changed.gpus, changed.memory_bytes, changed.weight_bytes) == (12, 40 * 10**9, 10**10)
-    assert (changed.network_bandwidth, changed.load_us) == (10**9, 10_000_000)
+    assert (changed.network_bandwidth, changed.load_us) == (Fraction(10**9), 10_000_000)
     assert Override(load_time="3 s", weights="7 GB").applied(documented).load_us == 3_000_000
     assert Override(load_bandwidth="2 GB/s").applied(documented).load_us == 3_000_000
 
@@ -142,7 +142,7 @@ class _Dags:
 
 
 def test_a_format_may_yield_dags(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(FORMATS, "dags", Format("dags", "DAGs", "here", (), _Dags))  # type: ignore[arg-type]
+    monkeypatch.setitem(FORMATS, "dags", Format("dags", "DAGs", "here", (), _Dags))
     made = import_trace("dags", [tmp_path])
     scenario = load_scenario(made.save(tmp_path / "dags.yaml")[0])
     assert [(job.release_us, job.workflow.name) for job in scenario.instance.jobs] == [
@@ -163,7 +163,7 @@ def test_requests_on_several_gpus_become_tasks_side_by_side(tmp_path: Path, monk
             two = np.array([10, 10])
             yield Requests(np.array([0, 1]), np.array(["a", "a"], dtype=np.object_), two, None, np.array([1, 3]))
 
-    monkeypatch.setitem(FORMATS, "wide", Format("wide", "wide jobs", "here", (), Wide))  # type: ignore[arg-type]
+    monkeypatch.setitem(FORMATS, "wide", Format("wide", "wide jobs", "here", (), Wide))
     made = import_trace("wide", [tmp_path])
     assert [workflow.name for workflow in made.workload.workflows] == ["a 0.00001 s", "a 0.00001 s x 3"]
     assert [len(workflow.tasks) for workflow in made.workload.workflows] == [1, 3]
