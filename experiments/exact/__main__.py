@@ -9,8 +9,10 @@ from collections.abc import Callable, Sequence
 
 from experiments.authors import instance as authors_instance
 from experiments.authors import poisson, workflows
-from experiments.exact.known import SHARED, async_how, flexible_job_shop, heft
 from experiments.exact.twins import run_milp, run_twins
+from experiments.suites import async_how, flexible_job_shop, heft
+from experiments.suites.case import Known
+from experiments.suites.data import KNOWN_OPTIMA
 from models import Instance, Objective
 from models.objective import reported_bound, reported_value
 from planner.stages import solve
@@ -61,27 +63,27 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 def run_heft(options: argparse.Namespace) -> None:
     """HEFT's canonical graph: the optimum is 73, HEFT itself gives 80."""
-    result = cp_sat.solve(heft(), Objective.MAKESPAN, options.time_limit)
+    result = cp_sat.solve(heft.scenario().instance, Objective.MAKESPAN, options.time_limit)
     print(f"{result.status}  makespan {result.value}  bound {result.lower_bound}  {result.runtime_s:.2f} s")
 
 
 def run_async_how(options: argparse.Namespace) -> None:
     """AsyncHow: with enough GPUs the makespan is the given answer, except for async_829."""
     began, right, wrong, unproved = time.monotonic(), 0, set[str](), 0
-    for plan in async_how(SHARED / "asynchow" / "async_first_900.jsonl.gz"):
-        result = cp_sat.solve(plan.instance, Objective.MAKESPAN, 10, workers=1)
+    for case in async_how.cases(KNOWN_OPTIMA):
+        result = cp_sat.solve(case.scenario.instance, Objective.MAKESPAN, 10, workers=1)
         unproved += result.value != result.lower_bound
-        if result.value == plan.answer_us:
+        if result.value is not None and case.known == Known.optimum(case.value(result.value)):
             right += 1
         else:
-            wrong.add(plan.name)
+            wrong.add(case.name)
     print(f"{right} answers equal, different: {sorted(wrong)}, unproved: {unproved}, {time.monotonic() - began:.1f} s")
 
 
 def run_flexible_job_shop(options: argparse.Namespace) -> None:
     """Brandimarte's flexible job shops: mk01 is 40."""
     for name in options.names:
-        built = flexible_job_shop(SHARED / "fjsp" / "brandimarte" / f"{name}.txt")
+        built = flexible_job_shop.read(KNOWN_OPTIMA / "fjsp" / "brandimarte" / f"{name}.txt").instance
         result = cp_sat.solve(built, Objective.MAKESPAN, options.time_limit, greedy(built, Objective.MAKESPAN))
         print(f"{name}  {result.status}  makespan {result.value}  bound {result.lower_bound}  {result.runtime_s:.2f} s")
 

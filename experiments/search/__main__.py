@@ -21,8 +21,8 @@ import time
 from collections.abc import Callable
 
 from experiments import authors
-from experiments.exact.known import SHARED
 from experiments.search import large_neighbourhoods, planned
+from experiments.suites.data import KNOWN_OPTIMA
 from models import Instance, Objective
 from models.objective import reported_value
 from solvers.annealing import Parameters, improve
@@ -35,7 +35,7 @@ RATES = (2, 3, 4)
 
 def compass(rate: int, jobs: int) -> Instance:
     """Return the first jobs of the shared arrivals at a rate, the first released at 0."""
-    path = SHARED.parent / "compass" / f"arrivals_{rate}_per_s.csv"
+    path = KNOWN_OPTIMA.parent / "compass" / f"arrivals_{rate}_per_s.csv"
     return authors.instance(authors.recorded(path, jobs, from_zero=True))
 
 

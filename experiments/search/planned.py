@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-import csv
 import random
-from collections.abc import Sequence
 from dataclasses import replace
-from fractions import Fraction
-from pathlib import Path
 
 from experiments import authors
-from experiments.exact.known import SHARED, flexible_job_shop, machines
-from models import Instance, Job, Objective, Task, Workflow
+from experiments.suites import flexible_job_shop, parallel_machines
+from experiments.suites.case import Case, unlike
+from experiments.suites.data import KNOWN_OPTIMA
+from models import Instance, Objective
 from models.objective import reported_bound, reported_value
+from models.scenario import scenario_from
 from planner.stages import Method, solve
 from solvers.result import Result, Status
 
 _PROOF_S = 20.0
+SHOPS = frozenset(f"mk{number:02d}" for number in range(1, 11))
 
 
 def shown(name: str, result: Result, objective: Objective, known: str = "") -> None:
@@ -33,38 +33,21 @@ def shown(name: str, result: Result, objective: Objective, known: str = "") -> N
 
 def shops(seconds: float) -> None:
     """Makespan of Brandimarte's flexible job shops beside the best known values (a time unit is a microsecond)."""
-    with (SHARED / "fjsp" / "scheduleopt_bks.csv").open(newline="") as file:
-        rows = {row["instance"]: row for row in csv.DictReader(file)}
-    for number in range(1, 11):
-        name = f"mk{number:02d}"
-        instance = flexible_job_shop(SHARED / "fjsp" / "brandimarte" / f"{name}.txt")
-        result = solve(instance, Objective.MAKESPAN, time_limit_s=seconds)
-        row = rows[name]
-        known = f"{row['lower_bound']} to {row['upper_bound']} us"
-        shown(name, result, Objective.MAKESPAN, known)
-
-
-def on_parallel_machines(times: Sequence[int], n_machines: int) -> Instance:
-    """Return P||Cmax with these processing times, a time unit being a microsecond."""
-    jobs = (Job(Workflow(f"j{i}", (Task("t", {"any": time}),)), 0) for i, time in enumerate(times))
-    return Instance(machines(["any"] * n_machines), (), tuple(jobs))
-
-
-def parallel_machines(path: Path) -> Instance:
-    """Return a file of P||Cmax: machines, jobs, then one processing time a line."""
-    n_machines, _, *times = (int(word) for word in path.read_text().split())
-    return on_parallel_machines(times, n_machines)
+    for case in flexible_job_shop.cases(KNOWN_OPTIMA):
+        if case.name in SHOPS:
+            _beside_known(case, seconds)
 
 
 def parallel(seconds: float) -> None:
     """Makespan on parallel machines beside the computed optima."""
-    folder = SHARED / "pcmax"
-    with (folder / "optima.csv").open(newline="") as file:
-        for row in csv.DictReader(file):
-            name = row["instance"]
-            result = solve(parallel_machines(folder / name), Objective.MAKESPAN, time_limit_s=seconds)
-            known = f"{row['lower_bound']} to {row['upper_bound']} us"
-            shown(name, result, Objective.MAKESPAN, known)
+    for case in parallel_machines.cases(KNOWN_OPTIMA):
+        _beside_known(case, seconds)
+
+
+def _beside_known(case: Case, seconds: float) -> None:
+    result = solve(case.scenario.instance, Objective.MAKESPAN, time_limit_s=seconds)
+    known = "" if case.known is None else f"{case.known.lower} to {case.known.upper} us"
+    shown(case.name, result, Objective.MAKESPAN, known)
 
 
 def proved(seconds: float, instances: int = 50) -> None:
@@ -98,18 +81,13 @@ def machines_apart(gpus: int, jobs: int, seed: int) -> Instance:
     """Return jobs of one task with run times of 1 to 30 ms, uniform per machine, and weights of 1 to 100."""
     rng = random.Random(seed)  # noqa: S311
     kinds = [f"K{index}" for index in range(gpus)]
-    return Instance(
-        machines(kinds),
-        (),
-        tuple(
-            Job(
-                Workflow(f"w{job}", (Task("t", {kind: 1000 * rng.randint(1, 30) for kind in kinds}),)),
-                0,
-                Fraction(rng.randint(1, 100)),
-            )
-            for job in range(jobs)
-        ),
-    )
+    workflows, arrivals = {}, []
+    for job in range(jobs):
+        runtime = {kind: f"{rng.randint(1, 30)} ms" for kind in kinds}
+        workflows[f"w{job}"] = {"tasks": {"t": {"runtime": runtime}}}
+        arrivals.append({"release": "0 s", "workflow": f"w{job}", "weight": rng.randint(1, 100)})
+    document = {"cluster": unlike(kinds), "workflows": workflows, "workload": {"jobs": arrivals}}
+    return scenario_from(document).instance
 
 
 def unrelated(seconds: float) -> None:

@@ -3,70 +3,23 @@
 from __future__ import annotations
 
 import argparse
-import csv
-import random
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable
 from fractions import Fraction
 from pathlib import Path
 
 from experiments import authors
-from experiments.exact.known import SHARED
+from experiments.suites import parallel_machines
+from experiments.suites.data import KNOWN_OPTIMA, best_known
+from experiments.suites.triplets import CAPACITY, triplets
 from models import Cluster, Instance, Job, MLModel, ServiceLevel
 from models.scenario import Scenario, load_scenario, scenario_from
 from planner.servers import servers
 from planner.servers.goal import Tolerance
 from solvers.bounds import fluid
 
-RECORDED = SHARED.parent / "compass"
+RECORDED = KNOWN_OPTIMA.parent / "compass"
 AUTHORS = Path(__file__).parents[1] / "scenarios" / "compass_edge.yaml"
-CAPACITY = 1_000_000
-"""Size of a bin in the triplets, in microseconds."""
-
-
-def triplets(items: int, seed: int) -> list[int]:
-    """Return sizes of which every three by construction fill a bin of `CAPACITY`, and no bin holds more than three.
-
-    As in Falkenauer, Journal of Heuristics 2, 1996: one item between 38 and 49 % of the bin, two that fill the rest.
-    """
-    rng = random.Random(seed)  # noqa: S311
-    sizes: list[int] = []
-    for _ in range(items // 3):
-        first = rng.randrange(380_000, 490_000) // 1000 * 1000
-        second = rng.randrange(250_000, (CAPACITY - first) // 2 + 1) // 1000 * 1000
-        sizes += [first, second, CAPACITY - first - second]
-    rng.shuffle(sizes)
-    return sizes
-
-
-def packing(name: str, sizes: Sequence[int], deadline_us: int, count: int = 1) -> Scenario:
-    """Return tasks without models, all released at 0 and due together."""
-    return scenario_from(
-        {
-            "name": name,
-            "cluster": {
-                "servers": count,
-                "gpu": {"kind": "any", "memory": "1 GB", "load_bandwidth": "1 GB/s"},
-                "network": {"bandwidth": "1 GB/s"},
-            },
-            "workflows": {f"item_{size}": {"tasks": {"run": {"runtime": f"{size} us"}}} for size in sorted(set(sizes))},
-            "workload": {
-                "jobs": [
-                    {"release": "0 s", "workflow": f"item_{size}", "deadline": f"{deadline_us} us"} for size in sizes
-                ]
-            },
-        }
-    )
-
-
-def known_makespans() -> Iterator[tuple[str, list[int], int, int]]:
-    """Yield the closed P||Cmax files: name, sizes, machines, optimum."""
-    folder = SHARED / "pcmax"
-    with (folder / "optima.csv").open(newline="") as file:
-        closed = [row for row in csv.DictReader(file) if row["status"] == "OPTIMAL"]
-    for row in closed:
-        count, _, *sizes = map(int, (folder / row["instance"]).read_text().split())
-        yield row["instance"], sizes, count, int(row["upper_bound"])
 
 
 def authors_scenario(rate: int, jobs: int) -> Scenario:
@@ -94,7 +47,7 @@ def run_triplets(arguments: argparse.Namespace) -> None:
     level = ServiceLevel.parse("no late jobs")
     for items in (30, 60):
         for seed in range(1, arguments.seeds + 1):
-            scenario = packing(f"triplets {items}", triplets(items, seed), CAPACITY)
+            scenario = parallel_machines.scenario(f"triplets {items}", triplets(items, seed), 1, CAPACITY)
             answer = servers(scenario, level, policies=(), time_limit_s=arguments.time_limit)
             line = f"{items} items, seed {seed}: {answer.servers} servers of {items // 3}, proved {answer.proved}"
             print(f"{line}, {answer.runtime_s:.1f} s", flush=True)
@@ -103,9 +56,12 @@ def run_triplets(arguments: argparse.Namespace) -> None:
 def run_pcmax(arguments: argparse.Namespace) -> None:
     """Print both sides of the decision at every known optimum."""
     level = ServiceLevel.parse("no late jobs")
-    for name, sizes, count, optimum in known_makespans():
-        for deadline, wanted in ((optimum, "met"), (optimum - 1, "refuted")):
-            scenario = packing(name, sizes, deadline, count)
+    folder = KNOWN_OPTIMA / "pcmax"
+    closed = {name: known for name, known in best_known(folder / "optima.csv").items() if known.lower == known.upper}
+    for name, known in closed.items():
+        sizes, count = parallel_machines.read(folder / name)
+        for deadline, wanted in ((known.upper, "met"), (known.upper - 1, "refuted")):
+            scenario = parallel_machines.scenario(name, sizes, count, deadline)
             answer = servers(scenario, level, policies=(), most=count, time_limit_s=arguments.time_limit)
             met = answer.servers is not None and answer.servers <= count
             refuted = answer.lower_bound > count

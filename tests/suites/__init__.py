@@ -1,0 +1,1 @@
+"""Tests of experiments.suites: readers, oracles, and plans of instances with known optima."""
