@@ -16,7 +16,6 @@ from pathlib import Path
 
 from experiments.gentd26_2026_11_21.assignment import assigned
 from experiments.gentd26_2026_11_21.figure import BOUND, PLAN, STATIC, figure
-from models import Metrics
 from models.objective import reported_bound, reported_value
 from models.scenario import write_atomically
 from planner.figures import png
@@ -44,7 +43,6 @@ class Row:
     mean_slowdown: float
     mean_latency_s: float | None = None
     p95_latency_s: float | None = None
-    makespan_s: float | None = None
     loads: int | None = None
     hit_rate: float | None = None
 
@@ -62,6 +60,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--gpus", type=int, nargs="+", default=[2, 3, 4])
     parser.add_argument("--folder", type=Path, default=FOLDER, help="where results.csv and the picture lie")
     options = parser.parse_args(arguments)
+    options.folder.mkdir(parents=True, exist_ok=True)
     path = options.folder / "results.csv"
     rows = read(path) if path.exists() else []
     cells = [(*options.window, gpus, options.time_limit) for gpus in options.gpus]
@@ -71,7 +70,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
             write(path, rows)
     wanted = [row for row in rows if row.cell in cells]
     print(table(wanted))
-    write_atomically(options.folder / "peak_hour.png", png(figure(values(wanted), " to ".join(options.window))))
+    write_atomically(options.folder / "slowdown.png", png(figure(values(wanted), " to ".join(options.window))))
 
 
 def measured(start: str, end: str, gpus: int, time_limit_s: float) -> Iterator[Row]:
@@ -88,7 +87,18 @@ def measured(start: str, end: str, gpus: int, time_limit_s: float) -> Iterator[R
     reached = {name: (simulation.value, simulation.metrics) for name, simulation in simulations.items()}
     for name, (value, metrics) in {**reached, PLAN: (planned.result.value, planned.metrics)}.items():
         slowdown = reported_value(scenario.objective, value)
-        yield Row(start, end, gpus, time_limit_s, name, slowdown, *_told(metrics))
+        yield Row(
+            start,
+            end,
+            gpus,
+            time_limit_s,
+            name,
+            slowdown,
+            round(metrics.mean_latency_s, 3),
+            round(metrics.p95_latency_s, 3),
+            metrics.loads,
+            metrics.hit_rate,
+        )
     bound = reported_bound(scenario.objective, planned.result.lower_bound)
     yield Row(start, end, gpus, time_limit_s, BOUND, bound)
 
@@ -96,13 +106,6 @@ def measured(start: str, end: str, gpus: int, time_limit_s: float) -> Iterator[R
 def imported(start: str, end: str, gpus: int) -> Imported:
     """Return a window of the trace on servers of one GPU each."""
     return import_trace("gentd26", [LOG, UPDATES], window=(start, end), override=Override(servers=gpus).applied)
-
-
-def _told(metrics: Metrics) -> tuple[float, float, float, int, float | None]:
-    found = metrics.as_dict()
-    latency = round(found["mean_latency_s"], 3), round(found["p95_latency_s"], 3)
-    hit_rate = None if found["hit_rate"] is None else round(found["hit_rate"], 4)
-    return *latency, round(found["makespan_s"], 3), found["loads"], hit_rate
 
 
 def values(rows: Sequence[Row]) -> dict[str, dict[int, float]]:
@@ -142,10 +145,8 @@ def read(path: Path) -> list[Row]:
                 float(row["time_limit_s"]),
                 row["contender"],
                 float(row["mean_slowdown"]),
-                *(
-                    float(row[name]) if row[name] else None
-                    for name in ("mean_latency_s", "p95_latency_s", "makespan_s")
-                ),
+                float(row["mean_latency_s"]) if row["mean_latency_s"] else None,
+                float(row["p95_latency_s"]) if row["p95_latency_s"] else None,
                 int(row["loads"]) if row["loads"] else None,
                 float(row["hit_rate"]) if row["hit_rate"] else None,
             )

@@ -11,6 +11,8 @@ from rich.text import Text
 from planner.importers.summary import LISTED_MODELS, QUANTILES, Summary
 from planner.importers.trace import Imported
 
+_LISTED_REASONS = 6
+
 
 def imported_view(imported: Imported) -> Group:
     """Return the summary as two columns, and the notes below it."""
@@ -42,8 +44,11 @@ def summary_rows(imported: Imported) -> dict[str, str]:
 
 def _counted(what: str, reasons: Mapping[str, int]) -> str:
     total = sum(reasons.values())
-    listed = ", ".join(f"{count:,} {reason}" for reason, count in sorted(reasons.items(), key=lambda item: -item[1]))
-    return f"{total:,} {what}" + (f" ({listed})" if listed else "")
+    most = sorted(reasons.items(), key=lambda item: (-item[1], item[0]))
+    listed = [f"{count:,} {reason}" for reason, count in most[:_LISTED_REASONS]]
+    if len(most) > len(listed):
+        listed.append(f"{len(most) - len(listed):,} other reasons")
+    return f"{total:,} {what}" + (f" ({', '.join(listed)})" if listed else "")
 
 
 def _shares(summary: Summary) -> str:
