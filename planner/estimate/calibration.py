@@ -104,8 +104,8 @@ def climbed(rungs: Sequence[Rung], tasks: Tasks, known: Known) -> tuple[Answers,
 def calibrated(rungs: Sequence[Rung], tasks: Tasks, truth: Floats, known: Known) -> dict[tuple[str, bool], Calibration]:
     """Return what later tasks say of each rung, by its name and by whether the model was seen before.
 
-    A rung is judged by the tasks that reach it; if those are few, by all that it can answer. Unseen models are
-    rare in any history: retrieval is judged as if every task's model were new.
+    A rung is judged by the tasks that reach it; if those are few, by all that it can answer. Unseen models are rare in
+    any history: for them retrieval is judged by the same tasks with their models taken for new, if it answers enough.
     """
     answers, by = climbed(rungs, tasks, known)
     found: dict[tuple[str, bool], Calibration] = {}
@@ -115,8 +115,10 @@ def calibrated(rungs: Sequence[Rung], tasks: Tasks, truth: Floats, known: Known)
         if judged.cases < LEAST_CASES:
             judged = _asked(rung, tasks, truth, known)
         found[rung.name, True] = judged
-        alone = replace(rung, others_only=True) if isinstance(rung, Retrieval) else None
-        found[rung.name, False] = judged if alone is None else _asked(alone, tasks, truth, known)
+        found[rung.name, False] = judged
+        if isinstance(rung, Retrieval):
+            alone = _asked(replace(rung, others_only=True), tasks, truth, known)
+            found[rung.name, False] = alone if alone.cases >= _LEAST_COMMON else judged
     return found
 
 

@@ -80,7 +80,7 @@ class Ladder:
 
 @dataclass(frozen=True, slots=True)
 class Recipe:
-    """How a ladder is made.
+    """How the rungs of a ladder are made.
 
     Parameters
     ----------
@@ -92,11 +92,6 @@ class Recipe:
         Rungs asked before the default, such as a language model; they are not calibrated.
     encoder
         Compares texts for retrieval; None: TF-IDF.
-    online
-        Whether later run times will be handed to `Ladder.predict_all` as they become known; calibration then knows
-        them too. Otherwise every estimate rests on the history alone, and calibration on its earlier part alone.
-    without
-        Names of rungs to leave out.
     seed
         Equal seeds fit equally.
     """
@@ -105,35 +100,72 @@ class Recipe:
     first: tuple[Rung, ...] = ()
     asked: tuple[Rung, ...] = ()
     encoder: SentenceEncoder | None = None
-    online: bool = False
-    without: frozenset[str] = frozenset()
     seed: int = 0
 
-    def measured(self, known: Known) -> list[Rung]:
-        """Return the rungs, but for the first and the last, whose place is measured."""
-        boosted = None if "boosted" in self.without else fit_boosted(known, self.columns, self.seed)
+    def fitted(self, known: Known) -> tuple[Rung, ...]:
+        """Return the rungs between the first and the last, fitted on what is known."""
+        boosted = fit_boosted(known, self.columns, self.seed)
         encode = tf_idf(known.history, self.columns) if self.encoder is None else unit(self.encoder)
-        rungs = [SteadyKey(), boosted, BackOff(), Retrieval(self.columns, encode)]
-        return [rung for rung in rungs if rung is not None and rung.name not in self.without]
+        return (SteadyKey(), *([] if boosted is None else [boosted]), BackOff(), Retrieval(self.columns, encode))
 
 
-def fit_ladder(history: History, recipe: Recipe) -> Ladder:
-    """Fit and calibrate a ladder on past tasks.
+@dataclass(frozen=True, slots=True, eq=False)
+class Fitted:
+    """Rungs fitted on a whole history, and on the part of it that was known when its latest fifth began.
 
-    The latest fifth calibrates rungs that were fitted on what was known when it began; then they are fitted on all.
+    Parameters
+    ----------
+    known, rungs
+        The whole history, and the rungs fitted on it.
+    known_then, rungs_then
+        The earlier part, and the rungs fitted on that; none if nothing was known by then.
+    later
+        Tasks of the latest fifth, which calibrate.
     """
+
+    recipe: Recipe
+    known: Known
+    rungs: tuple[Rung, ...]
+    known_then: Known | None
+    rungs_then: tuple[Rung, ...]
+    later: History
+
+    def ladder(self, *, online: bool = False, without: frozenset[str] = frozenset()) -> Ladder:
+        """Return the calibrated ladder.
+
+        Parameters
+        ----------
+        online
+            Whether later run times will be handed to `Ladder.predict_all` as they become known; calibration then
+            knows them too. Otherwise every estimate rests on the history alone, and calibration on its earlier part.
+        without
+            Names of rungs to leave out.
+        """
+        recipe, last = self.recipe, (*self.recipe.asked, Default())
+        if self.known_then is None:
+            rungs = [rung for rung in self.rungs if rung.name not in without]
+            return Ladder(recipe.columns, (*recipe.first, *rungs, *last), {}, self.known)
+        past = self.known if online else self.known_then
+        tasks, truth = self.later.tasks, self.later.log_runtime
+        then = ordered([rung for rung in self.rungs_then if rung.name not in without], tasks, truth, past)
+        calibrations = calibrated([*recipe.first, *then, Default()], tasks, truth, past)
+        now = {rung.name: rung for rung in self.rungs}
+        return Ladder(
+            recipe.columns, (*recipe.first, *(now[rung.name] for rung in then), *last), calibrations, self.known
+        )
+
+
+def fit_rungs(history: History, recipe: Recipe) -> Fitted:
+    """Fit rungs on past tasks: on what was known before the latest fifth, and on all."""
     known = Known(history, recipe.columns.key)
-    rungs = recipe.measured(known)
-    calibrations: Mapping[tuple[str, bool], Calibration] = {}
     cut = len(history) - max(1, round(len(history) * CALIBRATION_SHARE))
     earlier = np.flatnonzero(history.known_us[:cut] <= history.tasks.asked_us[cut])
-    if len(earlier):
-        then = Known(history.take(earlier), recipe.columns.key)
-        later = np.unique(np.linspace(cut, len(history) - 1, min(_MOST_CASES, len(history) - cut)).astype(np.int64))
-        tasks, truth = history.tasks.take(later), history.log_runtime[later]
-        past = known if recipe.online else then
-        places = ordered(recipe.measured(then), tasks, truth, past)
-        calibrations = calibrated([*recipe.first, *places, Default()], tasks, truth, past)
-        fitted = {rung.name: rung for rung in rungs}
-        rungs = [fitted[rung.name] for rung in places]
-    return Ladder(recipe.columns, (*recipe.first, *rungs, *recipe.asked, Default()), calibrations, known)
+    then = Known(history.take(earlier), recipe.columns.key) if len(earlier) else None
+    later = np.unique(np.linspace(cut, len(history) - 1, min(_MOST_CASES, len(history) - cut)).astype(np.int64))
+    rungs_then = () if then is None else recipe.fitted(then)
+    return Fitted(recipe, known, recipe.fitted(known), then, rungs_then, history.take(later))
+
+
+def fit_ladder(history: History, recipe: Recipe, *, online: bool = False) -> Ladder:
+    """Fit and calibrate a ladder on past tasks; `online` as in `Fitted.ladder`."""
+    return fit_rungs(history, recipe).ladder(online=online)

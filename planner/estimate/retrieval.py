@@ -5,7 +5,9 @@ By default TF-IDF weighs words by how rare they are (Salton and Buckley, 1988); 
 
 from __future__ import annotations
 
+import math
 import re
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
@@ -133,13 +135,27 @@ def _model(document: str) -> str:
 
 
 def tf_idf(history: History, columns: Columns) -> Callable[[Sequence[str]], Any]:
-    """Return an encoder whose words and weights come from past tasks."""
+    """Return an encoder whose words and weights come from past tasks.
+
+    A word that no past task has counts as rarer than any, and has no direction: what is mostly new resembles nothing.
+    """
     from sklearn.feature_extraction.text import TfidfVectorizer
 
-    vectorizer = TfidfVectorizer(analyzer=words, sublinear_tf=True)
-    vectorizer.fit(dict.fromkeys(documents(history.tasks, columns)))
-    transform: Callable[[Sequence[str]], Any] = vectorizer.transform
-    return transform
+    past = list(dict.fromkeys(documents(history.tasks, columns)))
+    vectorizer = TfidfVectorizer(analyzer=words, sublinear_tf=True, norm=None).fit(past)
+    rarest = math.log(1 + len(past)) + 1  # scikit-learn's smoothed weight of a word in no document
+
+    def unknown(text: str) -> float:
+        counts = Counter(word for word in words(text) if word not in vectorizer.vocabulary_)
+        return sum(((1 + math.log(count)) * rarest) ** 2 for count in counts.values())
+
+    def encode(texts: Sequence[str]) -> Any:
+        vectors = vectorizer.transform(texts)
+        known = np.asarray(vectors.multiply(vectors).sum(axis=1)).ravel()
+        length = np.sqrt(known + np.array([unknown(text) for text in texts]))
+        return vectors.multiply(1 / np.where(length > 0, length, 1)[:, None]).tocsr()
+
+    return encode
 
 
 def unit(encoder: SentenceEncoder) -> Callable[[Sequence[str]], NDArray[np.float64]]:
