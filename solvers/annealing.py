@@ -47,9 +47,9 @@ class Parameters:
         Relative frequency of the kinds of moves, as `MOVES` lists them.
     """
 
-    tasks_per_gpu: int = 20
-    lead_per_gpu: int = 20
-    tail_per_gpu: int = 30
+    tasks_per_gpu: int = 10
+    lead_per_gpu: int = 4
+    tail_per_gpu: int = 10
     moves: int = 10
     hot: float = 0.1
     cold: float = 0.004
