@@ -33,7 +33,7 @@ def summary_rows(imported: Imported) -> dict[str, str]:
         "rows": f"{tally.read:,} read, {_counted('left out', tally.left_out)}, {_counted('refused', tally.refused)}",
         "jobs": f"{jobs:,} in {length}, {workflows:,} workflows; {imported.workload.mapping}",
         "arrivals": f"{_shown(summary.mean_per_minute)} per minute, at most {summary.per_minute.max():,} in one minute",
-        "models": f"{len(summary.model_requests)}: {_shares(summary)}",
+        "models": f"{len(summary.model_requests)}: {_shares(summary)}" if summary.model_requests else "none",
         "run time in s": _runtimes(summary),
         "cluster": f"{hardware.gpus} GPUs of {memory:g} GB, models of {size:g} GB, a load takes {_s(summary.load_us)}",
         "fluid load": f"{_percent(summary.fluid_load)} of the GPUs' time"
