@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
-PLAN, BOUND, STATIC = "plan", "lower bound", "static"
+PLAN, BOUND, STATIC = "plan", "lower bound", "static assignment"
 
 _STYLE = {
     # contender: colour (P. Tol's bright set), width, words

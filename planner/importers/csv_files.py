@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import csv
 from collections.abc import Iterator, Sequence
-from itertools import islice
+from itertools import compress, islice
 from pathlib import Path
 from typing import TextIO
 
@@ -113,20 +113,22 @@ def _lines(file: TextIO, path: Path, line: int) -> Iterator[str]:
 def _rows(lines: Sequence[str], line: int, file: str, width: int, positions: dict[str, int]) -> Rows:
     """Return lines as rows; those that have no fields, or not so many, are left out or broken."""
     found = _parsed(lines)
-    good, numbers, broken = [], [], []
-    for number, row in enumerate(found, line):
-        if isinstance(row, list) and len(row) == width:
-            good.append(row)
-            numbers.append(number)
-        elif row:
-            problem = row if isinstance(row, str) else f"has {len(row)} fields"
-            error = InputError(file, number, "row", f"{problem}; allowed are {width} fields of CSV")
-            broken.append(
-                Refusal(error, "row: is not CSV" if isinstance(row, str) else "row: has too few or many fields")
-            )
-    by_column = list(zip(*good, strict=True)) or [()] * width
-    columns = {name: np.array(by_column[at], dtype=np.object_) for name, at in positions.items()}
-    return Rows(file, np.array(numbers, np.int64), columns, broken)
+    fits = [len(row) == width and isinstance(row, list) for row in found]
+    numbers = np.arange(line, line + len(lines), dtype=np.int64)
+    broken: list[Refusal] = []
+    if not all(fits):
+        rows = zip(numbers.tolist(), found, fits, strict=True)
+        broken = [_broken(row, file, number, width) for number, row, fit in rows if row and not fit]
+        numbers, found = numbers[fits], list(compress(found, fits))
+    columns = {name: np.array([row[at] for row in found], dtype=np.object_) for name, at in positions.items()}
+    return Rows(file, numbers, columns, broken)
+
+
+def _broken(row: list[str] | str, file: str, line: int, width: int) -> Refusal:
+    problem, reason = row, "row: is not CSV"
+    if isinstance(row, list):
+        problem, reason = f"has {len(row)} fields", "row: has too few or many fields"
+    return Refusal(InputError(file, line, "row", f"{problem}; allowed are {width} fields of CSV"), reason)
 
 
 def _parsed(lines: Sequence[str]) -> list[list[str] | str]:

@@ -179,7 +179,10 @@ def import_trace(
     classes, tally = Classes.parse(runtime_classes), Tally(skip_malformed)
     if not 0 < rate_factor <= MAX_JOBS:
         raise WorkloadError(f"rate factor {float(rate_factor):g} is out of range; allowed is above 0, up to {MAX_JOBS}")
-    hardware = override(reader.hardware(files, tally))
+    documented = reader.hardware(files, tally)
+    hardware = override(documented)
+    if hardware != documented:
+        tally.notes.append("cluster and sizes are those asked for, not the documented ones")
     try:
         found = gathered(reader.read(files, tally))
         rows, release_us = cut(found.release_us, span, rate_factor, chosen.dated)

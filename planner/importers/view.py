@@ -26,19 +26,17 @@ def summary_rows(imported: Imported) -> dict[str, str]:
     """Return what a person wants to know of an import, in words."""
     summary, tally, hardware = imported.summary, imported.tally, imported.hardware
     workflows, jobs = len(imported.workload.workflows), len(imported.workload.release_us)
-    length = f"{summary.length_us / 1e6:,.6g} s"
+    length = f"in {summary.length_us / 1e6:,.6g} s" if summary.length_us else "all at once"
     size, memory = hardware.weight_bytes / 1e9, hardware.memory_bytes / 1e9
     return {
         "format": f"{imported.format.name}: {imported.format.title}",
         "rows": f"{tally.read:,} read, {_counted('left out', tally.left_out)}, {_counted('refused', tally.refused)}",
-        "jobs": f"{jobs:,} in {length}, {workflows:,} workflows; {imported.workload.mapping}",
-        "arrivals": f"{_shown(summary.mean_per_minute)} per minute, at most {summary.per_minute.max():,} in one minute",
+        "jobs": f"{jobs:,} {length}, {workflows:,} different workflows; {imported.workload.mapping}",
+        "arrivals": _arrivals(summary),
         "models": f"{len(summary.model_requests)}: {_shares(summary)}" if summary.model_requests else "none",
         "run time in s": _runtimes(summary),
         "cluster": f"{hardware.gpus} GPUs of {memory:g} GB, models of {size:g} GB, a load takes {_s(summary.load_us)}",
-        "fluid load": f"{_percent(summary.fluid_load)} of the GPUs' time"
-        + (", so the queue grows" if (summary.fluid_load or 0) > 1 else "")
-        + f"; loads, if every task needed one: {_percent(summary.load_of_loads)}",
+        "fluid load": _load(summary),
     }
 
 
@@ -49,6 +47,19 @@ def _counted(what: str, reasons: Mapping[str, int]) -> str:
     if len(most) > len(listed):
         listed.append(f"{len(most) - len(listed):,} other reasons")
     return f"{total:,} {what}" + (f" ({', '.join(listed)})" if listed else "")
+
+
+def _arrivals(summary: Summary) -> str:
+    mean, most = summary.mean_per_minute, int(summary.per_minute.max())
+    return "all at once" if mean is None else f"{mean:.3g} per minute, at most {most:,} in one minute"
+
+
+def _load(summary: Summary) -> str:
+    load, loads = summary.fluid_load, summary.load_of_loads
+    if load is None or loads is None:
+        return f"{summary.job_work_us.sum() / 1e6:,.6g} s of work at once"
+    grows = ", so the queue grows" if load > 1 else ""
+    return f"{load:.0%} of the GPUs' time{grows}; loads, if every task needed one: {loads:.0%}"
 
 
 def _shares(summary: Summary) -> str:
@@ -67,11 +78,3 @@ def _runtimes(summary: Summary) -> str:
 
 def _s(us: int) -> str:
     return f"{us / 1e6:.4g} s"
-
-
-def _shown(value: float | None) -> str:
-    return "-" if value is None else f"{value:.3g}"
-
-
-def _percent(share: float | None) -> str:
-    return "-" if share is None else f"{share:.0%}"

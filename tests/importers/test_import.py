@@ -50,6 +50,12 @@ def test_the_files_load_and_say_what_they_are(tmp_path: Path) -> None:
     assert "# - run times are whole seconds and partly contain switching" in paths[0].read_text()
 
 
+def test_the_scenario_in_memory_is_the_one_in_the_file(tmp_path: Path) -> None:
+    log = written(tmp_path, "release,model,runtime,due\n0.5,a,1,9\n2,b,3,1\n")
+    made = import_trace("table:deadline=due", [log])
+    assert made.scenario.instance == load_scenario(made.save(tmp_path / "a.yaml")[0]).instance
+
+
 def test_json_says_the_same_as_yaml(tmp_path: Path) -> None:
     made = import_trace("gentd26", [written(tmp_path, GENTD26)])
     one, other = (load_scenario(made.save(tmp_path / f"a.{kind}")[0]).instance for kind in ("yaml", "json"))
@@ -78,7 +84,8 @@ def test_the_length_of_a_window_is_the_window(tmp_path: Path) -> None:
 def test_at_one_instant_there_is_no_load(tmp_path: Path) -> None:
     made = import_trace("table", [written(tmp_path, table("0,a,1"))])
     assert made.summary.fluid_load is None
-    assert "-" in summary_rows(made)["fluid load"]
+    assert summary_rows(made)["arrivals"] == "all at once"
+    assert summary_rows(made)["fluid load"] == "1 s of work at once"
 
 
 def test_plan_and_simulation_of_an_import_keep_every_rule(tmp_path: Path) -> None:
@@ -119,6 +126,13 @@ def test_a_load_time_is_kept_to_the_microsecond(load_us: int) -> None:
 def test_what_no_override_may_say(override: Override, message: str) -> None:
     with pytest.raises(WorkloadError, match=message):
         override.applied(Hardware(1, 1, Fraction(1)))
+
+
+def test_a_cluster_of_ones_own_is_noted(tmp_path: Path) -> None:
+    log = written(tmp_path, table(*ROWS))
+    asked = "cluster and sizes are those asked for, not the documented ones"
+    assert asked not in import_trace("table", [log]).notes
+    assert asked in import_trace("table", [log], override=Override(servers=3).applied).notes
 
 
 def test_a_model_that_fits_no_gpu_is_refused_before_anything_is_written(tmp_path: Path) -> None:
