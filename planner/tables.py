@@ -16,6 +16,28 @@ from planner.compare import Comparison
 from planner.plan import Plan
 from planner.regret import AS_IT_RAN, NOTE, OPEN, ORDER, PLACEMENT, RESIDENCY, TOGETHER, Regret
 from planner.simulate import Simulation
+from planner.uncertain.planning import UncertainPlan
+
+
+def plan_view(plan: Plan | UncertainPlan) -> Group:
+    """Return a plan's summary and, if run times are estimates, what its candidates are worth under samples of them."""
+    if isinstance(plan, Plan):
+        return Group(plan_table(plan))
+    return Group(plan_table(plan.plan), Text(), candidates_table(plan))
+
+
+def candidates_table(plan: UncertainPlan) -> Table:
+    """Return the candidates of a plan for uncertain run times, the chosen one first."""
+    objective, document = plan.plan.scenario.objective, plan.as_dict()["estimates"]
+    title = f"{_words(objective)} if run times are drawn from the estimates ({document['samples']} samples)"
+    table = Table(title=title, title_justify="left")
+    table.add_column("plan for")
+    for name in ("medians hold", "mean of the samples", "worst sample"):
+        table.add_column(name, justify="right")
+    for row in document["candidates"]:
+        figures = (_number(row[key], objective) for key in ("with_medians", "mean", "worst"))
+        table.add_row(row["made_for"], *figures)
+    return table
 
 
 def plan_table(plan: Plan) -> Table:

@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from enum import StrEnum
+from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from planner import command
 from planner.verbs.options import Json, Output, ScenarioPath, Seed, TimeLimit, Workers
+
+if TYPE_CHECKING:
+    from models.scenario import Scenario
+    from planner.plan import Plan
+    from planner.uncertain.planning import UncertainPlan
 
 
 class MethodChoice(StrEnum):
@@ -21,6 +28,14 @@ class MethodChoice(StrEnum):
     SEARCH = "search"
 
 
+class PlanForChoice(StrEnum):
+    """The values of ``--plan-for``."""
+
+    P50 = "p50"
+    P90 = "p90"
+    SAMPLES = "samples"
+
+
 def plan(
     scenario: ScenarioPath,
     output: Output = None,
@@ -30,6 +45,10 @@ def plan(
     seed: Seed = 0,
     iterations: Annotated[int | None, typer.Option(min=1, help="Steps of local search, for repeatable runs.")] = None,
     hint: Annotated[Path | None, typer.Option(metavar="PLAN", help="A plan or timeline file to start from.")] = None,
+    estimates: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Run times are uncertain: estimates of them, as CSV.")
+    ] = None,
+    plan_for: Annotated[PlanForChoice | None, typer.Option(help="With --estimates: what to plan for (p50).")] = None,
     as_json: Json = False,
 ) -> int:
     """Plan a window: task placement and model residency together, with a lower bound."""
@@ -42,31 +61,62 @@ def plan(
     loaded = load_scenario(scenario)
     if output is not None:
         assert_writable(output)
+    uncertain = _uncertain(loaded, estimates, plan_for, hint)
     given = None if hint is None else feasible_timeline(loaded.instance, hint)
     line = ProgressLine(loaded.objective, "planning")
     with interruptible() as stop, line.shown():
-        made = planning.plan(
-            loaded,
+        if uncertain is None:
+            search: Callable[..., Plan | UncertainPlan] = partial(planning.plan, loaded, hint=given)
+        else:
+            search = uncertain
+        done = search(
             time_limit_s=time_limit,
             method=Method(method.value),
             workers=workers,
             seed=seed,
             iterations=iterations,
-            hint=given,
             watch=line.watch,
             stop=stop,
         )
+    made = done if isinstance(done, planning.Plan) else done.plan
     found = made.timeline is not None
     if output is not None and found:
         made.save(output)
 
     def view() -> object:
-        from planner.tables import plan_table
+        from planner.tables import plan_view
 
-        return plan_table(made)
+        return plan_view(done)
 
-    command.show(made.as_dict(output if found else None), view, as_json)
+    command.show(done.as_dict(output if found else None), view, as_json)
     if stop.is_set():
         command.say(f"truenorth: interrupted; {'the best plan found is kept' if found else 'no plan was found yet'}")
         return command.INTERRUPTED
     return command.DONE if found else command.NOT_ACHIEVED
+
+
+def _uncertain(
+    scenario: Scenario, estimates: Path | None, plan_for: PlanForChoice | None, hint: Path | None
+) -> Callable[..., UncertainPlan] | None:
+    """Return what plans for the estimates of a file; None if no file is given.
+
+    Raises
+    ------
+    UsageError
+        If the options contradict each other.
+    """
+    if estimates is None:
+        if plan_for is not None:
+            raise command.UsageError(
+                "--plan-for: needs the estimates to plan for; allowed is together with --estimates"
+            )
+        return None
+    if hint is not None:
+        raise command.UsageError("--hint: cannot go with --estimates, which make plans of their own; allowed is one")
+    from planner.uncertain.estimates_file import read_told
+    from planner.uncertain.planning import plan_uncertain
+    from planner.uncertain.plans import PlanFor
+
+    return partial(
+        plan_uncertain, scenario, read_told(estimates, scenario), PlanFor((plan_for or PlanForChoice.P50).value)
+    )

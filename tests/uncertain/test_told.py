@@ -1,0 +1,123 @@
+"""What is told of run times: quantiles, draws, what is left of a task, and files of estimates."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from models import GPU, Cluster, Job
+from models.scenario import InputError, Scenario
+from planner.uncertain.estimates_file import read_told
+from planner.uncertain.spec import parse_uncertainty
+from planner.uncertain.told import Told, stretched
+from tests.instances import chain, gpu, instance, network, task
+from tests.uncertain.work import told, window
+
+Z90 = 1.2815515655446008
+HEADER = "workflow,task,p10_s,p50_s,p90_s,source,confidence,neighbours\n"
+
+
+def test_quantiles_are_those_of_the_estimate() -> None:
+    # a: 400, 500, 1000 us; b is certain.
+    known = told(window({"a": 500, "b": 70}), [0.8, 1.0], [2.0, 1.0])
+    assert known.at(0.5) is known.instance
+    assert known.at(0.9).run_us[:, 0].tolist() == [1000, 70]
+    assert known.at(0.1).run_us[:, 0].tolist() == [400, 70]
+    # Log-normal on either side: one standard deviation above, at level 0.8413, 500 x 2^(1 / 1.28155) = 858.6.
+    assert known.at(0.8413447460685429).run_us[:, 0].tolist() == [859, 70]
+    assert known.limits_us(0, 500) == (400, 1000)
+    assert known.limits_us(1, 70) == (70, 70)
+
+
+def test_draws_fill_the_intervals_as_they_should() -> None:
+    known = told(window({str(index): 10**9 for index in range(20)}), 0.5, 4.0)
+    drawn = np.concatenate([known.drawn(seed).job_critical_us for seed in range(200)])
+    for level, quantile in ((0.1, 0.5e9), (0.5, 1e9), (0.9, 4e9)):
+        assert np.mean(drawn <= quantile) == pytest.approx(level, abs=0.025)  # 4,000 draws
+    assert known.drawn(7).run_us.tolist() == known.drawn(7).run_us.tolist()
+
+
+def test_jobs_may_be_off_as_a_whole() -> None:
+    pair = [Job(chain(task("x", 100_000), task("y", 300_000, after={"x": 0})), 0)]
+    together = told(instance(pair), 0.5, 2.0, by_job=True).drawn(1).run_us[:, 0].tolist()
+    assert together[1] == pytest.approx(3 * together[0], rel=1e-4)
+    apart = told(instance(pair), 0.5, 2.0).drawn(1).run_us[:, 0].tolist()
+    assert abs(apart[1] - 3 * apart[0]) > 1_000
+
+
+def test_what_is_left_of_a_task() -> None:
+    # Log-normal with median 1000 and 90 % quantile 2000. Still running at the median: half of the tasks are left, and
+    # half of those end by the 75 % quantile, 1000 x 2^(0.67449 / 1.28155) = 1440. At p90 the 95 % quantile counts.
+    known = told(window({"a": 1000}), 0.5, 2.0)
+    assert known.remaining_us(0, 1000, 0) == 1000
+    assert known.remaining_us(0, 1000, 1000) == 440
+    assert known.remaining_us(0, 1000, 2000) == round(1000 * 2 ** (1.6448536269514722 / Z90)) - 2000
+    left = [known.remaining_us(0, 1000, elapsed) + elapsed for elapsed in range(0, 10_000, 50)]
+    assert left == sorted(left)
+    exact = Told.exactly(window({"a": 1000}))
+    assert [exact.remaining_us(0, 1000, elapsed) for elapsed in (0, 400, 1000, 1500)] == [1000, 600, 0, 0]
+
+
+def test_all_kinds_of_gpu_are_off_by_the_same_factor() -> None:
+    kinds = Cluster((gpu(0, kind="A"), gpu(1, kind="B")), network())
+    on = instance([Job(chain(task("t", {"A": 10, "B": 25})), 0)], on=kinds)
+    assert isinstance(kinds.gpus[0], GPU)
+    assert sorted(stretched(on, np.array([1.5])).run_us[0].tolist()) == [15, 38]  # 37.5 rounds up
+    assert stretched(on, np.array([1e-9])).run_us[0].tolist() == [1, 1]  # never below 1 us
+    assert stretched(on, np.array([1.0])) is on
+
+
+def test_intervals_must_hold_their_medians() -> None:
+    on = window({"a": 10})
+    for low, high in ((1.1, 2.0), (0.5, 0.9), (0.0, 1.0), (0.5, math.inf)):
+        with pytest.raises(ValueError, match="must contain its median"):
+            told(on, low, high)
+    with pytest.raises(ValueError, match="one interval per task"):
+        Told(on, np.ones(2), np.ones(2))
+
+
+def test_a_file_of_estimates(scenario: Scenario, tmp_path: Path) -> None:
+    # The scenario (tests/planner/conftest.py) has two jobs of a (3 us) and b (2 us); the file speaks of a alone.
+    path = tmp_path / "estimates.csv"
+    path.write_text(f"{HEADER}w,a,4e-6,0.000005,0.00001,median,0.7,x; y\n")
+    known = read_told(path, scenario)
+    assert known.instance.run_us[known.instance.task_template, 0].tolist() == [5, 2, 5, 2]
+    assert known.low.tolist() == [0.8, 1, 0.8, 1]
+    assert known.high.tolist() == [2, 1, 2, 1]
+    sides = parse_uncertainty(f"estimates={path}").sides(scenario, 3)
+    assert sides.told.instance.run_us.tolist() == known.instance.run_us.tolist()
+    assert sides.truth.run_us.tolist() == known.drawn(3).run_us.tolist()
+
+
+@pytest.mark.parametrize(
+    ("row", "place"),
+    [
+        ("v,a,1,2,3,,,", "2: workflow: unknown workflow 'v'; allowed are w"),
+        ("w,c,1,2,3,,,", "2: task: unknown task 'c' of w"),
+        ("w,a,1,x,3,,,", "2: p50_s: 'x' is no time"),
+        ("w,a,2,1,3,,,", "2: p50_s: .* are not in order"),
+        ("w,a,0,1,3,,,", "2: p50_s: .* at least 1 us"),
+        ("w,a,1,2,3", "2: row: has not 8 fields"),
+        ("w,a,1,2,3,,,\nw,a,1,2,3,,,", "3: task: w/a has a row already"),
+    ],
+)
+def test_rows_that_are_refused(scenario: Scenario, tmp_path: Path, row: str, place: str) -> None:
+    path = tmp_path / "estimates.csv"
+    path.write_text(f"{HEADER}{row}\n")
+    with pytest.raises(InputError, match=place):
+        read_told(path, scenario)
+
+
+def test_files_that_are_refused(scenario: Scenario, tmp_path: Path) -> None:
+    path = tmp_path / "estimates.csv"
+    with pytest.raises(InputError, match="cannot be read"):
+        read_told(path, scenario)
+    path.write_text("workflow,task,p10_s,p50_s\nw,a,1,2\n")
+    with pytest.raises(InputError, match="1: header: has no column p90_s"):
+        read_told(path, scenario)
+    path.write_bytes(b"\xff\xfe")
+    with pytest.raises(InputError, match="UTF-8"):
+        read_told(path, scenario)
