@@ -18,7 +18,7 @@ from planner.importers.workload import Workload
 _WIDTH = 120
 
 
-def document(name: str, hardware: Hardware, workload: Workload, arrivals: dict[str, Any]) -> dict[str, Any]:
+def document(hardware: Hardware, workload: Workload, arrivals: dict[str, Any]) -> dict[str, Any]:
     """Return the content of a scenario file.
 
     Parameters
@@ -28,7 +28,6 @@ def document(name: str, hardware: Hardware, workload: Workload, arrivals: dict[s
     """
     models = sorted({model for workflow in workload.workflows for task in workflow.tasks for model in task.models})
     return {
-        "name": name,
         "cluster": {
             "servers": hardware.servers,
             "gpus_per_server": hardware.gpus_per_server,
@@ -67,7 +66,12 @@ def scenario_text(content: dict[str, Any], comments: list[str], path: Path) -> s
         return json.dumps(content, ensure_ascii=False, indent=1) + "\n"
     dumper = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
     text = yaml.dump(content, Dumper=dumper, sort_keys=False, default_flow_style=None, width=_WIDTH, allow_unicode=True)
-    return "".join(f"# {line}\n" for line in comments) + str(text)
+    return "".join(f"# {_printable(line)}\n" for line in comments) + str(text)
+
+
+def _printable(text: str) -> str:
+    """Return a comment that stays one: a file's name may hold a line break."""
+    return "".join(letter if letter.isprintable() else "?" for letter in text)
 
 
 def trace_text(workload: Workload) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
@@ -18,7 +18,9 @@ from planner.importers.errors import WorkloadError
 from planner.importers.format import Format, Hardware, Reader
 from planner.importers.formats import FORMATS
 from planner.importers.quantities import seconds
+from planner.importers.rows import LONGEST_NAME
 from planner.importers.summary import Summary
+from planner.importers.tables import Jobs, Requests
 from planner.importers.tally import Tally
 from planner.importers.window import Window, cut
 from planner.importers.workload import Workload, gathered, workload_of
@@ -70,7 +72,7 @@ class Imported:
         if work.deadline_us is not None:
             for job, deadline in zip(jobs, work.deadline_us.tolist(), strict=True):
                 job |= {"deadline": seconds(deadline)} if deadline >= 0 else {}
-        return scenario_from(document(self.format.name, self.hardware, work, {"jobs": jobs}))
+        return scenario_from(document(self.hardware, work, {"jobs": jobs}))
 
     def as_dict(self, written: Sequence[Path] = ()) -> dict[str, Any]:
         """Return the summary with the keys of ``import --json``."""
@@ -95,7 +97,7 @@ class Imported:
             If either cannot be written.
         """
         arrivals = trace_path(path)
-        content = document(path.stem, self.hardware, self.workload, {"trace": {"file": arrivals.name}})
+        content = document(self.hardware, self.workload, {"trace": {"file": arrivals.name}})
         text = scenario_text(content, self._comments(), path)
         write_atomically(arrivals, trace_text(self.workload))
         write_atomically(path, text)
@@ -108,20 +110,31 @@ class Imported:
 
 
 def trace_path(scenario: Path) -> Path:
-    """Return where the arrivals of an imported scenario lie."""
+    """Return where the arrivals of an imported scenario lie.
+
+    Raises
+    ------
+    InputError
+        If the scenario's name cannot stand in a scenario file.
+    """
+    if len(scenario.stem) > LONGEST_NAME or not scenario.name.isprintable():
+        problem = f"its name cannot be used; allowed are at most {LONGEST_NAME} printable characters"
+        raise InputError(str(scenario), 1, "file", problem)
     return scenario.with_name(f"{scenario.stem}.trace.csv")
 
 
-def assert_both_writable(scenario: Path) -> None:
+def assert_both_writable(scenario: Path, logs: Sequence[Path]) -> None:
     """Refuse a path to which an import could not be saved.
 
     Raises
     ------
     InputError
-        If it, or the trace beside it, cannot be written.
+        If it, or the trace beside it, cannot be written, or is one of the logs.
     """
-    assert_writable(scenario)
-    assert_writable(trace_path(scenario))
+    for path in (scenario, trace_path(scenario)):
+        if any(path.resolve() == log.resolve() for log in logs):
+            raise InputError(str(path), 1, "file", "is one of the logs; allowed is another name for the scenario")
+        assert_writable(path)
 
 
 def parse_format(text: str) -> tuple[Format, Reader]:
@@ -149,6 +162,7 @@ def import_trace(
     runtime_classes: str = "auto",
     override: Callable[[Hardware], Hardware] = lambda hardware: hardware,
     skip_malformed: bool = False,
+    watch: Callable[[int], None] = lambda rows: None,
 ) -> Imported:
     """Import the files of a log.
 
@@ -166,6 +180,8 @@ def import_trace(
         Changes the documented cluster.
     skip_malformed
         Whether malformed rows are counted rather than refused.
+    watch
+        Told how many rows are read, now and then.
 
     Raises
     ------
@@ -184,7 +200,7 @@ def import_trace(
     if hardware != documented:
         tally.notes.append("cluster and sizes are those asked for, not the documented ones")
     try:
-        found = gathered(reader.read(files, tally))
+        found = gathered(_watched(reader.read(files, tally), tally, watch))
         rows, release_us = cut(found.release_us, span, rate_factor, chosen.dated)
         if len(rows) > MAX_JOBS:
             raise WorkloadError(f"gives {len(rows):,} jobs; allowed are {MAX_JOBS:,}: choose a window that holds fewer")
@@ -195,7 +211,15 @@ def import_trace(
     return Imported(chosen, tuple(files), tally, hardware, workload, span, rate_factor)
 
 
+def _watched(
+    chunks: Iterator[Requests | Jobs], tally: Tally, watch: Callable[[int], None]
+) -> Iterator[Requests | Jobs]:
+    for chunk in chunks:
+        watch(tally.read)
+        yield chunk
+
+
 def _assert_valid(hardware: Hardware, workload: Workload) -> None:
     """Refuse what a scenario file may not say, by building the scenario with one job of every workflow."""
     jobs = [{"release": "0 s", "workflow": workflow.name} for workflow in workload.workflows]
-    scenario_from(document("imported", hardware, workload, {"jobs": jobs}))
+    scenario_from(document(hardware, workload, {"jobs": jobs}))

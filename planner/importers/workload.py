@@ -16,6 +16,9 @@ from planner.importers.errors import WorkloadError
 from planner.importers.quantities import seconds
 from planner.importers.tables import Jobs, Requests
 
+MOST_READ = 30_000_000
+"""Most requests of all files together, before a window is cut; they take about 1 GB."""
+
 
 @dataclass(frozen=True, slots=True)
 class Workload:
@@ -48,9 +51,15 @@ def gathered(chunks: Iterable[Requests | Jobs]) -> Requests | Jobs:
     Raises
     ------
     WorkloadError
-        If there is nothing in them.
+        If there is nothing in them, or more than `MOST_READ` requests.
     """
-    found = [chunk for chunk in chunks if len(chunk.release_us)]
+    found, total = [], 0
+    for chunk in chunks:
+        total += len(chunk.release_us)
+        if total > MOST_READ:
+            raise WorkloadError(f"more than {MOST_READ:,} requests; allowed are files with fewer")
+        if len(chunk.release_us):
+            found.append(chunk)
     requests = [chunk for chunk in found if isinstance(chunk, Requests)]
     jobs = [chunk for chunk in found if isinstance(chunk, Jobs)]
     if requests:

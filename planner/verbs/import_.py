@@ -11,10 +11,17 @@ import typer
 from planner import command
 from planner.verbs.options import Json, Output
 
+_FORMATS = (
+    "gentd26, azure-llm, azure-functions-2021, alibaba-gpu-2023, acme, helios, philly, rltune, wfcommons, asynchow, "
+    "table"
+)
+"""Names of the formats, which the help shows without reading them."""
+
 
 def import_(
     format_: Annotated[
-        str, typer.Argument(metavar="FORMAT", help="Sort of log, with options: gentd26, azure-llm:decode=40ms.")
+        str,
+        typer.Argument(metavar="FORMAT", help=f"Sort of log, with options as in azure-llm:decode=40ms: {_FORMATS}."),
     ],
     files: Annotated[list[Path], typer.Argument(metavar="FILE...", help="Logs, plain or gzip.")],
     output: Output = None,
@@ -48,24 +55,28 @@ def import_(
     from models.scenario import assert_writable, write_atomically
     from planner.importers.errors import WorkloadError
     from planner.importers.hardware import Override
+    from planner.importers.progress import RowsLine
     from planner.importers.trace import assert_both_writable, import_trace
 
     if output is not None:
-        assert_both_writable(output)
+        assert_both_writable(output, files)
     if figure is not None:
         assert_writable(figure)
+    line = RowsLine()
     try:
-        made = import_trace(
-            format_,
-            files,
-            window=window,
-            rate_factor=_number(rate_factor),
-            runtime_classes=runtime_classes,
-            override=Override(
-                servers, gpus_per_server, memory, weights, load_time, load_bandwidth, network_bandwidth
-            ).applied,
-            skip_malformed=skip_malformed,
-        )
+        with line.shown():
+            made = import_trace(
+                format_,
+                files,
+                window=window,
+                rate_factor=_number(rate_factor),
+                runtime_classes=runtime_classes,
+                override=Override(
+                    servers, gpus_per_server, memory, weights, load_time, load_bandwidth, network_bandwidth
+                ).applied,
+                skip_malformed=skip_malformed,
+                watch=line.watch,
+            )
     except WorkloadError as error:
         raise command.UsageError(str(error)) from None
     written = [] if output is None else made.save(output)

@@ -16,7 +16,7 @@ from models import Edge, Task, Workflow, check
 from models.scenario import InputError, load_scenario
 from planner.cli import app
 from planner.command import BAD_INPUT, DONE, run
-from planner.importers import Format, Hardware, Jobs, Requests, Tally
+from planner.importers import Format, Hardware, Jobs, Requests, Tally, workload
 from planner.importers.errors import WorkloadError
 from planner.importers.formats import FORMATS
 from planner.importers.hardware import Override
@@ -24,6 +24,7 @@ from planner.importers.trace import import_trace
 from planner.importers.view import summary_rows
 from planner.plan import plan
 from planner.simulate import simulate
+from planner.verbs.import_ import _FORMATS
 from tests.importers.small import GENTD26, table, written
 
 ROWS = ("0,a,10", "30,b,20", "59.999999,a,30", "60,a,40", "120,c,20")
@@ -199,6 +200,26 @@ def test_the_command_writes_only_what_is_asked_for(tmp_path: Path, capsys: pytes
     assert picture.read_bytes().startswith(b"\x89PNG")
 
 
+def test_a_log_is_never_overwritten(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    log = written(tmp_path, table(*ROWS), "a.trace.csv")
+    assert run(app, ["import", "table", str(log), "-o", str(tmp_path / "a.yaml")]) == BAD_INPUT
+    assert "is one of the logs" in capsys.readouterr().err
+    assert log.read_text() == table(*ROWS)
+    assert run(app, ["import", "table", str(log), "-o", str(tmp_path / ("a" * 160 + ".yaml"))]) == BAD_INPUT
+    assert "its name cannot be used" in capsys.readouterr().err
+
+
+def test_a_line_break_in_a_log_s_name_stays_in_the_comment(tmp_path: Path) -> None:
+    made = import_trace("table", [written(tmp_path, table(*ROWS), "a\nb: c.csv")])
+    assert len(load_scenario(made.save(tmp_path / "a.yaml")[0]).instance.jobs) == 5
+
+
+def test_more_requests_than_memory_holds_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(workload, "MOST_READ", 4)
+    with pytest.raises(InputError, match="more than 4 requests"):
+        import_trace("table", [written(tmp_path, table(*ROWS))])
+
+
 @pytest.mark.parametrize("options", [["--rate-factor", "fast"], ["--window", "5 s", "1 s"], ["--weights", "6"]])
 def test_bad_usage_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str], options: list[str]) -> None:
     assert run(app, ["import", "table", str(written(tmp_path, table(*ROWS))), *options]) == BAD_INPUT
@@ -206,3 +227,9 @@ def test_bad_usage_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str
     assert out == ""
     assert err.startswith(f"truenorth: error: {options[0] if options[0] != '--window' else '--window'}")
     assert err.count("\n") == 1
+
+
+def test_help_and_page_name_every_format() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "import.md").read_text()
+    assert ", ".join(FORMATS) == _FORMATS
+    assert all(f"`{name}`" in page for name in FORMATS)
