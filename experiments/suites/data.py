@@ -8,9 +8,13 @@ from pathlib import Path
 
 from experiments.suites.case import Known
 from models.scenario import InputError
+from models.scenario.errors import shown
+from models.scenario.source import read_text
 
 KNOWN_OPTIMA = Path(__file__).parents[3] / "shared" / "data" / "known_optima"
 """Where the data lies beside a clone; not part of the tree. Its SOURCE.txt files name repositories and licences."""
+
+_MOST_DIGITS = 15
 
 
 def found(path: Path) -> Path:
@@ -35,11 +39,13 @@ def rows_of_numbers(path: Path) -> Iterator[tuple[int, list[int]]]:
     InputError
         At the first word that is no whole number of at least 0.
     """
-    for line, text in enumerate(found(path).read_text().splitlines(), 1):
+    for line, text in enumerate(read_text(found(path)).splitlines(), 1):
         words = text.split()
         for word in words:
-            if not (word.isascii() and word.isdigit()):
-                raise InputError(str(path), line, "number", f"{word!r} stands here; allowed are whole numbers from 0")
+            if not (word.isascii() and word.isdigit() and len(word) <= _MOST_DIGITS):
+                raise InputError(
+                    str(path), line, "number", f"{shown(word)} stands here; allowed are whole numbers from 0"
+                )
         if words:
             yield line, [int(word) for word in words]
 

@@ -43,6 +43,7 @@ def test_a_file_is_read(tmp_path: Path) -> None:
         ("15", "15 1", "instance.txt:3: switching time: allowed are 1 whole numbers"),
         ("15", "0", "instance.txt:3: switching time"),
         ("15", "1.5", "instance.txt:3: number: '1.5' stands here; allowed are whole numbers from 0"),
+        ("15", "9" * 5000, "stands here; allowed are whole numbers from 0"),
         ("5 6 7", "5 6", "instance.txt:5: processing times: allowed are 3 whole numbers"),
         ("0 1 0", "0 2 0", "instance.txt:8: tool 3: allowed are 3 whole numbers from 0 to 1"),
         ("0 0 1\n", "", "instance.txt:8: tool 4: the file ends before this row"),
@@ -55,6 +56,13 @@ def test_a_damaged_file_is_refused_with_its_line(tmp_path: Path, old: str, new: 
     with pytest.raises(InputError) as refused:
         read(path)
     assert message in str(refused.value)
+
+
+def test_a_file_of_bytes_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "instance.txt"
+    path.write_bytes(b"2 3 4 2\n\xff\n")
+    with pytest.raises(InputError, match=r"instance.txt:2: file: is not UTF-8 text"):
+        read(path)
 
 
 def test_one_machine_and_one_place() -> None:
