@@ -20,7 +20,7 @@ UNKNOWN = ""
 """A value that is not known."""
 ALWAYS_US = np.iinfo(np.int64).max
 """When a task is asked about that has no time: after everything."""
-_BETWEEN = " / "
+_BETWEEN, _NONE = " / ", "-"
 _WHOLE = re.compile(r"[+-]?[0-9]+\.0+")
 
 
@@ -92,10 +92,11 @@ class Tasks:
         return np.full(len(self), UNKNOWN, np.object_) if found is None else found
 
     def keys(self, names: Sequence[str]) -> Texts:
-        """Return the values of some columns as one text per task. Shape [tasks]."""
-        joined = self.text(names[0]).astype(object)
-        for name in names[1:]:
-            joined = joined + _BETWEEN + self.text(name)
+        """Return the values of some columns as one text per task, a dash for unknown ones. Shape [tasks]."""
+        values = [np.where(self.text(name) == UNKNOWN, _NONE, self.text(name)) for name in names]
+        joined = values[0].astype(object)
+        for value in values[1:]:
+            joined = joined + _BETWEEN + value
         return np.asarray(joined, np.object_)
 
     def numbers(self, name: str) -> Floats:

@@ -1,0 +1,133 @@
+"""The command: its object, its file, its refusals."""
+
+from __future__ import annotations
+
+import csv
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from models.scenario import load_scenario
+from planner.cli import app
+from planner.command import run
+from planner.estimate.known import Known
+from planner.estimate.measured import read_profile
+from planner.estimate.tasks import Tasks
+from planner.uncertain.estimates_file import read_quantiles
+from tests.estimate.past import past
+from tests.planner.conftest import TEXT
+
+MEASURED = """\
+# Measured by truenorth profile on 2026-11-21 04:58 UTC: cpu core 0, x86_64, torch 2.13.0, runner synthetic,
+# medians of 8 rounds. 95th percentiles of runs in ms:
+#     w: a 0.012
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    rows = "".join(f"m,w,a,{3 + i % 2}\n,w,b,2\n" for i in range(30))
+    (tmp_path / "history.csv").write_text("model,workflow,task,runtime_us\n" + rows)
+    (tmp_path / "scenario.yaml").write_text(TEXT.replace("{runtime: 2 us, after: [a]}", "{runtime: 2 us, after: [a]}\n"
+                                                         "      c: {models: [m], runtime: 9 us}"))  # fmt: skip
+    return tmp_path
+
+
+def told(folder: Path, *arguments: str, capsys: pytest.CaptureFixture[str]) -> dict[str, object]:
+    assert run(app, ["estimate", str(folder / "history.csv"), *arguments, "--json"]) == 0
+    found: dict[str, object] = json.loads(capsys.readouterr().out)
+    return found
+
+
+def test_a_scenarios_tasks_get_a_row_each_that_a_planner_reads(folder: Path) -> None:
+    scenario, out = folder / "scenario.yaml", folder / "estimates.csv"
+    assert run(app, ["estimate", str(folder / "history.csv"), str(scenario), "-o", str(out)]) == 0
+    with out.open() as file:
+        rows = list(csv.DictReader(file))
+    assert list(rows[0]) == [
+        "workflow", "task", "p10_s", "p50_s", "p90_s", "source", "confidence", "neighbours", "profile",
+    ]  # fmt: skip
+    assert [(row["workflow"], row["task"], row["source"], row["profile"]) for row in rows] == [
+        ("w", "a", "exact key", "false"),
+        ("w", "b", "exact key", "false"),
+        ("w", "c", "back-off key", "false"),
+    ]
+    # Runs of a are 3 and 4 us in turn, whose median in logarithms is their geometric mean 3.46, rounded to 3 us. Of c
+    # nothing is known but model and workflow, whose only runs are those.
+    quantiles = read_quantiles(out, load_scenario(scenario))
+    assert quantiles["w", "a"] == (3, 3, 4)
+    assert quantiles["w", "b"] == (2, 2, 2)
+    assert quantiles["w", "c"][1] == 3
+    assert [row["neighbours"] for row in rows] == ["m / w / a", "- / w / b", "m / w"]
+
+
+def test_the_object_says_who_answered_and_what_to_profile(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    requests = folder / "requests.csv"
+    requests.write_text("model,workflow,task,runtime_us\nm,w,a,3\nnew,w,z,\n")
+    found = told(folder, str(requests), capsys=capsys)
+    assert found["past_tasks"] == 60
+    assert found["key"] == ["model", "workflow", "task"]
+    assert found["unseen"] == {"new": 1}
+    rungs = found["rungs"]
+    assert isinstance(rungs, list)
+    assert {rung["name"]: rung["answered"] for rung in rungs}["exact key"] == 1
+    estimates = found["estimates"]
+    assert isinstance(estimates, list)
+    assert [(row["line"], row["source"], row["profile"]) for row in estimates] == [
+        (2, "exact key", False),
+        (3, "default", True),
+    ]
+    score = found["score"]  # of the one request whose run time is given: told 3 us, took 3 us
+    assert isinstance(score, dict)
+    assert (score["cases"], score["median_error"]) == (1, 0.0)
+
+
+def test_a_profile_goes_first_and_nothing_it_measured_need_be_profiled(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    profiled = folder / "profiled.yaml"
+    profiled.write_text(MEASURED + TEXT)
+    found = told(folder, str(folder / "scenario.yaml"), "--profile", str(profiled), capsys=capsys)
+    estimates = found["estimates"]
+    assert isinstance(estimates, list)
+    assert [row["source"] for row in estimates] == ["profile", "profile", "back-off key"]
+
+
+def test_the_measured_tail_gives_the_interval(tmp_path: Path) -> None:
+    path = tmp_path / "profiled.yaml"
+    path.write_text(MEASURED + TEXT)
+    history = past([{"model": "m", "s": 1}], ("model",))
+    tasks = Tasks.of([{"workflow": "w", "task": "a"}, {"workflow": "w", "task": "x"}], ("workflow", "task"))
+    answers = read_profile(path).answer(tasks, Known(history, ("model",)))
+    # Median 3 us, 95 % at 12 us, four times as much; normal quantiles 1.2816 and 1.6449 put p90 at 3 x 4^0.7791 us.
+    assert np.exp(answers.quantiles[0]).tolist() == pytest.approx([3 / 4**0.77912, 3.0, 3 * 4**0.77912], rel=1e-4)
+    assert answers.given.tolist() == [True, False]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--only", "status"], "--only 'status': allowed is COLUMN=VALUE"),
+        (["--ask", "nowhere"], "--ask 'nowhere': allowed is module:function"),
+        (["--ask", "tests.estimate.past:COLUMNS"], "cannot be called; allowed is a function"),
+        (["--encoder", "no_such_module:f"], "module no_such_module cannot be imported"),
+        (["--ask", "tests.estimate.test_command:wrong"], "(3, 2, 1) are no quantiles; allowed are None or three"),
+        (["--key", "modell"], "history.csv:1: header: has no column 'modell' (--key); did you mean 'model'?"),
+    ],
+)
+def test_what_cannot_be_done_is_one_line(
+    folder: Path, arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    requests = folder / "requests.csv"
+    requests.write_text("model,workflow,task\nnew,w,z\n")
+    assert run(app, ["estimate", str(folder / "history.csv"), str(requests), *arguments]) == 2
+    error = capsys.readouterr().err
+    assert message in error
+    assert error.count("\n") == 1
+
+
+def wrong(task: object) -> tuple[int, int, int]:
+    """Answer with quantiles out of order."""
+    return 3, 2, 1
