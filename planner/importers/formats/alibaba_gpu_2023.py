@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
 
+import numpy as np
+
 from executor.policies.options import one_of, option
 from planner.importers.cluster_jobs import GPUOptions, Ids, absent, gpus_that_count
 from planner.importers.csv_files import csv_rows
@@ -78,8 +80,10 @@ class AlibabaGPU(GPUOptions):
 
     def _names(self, rows: Rows) -> Texts:
         """Return the name of the model of each row. Shape [rows]."""
-        cpu, memory, gpu = (rows.wholes(column, 0, _MOST).astype(str).astype(object) for column in _SHAPE)
-        shape: Texts = "cpu" + cpu + "-memory" + memory + "-gpu" + gpu
+        requested = np.stack([rows.wholes(column, 0, _MOST) for column in _SHAPE], axis=1)
+        distinct, which = np.unique(requested, axis=0, return_inverse=True)
+        named = [f"cpu{cpu}-memory{memory}-gpu{gpu}" for cpu, memory, gpu in distinct.tolist()]
+        shape: Texts = np.array(named, np.object_)[which.reshape(-1)]
         if self.model == "shape-qos":
             shape = shape + "-" + rows.names("qos")
         return shape

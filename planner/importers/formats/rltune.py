@@ -120,7 +120,7 @@ class RLTune(GPUOptions):
 
 def _unavailable(texts: Texts) -> Mask:
     """Say which fields are -1. Shape as `texts`."""
-    return np.isin(texts.astype(str), ("-1", "-1.0"))
+    return np.asarray((texts == "-1") | (texts == "-1.0"), np.bool_)
 
 
 def _unknown(model: str) -> str:
