@@ -14,6 +14,7 @@ from planner.verbs.estimate import estimate
 from planner.verbs.import_ import import_
 from planner.verbs.plan import plan
 from planner.verbs.profile import profile
+from planner.verbs.progress import progress
 from planner.verbs.replay import replay
 from planner.verbs.report import report
 from planner.verbs.schema import schema
@@ -30,7 +31,22 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for _verb in (plan, check, simulate, compare, bound, verify, servers, sweep, report, replay, profile, estimate, schema):
+for _verb in (
+    plan,
+    check,
+    simulate,
+    compare,
+    bound,
+    verify,
+    servers,
+    sweep,
+    report,
+    replay,
+    profile,
+    estimate,
+    progress,
+    schema,
+):
     app.command()(_verb)
 app.command("import")(import_)
 

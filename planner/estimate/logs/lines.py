@@ -1,0 +1,51 @@
+"""A log as lines of bounded length, however large the file: carriage returns, ANSI codes and any bytes."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from typing import BinaryIO
+
+MAX_LINE = 4_000
+"""What stands further right in a line is not read."""
+_CHUNK = 1 << 20
+_ANSI = re.compile(
+    r"\x1b(?:\[[0-?]{0,32}[ -/]{0,4}[@-~]|\][^\x07\x1b]{0,200}(?:\x07|\x1b\\)|[PX^_][^\x1b]{0,200}\x1b\\|[@-OQ-WYZ\\])"
+)
+_CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
+
+
+def read_lines(file: BinaryIO, watch: Callable[[int], None] | None = None) -> Iterator[tuple[int, str]]:
+    """Yield the number and the text of each line; what a carriage return overwrote counts as a text of its own.
+
+    Lines are counted as editors count them, by line feeds. Bytes that are no UTF-8 are replaced.
+
+    Parameters
+    ----------
+    file
+        Open for reading bytes; never more than about a megabyte of it is held.
+    watch
+        Is told how many bytes have been read.
+    """
+    number, rest, read = 1, b"", 0
+    while chunk := file.read(_CHUNK):
+        read += len(chunk)
+        if watch is not None:
+            watch(read)
+        pieces = (rest + chunk).splitlines(keepends=True)
+        rest = b"" if pieces[-1].endswith((b"\n", b"\r")) else pieces.pop()[:MAX_LINE]
+        for piece in pieces:
+            text = _clean(piece)
+            if text:
+                yield number, text
+            number += piece.endswith(b"\n")
+    text = _clean(rest)
+    if text:
+        yield number, text
+
+
+def _clean(piece: bytes) -> str:
+    text = piece[:MAX_LINE].decode("utf-8", "replace")
+    if "\x1b" in text:
+        text = _ANSI.sub("", text)
+    return _CONTROL.sub("", text).rstrip()
