@@ -33,6 +33,6 @@ def open_text(path: Path) -> Iterator[TextIO]:
                 yield text
     except (EOFError, gzip.BadGzipFile, zlib.error) as error:
         raise InputError(str(path), 1, "file", f"is damaged: {error}; allowed is a whole gzip file") from None
-    except (OSError, ValueError) as error:
-        reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-        raise InputError(str(path), 1, "file", f"cannot be read: {reason}; allowed is a readable file") from None
+    except OSError as error:
+        problem = f"cannot be read: {error.strerror or error}; allowed is a readable file"
+        raise InputError(str(path), 1, "file", problem) from None
