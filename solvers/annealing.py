@@ -53,7 +53,7 @@ class Parameters:
     moves: int = 10
     hot: float = 0.1
     cold: float = 0.004
-    chances: tuple[float, ...] = (0.2, 0.1, 0.25, 0.1, 0.1, 0.1, 0.03, 0.12)
+    chances: tuple[float, ...] = (0.08, 0.04, 0.4, 0.15, 0.07, 0.07, 0.02, 0.15)
 
 
 class Annealer:
