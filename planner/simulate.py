@@ -17,7 +17,7 @@ from models.objective import reported_value, timeline_value
 from models.scenario import Scenario, TimelineHeader, write_timeline
 from models.timeline import Timeline
 from planner.check import feasible_timeline
-from planner.policies.parse import knows_the_future, parse
+from planner.policies.parse import OFFLINE, knows_the_future, parse
 from planner.uncertain.spec import parse_uncertainty
 
 if TYPE_CHECKING:
@@ -111,7 +111,7 @@ class Simulation:
 
 def is_file(policy: str) -> bool:
     """Say whether a policy is named by a plan or timeline file."""
-    return policy.lower().endswith(".json")
+    return policy.lower().endswith(".json") and not policy.strip().startswith(f"{OFFLINE}:")
 
 
 def simulate(
