@@ -181,8 +181,17 @@ SOURCES = [
     ("TrainingArguments('o', logging_steps=5, warmup_steps=6, per_device_eval_batch_size=7)", {"batch_size": 7}),
     ("torch.linspace(0, 1, steps=5)", {}),
     ("torch.zeros(3, dtype=torch.float16)", {}),
+    ("def f(dtype=torch.float32): pass", {}),
+    ("AutoModel.from_pretrained('m', dtype=torch.bfloat16)", {"model": "m", "precision": "bf16"}),
     ("np.set_printoptions(precision=16)", {}),
     ("for epoch in tqdm(range(10)): pass", {"epochs": 10.0}),
+    ("p.add_argument('--epochs', default=14)\nfor epoch in range(1, args.epochs + 1): pass", {"epochs": 14.0}),
+    ("for epoch in range(start, 10): pass", {}),
+    ("if a:\n    load_dataset('x')\nelse:\n    load_dataset('y')", {}),
+    ("if a:\n    load_dataset('x')\nelse:\n    load_dataset('x')", {"dataset": "x"}),
+    ("dataset = 'd'\nif a:\n    load_dataset('x')\nelse:\n    load_dataset('y')", {"dataset": "d"}),
+    ("if a:\n    load_dataset('x')\nload_dataset('y')\nif b:\n    load_dataset('z')", {"dataset": "y"}),
+    ("start = 'scratch'\nif start != 'scratch':\n    GPT.from_pretrained(start)", {}),
     ("for step, x in enumerate(range(500)): pass", {"steps": 500}),
     ("for i in range(10): pass", {}),
     ("pipe(prompt, num_inference_steps=30)", {"steps": 30}),
@@ -199,7 +208,7 @@ SOURCES = [
     ("AutoModel.from_pretrained('m', load_in_4bit=True)", {"model": "m", "precision": "int4"}),
     ("nn.DataParallel(model, device_ids=[0, 1, 2])", {"gpus": 3}),
     ("nn.parallel.DistributedDataParallel(model, device_ids=[0])", {}),
-    ("mp.spawn(main, nprocs=4)", {"gpus": 4}),
+    ("mp.spawn(main, nprocs=4)\nworld_size = 4", {}),  # processes, with or without a GPU each
     ("load_dataset('imdb')", {"dataset": "imdb"}),
     ("load_dataset('imdb', split='test')\nload_dataset('glue', split='train')", {"dataset": "glue"}),
     ("load_dataset('json', data_files='x.jsonl')", {"dataset": "x.jsonl"}),
@@ -410,7 +419,8 @@ def test_a_damaged_cache_counts_as_empty(tmp_path: Path, damage: bytes) -> None:
 
 @pytest.mark.parametrize(
     ("field", "value"),
-    [("batch_size", "32"), ("batch_size", True), ("evidence", [{"x": 1}]), ("evidence", 3), ("text", None),
+    [("batch_size", "32"), ("batch_size", True), ("evidence", [{"x": 1}]), ("evidence", 3), ("evidence", [{"field": "model", "file": "7", "line": 1}]),
+     ("evidence", [{"field": "model", "file": [], "line": 1}]), ("text", None),
      ("precision", "fp17"), ("unknown", 1), ("problems", [1])],
 )  # fmt: skip
 def test_a_damaged_entry_is_read_anew(tmp_path: Path, field: str, value: object) -> None:

@@ -85,4 +85,7 @@ def _description(entry: object) -> JobDescription | None:
         return None
     evidence = tuple(Evidence(**each) for each in entry["evidence"])
     problems = tuple(Problem(**each) for each in entry["problems"])
+    for each in (*evidence, *problems):
+        if not isinstance(each.file, str) or not isinstance(each.line, int):
+            return None
     return JobDescription(**entry | {"evidence": evidence, "problems": problems})

@@ -25,7 +25,6 @@ _POSITION = {
     "LLM": ("model", 0),
     "YOLO": ("model", 0),
     "DataLoader": ("batch_size", 1),
-    "spawn": ("nprocs", 2),
     "load_dataset": ("dataset", 0),
     "load_from_disk": ("dataset", 0),
     "ImageFolder": ("dataset", 0),

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from planner.estimate.sources.description import FIELDS, Evidence
 from planner.estimate.sources.setting import EVALUATION, Origin, Setting, canonical, words
 from planner.estimate.sources.vocabulary import GPUS_PER_NODE, NODES, field_of, is_aside, is_off, read_value
 
-Rank = tuple[bool, Origin, int]
-"""Whether it is the job proper's, where it stands, and its position among all settings."""
+Rank = tuple[bool, Origin, bool, int]
+"""Whether it is the job proper's, where it stands, whether it surely runs, and its position among all settings."""
 _MIXED_WITH = "mixed with"
 
 
@@ -38,21 +38,14 @@ class Decision:
 
     def __init__(self, settings: Iterable[Setting]) -> None:
         self._best: dict[str, tuple[Rank, object, Setting]] = {}
-        for order, setting in enumerate(settings):
-            self._hear(order, setting)
-
-    def _hear(self, order: int, setting: Setting) -> None:
-        found = field_of(setting.path, in_code=setting.origin in (Origin.ASSIGNMENT, Origin.CALL))
-        if found is None or is_off(setting.path, setting.value):
-            return
-        field, evaluation = found
-        value = None if setting.value is None else read_value(field, setting.path, setting.value)
-        if value is None and setting.origin < Origin.CONFIG:
-            return
-        rank = (not (evaluation or setting.weak), setting.origin, order)
-        mixed = field == "precision" and value in ("fp16", "bf16")
-        for name in (field, _MIXED_WITH) if mixed else (field,):
-            if name not in self._best or rank >= self._best[name][0]:
+        candidates = [found for order, setting in enumerate(settings) for found in _candidates(order, setting)]
+        branches: dict[tuple[str, bool, Origin], set[object]] = {}
+        for name, (proper, origin, certain, _), value, _ in candidates:
+            if not certain:
+                branches.setdefault((name, proper, origin), set()).add(value)
+        for name, rank, value, setting in candidates:
+            disagree = not rank[2] and len(branches[name, rank[0], rank[1]]) > 1
+            if not disagree and (name not in self._best or rank >= self._best[name][0]):
                 self._best[name] = rank, value, setting
 
     def fields(self) -> Mapping[str, Any]:
@@ -85,3 +78,18 @@ class Decision:
             return count, [setting]
         _, nodes, nodes_setting = self._best[NODES]
         return (count * nodes if isinstance(nodes, int) else None), [setting, nodes_setting]
+
+
+def _candidates(order: int, setting: Setting) -> Iterator[tuple[str, Rank, object, Setting]]:
+    """Yield the fields that a setting is about, with its rank and its value: None if that is unknown."""
+    found = field_of(setting.path, setting.origin)
+    if found is None or is_off(setting.path, setting.value):
+        return
+    field, evaluation = found
+    value = None if setting.value is None else read_value(field, setting.path, setting.value)
+    if value is None and setting.origin < Origin.CONFIG:
+        return
+    rank = (not (evaluation or setting.weak), setting.origin, setting.certain, order)
+    yield field, rank, value, setting
+    if field == "precision" and value in ("fp16", "bf16"):
+        yield _MIXED_WITH, rank, value, setting

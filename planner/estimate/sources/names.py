@@ -65,7 +65,11 @@ class Names:
     imports
         From a name to what it stands for: ``models`` to ``torchvision.models``.
     calls, loops
-        With the scope they stand in, and the names that a call's result is assigned to.
+        With the scope they stand in; of calls also whether they surely run.
+    targets
+        From a call's identity to the name that its result is assigned to.
+    scopes
+        The module's, and every function's.
     """
 
     module: Scope
@@ -74,7 +78,7 @@ class Names:
     switches: set[str] = field(default_factory=set)
     positionals: list[str] = field(default_factory=list)
     imports: dict[str, str] = field(default_factory=dict)
-    calls: list[tuple[ast.Call, Scope]] = field(default_factory=list)
+    calls: list[tuple[ast.Call, Scope, bool]] = field(default_factory=list)
     loops: list[tuple[ast.For, Scope]] = field(default_factory=list)
     targets: dict[int, str] = field(default_factory=dict)
     scopes: list[Scope] = field(default_factory=list)
@@ -122,7 +126,7 @@ class Names:
         elif isinstance(node, ast.Import | ast.ImportFrom):
             self._import(node)
         elif isinstance(node, ast.Call):
-            self.calls.append((node, scope))
+            self.calls.append((node, scope, certain))
             self._declare(node, scope)
         elif isinstance(node, ast.Dict):
             for key, value in zip(node.keys, node.values, strict=True):

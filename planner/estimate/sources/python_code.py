@@ -57,13 +57,14 @@ class CodeReader:
                 yield _setting((key,), found)
         for scope in self.names.scopes:
             for name in scope.bindings:
-                found = self._constants.named(name, scope) if field_of((name,), in_code=True) else None
+                found = self._constants.named(name, scope) if field_of((name,), Origin.ASSIGNMENT) else None
                 if found is not None:
                     yield _setting((name,), found)
         for loop, scope in self.names.loops:
             yield from self._loop(loop, scope)
-        for call, scope in self.names.calls:
-            yield from self._call(call, scope)
+        for call, scope, certain in self.names.calls:
+            for setting in self._call(call, scope):
+                yield setting if certain else replace(setting, certain=False)
 
     def _loop(self, loop: ast.For, scope: Scope) -> Iterator[Setting]:
         """Yield the epochs or steps of ``for epoch in range(10)``, with or without a progress bar around it."""
@@ -73,9 +74,12 @@ class CodeReader:
         while isinstance(over, ast.Call) and self._last(over) in ("tqdm", "enumerate", "track") and over.args:
             over = over.args[0]
         if key and isinstance(over, ast.Call) and self._last(over) in ("range", "trange") and 1 <= len(over.args) <= 2:
+            first = self._constants.of(over.args[0], scope) if len(over.args) == 2 else None
             found = self._constants.of(over.args[-1], scope)
-            if found is not None:
+            if found is not None and len(over.args) == 1:
                 yield _setting((key,), found, Origin.CALL)
+            elif found is not None and first is not None:
+                yield from _between(key, first, found)
 
     def _call(self, call: ast.Call, scope: Scope) -> Iterator[Setting]:
         name = self._constants.dotted(call.func)
@@ -95,7 +99,8 @@ class CodeReader:
                 continue
             if keyword.arg == "device_ids" and not name.endswith(".DataParallel"):
                 continue  # one process's own device
-            yield from self._argument((keyword.arg,), keyword.value, scope, weak or constructors.is_helper(name))
+            path = ("torch_dtype" if keyword.arg == "dtype" else keyword.arg,)
+            yield from self._argument(path, keyword.value, scope, weak or constructors.is_helper(name))
 
     def _argument(self, path: tuple[str, ...], node: ast.expr, scope: Scope, weak: bool) -> Iterator[Setting]:
         found = self._constants.of(node, scope)
@@ -124,6 +129,12 @@ class CodeReader:
 
     def _last(self, call: ast.Call) -> str:
         return self._constants.dotted(call.func).rsplit(".", 1)[-1]
+
+
+def _between(key: str, first: Known, last: Known) -> Iterator[Setting]:
+    """Yield the length of ``range(1, epochs + 1)``."""
+    if isinstance(first.value, int | float) and isinstance(last.value, int | float):
+        yield _setting((key,), replace(last, value=last.value - first.value), Origin.CALL)
 
 
 def _setting(path: tuple[str, ...], found: Known, least: Origin = Origin.DEFAULT, weak: bool = False) -> Setting:

@@ -31,8 +31,9 @@ def describe(files: Sequence[str | Path], command: str = "", cache: DescriptionC
     in source; arguments of calls; configuration files; shell scripts; `command`. Within one of
     these, the file named later and then the later line win. An option that a launch line or a
     configuration sets is followed to where the source reads it, under whatever name it was declared.
-    What belongs to an evaluation, or to a tokeniser, counts only if nothing else does. An override
-    whose value only a shell or the run would know makes the field unknown.
+    What belongs to an evaluation, or to a tokeniser, counts only if nothing else does; calls in
+    branches that disagree say nothing. An override whose value only a shell or the run would know
+    makes the field unknown.
 
     Parameters
     ----------
@@ -52,12 +53,12 @@ def describe(files: Sequence[str | Path], command: str = "", cache: DescriptionC
     """
     job = [_bytes(Path(file)) for file in files]
     key = _key(job, command)
+    names = {str(at): str(file) for at, file in enumerate(files)} | {COMMAND: COMMAND}
     described = None if cache is None else cache.get(key)
-    if described is None:
+    if described is None or any(each.file not in names for each in (*described.evidence, *described.problems)):
         described = _described(job, command)
         if cache is not None:
             cache.keep(key, described)
-    names = {str(at): str(file) for at, file in enumerate(files)} | {COMMAND: COMMAND}
     return replace(
         described,
         evidence=tuple(replace(each, file=names[each.file]) for each in described.evidence),

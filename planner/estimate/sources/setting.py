@@ -46,6 +46,8 @@ class Setting:
         Where it stands.
     weak
         Of the evaluation or of a helper such as a tokeniser: counts only if nothing else does.
+    certain
+        False in a branch that may not run: several such that disagree say nothing.
     """
 
     path: tuple[str, ...]
@@ -54,6 +56,7 @@ class Setting:
     file: str
     line: int
     weak: bool = False
+    certain: bool = True
 
 
 def words(key: str) -> list[str]:

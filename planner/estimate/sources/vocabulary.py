@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from planner.estimate.sources.setting import EVALUATION, Constant, words
+from planner.estimate.sources.setting import EVALUATION, Constant, Origin, words
 
 GPUS_PER_NODE, NODES = "gpus_per_node", "nodes"
 """Beside the fields of a description; their product is a number of GPUs."""
@@ -31,14 +31,29 @@ _KEYS = {
     "train_data train_data_path train_data_dir train_file train_dataset train_path train_dir",
     "gpus": "num_processes world_size slurm_gpus tensor_parallel_size tensor_parallel total_gpus",
     GPUS_PER_NODE: "nproc_per_node gpus_per_node num_gpus_per_node ngpus_per_node gpus num_gpus n_gpus n_gpu ngpu "
-    "ngpus gpu_count devices device_ids gpu_ids cuda_visible_devices nprocs gres slurm_gpus_per_node",
+    "ngpus gpu_count devices device_ids gpu_ids cuda_visible_devices gres slurm_gpus_per_node",
     NODES: "nnodes num_nodes nodes n_nodes slurm_nodes",
 }
 _FIELD = {key: field for field, keys in _KEYS.items() for key in keys.split()}
 _AMBIGUOUS_IN_CODE = frozenset(
-    ["steps", "data", "batch", "epoch", "model_path", "nodes", "iters", "gpus", "half", "data_dir", "train_dir"]
+    [
+        "steps",
+        "data",
+        "batch",
+        "epoch",
+        "model_path",
+        "nodes",
+        "iters",
+        "gpus",
+        "half",
+        "dtype",
+        "data_dir",
+        "train_dir",
+    ]
 )
 """Keys that mean the job's settings in options and configurations, but too much else as names and keywords in code."""
+_PROCESSES = frozenset(["num_processes", "world_size"])
+"""Each has a GPU where a launcher starts them, but not where source does."""
 _ELSEWHERE = frozenset(
     [
         "optimizer",
@@ -69,13 +84,14 @@ _PRECISION = {
 _PRECISION_OF = {spelling: name for name, spellings in _PRECISION.items() for spelling in spellings.split()}
 _FLAG_MEANS = {"load_in_8bit": "int8", "load_in_4bit": "int4", "half": "fp16"}
 _FLAG = re.compile(r"(?:use_)?(fp16|bf16|amp)(?:_enabled)?|half|load_in_[48]bit")
+_NO_NAMES = ("none", "null", "auto", "scratch", "resume", "latest", "last", "best")
 _TRUE, _FALSE = ("true", "yes", "on", "1"), ("false", "no", "off", "0")
 _NUMBERS = re.compile(r"\d{1,4}(?:,\d{1,4}){0,200},?")
 _GRES = re.compile(r"gpu(?::[\w.-]{1,40})?(?::(\d{1,4}))?")
 
 
-def field_of(path: Sequence[str], in_code: bool = False) -> tuple[str, bool] | None:
-    """Return the field that a key means, and whether it is the evaluation's; None if it means none.
+def field_of(path: Sequence[str], origin: Origin = Origin.CONFIG) -> tuple[str, bool] | None:
+    """Return the field that a key means where it stands, and whether it is the evaluation's; None if it means none.
 
     >>> field_of(("trainer", "max_epochs")), field_of(("per_device_eval_batch_size",))
     (('epochs', False), ('batch_size', True))
@@ -89,7 +105,9 @@ def field_of(path: Sequence[str], in_code: bool = False) -> tuple[str, bool] | N
     evaluation = any(EVALUATION.intersection(part) for part in parts)
     keys = ["_".join(part for part in plain[-2:] if part), plain[-1]] if len(plain) > 1 else [plain[-1]]
     for key in keys:
-        if key in _FIELD and not (in_code and key in _AMBIGUOUS_IN_CODE):
+        in_code = origin in (Origin.ASSIGNMENT, Origin.CALL)
+        ambiguous = (in_code and key in _AMBIGUOUS_IN_CODE) or (origin < Origin.CONFIG and key in _PROCESSES)
+        if key in _FIELD and not ambiguous:
             return _FIELD[key], evaluation
     return None
 
@@ -135,7 +153,7 @@ def read_value(field: str, path: Sequence[str], value: Constant) -> str | int | 
 def _name(value: Constant) -> str | None:
     if not isinstance(value, str) or not value.strip() or len(value) > _MAX_NAME or not value.isprintable():
         return None
-    return None if value.strip().lower() in ("none", "null", "auto", *_TRUE, *_FALSE) else value.strip()
+    return None if value.strip().lower() in (*_NO_NAMES, *_TRUE, *_FALSE) else value.strip()
 
 
 def _flag(path: Sequence[str]) -> str | None:
