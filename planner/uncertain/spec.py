@@ -10,7 +10,7 @@ from models.instance import Instance
 from models.scenario import Scenario
 from planner.uncertain.error import GRAMMAR, Error, parse_error
 from planner.uncertain.estimates_file import read_told
-from planner.uncertain.told import Told
+from planner.uncertain.told import TRUTH, Told
 
 _OWN = ("told", "true", "estimates")
 _ALLOWED = f"{GRAMMAR}, or 'estimates=FILE'"
@@ -65,7 +65,7 @@ class Uncertainty:
             return Sides(self.straying.told(given), self.straying.around(given, seed))
         if self.estimates is not None:
             told = read_told(self.estimates, scenario)
-            return Sides(told, told.drawn(seed))
+            return Sides(told, told.drawn(seed, TRUTH))
         return Sides(Told.exactly(given), given)
 
 

@@ -21,7 +21,8 @@ Floats = NDArray[np.float64]
 _NORMAL = NormalDist()
 OUTER = _NORMAL.inv_cdf(0.9)
 """Standard deviations between the median and the 90 % quantile."""
-_STREAM = 2
+SAMPLES, TRUTH = 2, 3
+"""Random streams: what a plan samples must say nothing of what will hold, even if both have the same seed."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -59,9 +60,9 @@ class Told:
         """Return the instance in which every run time is its quantile at a level, 0 to 1 without the ends."""
         return self._at(np.full(self.instance.n_tasks, _NORMAL.inv_cdf(level)))
 
-    def drawn(self, seed: int) -> Instance:
+    def drawn(self, seed: int, stream: int = SAMPLES) -> Instance:
         """Return the instance with run times drawn from the estimates; equal seeds draw the same quantiles."""
-        draws = np.random.default_rng([seed, _STREAM])
+        draws = np.random.default_rng([seed, stream])
         if self.by_job:
             return self._at(draws.standard_normal(len(self.instance.jobs))[self.instance.task_job])
         return self._at(draws.standard_normal(self.instance.n_tasks))

@@ -17,6 +17,7 @@ from planner.compare import compare
 from planner.simulate import simulate
 from planner.tables import comparison_view
 from planner.uncertain.estimates_file import read_told
+from planner.uncertain.told import TRUTH
 from tests.planner.test_command import PLAN_KEYS, Command, command
 
 __all__ = ["command"]
@@ -80,7 +81,7 @@ def test_estimates_as_noise(command: Command, scenario_file: Path, estimates: Pa
     # latencies 4 + a0 + 2 and a1 + 2, slowdowns by the scenario's critical path of 5.
     plan = tmp_path / "plan.json"
     command("plan", scenario_file, "-o", plan, "--time-limit", 3)
-    drawn = read_told(estimates, load_scenario(scenario_file)).drawn(3)
+    drawn = read_told(estimates, load_scenario(scenario_file)).drawn(3, TRUTH)
     a0, a1 = (drawn.run_time(task, 0) for task in (0, 2))
     assert (a0, a1) != (3, 3)
     noise = ("--noise", f"estimates={estimates}", "--seed", 3)

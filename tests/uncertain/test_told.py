@@ -12,7 +12,7 @@ from models import GPU, Cluster, Job
 from models.scenario import InputError, Scenario
 from planner.uncertain.estimates_file import read_told
 from planner.uncertain.spec import parse_uncertainty
-from planner.uncertain.told import Told, stretched
+from planner.uncertain.told import TRUTH, Told, stretched
 from tests.instances import chain, gpu, instance, network, task
 from tests.uncertain.work import told, window
 
@@ -89,7 +89,8 @@ def test_a_file_of_estimates(scenario: Scenario, tmp_path: Path) -> None:
     assert known.high.tolist() == [2, 1, 2, 1]
     sides = parse_uncertainty(f"estimates={path}").sides(scenario, 3)
     assert sides.told.instance.run_us.tolist() == known.instance.run_us.tolist()
-    assert sides.truth.run_us.tolist() == known.drawn(3).run_us.tolist()
+    assert sides.truth.run_us.tolist() == known.drawn(3, TRUTH).run_us.tolist()
+    assert sides.truth.run_us.tolist() != known.drawn(3).run_us.tolist()  # a plan's samples do not tell the truth
 
 
 @pytest.mark.parametrize(
