@@ -419,7 +419,8 @@ def test_a_damaged_cache_counts_as_empty(tmp_path: Path, damage: bytes) -> None:
 
 @pytest.mark.parametrize(
     ("field", "value"),
-    [("batch_size", "32"), ("batch_size", True), ("evidence", [{"x": 1}]), ("evidence", 3), ("evidence", [{"field": "model", "file": "7", "line": 1}]),
+    [("batch_size", "32"), ("batch_size", True), ("evidence", [{"x": 1}]), ("evidence", 3),
+     ("evidence", [{"field": "model", "file": "7", "line": 1}]),
      ("evidence", [{"field": "model", "file": [], "line": 1}]), ("text", None),
      ("precision", "fp17"), ("unknown", 1), ("problems", [1])],
 )  # fmt: skip

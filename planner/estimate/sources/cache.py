@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, fields
 from pathlib import Path
 
@@ -85,7 +85,10 @@ def _description(entry: object) -> JobDescription | None:
         return None
     evidence = tuple(Evidence(**each) for each in entry["evidence"])
     problems = tuple(Problem(**each) for each in entry["problems"])
-    for each in (*evidence, *problems):
-        if not isinstance(each.file, str) or not isinstance(each.line, int):
-            return None
+    if not all(isinstance(file, str) and isinstance(line, int) for file, line in _places(evidence, problems)):
+        return None
     return JobDescription(**entry | {"evidence": evidence, "problems": problems})
+
+
+def _places(evidence: Iterable[Evidence], problems: Iterable[Problem]) -> list[tuple[object, object]]:
+    return [(each.file, each.line) for each in evidence] + [(each.file, each.line) for each in problems]

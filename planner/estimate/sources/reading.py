@@ -55,7 +55,7 @@ def describe(files: Sequence[str | Path], command: str = "", cache: DescriptionC
     key = _key(job, command)
     names = {str(at): str(file) for at, file in enumerate(files)} | {COMMAND: COMMAND}
     described = None if cache is None else cache.get(key)
-    if described is None or any(each.file not in names for each in (*described.evidence, *described.problems)):
+    if described is None or not _files(described) <= set(names):
         described = _described(job, command)
         if cache is not None:
             cache.keep(key, described)
@@ -64,6 +64,10 @@ def describe(files: Sequence[str | Path], command: str = "", cache: DescriptionC
         evidence=tuple(replace(each, file=names[each.file]) for each in described.evidence),
         problems=tuple(replace(each, file=names[each.file]) for each in described.problems),
     )
+
+
+def _files(description: JobDescription) -> set[str]:
+    return {each.file for each in description.evidence} | {each.file for each in description.problems}
 
 
 @dataclass(frozen=True, slots=True)
