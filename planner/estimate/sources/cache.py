@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, fields
 from pathlib import Path
 
@@ -90,5 +90,6 @@ def _description(entry: object) -> JobDescription | None:
     return JobDescription(**entry | {"evidence": evidence, "problems": problems})
 
 
-def _places(evidence: Iterable[Evidence], problems: Iterable[Problem]) -> list[tuple[object, object]]:
-    return [(each.file, each.line) for each in evidence] + [(each.file, each.line) for each in problems]
+def _places(evidence: Iterable[Evidence], problems: Iterable[Problem]) -> Iterator[tuple[object, object]]:
+    yield from ((each.file, each.line) for each in evidence)
+    yield from ((each.file, each.line) for each in problems)
