@@ -17,6 +17,8 @@ from planner.importers.rows import MAX_GPUS_PER_REQUEST, Mask, Rows
 from planner.importers.tables import Requests, Texts
 
 _ABSENT = ("", "none", "nan", "nat", "null")
+_LONGEST_ABSENT = 10
+"""So long may they be with spaces around them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,8 +64,9 @@ class Ids:
 
 def absent(texts: Texts) -> Mask:
     """Say which texts are no value: empty, or one of the words that stand for it. Shape as `texts`."""
-    codes, distinct = pd.factorize(texts)
-    return np.array([text.strip().lower() in _ABSENT for text in distinct], np.bool_)[codes]
+    found = np.fromiter(map(len, texts), np.int64, len(texts)) <= _LONGEST_ABSENT
+    found[found] = [text.strip().lower() in _ABSENT for text in texts[found]]
+    return found
 
 
 def gpus_that_count(rows: Rows, column: str, options: GPUOptions) -> Ints | None:

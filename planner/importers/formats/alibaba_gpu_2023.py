@@ -13,6 +13,7 @@ from fractions import Fraction
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 
 from executor.policies.options import one_of, option
 from planner.importers.cluster_jobs import GPUOptions, Ids, absent, gpus_that_count
@@ -80,10 +81,11 @@ class AlibabaGPU(GPUOptions):
 
     def _names(self, rows: Rows) -> Texts:
         """Return the name of the model of each row. Shape [rows]."""
-        requested = np.stack([rows.wholes(column, 0, _MOST) for column in _SHAPE], axis=1)
-        distinct, which = np.unique(requested, axis=0, return_inverse=True)
-        named = [f"cpu{cpu}-memory{memory}-gpu{gpu}" for cpu, memory, gpu in distinct.tolist()]
-        shape: Texts = np.array(named, np.object_)[which.reshape(-1)]
+        requested = pd.DataFrame({column: rows.wholes(column, 0, _MOST) for column in _SHAPE})
+        which = requested.groupby(list(_SHAPE), sort=False).ngroup().to_numpy()
+        distinct = requested.drop_duplicates().itertuples(index=False)
+        named = [f"cpu{cpu}-memory{memory}-gpu{gpu}" for cpu, memory, gpu in distinct]
+        shape: Texts = np.array(named, np.object_)[which]
         if self.model == "shape-qos":
             shape = shape + "-" + rows.names("qos")
         return shape
