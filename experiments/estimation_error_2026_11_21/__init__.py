@@ -1,0 +1,1 @@
+"""What error in run-time estimates costs plans and online policies."""
