@@ -11,9 +11,11 @@ import numpy as np
 from experiments.estimates import trace
 from planner.estimate.estimate import Estimate
 from planner.estimate.ladder import Fitted, Recipe, fit_rungs
+from planner.estimate.medians import BACK_OFF
 from planner.estimate.score import score
 from planner.estimate.tasks import History
 
+_KINDS = ("exact key", "boosted", BACK_OFF, "retrieval")
 _HIDDEN = 4
 """Every how many-th model is hidden to see how unseen ones fare."""
 
@@ -49,16 +51,17 @@ def main() -> None:
 def _ladders(fitted: Fitted, whole: History, asked: History, *, online: bool) -> Iterator[tuple[str, list[Estimate]]]:
     """Yield the estimates of the ladder, of each rung with nothing but the default, and of the ladder less each."""
     names = frozenset(rung.name for rung in fitted.rungs)
+    kinds = {kind: frozenset(name for name in names if name.startswith(kind)) for kind in _KINDS}
     variants = {"ladder": frozenset[str]()}
-    variants |= {f"only {name}": names - {name} for name in sorted(names)} | {"only default": names}
-    variants |= {f"ladder without {name}": frozenset({name}) for name in sorted(names)}
+    variants |= {f"only {kind}": names - own for kind, own in kinds.items()} | {"only default": names}
+    variants |= {f"ladder without {kind}": own for kind, own in kinds.items()}
     for name, without in variants.items():
         ladder = fitted.ladder(online=online, without=without)
         estimates = ladder.predict_all(asked.tasks, whole if online else None)
         yield name, estimates
         if name == "ladder":
             print(f"    asked in this order: {', '.join(rung.name for rung in ladder.rungs)}")
-            for source in dict.fromkeys(rung.name for rung in ladder.rungs):
+            for source in (rung.name for rung in ladder.rungs):
                 rows = np.flatnonzero([estimate.source == source for estimate in estimates])
                 if len(rows):
                     _row(f"of it, {source}", [estimates[row] for row in rows], asked.take(rows))

@@ -7,7 +7,9 @@ latest ones that were known when the task was asked about. A trace drifts, and i
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -20,6 +22,7 @@ LEAST_TASKS = 500
 """Fewest past tasks worth a fit."""
 MOST_TASKS = 200_000
 """Most past tasks that are fitted: the latest."""
+_FORGOTTEN = 0.1
 _MOST_VALUES = 254
 """Most values of a column taken as a category, which is what scikit-learn allows; longer ones count through the key."""
 
@@ -45,7 +48,8 @@ class Boosted:
         answers, seen = Answers.silent(len(tasks)), known.seen(tasks)
         if seen.any():
             matrix = self.encoder.matrix(tasks.take(seen), known)
-            answers.set(seen, np.column_stack([fit.predict(matrix) for fit in self.fits]))
+            with _one_thread():
+                answers.set(seen, np.column_stack([fit.predict(matrix) for fit in self.fits]))
         return answers
 
 
@@ -111,17 +115,34 @@ def fit_boosted(known: Known, columns: Columns, seed: int) -> Boosted | None:
     tasks = history.tasks.take(latest)
     encoder = Encoder.of(tasks, columns)
     matrix, target = encoder.matrix(tasks, known), history.log_runtime[latest]
-    fits = [
-        HistGradientBoostingRegressor(
-            loss="quantile",
-            quantile=level,
-            learning_rate=0.05,
-            max_iter=200,
-            min_samples_leaf=50,
-            categorical_features=encoder.categorical,
-            early_stopping=False,
-            random_state=seed,
-        ).fit(matrix, target)
-        for level in LEVELS
-    ]
+    _forget(matrix, len(known.levels), np.random.default_rng(seed))
+    with _one_thread():
+        fits = [
+            HistGradientBoostingRegressor(
+                loss="quantile",
+                quantile=level,
+                learning_rate=0.05,
+                max_iter=200,
+                min_samples_leaf=50,
+                categorical_features=encoder.categorical,
+                early_stopping=False,
+                random_state=seed,
+            ).fit(matrix, target)
+            for level in LEVELS
+        ]
     return Boosted(encoder, fits)
+
+
+def _one_thread() -> AbstractContextManager[object]:
+    """Keep scikit-learn to one thread: sums then repeat on any machine, and no threads spin on a busy one."""
+    limits: AbstractContextManager[object] = import_module("threadpoolctl").threadpool_limits(1)
+    return limits
+
+
+def _forget(matrix: Floats, levels: int, draws: np.random.Generator) -> None:
+    """Hide, for some tasks, what ran lately of their longest keys, so that the fit learns what to make of a new one."""
+    hidden = np.where(draws.random(len(matrix)) < _FORGOTTEN, draws.integers(0, levels, len(matrix)), 0)
+    for level in range(levels - 1):
+        rows = np.flatnonzero(hidden > level)
+        at = matrix.shape[1] - 2 * (levels - level)
+        matrix[rows, at : at + 2] = np.nan

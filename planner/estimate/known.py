@@ -93,7 +93,7 @@ class Known:
     @property
     def levels(self) -> tuple[tuple[str, ...], ...]:
         """The exact key and its back-offs: one column less each, dropped from the end."""
-        return tuple(self.key[:end] for end in range(len(self.key), 0, -1))
+        return shorter(self.key)
 
     def runs(self, names: tuple[str, ...]) -> Runs:
         """Return the runs by the values of some columns."""
@@ -113,3 +113,12 @@ class Known:
     def seen(self, tasks: Tasks) -> NDArray[np.bool_]:
         """Say of each task whether a past one has the first value of its key. Shape [tasks]."""
         return np.asarray(self.latest(self.key[:1], tasks) >= 0)
+
+
+def shorter(key: tuple[str, ...]) -> tuple[tuple[str, ...], ...]:
+    """Return a key and what is left of it as columns are dropped from its end.
+
+    >>> shorter(("model", "steps"))
+    (('model', 'steps'), ('model',))
+    """
+    return tuple(key[:end] for end in range(len(key), 0, -1))

@@ -17,7 +17,7 @@ from planner.estimate.calibration import Calibration, calibrated, climbed, moved
 from planner.estimate.default import Default
 from planner.estimate.estimate import Estimate, Features
 from planner.estimate.known import Known
-from planner.estimate.medians import BackOff, SteadyKey
+from planner.estimate.medians import SteadyKey, back_offs
 from planner.estimate.retrieval import Retrieval, SentenceEncoder, tf_idf, unit
 from planner.estimate.tasks import Columns, History, Tasks
 
@@ -106,7 +106,8 @@ class Recipe:
         """Return the rungs between the first and the last, fitted on what is known."""
         boosted = fit_boosted(known, self.columns, self.seed)
         encode = tf_idf(known.history, self.columns) if self.encoder is None else unit(self.encoder)
-        return (SteadyKey(), *([] if boosted is None else [boosted]), BackOff(), Retrieval(self.columns, encode))
+        keys = back_offs(self.columns.key)
+        return (SteadyKey(), *([] if boosted is None else [boosted]), *keys, Retrieval(self.columns, encode))
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -7,8 +7,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from planner.estimate.answers import Answers
-from planner.estimate.known import Known
+from planner.estimate.known import Known, shorter
 from planner.estimate.tasks import Tasks
+
+BACK_OFF = "back-off key"
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,22 +45,36 @@ class SteadyKey:
 
 @dataclass(frozen=True, slots=True)
 class BackOff:
-    """Quantiles of the latest runs of the longest key with repeats enough, from the exact key down to its first column.
+    """Quantiles of the latest runs of a key, the exact one or one with columns dropped, if it has repeats enough.
 
     Parameters
     ----------
+    columns
+        What is left of the key.
+    of
+        How many columns the exact key has.
     least_runs
         Fewest repeats.
     """
 
+    columns: tuple[str, ...]
+    of: int
     least_runs: int = 3
-    name: str = "back-off key"
+
+    @property
+    def name(self) -> str:
+        """What estimates call their source, such as ``back-off key 2/3``."""
+        return f"{BACK_OFF} {len(self.columns)}/{self.of}"
 
     def answer(self, tasks: Tasks, known: Known) -> Answers:
-        """Return the quantiles of the longest key known."""
+        """Return the quantiles of keys with enough runs."""
         answers = Answers.silent(len(tasks))
-        for names in known.levels:
-            runs, latest = known.runs(names), known.latest(names, tasks)
-            found = ~answers.given & (latest >= 0) & (runs.count[latest] >= self.least_runs)
-            answers.set(found, runs.quantiles[latest[found]], tasks.take(found).keys(names))
+        runs, latest = known.runs(self.columns), known.latest(self.columns, tasks)
+        found = (latest >= 0) & (runs.count[latest] >= self.least_runs)
+        answers.set(found, runs.quantiles[latest[found]], tasks.take(found).keys(self.columns))
         return answers
+
+
+def back_offs(key: tuple[str, ...]) -> list[BackOff]:
+    """Return a rung for the exact key and for each shorter one: columns are dropped from the end, never the first."""
+    return [BackOff(names, len(key)) for names in shorter(key)]

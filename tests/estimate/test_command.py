@@ -52,7 +52,7 @@ def test_a_scenarios_tasks_get_a_row_each_that_a_planner_reads(folder: Path) -> 
     assert [(row["workflow"], row["task"], row["source"], row["profile"]) for row in rows] == [
         ("w", "a", "exact key", "false"),
         ("w", "b", "exact key", "false"),
-        ("w", "c", "back-off key", "false"),
+        ("w", "c", "back-off key 2/3", "false"),
     ]
     # Runs of a are 3 and 4 us in turn, whose median in logarithms is their geometric mean 3.46, rounded to 3 us. Of c
     # nothing is known but model and workflow, whose only runs are those.
@@ -92,7 +92,7 @@ def test_a_profile_goes_first_and_nothing_it_measured_need_be_profiled(
     found = told(folder, str(folder / "scenario.yaml"), "--profile", str(profiled), capsys=capsys)
     estimates = found["estimates"]
     assert isinstance(estimates, list)
-    assert [row["source"] for row in estimates] == ["profile", "profile", "back-off key"]
+    assert [row["source"] for row in estimates] == ["profile", "profile", "back-off key 2/3"]
 
 
 def test_the_measured_tail_gives_the_interval(tmp_path: Path) -> None:
