@@ -17,12 +17,14 @@ _ONLINE = [name for name in CONTENDERS if name not in _PLANS]
 
 
 def crossing(values: Values, rate: float, side: str, plan: str, online: str) -> float | None:
-    """Return the log-normal spread up to which a plan beats an online policy; None if it does at every spread asked.
+    """Return the log-normal spread up to which a plan beats an online policy; 0 for never, None for all asked.
 
     The mean over the draws of log(plan / online) is taken as linear between the spreads that were asked.
     """
     levels = [level for level in LEVELS if level.side in (NONE, side) and level.kind == "lognormal"]
     points = [(level.size, _advantage(values, rate, level, plan, online)) for level in levels]
+    if points[0][1] >= 0:
+        return 0.0
     for (low, before), (high, after) in pairwise(points):
         if before < 0 <= after:
             return low + (high - low) * before / (before - after)
