@@ -149,7 +149,7 @@ class Entries:
 
     def _entry(self) -> dict[str, object]:
         """Read the object that starts here."""
-        if self._peek() != "{":
+        if not self._text.startswith("{", self._at) and self._peek() != "{":
             raise self._wrong("an object is missing")
         while True:
             try:
