@@ -27,6 +27,10 @@ def test_what_a_page_shows_works(page: Path, tmp_path: Path, monkeypatch: pytest
     monkeypatch.chdir(tmp_path)
     (tmp_path / "SCENARIO").write_text(TEXT)
     (tmp_path / "SWEEP").write_text("{scenario: SCENARIO, verb: simulate, grid: {policy: [jit, hash]}}")
+    (tmp_path / "LOG").write_text("release,model,runtime\n0,small,1.5\n2,large,4\n")
+    (tmp_path / "HISTORY").write_text("model,runtime_s\nsmall,1.5\nlarge,4\n")
+    (tmp_path / "REQUESTS").write_text("model\nlarge\n")
+    (tmp_path / "JOB_LOG").write_text("step 1/200\nstep 2/200\n")
     shutil.copytree(ROOT / "experiments", "experiments", ignore=shutil.ignore_patterns("*.py", "*.png", "__pycache__"))
     namespace: dict[str, object] = {"__name__": "page"}
     for step in steps(page.read_text()):
