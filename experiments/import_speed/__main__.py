@@ -8,53 +8,14 @@ Memory is the most that the process ever held, Python and libraries included.
 from __future__ import annotations
 
 import argparse
-import resource
 import subprocess
 import sys
 import tempfile
 import time
 from pathlib import Path
 
-import numpy as np
-import pandas as pd
-
+from experiments.import_speed.logs import LOGS, draw
 from planner.importers.trace import import_trace
-
-
-def gentd26(rows: int) -> pd.DataFrame:
-    """Return a log in the columns of GenTD26: a request every two seconds, 86 models with skewed shares."""
-    rng = np.random.default_rng(1)
-    moments = pd.Timestamp("2024-01-01") + pd.to_timedelta(2 * np.arange(rows), unit="s")
-    return pd.DataFrame(
-        {
-            "gmt_create": moments.strftime("%Y-%m-%d %H:%M:%S"),
-            "predict_type": "TXT_2_IMG",
-            "predict_status": np.where(rng.random(rows) < 0.984, "SUCCEED", "FAILED"),
-            "exec_time_seconds": np.maximum(1, rng.lognormal(3.1, 0.6, rows).round()),
-            "groupId": [f"G{number:04}" for number in rng.integers(0, 4247, rows)],
-            "checkpoint_model_version_id": [f"M{number:04}" for number in np.minimum(85, rng.geometric(0.15, rows))],
-            "num_lora": rng.integers(0, 3, rows),
-        }
-    )
-
-
-def azure_llm(rows: int) -> pd.DataFrame:
-    """Return a log in the columns of the Azure LLM trace: exponential gaps, seven decimals of a second."""
-    rng = np.random.default_rng(1)
-    ticks = np.cumsum(rng.exponential(2e6, rows)).astype(np.int64)
-    seconds = (pd.Timestamp("2023-11-16 18:15:00") + pd.to_timedelta(ticks // 10**7, unit="s")).strftime(
-        "%Y-%m-%d %H:%M:%S"
-    )
-    return pd.DataFrame(
-        {
-            "TIMESTAMP": [f"{second}.{tick:07}" for second, tick in zip(seconds, ticks % 10**7, strict=True)],
-            "ContextTokens": rng.integers(3, 8_000, rows),
-            "GeneratedTokens": rng.integers(1, 1_000, rows),
-        }
-    )
-
-
-LOGS = {"gentd26": gentd26, "azure-llm": azure_llm}
 
 
 def measured(name: str, log: Path) -> None:
@@ -64,27 +25,34 @@ def measured(name: str, log: Path) -> None:
     made.as_dict()
     made.save(log.with_suffix(".yaml"))
     seconds, busy = time.perf_counter() - begin, time.process_time() - begin_cpu
-    megabytes = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e3
-    rows = f"{name}: {made.tally.read:,} rows"
+    megabytes = _most_memory_kb() / 1e3
+    rows = f"{name:>20}: {made.tally.read:,} rows"
     print(f"{rows} in {seconds:.1f} s ({busy:.1f} s of processor time), at most {megabytes:,.0f} MB", flush=True)
+
+
+def _most_memory_kb() -> int:
+    """Return the process's own peak; that of getrusage begins with what its parent held."""
+    status = dict(line.split(":", 1) for line in Path("/proc/self/status").read_text().splitlines())
+    return int(status["VmHWM"].split()[0])
 
 
 def main() -> None:
     """Draw every log and import it in a process of its own."""
     parser = argparse.ArgumentParser(prog="python -m experiments.import_speed", description=__doc__)
     parser.add_argument("--rows", type=int, default=1_000_000)
-    parser.add_argument("--log", type=Path, help="import only this file, of --format")
-    parser.add_argument("--format", choices=LOGS, default="gentd26")
+    parser.add_argument("--formats", nargs="+", choices=LOGS, default=list(LOGS))
+    parser.add_argument("--log", type=Path, help="import only this file, of the first of --formats")
     options = parser.parse_args()
     if options.log is not None:
-        measured(options.format, options.log)
+        measured(options.formats[0], options.log)
         return
     with tempfile.TemporaryDirectory() as folder:
-        for name, drawn in LOGS.items():
-            log = Path(folder) / f"{name}.csv"
-            drawn(options.rows).to_csv(log, index=False)
-            alone = [sys.executable, "-m", "experiments.import_speed", "--format", name, "--log", str(log)]
+        for name in options.formats:
+            log = Path(folder) / name
+            draw(name, options.rows, log)
+            alone = [sys.executable, "-m", "experiments.import_speed", "--formats", name, "--log", str(log)]
             subprocess.run(alone, check=True)  # noqa: S603
+            log.unlink()
 
 
 if __name__ == "__main__":

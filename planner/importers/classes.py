@@ -24,8 +24,8 @@ class Classes:
     Parameters
     ----------
     most
-        Classes per model; 0: every run time as it is; None: as it is, or `DEFAULT_CLASSES` where that would make more
-        than `MOST_EXACT` workflows.
+        Classes per model; 0: every run time as it is; None: as it is, or where that would make more than `MOST_EXACT`
+        workflows, `DEFAULT_CLASSES`, or for very many models as many as `MOST_WORKFLOWS` allows.
     """
 
     most: int | None = None
@@ -70,8 +70,8 @@ class Classes:
         if self.most == 0 or (self.most is None and exact <= MOST_EXACT):
             _refuse_more(exact)
             return table["runtime_us"].to_numpy(), "run times as they are"
-        classes = self.most or DEFAULT_CLASSES
         by_model = table.groupby(["model", "gpus"])["runtime_us"]
+        classes = self.most or max(1, min(DEFAULT_CLASSES, MOST_WORKFLOWS // by_model.ngroups))
         below = by_model.rank(method="min").astype("int64") - 1
         klass = below * classes // by_model.transform("size")
         by_class = table["runtime_us"].groupby([table["model"], table["gpus"], klass])
@@ -84,5 +84,6 @@ class Classes:
 def _refuse_more(workflows: int) -> None:
     if workflows > MOST_WORKFLOWS:
         raise WorkloadError(
-            f"run times make {workflows:,} workflows; allowed are {MOST_WORKFLOWS:,}: ask for fewer runtime classes"
+            f"run times make {workflows:,} workflows; allowed are {MOST_WORKFLOWS:,}: ask for fewer runtime classes, "
+            "a window, or models that more requests share"
         )

@@ -258,7 +258,7 @@ def name_at(value: object, where: Where) -> str:
     FieldError
         If the value is none.
     """
-    if not isinstance(value, str) or isinstance(value, Plain) or not 0 < len(value) <= LONGEST_NAME:
+    if type(value) is not str or not 0 < len(value) <= LONGEST_NAME:  # Plain text, a number, is a str, too
         raise FieldError(where, f"{kind_of(value)} stands here; allowed is text of 1 to {LONGEST_NAME} characters")
     if not value.isprintable():
         raise FieldError(where, f"{shown(value)} stands here; allowed are printable characters of UTF-8")

@@ -120,18 +120,11 @@ def _ran(attempts: list[object], release_us: int) -> tuple[int, int]:
     """Return how long a job ran in all its attempts together, and on how many GPUs at most."""
     runtime_us = gpus = 0
     for position, value in enumerate(attempts):
-        where = ("attempts", position)
-        attempt = mapping_at(value, where)
-        start_us = _moment(member(attempt, "start_time", where), (*where, "start_time"))
-        end_us = _moment(member(attempt, "end_time", where), (*where, "end_time"))
-        gpus = max(gpus, _gpus(member(attempt, "detail", where), (*where, "detail")))
-        if start_us is None or end_us is None:
-            raise _LeftOutError("an attempt without start or end")
-        if start_us < release_us:
-            raise FieldError((*where, "start_time"), "is before submitted_time; allowed is a time from then on")
-        if end_us < start_us:
-            raise FieldError((*where, "end_time"), "is before start_time; allowed is a time from then on")
-        runtime_us += end_us - start_us
+        try:
+            attempt_us, attempt_gpus = _attempt(value, release_us)
+        except FieldError as error:
+            raise FieldError(("attempts", position, *error.where), error.problem) from None
+        runtime_us, gpus = runtime_us + attempt_us, max(gpus, attempt_gpus)
     if not attempts:
         raise _LeftOutError("no attempt")
     if not gpus:
@@ -141,21 +134,36 @@ def _ran(attempts: list[object], release_us: int) -> tuple[int, int]:
     return runtime_us, gpus
 
 
-def _gpus(detail: object, where: Where) -> int:
+def _attempt(value: object, release_us: int) -> tuple[int, int]:
+    """Return how long an attempt ran, and on how many GPUs."""
+    attempt = mapping_at(value, ())
+    start_us = _moment(member(attempt, "start_time"), ("start_time",))
+    end_us = _moment(member(attempt, "end_time"), ("end_time",))
+    gpus = _gpus(items_at(member(attempt, "detail"), ("detail",)))
+    if start_us is None or end_us is None:
+        raise _LeftOutError("an attempt without start or end")
+    if start_us < release_us:
+        raise FieldError(("start_time",), "is before submitted_time; allowed is a time from then on")
+    if end_us < start_us:
+        raise FieldError(("end_time",), "is before start_time; allowed is a time from then on")
+    return end_us - start_us, gpus
+
+
+def _gpus(detail: list[object]) -> int:
     """Return how many GPUs an attempt had."""
     gpus = 0
-    for position, server in enumerate(items_at(detail, where)):
-        place = (*where, position)
-        gpus += len(items_at(member(mapping_at(server, place), "gpus", place), (*place, "gpus")))
+    for position, server in enumerate(detail):
+        try:
+            gpus += len(items_at(member(mapping_at(server, ()), "gpus"), ("gpus",)))
+        except FieldError as error:
+            raise FieldError(("detail", position, *error.where), error.problem) from None
     if gpus > MAX_GPUS_PER_REQUEST:
-        raise FieldError(where, f"names {gpus} GPUs; allowed are {MAX_GPUS_PER_REQUEST}")
+        raise FieldError(("detail",), f"names {gpus} GPUs; allowed are {MAX_GPUS_PER_REQUEST}")
     return gpus
 
 
 def _moment(value: object, where: Where) -> int | None:
     """Return a date with a time of day in microseconds since 1970, or None where none was recorded."""
-    if value is None or value in ("", "None"):
-        return None
     if isinstance(value, str) and len(value) >= _SHORTEST_MOMENT:
         try:
             read = datetime.fromisoformat(value)
@@ -164,6 +172,8 @@ def _moment(value: object, where: Where) -> int | None:
         else:
             if _EPOCH.year <= read.year <= _LAST_YEAR:
                 return ((read.astimezone(UTC).replace(tzinfo=None) if read.tzinfo else read) - _EPOCH) // _US
+    if value in (None, "", "None"):
+        return None
     problem = f"is no date and time; allowed is such as 2017-10-07 01:12:09, {_EPOCH.year} to {_LAST_YEAR}"
     raise FieldError(where, f"{kind_of(value)} {problem}")
 
