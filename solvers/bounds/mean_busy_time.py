@@ -11,10 +11,16 @@ Even, Isaacs (1964). For equal weights, shortest remaining work first on the fas
 from __future__ import annotations
 
 import heapq
+from dataclasses import dataclass
 from fractions import Fraction
+
+import numpy as np
+from numpy.typing import NDArray
 
 from models import Instance, Objective
 from solvers.bounds.critical_path import earliest, fastest_run, tails
+
+Floats = NDArray[np.float64]
 
 
 def bound(instance: Instance, objective: Objective) -> Fraction | None:
@@ -49,27 +55,128 @@ def _weighted_releases(instance: Instance, weights: list[Fraction]) -> Fraction:
     return sum((weight * total for weight, total in sums.items()), Fraction(0))
 
 
-def _weighted_completions(instance: Instance, weights: list[Fraction]) -> Fraction:
-    """Return a lower bound on the sum of w_j C_j. Times are counted in 1 / GPUs of a microsecond, so all are whole."""
-    speed, start = instance.n_gpus, earliest(instance).start_us
-    run, after = fastest_run(instance)[instance.task_template], tails(instance)[instance.task_template]
+@dataclass(frozen=True, slots=True)
+class _FastMachine:
+    """The preemptive schedule on the fast machine. Times are counted in 1 / `speed` of a microsecond: all are whole.
+
+    Parameters
+    ----------
+    speed
+        The number of GPUs.
+    run_us
+        Fastest run time of every task.
+    shares
+        Weight per work, w_j / W_j, by rank, the highest first.
+    rank
+        Rank of every task.
+    pieces
+        (task, begin, end) in the order of time.
+    """
+
+    speed: int
+    run_us: list[int]
+    shares: list[Fraction]
+    rank: list[int]
+    pieces: list[tuple[int, int, int]]
+
+
+def _fast_machine(instance: Instance, weights: list[Fraction]) -> _FastMachine:
+    """Return the schedule that always works on the released task of highest weight per work."""
+    start, run = earliest(instance).start_us, fastest_run(instance)[instance.task_template].tolist()
     job_of = instance.task_job.tolist()
     work = [0] * len(instance.jobs)
-    for job, p in zip(job_of, run.tolist(), strict=True):
+    for job, p in zip(job_of, run, strict=True):
         work[job] += p
-    shares = [weight / total for weight, total in zip(weights, work, strict=True)]
-    ranks = {share: rank for rank, share in enumerate(sorted(set(shares), reverse=True))}
-    rank = [ranks[share] for share in shares]
+    by_job = [weight / total for weight, total in zip(weights, work, strict=True)]
+    shares = sorted(set(by_job), reverse=True)
+    ranks = {share: rank for rank, share in enumerate(shares)}
+    rank = [ranks[by_job[job]] for job in job_of]
+    speed = instance.n_gpus
+    return _FastMachine(speed, run, shares, rank, list(_preempted(start.tolist(), run, rank, speed)))
+
+
+def _weighted_completions(instance: Instance, weights: list[Fraction]) -> Fraction:
+    """Return a lower bound on the sum of w_j C_j."""
+    machine, after = _fast_machine(instance, weights), tails(instance)[instance.task_template]
     # Twice the integral of time over the busy time of each rank, and twice what every end adds to it.
-    moments, extras = [0] * len(ranks), [0] * len(ranks)
-    for task, begin, end in _preempted(start.tolist(), run.tolist(), [rank[job] for job in job_of], speed):
-        moments[rank[job_of[task]]] += end * end - begin * begin
-    for task, (p, tail) in enumerate(zip(run.tolist(), after.tolist(), strict=True)):
-        extras[rank[job_of[task]]] += p * (2 * tail + p)
+    moments, extras = [0] * len(machine.shares), [0] * len(machine.shares)
+    for task, begin, end in machine.pieces:
+        moments[machine.rank[task]] += end * end - begin * begin
+    for rank, p, tail in zip(machine.rank, machine.run_us, after.tolist(), strict=True):
+        extras[rank] += p * (2 * tail + p)
     return sum(
-        (share * (Fraction(moments[r], speed) + extras[r]) / 2 for share, r in ranks.items()),
+        (share * (Fraction(moments[r], machine.speed) + extras[r]) / 2 for r, share in enumerate(machine.shares)),
         Fraction(0),
     )
+
+
+def work_prices(instance: Instance, weights: list[Fraction]) -> tuple[Floats, Floats]:
+    """Return what a microsecond of work is worth on the fast machine over time: the bound's dual solution.
+
+    While a job runs, the price falls by its weight per work, so that it pays the same whenever it runs; the price is as
+    high as it can be with no later time cheaper for that job, and 0 where nothing runs.
+
+    Parameters
+    ----------
+    weights
+        The objective is the sum of w_j (C_j - r_j).
+
+    Returns
+    -------
+    times_us, prices
+        Between these times, which rise, the price is linear; where one occurs twice, it jumps. In units of the
+        objective per microsecond.
+    """
+    machine = _fast_machine(instance, weights)
+    shares = [float(share) for share in machine.shares]
+    times, prices = [machine.pieces[-1][2] / machine.speed], [0.0]
+    later = _LowerHull(times[0])
+    for task, begin, end in reversed(machine.pieces):
+        share, begin_us, end_us = shares[machine.rank[task]], begin / machine.speed, end / machine.speed
+        if end_us < times[-1]:  # idle from here to the piece that was taken before
+            times += [times[-1], end_us]
+            prices += [0.0, 0.0]
+            later = _LowerHull(end_us)
+        price = later.least(share) - share * end_us
+        times += [end_us, begin_us]
+        prices += [price, price + share * (end_us - begin_us)]
+        later.add(end_us, price)
+        later.add(begin_us, prices[-1])
+    return np.array(times[::-1]), np.array(prices[::-1])
+
+
+class _LowerHull:
+    """The lower convex hull of (time, price) points that come from the right; at first, price 0 at one time."""
+
+    def __init__(self, time: float) -> None:
+        self._points = [(time, 0.0)]
+
+    def add(self, time: float, price: float) -> None:
+        """Add a point that lies no later than those before it."""
+        points = self._points
+        while points and points[-1][0] == time and points[-1][1] >= price:
+            points.pop()
+        if points and points[-1][0] == time:
+            return
+        while len(points) > 1 and _turns(points[-2], points[-1], (time, price)):
+            points.pop()
+        points.append((time, price))
+
+    def least(self, share: float) -> float:
+        """Return the least of share x time + price over all points."""
+        points, low, high = self._points, 0, len(self._points) - 1
+        while low < high:  # costs fall towards the least and rise after it
+            middle = (low + high) // 2
+            if share * points[middle][0] + points[middle][1] <= share * points[middle + 1][0] + points[middle + 1][1]:
+                high = middle
+            else:
+                low = middle + 1
+        return share * points[low][0] + points[low][1]
+
+
+def _turns(right: tuple[float, float], middle: tuple[float, float], left: tuple[float, float]) -> bool:
+    """Say whether the middle point lies on or above the line between the others."""
+    return (right[0] - left[0]) * (middle[1] - left[1]) >= (middle[0] - left[0]) * (right[1] - left[1])
 
 
 def _preempted(release: list[int], work: list[int], rank: list[int], speed: int) -> list[tuple[int, int, int]]:

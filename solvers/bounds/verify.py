@@ -138,13 +138,8 @@ class _LagrangianCheck:
 
     def _job(self, number: int) -> int:
         """Return the least cost of a job: completion, running, and the precedences outside its tree."""
-        _, weight, free_until, step = self.costs[number]
         tree = _Tree(self, number)
-        ends = tree.earliest[tree.root] + np.arange(tree.count) * self.slot_us - free_until
-        return min(
-            int((cost + weight * (ends + run > 0 if step else np.maximum(0, ends + run))).min())
-            for run, cost in tree.subtree(tree.root, None)
-        )
+        return min(int((cost + tree.completing(run)).min()) for run, cost in tree.subtree(tree.root, None))
 
     def fences(self, number: int, workflow: int) -> dict[tuple[int, int], Ints]:
         """Return the prices of a job's precedences outside the tree: at a delay, the sum of the falls from there on."""
@@ -155,8 +150,11 @@ class _LagrangianCheck:
             raise RefusedError("prices are too large")
         return {arc: np.cumsum(row[::-1])[::-1] for arc, row in zip(priced, falls, strict=True)}
 
-    def least_price(self, c: int, needs: tuple[int, ...], earliest: int, run: int, count: int) -> Ints:
-        """Return the least price of a run that starts in [earliest + k, earliest + k + 1) slots, for every delay k."""
+    def least_price(self, c: int, needs: tuple[int, ...], earliest: int, run: int, wait: Ints) -> Ints:
+        """Return the least price of a run that starts in [earliest + k, earliest + k + 1) slots, for every delay k.
+
+        To it belongs what waiting within that interval costs: wait[k] per microsecond.
+        """
         if (c, needs) not in self.lanes:
             rate = self.compute[c].copy()
             for index, use in enumerate(self.uses):
@@ -164,11 +162,11 @@ class _LagrangianCheck:
                     rate += self.use_prices[index]
             self.lanes[c, needs] = _integral(rate, self.slot_us)
         lane, slot = self.lanes[c, needs], self.slot_us
-        first = earliest + np.arange(count, dtype=np.int64) * slot
+        first = earliest + np.arange(len(wait), dtype=np.int64) * slot
         edges = ((first // slot + 1) * slot, ((first + run) // slot + 1) * slot - run)
         last = first + slot - 1
         starts = (first, np.minimum(edges[0], last), np.minimum(edges[1], last), last)
-        prices = [_until(lane, at + run, slot) - _until(lane, at, slot) for at in starts]
+        prices = [_until(lane, at + run, slot) - _until(lane, at, slot) + wait * (at - first) for at in starts]
         return np.asarray(np.min(prices, axis=0), np.int64)
 
     # Models
@@ -222,7 +220,7 @@ class _Tree:
     """One job's tasks, and its end if that is added, joined by the precedences that are not priced."""
 
     def __init__(self, check: _LagrangianCheck, number: int) -> None:
-        job = check.costs[number][0]
+        job, self.weight, self.free_until, self.step = check.costs[number]
         instance, workflow = check.instance, int(check.instance.job_workflow[job])
         first, last = instance.template_first[workflow : workflow + 2].tolist()
         start, end = _earliest(instance, job)
@@ -258,12 +256,26 @@ class _Tree:
             options.append((run, cost))
         return options
 
+    def completing(self, run: int) -> Ints:
+        """Return what completing costs the job whose last task runs so long and begins when its delay does."""
+        ends = self._last_ends(run)
+        return np.asarray(self.weight * (ends > 0 if self.step else np.maximum(0, ends)), np.int64)
+
+    def _last_ends(self, run: int) -> Ints:
+        return self.earliest[self.root] + np.arange(self.count) * self.check.slot_us + run - self.free_until
+
+    def _waiting(self, node: int, run: int) -> Ints:
+        """Return what a microsecond of waiting costs by delay: at the root, the weight once completing costs that."""
+        costs = node == self.root and not self.step
+        return np.where(costs & (self._last_ends(run) >= 0), self.weight, 0)[: self.count - 1]
+
     def _running(self, node: int) -> list[tuple[int, Ints]]:
-        """Return run times and prices of a node by delay; the last delay, and an added end, pay nothing."""
+        """Return run times and prices of a node by delay; the last delay, and an added end, pay none."""
         if node == len(self.run_us):
             return [(0, np.zeros(self.count, np.int64))]
+        earliest, needs = self.earliest[node], self.needs[node]
         return [
-            (run, np.append(self.check.least_price(c, self.needs[node], self.earliest[node], run, self.count - 1), 0))
+            (run, np.append(self.check.least_price(c, needs, earliest, run, self._waiting(node, run)), 0))
             for c, run in enumerate(self.run_us[node])
             if run != NEVER
         ]

@@ -12,6 +12,7 @@ from models.instance import Ints
 from solvers.bounds.granularity import raised
 from solvers.bounds.lagrangian.ascent import Climb, Steps, ascend
 from solvers.bounds.lagrangian.evaluation import Prices, exact_bound, rounded
+from solvers.bounds.lagrangian.first_prices import FirstPrices
 from solvers.bounds.lagrangian.job_paths import Numbers
 from solvers.bounds.lagrangian.relaxation import Fixed, Relaxation, fixed_parts, job_costs, relax
 from solvers.result import Search
@@ -23,7 +24,7 @@ COARSEST_SHARE = 16
 """The first slots are the mean critical path over this; wider, up to all of it, if time is short."""
 
 COLD, WARM = Steps(200, 0.2, 0.005), Steps(200, 0.1, 0.004)
-"""Steps from nothing, and from prices of coarser slots."""
+"""Steps from the first prices, and from those of coarser slots."""
 
 LAST_STEPS, LAST_LENGTH = 1000, 0.002
 """Most steps on the finest slots that time allows, and the length of the last of them."""
@@ -34,8 +35,8 @@ LEAST_STEPS = 40
 LEAST_GAIN = 3e-4
 """Slots are not made finer once that gains less than this share of the bound."""
 
-LONGEST_WINDOW = 32
-"""Delays considered at first, in mean critical paths; later windows follow from what jobs pay."""
+FIRST_WINDOW = 32
+"""Least delays considered at first, in mean critical paths; later windows follow from what jobs pay."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,12 +75,13 @@ def improve(search: Search, time_limit_s: float | None = None, finest_us: int = 
     if costs is None or not len(costs.jobs):
         return None
     fixed = fixed_parts(search.instance, costs)
+    first_prices = FirstPrices.of(search.instance, search.objective)
 
     def left_s() -> float:
         return min(search.remaining_s, end - time.monotonic())
 
-    relaxation, steps = _coarsest(fixed, finest_us, left_s())
-    start = np.zeros(Prices.size(relaxation))
+    relaxation, steps = _coarsest(fixed, first_prices, finest_us, left_s())
+    start = first_prices.in_slots(relaxation)
     best: Priced | None = None
     reached = 0.0
     while True:
@@ -99,13 +101,13 @@ def improve(search: Search, time_limit_s: float | None = None, finest_us: int = 
         relaxation = finer
 
 
-def _coarsest(fixed: Fixed, finest_us: int, left_s: float) -> tuple[Relaxation, Steps]:
+def _coarsest(fixed: Fixed, first_prices: FirstPrices, finest_us: int, left_s: float) -> tuple[Relaxation, Steps]:
     """Return the first relaxation, its slots wide enough to leave time for finer ones, and the steps to take in it."""
     critical_path = int(fixed.instance.job_critical_us.mean())
     share = COARSEST_SHARE
     while True:
         slot_us = max(finest_us, 1, critical_path // share)
-        relaxation = relax(fixed, slot_us, _first_windows(fixed, slot_us))
+        relaxation = relax(fixed, slot_us, _first_windows(fixed, first_prices, slot_us))
         begun = time.monotonic()
         ascend(relaxation, np.zeros(Prices.size(relaxation)), Steps(2), lambda: True)
         per_step = (time.monotonic() - begun) / 2
@@ -115,13 +117,14 @@ def _coarsest(fixed: Fixed, finest_us: int, left_s: float) -> tuple[Relaxation, 
         share //= 2
 
 
-def _first_windows(fixed: Fixed, slot_us: int) -> Ints:
-    """Return windows of `LONGEST_WINDOW` mean critical paths; for step costs they end where the step is certain."""
+def _first_windows(fixed: Fixed, first_prices: FirstPrices, slot_us: int) -> Ints:
+    """Return windows with room for the first prices; for step costs they end where the step is certain."""
     instance, jobs = fixed.instance, fixed.costs.jobs
     if fixed.costs.steps:
         deadline = fixed.costs.free_until_us - instance.job_release_us[jobs]
         return np.asarray(np.maximum(0, deadline) + slot_us, np.int64)
-    return np.full(len(jobs), LONGEST_WINDOW * int(instance.job_critical_us.mean()), np.int64)
+    waiting_us = (WINDOW_ROOM * first_prices.waiting_us[jobs]).astype(np.int64)
+    return np.asarray(np.maximum(waiting_us, FIRST_WINDOW * int(instance.job_critical_us.mean())), np.int64)
 
 
 def _windows(relaxation: Relaxation, climb: Climb) -> Ints:

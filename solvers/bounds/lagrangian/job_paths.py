@@ -2,8 +2,9 @@
 
 The state is a task's delay, in whole slots, behind its earliest start. Delay k stands for every start in
 [earliest + k, earliest + k + 1) slots and costs the least that any of them pays, found exactly: the price of running is
-piecewise linear in the start, with kinks where the start or the end meets the edge of a slot. The last delay of
-a job's window stands for "then or later": it pays no price, only the cost of completing at its beginning.
+piecewise linear in the start, with kinks where the start or the end meets the edge of a slot; at the root, whose end is
+the job's, the cost of completing is added before the least is taken. The last delay of a job's window stands for "then
+or later": it pays no price, only the cost of completing at its beginning.
 
 All kernels run in float64 (for the ascent) and in int64 (exact: what is proved).
 """
@@ -67,14 +68,17 @@ class Choice(NamedTuple):
 
 @allocating_kernel
 def _running_costs(
-    prefix: Numbers, rate: Numbers, first_us: int, run_us: int, slot_us: int, count: int, out: Numbers
+    prefix: Numbers, rate: Numbers, first_us: int, run_us: int, slot_us: int, wait: int, out: Numbers
 ) -> None:
-    """Write the least price of a run that starts within each of `count` slot-long intervals from `first_us` on.
+    """Write the least price of a run that starts within each of many slot-long intervals, the first from `first_us` on.
 
-    `prefix` is the price from time 0 to the beginning of each slot, `rate` the price per microsecond in it.
+    `prefix` is the price from time 0 to the beginning of each slot, `rate` the price per microsecond in it, `wait` what
+    a microsecond costs for which the run waits within its interval.
     """
+    count = len(out)
     for candidate in range(4):
-        start = first_us + _candidate(candidate, first_us, run_us, slot_us)
+        late_us = _candidate(candidate, first_us, run_us, slot_us)
+        start, waiting = first_us + late_us, wait * late_us
         begin, begun = start // slot_us, start % slot_us
         end, ended = (start + run_us) // slot_us, (start + run_us) % slot_us
         # Slices of one length, and no branch inside the loops: five times as fast.
@@ -82,10 +86,10 @@ def _running_costs(
         after, rate_after = prefix[end : end + count], rate[end : end + count]
         if candidate == 0:
             for k in range(count):
-                out[k] = after[k] + rate_after[k] * ended - before[k] - rate_before[k] * begun
+                out[k] = after[k] + rate_after[k] * ended - before[k] - rate_before[k] * begun + waiting
         elif start > first_us:
             for k in range(count):
-                price = after[k] + rate_after[k] * ended - before[k] - rate_before[k] * begun
+                price = after[k] + rate_after[k] * ended - before[k] - rate_before[k] * begun + waiting
                 out[k] = price if price < out[k] else out[k]
 
 
@@ -105,17 +109,23 @@ def _candidate(number: int, first_us: int, run_us: int, slot_us: int) -> int:
 
 
 @allocating_kernel
-def _cheapest_start(prefix: Numbers, rate: Numbers, first_us: int, run_us: int, slot_us: int) -> int:
-    """Return the start in [first, first + slot) that pays least."""
+def _cheapest_start(prefix: Numbers, rate: Numbers, first_us: int, run_us: int, slot_us: int, wait: int) -> int:
+    """Return the start in [first, first + slot) that pays least; `wait` is what a microsecond after first costs."""
     best_us, best = first_us, prefix[0] * 0 + FAR
     for candidate in range(4):
         start = first_us + _candidate(candidate, first_us, run_us, slot_us)
         end = start + run_us
         cost = prefix[end // slot_us] + rate[end // slot_us] * (end % slot_us)
-        cost -= prefix[start // slot_us] + rate[start // slot_us] * (start % slot_us)
+        cost -= prefix[start // slot_us] + rate[start // slot_us] * (start % slot_us) - wait * (start - first_us)
         if cost < best:
             best_us, best = start, cost
     return best_us
+
+
+@allocating_kernel
+def _costs_from(over_us: int, steps: bool, slot_us: int, count: int) -> int:
+    """Return the first delay from which on waiting costs a job throughout; `over_us` is its end past what is free."""
+    return count if steps else min(count, max(0, -(over_us // slot_us)))
 
 
 @allocating_kernel
@@ -158,12 +168,17 @@ def _walk_job(
         for option in range(shapes.option_first[node], shapes.option_first[node + 1]):
             row, run, lane = cost[option - option_base, :count], shapes.run_us[option], shapes.lane[option]
             row[:] = 0
+            over, weight = earliest + run - data.free_until_us[job], data.weight[job]
             if lane >= 0:
-                _running_costs(prefix[lane], rate[lane], earliest, run, slot_us, count - 1, row)
+                free = count - 1
+                if shapes.parent[node] < 0:
+                    free = _costs_from(over, data.steps, slot_us, count - 1)
+                _running_costs(prefix[lane], rate[lane], earliest, run, slot_us, 0, row[:free])
+                begin = earliest + free * slot_us
+                _running_costs(prefix[lane], rate[lane], begin, run, slot_us, weight, row[free : count - 1])
             _add_children(job, data, shapes, node, earliest + run, slot_us, message, row)
             _add_extra(job, data, shapes, node, earliest + run, slot_us, extra, row)
             if shapes.parent[node] < 0:
-                over, weight = earliest + run - data.free_until_us[job], data.weight[job]
                 for k in range(count):
                     end = over + k * slot_us
                     row[k] += weight * (min(1, max(0, end)) if data.steps else max(0, end))
@@ -283,8 +298,10 @@ def _trace_job(
             choice.value[job] = best
         choice.start_us[base + node - first] = -1
         if at < count - 1 and lane >= 0:
-            begin = earliest + at * slot_us
-            choice.start_us[base + node - first] = _cheapest_start(prefix[lane], rate[lane], begin, run, slot_us)
+            begin, wait = earliest + at * slot_us, 0
+            if parent < 0 and not data.steps and begin + run >= data.free_until_us[job]:
+                wait = data.weight[job]
+            choice.start_us[base + node - first] = _cheapest_start(prefix[lane], rate[lane], begin, run, slot_us, wait)
 
 
 @allocating_kernel
