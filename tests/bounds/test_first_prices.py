@@ -46,13 +46,13 @@ def dual_value(instance: Instance, objective: Objective) -> float:
     run = fastest_run(instance)[instance.task_template]
     total: float = -instance.n_gpus * float(np.trapezoid(prices, times))
     for task, job in enumerate(instance.task_job.tolist()):
-        own = run[np.asarray(instance.task_job) == job].sum()
+        own = int(run[instance.task_job == job].sum())
         share, begin = float(weights[job]) / own, start[task]
         first = int(np.searchsorted(times, begin, side="right"))
         here = prices[first - 1] if first and times[first - 1] == begin else np.interp(begin, times, prices, right=0)
         costs = [share * begin + here, *(share * times[first:] + prices[first:])]
         total += float(run[task]) * (min(costs) + share * run[task] / 2)
-    return total - sum(float(w) * r for w, r in zip(weights, instance.job_release_us.tolist(), strict=True))
+    return total - sum(float(w) * int(r) for w, r in zip(weights, instance.job_release_us.tolist(), strict=True))
 
 
 @pytest.mark.parametrize("objective", LATENCIES)

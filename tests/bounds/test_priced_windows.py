@@ -71,7 +71,7 @@ def test_proofs_inside_the_limits_agree_with_the_oracle(seed: int, objective: Ob
 
 def test_what_a_job_pays_through_each_delay() -> None:
     # Two runs of 4 on one GPU from 0, and the optimal prices: latencies 4 and 8, mean 6. In a plan of that value no run
-    # starts after 4; in one of value 7 a run may start at 6 (latencies 4 and 10). The prices last until 8, where a start
+    # starts after 4; in one of value 7 a run may start at 6 (latencies 4 and 10). Prices last until 8, where a start
     # costs 12 / 2, one more than the 5 that a job pays at least: none starts later.
     built = instance([Job(chain(task("a", 4)), 0)] * 2)
     priced = _priced(built, Objective.MEAN_LATENCY)
