@@ -1,4 +1,4 @@
-"""The picture of the study: mean slowdown over the number of GPUs, a line per contender."""
+"""The picture of the study: a panel per number of GPUs, a bar per contender, the lower bound as a line."""
 
 from __future__ import annotations
 
@@ -10,38 +10,36 @@ from matplotlib.figure import Figure
 PLAN, BOUND, STATIC = "plan", "lower bound", "static assignment"
 
 _STYLE = {
-    # contender: colour (P. Tol's bright set), width, words
-    STATIC: ("#CCBB44", 1.6, "static assignment"),
-    "compass": ("#EE6677", 2.6, "Compass"),
-    "srpt": ("#228833", 1.6, "srpt"),
-    "receding": ("#4477AA", 2.0, "receding horizon"),
-    PLAN: ("#000000", 2.6, "best plan (knows the future)"),
-    BOUND: ("#777777", 1.8, "lower bound (proved)"),
+    # contender: colour (P. Tol's bright set), words
+    STATIC: ("#CCBB44", "static assignment"),
+    "compass": ("#EE6677", "Compass"),
+    "srpt": ("#228833", "srpt"),
+    "receding": ("#4477AA", "receding horizon"),
+    PLAN: ("#000000", "best plan\n(knows the future)"),
 }
 
 
 def figure(values: Mapping[str, Mapping[int, float]], window: str) -> Figure:
     """Return the chart of mean slowdowns by contender and number of GPUs."""
-    made = Figure(figsize=(9.5, 6), layout="constrained")
+    counts = sorted(values[PLAN])
+    made = Figure(figsize=(12, 4.2), layout="constrained")
     FigureCanvasAgg(made)
-    axes = made.add_subplot()
-    for contender, (colour, width, words) in _STYLE.items():
-        line = dict(sorted(values[contender].items()))
-        dashes = "--" if contender == BOUND else "-"
-        axes.plot(list(line), list(line.values()), dashes, color=colour, lw=width, marker="o", ms=5, label=words)
-        for gpus, value in line.items():
-            axes.annotate(f"{value:.3g}", (gpus, value), (7, 0), textcoords="offset points", va="center", fontsize=8.5)
-    axes.set_yscale("log")
-    low, high = axes.get_ylim()
-    marks = [mark for mark in (1, 1.5, 2, 3, 5, 10, 20, 50, 100, 200, 500) if low <= mark <= high]
-    axes.set_yticks(marks, [f"{mark:g}" for mark in marks])
+    panels = made.subplots(1, len(counts), sharex=True, sharey=True, squeeze=False)[0]
+    for axes, gpus in zip(panels, counts, strict=True):
+        reached = [values[contender][gpus] for contender in _STYLE]
+        bound = values[BOUND][gpus]
+        axes.barh(range(len(_STYLE)), reached, color=[colour for colour, _ in _STYLE.values()], height=0.65)
+        for place, value in enumerate(reached):
+            axes.annotate(f"{value:.3g}", (value, place), (4, 0), textcoords="offset points", va="center")
+        axes.axvline(bound, color="#777777", linestyle="--", linewidth=1.5)
+        axes.set_title(f"{gpus} GPUs: lower bound {bound:.3g} (dashed)", loc="left", fontsize=11)
+        axes.set_xscale("log")
+        axes.spines[["top", "right"]].set_visible(False)
+    axes.set_xlim(1, 1.6 * max(max(values[contender].values()) for contender in _STYLE))
+    axes.set_yticks(range(len(_STYLE)), [words for _, words in _STYLE.values()])
+    axes.invert_yaxis()
+    marks = [mark for mark in (1, 2, 5, 10, 20, 50, 100, 200, 500) if mark <= axes.get_xlim()[1]]
+    axes.set_xticks(marks, [f"{mark:g}" for mark in marks])
     axes.minorticks_off()
-    axes.set_xticks(sorted(values[PLAN]))
-    axes.margins(x=0.12)
-    axes.grid(axis="y", color="#EEEEEE", linewidth=0.6)
-    axes.spines[["top", "right"]].set_visible(False)
-    axes.set_xlabel("GPUs of 24 GB (three models each)")
-    axes.set_ylabel("mean slowdown: latency / run time (log scale)")
-    axes.set_title(f"GenTD26, {window}: between best plan and lower bound lies the optimum", loc="left", fontsize=11.5)
-    axes.legend(frameon=False, loc="upper right")
+    made.suptitle(f"GenTD26, {window}: mean slowdown (log scale)", x=0.01, ha="left", fontsize=12)
     return made

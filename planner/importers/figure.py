@@ -96,10 +96,10 @@ def _runtimes(axes: Axes, summary: Summary) -> None:
         value = summary.runtime_s(percent)
         axes.plot(value, percent / 100, "o", color="black", markersize=4)
         axes.annotate(f"p{percent}: {value:.3g} s", (value, percent / 100), (6, -11), textcoords="offset points")
-    load_s = summary.load_us / 1e6
-    axes.axvline(load_s, color=PLAIN, linewidth=1.5, linestyle="--")
-    axes.annotate(f"a load: {load_s:.3g} s", (load_s, 0.5), (-4, 0), ha="right", va="center", rotation=90,
-                  textcoords="offset points", fontsize=9)  # fmt: skip
+    if load_s := summary.mean_load_us / 1e6:
+        axes.axvline(load_s, color=PLAIN, linewidth=1.5, linestyle="--")
+        axes.annotate(f"a load: {load_s:.3g} s", (load_s, 0.5), (-4, 0), ha="right", va="center", rotation=90,
+                      textcoords="offset points", fontsize=9)  # fmt: skip
     axes.set_xscale("log")
     axes.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
     axes.xaxis.set_major_formatter(lambda value, position: f"{value:g}")

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from models.instance import Ints
-from planner.importers.format import Hardware
+from planner.importers.target import Target
 from planner.importers.workload import Workload
 
 MINUTE_US = 60_000_000
@@ -36,8 +36,8 @@ class Summary:
         Run times of all tasks of all jobs, ascending. Shape [tasks].
     model_requests, model_work_us
         Tasks that need a model, and their run time, most first.
-    load_us
-        How long a model takes to load.
+    loads_us
+        Load times of the models of all tasks together, as if every task loaded them.
     """
 
     workload: Workload
@@ -47,10 +47,10 @@ class Summary:
     task_runtime_us: Ints
     model_requests: Mapping[str, int]
     model_work_us: Mapping[str, int]
-    load_us: int
+    loads_us: int
 
     @classmethod
-    def of(cls, workload: Workload, hardware: Hardware, length_us: float | None) -> Summary:
+    def of(cls, workload: Workload, target: Target, length_us: float | None) -> Summary:
         """Return the figures of a workload; without a length it ends with its last release."""
         count = np.bincount(workload.workflow, minlength=len(workload.workflows))
         work = np.array([sum(task.fastest_us for task in w.tasks) for w in workload.workflows], np.int64)
@@ -67,13 +67,13 @@ class Summary:
         ranked = sorted(requests, key=lambda model: (-requests[model], model))
         return cls(
             workload,
-            hardware.gpus,
+            target.gpus,
             float(workload.release_us[-1]) if length_us is None else length_us,
             work[workload.workflow],
             np.sort(np.repeat(np.array(runtimes, np.int64), repeats)),
             {model: requests[model] for model in ranked},
             {model: model_work[model] for model in ranked},
-            hardware.load_us,
+            sum(target.load_us(model) * requests[model] for model in ranked),
         )
 
     @property
@@ -84,8 +84,12 @@ class Summary:
     @property
     def load_of_loads(self) -> float | None:
         """The same for the copy engines, if every task had to load its models."""
-        loads = sum(self.model_requests.values()) * self.load_us
-        return loads / (self.length_us * self.gpus) if self.length_us else None
+        return self.loads_us / (self.length_us * self.gpus) if self.length_us else None
+
+    @property
+    def mean_load_us(self) -> float:
+        """Mean over the tasks' models; 0 if no task needs one."""
+        return self.loads_us / max(1, sum(self.model_requests.values()))
 
     @property
     def mean_per_minute(self) -> float | None:
@@ -122,7 +126,7 @@ class Summary:
             "model_shares": {model: tasks / total for model, tasks in self.model_requests.items()},
             "gpus": self.gpus,
             "work_s": float(self.job_work_us.sum()) / 1e6,
-            "load_time_s": self.load_us / 1e6,
+            "load_time_s": self.mean_load_us / 1e6,
             "fluid_load": self.fluid_load,
             "load_of_loads": self.load_of_loads,
         }

@@ -15,7 +15,7 @@ from models.scenario import InputError, Scenario, assert_writable, scenario_from
 from models.scenario.errors import allowed
 from models.scenario.quantities import MAX_JOBS
 from planner.importers.classes import Classes
-from planner.importers.document import document, scenario_text, trace_text
+from planner.importers.document import trace_text
 from planner.importers.errors import WorkloadError
 from planner.importers.format import Format, Hardware, Reader
 from planner.importers.formats import FORMATS
@@ -24,6 +24,7 @@ from planner.importers.rows import LONGEST_NAME
 from planner.importers.summary import Summary
 from planner.importers.tables import Jobs, Requests
 from planner.importers.tally import Tally
+from planner.importers.target import Documented, Driven, Target, assert_valid
 from planner.importers.window import Window, cut
 from planner.importers.workload import Workload, gathered, workload_of
 
@@ -50,7 +51,7 @@ class Imported:
         What was read.
     tally
         What became of its rows, and the reader's notes.
-    hardware, workload
+    target, workload
         The scenario.
     window, rate_factor
         What was asked of the trace.
@@ -59,7 +60,7 @@ class Imported:
     format: Format
     files: tuple[Path, ...]
     tally: Tally
-    hardware: Hardware
+    target: Target
     workload: Workload
     window: Window | None
     rate_factor: Fraction
@@ -68,12 +69,12 @@ class Imported:
     def summary(self) -> Summary:
         """Arrivals, models, run times and load, before anything is planned."""
         length = None if self.window is None else float(self.window.length_us / self.rate_factor)
-        return Summary.of(self.workload, self.hardware, length)
+        return Summary.of(self.workload, self.target, length)
 
     @property
     def notes(self) -> list[str]:
-        """What the mapping assumes, and what the reader found out."""
-        return [*self.format.notes, *self.tally.notes]
+        """What the mapping assumes, and what the reader found out; of a driven scenario, only that."""
+        return [*(() if isinstance(self.target, Driven) else self.format.notes), *self.tally.notes]
 
     @property
     def scenario(self) -> Scenario:
@@ -86,7 +87,7 @@ class Imported:
         if work.deadline_us is not None:
             for job, deadline in zip(jobs, work.deadline_us.tolist(), strict=True):
                 job |= {"deadline": seconds(deadline)} if deadline >= 0 else {}
-        return scenario_from(document(self.hardware, work, {"jobs": jobs}))
+        return scenario_from(self.target.content(work, {"jobs": jobs}))
 
     def as_dict(self, written: Sequence[Path] = ()) -> dict[str, Any]:
         """Return the summary with the keys of ``import --json``."""
@@ -112,8 +113,7 @@ class Imported:
             If either cannot be written.
         """
         arrivals = trace_path(path)
-        content = document(self.hardware, self.workload, {"trace": {"file": arrivals.name}})
-        text = scenario_text(content, self._comments(), path)
+        text = self.target.text(self.workload, {"trace": {"file": arrivals.name}}, self._comments(), path)
         write_atomically(arrivals, trace_text(self.workload))
         write_atomically(path, text)
         return [path, arrivals]
@@ -138,17 +138,17 @@ def trace_path(scenario: Path) -> Path:
     return scenario.with_name(f"{scenario.stem}.trace.csv")
 
 
-def assert_both_writable(scenario: Path, logs: Sequence[Path]) -> None:
+def assert_both_writable(scenario: Path, read: Sequence[Path]) -> None:
     """Refuse a path to which an import could not be saved.
 
     Raises
     ------
     InputError
-        If it, or the trace beside it, cannot be written, or is one of the logs.
+        If it, or the trace beside it, cannot be written, or is read as well.
     """
     for path in (scenario, trace_path(scenario)):
-        if any(path.resolve() == log.resolve() for log in logs):
-            raise InputError(str(path), 1, "file", "is one of the logs; allowed is another name for the scenario")
+        if any(path.resolve() == other.resolve() for other in read):
+            raise InputError(str(path), 1, "file", "is read as well; allowed is another name for the scenario")
         assert_writable(path)
 
 
@@ -177,6 +177,7 @@ def import_trace(
     rate_factor: Fraction = Fraction(1),
     runtime_classes: str = "auto",
     override: Callable[[Hardware], Hardware] = lambda hardware: hardware,
+    driven: Driven | None = None,
     skip_malformed: bool = False,
     watch: Callable[[int], None] = lambda rows: None,
 ) -> Imported:
@@ -194,6 +195,8 @@ def import_trace(
         ``auto``, ``exact``, or a number of classes per model, see `Classes`.
     override
         Changes the documented cluster.
+    driven
+        A scenario whose workflows the requests drive, on its cluster, in place of the documented one.
     skip_malformed
         Whether malformed rows are counted rather than refused.
     watch
@@ -211,20 +214,27 @@ def import_trace(
     classes, tally = Classes.parse(runtime_classes), Tally(skip_malformed)
     if not 0 < rate_factor <= MAX_JOBS:
         raise WorkloadError(f"rate factor {float(rate_factor):g} is out of range; allowed is above 0, up to {MAX_JOBS}")
-    documented = reader.hardware(files, tally)
-    hardware = override(documented)
-    if hardware != documented:
-        tally.notes.append("cluster and sizes are those asked for, not the documented ones")
+    target = driven or _documented(reader, files, tally, override)
     try:
         found = gathered(_watched(reader.read(files, tally), tally, watch))
         rows, release_us = cut(found.release_us, span, rate_factor, chosen.dated)
         if len(rows) > MAX_JOBS:
             raise WorkloadError(f"gives {len(rows):,} jobs; allowed are {MAX_JOBS:,}: choose a window that holds fewer")
-        workload = workload_of(found, rows, release_us, classes)
+        workload = driven.workload(found, rows, release_us) if driven else workload_of(found, rows, release_us, classes)
     except WorkloadError as error:
         raise InputError(str(files[0]), None, "rows", str(error)) from None
-    _assert_valid(hardware, workload)
-    return Imported(chosen, tuple(files), tally, hardware, workload, span, rate_factor)
+    assert_valid(target, workload)
+    return Imported(chosen, tuple(files), tally, target, workload, span, rate_factor)
+
+
+def _documented(
+    reader: Reader, files: Sequence[Path], tally: Tally, override: Callable[[Hardware], Hardware]
+) -> Documented:
+    documented = reader.hardware(files, tally)
+    hardware = override(documented)
+    if hardware != documented:
+        tally.notes.append("cluster and sizes are those asked for, not the documented ones")
+    return Documented(hardware)
 
 
 def _watched(
@@ -233,9 +243,3 @@ def _watched(
     for chunk in chunks:
         watch(tally.read)
         yield chunk
-
-
-def _assert_valid(hardware: Hardware, workload: Workload) -> None:
-    """Refuse what a scenario file may not say, by building the scenario with one job of every workflow."""
-    jobs = [{"release": "0 s", "workflow": workflow.name} for workflow in workload.workflows]
-    scenario_from(document(hardware, workload, {"jobs": jobs}))

@@ -24,10 +24,9 @@ def imported_view(imported: Imported) -> Group:
 
 def summary_rows(imported: Imported) -> dict[str, str]:
     """Return what a person wants to know of an import, in words."""
-    summary, tally, hardware = imported.summary, imported.tally, imported.hardware
+    summary, tally = imported.summary, imported.tally
     workflows, jobs = len(imported.workload.workflows), len(imported.workload.release_us)
     length = f"in {summary.length_us / 1e6:,.6g} s" if summary.length_us else "all at once"
-    size, memory = hardware.weight_bytes / 1e9, hardware.memory_bytes / 1e9
     return {
         "format": f"{imported.format.name}: {imported.format.title}",
         "rows": f"{tally.read:,} read, {_counted('left out', tally.left_out)}, {_counted('refused', tally.refused)}",
@@ -35,7 +34,7 @@ def summary_rows(imported: Imported) -> dict[str, str]:
         "arrivals": _arrivals(summary),
         "models": f"{len(summary.model_requests)}: {_shares(summary)}" if summary.model_requests else "none",
         "run time in s": _runtimes(summary),
-        "cluster": f"{hardware.gpus} GPUs of {memory:g} GB, models of {size:g} GB, a load takes {_s(summary.load_us)}",
+        "cluster": imported.target.words,
         "fluid load": _load(summary),
     }
 
@@ -74,7 +73,3 @@ def _runtimes(summary: Summary) -> str:
     quantiles = [f"p{percent} {summary.runtime_s(percent):.4g}" for percent in QUANTILES]
     mean = float(summary.task_runtime_us.mean()) / 1e6
     return ", ".join([f"mean {mean:.4g}", *quantiles, f"max {summary.runtime_s(100):.4g}"])
-
-
-def _s(us: int) -> str:
-    return f"{us / 1e6:.4g} s"

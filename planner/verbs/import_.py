@@ -32,6 +32,10 @@ def import_(
     runtime_classes: Annotated[
         str, typer.Option(metavar="auto|exact|N", help="Run times as they are, or N classes per model.")
     ] = "auto",
+    workflows: Annotated[
+        Path | None,
+        typer.Option(metavar="SCENARIO", help="Requests drive this scenario's workflows, on its cluster."),
+    ] = None,
     skip_malformed: Annotated[bool, typer.Option("--skip-malformed", help="Count malformed rows and go on.")] = False,
     servers: Annotated[int | None, typer.Option(min=1, help="Servers (default: the format's).")] = None,
     gpus_per_server: Annotated[int | None, typer.Option(min=1, help="GPUs of each server.")] = None,
@@ -56,12 +60,19 @@ def import_(
     from planner.importers.errors import WorkloadError
     from planner.importers.hardware import Override
     from planner.importers.progress import RowsLine
+    from planner.importers.target import Driven
     from planner.importers.trace import assert_both_writable, import_trace
 
     if output is not None:
-        assert_both_writable(output, files)
+        assert_both_writable(output, files if workflows is None else [*files, workflows])
     if figure is not None:
         assert_writable(figure)
+    override = Override(servers, gpus_per_server, memory, weights, load_time, load_bandwidth, network_bandwidth)
+    if workflows is not None and (override != Override() or runtime_classes != "auto"):
+        raise command.UsageError(
+            "--workflows: brings cluster, models and run times; allowed is without --servers and its like, "
+            "and without --runtime-classes"
+        )
     line = RowsLine()
     try:
         with line.shown():
@@ -71,9 +82,8 @@ def import_(
                 window=window,
                 rate_factor=_number(rate_factor),
                 runtime_classes=runtime_classes,
-                override=Override(
-                    servers, gpus_per_server, memory, weights, load_time, load_bandwidth, network_bandwidth
-                ).applied,
+                override=override.applied,
+                driven=None if workflows is None else Driven.load(workflows),
                 skip_malformed=skip_malformed,
                 watch=line.watch,
             )

@@ -52,15 +52,14 @@ def test_a_window_of_moments_counts_from_its_start_and_excludes_its_end(tmp_path
 
 def test_gentd26_has_the_documented_cluster(tmp_path: Path) -> None:
     made = import_trace("gentd26", [written(tmp_path, GENTD26, "log.csv.gz")])
-    assert (made.hardware.memory_bytes, made.hardware.weight_bytes) == (24 * 10**9, 6_500_000_000)
-    assert made.hardware.load_us == 8_454_000
+    assert made.target.words == "2 GPUs of 24 GB, models of 6.5 GB, a load takes 8.454 s"
     assert any("8.454 s" in note for note in made.notes)
 
 
 def test_the_load_time_is_the_median_of_the_updates_that_are_given(tmp_path: Path) -> None:
     files = [written(tmp_path, UPDATES, "updates.csv"), written(tmp_path, GENTD26)]
     made = import_trace("gentd26", files)
-    assert made.hardware.load_us == 5_500_000
+    assert made.target.load_us("M0001") == 5_500_000
     assert made.tally.read == 7  # updates are no requests
     assert any("5.5 s, the median of 4 updates in updates.csv" in note for note in made.notes)
     scenario = load_scenario(made.save(tmp_path / "scenario.yaml")[0])

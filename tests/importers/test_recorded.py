@@ -35,7 +35,7 @@ def test_the_prepared_peak_hour_is_a_window_of_the_trace() -> None:
 def test_the_documented_load_time_is_the_median_update() -> None:
     files = [GENTD26 / name for name in ("lora_request_trace.csv.gz", "pipeline_update_latency_anon.csv.gz")]
     made = import_trace("gentd26", files)
-    assert made.hardware == import_trace("gentd26", files[:1]).hardware
+    assert made.target == import_trace("gentd26", files[:1]).target
     assert (made.tally.read, len(made.workload.release_us)) == (26_823, 26_392)
 
 

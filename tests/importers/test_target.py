@@ -1,0 +1,105 @@
+"""Requests that drive the workflows of a scenario."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from models.scenario import InputError, load_scenario
+from planner.cli import app
+from planner.command import run
+from planner.importers.target import Driven
+from planner.importers.trace import Imported, import_trace
+from tests.importers.small import written
+
+BASE = """\
+# A cluster of one's own.
+name: mine
+cluster:
+  servers: 2
+  gpu: {kind: T4, memory: 8 GB, load_bandwidth: 1 GB/s}
+  network: {bandwidth: 10 GB/s}
+models: {small: {weights: 1 GB}, large: {weights: 4 GB}}
+workload:
+  jobs:
+    - {release: 0 s, workflow: long}
+# What jobs are made of.
+workflows:
+  long:
+    tasks:
+      a: {models: [large], runtime: 2 s}
+      b: {models: [small], runtime: 1 s, after: [a]}
+  short:
+    tasks:
+      a: {models: [small], runtime: 500 ms}
+objective: mean_latency
+"""
+LOG = "release,model,runtime\n0,x,9\n1,y,3\n2,x,1\n3,y,3\n5,z,4\n"
+
+
+def driven(folder: Path, base: str = BASE, name: str = "base.yaml") -> Imported:
+    return import_trace("table", [written(folder, LOG)], driven=Driven.load(written(folder, base, name)))
+
+
+def test_the_shorter_half_of_the_requests_becomes_the_smaller_workflow(tmp_path: Path) -> None:
+    made = driven(tmp_path)
+    # Run times 9 3 1 3 4: in order, equal ones by release, the requests at 2, 1, 3 | 5, 0 s; 2 rank // 5 is 0 0 0 1 1.
+    names = [made.workload.workflows[index].name for index in made.workload.workflow]
+    assert names == ["long", "short", "short", "short", "long"]
+    assert made.workload.release_us.tolist() == [0, 1_000_000, 2_000_000, 3_000_000, 5_000_000]
+    assert made.workload.mapping == "requests by run time, shortest first, in 2 equal parts: short, long"
+    # Work 2 x 3 s + 3 x 0.5 s = 7.5 s over 5 s on two GPUs; loads: twice 4 s, five times 1 s.
+    assert made.summary.fluid_load == pytest.approx(0.75)
+    assert made.summary.load_of_loads == pytest.approx(1.3)
+
+
+def test_the_scenario_keeps_its_text_around_the_arrivals(tmp_path: Path) -> None:
+    made = driven(tmp_path)
+    path, trace = made.save(tmp_path / "driven.yaml")
+    text = path.read_text()
+    before, after = BASE.split("workload:")[0], BASE[BASE.index("workflows:") :]
+    assert text.startswith(before + "# Made by truenorth import table")
+    assert text.endswith(after)
+    assert trace.read_text().splitlines()[1:3] == ["0,long", "1000000,short"]
+    loaded = load_scenario(path)
+    assert loaded.instance == made.scenario.instance
+    assert [job.workflow.name for job in loaded.instance.jobs] == ["long", "short", "short", "short", "long"]
+    assert loaded.objective == "mean_latency"
+
+
+def test_json_drives_json(tmp_path: Path) -> None:
+    content = {
+        "cluster": {"servers": 1, "gpu": {"kind": "T4", "memory": "8 GB", "load_bandwidth": "1 GB/s"}},
+        "models": {"m": {"weights": "1 GB"}},
+        "workflows": {"w": {"tasks": {"a": {"models": ["m"], "runtime": "1 s"}}}},
+        "workload": {"jobs": [{"release": "0 s", "workflow": "w"}]},
+    }
+    made = driven(tmp_path, json.dumps(content), "base.json")
+    path, _ = made.save(tmp_path / "driven.json")
+    assert len(load_scenario(path).instance.jobs) == 5
+    with pytest.raises(InputError, match=r"is not of the sort of base.json; allowed is a name that ends in .json"):
+        made.save(tmp_path / "driven.yaml")
+
+
+def test_sections_must_begin_lines(tmp_path: Path) -> None:
+    made = driven(tmp_path, BASE.replace("workload:", "? workload\n:"))
+    with pytest.raises(InputError, match=r"base.yaml:8: workload: does not begin a line"):
+        made.save(tmp_path / "driven.yaml")
+
+
+@pytest.mark.parametrize("option", [["--servers", "3"], ["--runtime-classes", "4"], ["--weights", "1 GB"]])
+def test_what_the_scenario_brings_cannot_be_asked_for(
+    option: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    log, base = written(tmp_path, LOG), written(tmp_path, BASE, "base.yaml")
+    assert run(app, ["import", "table", str(log), "--workflows", str(base), *option]) == 2
+    assert "--workflows: brings cluster, models and run times" in capsys.readouterr().err
+
+
+def test_the_scenario_is_never_overwritten(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    log, base = written(tmp_path, LOG), written(tmp_path, BASE, "base.yaml")
+    assert run(app, ["import", "table", str(log), "--workflows", str(base), "-o", str(base)]) == 2
+    assert base.read_text() == BASE
+    assert "is read as well" in capsys.readouterr().err
