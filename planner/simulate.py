@@ -36,6 +36,8 @@ class Simulation:
         What ran, and the policy as it was named.
     instance
         The scenario's instance, or the twin that the policy ran on.
+    truth
+        The same with the run times that held, by which slowdowns count: another one only if estimates were wrong.
     timeline
         What happened.
     warmup
@@ -45,18 +47,19 @@ class Simulation:
     scenario: Scenario
     policy: str
     instance: Instance
+    truth: Instance
     timeline: Timeline
     warmup: Fraction
 
     @property
     def value(self) -> Fraction:
         """The scenario's objective over all jobs, exactly (microseconds, a ratio, or a count)."""
-        return timeline_value(self.scenario.objective, self.instance, self.timeline)
+        return timeline_value(self.scenario.objective, self.truth, self.timeline)
 
     @property
     def metrics(self) -> Metrics:
         """Metrics after the warm-up."""
-        return measure(self.instance, self.timeline, self.scenario.slo, self.warmup)
+        return measure(self.truth, self.timeline, self.scenario.slo, self.warmup)
 
     @property
     def tasks(self) -> pd.DataFrame:
@@ -70,7 +73,7 @@ class Simulation:
         """One row per job: latency and slowdown."""
         from planner.views import jobs_frame
 
-        return jobs_frame(self.instance, self.timeline)
+        return jobs_frame(self.truth, self.timeline)
 
     @property
     def chart(self) -> Chart:
@@ -143,9 +146,9 @@ def simulate(
     else:
         chosen = parse(policy, scenario, sides.told)
         told, instance = instance_for(told, chosen), instance_for(instance, chosen)
-    truth = None if sides.truth is told else instance_for(sides.truth, chosen)
-    timeline = run(told, chosen, seed, uncertainty.noise, truth)
+    truth = told if sides.truth is told else instance_for(sides.truth, chosen)
+    timeline = run(told, chosen, seed, uncertainty.noise, None if truth is told else truth)
+    assert_feasible(truth, replace(timeline, realised=uncertainty.noise is not None))
     if sides.truth is not scenario.instance:
         timeline = replace(timeline, realised=True)
-    assert_feasible(instance, timeline)
-    return Simulation(scenario, policy, instance, timeline, warmup)
+    return Simulation(scenario, policy, instance, truth, timeline, warmup)

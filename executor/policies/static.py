@@ -19,7 +19,8 @@ from models import NEVER
 class Static(QueuePolicy):
     """Models pinned by a greedy fit on the demand of the workflows, loaded once, never swapped.
 
-    The demand of a task is its mean run time, all workflows alike: how often each will come is not known. First every
+    The demand of a task is its mean run time, all workflows alike: how often each will come is not known. (Workflows of
+    one name count as one, by their mean: a catalogue may list one for every job that will come.) First every
     task, largest models first, gets one GPU that holds all its models: the one with the least demand so far where they
     fit (if that leads nowhere: the fullest). Then the task with the most demand per copy gets another, again and again,
     while there is room. Initial residents stay. The pins are loaded from the release of the first job on.
@@ -117,7 +118,12 @@ class _Fit:
             for model, slot in memory.residents.items():
                 shelf.take(model, slot)
         self.pins: list[list[tuple[int, int | None]]] = [[] for _ in self._shelf]
-        self._demand = [float(mean_run(site, template)) for template in range(len(site.needs))]
+        alike = _alike(site)
+        self._tasks = list(alike)
+        self._demand = {
+            task: float(sum(mean_run(site, template) for template in of_task) / len(of_task))
+            for task, of_task in alike.items()
+        }
         self._carried = [0.0] * site.n_gpus
         self._hosts: list[list[int]] = [[] for _ in site.needs]
         self._limit = [site.restrictions.max_replicas.get(model.name, site.n_gpus) for model in site.models]
@@ -130,7 +136,7 @@ class _Fit:
     def cover(self, balanced: bool) -> int:
         """Give every task a GPU that holds its models; return the template that found none, or -1."""
         sizes = self._site.weight_bytes
-        pinned = [template for template, needs in enumerate(self._site.needs) if needs]
+        pinned = [template for template in self._tasks if self._site.needs[template]]
         for template in sorted(pinned, key=lambda t: (-sum(sizes[m] for m in self._site.needs[t]), -self._demand[t])):
             possible = [gpu for gpu in self._eligible[template] if self._fits(template, gpu)]
             held = [gpu for gpu in possible if not self._absent(template, gpu)]
@@ -142,7 +148,7 @@ class _Fit:
 
     def replicate(self) -> None:
         """Add copies while there is room, always for the task with the most demand per copy."""
-        growing = {template for template, needs in enumerate(self._site.needs) if needs}
+        growing = {template for template in self._tasks if self._site.needs[template]}
         while growing:
             template = max(growing, key=lambda t: (self._demand[t] / len(self._hosts[t]), -t))
             hosts = set(self._hosts[template])
@@ -174,3 +180,13 @@ class _Fit:
         hosts.append(gpu)
         for host in hosts:
             self._carried[host] += self._demand[template] / len(hosts)
+
+
+def _alike(site: Site) -> dict[int, list[int]]:
+    """Return the templates of each task of each workflow's name, by the first of them."""
+    found: dict[tuple[str, int, tuple[int, ...]], list[int]] = {}
+    for workflow, first in zip(site.workflows, site.template_first, strict=False):
+        for position in range(len(workflow.tasks)):
+            key = workflow.name, position, tuple(site.needs[first + position])
+            found.setdefault(key, []).append(first + position)
+    return {templates[0]: templates for templates in found.values()}

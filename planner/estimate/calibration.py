@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from models.instance import Ints
 from planner.estimate.answers import Answers, Rung
 from planner.estimate.conformal import LEAST_CASES, UNMOVED, Shift, covered, shift
+from planner.estimate.default import Default
 from planner.estimate.known import Known
 from planner.estimate.retrieval import Retrieval
 from planner.estimate.tasks import Floats, Tasks
@@ -105,7 +106,8 @@ def calibrated(rungs: Sequence[Rung], tasks: Tasks, truth: Floats, known: Known)
     """Return what later tasks say of each rung, by its name and by whether the model was seen before.
 
     A rung is judged by the tasks that reach it; if those are few, by all that it can answer. Unseen models are rare in
-    any history: for them retrieval is judged by the same tasks with their models taken for new, if it answers enough.
+    any history: for them retrieval and default are judged by the same tasks with their models taken for new, if they
+    answer enough.
     """
     answers, by = climbed(rungs, tasks, known)
     found: dict[tuple[str, bool], Calibration] = {}
@@ -116,7 +118,7 @@ def calibrated(rungs: Sequence[Rung], tasks: Tasks, truth: Floats, known: Known)
             judged = _asked(rung, tasks, truth, known)
         found[rung.name, True] = judged
         found[rung.name, False] = judged
-        if isinstance(rung, Retrieval):
+        if isinstance(rung, Retrieval | Default):
             alone = _asked(replace(rung, others_only=True), tasks, truth, known)
             found[rung.name, False] = alone if alone.cases >= _LEAST_COMMON else judged
     return found

@@ -8,7 +8,7 @@ import numpy as np
 
 from planner.estimate.answers import Answers
 from planner.estimate.known import LEVELS, Known
-from planner.estimate.tasks import Floats, Tasks
+from planner.estimate.tasks import UNKNOWN, Floats, Tasks
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,22 +16,29 @@ class Default:
     """Quantiles of latest runs, every first value of the key (as a rule, every model) counting alike.
 
     A task that reaches this rung is mostly of an unseen model, and that is a draw among models, not among runs.
+
+    Parameters
+    ----------
+    others_only
+        Leave out past tasks of the same first key value, as if it were unseen: for calibration.
     """
 
+    others_only: bool = False
     name: str = "default"
 
     def answer(self, tasks: Tasks, known: Known) -> Answers:
-        """Return the same quantiles for all tasks that are asked about at the same time."""
+        """Return quantiles, the same for all tasks that are asked about at the same time (unless `others_only`)."""
         answers, runs = Answers.silent(len(tasks)), known.runs(known.key[:1])
-        times, of = np.unique(tasks.asked_us, return_inverse=True)
-        for index, asked_us in enumerate(times):
+        own = tasks.keys(known.key[:1]) if self.others_only else np.full(len(tasks), UNKNOWN, np.object_)
+        alike: dict[tuple[int, str], list[int]] = {}
+        for row, when in enumerate(zip(tasks.asked_us.tolist(), own, strict=True)):
+            alike.setdefault(when, []).append(row)
+        for (asked_us, left_out), rows in alike.items():
             latest = runs.latest(runs.names, np.full(len(runs.names), asked_us))
-            windows = [runs.window(at) for at in latest[latest >= 0]]
+            windows = [runs.window(at) for at in latest[(latest >= 0) & (runs.names != left_out)]]
             if windows:
                 weights = np.concatenate([np.full(len(window), 1 / len(window)) for window in windows])
-                rows = np.asarray(of == index)
-                quantiles = weighted_quantiles(np.concatenate(windows), weights)
-                answers.set(rows, np.tile(quantiles, (int(rows.sum()), 1)))
+                answers.quantiles[rows] = weighted_quantiles(np.concatenate(windows), weights)
         return answers
 
 

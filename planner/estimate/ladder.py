@@ -59,9 +59,16 @@ class Ladder:
         past
             What has become known since the fit, the history itself included: of it, each estimate uses what was known
             when its task was asked about. None: the history alone.
+
+        Raises
+        ------
+        ValueError
+            If nothing was known yet when a task was asked about.
         """
         known = self.known if past is None else Known(past, self.columns.key)
         answers, by = climbed(self.rungs, tasks, known)
+        if early := int((by < 0).sum()):
+            raise ValueError(f"{early} tasks are asked about before any run time is known; allowed are later ones")
         names, seen = [self.rungs[place].name for place in by], known.seen(tasks)
         quantiles = moved(answers.quantiles, names, seen, self.calibrations)
         whole = np.maximum(1, np.rint(np.exp(quantiles))).astype(np.int64).tolist()

@@ -19,6 +19,12 @@ SCENARIO_COLUMNS = (MODEL, WORKFLOW, TASK)
 RUNTIMES = ("runtime_s", "runtime_ms", "runtime_us")
 
 
+LINE = "line"
+"""Column of an estimate that says where the request stands."""
+ESTIMATE_COLUMNS = ("p10_s", "p50_s", "p90_s", "source", "confidence", "neighbours", "profile")
+"""What follows it and the key."""
+
+
 @dataclass(frozen=True, slots=True)
 class Naming:
     """What the user says of the columns.
@@ -99,6 +105,10 @@ def roles(history: Path, header: Sequence[str], requests: Path, asked: Sequence[
     if not key:
         problem = f"shares no column with {requests}; allowed is a history with a column of the requests"
         raise InputError(str(history), 1, "header", problem + f": {', '.join(asked)[:200]}")
+    for name in key:
+        if name in (LINE, *ESTIMATE_COLUMNS):
+            problem = f"column {name!r} would stand twice in the estimates; allowed is a key without it (--key)"
+            raise InputError(str(requests), 1, "header", problem)
     columns = Columns(key, (*naming.text, *made[:1]), known)
     return Roles(runtime, columns, read, runtime in asked)
 

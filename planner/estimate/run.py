@@ -16,7 +16,7 @@ from planner.estimate.described import described
 from planner.estimate.estimate import Estimate
 from planner.estimate.ladder import Ladder, Recipe, fit_ladder
 from planner.estimate.measured import TASK, WORKFLOW, read_profile
-from planner.estimate.naming import MODEL, SCENARIO_COLUMNS, Naming, Roles, roles
+from planner.estimate.naming import LINE, MODEL, SCENARIO_COLUMNS, Naming, Roles, roles
 from planner.estimate.retrieval import SentenceEncoder
 from planner.estimate.sources import DescriptionCache
 from planner.estimate.table import MICROSECONDS, Table, Wanted, columns_of, read_table, unit_of
@@ -24,8 +24,6 @@ from planner.estimate.tasks import Floats, History, Tasks, Texts
 from planner.importers.tally import Tally
 
 _SCENARIO_FILES = (".yaml", ".yml", ".json")
-LINE = "line"
-"""Column of an estimate that says where the request stands."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,9 @@ Read by the importers' reader, so that a malformed row is refused, or counted, i
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 
 import numpy as np
@@ -97,7 +99,7 @@ def read_table(path: Path, wanted: Wanted, *, skip_malformed: bool = False) -> T
         With the line, if the table cannot be read or nothing is left of it.
     """
     tally = Tally(skip_malformed)
-    read = [_chunk(rows, wanted) for rows in _rows(path, wanted, tally)]
+    read = list(_chunks(_rows(path, wanted, tally), wanted))
     lines, times, runtimes = (np.concatenate([part[place] for part in read]) for place in range(3))
     columns = {name: np.concatenate([part[3][name] for part in read]) for name in wanted.columns}
     if len(lines) == 0:
@@ -119,13 +121,36 @@ def _rows(path: Path, wanted: Wanted, tally: Tally) -> Iterator[Rows]:
     rows.settle(tally)
 
 
-def _chunk(rows: Rows, wanted: Wanted) -> tuple[Ints, Ints, Ints, dict[str, Texts]]:
+def _chunks(chunks: Iterator[Rows], wanted: Wanted) -> Iterator[tuple[Ints, Ints, Ints, dict[str, Texts]]]:
+    """Yield what is kept of each chunk; whether times are dates is decided once, by the first that can be read."""
+    dated: bool | None = None
+    for rows in chunks:
+        if wanted.time is not None and dated is None:
+            dated = _are_dates(rows.text(wanted.time)[rows.kept])
+        yield _chunk(rows, wanted, dated=dated is not False)
+
+
+def _are_dates(texts: Texts) -> bool | None:
+    """Say whether times are dates rather than numbers; None if no text is either."""
+    for text in texts:
+        try:
+            float(text)
+        except ValueError:
+            with suppress(ValueError):
+                datetime.fromisoformat(text.strip())
+                return True
+        else:
+            return False
+    return None
+
+
+def _chunk(rows: Rows, wanted: Wanted, *, dated: bool) -> tuple[Ints, Ints, Ints, dict[str, Texts]]:
     """Return lines, times, run times and columns of the rows that are kept."""
     for name, value in wanted.only:
         rows.leave_out(np.asarray(rows.text(name) != value), f"{name} is not {value[:30]}")
     none = np.zeros(len(rows.line), np.int64)
     runtimes = none if wanted.runtime is None else rows.times(wanted.runtime, unit_of(wanted.runtime), least_us=1)
-    times = none + ALWAYS_US if wanted.time is None else _times(rows, wanted.time)
+    times = none + ALWAYS_US if wanted.time is None else _times(rows, wanted.time, dated=dated)
     kept = rows.kept
     columns = {name: _plain(rows.text(name)[kept]) for name in wanted.columns}
     return rows.line[kept], times[kept], runtimes[kept], columns
@@ -140,11 +165,9 @@ def unit_of(column: str) -> str:
     return next((unit for end, unit in UNITS.items() if column.endswith(end)), "s")
 
 
-def _times(rows: Rows, column: str) -> Ints:
+def _times(rows: Rows, column: str, *, dated: bool) -> Ints:
     """Return times in microseconds: of dates since 1970, of numbers as they count."""
-    first = next((text for text in rows.text(column)[rows.kept]), "")
-    plain = first.strip().replace(".", "", 1).isdecimal()
-    return rows.times(column, unit_of(column)) if plain else rows.moments(column)
+    return rows.moments(column) if dated else rows.times(column, unit_of(column))
 
 
 def _plain(values: Texts) -> Texts:

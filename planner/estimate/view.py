@@ -9,8 +9,9 @@ from rich.table import Table
 from rich.text import Text
 
 from planner.estimate.conformal import NOMINAL
-from planner.estimate.run import LINE, Estimates
-from planner.estimate.written import ESTIMATE_COLUMNS, as_dict
+from planner.estimate.naming import ESTIMATE_COLUMNS, LINE
+from planner.estimate.run import Estimates
+from planner.estimate.written import as_dict
 
 _MOST_ROWS, _MOST_NAMES = 20, 10
 

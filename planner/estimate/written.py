@@ -14,10 +14,10 @@ from models.scenario import write_atomically
 from planner.estimate.calibration import Calibration
 from planner.estimate.conformal import NOMINAL
 from planner.estimate.measured import TASK, WORKFLOW
-from planner.estimate.run import LINE, Estimates
+from planner.estimate.naming import ESTIMATE_COLUMNS, LINE
+from planner.estimate.run import Estimates
 from planner.estimate.score import score
 
-ESTIMATE_COLUMNS = ("p10_s", "p50_s", "p90_s", "source", "confidence", "neighbours", "profile")
 _BETWEEN = "; "
 
 
@@ -71,8 +71,9 @@ def _rows(made: Estimates) -> Iterator[dict[str, Any]]:
     first = made.names[made.ladder.columns.key[0]]
     for row, estimate in enumerate(made.found):
         told = {name: int(made.names[name][row]) if name == LINE else made.names[name][row] for name in names}
+        unmeasured = first[row] in profile and estimate.source != "profile"
         seconds = [time_us / 1e6 for time_us in (estimate.p10_us, estimate.p50_us, estimate.p90_us)]
-        values = (*seconds, estimate.source, estimate.confidence, list(estimate.neighbours), first[row] in profile)
+        values = (*seconds, estimate.source, estimate.confidence, list(estimate.neighbours), unmeasured)
         yield told | dict(zip(ESTIMATE_COLUMNS, values, strict=True))
 
 

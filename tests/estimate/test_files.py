@@ -35,6 +35,25 @@ def test_columns_times_and_run_times_are_read(history: Path) -> None:
     assert table.line.tolist() == [2, 3]
 
 
+@pytest.mark.parametrize("first", ["", "-1.5", "soon"])
+def test_numbers_count_as_times_whatever_the_first_row_holds(first: str, tmp_path: Path) -> None:
+    path = tmp_path / "history.csv"
+    path.write_text(f"submitted,model,runtime_s\n{first},opt,1\n2,opt,1\n3.5,opt,1\n")
+    table = read_table(path, Wanted(("model",), "runtime_s", "submitted"), skip_malformed=True)
+    assert table.tasks.asked_us.tolist() == [2_000_000, 3_500_000]
+    with pytest.raises(InputError, match=r"history.csv:2: submitted: .* is no time in range"):
+        read_table(path, Wanted(("model",), "runtime_s", "submitted"))
+
+
+def test_a_key_that_would_stand_twice_in_the_estimates_is_refused(tmp_path: Path) -> None:
+    history, requests = tmp_path / "history.csv", tmp_path / "requests.csv"
+    history.write_text("model,line,source,runtime_s\nopt,x,a,1\n")
+    requests.write_text("model,line,source\nopt,x,a\n")
+    with pytest.raises(InputError, match=r"requests.csv:1: header: column 'line' would stand twice"):
+        estimate(history, requests, Naming())
+    assert estimate(history, requests, Naming(key=("model",))).found[0].p50_us == 1_000_000
+
+
 def test_parquet_says_the_same(history: Path, tmp_path: Path) -> None:
     path = tmp_path / "history.parquet"
     pd.read_csv(history).to_parquet(path)

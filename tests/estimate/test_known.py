@@ -77,6 +77,13 @@ def test_the_default_counts_every_model_alike() -> None:
     assert seconds(answers.quantiles[0]) == [1.0, 1.0, 100.0]
 
 
+def test_the_default_of_a_model_taken_for_new_leaves_out_its_own_runs() -> None:
+    history = past([{"model": "opt", "s": 1}] * 9 + [{"model": "nli", "s": 100}])
+    asked = Tasks.of([{"model": "opt"}, {"model": "nli"}, {"model": "new"}], NAMES)
+    answers = Default(others_only=True).answer(asked, Known(history, NAMES))
+    assert [seconds(row) for row in answers.quantiles] == [[100.0] * 3, [1.0] * 3, [1.0, 1.0, 100.0]]
+
+
 def test_values_are_compared_as_what_they_say() -> None:
     assert [plain(value) for value in (30, 30.0, "30.0", " a  b ", float("nan"), 0.5)] == ["30"] * 3 + [
         "a b",

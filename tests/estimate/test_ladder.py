@@ -116,6 +116,14 @@ def test_estimates_rest_on_nothing_that_was_not_known_when_they_were_asked_for()
     assert not all(same)
 
 
+def test_nothing_is_estimated_before_anything_is_known() -> None:
+    rows = [{"model": "opt", "steps": 3, "s": 10}] * 20
+    ladder = fit_ladder(past(rows), Recipe(COLUMNS))
+    later = Tasks(Tasks.of([{"model": "opt", "steps": 3}], COLUMNS.all).columns, np.array([5]))
+    with pytest.raises(ValueError, match="1 tasks are asked about before any run time is known"):
+        ladder.predict_all(later, History(past(rows).tasks, past(rows).runtime_us, np.full(20, 6)))
+
+
 def test_unseen_is_whatever_has_a_new_first_value(few: Ladder) -> None:
     tasks = Tasks.of([{"model": "opt", "steps": 77}, {"model": "opt-2"}], FEW.all)
     assert few.known.seen(tasks).tolist() == [True, False]

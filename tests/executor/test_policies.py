@@ -171,3 +171,13 @@ def test_released_adjusts_when_the_predecessor_starts() -> None:
     assert runs(simulate(on, parse_policy("compass-released:staleness=0us"))) == [(0, 0, 9), (0, 9, 14), (0, 14, 16)]
     adjusted = simulate(on, parse_policy("compass-released:staleness=0us,adjust=on"))
     assert runs(adjusted) == [(0, 0, 9), (0, 9, 14), (1, 15, 17)]
+
+
+def test_static_takes_workflows_of_one_name_for_one() -> None:
+    # A catalogue with three jobs of wa, of 2, 3 and 4 us, tells nothing of how many will come: the mean demand of a is
+    # 3, that of b 4. Most demand first: b on g0, a on g1; the third GPU goes to b, 4 per copy against 3.
+    a = [chain(task("t", run, ["a"]), name="wa") for run in (2, 3, 4)]
+    b = chain(task("t", 4, ["b"]), name="wb")
+    on = instance([*(Job(each, 0) for each in a), Job(b, 0)], {"a": 6, "b": 6}, cluster(3))
+    timeline = simulate(on, parse_policy("static:period=0us"))
+    assert [(model, gpu) for model, gpu, *_ in loads(on, timeline)] == [("b", 0), ("a", 1), ("b", 2)]
