@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from planner import command
 from planner.verbs.options import Json
 
+if TYPE_CHECKING:
+    from planner.estimate.logs import LogReading
+
 
 def progress(
-    log: Annotated[Path, typer.Argument(metavar="LOG", help="What the job printed.")],
+    log: Annotated[Path, typer.Argument(metavar="LOG", help="What the job printed, plain or gzip.")],
     steps: Annotated[
         float | None, typer.Option(min=1, help="Steps of the whole job, where the log does not say it.")
     ] = None,
@@ -25,12 +29,28 @@ def progress(
     from planner.estimate.logs import read_log
     from planner.estimate.logs.view import LogLine, described
 
+    totals = {"step": steps, "epoch": epochs}
+    for unit, total in totals.items():
+        if total is not None and not math.isfinite(total):
+            raise command.UsageError(f"--{unit}s: {total} is no number of {unit}s; allowed is a number of at least 1")
     line = LogLine(log.stat().st_size if log.is_file() else 0)
     with line.shown():
         reading = read_log(log, steps, epochs, line.watch)
     command.show(reading.as_dict(), lambda: _plain(described(reading)), as_json)
+    for unit, total in totals.items():
+        if total is not None:
+            _say_unless_used(reading, unit, total)
     silent = not reading.counts and not reading.finished and reading.failure is None
     return command.NOT_ACHIEVED if silent else command.DONE
+
+
+def _say_unless_used(reading: LogReading, unit: str, total: float) -> None:
+    """Say that a total from outside is ignored where the log states another, or counts no such unit."""
+    count = next((count for count in reading.counts if count.unit == unit), None)
+    if count is None:
+        command.say(f"--{unit}s {total:g} is ignored: the log counts no {unit}s")
+    elif count.total is not None and count.total != total:
+        command.say(f"--{unit}s {total:g} is ignored: the log states {count.total:g} {unit}s")
 
 
 def _plain(text: str) -> object:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import gzip
 import io
 import json
+import os
+import threading
 import tracemalloc
 from pathlib import Path
 
@@ -494,10 +497,69 @@ def test_memory_stays_bounded(tmp_path: Path) -> None:
 
 
 def test_a_log_that_cannot_be_read_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=r"gone\.log: file: cannot be read: No such file or directory; allowed is"):
+    with pytest.raises(InputError, match=r"gone\.log:1: file: cannot be read: No such file or directory; allowed is"):
         read_log(tmp_path / "gone.log")
     with pytest.raises(InputError, match="Is a directory"):
         read_log(tmp_path)
+
+
+def test_a_packed_log_says_the_same(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    text = "".join(f"{stamp(2 * step)} step {step}/50\n" for step in range(1, 21)).encode()
+    path, packed = tmp_path / "job.log", tmp_path / "job.log.gz"
+    path.write_bytes(text)
+    packed.write_bytes(gzip.compress(text))
+    read: list[int] = []
+    assert read_log(packed, watch=read.append) == read_log(path)
+    assert read[-1] == packed.stat().st_size  # the file's own bytes, as the line of progress counts them
+    packed.write_bytes(gzip.compress(text)[:-9])
+    assert run(app, ["progress", str(packed)]) == 2
+    error = capsys.readouterr().err
+    assert error.startswith(f"truenorth: error: {packed}:1: file: is damaged: ")
+    assert error.count("\n") == 1
+
+
+def test_a_log_may_come_through_a_pipe(tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    writer = threading.Thread(target=pipe.write_text, args=["step 3/4\n"])
+    writer.start()
+    read: list[int] = []
+    assert counted(read_log(pipe, watch=read.append)) == {"step": (3, 4)}
+    writer.join()
+    assert read == [len("step 3/4\n")]
+
+
+@pytest.mark.parametrize("total", ["inf", "nan", "-inf", "0", "-5", "many"])
+@pytest.mark.parametrize("option", ["--steps", "--epochs"])
+def test_a_total_is_a_number(tmp_path: Path, capsys: pytest.CaptureFixture[str], option: str, total: str) -> None:
+    path = tmp_path / "job.log"
+    path.write_text("step 3\n")
+    assert run(app, ["progress", str(path), option, total]) == 2
+    output = capsys.readouterr()
+    assert output.out == ""
+    assert output.err.startswith("truenorth: error: ")
+    assert option in output.err
+    assert output.err.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("log", "options", "said"),
+    [
+        ("step 20/50", ["--steps", "20"], "--steps 20 is ignored: the log states 50 steps\n"),
+        ("max_steps: 50\nstep 20", ["--steps", "30"], "--steps 30 is ignored: the log states 50 steps\n"),
+        ("Epoch 3/10", ["--epochs", "4"], "--epochs 4 is ignored: the log states 10 epochs\n"),
+        ("step 20/50", ["--epochs", "4"], "--epochs 4 is ignored: the log counts no epochs\n"),
+        ("step 20/50", ["--steps", "50"], ""),
+        ("step 20", ["--steps", "50"], ""),
+    ],
+)
+def test_a_total_that_is_ignored_is_said_to_be(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], log: str, options: list[str], said: str
+) -> None:
+    path = tmp_path / "job.log"
+    path.write_text(log)
+    assert run(app, ["progress", str(path), *options]) == 0
+    assert capsys.readouterr().err == said
 
 
 def test_the_verb(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
-from typing import BinaryIO
+from io import BufferedIOBase
 
 MAX_LINE = 4_000
 """What stands further right in a line is not read."""
@@ -15,7 +15,7 @@ _ANSI = re.compile(
 _CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
 
 
-def read_lines(file: BinaryIO, watch: Callable[[int], None] | None = None) -> Iterator[tuple[int, str]]:
+def read_lines(file: BufferedIOBase, watch: Callable[[int], None] | None = None) -> Iterator[tuple[int, str]]:
     """Yield the number and the text of each line; what a carriage return overwrote counts as a text of its own.
 
     Lines are counted as editors count them, by line feeds. Bytes that are no UTF-8 are replaced.
@@ -25,7 +25,7 @@ def read_lines(file: BinaryIO, watch: Callable[[int], None] | None = None) -> It
     file
         Open for reading bytes; never more than about a megabyte of it is held.
     watch
-        Is told how many bytes have been read.
+        Is told how many bytes have been read from it.
     """
     number, rest, read = 1, b"", 0
     while chunk := file.read(_CHUNK):

@@ -8,13 +8,13 @@ from pathlib import Path
 from typing import Any
 
 from models.cluster import MICROSECONDS_PER_SECOND
-from models.scenario import InputError
 from planner.estimate.logs.clock import written_us
 from planner.estimate.logs.failures import Failure, Judge
 from planner.estimate.logs.lines import read_lines
 from planner.estimate.logs.marks import Rate, said
 from planner.estimate.logs.pace import Remaining
 from planner.estimate.logs.progress import Count, Tracker
+from planner.importers.source import open_bytes
 
 _CUES = ("%|", "step", "iter", "epoch", "batch", "update", "it/s", "/s", "per second", "per_second", "s/it", "[=", "━")
 _FINISHED = ("train_runtime", "training completed", "training complete", "training finished", "training done")
@@ -87,7 +87,7 @@ def read_log(
     path: str | Path,
     steps: float | None = None,
     epochs: float | None = None,
-    watch: Callable[[int], None] | None = None,
+    watch: Callable[[int], None] = lambda read_bytes: None,
 ) -> LogReading:
     """Read a log of any size, line by line, in bounded memory.
 
@@ -100,31 +100,27 @@ def read_log(
     Parameters
     ----------
     path
-        Of the log: text in UTF-8, with any other bytes replaced.
+        Of the log: text in UTF-8, plain or gzip, with any other bytes replaced.
     steps, epochs
-        Totals for a log that does not state them, for instance from a `JobDescription`.
+        Totals for a log that does not state them, for instance from a `JobDescription`; what it states counts.
     watch
-        Is told how many bytes have been read.
+        Is told how many bytes of the file have been read.
 
     Raises
     ------
     InputError
-        If the file cannot be read.
+        If the file cannot be read, or is a damaged gzip file.
     """
     tracker, judge, finished, number = Tracker(steps, epochs), Judge(), False, 0
-    try:
-        with Path(path).open("rb") as file:
-            for number, text in read_lines(file, watch):
-                lowered = text.lower()
-                if any(cue in lowered for cue in _CUES):
-                    heard = said(lowered)
-                    if heard.marks or heard.rate is not None or heard.total is not None:
-                        tracker.note(number, heard, written_us(text))
-                judge.note(number, text, lowered, tracker.advances)
-                finished = finished or any(word in lowered for word in _FINISHED)
-    except OSError as error:
-        problem = f"cannot be read: {error.strerror or error}; allowed is a readable log"
-        raise InputError(str(path), None, "file", problem) from None
+    with open_bytes(Path(path)) as (file, raw):
+        for number, text in read_lines(file, lambda read: watch(raw.tell() if raw.seekable() else read)):
+            lowered = text.lower()
+            if any(cue in lowered for cue in _CUES):
+                heard = said(lowered)
+                if heard.marks or heard.rate is not None or heard.total is not None:
+                    tracker.note(number, heard, written_us(text))
+            judge.note(number, text, lowered, tracker.advances)
+            finished = finished or any(word in lowered for word in _FINISHED)
     overall = tracker.overall()
     fraction = None if overall is None else min(1.0, overall[1] / overall[2])
     failure = judge.verdict(tracker.advances)
