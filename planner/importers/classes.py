@@ -46,7 +46,7 @@ class Classes:
             return cls(None if text == "auto" else 0)
         if not (text.isascii() and text.isdigit() and 1 <= int(text[:9]) <= MOST_WORKFLOWS and len(text) < 9):
             allowed = f"auto, exact, or a number from 1 to {MOST_WORKFLOWS}"
-            raise WorkloadError(f"--runtime-classes: {text[:40]!r} is none; allowed are {allowed}")
+            raise WorkloadError(f"--runtime-classes: {text[:40]!r} is no number of classes; allowed is {allowed}")
         return cls(int(text))
 
     def representatives(self, table: pd.DataFrame) -> tuple[Ints, str]:
@@ -77,7 +77,8 @@ class Classes:
         by_class = table["runtime_us"].groupby([table["model"], table["gpus"], klass])
         total, size = by_class.transform("sum"), by_class.transform("size")
         _refuse_more(by_class.ngroups)
-        mapping = f"{classes} classes of run time per model, each represented by its mean ({exact:,} distinct before)"
+        cut = "1 class of run time per model," if classes == 1 else f"{classes} classes of run time per model, each"
+        mapping = f"{cut} represented by its mean ({exact:,} distinct before)"
         return ((2 * total + size) // (2 * size)).to_numpy("int64"), mapping
 
 

@@ -1,6 +1,7 @@
 """CSV files, plain or gzip, as rows in chunks.
 
-A line of the file is a row: line breaks inside quotes are refused, so that one stray quote spoils one row.
+A line of the file is a row: line breaks inside quotes are refused, so that one stray quote spoils one row. Whatever is
+read must be UTF-8; what stands in other columns may be anything.
 """
 
 from __future__ import annotations
@@ -14,12 +15,14 @@ from typing import TextIO
 import numpy as np
 
 from models.scenario import InputError
+from models.scenario.errors import shown
 from planner.importers.rows import Refusal, Rows
-from planner.importers.source import open_text
+from planner.importers.source import open_text, utf_8_from
 from planner.importers.tally import Tally
 
 CHUNK_ROWS = 65_536
 LONGEST_LINE = 65_536
+_CONVERTED = utf_8_from("LATIN1")
 
 
 def csv_rows(
@@ -74,10 +77,12 @@ def header_of(path: Path) -> list[str]:
 
 def _header(file: TextIO, path: Path) -> list[str]:
     line = next(_lines(file, path, 1), "")
+    if not _is_utf_8(line):
+        raise InputError(str(path), 1, "header", f"{shown(line.strip())} is not UTF-8; allowed is {_CONVERTED}")
     try:
         names = next(csv.reader([line], strict=True), [])
     except csv.Error as error:
-        raise InputError(str(path), 1, "header", f"{error}; allowed is CSV") from None
+        raise InputError(str(path), 1, "header", f"{_said(error, line)}; allowed is CSV") from None
     if not names:
         raise InputError(str(path), 1, "file", "is empty; allowed is CSV with a header")
     return [name.strip() for name in names]
@@ -117,11 +122,25 @@ def _rows(lines: Sequence[str], line: int, file: str, width: int, positions: dic
     numbers = np.arange(line, line + len(lines), dtype=np.int64)
     broken: list[Refusal] = []
     if not all(fits):
-        rows = zip(numbers.tolist(), found, fits, strict=True)
-        broken = [_broken(row, file, number, width) for number, row, fit in rows if row and not fit]
+        numbered = zip(numbers.tolist(), found, fits, strict=True)
+        broken = [_broken(row, file, number, width) for number, row, fit in numbered if row and not fit]
         numbers, found = numbers[fits], list(compress(found, fits))
     columns = {name: np.array([row[at] for row in found], dtype=np.object_) for name, at in positions.items()}
-    return Rows(file, numbers, columns, broken)
+    rows = Rows(file, numbers, columns, broken)
+    if not all(map(_is_utf_8, lines)):
+        for name, texts in columns.items():
+            foreign = np.array([not _is_utf_8(text) for text in texts], np.bool_)
+            rows.refuse(foreign, name, "is not UTF-8", _CONVERTED)
+    return rows
+
+
+def _is_utf_8(text: str) -> bool:
+    """Say whether text holds none of the lone surrogates that other bytes become."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _broken(row: list[str] | str, file: str, line: int, width: int) -> Refusal:
@@ -146,4 +165,8 @@ def _fields(line: str) -> list[str] | str:
     try:
         return next(csv.reader([line], strict=True), [])
     except csv.Error as error:
-        return f"is not CSV: {error}"
+        return f"is not CSV: {_said(error, line)}"
+
+
+def _said(error: csv.Error, line: str) -> str:
+    return f"{error} (line breaks inside quotes are not read)" if line.count('"') % 2 else str(error)

@@ -125,6 +125,20 @@ class Rows:
             f"a plain number of {unit} from {least_us / 1e6:g} s to {MAX_TIME_US / 1e6:g} s",
         )
 
+    def optional_times(self, column: str, unit: str = "s") -> Ints:
+        """Return numbers as `times` does, and -1 where there is none. Shape [rows]."""
+
+        def read(text: str) -> int:
+            if not text.strip():
+                return -1
+            time_us = microseconds(text.strip(), unit)
+            if time_us < 0:
+                raise ValueError(text)
+            return time_us
+
+        allowed = f"nothing, or a plain number of {unit} from 0 s to {MAX_TIME_US / 1e6:g} s"
+        return self._each(column, read, (-1, MAX_TIME_US), "is no time in range", allowed)
+
     def wholes(self, column: str, least: int, most: int) -> Ints:
         """Return whole numbers in a range; ``4.0`` counts as one. Shape [rows]."""
         return self._each(

@@ -57,7 +57,8 @@ class Summary:
         requests: dict[str, int] = {}
         model_work: dict[str, int] = {}
         runtimes, repeats = [], []
-        for workflow, jobs in zip(workload.workflows, count.tolist(), strict=True):
+        for index in np.flatnonzero(count).tolist():
+            workflow, jobs = workload.workflows[index], int(count[index])
             for task in workflow.tasks:
                 runtimes.append(task.fastest_us)
                 repeats.append(jobs)
@@ -75,6 +76,11 @@ class Summary:
             {model: model_work[model] for model in ranked},
             sum(target.load_us(model) * requests[model] for model in ranked),
         )
+
+    @property
+    def workflows(self) -> int:
+        """Different workflows that have jobs."""
+        return len(np.unique(self.workload.workflow))
 
     @property
     def fluid_load(self) -> float | None:
@@ -113,7 +119,7 @@ class Summary:
         return {
             "jobs": len(self.workload.release_us),
             "tasks": len(runtimes),
-            "workflows": len(self.workload.workflows),
+            "workflows": self.workflows,
             "models": len(self.model_requests),
             "length_s": self.length_us / 1e6,
             "arrivals_per_minute": {

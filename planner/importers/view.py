@@ -25,12 +25,13 @@ def imported_view(imported: Imported) -> Group:
 def summary_rows(imported: Imported) -> dict[str, str]:
     """Return what a person wants to know of an import, in words."""
     summary, tally = imported.summary, imported.tally
-    workflows, jobs = len(imported.workload.workflows), len(imported.workload.release_us)
+    jobs = len(imported.workload.release_us)
+    workflows = "1 workflow" if summary.workflows == 1 else f"{summary.workflows:,} different workflows"
     length = f"in {summary.length_us / 1e6:,.6g} s" if summary.length_us else "all at once"
     return {
         "format": f"{imported.format.name}: {imported.format.title}",
         "rows": f"{tally.read:,} read, {_counted('left out', tally.left_out)}, {_counted('refused', tally.refused)}",
-        "jobs": f"{jobs:,} {length}, {workflows:,} different workflows; {imported.workload.mapping}",
+        "jobs": f"{jobs:,} {length}, {workflows}; {imported.workload.mapping}",
         "arrivals": _arrivals(summary),
         "models": f"{len(summary.model_requests)}: {_shares(summary)}" if summary.model_requests else "none",
         "run time in s": _runtimes(summary),

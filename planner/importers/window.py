@@ -37,7 +37,7 @@ class Window:
         Raises
         ------
         WorkloadError
-            If they are neither, or the window is empty.
+            If they are neither, before time zero or too late, or the window is empty.
 
         >>> Window.parse("10 min", "0.5 h", dated=False)
         Window(start_us=600000000, end_us=1800000000, moments=False)
@@ -48,8 +48,14 @@ class Window:
         (start_us, moment), (end_us, other) = read
         if moment is not other:
             raise WorkloadError(f"--window: {start!r} to {end!r} mixes a time with a moment; allowed are two of a sort")
-        if not 0 <= start_us < end_us <= MAX_TIME_US * (10 if moment else 1):
+        if start_us < 0:
+            zero = "1970" if moment else "time zero"
+            raise WorkloadError(f"--window: {start!r} lies before {zero}; allowed is a start from there on")
+        if start_us >= end_us:
             raise WorkloadError(f"--window: {start!r} to {end!r} is an empty window; allowed is a start before the end")
+        latest_us = MAX_TIME_US * (10 if moment else 1)
+        if end_us > latest_us:
+            raise WorkloadError(f"--window: {end!r} is too late; allowed is up to {latest_us / 1e6:g} s from zero")
         return cls(start_us, end_us, moment)
 
     @property

@@ -85,17 +85,35 @@ def test_azure_files_are_services_unless_they_share_a_model(tmp_path: Path) -> N
 
 
 def test_a_table_names_its_columns_and_unit(tmp_path: Path) -> None:
-    text = "id,when,which,took,due\n1,7,a,2.5,100\n2,3,b,1,\n"
-    with pytest.raises(InputError, match=r"log.csv:3: due: '' is no time in range"):
-        import_trace("table:release=when,model=which,runtime=took,deadline=due,unit=ms", [written(tmp_path, text)])
-    made = import_trace(
-        "table:release=when,model=which,runtime=took,deadline=due,unit=ms",
-        [written(tmp_path, text.replace("1,\n", "1,9\n"))],
-    )
+    text = "id,when,which,took,due\n1,7,a,2.5,100\n2,3,b,1,9\n"
+    made = import_trace("table:release=when,model=which,runtime=took,deadline=due,unit=ms", [written(tmp_path, text)])
     # The zero is the log's own, not its first release.
     assert jobs(made) == [(3_000, "b 0.001 s"), (7_000, "a 0.0025 s")]
     instance = load_scenario(made.save(tmp_path / "scenario.yaml")[0]).instance
     assert [job.deadline_us for job in instance.jobs] == [9_000, 100_000]
+
+
+def test_an_empty_deadline_is_none(tmp_path: Path) -> None:
+    log = written(tmp_path, "release,model,runtime,due\n0,a,1,\n1,a,1, \n2,a,1,0.5\n3,a,1,0\n")
+    made = import_trace("table:deadline=due", [log])
+    assert made.workload.deadline_us is not None
+    assert made.workload.deadline_us.tolist() == [-1, -1, 500_000, 0]
+    instance = load_scenario(made.save(tmp_path / "scenario.yaml")[0]).instance
+    assert [job.deadline_us for job in instance.jobs] == [None, None, 500_000, 0]
+    for text in ("-1", "-0.000001", "soon"):
+        bad = written(tmp_path, f"release,model,runtime,due\n0,a,1,{text}\n", "bad.csv")
+        with pytest.raises(
+            InputError, match=rf"bad.csv:2: due: '{text}' is no time in range; allowed is nothing, or a"
+        ):
+            import_trace("table:deadline=due", [bad])
+
+
+def test_a_file_named_twice_would_count_twice(tmp_path: Path) -> None:
+    log = written(tmp_path, table("0,a,1"))
+    with pytest.raises(InputError, match=r"log\.csv: file: is named twice; allowed is each file once"):
+        import_trace("table", [log, tmp_path / "." / "log.csv"])
+    other = written(tmp_path, table("0,a,1"), "other.csv")
+    assert import_trace("table", [log, other]).tally.read == 2
 
 
 @pytest.mark.parametrize(
@@ -128,11 +146,13 @@ def test_the_window_is_cut_before_the_rate_is_scaled(tmp_path: Path) -> None:
         ({"format_text": "azure-llm:decode=2 days"}, "option decode: '2 days' is no time"),
         ({"format_text": "azure-llm:decode=2 h"}, "out of range; allowed is 0 s to 60 s"),
         ({"window": ("5 s", "5 s")}, "is an empty window"),
+        ({"window": ("-5 s", "15 s")}, "--window: '-5 s' lies before time zero; allowed is a start from there on"),
+        ({"window": ("5 s", "1e10 s")}, r"--window: '1e10 s' is too late; allowed is up to 1e\+09 s from zero"),
         ({"window": ("2024-12-06", "2024-12-07")}, "is no time; allowed is a number with a unit such as '3600 s'$"),
         ({"window": ("soon", "later")}, "'soon' is no time"),
         ({"rate_factor": Fraction(0)}, "rate factor 0 is out of range"),
-        ({"runtime_classes": "0"}, "allowed are auto, exact, or a number"),
-        ({"runtime_classes": "many"}, "allowed are auto, exact, or a number"),
+        ({"runtime_classes": "0"}, "'0' is no number of classes; allowed is auto, exact, or a number"),
+        ({"runtime_classes": "many"}, "'many' is no number of classes; allowed is auto, exact, or a number"),
     ],
 )
 def test_what_cannot_be_asked(tmp_path: Path, call: dict[str, object], message: str) -> None:

@@ -76,6 +76,13 @@ def test_the_summary_is_right(tmp_path: Path) -> None:
     assert summary["load_of_loads"] == pytest.approx(5 / 240)
 
 
+def test_one_is_not_several(tmp_path: Path) -> None:
+    made = import_trace("table", [written(tmp_path, table("0,a,1", "1,a,3"))], runtime_classes="1")
+    assert summary_rows(made)["jobs"] == (
+        "2 in 1 s, 1 workflow; 1 class of run time per model, represented by its mean (2 distinct before)"
+    )
+
+
 def test_the_length_of_a_window_is_the_window(tmp_path: Path) -> None:
     made = import_trace("table", [written(tmp_path, table(*ROWS))], window=("0 s", "60 s"), rate_factor=Fraction(2))
     assert made.summary.fluid_load == 1.0  # 60 s of work in 30 s on two GPUs

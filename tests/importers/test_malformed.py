@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from models.scenario import InputError, load_scenario
 from planner.cli import app
 from planner.command import BAD_INPUT, run
+from planner.estimate.table import Wanted, read_table
 from planner.importers.csv_files import LONGEST_LINE
 from planner.importers.trace import import_trace
 from tests.importers.small import AZURE, GENTD26, table, written
@@ -37,7 +38,7 @@ GOOD = "0,a,1"
         (f"0,{'m' * 151},1", 3, "is no name"),
         ("0,a", 3, "row: has 2 fields; allowed are 3 fields of CSV"),
         ("0,a,1,2", 3, "row: has 4 fields"),
-        ('0,"a,1', 3, "row: is not CSV: unexpected end of data"),
+        ('0,"a,1', 3, "is not CSV: unexpected end of data (line breaks inside quotes are not read); allowed are 3"),
         ('0,"a"b,1', 3, "row: is not CSV: ',' expected after '\"'"),
         ("\n\n0,a", 5, "row: has 2 fields"),  # blank lines are lines
     ],
@@ -99,9 +100,11 @@ def test_what_is_no_number_of_tokens(tmp_path: Path, tokens: str) -> None:
         (b"release,model\n0,a\n", "header: has no column 'runtime'"),
         (b"release,model,runtime,model\n0,a,1,b\n", "header: column 'model' occurs twice"),
         (b'"release,model,runtime\n0,a,1\n', "header: unexpected end of data"),
-        (table(GOOD).encode("utf-16"), "header: has no column"),
+        (table(GOOD).encode("utf-16"), "file: is UTF-16; allowed is UTF-8: convert the file, for instance with iconv"),
+        (gzip.compress(("\ufeff" + table(GOOD)).encode("utf-16-be")), "file: is UTF-16"),
+        ("r\u00e9lease,model,runtime\n".encode("latin-1"), r"header: 'r\udce9lease,model,runtime' is not UTF-8"),
         (bytes(range(256)) * 40, "header: "),
-        (b"release,model,runtime\n0,\xff\xfe,1\n", r"model: '\udcff\udcfe' is no name"),
+        (b"release,model,runtime\n0,\xff\xfe,1\n", r"model: '\udcff\udcfe' is not UTF-8"),
         (b"release,model,runtime\n0," + b"a" * LONGEST_LINE + b",1\n", ":2: row: is longer than 65536 characters"),
         (gzip.compress(table(GOOD).encode())[:-9], "file: is damaged: Compressed file ended"),
         (gzip.compress(table(GOOD).encode())[:-4] + b"\0\0\0\0", "file: is damaged: Incorrect length"),
@@ -112,8 +115,24 @@ def test_what_is_no_log_is_refused_even_where_rows_are_skipped(tmp_path: Path, d
     log = tmp_path / "log.csv"
     log.write_bytes(data)
     with pytest.raises(InputError) as refused:
-        import_trace("table", [log], skip_malformed="is no name" not in message)
+        import_trace("table", [log], skip_malformed="model: " not in message)
     assert message in str(refused.value)
+
+
+def test_what_is_read_must_be_utf_8_and_nothing_else(tmp_path: Path) -> None:
+    text = "release,model,runtime,note\n0,a,1,caf\u00e9\n1,caf\u00e9,1,-\n2,caf\u00e9,1,-\n"
+    latin = written(tmp_path, text.encode("latin-1"))
+    remedy = "allowed is UTF-8: convert the file, for instance with iconv -f LATIN1 -t UTF-8"
+    with pytest.raises(InputError) as refused:
+        import_trace("table", [latin])
+    assert str(refused.value) == rf"{latin}:3: model: 'caf\udce9' is not UTF-8; {remedy}"
+    made = import_trace("table", [latin], skip_malformed=True)
+    assert made.tally.refused == {"model: is not UTF-8": 2}
+    assert made.summary.model_requests == {"a": 1}
+    with pytest.raises(InputError, match=r"log\.csv:3: model: 'caf.udce9' is not UTF-8"):
+        read_table(latin, Wanted(("model",), "runtime"))
+    converted = written(tmp_path, text, "utf.csv")
+    assert import_trace("table", [converted]).summary.model_requests == {"caf\u00e9": 2, "a": 1}
 
 
 def test_files_that_cannot_be_opened(tmp_path: Path) -> None:

@@ -12,7 +12,8 @@ from planner.cli import app
 from planner.command import run
 from planner.importers.target import Driven
 from planner.importers.trace import Imported, import_trace
-from tests.importers.small import written
+from planner.importers.view import summary_rows
+from tests.importers.small import table, written
 
 BASE = """\
 # A cluster of one's own.
@@ -53,6 +54,15 @@ def test_the_shorter_half_of_the_requests_becomes_the_smaller_workflow(tmp_path:
     # Work 2 x 3 s + 3 x 0.5 s = 7.5 s over 5 s on two GPUs; loads: twice 4 s, five times 1 s.
     assert made.summary.fluid_load == pytest.approx(0.75)
     assert made.summary.load_of_loads == pytest.approx(1.3)
+
+
+def test_what_no_request_drives_does_not_count(tmp_path: Path) -> None:
+    base = Driven.load(written(tmp_path, BASE, "base.yaml"))
+    made = import_trace("table", [written(tmp_path, table("0,x,1"))], driven=base)
+    figures = made.summary.as_dict()
+    assert len(made.workload.workflows) == 2
+    assert (figures["workflows"], figures["models"], sum(made.summary.model_requests.values())) == (1, 1, 1)
+    assert ", 1 workflow;" in summary_rows(made)["jobs"]
 
 
 def test_the_scenario_keeps_its_text_around_the_arrivals(tmp_path: Path) -> None:

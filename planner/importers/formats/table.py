@@ -10,6 +10,7 @@ from pathlib import Path
 from executor.policies.options import one_of, option
 from planner.importers.csv_files import csv_rows
 from planner.importers.format import Format, Hardware
+from planner.importers.source import assert_each_once
 from planner.importers.tables import Requests
 from planner.importers.tally import Tally
 
@@ -23,7 +24,7 @@ class Table:
     release, model, runtime
         Columns of every row.
     deadline
-        Column of the deadlines, relative to the release; empty: none.
+        Column of the deadlines, relative to the release; a request without one has none. Empty: no such column.
     unit
         Of all times: ``s``, ``ms`` or ``us``.
     """
@@ -39,7 +40,8 @@ class Table:
         return Hardware(24 * 10**9, 6 * 10**9, Fraction(6 * 10**9), servers=2)
 
     def read(self, files: Sequence[Path], tally: Tally) -> Iterator[Requests]:
-        """Yield the requests of the files."""
+        """Yield the requests of the files, none of which may be named twice."""
+        assert_each_once(files)
         columns = [self.release, self.model, self.runtime, *filter(None, [self.deadline])]
         for path in files:
             for rows in csv_rows(path, columns, tally):
@@ -47,7 +49,7 @@ class Table:
                     rows.times(self.release, self.unit),
                     rows.names(self.model),
                     rows.times(self.runtime, self.unit, least_us=1),
-                    rows.times(self.deadline, self.unit) if self.deadline else None,
+                    rows.optional_times(self.deadline, self.unit) if self.deadline else None,
                 )
 
 
