@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import secrets
+from collections.abc import Iterable
 from pathlib import Path
 
 from models.scenario.errors import InputError
@@ -30,15 +31,22 @@ def write_atomically(path: str | Path, content: str | bytes) -> None:
         raise _refusal(path, error) from None
 
 
-def assert_writable(path: str | Path) -> None:
-    """Refuse a path that `write_atomically` could not write, before the work whose result is to go there.
+def assert_writable(path: str | Path, read: Iterable[Path | None] = ()) -> None:
+    """Refuse a path that `write_atomically` could not or should not write, before the work whose result is to go there.
+
+    Parameters
+    ----------
+    read
+        Files that the work reads, which its result must not replace.
 
     Raises
     ------
     InputError
-        If the folder does not exist, the path is a folder, or either may not be written.
+        If the folder does not exist, the path is a folder, either may not be written, or the file is read as well.
     """
     target = Path(os.path.realpath(path))
+    if any(other is not None and os.path.realpath(other) == str(target) for other in read):
+        raise InputError(str(path), 1, "file", "is read as well; allowed is another name")
     try:
         if target.exists() and not target.is_file():
             target.open("ab").close()

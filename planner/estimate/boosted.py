@@ -13,6 +13,7 @@ from importlib import import_module
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from planner.estimate.answers import Answers
 from planner.estimate.known import LEVELS, Known
@@ -22,7 +23,8 @@ LEAST_TASKS = 500
 """Fewest past tasks worth a fit."""
 MOST_TASKS = 200_000
 """Most past tasks that are fitted: the latest."""
-_FORGOTTEN = 0.1
+_FORGOTTEN, _FEWEST_FORGOTTEN = 0.1, 250
+"""Share of the tasks, and at least so many, whose longest keys are taken for new in the fit."""
 _MOST_VALUES = 254
 """Most values of a column taken as a category, which is what scikit-learn allows; longer ones count through the key."""
 
@@ -35,12 +37,18 @@ class Boosted:
     ----------
     encoder
         Turns tasks into numbers.
+    told
+        Which columns of the matrix say anything of any past task: the fits know only those. Shape [columns].
     fits
         A fitted `HistGradientBoostingRegressor` per level.
+    new_key
+        Take every exact key for new, and what ran of it for unknown: for calibration.
     """
 
     encoder: Encoder
+    told: NDArray[np.bool_]
     fits: Sequence[Any]
+    new_key: bool = False
     name: str = "boosted"
 
     def answer(self, tasks: Tasks, known: Known) -> Answers:
@@ -48,8 +56,10 @@ class Boosted:
         answers, seen = Answers.silent(len(tasks)), known.seen(tasks)
         if seen.any():
             matrix = self.encoder.matrix(tasks.take(seen), known)
+            if self.new_key:
+                _hide(matrix, len(known.levels), level=0)
             with _one_thread():
-                answers.set(seen, np.column_stack([fit.predict(matrix) for fit in self.fits]))
+                answers.set(seen, np.column_stack([fit.predict(matrix[:, self.told]) for fit in self.fits]))
         return answers
 
 
@@ -116,6 +126,7 @@ def fit_boosted(known: Known, columns: Columns, seed: int) -> Boosted | None:
     encoder = Encoder.of(tasks, columns)
     matrix, target = encoder.matrix(tasks, known), history.log_runtime[latest]
     _forget(matrix, len(known.levels), np.random.default_rng(seed))
+    told = np.asarray(~np.isnan(matrix).all(axis=0))
     with _one_thread():
         fits = [
             HistGradientBoostingRegressor(
@@ -127,10 +138,10 @@ def fit_boosted(known: Known, columns: Columns, seed: int) -> Boosted | None:
                 categorical_features=encoder.categorical,
                 early_stopping=False,
                 random_state=seed,
-            ).fit(matrix, target)
+            ).fit(matrix[:, told], target)
             for level in LEVELS
         ]
-    return Boosted(encoder, fits)
+    return Boosted(encoder, told, fits)
 
 
 def _one_thread() -> AbstractContextManager[object]:
@@ -141,8 +152,13 @@ def _one_thread() -> AbstractContextManager[object]:
 
 def _forget(matrix: Floats, levels: int, draws: np.random.Generator) -> None:
     """Hide, for some tasks, what ran lately of their longest keys, so that the fit learns what to make of a new one."""
-    hidden = np.where(draws.random(len(matrix)) < _FORGOTTEN, draws.integers(0, levels, len(matrix)), 0)
+    share = max(_FORGOTTEN, _FEWEST_FORGOTTEN / len(matrix))
+    hidden = np.where(draws.random(len(matrix)) < share, draws.integers(0, levels, len(matrix)), 0)
     for level in range(levels - 1):
-        rows = np.flatnonzero(hidden > level)
-        at = matrix.shape[1] - 2 * (levels - level)
-        matrix[rows, at : at + 2] = np.nan
+        _hide(matrix, levels, level, hidden > level)
+
+
+def _hide(matrix: Floats, levels: int, level: int, rows: NDArray[np.bool_] | slice = slice(None)) -> None:
+    """Hide what ran lately of a key: of the exact one at level 0, of shorter ones at the next."""
+    at = matrix.shape[1] - 2 * (levels - level)
+    matrix[rows, at : at + 2] = np.nan

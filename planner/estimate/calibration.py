@@ -5,15 +5,16 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
 from models.instance import Ints
 from planner.estimate.answers import Answers, Rung
+from planner.estimate.boosted import Boosted
 from planner.estimate.conformal import LEAST_CASES, UNMOVED, Shift, covered, shift
 from planner.estimate.default import Default
-from planner.estimate.known import Known
+from planner.estimate.known import Known, Novelty
 from planner.estimate.retrieval import Retrieval
 from planner.estimate.tasks import Floats, Tasks
 
@@ -46,6 +47,10 @@ class Calibration:
     covered_after: float = math.nan
     median_error: float = math.nan
     within_factor_two: float = math.nan
+
+
+Calibrations: TypeAlias = Mapping[tuple[str, Novelty | None], Calibration]
+"""By name of the rung, and what is new about the task; None: whatever the task."""
 
 
 def calibration(quantiles: Floats, truth: Floats) -> Calibration:
@@ -102,26 +107,34 @@ def climbed(rungs: Sequence[Rung], tasks: Tasks, known: Known) -> tuple[Answers,
     return answers, by
 
 
-def calibrated(rungs: Sequence[Rung], tasks: Tasks, truth: Floats, known: Known) -> dict[tuple[str, bool], Calibration]:
-    """Return what later tasks say of each rung, by its name and by whether the model was seen before.
+def calibrated(rungs: Sequence[Rung], tasks: Tasks, truth: Floats, known: Known) -> Calibrations:
+    """Return what later tasks say of each rung, by its name and by what is new about a task.
 
-    A rung is judged by the tasks that reach it; if those are few, by all that it can answer. Unseen models are rare in
-    any history: for them retrieval and default are judged by the same tasks with their models taken for new, if they
-    answer enough.
+    A rung is judged by the tasks that reach it, those with a new key for themselves; if those are few, by all that it
+    can answer. New keys and models are rare in many histories: rungs that lean on past tasks of the same key or model
+    are then judged by the same tasks with their keys or models taken for new, if they answer enough.
     """
     answers, by = climbed(rungs, tasks, known)
-    found: dict[tuple[str, bool], Calibration] = {}
+    new_key = np.array(known.novelty(tasks)) == Novelty.KEY
+    found: dict[tuple[str, Novelty | None], Calibration] = {}
     for place, rung in enumerate(rungs):
-        reached = by == place
+        reached, fresh = by == place, (by == place) & new_key
         judged = calibration(answers.quantiles[reached], truth[reached])
         if judged.cases < LEAST_CASES:
             judged = _asked(rung, tasks, truth, known)
-        found[rung.name, True] = judged
-        found[rung.name, False] = judged
+        found |= {(rung.name, new): judged for new in (None, *Novelty)}
+        if fresh.sum() >= LEAST_CASES:
+            found[rung.name, Novelty.KEY] = calibration(answers.quantiles[fresh], truth[fresh])
+        elif isinstance(rung, Boosted):
+            found[rung.name, Novelty.KEY] = _enough(_asked(replace(rung, new_key=True), tasks, truth, known), judged)
         if isinstance(rung, Retrieval | Default):
             alone = _asked(replace(rung, others_only=True), tasks, truth, known)
-            found[rung.name, False] = alone if alone.cases >= _LEAST_COMMON else judged
+            found[rung.name, Novelty.MODEL] = _enough(alone, judged)
     return found
+
+
+def _enough(one: Calibration, otherwise: Calibration) -> Calibration:
+    return one if one.cases >= _LEAST_COMMON else otherwise
 
 
 def _asked(rung: Rung, tasks: Tasks, truth: Floats, known: Known) -> Calibration:
@@ -129,12 +142,10 @@ def _asked(rung: Rung, tasks: Tasks, truth: Floats, known: Known) -> Calibration
     return calibration(answers.quantiles[answers.given], truth[answers.given])
 
 
-def moved(
-    quantiles: Floats, names: Sequence[str], seen: NDArray[np.bool_], found: Mapping[tuple[str, bool], Calibration]
-) -> Floats:
+def moved(quantiles: Floats, names: Sequence[str], new: Sequence[Novelty], found: Calibrations) -> Floats:
     """Return quantiles with their ends moved as the calibration of their rung says. Shape [tasks, 3]."""
     result = quantiles.copy()
-    for key in set(zip(names, seen.tolist(), strict=True)) & found.keys():
-        rows = np.array([pair == key for pair in zip(names, seen.tolist(), strict=True)])
+    for key in set(zip(names, new, strict=True)) & found.keys():
+        rows = np.array([pair == key for pair in zip(names, new, strict=True)])
         result[rows] = found[key].shift.applied(quantiles[rows])
     return result

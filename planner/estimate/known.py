@@ -7,6 +7,7 @@ of a trace rests on nothing that came after it.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from enum import IntEnum
 from typing import Any, TypeVar
 
 import numpy as np
@@ -21,6 +22,14 @@ WINDOW = 20
 """How many of a key's latest runs count: enough for quantiles, few enough to follow a drift."""
 LEVELS = (0.1, 0.5, 0.9)
 """Levels of the three quantiles of an estimate."""
+
+
+class Novelty(IntEnum):
+    """What is new about a task: nothing, its exact key, or even the first value of the key, as a rule the model."""
+
+    NOTHING = 0
+    KEY = 1
+    MODEL = 2
 
 
 class Runs:
@@ -113,6 +122,12 @@ class Known:
     def seen(self, tasks: Tasks) -> NDArray[np.bool_]:
         """Say of each task whether a past one has the first value of its key. Shape [tasks]."""
         return np.asarray(self.latest(self.key[:1], tasks) >= 0)
+
+    def novelty(self, tasks: Tasks) -> list[Novelty]:
+        """Say of each task what is new about it."""
+        repeated = self.latest(self.key, tasks) >= 0
+        found = np.where(repeated, Novelty.NOTHING, np.where(self.seen(tasks), Novelty.KEY, Novelty.MODEL))
+        return [Novelty(value) for value in found.tolist()]
 
 
 def shorter(key: tuple[str, ...]) -> tuple[tuple[str, ...], ...]:

@@ -6,17 +6,16 @@ another if it was better on later tasks of the history that both could answer; w
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
 
 from planner.estimate.answers import Rung
 from planner.estimate.boosted import fit_boosted
-from planner.estimate.calibration import Calibration, calibrated, climbed, moved, ordered
+from planner.estimate.calibration import Calibrations, calibrated, climbed, moved, ordered
 from planner.estimate.default import Default
 from planner.estimate.estimate import Estimate, Features
-from planner.estimate.known import Known
+from planner.estimate.known import Known, Novelty
 from planner.estimate.medians import SteadyKey, back_offs
 from planner.estimate.retrieval import Retrieval, SentenceEncoder, tf_idf, unit
 from planner.estimate.tasks import Columns, History, Tasks
@@ -37,14 +36,14 @@ class Ladder:
     rungs
         In the order in which they are asked.
     calibrations
-        By name of the rung, and whether the first value of the task's key was seen before.
+        By name of the rung, and what is new about the task; None: whatever the task.
     known
         The history.
     """
 
     columns: Columns
     rungs: tuple[Rung, ...]
-    calibrations: Mapping[tuple[str, bool], Calibration]
+    calibrations: Calibrations
     known: Known
 
     def predict(self, task: Features) -> Estimate:
@@ -69,10 +68,10 @@ class Ladder:
         answers, by = climbed(self.rungs, tasks, known)
         if early := int((by < 0).sum()):
             raise ValueError(f"{early} tasks are asked about before any run time is known; allowed are later ones")
-        names, seen = [self.rungs[place].name for place in by], known.seen(tasks)
-        quantiles = moved(answers.quantiles, names, seen, self.calibrations)
+        names, new = [self.rungs[place].name for place in by], known.novelty(tasks)
+        quantiles = moved(answers.quantiles, names, new, self.calibrations)
         whole = np.maximum(1, np.rint(np.exp(quantiles))).astype(np.int64).tolist()
-        confidence = [self._confidence(name, was) for name, was in zip(names, seen.tolist(), strict=True)]
+        confidence = [self._confidence(*of_task) for of_task in zip(names, new, strict=True)]
         return [
             Estimate(low, middle, high, source, share, neighbours)
             for (low, middle, high), source, share, neighbours in zip(
@@ -80,8 +79,8 @@ class Ladder:
             )
         ]
 
-    def _confidence(self, name: str, seen: bool) -> float:
-        found = self.calibrations.get((name, seen))
+    def _confidence(self, name: str, new: Novelty) -> float:
+        found = self.calibrations.get((name, new))
         return 0.0 if found is None or found.cases == 0 else round(found.within_factor_two, 3)
 
 

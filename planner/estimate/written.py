@@ -35,7 +35,7 @@ def as_dict(made: Estimates, path: Path | None = None) -> dict[str, Any]:
             {
                 "name": rung.name,
                 "answered": sum(estimate.source == rung.name for estimate in made.found),
-                **_calibration(ladder.calibrations.get((rung.name, True))),
+                **_calibration(ladder.calibrations.get((rung.name, None))),
             }
             for rung in ladder.rungs
         ],

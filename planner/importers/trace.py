@@ -138,7 +138,7 @@ def trace_path(scenario: Path) -> Path:
     return scenario.with_name(f"{scenario.stem}.trace.csv")
 
 
-def assert_both_writable(scenario: Path, read: Sequence[Path]) -> None:
+def assert_both_writable(scenario: Path, read: Sequence[Path | None]) -> None:
     """Refuse a path to which an import could not be saved.
 
     Raises
@@ -147,9 +147,7 @@ def assert_both_writable(scenario: Path, read: Sequence[Path]) -> None:
         If it, or the trace beside it, cannot be written, or is read as well.
     """
     for path in (scenario, trace_path(scenario)):
-        if any(path.resolve() == other.resolve() for other in read):
-            raise InputError(str(path), 1, "file", "is read as well; allowed is another name for the scenario")
-        assert_writable(path)
+        assert_writable(path, read)
 
 
 def parse_format(text: str) -> tuple[Format, Reader]:

@@ -31,7 +31,7 @@ def bound(
 
     loaded = load_scenario(scenario)
     if output is not None:
-        assert_writable(output)
+        assert_writable(output, [scenario])
     line = ProgressLine(loaded.objective, "bounding")
     with interruptible() as stop, line.shown():
         made = bounding.bound(

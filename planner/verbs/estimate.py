@@ -64,7 +64,7 @@ def estimate(
     from planner.estimate.naming import Naming
 
     if output is not None:
-        assert_writable(output)
+        assert_writable(output, [history, requests, profile, cache])
     naming = Naming(runtime, time, _names(key), _names(text), source_column, _only(only or []))
     options = run.Options(profile, _own("encoder", encoder), _own("ask", ask), cache, skip_malformed, seed)
     try:

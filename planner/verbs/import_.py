@@ -61,12 +61,14 @@ def import_(
     from planner.importers.hardware import Override
     from planner.importers.progress import RowsLine
     from planner.importers.target import Driven
-    from planner.importers.trace import assert_both_writable, import_trace
+    from planner.importers.trace import assert_both_writable, import_trace, trace_path
 
+    read = [*files, workflows]
     if output is not None:
-        assert_both_writable(output, files if workflows is None else [*files, workflows])
+        assert_both_writable(output, read)
+        read += [output, trace_path(output)]
     if figure is not None:
-        assert_writable(figure)
+        assert_writable(figure, read)
     override = Override(servers, gpus_per_server, memory, weights, load_time, load_bandwidth, network_bandwidth)
     if workflows is not None and (override != Override() or runtime_classes != "auto"):
         raise command.UsageError(

@@ -60,7 +60,7 @@ def plan(
 
     loaded = load_scenario(scenario)
     if output is not None:
-        assert_writable(output)
+        assert_writable(output, [scenario, estimates])
     uncertain = _uncertain(loaded, estimates, plan_for, hint)
     given = None if hint is None else feasible_timeline(loaded.instance, hint)
     line = ProgressLine(loaded.objective, "planning")

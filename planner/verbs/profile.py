@@ -32,7 +32,7 @@ def profile(
     if output is not None:
         if output.suffix.lower() == ".json":
             raise command.UsageError(f"{output}: a profile is written as YAML; name it {output.with_suffix('.yaml')}")
-        assert_writable(output)
+        assert_writable(output, [scenario])
     computing = parse_runner(runner)
     with rounds_shown(rounds) as watch:
         made = profiling.profile(loaded, computing, device=device.value, runner_name=runner, rounds=rounds, watch=watch)

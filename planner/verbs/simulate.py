@@ -28,7 +28,7 @@ def simulate(
     share = command.fraction(warmup, "--warmup")
     loaded = load_scenario(scenario)
     if output is not None:
-        assert_writable(output)
+        assert_writable(output, [scenario])
     simulation = simulating.simulate(loaded, policy, seed=seed, noise=noise, warmup=share)
     if output is not None:
         simulation.save(output)
