@@ -130,7 +130,7 @@ class Driven:
         if (path.suffix.lower() == ".json") != (file.suffix.lower() == ".json"):
             problem = f"is not of the sort of {file.name}; allowed is a name that ends in {file.suffix}"
             raise InputError(str(path), None, "file", problem)
-        text = read_text(file)
+        text = "\n".join(read_text(file).splitlines()) + "\n"
         if path.suffix.lower() == ".json":
             return json.dumps(json.loads(text) | {"workload": arrivals}, ensure_ascii=False, indent=1) + "\n"
         return scenario_text({"workload": arrivals}, comments, path).join(self._around_workload(text))
@@ -147,6 +147,8 @@ class Driven:
                 source.file, first, "workload", "does not begin a line; allowed is every section on lines of its own"
             )
         last = next((line for line in starts if line > first), len(lines) + 1) - 1
+        while last > first and (not lines[last - 1].strip() or lines[last - 1].startswith(("#", "..."))):
+            last -= 1  # comments and blank lines after the section stay
         return "".join(lines[: first - 1]), "".join(lines[last:])
 
     def workload(self, found: Requests | Jobs, rows: Ints, release_us: Ints) -> Workload:

@@ -111,10 +111,11 @@ def import_(
 
 
 def _number(text: str) -> Fraction:
-    from models.scenario.quantities import read_number
+    from models.scenario.quantities import MAX_JOBS, read_number
     from models.units import QuantityError
 
     try:
         return read_number(text)
-    except QuantityError as error:
-        raise command.UsageError(f"--rate-factor: {error}") from None
+    except QuantityError:
+        problem = f"--rate-factor: {text[:40]!r} is no rate factor; allowed is a number from 1e-9 to {MAX_JOBS}"
+        raise command.UsageError(problem) from None

@@ -9,7 +9,7 @@ import pytest
 
 from planner.estimate.asked import Asked
 from planner.estimate.calibration import ordered
-from planner.estimate.known import Known
+from planner.estimate.known import Known, Novelty
 from planner.estimate.ladder import Ladder, Recipe, fit_ladder, fit_rungs
 from planner.estimate.measured import Measured, Profile
 from planner.estimate.medians import BackOff, SteadyKey
@@ -114,6 +114,27 @@ def test_estimates_rest_on_nothing_that_was_not_known_when_they_were_asked_for()
     assert before.sum() >= 2
     assert all(np.array(same)[before])
     assert not all(same)
+
+
+def test_keys_that_never_repeat_leave_the_fit_its_other_columns() -> None:
+    # 1 s for even models, 4 s for odd ones; the steps of every task are its own.
+    rows = [{"model": f"m{n % 2}", "steps": n, "s": 1 + 3 * (n % 2)} for n in range(900)]
+    ladder = fit_ladder(past(rows), Recipe(COLUMNS))
+    found = ladder.predict({"model": "m1", "steps": 10_000})
+    assert found.source in ("boosted", "exact key") or found.source.startswith("back-off key")
+    assert found.p50_us == pytest.approx(4e6, rel=0.05)
+
+
+def test_the_fit_is_judged_for_new_keys_by_tasks_whose_keys_are_taken_for_new() -> None:
+    # Each of 40 keys has a run time of its own, which nothing else tells: the fit knows it only where the key repeats.
+    draws = np.random.default_rng(1)
+    own = np.exp(draws.normal(0, 1.5, 40))
+    rows = [{"model": "opt", "steps": n, "s": float(own[n])} for n in draws.integers(0, 40, 1500).tolist()]
+    fitted = fit_ladder(past(rows), Recipe(Columns(("model", "steps"), (), ())))
+    repeated, new = (fitted.calibrations["boosted", novelty] for novelty in (Novelty.NOTHING, Novelty.KEY))
+    assert repeated.within_factor_two > 0.9
+    assert new.within_factor_two < repeated.within_factor_two
+    assert new.shift.above >= repeated.shift.above
 
 
 def test_nothing_is_estimated_before_anything_is_known() -> None:

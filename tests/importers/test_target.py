@@ -27,6 +27,7 @@ workload:
   jobs:
     - {release: 0 s, workflow: long}
 # What jobs are made of.
+
 workflows:
   long:
     tasks:
@@ -69,7 +70,7 @@ def test_the_scenario_keeps_its_text_around_the_arrivals(tmp_path: Path) -> None
     made = driven(tmp_path)
     path, trace = made.save(tmp_path / "driven.yaml")
     text = path.read_text()
-    before, after = BASE.split("workload:")[0], BASE[BASE.index("workflows:") :]
+    before, after = BASE.split("workload:")[0], BASE[BASE.index("# What jobs") :]
     assert text.startswith(before + "# Made by truenorth import table")
     assert text.endswith(after)
     assert trace.read_text().splitlines()[1:3] == ["0,long", "1000000,short"]

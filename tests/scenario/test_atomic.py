@@ -76,3 +76,13 @@ def test_failure_on_the_way_keeps_the_old_file(tmp_path: Path, monkeypatch: pyte
 def test_asking_leaves_no_trace(tmp_path: Path) -> None:
     assert_writable(tmp_path / "plan.json")
     assert list(tmp_path.iterdir()) == []
+
+
+def test_what_is_read_is_no_place_for_the_result(tmp_path: Path) -> None:
+    log, link = tmp_path / "log.csv", tmp_path / "link.csv"
+    log.write_text("old")
+    link.symlink_to(log)
+    for path in (log, link, tmp_path / "." / "log.csv"):
+        with pytest.raises(InputError, match=r"\.csv:1: file: is read as well; allowed is another name"):
+            assert_writable(path, [None, log])
+    assert_writable(tmp_path / "other.csv", [None, log])
