@@ -6,7 +6,9 @@ lies between these points, the worst tenth, and the direction; the readings here
 - Up to 10 % errors are uniform; beyond, their logarithm is linear in the share of jobs, and the last tenth goes on at
   the slope of the one before, so that no error exceeds 1000 % x sqrt(10) = 3162 %.
 - An error of e is a factor of 1 + e between the longer and the shorter of true and estimated time. Estimates are too
-  long as often as too short: only so can one be 1000 % off in either direction.
+  long as often as too short: only so can one be 1000 % off in either direction. The shares hold for that error;
+  by the usual |estimate - true| / true, 11.3, 60, 85 and 95 % of the jobs are within 10, 50, 100 and 1000 %, and the
+  median is 39 %.
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@ and the online policies, which know neither.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
@@ -28,6 +28,24 @@ from solvers.result import Search
 
 _ENDLESS_S = 1e9
 """The search counts moves, not seconds, so that equal seeds give equal plans."""
+MAX_SAMPLES = 1_000
+"""Every sample is an instance, and for ``on=samples`` a plan of its own."""
+
+
+def count_from_1(most: int | None = None) -> Callable[[str], int]:
+    """Return a reader of whole numbers of at least 1.
+
+    >>> count_from_1()("2000")
+    2000
+    """
+
+    def read(text: str) -> int:
+        value = count(text)
+        if value < 1 or (most is not None and value > most):
+            raise ValueError(f"{value} is not allowed; at least 1" + ("" if most is None else f", at most {most}"))
+        return value
+
+    return read
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,9 +71,9 @@ class OfflineOptions:
     on: str = option("p50", one_of(*PlanFor))
     replan: bool = option(False, switch)
     plan: str | None = option(None, str)
-    moves: int = option(200_000, count)
-    samples: int = option(SAMPLES, count)
-    decision: int = option(2_000, count)
+    moves: int = option(200_000, count_from_1())
+    samples: int = option(SAMPLES, count_from_1(MAX_SAMPLES))
+    decision: int = option(2_000, count_from_1())
     seed: int = option(0, count)
 
 
@@ -75,8 +93,6 @@ class Offline(Policy):
     Options: ClassVar[type[object]] = OfflineOptions
 
     def __init__(self, options: OfflineOptions, scenario: Scenario, told: Told) -> None:
-        if not options.samples:
-            raise PolicyError("policy offline: option samples: 0 is not allowed; at least 1")
         self._options, self._scenario, self._told = options, scenario, told
 
     def begin(self, site: Site) -> None:

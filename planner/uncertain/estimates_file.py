@@ -1,12 +1,12 @@
 """Files of estimates: one row per task of a workflow, with the quantiles of its run time in seconds.
 
-What ``truenorth estimate`` writes: CSV with the columns workflow, task, p10_s, p50_s, p90_s; further ones are skipped.
+What ``truenorth estimate`` writes: CSV, plain or gzip, with the columns workflow, task, p10_s, p50_s, p90_s; further
+ones are skipped.
 """
 
 from __future__ import annotations
 
-import csv
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
@@ -14,7 +14,6 @@ import numpy as np
 from models.instance import Instance
 from models.scenario import InputError, Scenario
 from models.scenario.errors import allowed, shown
-from models.units import QuantityError, parse_time
 from planner.uncertain.told import Told, stretched
 
 QUANTILES = ("p10_s", "p50_s", "p90_s")
@@ -22,6 +21,8 @@ _NAMES = ("workflow", "task")
 
 Quantiles = Mapping[tuple[str, str], tuple[int, int, int]]
 """The 10 %, 50 % and 90 % quantile of a run time in microseconds by the names of workflow and task."""
+_Row = tuple[int, str, str, tuple[int, int, int]]
+"""Line, workflow, task, and its quantiles in microseconds."""
 
 
 def read_told(path: Path, scenario: Scenario) -> Told:
@@ -42,8 +43,7 @@ def read_quantiles(path: Path, scenario: Scenario) -> Quantiles:
     """Return the rows of a file of estimates; InputError as `read_told`."""
     known = {(name, task) for name, workflow in scenario.document.workflows.items() for task in workflow.tasks}
     found: dict[tuple[str, str], tuple[int, int, int]] = {}
-    for line, row in _rows(path):
-        workflow, task = row["workflow"], row["task"]
+    for line, workflow, task, times in _rows(path):
         if workflow not in scenario.document.workflows:
             names = allowed(workflow, scenario.document.workflows)
             raise InputError(str(path), line, "workflow", f"unknown workflow {shown(workflow)}; {names}")
@@ -52,7 +52,7 @@ def read_quantiles(path: Path, scenario: Scenario) -> Quantiles:
             raise InputError(str(path), line, "task", f"unknown task {shown(task)} of {workflow}; {names}")
         if (workflow, task) in found:
             raise InputError(str(path), line, "task", f"{workflow}/{task} has a row already; allowed is one per task")
-        found[workflow, task] = _quantiles(str(path), line, row)
+        found[workflow, task] = times
     return found
 
 
@@ -70,36 +70,17 @@ def told_of(quantiles: Quantiles, instance: Instance) -> Told:
     return Told(stretched(instance, middle), low, high)
 
 
-def _rows(path: Path) -> Iterator[tuple[int, dict[str, str]]]:
-    """Yield line number and cells of every row that has as many cells as the header."""
-    try:
-        with path.open(encoding="utf-8-sig", newline="") as file:
-            rows = csv.DictReader(file, strict=True)
-            for name in (*_NAMES, *QUANTILES):
-                if name not in (rows.fieldnames or ()):
-                    wanted = ", ".join((*_NAMES, *QUANTILES))
-                    raise InputError(str(path), 1, "header", f"has no column {name}; needed are {wanted}")
-            for row in rows:
-                if None in row or None in row.values():
-                    count = len(rows.fieldnames or ())
-                    raise InputError(str(path), rows.line_num, "row", f"has not {count} fields as the header has")
-                yield rows.line_num, row
-    except OSError as error:
-        raise InputError(str(path), 1, "file", f"cannot be read: {error.strerror}; allowed is a CSV file") from None
-    except (csv.Error, UnicodeDecodeError) as error:
-        raise InputError(str(path), 1, "file", f"{error}; allowed is CSV in UTF-8") from None
+def _rows(path: Path) -> list[_Row]:
+    """Return every row of a file whose quantiles are times in order."""
+    # pandas, which the reader needs, is not imported where nobody has estimates.
+    from planner.importers.csv_files import csv_rows
+    from planner.importers.tally import Tally
 
-
-def _quantiles(file: str, line: int, row: Mapping[str, str]) -> tuple[int, int, int]:
-    times = []
-    for name in QUANTILES:
-        try:
-            times.append(parse_time(f"{row[name].strip()} s"))
-        except QuantityError:
-            problem = f"{shown(row[name])} is no time; allowed is a plain number of seconds"
-            raise InputError(file, line, name, problem) from None
-    low, middle, high = times
-    if not 1 <= low <= middle <= high:
-        problem = f"{low}, {middle}, {high} us are not in order; allowed are p10 <= p50 <= p90, of at least 1 us each"
-        raise InputError(file, line, "p50_s", problem)
-    return low, middle, high
+    found: list[_Row] = []
+    for rows in csv_rows(path, (*_NAMES, *QUANTILES), Tally()):
+        low, middle, high = (rows.times(name, least_us=1) for name in QUANTILES)
+        rows.refuse((low > middle) | (middle > high), "p50_s", "is not in order", "p10_s <= p50_s <= p90_s")
+        quantiles = zip(low.tolist(), middle.tolist(), high.tolist(), strict=True)
+        names = (rows.text(name).tolist() for name in _NAMES)
+        found += zip(rows.line.tolist(), *names, quantiles, strict=True)
+    return found

@@ -57,7 +57,21 @@ class Uncertainty:
         ------
         InputError
             If the file of estimates cannot be used.
+        NoiseError
+            If run times become too long.
         """
+        try:
+            return self._sides(scenario, seed)
+        except NoiseError as error:
+            raise NoiseError(f"noise {self._said}: {error}") from None
+
+    @property
+    def _said(self) -> str:
+        """What tells of run times, as ``--noise`` has it."""
+        said = {"told": self.wrongly_told, "true": self.straying, "estimates": self.estimates}
+        return next(f"{what}={value}" for what, value in said.items() if value is not None)
+
+    def _sides(self, scenario: Scenario, seed: int) -> Sides:
         given = scenario.instance
         if self.wrongly_told is not None:
             return Sides(self.wrongly_told.told(self.wrongly_told.around(given, seed)), given)
@@ -88,6 +102,8 @@ def parse_uncertainty(text: str | None) -> Uncertainty:
             rest.append(item)
         elif own:
             raise NoiseError(f"{text!r} tells of run times twice; allowed is one of {_ALLOWED}")
+        elif not value:
+            raise NoiseError(f"{text!r} says nothing after {what}=; allowed is {_ALLOWED}")
         else:
             own[what] = value
     try:

@@ -13,7 +13,8 @@ from statistics import NormalDist
 import numpy as np
 from numpy.typing import NDArray
 
-from models.instance import Instance
+from executor import NoiseError
+from models.instance import Instance, InstanceError
 from models.workload import Job, Workflow
 
 Floats = NDArray[np.float64]
@@ -117,6 +118,11 @@ def stretched(instance: Instance, factor: Floats) -> Instance:
     -------
     Instance
         The same one if every factor is 1.
+
+    Raises
+    ------
+    NoiseError
+        If the run times become so long that no instance can have them.
     """
     if bool((factor == 1).all()):
         return instance
@@ -129,7 +135,11 @@ def stretched(instance: Instance, factor: Floats) -> Instance:
         if key not in made:
             made[key] = _stretched_workflow(job.workflow, own)
         jobs.append(replace(job, workflow=made[key]))
-    return with_jobs(instance, tuple(jobs))
+    try:
+        return with_jobs(instance, tuple(jobs))
+    except InstanceError as error:
+        most = float(factor.max())
+        raise NoiseError(f"run times up to {most:.3g} times as long: {error}; allowed are smaller ones") from None
 
 
 def with_jobs(instance: Instance, jobs: tuple[Job, ...]) -> Instance:

@@ -88,7 +88,10 @@ def test_estimates_as_noise(command: Command, scenario_file: Path, estimates: Pa
     for policy in (plan, f"{OFFLINE},plan={plan}", f"{OFFLINE},plan={plan},replan=on"):
         found = command.json("simulate", scenario_file, "--policy", policy, *noise)
         assert found["objective"]["value"] == pytest.approx((1 + (a0 + 6) / (a0 + 2)) / 2)
-    assert "samples: 0 is not allowed" in command.error("simulate", scenario_file, "--policy", "offline:samples=0")
+    for option in ("samples=0", "samples=1001", "moves=0", "decision=0"):
+        name, _, value = option.partition("=")
+        refused = command.error("simulate", scenario_file, "--policy", f"offline:{option}")
+        assert f"option {name}: {value} is not allowed; at least 1" in refused
 
 
 def test_compare_shows_the_price_of_error(scenario: Scenario) -> None:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import gzip
 import math
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from executor import NoiseError
 from models import GPU, Cluster, Job
 from models.scenario import InputError, Scenario
 from planner.uncertain.estimates_file import read_told
@@ -91,6 +93,20 @@ def test_a_file_of_estimates(scenario: Scenario, tmp_path: Path) -> None:
     assert sides.told.instance.run_us.tolist() == known.instance.run_us.tolist()
     assert sides.truth.run_us.tolist() == known.drawn(3, TRUTH).run_us.tolist()
     assert sides.truth.run_us.tolist() != known.drawn(3).run_us.tolist()  # a plan's samples do not tell the truth
+    packed = tmp_path / "estimates.csv.gz"
+    packed.write_bytes(gzip.compress(path.read_bytes()))
+    assert read_told(packed, scenario).instance.run_us.tolist() == known.instance.run_us.tolist()
+
+
+def test_run_times_that_become_too_long_name_the_noise(scenario: Scenario, tmp_path: Path) -> None:
+    # Quantiles of 1 us and 1e9 s are allowed, but this seed draws more than the 1e10 s that an instance can have.
+    path = tmp_path / "estimates.csv"
+    path.write_text(f"{HEADER}w,a,1e-6,1e-6,1000000000,,,\n")
+    asked = parse_uncertainty(f"estimates={path}")
+    with pytest.raises(NoiseError, match=r"noise estimates=.*estimates\.csv: run times up to .* times as long"):
+        asked.sides(scenario, 12)
+    with pytest.raises(NoiseError, match=r"times as long: .* must not exceed"):
+        stretched(scenario.instance, np.full(scenario.instance.n_tasks, 1e30))
 
 
 @pytest.mark.parametrize(
@@ -98,10 +114,13 @@ def test_a_file_of_estimates(scenario: Scenario, tmp_path: Path) -> None:
     [
         ("v,a,1,2,3,,,", "2: workflow: unknown workflow 'v'; allowed are w"),
         ("w,c,1,2,3,,,", "2: task: unknown task 'c' of w"),
-        ("w,a,1,x,3,,,", "2: p50_s: 'x' is no time"),
-        ("w,a,2,1,3,,,", "2: p50_s: .* are not in order"),
-        ("w,a,0,1,3,,,", "2: p50_s: .* at least 1 us"),
-        ("w,a,1,2,3", "2: row: has not 8 fields"),
+        ("w,a,1,x,3,,,", "2: p50_s: 'x' is no time in range"),
+        ("w,a,2,1,3,,,", "2: p50_s: '1' is not in order"),
+        ("w,a,0,1,3,,,", "2: p10_s: '0' is no time in range; .* from 1e-06 s to 1e[+]09 s"),
+        ("w,a,1,1e300,3,,,", "2: p50_s: '1e300' is no time in range"),
+        ("w,a,1,2,1000000001,,,", "2: p90_s: '1000000001' is no time in range"),
+        ("w,a,1,2,3", "2: row: has 5 fields; allowed are 8"),
+        ("\nw,a,1,x,3,,,", "3: p50_s: 'x' is no time"),
         ("w,a,1,2,3,,,\nw,a,1,2,3,,,", "3: task: w/a has a row already"),
     ],
 )
@@ -117,7 +136,13 @@ def test_files_that_are_refused(scenario: Scenario, tmp_path: Path) -> None:
     with pytest.raises(InputError, match="cannot be read"):
         read_told(path, scenario)
     path.write_text("workflow,task,p10_s,p50_s\nw,a,1,2\n")
-    with pytest.raises(InputError, match="1: header: has no column p90_s"):
+    with pytest.raises(InputError, match="1: header: has no column 'p90_s'"):
+        read_told(path, scenario)
+    path.write_text(HEADER)
+    with pytest.raises(InputError, match="has no rows"):
+        read_told(path, scenario)
+    path.write_text("workflow,task,p10_s,p50_s,p90_s,p50_s\nw,a,1,2,3,2\n")
+    with pytest.raises(InputError, match="1: header: column 'p50_s' occurs twice"):
         read_told(path, scenario)
     path.write_bytes(b"\xff\xfe")
     with pytest.raises(InputError, match="UTF-8"):
