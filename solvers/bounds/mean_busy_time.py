@@ -110,8 +110,27 @@ def _weighted_completions(instance: Instance, weights: list[Fraction]) -> Fracti
     )
 
 
-def work_prices(instance: Instance, weights: list[Fraction]) -> tuple[Floats, Floats]:
-    """Return what a microsecond of work is worth on the fast machine over time: the bound's dual solution.
+@dataclass(frozen=True, slots=True)
+class WorkPrices:
+    """What a microsecond of work is worth on the fast machine over time: the bound's dual solution.
+
+    Parameters
+    ----------
+    times_us, prices
+        Between these times, which rise, the price is linear; where one occurs twice, it jumps. In units of the
+        objective per microsecond.
+    ended_us, last_price
+        When each job's work ends on the fast machine, and the price then. Shape [jobs].
+    """
+
+    times_us: Floats
+    prices: Floats
+    ended_us: Floats
+    last_price: Floats
+
+
+def work_prices(instance: Instance, weights: list[Fraction]) -> WorkPrices:
+    """Return the prices at which every job works when it costs least, as the fast machine does.
 
     While a job runs, the price falls by its weight per work, so that it pays the same whenever it runs; the price is as
     high as it can be with no later time cheaper for that job, and 0 where nothing runs.
@@ -120,16 +139,11 @@ def work_prices(instance: Instance, weights: list[Fraction]) -> tuple[Floats, Fl
     ----------
     weights
         The objective is the sum of w_j (C_j - r_j).
-
-    Returns
-    -------
-    times_us, prices
-        Between these times, which rise, the price is linear; where one occurs twice, it jumps. In units of the
-        objective per microsecond.
     """
     machine = _fast_machine(instance, weights)
-    shares = [float(share) for share in machine.shares]
+    shares, job_of = [float(share) for share in machine.shares], instance.task_job.tolist()
     times, prices = [machine.pieces[-1][2] / machine.speed], [0.0]
+    ended, last_price = np.zeros((2, len(instance.jobs)))
     later = _LowerHull(times[0])
     for task, begin, end in reversed(machine.pieces):
         share, begin_us, end_us = shares[machine.rank[task]], begin / machine.speed, end / machine.speed
@@ -138,11 +152,13 @@ def work_prices(instance: Instance, weights: list[Fraction]) -> tuple[Floats, Fl
             prices += [0.0, 0.0]
             later = _LowerHull(end_us)
         price = later.least(share) - share * end_us
+        if not ended[job_of[task]]:
+            ended[job_of[task]], last_price[job_of[task]] = end_us, price
         times += [end_us, begin_us]
         prices += [price, price + share * (end_us - begin_us)]
         later.add(end_us, price)
         later.add(begin_us, prices[-1])
-    return np.array(times[::-1]), np.array(prices[::-1])
+    return WorkPrices(np.array(times[::-1]), np.array(prices[::-1]), ended, last_price)
 
 
 class _LowerHull:

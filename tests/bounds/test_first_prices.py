@@ -31,17 +31,21 @@ def test_prices_by_hand() -> None:
     built = runs((0, 4), (2, 1), (10, 2))
     weights = latency_weights(built, Objective.MEAN_LATENCY)
     assert weights is not None
-    times, prices = work_prices(built, weights)
-    assert times.tolist() == [0, 2, 2, 3, 3, 5, 5, 10, 10, 12, 12]
+    found = work_prices(built, weights)
+    assert found.times_us.tolist() == [0, 2, 2, 3, 3, 5, 5, 10, 10, 12, 12]
     third = [5 / 12, 1 / 4, 1 / 2, 1 / 6, 1 / 6, 0, 0, 0, 1 / 3, 0, 0]
-    assert prices == pytest.approx(third, abs=1e-12)
+    assert found.prices == pytest.approx(third, abs=1e-12)
+    # The run of 4 ends at 5, where a microsecond is worth 0; that of 1 at 3 for 1/6, that of 2 at 12 for 0.
+    assert found.ended_us.tolist() == [5, 3, 12]
+    assert found.last_price == pytest.approx([0, 1 / 6, 0], abs=1e-12)
 
 
 def dual_value(instance: Instance, objective: Objective) -> float:
     """Return what every job pays where that is least, less the price of all capacity, plus what ends add."""
     weights = latency_weights(instance, objective)
     assert weights is not None
-    times, prices = work_prices(instance, weights)
+    found = work_prices(instance, weights)
+    times, prices = found.times_us, found.prices
     start = earliest(instance).start_us
     run = fastest_run(instance)[instance.task_template]
     total: float = -instance.n_gpus * float(np.trapezoid(prices, times))

@@ -43,13 +43,13 @@ class FirstPrices:
         weights = latency_weights(instance, objective)
         if weights is None:
             return cls(np.zeros(1), np.zeros(1), np.zeros(len(instance.jobs), np.int64))
-        times_us, prices = work_prices(instance, weights)
-        release_us = instance.job_release_us
+        found = work_prices(instance, weights)
         work_us = np.add.reduceat(fastest_run(instance)[instance.task_template], instance.job_first_task[:-1])
-        highest = np.maximum.accumulate(prices[::-1])[::-1]  # from each time on
-        paid = work_us * highest[np.minimum(np.searchsorted(times_us, release_us), len(times_us) - 1)]
-        weight = np.array([max(float(weight), 1e-300) for weight in weights])
-        return cls(times_us, prices, np.minimum(paid / weight, times_us[-1] - release_us).astype(np.int64))
+        # What a job pays in all, where it ends on the fast machine, is worth waiting so long for.
+        paid_us = work_us * found.last_price / np.array([max(float(weight), 1e-300) for weight in weights])
+        latest_us = found.times_us[-1] - instance.job_release_us
+        waiting_us = np.minimum(found.ended_us - instance.job_release_us + paid_us, latest_us)
+        return cls(found.times_us, found.prices, waiting_us.astype(np.int64))
 
     def in_slots(self, relaxation: Relaxation) -> Numbers:
         """Return all prices of a relaxation, one long array: those of compute, taken in the middle of every slot."""
