@@ -21,6 +21,7 @@ from planner.importers.format import Format, Hardware, Reader
 from planner.importers.formats import FORMATS
 from planner.importers.quantities import seconds
 from planner.importers.rows import LONGEST_NAME
+from planner.importers.source import assert_each_once
 from planner.importers.summary import Summary
 from planner.importers.tables import Jobs, Requests
 from planner.importers.tally import Tally
@@ -208,6 +209,7 @@ def import_trace(
         If a file cannot be read or is malformed, or the scenario contradicts itself, say by a model that fits no GPU.
     """
     chosen, reader = parse_format(format_text)
+    assert_each_once(files)
     span = None if window is None else Window.parse(*window, dated=chosen.dated)
     classes, tally = Classes.parse(runtime_classes), Tally(skip_malformed)
     if not 0 < rate_factor <= MAX_JOBS:

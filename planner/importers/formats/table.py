@@ -10,7 +10,6 @@ from pathlib import Path
 from executor.policies.options import one_of, option
 from planner.importers.csv_files import csv_rows
 from planner.importers.format import Format, Hardware
-from planner.importers.source import assert_each_once
 from planner.importers.tables import Requests
 from planner.importers.tally import Tally
 
@@ -41,7 +40,6 @@ class Table:
 
     def read(self, files: Sequence[Path], tally: Tally) -> Iterator[Requests]:
         """Yield the requests of the files, none of which may be named twice."""
-        assert_each_once(files)
         columns = [self.release, self.model, self.runtime, *filter(None, [self.deadline])]
         for path in files:
             for rows in csv_rows(path, columns, tally):
