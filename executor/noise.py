@@ -16,6 +16,8 @@ _GRAMMAR = (
     "'run=KIND:SPREAD,load=KIND:SPREAD' with KIND lognormal, normal, uniform or published, "
     "for instance 'run=lognormal:0.2'"
 )
+LARGEST_SPREAD = 10
+"""Beyond it times overflow."""
 
 
 class NoiseError(ValueError):
@@ -33,7 +35,7 @@ class Spread:
         ``published`` (power of the factors of `executor.published`; their median is 1 and their mean 2.25, so that
         there is more work to do than was given).
     size
-        The spread, at least 0; 0 leaves every time as it is.
+        The spread, 0 to `LARGEST_SPREAD`; 0 leaves every time as it is.
     """
 
     kind: str
@@ -42,8 +44,8 @@ class Spread:
     def __post_init__(self) -> None:
         if self.kind not in ("lognormal", "normal", "uniform", "published"):
             raise NoiseError(f"{self.kind!r} is no kind of noise; allowed is {_GRAMMAR}")
-        if not 0 <= self.size < math.inf:
-            raise NoiseError(f"a spread of {self.size} is not allowed; it is a number of at least 0")
+        if not 0 <= self.size <= LARGEST_SPREAD:
+            raise NoiseError(f"a spread of {self.size} is not allowed; it is a number from 0 to {LARGEST_SPREAD}")
 
     def draw(self, time_us: int, luck: str) -> int:
         """Return a noisy time in microseconds, at least 1; equal `luck` gives equal noise."""

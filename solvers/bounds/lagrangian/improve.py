@@ -29,8 +29,8 @@ COLD, WARM = Steps(200, 0.2, 0.005), Steps(200, 0.1, 0.004)
 LAST_STEPS, LAST_LENGTH = 1000, 0.002
 """Most steps on the finest slots that time allows, and the length of the last of them."""
 
-LEAST_STEPS = 40
-"""Finer slots are left alone if time allows fewer steps than this."""
+LEAST_STEPS = 10
+"""Finer slots are left alone if time allows fewer steps than this; even the prices of coarser ones gain in them."""
 
 LEAST_GAIN = 3e-4
 """Slots are not made finer once that gains less than this share of the bound."""
