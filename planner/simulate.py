@@ -148,7 +148,7 @@ def simulate(
         told, instance = instance_for(told, chosen), instance_for(instance, chosen)
     truth = told if sides.truth is told else instance_for(sides.truth, chosen)
     timeline = run(told, chosen, seed, uncertainty.noise, None if truth is told else truth)
-    assert_feasible(truth, replace(timeline, realised=uncertainty.noise is not None))
+    assert_feasible(truth, timeline)
     if sides.truth is not scenario.instance:
         timeline = replace(timeline, realised=True)
     return Simulation(scenario, policy, instance, truth, timeline, warmup)

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from fractions import Fraction
 from typing import TypeVar
 
 from models.units import QuantityError, parse_bandwidth, parse_size, parse_time
 from planner.importers.errors import WorkloadError
 from planner.importers.format import Hardware
 
-T = TypeVar("T")
+T = TypeVar("T", int, Fraction)
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +72,7 @@ def _read(option: str, text: str | None, read: Callable[[str], T], documented: T
         value = read(text) if len(text) <= 60 else None
     except QuantityError as error:
         raise WorkloadError(f"{option}: {error}") from None
-    if not value or value < 0:  # type: ignore[operator]
+    if not value or value < 0:
         raise WorkloadError(
             f"{option}: {text[:60]!r} is no positive quantity; allowed is one such as in scenario files"
         )

@@ -18,6 +18,7 @@ from planner.simulate import simulate
 from planner.tables import comparison_view
 from planner.uncertain.estimates_file import read_told
 from planner.uncertain.told import TRUTH
+from tests.documentation.pages import ROOT
 from tests.planner.test_command import PLAN_KEYS, Command, command
 
 __all__ = ["command"]
@@ -108,3 +109,15 @@ def test_compare_shows_the_price_of_error(scenario: Scenario) -> None:
     for noise in ("true=lognormal:1", "load=normal:0.1", "estimates=x.csv"):
         with pytest.raises(NoiseError, match="moves plan and bound too"):
             compare(scenario, ["jit"], noise=noise, time_limit_s=1)
+
+
+def test_a_policy_whose_loads_take_other_times_runs_without_noise_and_with_it() -> None:
+    # The twin of the released Compass does not keep to rule R1: its timelines count as realised, whatever the noise.
+    scenario = load_scenario(ROOT / "experiments" / "scenarios" / "azure.yaml")
+    certain = simulate(scenario, "compass-released")
+    assert certain.timeline.realised
+    assert float(certain.value) == pytest.approx(5.8506, abs=1e-4)
+    for noise in ("told=lognormal:0.3", "true=lognormal:0.3", "run=lognormal:0.2"):
+        noisy = simulate(scenario, "compass-released", noise=noise)
+        assert noisy.timeline.realised
+        assert noisy.value != certain.value
