@@ -24,7 +24,7 @@ def _machine_code_folder() -> Path:
     Machine code is otherwise kept per source file, and would outlive a change in a kernel that another file calls.
     """
     folder = Path(__file__).parent
-    texts = [path.read_bytes() for path in sorted(folder.glob("*.py"))]
+    texts = [path.read_bytes() for path in sorted(folder.rglob("*.py"))]
     digest = hashlib.sha256(b"".join(text for text in texts if b"solvers.compiled import" in text)).hexdigest()
     return Path(vars(numba.config)["CACHE_DIR"] or folder / "__pycache__") / f"kernels-{digest[:16]}"
 

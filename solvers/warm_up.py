@@ -8,9 +8,9 @@ from models.cluster import GPU, Cluster, Link, Network
 from models.instance import Instance
 from models.objective import Objective
 from models.workload import Job, MLModel, Task, Workflow
-from solvers.annealing import improve
 from solvers.bounds.lagrangian.improve import improve as raise_bound
 from solvers.result import Search
+from solvers.search.annealing import improve
 
 
 def warm_up() -> None:

@@ -14,12 +14,12 @@ from typing import Any
 from experiments import authors
 from models import GPU, Cluster, Instance, Job, Link, Network, Objective, Task, Workflow
 from models.objective import reported_bound
-from solvers import exhaustive
 from solvers.bounds import closed_form
 from solvers.bounds.certificate import closed_form_document, lagrangian_document
 from solvers.bounds.granularity import raised
 from solvers.bounds.lagrangian.improve import Priced, improve
 from solvers.bounds.verify import verify
+from solvers.exact import exhaustive
 from solvers.result import Search
 
 ARRIVALS = Path(__file__).parents[3] / "shared" / "data" / "compass"

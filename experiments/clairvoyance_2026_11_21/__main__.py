@@ -15,9 +15,9 @@ import numpy as np
 from executor import Policy, parse_policy, simulate
 from experiments.authors import instance, recorded
 from models import Instance, Objective, Timeline, assert_feasible, measure
-from planner.policies.receding_horizon import EVERYTHING, Oracle, RecedingHorizon, RecedingOptions
-from solvers import annealing
+from planner.answers.policies.receding_horizon import EVERYTHING, Oracle, RecedingHorizon, RecedingOptions
 from solvers.result import Search
+from solvers.search import annealing
 
 HERE = Path(__file__).parent
 ARRIVALS = HERE.parents[2] / "shared" / "data" / "compass"

@@ -10,9 +10,9 @@ from executor import parse_policy, simulate
 from experiments.authors import instance, recorded
 from experiments.clairvoyance_2026_11_21.__main__ import ARRIVALS, receding
 from models import Instance, Objective, Timeline, Workflow, timeline_value
-from planner.policies.receding_horizon import EVERYTHING, RecedingOptions
-from solvers import annealing
+from planner.answers.policies.receding_horizon import EVERYTHING, RecedingOptions
 from solvers.result import Search
+from solvers.search import annealing
 
 
 def main() -> int:

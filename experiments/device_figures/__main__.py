@@ -23,9 +23,9 @@ from experiments.device_figures.figures import figures, reached
 from experiments.device_figures.parts import Part, parts
 from models import MLModel
 from models.scenario import load_scenario, write_atomically
-from planner.profile import profile
-from planner.replay import replay_on_devices
-from planner.simulate import simulate
+from planner.answers.profile import profile
+from planner.answers.replay import replay_on_devices
+from planner.answers.simulate import simulate
 
 
 def main() -> None:

@@ -7,7 +7,7 @@ from statistics import median
 from typing import Any
 
 from executor.devices.records import Record
-from planner.replay import Replayed
+from planner.answers.replay import Replayed
 
 TARGETS = {
     "load_share_of_peak": ("at least", 0.90),

@@ -9,11 +9,11 @@ from pathlib import Path
 import numpy as np
 
 from experiments.estimates import trace
-from planner.estimate.estimate import Estimate
-from planner.estimate.ladder import Fitted, Recipe, fit_rungs
-from planner.estimate.medians import BACK_OFF
-from planner.estimate.score import score
-from planner.estimate.tasks import History
+from planner.inputs.estimate.estimate import Estimate
+from planner.inputs.estimate.ladder import Fitted, Recipe, fit_rungs
+from planner.inputs.estimate.medians import BACK_OFF
+from planner.inputs.estimate.score import score
+from planner.inputs.estimate.tasks import History
 
 _KINDS = ("exact key", "boosted", BACK_OFF, "retrieval")
 _HIDDEN = 4

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import numpy as np
 
-from planner.estimate.estimate import Estimate
-from planner.estimate.known import LEVELS
-from planner.estimate.table import Wanted, read_table
-from planner.estimate.tasks import Columns, History, Tasks
+from planner.inputs.estimate.estimate import Estimate
+from planner.inputs.estimate.known import LEVELS
+from planner.inputs.estimate.table import Wanted, read_table
+from planner.inputs.estimate.tasks import Columns, History, Tasks
 
 TRACE = Path(__file__).parents[3] / "shared" / "data" / "gentd26" / "lora_request_trace.csv.gz"
 MODEL = "checkpoint_model_version_id"

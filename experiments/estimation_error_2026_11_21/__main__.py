@@ -24,11 +24,11 @@ from models import assert_feasible, timeline_value
 from models.instance import Instance
 from models.scenario import Scenario, load_scenario, write_atomically
 from models.timeline import Timeline
-from planner.figures import png
-from planner.policies.offline import annealed
-from planner.policies.parse import parse
-from planner.uncertain.spec import Sides
-from planner.uncertain.told import Told, stretched
+from planner.answers.policies.offline import annealed
+from planner.answers.policies.parse import parse
+from planner.answers.uncertain.spec import Sides
+from planner.answers.uncertain.told import Told, stretched
+from planner.show.figures import png
 
 FOLDER = Path(__file__).parent
 MOVES = 40_000

@@ -15,10 +15,10 @@ from experiments.suites.case import Known
 from experiments.suites.data import KNOWN_OPTIMA
 from models import Instance, Objective
 from models.objective import reported_bound, reported_value
-from planner.stages import solve
-from solvers import cp_sat, exhaustive
-from solvers.dispatch import greedy
+from planner.answers.stages import solve
+from solvers.exact import cp_sat, exhaustive
 from solvers.result import Result
+from solvers.search.dispatch import greedy
 
 RATE_PER_S = 3.76
 """75 % of the 5.02 jobs/s at which five GPUs saturate."""

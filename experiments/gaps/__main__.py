@@ -9,7 +9,7 @@ from pathlib import Path
 from experiments import authors
 from models import Instance, Objective
 from models.objective import reported_bound, reported_value
-from planner.stages import solve
+from planner.answers.stages import solve
 
 RECORDED = Path(__file__).parents[3] / "shared" / "data" / "compass"
 

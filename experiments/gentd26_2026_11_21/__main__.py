@@ -18,11 +18,11 @@ from experiments.gentd26_2026_11_21.assignment import assigned
 from experiments.gentd26_2026_11_21.figure import BOUND, PLAN, STATIC, figure
 from models.objective import reported_bound, reported_value
 from models.scenario import write_atomically
-from planner.figures import png
-from planner.importers.hardware import Override
-from planner.importers.trace import Imported, import_trace
-from planner.plan import plan
-from planner.simulate import simulate
+from planner.answers.plan import plan
+from planner.answers.simulate import simulate
+from planner.inputs.importers.hardware import Override
+from planner.inputs.importers.trace import Imported, import_trace
+from planner.show.figures import png
 
 FOLDER = Path(__file__).parent
 DATA = FOLDER.parents[2] / "shared" / "data" / "gentd26"

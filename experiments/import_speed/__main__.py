@@ -15,7 +15,7 @@ import time
 from pathlib import Path
 
 from experiments.import_speed.logs import LOGS, draw
-from planner.importers.trace import import_trace
+from planner.inputs.importers.trace import import_trace
 
 
 def measured(name: str, log: Path) -> None:

@@ -17,9 +17,9 @@ from experiments import authors
 from experiments.load_2026_11_21.figure import figure
 from models.objective import reported_bound, reported_value
 from models.scenario import Scenario, load_scenario, write_atomically
-from planner.figures import png
-from planner.plan import plan
-from planner.simulate import simulate
+from planner.answers.plan import plan
+from planner.answers.simulate import simulate
+from planner.show.figures import png
 
 FOLDER = Path(__file__).parent
 RATES = tuple(half / 2 for half in range(1, 10))

@@ -11,9 +11,9 @@ import yaml
 from executor.devices.run import LiveSettings
 from executor.runners.parse import parse_runner
 from models.scenario import load_scenario
-from planner.plan import plan
-from planner.profile import profile
-from planner.replay import replay_on_devices
+from planner.answers.plan import plan
+from planner.answers.profile import profile
+from planner.answers.replay import replay_on_devices
 
 SCENARIO = Path(__file__).parents[1] / "scenarios" / "paper_small.yaml"
 JOBS_PER_S_AND_GPU = 4

@@ -25,10 +25,10 @@ from experiments.search import large_neighbourhoods, planned
 from experiments.suites.data import KNOWN_OPTIMA
 from models import Instance, Objective
 from models.objective import reported_value
-from solvers.annealing import Parameters, improve
-from solvers.dispatch import greedy
-from solvers.neighbourhood import MOVES
 from solvers.result import Search
+from solvers.search.annealing import Parameters, improve
+from solvers.search.dispatch import greedy
+from solvers.search.neighbourhood import MOVES
 
 RATES = (2, 3, 4)
 

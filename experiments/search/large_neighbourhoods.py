@@ -5,8 +5,8 @@ from __future__ import annotations
 import time
 
 from models import Instance, Objective
-from solvers import annealing, lns
 from solvers.result import Search
+from solvers.search import annealing, lns
 
 SEEDS = (0, 1)
 

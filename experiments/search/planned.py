@@ -12,7 +12,7 @@ from experiments.suites.data import KNOWN_OPTIMA
 from models import Instance, Objective
 from models.objective import reported_bound, reported_value
 from models.scenario import scenario_from
-from planner.stages import Method, solve
+from planner.answers.stages import Method, solve
 from solvers.result import Result, Status
 
 _PROOF_S = 20.0

@@ -14,8 +14,8 @@ from experiments.suites.data import KNOWN_OPTIMA, best_known
 from experiments.suites.triplets import CAPACITY, triplets
 from models import Cluster, Instance, Job, MLModel, ServiceLevel
 from models.scenario import Scenario, load_scenario, scenario_from
-from planner.servers import servers
-from planner.servers.goal import Tolerance
+from planner.answers.servers import servers
+from planner.answers.servers.goal import Tolerance
 from solvers.bounds import fluid
 
 RECORDED = KNOWN_OPTIMA.parent / "compass"

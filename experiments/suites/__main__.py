@@ -12,8 +12,8 @@ from typing import Annotated
 import typer
 
 from experiments.suites.choice import FirstFilling, Suite
-from planner import command
-from planner.verbs.options import TimeLimit, Workers
+from planner.command import manners
+from planner.command.verbs.options import TimeLimit, Workers
 
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
 
@@ -44,7 +44,7 @@ def suites(
     from models.scenario import write_atomically
     from solvers.warm_up import warm_up
 
-    command.prepare_folder(output)
+    manners.prepare_folder(output)
     sources = Sources(data or KNOWN_OPTIMA, ipmtc or (), first_filling)
     kept = {row.key: row for row in rows.read(output / "results.csv")}
     warm_up()  # or the first case pays for compiling
@@ -55,13 +55,13 @@ def suites(
             if key not in kept:
                 kept[key] = rows.planned(case, time_limit, workers)
                 rows.write(output / "results.csv", list(kept.values()))
-                command.say(table.text([kept[key]]).splitlines()[1])
+                manners.say(table.text([kept[key]]).splitlines()[1])
             wanted.append(kept[key])
     write_atomically(output / "results.md", table.markdown(wanted))
     print(table.text(wanted))
     print("\n".join(["", *table.summary(wanted)]))
-    return command.DONE
+    return manners.DONE
 
 
 if __name__ == "__main__":
-    sys.exit(command.run(app))
+    sys.exit(manners.run(app))

@@ -12,13 +12,13 @@ import tempfile
 import time
 from pathlib import Path
 
-from planner.whatif.cell import answer
-from planner.whatif.document import read_sweep
-from planner.whatif.grid import read_grid
+from planner.answers.whatif.cell import answer
+from planner.answers.whatif.document import read_sweep
+from planner.answers.whatif.grid import read_grid
 
 SWEEP = Path(__file__).parent / "sweep.yaml"
 TABLES = ("results.csv", "results.parquet")
-_COMMAND = "import sys; from planner.cli import main; sys.argv[1:] = {arguments!r}; main()"
+_COMMAND = "import sys; from planner.command.cli import main; sys.argv[1:] = {arguments!r}; main()"
 
 
 def main() -> int:

@@ -9,7 +9,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from planner.whatif import Counts, Sweep, sweep
+from planner.answers.whatif import Counts, Sweep, sweep
 
 os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
 

@@ -7,7 +7,6 @@ import pytest
 
 from models import Cluster, InitialResidency, Instance, Job, Objective
 from models.instance import InstanceError
-from solvers import exhaustive
 from solvers.bounds import closed_form
 from solvers.bounds.granularity import raised
 from solvers.bounds.lagrangian.ascent import Steps, ascend
@@ -15,6 +14,7 @@ from solvers.bounds.lagrangian.evaluation import Evaluation, Prices, exact_bound
 from solvers.bounds.lagrangian.improve import improve, refined
 from solvers.bounds.lagrangian.relaxation import fixed_parts, job_costs, relax
 from solvers.bounds.verify import verify
+from solvers.exact import exhaustive
 from solvers.result import Search
 from tests import instances as make
 

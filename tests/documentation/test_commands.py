@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 import typer.main
 
-from planner.cli import app
-from planner.command import run
+from planner.command.cli import app
+from planner.command.manners import run
 from tests.documentation.pages import ROOT, Step, pages, steps
 from tests.planner.conftest import TEXT
 

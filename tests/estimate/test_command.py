@@ -10,12 +10,12 @@ import numpy as np
 import pytest
 
 from models.scenario import load_scenario
-from planner.cli import app
-from planner.command import run
-from planner.estimate.known import Known
-from planner.estimate.measured import read_profile
-from planner.estimate.tasks import Tasks
-from planner.uncertain.estimates_file import read_quantiles
+from planner.answers.uncertain.estimates_file import read_quantiles
+from planner.command.cli import app
+from planner.command.manners import run
+from planner.inputs.estimate.known import Known
+from planner.inputs.estimate.measured import read_profile
+from planner.inputs.estimate.tasks import Tasks
 from tests.estimate.past import past
 from tests.planner.conftest import TEXT
 

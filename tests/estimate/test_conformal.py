@@ -7,8 +7,8 @@ import math
 import numpy as np
 import pytest
 
-from planner.estimate.calibration import calibration
-from planner.estimate.conformal import Shift, covered, shift
+from planner.inputs.estimate.calibration import calibration
+from planner.inputs.estimate.conformal import Shift, covered, shift
 
 
 def test_each_end_moves_to_the_conformal_quantile_of_its_misses() -> None:

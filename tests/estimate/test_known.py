@@ -5,12 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from planner.estimate.calibration import climbed
-from planner.estimate.default import Default
-from planner.estimate.estimate import Estimate
-from planner.estimate.known import WINDOW, Known, Runs
-from planner.estimate.medians import SteadyKey, back_offs
-from planner.estimate.tasks import History, Tasks, plain
+from planner.inputs.estimate.calibration import climbed
+from planner.inputs.estimate.default import Default
+from planner.inputs.estimate.estimate import Estimate
+from planner.inputs.estimate.known import WINDOW, Known, Runs
+from planner.inputs.estimate.medians import SteadyKey, back_offs
+from planner.inputs.estimate.tasks import History, Tasks, plain
 from tests.estimate.past import past
 
 NAMES = ("model", "steps")

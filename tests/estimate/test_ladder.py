@@ -7,14 +7,14 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from planner.estimate.asked import Asked
-from planner.estimate.calibration import ordered
-from planner.estimate.known import Known, Novelty
-from planner.estimate.ladder import Ladder, Recipe, fit_ladder, fit_rungs
-from planner.estimate.measured import Measured, Profile
-from planner.estimate.medians import BackOff, SteadyKey
-from planner.estimate.score import score
-from planner.estimate.tasks import Columns, History, Tasks
+from planner.inputs.estimate.asked import Asked
+from planner.inputs.estimate.calibration import ordered
+from planner.inputs.estimate.known import Known, Novelty
+from planner.inputs.estimate.ladder import Ladder, Recipe, fit_ladder, fit_rungs
+from planner.inputs.estimate.measured import Measured, Profile
+from planner.inputs.estimate.medians import BackOff, SteadyKey
+from planner.inputs.estimate.score import score
+from planner.inputs.estimate.tasks import Columns, History, Tasks
 from tests.estimate.past import COLUMNS, lognormal, past
 
 PROFILE = Profile({("w", "measured"): Measured(7e6, 7e6 * 1.1)})

@@ -15,11 +15,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from models.scenario import InputError
-from planner.cli import app
-from planner.command import run
-from planner.estimate.logs import LogReading, Remaining, read_log
-from planner.estimate.logs.causes import CAUSES, HINTS
-from planner.estimate.logs.lines import MAX_LINE, read_lines
+from planner.command.cli import app
+from planner.command.manners import run
+from planner.inputs.estimate.logs import LogReading, Remaining, read_log
+from planner.inputs.estimate.logs.causes import CAUSES, HINTS
+from planner.inputs.estimate.logs.lines import MAX_LINE, read_lines
 
 SECOND = 1_000_000
 

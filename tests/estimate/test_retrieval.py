@@ -7,10 +7,10 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
-from planner.estimate.answers import Answers
-from planner.estimate.known import Known
-from planner.estimate.retrieval import Retrieval, documents, tf_idf, unit, words
-from planner.estimate.tasks import Columns, History, Tasks
+from planner.inputs.estimate.answers import Answers
+from planner.inputs.estimate.known import Known
+from planner.inputs.estimate.retrieval import Retrieval, documents, tf_idf, unit, words
+from planner.inputs.estimate.tasks import Columns, History, Tasks
 from tests.estimate.past import past
 
 COLUMNS = Columns(("model",), ("text",))

@@ -10,9 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from models.scenario import InputError
-from planner.estimate.sources import FIELDS, DescriptionCache, JobDescription, describe
-from planner.estimate.sources.reading import MAX_FILE_BYTES
-from planner.estimate.sources.retrieval import MAX_CHARACTERS
+from planner.inputs.estimate.sources import FIELDS, DescriptionCache, JobDescription, describe
+from planner.inputs.estimate.sources.reading import MAX_FILE_BYTES
+from planner.inputs.estimate.sources.retrieval import MAX_CHARACTERS
 
 IMAGENET = """\
 import argparse, os, torch

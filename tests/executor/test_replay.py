@@ -9,7 +9,7 @@ import pytest
 
 from executor import PolicyError, parse_noise, replay, simulate
 from models import InitialResidency, Job, Objective, Placement, Residency, Restrictions, Timeline, check, timeline_value
-from solvers import exhaustive
+from solvers.exact import exhaustive
 from tests.executor.scripted import loads, runs
 from tests.instances import chain, cluster, instance, random_instance, task
 from tests.models.random_timelines import simple_timeline

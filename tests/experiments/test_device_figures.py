@@ -67,5 +67,5 @@ def test_a_gpu_host_needs_no_solver() -> None:
     """What is missing there is made impossible to import, then everything that the study runs is imported."""
     missing = ("ortools", "pulp", "highspy", "numba", "pandas", "matplotlib", "typer", "solvers")
     code = "import sys\n" + "".join(f"sys.modules[{name!r}] = None\n" for name in missing)
-    code += "import experiments.device_figures.__main__, planner.replay_report, executor.runners.architectures"
+    code += "import experiments.device_figures.__main__, planner.answers.replay_report, executor.runners.architectures"
     subprocess.run([sys.executable, "-c", code], check=True, timeout=120)  # noqa: S603

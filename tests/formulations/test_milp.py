@@ -14,7 +14,7 @@ from models.formulations.milp import Formulation, formulate
 from models.formulations.milp_pairs import Pairs
 from models.formulations.milp_plans import ContradictoryOrderError, read_timeline, start_values
 from models.objective import completion_us
-from solvers import exhaustive
+from solvers.exact import exhaustive
 from tests.formulations.cases import CASES, Case
 from tests.instances import chain, cluster, instance, random_instance, task
 

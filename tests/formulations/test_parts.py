@@ -24,7 +24,7 @@ from models.formulations.scale import ScaledObjective
 from models.formulations.symmetry import interchangeable_gpus, renumbered
 from models.formulations.windows import horizon_us, time_windows
 from models.instance import Restrictions
-from solvers import exhaustive
+from solvers.exact import exhaustive
 from tests.instances import chain, cluster, gpu, instance, network, random_instance, task
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from planner.importers.trace import Imported
+from planner.inputs.importers.trace import Imported
 
 
 def jobs(made: Imported) -> list[tuple[int, str]]:

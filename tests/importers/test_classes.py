@@ -11,9 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from models.scenario import InputError
-from planner.importers import classes
-from planner.importers.classes import Classes
-from planner.importers.trace import import_trace
+from planner.inputs.importers import classes
+from planner.inputs.importers.classes import Classes
+from planner.inputs.importers.trace import import_trace
 from tests.importers.small import table, written
 
 

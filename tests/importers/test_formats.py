@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from models.scenario import InputError, load_scenario
-from planner.importers.errors import WorkloadError
-from planner.importers.trace import Imported, import_trace
+from planner.inputs.importers.errors import WorkloadError
+from planner.inputs.importers.trace import Imported, import_trace
 from tests.importers.small import AZURE, GENTD26, UPDATES, table, written
 
 HOUR = ("2024-12-06 00:00:00", "2024-12-06 01:00:00")

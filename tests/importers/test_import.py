@@ -14,17 +14,17 @@ import pytest
 from executor.policies.options import option, switch
 from models import Edge, Task, Workflow, check
 from models.scenario import InputError, load_scenario
-from planner.cli import app
-from planner.command import BAD_INPUT, DONE, run
-from planner.importers import Format, Hardware, Jobs, Requests, Tally, workload
-from planner.importers.errors import WorkloadError
-from planner.importers.formats import FORMATS
-from planner.importers.hardware import Override
-from planner.importers.trace import import_trace
-from planner.importers.view import summary_rows
-from planner.plan import plan
-from planner.simulate import simulate
-from planner.verbs.import_ import _FORMATS
+from planner.answers.plan import plan
+from planner.answers.simulate import simulate
+from planner.command.cli import app
+from planner.command.manners import BAD_INPUT, DONE, run
+from planner.command.verbs.import_ import _FORMATS
+from planner.inputs.importers import Format, Hardware, Jobs, Requests, Tally, workload
+from planner.inputs.importers.errors import WorkloadError
+from planner.inputs.importers.formats import FORMATS
+from planner.inputs.importers.hardware import Override
+from planner.inputs.importers.trace import import_trace
+from planner.show.imported import summary_rows
 from tests.importers.small import GENTD26, table, written
 
 ROWS = ("0,a,10", "30,b,20", "59.999999,a,30", "60,a,40", "120,c,20")

@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from models.scenario import InputError
-from planner.importers import json_values
-from planner.importers.json_values import Entries
+from planner.inputs.importers import json_values
+from planner.inputs.importers.json_values import Entries
 
 _CHUNKS = (1, 2, 7, 64)
 _OBJECTS = st.dictionaries(

@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 from models.scenario import InputError, load_scenario
-from planner.cli import app
-from planner.command import run
-from planner.importers.target import Driven
-from planner.importers.trace import Imported, import_trace
-from planner.importers.view import summary_rows
+from planner.command.cli import app
+from planner.command.manners import run
+from planner.inputs.importers.target import Driven
+from planner.inputs.importers.trace import Imported, import_trace
+from planner.show.imported import summary_rows
 from tests.importers.small import table, written
 
 BASE = """\

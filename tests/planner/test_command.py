@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from planner.cli import app
-from planner.command import run
+from planner.command.cli import app
+from planner.command.manners import run
 
 SIMULATE_KEYS = {"policy", "objective", "metrics"}
 PLAN_KEYS = {
@@ -173,7 +173,7 @@ def test_a_plan_of_another_scenario_is_refused(command: Command, scenario_file: 
 
 LONG = """\
 import sys
-from planner.cli import main
+from planner.command.cli import main
 sys.argv[1:] = {arguments!r}
 main()
 """
@@ -203,7 +203,7 @@ def test_an_interrupt_keeps_and_writes_the_best_plan(tmp_path: Path, number: sig
 def test_help_imports_nothing_heavy() -> None:
     heavy = "{'ortools', 'numba', 'pandas', 'matplotlib', 'pydantic', 'numpy'}"
     script = (
-        "import sys; from planner.cli import app; from planner.command import run; run(app, ['--help']);"
+        "import sys; from planner.command import cli, manners; manners.run(cli.app, ['--help']);"
         f"sys.exit(len({heavy} & set(sys.modules)))"
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, check=False)  # noqa: S603

@@ -9,8 +9,8 @@ import pytest
 from rich.console import Console
 
 from models.scenario import Scenario
-from planner.compare import compare, split_policies
-from planner.tables import comparison_view
+from planner.answers.compare import compare, split_policies
+from planner.show.tables import comparison_view
 
 
 @pytest.mark.parametrize(

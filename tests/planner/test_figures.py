@@ -4,8 +4,8 @@ import numpy as np
 from matplotlib.collections import PolyCollection
 
 from models import Job, Placement, Residency, Timeline
-from planner.figures import gantt, slowdown_ecdf
-from planner.perfetto import trace_events
+from planner.show.figures import gantt, slowdown_ecdf
+from planner.show.perfetto import trace_events
 from tests.instances import chain, cluster, instance, task
 
 # One job on two GPUs: a needs m (4 bytes, loaded in [0, 4)) and runs in [4, 7) on GPU 0; b runs in [10, 12) on GPU 1.

@@ -8,8 +8,8 @@ import pytest
 from experiments import authors
 from models import Objective, Placement, Residency, Timeline, check
 from models.scenario import Scenario, read_timeline
-from planner.plan import plan
-from planner.stages import Method, solve
+from planner.answers.plan import plan
+from planner.answers.stages import Method, solve
 from solvers.result import Status
 
 

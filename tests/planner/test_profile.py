@@ -18,10 +18,10 @@ from executor.fit import Line
 from executor.runners.factory import FactoryRunner
 from models import Edge, MLModel, Task, Workflow
 from models.scenario import InputError, Scenario, load_scenario, scenario_from
-from planner.cli import app
-from planner.command import run
-from planner.profile import Profile, measured_document, profile
-from planner.profile_view import profile_view
+from planner.answers.profile import Profile, measured_document, profile
+from planner.command.cli import app
+from planner.command.manners import run
+from planner.show.profile import profile_view
 from tests.devices.small import BYTES, Small
 
 SCENARIO = """

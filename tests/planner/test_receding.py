@@ -13,12 +13,12 @@ from executor import Policy, PolicyError, parse_noise, parse_policy
 from executor import simulate as run
 from models import Instance, Job, Objective, Restrictions, Timeline, check, timeline_value
 from models.scenario import Scenario
-from planner.compare import compare
-from planner.policies import receding_horizon
-from planner.policies.receding_horizon import EVERYTHING, Oracle, RecedingHorizon, RecedingOptions
-from planner.simulate import simulate
-from solvers import exhaustive
-from solvers.replanning import Moment, Replanner
+from planner.answers.compare import compare
+from planner.answers.policies import receding_horizon
+from planner.answers.policies.receding_horizon import EVERYTHING, Oracle, RecedingHorizon, RecedingOptions
+from planner.answers.simulate import simulate
+from solvers.exact import exhaustive
+from solvers.search.replanning import Moment, Replanner
 from tests.executor.scripted import runs
 from tests.executor.test_properties import actions, futures
 from tests.instances import chain, cluster, instance, random_instance, task

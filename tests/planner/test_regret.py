@@ -15,16 +15,16 @@ from executor import parse_noise, parse_policy, twin_instance
 from executor import simulate as run
 from models import Instance, Job, Objective, Placement, Residency, Timeline, check, timeline_value
 from models.scenario import InputError, Scenario
-from planner.bound import bound
-from planner.cli import app
-from planner.command import run as command
-from planner.compare import compare
-from planner.fixed import with_placement, without_models
-from planner.regret import Clairvoyance, Regret
-from planner.regret_figure import regret_bars
-from planner.simulate import simulate
-from planner.take_apart import hold, regret, with_given_loads, worth_of_clairvoyance
-from solvers.exhaustive import solve
+from planner.answers.bound import bound
+from planner.answers.compare import compare
+from planner.answers.fixed import with_placement, without_models
+from planner.answers.regret import Clairvoyance, Regret
+from planner.answers.simulate import simulate
+from planner.answers.take_apart import hold, regret, with_given_loads, worth_of_clairvoyance
+from planner.command.cli import app
+from planner.command.manners import run as command
+from planner.show.regret_figure import regret_bars
+from solvers.exact.exhaustive import solve
 from tests.instances import chain, cluster, instance, random_instance, task
 
 SECONDS = 20.0  # every instance here is proved long before
@@ -102,7 +102,7 @@ def test_parts_add_up_and_a_steps_bound_belongs_to_what_it_keeps(scenario: Scena
 def test_order_and_placement_are_freed_together_where_the_cluster_is_too_wide(
     scenario: Scenario, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("planner.take_apart._WIDEST", 0)
+    monkeypatch.setattr("planner.answers.take_apart._WIDEST", 0)
     long, short = (Job(chain(task("t", run_us), name=str(run_us)), 0) for run_us in (8, 2))
     timeline = Timeline.build(2, [Placement(0, 0, 0, 8), Placement(1, 0, 8, 10)], [])
     made = taken_apart(scenario, instance([long, short], on=cluster(2)), timeline)

@@ -15,9 +15,9 @@ from executor.recorded import Durations, simulate_recorded
 from executor.runners.runner import Call
 from models import Placement, Residency, Timeline, check
 from models.scenario import Scenario, load_scenario, read_timeline
-from planner.replay import Replayed, replay_on_devices
-from planner.simulate import simulate
-from planner.time_causes import CAUSES
+from planner.answers.replay import Replayed, replay_on_devices
+from planner.answers.simulate import simulate
+from planner.answers.time_causes import CAUSES
 from tests.devices.small import BYTES, Small, gpus, instance
 from tests.executor.scripted import Listed, runs
 from tests.instances import chain, task

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from models.scenario import load_scenario
-from planner.compare import Comparison, compare
+from planner.answers.compare import Comparison, compare
 from tests.planner.conftest import TEXT
 
 

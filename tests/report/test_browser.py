@@ -10,8 +10,8 @@ import pytest
 from playwright.sync_api import Browser, Page, sync_playwright
 
 from models.scenario import load_scenario
-from planner.compare import compare
-from planner.report import report
+from planner.answers.compare import compare
+from planner.show.report import report
 from tests.report import hostile
 from tests.report.test_page import wide_folder
 

@@ -7,8 +7,8 @@ import re
 import pytest
 
 from models import Job, Placement, Timeline
-from planner.compare import Comparison
-from planner.report import Chart, Shown, chart
+from planner.answers.compare import Comparison
+from planner.show.report import Chart, Shown, chart
 from tests.instances import chain, cluster, instance, task
 from tests.report.test_page import Elements
 

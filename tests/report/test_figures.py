@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from planner.report.axes import Axis, horizontal
-from planner.report.figures import gap_over_time, lines, slowdown_ecdf
+from planner.show.report.axes import Axis, horizontal
+from planner.show.report.figures import gap_over_time, lines, slowdown_ecdf
 
 
 def test_an_axis_maps_its_ends_to_its_pixels() -> None:

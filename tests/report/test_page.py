@@ -12,11 +12,11 @@ import pytest
 from models import Job, Placement, Residency, Timeline
 from models.identity import scenario_hash
 from models.scenario import InputError, load_scenario
-from planner.cli import app
-from planner.command import UsageError, run
-from planner.compare import Comparison, compare
-from planner.report import Shown, page, report
-from planner.report.timelines import document, write
+from planner.answers.compare import Comparison, compare
+from planner.command.cli import app
+from planner.command.manners import UsageError, run
+from planner.show.report import Shown, page, report
+from planner.show.report.timelines import document, write
 from tests.instances import chain, cluster, instance, task
 from tests.planner.conftest import TEXT
 from tests.report import hostile

@@ -4,11 +4,11 @@ import json
 from pathlib import Path
 
 from models.scenario import Scenario, load_scenario, scenario_from
-from planner.report import report, timelines
-from planner.report.timelines import Shown
-from planner.servers import servers
-from planner.simulate import simulate
-from planner.whatif import whatif
+from planner.answers.servers import servers
+from planner.answers.simulate import simulate
+from planner.answers.whatif import whatif
+from planner.show.report import report, timelines
+from planner.show.report.timelines import Shown
 from tests.planner.conftest import TEXT
 
 
@@ -45,7 +45,7 @@ def test_a_sweep_is_a_table_and_a_line_per_policy(tmp_path: Path) -> None:
     (table,), (figure,) = section.tables, section.figures
     assert [row[:2] for row in table.rows] == [["1", "jit"], ["1", "hash"], ["2", "jit"], ["2", "hash"]]
     assert section.question == "by-hand: what if cluster.servers, policy changes?"
-    assert section.reproduce == {"command": "planner.whatif.whatif(...)"}
+    assert section.reproduce == {"command": "planner.answers.whatif.whatif(...)"}
     one = simulate(scenario_at(source, 1), "jit").metrics.mean_slowdown
     assert table.rows[0][2] == f"{one:.5g}"
     assert [curve.name for curve in figure.curves] == ["jit", "hash"]

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from planner.cli import app
-from planner.command import run
+from planner.command.cli import app
+from planner.command.manners import run
 
 TEXT = """\
 name: three

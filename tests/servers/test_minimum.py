@@ -8,8 +8,8 @@ from itertools import combinations_with_replacement
 import pytest
 
 from models import ServiceLevel
-from planner.servers import Answer, servers
-from planner.servers.decide import meets
+from planner.answers.servers import Answer, servers
+from planner.answers.servers.decide import meets
 from tests.servers.scenarios import NO_LATE_JOBS, scenario
 
 SHORT = {"run": {"runtime": "400 ms"}}

@@ -10,10 +10,10 @@ import pytest
 
 from models import Instance, Job, Objective, ServiceLevel, objective_value
 from models.slo import ServiceLevel as Level
-from planner.servers.goal import goals, tolerances
-from solvers import exhaustive
+from planner.answers.servers.goal import goals, tolerances
 from solvers.bounds import closed_form, fluid
 from solvers.bounds.granularity import raised
+from solvers.exact import exhaustive
 from solvers.result import Status
 from tests.instances import chain, instance, random_instance, task
 

@@ -11,11 +11,11 @@ import pytest
 
 from experiments import authors
 from models import Instance, Job, Objective, Restrictions, check, timeline_value
-from solvers.annealing import Annealer, Parameters, improve, starts
-from solvers.decoder import Decoder
-from solvers.dispatch import greedy
-from solvers.exhaustive import solve
+from solvers.exact.exhaustive import solve
 from solvers.result import Search
+from solvers.search.annealing import Annealer, Parameters, improve, starts
+from solvers.search.decoder import Decoder
+from solvers.search.dispatch import greedy
 from tests.instances import chain, cluster, instance, random_instance, task
 
 

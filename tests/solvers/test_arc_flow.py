@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from models import Instance, Job, Objective
 from models.formulations import arc_flow as formulation
-from solvers.arc_flow import applies, improve, pack
+from solvers.exact.arc_flow import applies, improve, pack
 from solvers.result import Search, Status
 from tests.instances import chain, cluster, instance, task
 

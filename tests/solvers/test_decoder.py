@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from models import InitialResidency, Instance, Job, Link, Objective, Restrictions, Timeline, check, timeline_value
-from solvers.decoder import Decisions, Decoder, decode_timeline, encode
+from solvers.search.decoder import Decisions, Decoder, decode_timeline, encode
 from tests.instances import chain, cluster, gpu, instance, network, random_instance, task
 
 

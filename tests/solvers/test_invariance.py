@@ -9,7 +9,7 @@ from fractions import Fraction
 import pytest
 
 from models import Cluster, InitialResidency, Instance, Objective
-from solvers import exhaustive
+from solvers.exact import exhaustive
 from tests.instances import random_instance
 
 OBJECTIVES = list(Objective)

@@ -10,12 +10,12 @@ import pytest
 
 from experiments import authors
 from models import Cluster, Instance, Job, Objective, Placement, Residency, Timeline, check, timeline_value
-from solvers.dispatch import greedy
-from solvers.lns import Parameters, improve
-from solvers.lns_cut import Cut, cut_out
-from solvers.lns_neighbourhoods import NEIGHBOURHOODS, Neighbourhood, few_gpus, order, residencies, time_window
-from solvers.lns_part import Standing
 from solvers.result import Search
+from solvers.search.dispatch import greedy
+from solvers.search.lns import Parameters, improve
+from solvers.search.lns_cut import Cut, cut_out
+from solvers.search.lns_neighbourhoods import NEIGHBOURHOODS, Neighbourhood, few_gpus, order, residencies, time_window
+from solvers.search.lns_part import Standing
 from tests.instances import chain, cluster, instance, random_instance, task
 
 GB = 1_000_000_000

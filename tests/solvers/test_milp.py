@@ -16,7 +16,7 @@ from experiments.authors import poisson
 from models import Instance, Job, Objective, timeline_value
 from models.formulations.milp import formulate
 from models.formulations.milp_plans import ContradictoryOrderError
-from solvers import cp_sat, exhaustive, milp
+from solvers.exact import cp_sat, exhaustive, milp
 from solvers.result import Search, SolverFaultError, Status
 from tests.formulations.cases import CASES, Case
 from tests.instances import chain, instance, random_instance, task

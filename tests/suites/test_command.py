@@ -11,7 +11,7 @@ from experiments.suites import rows, table
 from experiments.suites.__main__ import app
 from experiments.suites.case import Case
 from experiments.suites.rows import Row
-from planner import command
+from planner.command import manners
 
 CLOSED = Row("pcmax", "a", 10, 10, 10, 10, "OPTIMAL", "arc-flow", 0.5, 0.4, 20.0)
 OPEN = Row("pcmax", "b", 105, 95, 99, 100, "FEASIBLE", "energetic", 20.0, 31.0, 20.0)
@@ -39,12 +39,12 @@ def test_rows_are_read_as_they_were_written(tmp_path: Path) -> None:
 
 def test_finished_cases_are_not_planned_again(tmp_path: Path, asked: list[str]) -> None:
     arguments = ["heft", "triplets", "--time-limit", "5", "-o", str(tmp_path)]
-    assert command.run(app, arguments) == command.DONE
+    assert manners.run(app, arguments) == manners.DONE
     assert (asked[0], len(asked)) == ("canonical graph", 8)
     (tmp_path / "results.csv").write_text("".join((tmp_path / "results.csv").read_text().splitlines(True)[:-1]))
-    assert command.run(app, arguments) == command.DONE
+    assert manners.run(app, arguments) == manners.DONE
     assert asked[8:] == ["249 items, seed 1"]
-    assert command.run(app, ["heft", "--time-limit", "6", "-o", str(tmp_path)]) == command.DONE
+    assert manners.run(app, ["heft", "--time-limit", "6", "-o", str(tmp_path)]) == manners.DONE
     assert asked[9:] == ["canonical graph"]
     assert (tmp_path / "results.md").read_text().count("canonical graph") == 1
 
@@ -96,7 +96,7 @@ def test_a_long_suite_shows_only_what_is_open_or_different() -> None:
 def test_refusals(
     arguments: list[str], message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], asked: list[str]
 ) -> None:
-    assert command.run(app, [*arguments, "-o", str(tmp_path)]) == command.BAD_INPUT
+    assert manners.run(app, [*arguments, "-o", str(tmp_path)]) == manners.BAD_INPUT
     out, err = capsys.readouterr()
     assert (out, message in err, err.count("\n")) == ("", True, 1)
     assert asked == []
@@ -104,10 +104,10 @@ def test_refusals(
 
 def test_a_results_file_of_another_table_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "results.csv").write_text("policy,value\nhash,1\n")
-    assert command.run(app, ["heft", "-o", str(tmp_path)]) == command.BAD_INPUT
+    assert manners.run(app, ["heft", "-o", str(tmp_path)]) == manners.BAD_INPUT
     assert "results.csv:1: header: is another table's" in capsys.readouterr().err
     rows.write(tmp_path / "results.csv", [CLOSED])
     damaged = (tmp_path / "results.csv").read_text().replace("0.5", "soon")
     (tmp_path / "results.csv").write_text(damaged)
-    assert command.run(app, ["heft", "-o", str(tmp_path)]) == command.BAD_INPUT
+    assert manners.run(app, ["heft", "-o", str(tmp_path)]) == manners.BAD_INPUT
     assert "results.csv:2: row: could not convert string to float: 'soon'" in capsys.readouterr().err

@@ -13,11 +13,11 @@ import pytest
 
 from executor import NoiseError
 from models.scenario import Scenario, load_scenario
-from planner.compare import compare
-from planner.simulate import simulate
-from planner.tables import comparison_view
-from planner.uncertain.estimates_file import read_told
-from planner.uncertain.told import TRUTH
+from planner.answers.compare import compare
+from planner.answers.simulate import simulate
+from planner.answers.uncertain.estimates_file import read_told
+from planner.answers.uncertain.told import TRUTH
+from planner.show.tables import comparison_view
 from tests.documentation.pages import ROOT
 from tests.planner.test_command import PLAN_KEYS, Command, command
 

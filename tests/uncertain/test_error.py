@@ -11,8 +11,8 @@ import pytest
 
 from executor import NoiseError, Spread, parse_noise
 from executor.published import published_error, published_factor
-from planner.uncertain.error import Error, parse_error
-from planner.uncertain.spec import Uncertainty, parse_uncertainty
+from planner.answers.uncertain.error import Error, parse_error
+from planner.answers.uncertain.spec import Uncertainty, parse_uncertainty
 from tests.uncertain.work import window
 
 

@@ -9,11 +9,11 @@ import pytest
 
 from executor import Policy, simulate
 from models import Instance, Objective, Timeline, check
-from planner.policies.following import Following
-from planner.policies.offline import annealed
-from planner.policies.receding_horizon import RecedingOptions
-from planner.uncertain.error import Error
-from planner.uncertain.told import Told
+from planner.answers.policies.following import Following
+from planner.answers.policies.offline import annealed
+from planner.answers.policies.receding_horizon import RecedingOptions
+from planner.answers.uncertain.error import Error
+from planner.answers.uncertain.told import Told
 from tests.executor.scripted import runs
 from tests.instances import random_instance
 from tests.uncertain.work import timeline, told, window

@@ -10,12 +10,12 @@ import pytest
 
 from executor import PolicyError, parse_policy, simulate
 from models import Instance, Objective, check, timeline_value
-from planner.policies.offline import Offline, OfflineOptions, annealed
-from planner.policies.receding_horizon import RecedingHorizon, RecedingOptions
-from planner.uncertain.error import Error
-from planner.uncertain.plans import Candidate, PlanFor, candidates, values
-from planner.uncertain.realised import realised
-from planner.uncertain.told import Told, stretched
+from planner.answers.policies.offline import Offline, OfflineOptions, annealed
+from planner.answers.policies.receding_horizon import RecedingHorizon, RecedingOptions
+from planner.answers.uncertain.error import Error
+from planner.answers.uncertain.plans import Candidate, PlanFor, candidates, values
+from planner.answers.uncertain.realised import realised
+from planner.answers.uncertain.told import Told, stretched
 from tests.executor.scripted import runs
 from tests.instances import random_instance
 from tests.uncertain.work import timeline, told, window

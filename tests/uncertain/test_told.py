@@ -12,9 +12,9 @@ import pytest
 from executor import NoiseError
 from models import GPU, Cluster, Job
 from models.scenario import InputError, Scenario
-from planner.uncertain.estimates_file import read_told
-from planner.uncertain.spec import parse_uncertainty
-from planner.uncertain.told import TRUTH, Told, stretched
+from planner.answers.uncertain.estimates_file import read_told
+from planner.answers.uncertain.spec import parse_uncertainty
+from planner.answers.uncertain.told import TRUTH, Told, stretched
 from tests.instances import chain, gpu, instance, network, task
 from tests.uncertain.work import told, window
 

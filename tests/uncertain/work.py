@@ -8,7 +8,7 @@ import numpy as np
 
 from models import Instance, Job
 from models.timeline import Placement, Timeline
-from planner.uncertain.told import Told
+from planner.answers.uncertain.told import Told
 from tests.instances import chain, cluster, instance, task
 
 

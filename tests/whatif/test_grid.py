@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from models.scenario import InputError
-from planner.whatif.document import read_sweep
-from planner.whatif.grid import Grid, read_grid
-from planner.whatif.paths import value_at
+from planner.answers.whatif.document import read_sweep
+from planner.answers.whatif.grid import Grid, read_grid
+from planner.answers.whatif.paths import value_at
 from tests.whatif.small import SWEEP, written
 
 

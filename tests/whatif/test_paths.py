@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from planner.whatif.paths import PathError, factor, first_missing, places, replaced, scaled, value_at
+from planner.answers.whatif.paths import PathError, factor, first_missing, places, replaced, scaled, value_at
 
 DOCUMENT = {
     "models": {"opt": {"weights": "2 GB"}, "nli-1.5": {"weights": "3 GB"}, "nli-1": {"5": "x"}},

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from planner.whatif.pool import CRASHED, CallFailedError, StoppedError, as_finished, in_order
+from planner.answers.whatif.pool import CRASHED, CallFailedError, StoppedError, as_finished, in_order
 from tests.whatif.calls import slow, square, troubled
 
 
@@ -50,7 +50,7 @@ def test_a_stop_gives_up_running_calls_and_keeps_finished_ones() -> None:
 def test_a_script_needs_no_guard(tmp_path: Path) -> None:
     script = tmp_path / "script.py"
     script.write_text(
-        "from planner.whatif.pool import in_order\n"
+        "from planner.answers.whatif.pool import in_order\n"
         "from tests.whatif.calls import square\n"
         "print(in_order(square, [2, 3]), __file__)\n"
     )

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from planner.command import UsageError
-from planner.whatif.pool import in_order
+from planner.answers.whatif.pool import in_order
+from planner.command.manners import UsageError
 from tests.whatif.calls import square
 from tests.whatif.small import written
 

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from planner.command import UsageError
-from planner.whatif.cell import Answer
-from planner.whatif.store import Known, Store
+from planner.answers.whatif.cell import Answer
+from planner.answers.whatif.store import Known, Store
+from planner.command.manners import UsageError
 
 KEY = "a" * 64
 KNOWN = Known(Answer(({"policy": "jit", "value": 0.1 + 0.2, "jobs": 3, "hit_rate": None},)), 0.25)

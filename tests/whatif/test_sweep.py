@@ -14,18 +14,18 @@ import pandas as pd
 import pytest
 
 from models.scenario import InputError, load_scenario, scenario_from
-from planner.cli import app
-from planner.command import run
-from planner.plan import plan
-from planner.simulate import simulate
-from planner.stages import Method
-from planner.whatif import Counts, Sweep, sweep, whatif
-from planner.whatif.cell import Call, answer
-from planner.whatif.document import read_sweep
-from planner.whatif.pool import CRASHED
+from planner.answers.plan import plan
+from planner.answers.simulate import simulate
+from planner.answers.stages import Method
+from planner.answers.whatif import Counts, Sweep, sweep, whatif
+from planner.answers.whatif.cell import Call, answer
+from planner.answers.whatif.document import read_sweep
+from planner.answers.whatif.pool import CRASHED
+from planner.command.cli import app
+from planner.command.manners import run
 from tests.whatif.small import SCENARIO, SWEEP, tables, written
 
-MAIN = "import sys; from planner.cli import main; sys.argv[1:] = {arguments!r}; main()"
+MAIN = "import sys; from planner.command.cli import main; sys.argv[1:] = {arguments!r}; main()"
 
 
 def test_every_row_is_what_a_single_simulation_gives(tmp_path: Path) -> None:

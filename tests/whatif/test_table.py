@@ -8,8 +8,8 @@ import pandas as pd
 import pytest
 
 from models.scenario.source import Plain
-from planner.whatif.axes import Axis, Point
-from planner.whatif.table import Value, axis_column, csv_bytes, parquet_bytes, table_of
+from planner.answers.whatif.axes import Axis, Point
+from planner.answers.whatif.table import Value, axis_column, csv_bytes, parquet_bytes, table_of
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,198 @@
+"""Bound a scenario: a value that no plan lies below, with a certificate that anyone can check."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+from models.instance import Instance
+from models.objective import reported_bound
+from models.scenario import InputError, Scenario, write_atomically
+from models.scenario.source import read_text
+from models.timeline import Timeline
+from planner.answers.check import read, refuse_violations
+from planner.answers.plan import plan
+from planner.answers.regret import Regret
+from planner.answers.stages import Method, worth_cp_sat
+from planner.answers.take_apart import regret, with_given_loads
+from solvers.bounds import closed_form
+from solvers.bounds.certificate import closed_form_document, lagrangian_document
+from solvers.bounds.lagrangian.improve import improve
+from solvers.bounds.verify import Verdict, verify
+from solvers.result import Progress, Search
+
+
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """A certified lower bound of a scenario.
+
+    Parameters
+    ----------
+    lower_bound
+        Exact, in the units of `models.objective_value`; what `verify` computes again from the certificate.
+    method
+        Where it comes from.
+    certificate
+        All that is needed to compute it again, as plain JSON data.
+    uncertified
+        A higher bound that holds but cannot be computed again without a solver, or None.
+    runtime_s
+        Wall-clock time.
+    regret
+        Of the schedule that was asked about, taken apart; None without one.
+    """
+
+    scenario: Scenario
+    lower_bound: Fraction
+    method: str
+    certificate: dict[str, Any]
+    uncertified: Fraction | None
+    runtime_s: float
+    regret: Regret | None = None
+
+    @property
+    def highest(self) -> tuple[Fraction, str]:
+        """The highest bound that holds, certified or not, and its method."""
+        return (self.lower_bound, self.method) if self.uncertified is None else (self.uncertified, "cp-sat")
+
+    def save(self, path: Path) -> None:
+        """Write the certificate, whole or not at all."""
+        write_atomically(path, json.dumps(self.certificate))
+
+    def _repr_html_(self) -> str:
+        """Show the summary, and the regret if there is one, in a notebook."""
+        from planner.show.frames import summary_html
+        from planner.show.tables import bound_summary
+
+        return summary_html(bound_summary(self)) + ("" if self.regret is None else self.regret._repr_html_())
+
+    def as_dict(self, path: Path | None = None) -> dict[str, Any]:
+        """Return the summary with the keys of ``bound --json``; `path` is where the certificate was written."""
+        objective = self.scenario.objective
+        return {
+            "objective": str(objective),
+            "lower_bound": self.certificate["lower_bound"],
+            "uncertified_lower_bound": None
+            if self.uncertified is None
+            else reported_bound(objective, self.uncertified),
+            "method": self.method,
+            "certificate": None if path is None else str(path),
+            "runtime_s": self.runtime_s,
+            "regret": None if self.regret is None else self.regret.as_dict(),
+        }
+
+
+def bound(
+    scenario: Scenario,
+    *,
+    schedule: Path | None = None,
+    time_limit_s: float = 60.0,
+    workers: int = 2,
+    seed: int = 0,
+    watch: Callable[[Progress], None] | None = None,
+    stop: threading.Event | None = None,
+) -> Bound:
+    """Bound a scenario as well as the time allows.
+
+    Parameters
+    ----------
+    schedule
+        A timeline file whose regret is to be taken apart; half of the time goes to that.
+    watch
+        Called whenever the bound improves.
+    stop
+        Set it to end early with the best bound so far.
+
+    Raises
+    ------
+    InputError
+        If the schedule cannot be read, breaks a rule, or did not happen in the given run times.
+    """
+    if schedule is None:
+        return _bound(scenario, time_limit_s, workers, seed, watch, stop)
+    instance, timeline = _read_schedule(scenario, schedule)
+    begun = time.monotonic()
+    found = _bound(scenario, time_limit_s / 2, workers, seed, watch, stop)
+    apart = regret(
+        replace(scenario, instance=instance),
+        timeline,
+        schedule.stem,
+        time_limit_s=time_limit_s - (time.monotonic() - begun),
+        workers=workers,
+        seed=seed,
+        known_bound=found.highest if instance is scenario.instance else None,
+        stop=stop,
+    )
+    return replace(found, regret=apart, runtime_s=time.monotonic() - begun)
+
+
+def _read_schedule(scenario: Scenario, path: Path) -> tuple[Instance, Timeline]:
+    """Return a schedule that can be compared with plans, and the instance it belongs to."""
+    instance, timeline = read(scenario.instance, path)
+    refuse_violations(instance, timeline, path)
+    try:
+        return instance, with_given_loads(instance, timeline)
+    except ValueError as error:
+        raise InputError(str(path), 1, "timeline", str(error)) from None
+
+
+def _bound(
+    scenario: Scenario,
+    time_limit_s: float,
+    workers: int,
+    seed: int,
+    watch: Callable[[Progress], None] | None,
+    stop: threading.Event | None,
+) -> Bound:
+    instance, objective = scenario.instance, scenario.objective
+    search = Search(instance, objective, time_limit_s, watch, stop)
+    best, method = closed_form.best(instance, objective)
+    search.offer_bound(best, method)
+    certificate = closed_form_document(instance, objective, method, best)
+    # On small windows half of the time goes to CP-SAT: its bound is often higher, but comes without a certificate.
+    exact = worth_cp_sat(instance, objective)
+    priced = improve(search, search.remaining_s / 2 if exact else None)
+    if priced is not None and priced.bound > best:
+        best, method = priced.bound, "lagrangian"
+        certificate = lagrangian_document(instance, objective, priced)
+    uncertified = None
+    if exact and search.remaining_s > 0:
+        left = search.remaining_s
+        planned = plan(
+            scenario, time_limit_s=left, method=Method.CP_SAT, workers=workers, seed=seed, watch=watch, stop=search.stop
+        )
+        proved = planned.result.lower_bound
+        uncertified = proved if proved is not None and proved > best else None
+    return Bound(scenario, best, method, certificate, uncertified, search.elapsed_s)
+
+
+def verify_file(scenario: Scenario, path: Path) -> Verdict:
+    """Compute a certificate's bound again and accept or refuse it.
+
+    Raises
+    ------
+    InputError
+        If the file cannot be read or is no JSON.
+    """
+    try:
+        document = json.loads(read_text(path))
+    except (ValueError, RecursionError) as error:
+        line = getattr(error, "lineno", None)
+        raise InputError(str(path), line, "certificate", f"is no JSON: {error}; make it again with bound -o") from None
+    return verify(scenario.instance, document)
+
+
+def verdict_dict(scenario: Scenario, verdict: Verdict) -> dict[str, Any]:
+    """Return a verdict with the keys of ``verify --json``."""
+    proved = verdict.lower_bound
+    return {
+        "valid": verdict.valid,
+        "lower_bound": None if proved is None else reported_bound(scenario.objective, proved),
+        "reason": verdict.reason,
+    }

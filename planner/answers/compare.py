@@ -1,0 +1,227 @@
+"""Set a clairvoyant plan beside online policies, under the same rules, in one table and a few pictures."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from fractions import Fraction
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from executor import NoiseError
+from models.objective import gap, reported_bound, reported_value
+from models.scenario import Scenario
+from planner.answers.plan import Plan, plan
+from planner.answers.regret import Regret
+from planner.answers.simulate import Simulation, simulate
+from planner.answers.stages import Method
+from planner.answers.take_apart import clairvoyance_in, hold
+from planner.answers.uncertain.spec import parse_uncertainty
+from solvers.result import Progress
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from planner.show.report import Chart
+
+PLAN = "plan"
+"""Name of the plan's row."""
+COMPASS = "compass"
+"""Name of the policy whose regret is always shown if it is among the contenders."""
+_HOLD_SHARE, _LONGEST_HOLD_S = 0.1, 5.0
+OFFLINE_POLICIES = ("offline", "offline:on=p90", "offline:on=samples", "offline:replan=on")
+"""Contenders besides, where run times are told wrongly."""
+DEFAULT_POLICIES = ("receding", "srpt", "compass", "compass-released", "jit", "heft", "hash", "static")
+CLAIRVOYANCE = (
+    "The plan knows every arrival in advance; the online policies learn of a job when it is released. "
+    "The distance between them is what greediness and not knowing the future cost together."
+)
+TOLD_WRONGLY = (
+    "Everyone but the plan is told wrong run times ({noise}); what is shown happened under the true "
+    "ones. Policies named offline know every arrival, and plan with the run times that they are told."
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """A plan and simulations of the same scenario, best objective first in every view.
+
+    `regrets` takes apart what the best online policy and Compass lose to the plan and the lower bound. `settings` are
+    the options of ``truenorth compare`` that repeat it.
+    """
+
+    scenario: Scenario
+    plan: Plan
+    simulations: tuple[Simulation, ...]
+    warmup: Fraction
+    regrets: tuple[Regret, ...] = ()
+    settings: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def note(self) -> str:
+        """What has to be known to read the figures."""
+        noise = self.settings.get("noise")
+        return CLAIRVOYANCE if noise is None else f"{CLAIRVOYANCE} {TOLD_WRONGLY.format(noise=noise)}"
+
+    @property
+    def rows(self) -> list[dict[str, Any]]:
+        """One row per contender: policy, objective, metrics, ratio_to_best, gap_to_bound, clairvoyant."""
+        objective, bound = self.scenario.objective, self.plan.result.lower_bound
+        entries: list[tuple[str, Fraction, dict[str, Any], bool]] = []
+        if self.plan.timeline is not None and self.plan.result.value is not None:
+            metrics = self.plan.measured(self.warmup).as_dict()
+            entries.append((PLAN, self.plan.result.value, metrics, True))
+        entries += [(s.policy, s.value, s.metrics.as_dict(), s.clairvoyant) for s in self.simulations]
+        best = min(value for _, value, _, _ in entries)
+        return [
+            {
+                "policy": name,
+                "clairvoyant": clairvoyant,
+                "objective": reported_value(objective, value),
+                "metrics": metrics,
+                "ratio_to_best": float(value / best) if best else (1.0 if value == best else None),
+                "gap_to_bound": gap(value, bound),
+            }
+            for name, value, metrics, clairvoyant in sorted(entries, key=lambda entry: entry[1])
+        ]
+
+    @property
+    def best(self) -> str:
+        """Name of the contender with the best objective."""
+        return str(self.rows[0]["policy"])
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the comparison with the keys of ``compare --json``."""
+        bound = self.plan.result.lower_bound
+        return {
+            "objective": str(self.scenario.objective),
+            "rows": self.rows,
+            "lower_bound": None if bound is None else reported_bound(self.scenario.objective, bound),
+            "bound_method": self.plan.result.bound_method,
+            "status": str(self.plan.result.status),
+            "best": self.best,
+            "regret": [regret.as_dict() for regret in self.regrets],
+            "note": self.note,
+        }
+
+    @property
+    def frame(self) -> pd.DataFrame:
+        """The rows as a tidy table, metrics in columns."""
+        import pandas as pd
+
+        flat = [{**{k: v for k, v in row.items() if k != "metrics"}, **row["metrics"]} for row in self.rows]
+        return pd.DataFrame(flat).set_index("policy")
+
+    @property
+    def chart(self) -> Chart:
+        """Every contender's timeline in one interactive Gantt chart: the plan, then the others, best first."""
+        from planner.show.report import Chart, Shown
+
+        shown = {s.policy: Shown(s.policy, s.clairvoyant, s.instance, s.timeline) for s in self.simulations}
+        if self.plan.timeline is not None:
+            shown[PLAN] = Shown(PLAN, True, self.scenario.instance, self.plan.timeline)
+        names = sorted((row["policy"] for row in self.rows), key=lambda name: name != PLAN)
+        return Chart(tuple(shown[name] for name in names))
+
+    def save(self, folder: Path) -> list[Path]:
+        """Write table.csv, plan.json, pictures and a trace into a folder; return what was written."""
+        from planner.show.compare_files import write
+
+        return write(self, folder)
+
+    def _repr_html_(self) -> str:
+        """Show the table in a notebook."""
+        return f"{self.frame.round(4).to_html()}<p>{self.note}</p>"
+
+
+def compare(
+    scenario: Scenario,
+    policies: Sequence[str] | None = None,
+    *,
+    noise: str | None = None,
+    time_limit_s: float = 60.0,
+    warmup: Fraction = Fraction(0),
+    workers: int = 2,
+    seed: int = 0,
+    watch: Callable[[Progress], None] | None = None,
+    stop: threading.Event | None = None,
+) -> Comparison:
+    """Simulate the policies, then plan for the time limit, starting from the best of them.
+
+    A tenth of the time, at most `_LONGEST_HOLD_S`, goes to the regret of each policy that is taken apart.
+
+    Parameters
+    ----------
+    policies
+        As `planner.answers.simulate` takes them; None: `DEFAULT_POLICIES`, and `OFFLINE_POLICIES` if there is noise.
+    noise
+        How wrong the run times are that policies are told, as ``told=published:1``; plan and bound know the true ones.
+    time_limit_s
+        For plan and bound together.
+    warmup
+        Fraction of the earliest jobs that the metrics leave out; objective, ratio and gap cover every job.
+
+    Raises
+    ------
+    NoiseError
+        If the noise changes what happens: plan and bound would be those of another window.
+    """
+    if not parse_uncertainty(noise).keeps_truth:
+        raise NoiseError(f"{noise!r} moves plan and bound too; compare allows 'told=KIND:SPREAD', simulate all noise")
+    if policies is None:
+        policies = DEFAULT_POLICIES if noise is None else OFFLINE_POLICIES + DEFAULT_POLICIES
+    simulations = tuple(simulate(scenario, policy, seed=seed, noise=noise, warmup=warmup) for policy in policies)
+    begun = time.monotonic()
+    held_s = min(_HOLD_SHARE * time_limit_s, _LONGEST_HOLD_S)
+    held = [
+        hold(scenario, s.timeline, s.policy, time_limit_s=held_s, workers=workers, seed=seed, stop=stop)
+        for s in _taken_apart(scenario, simulations)
+    ]
+    starts = [s.timeline for s in simulations if s.instance is scenario.instance and not s.timeline.realised]
+    starts += [steps.best for steps in held]
+    planned = plan(
+        scenario,
+        time_limit_s=max(0.1, time_limit_s - (time.monotonic() - begun)),
+        method=Method.AUTO,
+        workers=workers,
+        seed=seed,
+        starts=starts or None,
+        watch=watch,
+        stop=stop,
+    )
+    clairvoyance = clairvoyance_in(simulations)
+    regrets = tuple(steps.closed_by(planned.result, clairvoyance) for steps in held)
+    settings = {
+        "policies": ",".join(policies),
+        "time-limit": f"{time_limit_s:g}",
+        "warmup": str(warmup),
+        "workers": str(workers),
+        "seed": str(seed),
+    } | ({} if noise is None else {"noise": noise})
+    return Comparison(scenario, planned, simulations, warmup, regrets, settings)
+
+
+def _taken_apart(scenario: Scenario, simulations: Sequence[Simulation]) -> list[Simulation]:
+    """Return the best online policy and Compass, as far as they ran on the scenario's own instance."""
+    online = [s for s in simulations if s.instance is scenario.instance and not s.clairvoyant]
+    chosen = sorted(online, key=lambda s: s.value)[:1]
+    return chosen + [s for s in online if s.policy == COMPASS and s not in chosen]
+
+
+def split_policies(text: str) -> list[str]:
+    """Split ``--policies``: an item ``key=value`` without a policy's name continues the policy before it.
+
+    >>> split_policies("compass:prefetch=0,period=100ms,jit")
+    ['compass:prefetch=0,period=100ms', 'jit']
+    """
+    policies: list[str] = []
+    for item in (part.strip() for part in text.split(",")):
+        head = item.split(":", 1)[0]
+        if policies and "=" in head:
+            separator = "," if ":" in policies[-1] else ":"
+            policies[-1] += separator + item
+        elif item:
+            policies.append(item)
+    return policies

@@ -1,0 +1,87 @@
+"""Follow a plan, and plan the rest anew when reality has left the interval of an estimate.
+
+That is when a task has ended outside its interval from p10 to p90, or still runs at p90. The plan knows every arrival;
+so does the new one, by the solver of the receding horizon. What still runs is expected to last as long as the estimate
+says of tasks that have run for that long.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from executor import Site
+from executor.site import NOWHERE
+from models.timeline import Timeline
+from planner.answers.policies.carrying_out import lanes
+from planner.answers.policies.receding_horizon import EVERYTHING, Oracle, RecedingHorizon, RecedingOptions
+from planner.answers.uncertain.told import Told
+
+
+class Following(RecedingHorizon):
+    """Carries out a plan as it is for as long as run times keep to their intervals.
+
+    Parameters
+    ----------
+    told
+        What is known of the run times; the policy runs on its instance.
+    plan
+        A plan of that instance.
+    options
+        How it plans anew; the look-ahead is the whole window in any case.
+    """
+
+    def __init__(self, told: Told, plan: Timeline, options: RecedingOptions) -> None:
+        ahead = RecedingOptions(options.moves, EVERYTHING, options.objective, options.seed)
+        super().__init__(ahead, Oracle(told.instance.jobs))
+        self._told, self._plan = told, plan
+
+    def begin(self, site: Site) -> None:
+        """Take the plan up, and leave out the initial residencies that it does without."""
+        super().begin(site)
+        instance, plan = self._told.instance, self._plan
+        kept = {(stay.gpu, stay.model) for stay in plan.residencies if stay.initial}
+        for gpu, memory in enumerate(site.memory):
+            for model in [model for model in memory.residents if (gpu, model) not in kept]:
+                site.leave_out(gpu, model)
+        self._known = len(instance.jobs)
+        self._watched = [NOWHERE] * site.n_gpus
+        self._outlasted: set[int] = set()
+        self._planned = {run.task: (run.gpu, run.start_us) for run in plan.placements}
+        self._carrying.lanes = lanes(instance, plan, (), range(instance.n_tasks))
+
+    def released(self, job: int) -> None:
+        """Send the tasks of a job where the plan has them."""
+        self._tasks_left[job] = len(self.site.job_tasks[job])
+        for task in self.site.job_tasks[job]:
+            self.site.assign(task, self._planned[task][0])
+
+    def act(self, gpus: Sequence[int]) -> None:
+        """Plan anew if a task has outlasted its interval, then go on, and watch what has begun."""
+        for gpu, task in enumerate(self.site.running):
+            if task != NOWHERE and task not in self._outlasted and self.site.now == self._latest_us(gpu):
+                self._outlasted.add(task)
+                self._due = True
+        super().act(gpus)
+        for gpu, task in enumerate(self.site.running):
+            if task not in (NOWHERE, self._watched[gpu]):
+                self._watched[gpu] = task
+                self.site.wake(self._latest_us(gpu))
+
+    def loaded(self, model: int, gpu: int) -> None:
+        """Go on with the plan, however long a load took: estimates are of runs."""
+
+    def _unexpected(self, task: int, gpu: int) -> bool:
+        """Say whether a task that has just ended ran for a time outside its interval."""
+        low_us, high_us = self._told.limits_us(task, self.site.run_time(task, gpu))
+        return not low_us <= self.site.now - self.site.started_us[task] <= high_us
+
+    def _expected_end_us(self, gpu: int) -> int:
+        """Return when what runs on a GPU should end, given that it has not ended yet."""
+        task, now = self.site.running[gpu], self.site.now
+        run_us = self.site.run_time(task, gpu)
+        return now + self._told.remaining_us(task, run_us, now - self.site.started_us[task])
+
+    def _latest_us(self, gpu: int) -> int:
+        """Return when a running task leaves its interval if it still runs then."""
+        task = self.site.running[gpu]
+        return self.site.started_us[task] + self._told.limits_us(task, self.site.run_time(task, gpu))[1]

@@ -1,0 +1,157 @@
+"""Offline: a plan of the whole window from what is told of run times, carried out; if asked, planned anew on surprises.
+
+It is clairvoyant about arrivals, as every plan is, but not about run times. It ranks between a plan, which knows both,
+and the online policies, which know neither.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import ClassVar
+
+from executor import Policy, PolicyError, Site, replay
+from executor.policies.options import count, one_of, option, switch
+from models.instance import Instance
+from models.objective import Objective
+from models.scenario import Scenario
+from models.timeline import Timeline
+from planner.answers.check import feasible_timeline
+from planner.answers.policies.following import Following
+from planner.answers.policies.receding_horizon import RecedingOptions
+from planner.answers.uncertain.plans import SAMPLES, PlanFor, candidates
+from planner.answers.uncertain.realised import realised
+from planner.answers.uncertain.told import Told
+from solvers.result import Search
+from solvers.search import annealing
+
+_ENDLESS_S = 1e9
+"""The search counts moves, not seconds, so that equal seeds give equal plans."""
+MAX_SAMPLES = 1_000
+"""Every sample is an instance, and for ``on=samples`` a plan of its own."""
+
+
+def count_from_1(most: int | None = None) -> Callable[[str], int]:
+    """Return a reader of whole numbers of at least 1.
+
+    >>> count_from_1()("2000")
+    2000
+    """
+
+    def read(text: str) -> int:
+        value = count(text)
+        if value < 1 or (most is not None and value > most):
+            raise ValueError(f"{value} is not allowed; at least 1" + ("" if most is None else f", at most {most}"))
+        return value
+
+    return read
+
+
+@dataclass(frozen=True, slots=True)
+class OfflineOptions:
+    """How it plans.
+
+    Parameters
+    ----------
+    on
+        Run times to plan for: ``p50``, ``p90`` or ``samples``.
+    replan
+        Whether to plan anew when a run time leaves its interval.
+    plan
+        A plan file of the scenario to follow in place of a plan of its own.
+    moves, samples
+        Moves of local search per plan; run-time vectors to draw.
+    decision
+        Moves of the local search whenever it plans anew.
+    seed
+        Of the searches and samples.
+    """
+
+    on: str = option("p50", one_of(*PlanFor))
+    replan: bool = option(False, switch)
+    plan: str | None = option(None, str)
+    moves: int = option(200_000, count_from_1())
+    samples: int = option(SAMPLES, count_from_1(MAX_SAMPLES))
+    decision: int = option(2_000, count_from_1())
+    seed: int = option(0, count)
+
+
+class Offline(Policy):
+    """Plans before anything happens, then lets the replay of the plan act, or whoever follows and replans it.
+
+    Parameters
+    ----------
+    options
+        How it plans.
+    scenario
+        For its objective, and for what a plan file belongs to.
+    told
+        What is known of the run times.
+    """
+
+    Options: ClassVar[type[object]] = OfflineOptions
+
+    def __init__(self, options: OfflineOptions, scenario: Scenario, told: Told) -> None:
+        self._options, self._scenario, self._told = options, scenario, told
+
+    def begin(self, site: Site) -> None:
+        """Plan, and hand over to who carries the plan out.
+
+        Raises
+        ------
+        PolicyError
+            If no plan is found, or it cannot be carried out.
+        InputError
+            If the plan file cannot be used.
+        """
+        super().begin(site)
+        options, plan = self._options, self._plan()
+        if options.replan:
+            objective = str(self._scenario.objective)
+            receding = RecedingOptions(moves=options.decision, objective=objective, seed=options.seed)
+            self._carrier: Policy = Following(self._told, plan, receding)
+        else:
+            self._carrier = replay(self._told.instance, plan)()
+        self._carrier.begin(site)
+
+    def _plan(self) -> Timeline:
+        options, objective = self._options, self._scenario.objective
+        if options.plan is not None:
+            given = self._scenario.instance
+            return realised(given, feasible_timeline(given, Path(options.plan)), self._told.instance)
+
+        def planned(instance: Instance) -> Timeline | None:
+            return annealed(instance, objective, options.moves, options.seed)
+
+        found = candidates(self._told, objective, PlanFor(options.on), planned, options.seed, options.samples)
+        if not found:
+            raise PolicyError("policy offline: no plan was found")
+        return found[0].timeline
+
+    def released(self, job: int) -> None:
+        """Pass a release on."""
+        self._carrier.released(job)
+
+    def finished(self, task: int, gpu: int) -> None:
+        """Pass the end of a task on."""
+        self._carrier.finished(task, gpu)
+
+    def arrived(self, task: int, missing: int) -> None:
+        """Pass the arrival of an input on."""
+        self._carrier.arrived(task, missing)
+
+    def loaded(self, model: int, gpu: int) -> None:
+        """Pass the end of a load on."""
+        self._carrier.loaded(model, gpu)
+
+    def act(self, gpus: Sequence[int]) -> None:
+        """Let the plan go on."""
+        self._carrier.act(gpus)
+
+
+def annealed(instance: Instance, objective: Objective, moves: int, seed: int) -> Timeline | None:
+    """Return the plan that a number of moves of local search leads to; None if there is none."""
+    search = Search(instance, objective, _ENDLESS_S)
+    annealing.improve(search, seed, moves)
+    return search.timeline

@@ -1,0 +1,73 @@
+"""Policies by name, those that need a solver included."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import partial
+
+from executor import POLICIES, ParsedPolicy, Policy, parse_policy
+from models.scenario import Scenario
+from planner.answers.uncertain.told import Told
+
+RECEDING = "receding"
+"""Name of the receding horizon."""
+OFFLINE = "offline"
+"""Name of the policy that carries out a plan made from what is told of run times."""
+
+
+def parse(text: str, scenario: Scenario, told: Told | None = None) -> ParsedPolicy:
+    """Read a policy that is to run on a scenario.
+
+    Parameters
+    ----------
+    text
+        As `executor.parse_policy` reads it, or ``receding:moves=2000,lookahead=5s``, or ``offline:on=p90,replan=on``.
+        These two minimise the scenario's objective; the receding horizon another one if it is given one.
+    told
+        What is known of run times; None: those of the scenario, as certain.
+
+    Raises
+    ------
+    PolicyError
+        If there is no such policy or option, or a value cannot be read; the message says what is allowed.
+    """
+    if _name(text) in POLICIES:
+        return parse_policy(text)
+    # Their solver is compiled code, which a command that does not use it need not import.
+    from planner.answers.policies.offline import Offline
+    from planner.answers.policies.receding_horizon import Oracle, RecedingHorizon, RecedingOptions
+
+    parsed = parse_policy(text, _with_a_solver())
+    options = parsed.options
+    if parsed.policy is Offline:
+        return replace(parsed, policy=partial(Offline, scenario=scenario, told=told or Told.exactly(scenario.instance)))
+    if parsed.policy is not RecedingHorizon or not isinstance(options, RecedingOptions):
+        return parsed
+    chosen = replace(options, objective=options.objective or str(scenario.objective))
+    instance = scenario.instance if told is None else told.instance
+    oracle = Oracle(instance.jobs) if options.lookahead else None
+    return replace(parsed, policy=partial(RecedingHorizon, oracle=oracle), options=chosen)
+
+
+def knows_the_future(text: str) -> bool:
+    """Say whether a policy is one that looks ahead in time."""
+    if _name(text) == OFFLINE:
+        return True
+    if _name(text) != RECEDING:
+        return False
+    from planner.answers.policies.receding_horizon import RecedingOptions
+
+    options = parse_policy(text, _with_a_solver()).options
+    return isinstance(options, RecedingOptions) and options.lookahead > 0
+
+
+def _with_a_solver() -> dict[str, type[Policy]]:
+    """Return the policies that have a name, those with a solver included."""
+    from planner.answers.policies.offline import Offline
+    from planner.answers.policies.receding_horizon import RecedingHorizon
+
+    return {**POLICIES, RECEDING: RecedingHorizon, OFFLINE: Offline}
+
+
+def _name(text: str) -> str:
+    return text.strip().partition(":")[0]

@@ -1,0 +1,245 @@
+"""Receding horizon: an online policy that plans anew, with the local search of plans, whenever a job arrives.
+
+It knows the jobs that have arrived, and those of a look-ahead if it is given an oracle. What has started stands: runs,
+loads under way, models on the GPUs. It decides centrally and sees the whole cluster at once; the time that a decision
+takes is measured, not charged. Compare Mayne and Michalska (1990) on receding horizon control.
+"""
+
+from __future__ import annotations
+
+import time
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+from executor import Policy, PolicyError, Site
+from executor.policies.options import count, duration, one_of, option
+from executor.site import NOWHERE
+from models.instance import Instance
+from models.objective import Objective
+from models.timeline import Placement
+from models.workload import Job
+from planner.answers.policies.carrying_out import CarryingOut, lanes
+from solvers.compiled import random_state
+from solvers.search.annealing import Parameters
+from solvers.search.replanning import Moment, Replanner, Stay
+
+EVERYTHING = 1 << 62
+"""A look-ahead beyond the end of every window, in microseconds."""
+
+
+def horizon(text: str) -> int:
+    """Read a look-ahead: a time with its unit, or ``all``.
+
+    >>> horizon("5 s"), horizon("all") == EVERYTHING
+    (5000000, True)
+    """
+    if text == "all":
+        return EVERYTHING
+    try:
+        return duration(text)
+    except ValueError as error:
+        raise ValueError(f"{error}, or all") from None
+
+
+@dataclass(frozen=True, slots=True)
+class RecedingOptions:
+    """How it plans.
+
+    Parameters
+    ----------
+    moves
+        Moves of the local search per decision.
+    lookahead
+        How far ahead arrivals are known, in microseconds; 0: not at all. Anything above is clairvoyant.
+    objective
+        What the plans minimise; None: what whoever runs the policy minimises, mean slowdown unless known otherwise.
+    seed
+        Of the local search.
+    """
+
+    moves: int = option(2_000, count)
+    lookahead: int = option(0, horizon)
+    objective: str | None = option(None, one_of(*Objective))
+    seed: int = option(0, count)
+
+
+class Oracle:
+    """The arrivals of a window, past and future: the only channel through which a policy may learn of the future.
+
+    Parameters
+    ----------
+    jobs
+        In release order.
+    """
+
+    def __init__(self, jobs: Sequence[Job]) -> None:
+        self._jobs = jobs
+        self._release_us = [job.release_us for job in jobs]
+
+    @property
+    def releases_us(self) -> Sequence[int]:
+        """The releases of all jobs."""
+        return self._release_us
+
+    def next_jobs(self, released: int, until_us: int) -> Sequence[Job]:
+        """Return the jobs after the first `released` ones whose release is at or before a time."""
+        return self._jobs[released : bisect_right(self._release_us, until_us)]
+
+
+class RecedingHorizon(Policy):
+    """Plans all known unfinished work anew at every arrival, and carries the plan out until the next.
+
+    It also plans anew when a job comes into sight of a look-ahead, and when a run or a load ends at another time than
+    given. A task keeps its GPU once it has started. One that changes GPU before has its inputs sent again from then on;
+    the plan assumes that they left when they were made, so it may start late by one transfer.
+
+    Parameters
+    ----------
+    options
+        How it plans.
+    oracle
+        Needed exactly if there is a look-ahead.
+
+    Attributes
+    ----------
+    decision_s
+        Wall-clock seconds of every decision.
+    """
+
+    Options: ClassVar[type[object]] = RecedingOptions
+
+    def __init__(self, options: RecedingOptions | None = None, oracle: Oracle | None = None) -> None:
+        self._options = options or RecedingOptions()
+        if self._options.lookahead and oracle is None:
+            raise PolicyError("policy receding: a look-ahead above 0 needs an oracle of the arrivals to come")
+        self._oracle = oracle if self._options.lookahead else None
+        self._objective = Objective(self._options.objective or Objective.MEAN_SLOWDOWN)
+        self.decision_s: list[float] = []
+
+    def begin(self, site: Site) -> None:
+        """Have it called when jobs come into sight."""
+        super().begin(site)
+        if site.restrictions.no_swaps or site.restrictions.max_replicas:
+            raise PolicyError(
+                "policy receding evicts at will: it cannot keep to the restrictions no_swaps, max_replicas"
+            )
+        self._random = random_state(self._options.seed)
+        self._parameters = Parameters(hot=0.01, cold=0.001)
+        self._carrying = CarryingOut(site)
+        self._tasks_left: dict[int, int] = {}
+        self._planned: dict[int, tuple[int, int]] = {}
+        self._last_use_us: list[dict[int, int]] = [{} for _ in range(site.n_gpus)]
+        self._due, self._known = False, 0
+        if self._oracle is not None:
+            for release_us in sorted({max(0, r - self._options.lookahead) for r in self._oracle.releases_us}):
+                site.wake(release_us)
+
+    def released(self, job: int) -> None:
+        """Have the work planned anew before anything else is begun."""
+        self._tasks_left[job] = len(self.site.job_tasks[job])
+        self._due = True
+        self.site.wake(self.site.now)
+
+    def finished(self, task: int, gpu: int) -> None:
+        """Take note of finished jobs and of the latest use of models; plan anew if the end was not as expected."""
+        self._due |= self._unexpected(task, gpu)
+        job = self.site.job[task]
+        self._tasks_left[job] -= 1
+        if not self._tasks_left[job]:
+            del self._tasks_left[job]
+        for model in self.site.needs[self.site.template[task]]:
+            self._last_use_us[gpu][model] = self.site.now
+
+    def loaded(self, model: int, gpu: int) -> None:
+        """Have the work planned anew if a load did not take the given time."""
+        self._due |= self.site.now != self.site.load_end_us[gpu]
+
+    def act(self, gpus: Sequence[int]) -> None:
+        """Plan anew if there are news, then go on with the plan."""
+        ahead = self._jobs_ahead()
+        known = len(self.site.jobs) + len(ahead)
+        news = self._due or known > self._known
+        self._due, self._known = False, known
+        if news and (self._tasks_left or ahead):
+            begun = time.perf_counter()
+            self._plan_anew(ahead)
+            self.decision_s.append(time.perf_counter() - begun)
+            gpus = range(self.site.n_gpus)
+        self._carrying.go_on(gpus)
+
+    def _unexpected(self, task: int, gpu: int) -> bool:
+        """Say whether a task that has just ended did so at another time than given."""
+        return self.site.now != self.site.run_end_us[gpu]
+
+    def _expected_end_us(self, gpu: int) -> int:
+        """Return when what runs on a GPU should end, by the given time; at once if that has passed."""
+        return max(self.site.now, self.site.run_end_us[gpu])
+
+    def _jobs_ahead(self) -> Sequence[Job]:
+        """Return the jobs that are in sight but not released."""
+        if self._oracle is None:
+            return ()
+        return self._oracle.next_jobs(len(self.site.jobs), self.site.now + self._options.lookahead)
+
+    def _plan_anew(self, ahead: Sequence[Job]) -> None:
+        """Replace what is left of the plan."""
+        site = self.site
+        number = [task for job in self._tasks_left for task in site.job_tasks[job]]
+        jobs = [*(site.jobs[job] for job in self._tasks_left), *ahead]
+        instance = Instance(site.cluster, site.models, tuple(jobs), site.overlap_loads, (), site.restrictions)
+        number += range(len(site.gpu), len(site.gpu) + instance.n_tasks - len(number))
+        standing = {run.task: run for run in self._standing(number)}
+        previous = {
+            index: self._planned[task]
+            for index, task in enumerate(number)
+            if task in self._planned and index not in standing
+        }
+        moment = Moment(*self._engines(), list(self._stays()), list(standing.values()))
+        planner = Replanner(instance, self._objective, moment)
+        plan = planner.plan(previous, self._options.moves, self._random, self._parameters)
+        self._planned = {
+            number[run.task]: (run.gpu, run.start_us) for run in plan.placements if run.task not in standing
+        }
+        for task, (gpu, _) in self._planned.items():
+            if task < len(site.gpu) and site.gpu[task] != gpu:
+                site.assign(task, gpu)
+        self._carrying.lanes = lanes(instance, plan, standing, number)
+
+    def _standing(self, number: Sequence[int]) -> Iterator[Placement]:
+        """Yield the tasks that have started, with their ends, expected ones if they still run."""
+        site = self.site
+        for index, task in enumerate(number):
+            if task < len(site.gpu) and site.started_us[task] >= 0:
+                gpu, end_us = site.gpu[task], site.ended_us[task]
+                expected_us = end_us if end_us >= 0 else self._expected_end_us(gpu)
+                yield Placement(index, gpu, site.started_us[task], expected_us)
+
+    def _engines(self) -> tuple[list[int], list[int]]:
+        """Return from when on compute and copy engines are free, by the given times; overdue ones at once."""
+        site = self.site
+        compute = [self._expected_end_us(gpu) if task != NOWHERE else site.now for gpu, task in enumerate(site.running)]
+        copy = [
+            max(site.now, end_us) if model != NOWHERE else site.now
+            for model, end_us in zip(site.loading, site.load_end_us, strict=True)
+        ]
+        if site.overlap_loads:
+            return compute, copy
+        either = [max(pair) for pair in zip(compute, copy, strict=True)]
+        return either, either
+
+    def _stays(self) -> Iterator[Stay]:
+        """Yield the models that are on a GPU or on their way."""
+        site = self.site
+        for gpu, memory in enumerate(site.memory):
+            running = site.running[gpu]
+            used = site.needs[site.template[running]] if running != NOWHERE else ()
+            for model, slot in memory.residents.items():
+                if model not in memory.ready:
+                    ready_us = last_use_us = max(site.now, site.load_end_us[gpu])
+                else:
+                    ready_us, last_use_us = site.now, self._last_use_us[gpu].get(model, 0)
+                if model in used:
+                    last_use_us = self._expected_end_us(gpu)
+                yield Stay(gpu, model, slot, ready_us, last_use_us)

@@ -1,0 +1,221 @@
+"""Run a plan or an online policy on devices, in real time, and set what was measured beside what was predicted."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from executor import Policy, instance_for, replay, simulate
+from executor.devices.alone import different_outputs
+from executor.devices.run import LiveRun, LiveSettings, run_live
+from executor.errors import DeviceError
+from executor.runners.runner import Runner
+from models.feasibility import Violation, check
+from models.instance import Instance, Ints
+from models.metrics import Metrics, measure
+from models.objective import completion_us, reported_value, timeline_value
+from models.scenario import Scenario, TimelineHeader, write_timeline
+from models.timeline import UNPLACED, Timeline
+from planner.answers.check import feasible_timeline
+from planner.answers.policies.parse import parse
+from planner.answers.simulate import is_file
+from planner.answers.time_causes import Causes, causes_of_error
+
+if TYPE_CHECKING:
+    from planner.show.report import Chart
+
+
+@dataclass(frozen=True)
+class Replayed:
+    """What was predicted and what devices made of it.
+
+    Parameters
+    ----------
+    scenario, policy, runner, settings
+        What ran, on what; policy and runner as they were named.
+    plan
+        What was carried out, unless it was an online policy.
+    predicted
+        What the same policy makes of the scenario on the virtual clock, where everything takes the given time.
+    live
+        What was measured.
+    causes
+        Where the difference comes from; None if a job failed.
+    different
+        Tasks whose output is not that of their models loaded alone; None if that was not asked.
+    """
+
+    scenario: Scenario
+    policy: str
+    plan: Timeline | None
+    runner: str
+    settings: LiveSettings
+    predicted: Timeline
+    live: LiveRun
+    causes: Causes | None
+    different: Sequence[int] | None
+
+    @property
+    def instance(self) -> Instance:
+        """The scenario's instance."""
+        return self.scenario.instance
+
+    @property
+    def timeline(self) -> Timeline:
+        """What was measured."""
+        return self.live.timeline
+
+    @cached_property
+    def violations(self) -> list[Violation]:
+        """Rules that the measured timeline breaks, without any tolerance."""
+        return check(self.instance, self.timeline)
+
+    @property
+    def achieved(self) -> bool:
+        """Whether every job ran, every rule held, and no output differed."""
+        return not (self.live.records.failures or self.violations or self.different)
+
+    @property
+    def same_placement(self) -> bool:
+        """Whether every task ran on the GPU that was predicted."""
+        return bool((self.timeline.gpu == self.predicted.gpu).all())
+
+    @property
+    def same_order(self) -> bool:
+        """Whether every GPU carried out its runs, and its loads, in the order that was predicted."""
+        return _orders(self.instance, self.timeline) == _orders(self.instance, self.predicted)
+
+    @property
+    def metrics(self) -> Metrics | None:
+        """Metrics of the measured timeline; None if a job failed."""
+        return None if self.live.records.failures else measure(self.instance, self.timeline, self.scenario.slo)
+
+    @property
+    def complete(self) -> Ints:
+        """Jobs that did not fail."""
+        failed = {failure.job for failure in self.live.records.failures}
+        return np.array([job for job in range(len(self.instance.jobs)) if job not in failed], np.int64)
+
+    @property
+    def latency_us(self) -> tuple[Ints, Ints]:
+        """Predicted and measured latency of the jobs that did not fail."""
+        release, kept = self.instance.job_release_us, self.complete
+        predicted, measured = (completion_us(self.instance, t) - release for t in (self.predicted, self.timeline))
+        return predicted[kept], measured[kept]
+
+    @property
+    def latency_error(self) -> float | None:
+        """Mean absolute error of job latency as a share of the predicted mean; None if every job failed."""
+        predicted, measured = self.latency_us
+        return float(np.abs(measured - predicted).sum() / predicted.sum()) if len(predicted) else None
+
+    @property
+    def chart(self) -> Chart:
+        """What was predicted and what was measured as an interactive Gantt chart, for a notebook."""
+        from planner.show.report import Chart, Shown
+
+        timelines = {"measured": self.timeline, "predicted": self.predicted}
+        return Chart(tuple(Shown(name, False, self.instance, timeline) for name, timeline in timelines.items()))
+
+    def _repr_html_(self) -> str:
+        """Show predicted beside measured, and the chart, in a notebook."""
+        import pandas as pd
+
+        document = self.as_dict()
+        figures = {str(self.scenario.objective).replace("_", " "): document["objective"]}
+        figures |= {"mean latency in s": document["mean_latency_s"], "makespan in s": document["makespan_s"]}
+        rows = {name: {key: both[key] for key in ("predicted", "measured", "error")} for name, both in figures.items()}
+        return str(pd.DataFrame(rows).T.round(4).to_html()) + self.chart._repr_html_()
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the report with the keys of ``replay --json``."""
+        from planner.answers.replay_report import report
+
+        return report(self)
+
+    def save(self, folder: Path) -> list[Path]:
+        """Write report, timelines, picture and trace; return their paths.
+
+        Raises
+        ------
+        InputError
+            If a file cannot be written.
+        """
+        from planner.show.replay_files import write
+
+        return write(self, folder)
+
+    def save_measured(self, path: Path) -> None:
+        """Write the measured timeline; tasks of failed jobs that did not run are left out."""
+        objective = self.scenario.objective
+        value = None
+        if not self.live.records.failures:
+            value = reported_value(objective, timeline_value(objective, self.instance, self.timeline))
+        gpu = np.array(self.timeline.gpu)
+        gpu[[run.subject for run in self.live.records.runs if run.error is not None]] = UNPLACED
+        kept = Timeline(gpu, self.timeline.start_us, self.timeline.end_us, self.timeline.residencies, realised=True)
+        options = {"device": self.settings.device, "runner": self.runner, "virtual": self.settings.sharing}
+        header = TimelineHeader(objective=str(objective), value=value, policy=self.policy, options=options)
+        write_timeline(path, self.instance, kept, header)
+
+
+def replay_on_devices(
+    scenario: Scenario,
+    policy: str | Path,
+    runner: Runner,
+    settings: LiveSettings,
+    *,
+    runner_name: str = "",
+    seed: int = 0,
+    check_outputs: bool = False,
+) -> Replayed:
+    """Run a plan or a policy on devices and compare it with its prediction.
+
+    Parameters
+    ----------
+    policy
+        A policy's name with parameters, ``module:Class``, or the path of a plan or timeline file (as text: ``*.json``).
+    runner
+        Computes the tasks.
+    runner_name
+        As it was named, for the report.
+    seed
+        Of the ingress servers.
+    check_outputs
+        Whether every task is run again alone afterwards and its output compared, bit for bit.
+
+    Raises
+    ------
+    PolicyError, DeviceError, InputError
+        If the policy, the devices, the runner or the file cannot be used.
+    """
+    instance = scenario.instance
+    named = str(policy)
+    plan = feasible_timeline(instance, Path(policy)) if isinstance(policy, Path) or is_file(policy) else None
+    chosen: Callable[[], Policy] = parse(named, scenario) if plan is None else replay(instance, plan)
+    if instance_for(instance, chosen) is not instance:
+        raise DeviceError(f"policy {policy} runs on a twin of the instance, whose models no device has; use another")
+    predicted = simulate(instance, chosen, seed)
+    kept = replace(settings, keep_outputs=settings.keep_outputs or check_outputs)
+    live = run_live(instance, chosen, runner, kept, seed=seed, plan=plan)
+    causes = None if live.records.failures else causes_of_error(instance, chosen, predicted, live, seed)
+    different = None
+    if check_outputs:
+        different = different_outputs(instance, runner, settings.device, live.outputs, settings.limit_s)
+    return Replayed(scenario, named, plan, runner_name, settings, predicted, live, causes, different)
+
+
+def _orders(instance: Instance, timeline: Timeline) -> list[list[int]]:
+    """Return, per GPU, its tasks and the models it loads, each in order of start."""
+    by_start = np.lexsort((timeline.end_us, timeline.start_us))
+    runs = [by_start[timeline.gpu[by_start] == gpu].tolist() for gpu in range(instance.n_gpus)]
+    loads: list[list[int]] = [[] for _ in range(instance.n_gpus)]
+    for residency in sorted(timeline.residencies, key=lambda r: r.load_start_us):
+        if not residency.initial:
+            loads[residency.gpu].append(residency.model)
+    return runs + loads

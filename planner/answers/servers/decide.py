@@ -1,0 +1,205 @@
+"""One size, one question: refute that it meets the level, or find a plan that does."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+from models import Instance, Objective, ServiceLevel, Timeline, completion_us
+from models.scenario import Scenario
+from planner.answers.servers import packing
+from planner.answers.servers.forces import in_words, prices_in_words, search_in_words
+from planner.answers.servers.goal import Goal, goals
+from planner.answers.servers.sizes import Mix
+from planner.answers.stages import solve
+from planner.answers.starts import policy_timelines
+from solvers.bounds import closed_form
+from solvers.bounds.certificate import closed_form_document, lagrangian_document
+from solvers.bounds.granularity import raised
+from solvers.bounds.lagrangian.improve import METHOD as LAGRANGIAN
+from solvers.bounds.lagrangian.improve import improve
+from solvers.result import Progress, Result, Search
+
+_TARDINESS_SHARE = 0.5
+"""Share of an attempt's time that goes to plans of low tardiness, which leads local search where late jobs, being
+counted, do not; the rest goes to the late jobs themselves."""
+
+
+@dataclass(frozen=True, slots=True)
+class Refutation:
+    """The proof that a size does not meet the level, nor any smaller one.
+
+    Parameters
+    ----------
+    mix
+        Servers of each group.
+    method
+        The bound that proves it.
+    goal, bound
+        What every plan within the level would reach, and why none does: the bound exceeds `goal.most`. None where
+        some task can run nowhere.
+    certificate
+        To compute the bound again with ``truenorth verify`` on the goal's instance; None if that takes a solver.
+    forces
+        What makes it impossible, in one sentence.
+    """
+
+    mix: Mix
+    method: str
+    goal: Goal | None
+    bound: Fraction | None
+    certificate: dict[str, Any] | None
+    forces: str
+
+
+class Until(threading.Event):
+    """An event that is set once another is, too."""
+
+    def __init__(self, other: threading.Event) -> None:
+        super().__init__()
+        self._other = other
+
+    def is_set(self) -> bool:
+        """Say whether this or the other is set."""
+        return super().is_set() or self._other.is_set()
+
+
+def meets(instance: Instance, timeline: Timeline, level: ServiceLevel) -> bool:
+    """Say whether all jobs of a timeline meet the level together."""
+    latency = completion_us(instance, timeline) - instance.job_release_us
+    return level.met_by(instance, latency, range(len(instance.jobs)))
+
+
+def reached_by(instance: Instance, timeline: Timeline, level: ServiceLevel) -> Fraction:
+    """Return the figure of a timeline that the level limits, over all jobs."""
+    return level.reached(instance, completion_us(instance, timeline) - instance.job_release_us)
+
+
+def refuted_by_formula(scenario: Scenario, mix: Mix, level: ServiceLevel) -> Refutation | None:
+    """Refute a size by a bound that needs no search, or return None."""
+    for goal in goals(scenario.instance, level):
+        for name, method in closed_form.METHODS.items():
+            value = method(goal.instance, goal.objective)
+            bound = None if value is None else raised(goal.instance, goal.objective, value)
+            if bound is not None and bound > goal.most:
+                document = closed_form_document(goal.instance, goal.objective, name, bound)
+                return Refutation(mix, name, goal, bound, document, in_words(goal, name, bound))
+    return None
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """What an attempt at a size came to: a plan within the level, a refutation, or neither."""
+
+    timeline: Timeline | None
+    refutation: Refutation | None
+
+
+def attempt(
+    scenario: Scenario,
+    mix: Mix,
+    level: ServiceLevel,
+    time_limit_s: float,
+    *,
+    starts: Sequence[Timeline] = (),
+    workers: int = 2,
+    seed: int = 0,
+    stop: threading.Event,
+) -> Attempt:
+    """Search for a plan that meets the level, and for the proof that there is none, until one of them is found."""
+    goal, begun = goals(scenario.instance, level)[0], time.monotonic()
+    if packing.applies(goal.instance, goal.most):
+        return _packed(goal, mix, time_limit_s, workers, seed, stop)
+    known = [*starts, *(policy_timelines(goal.instance, seed) if not starts else ())]
+    for timeline in known:
+        if meets(scenario.instance, timeline, level):
+            return Attempt(timeline, None)
+    if goal.objective is Objective.LATE_JOBS:
+        hurried = _hurried(goal, known, level, _TARDINESS_SHARE * time_limit_s, workers, seed, stop)
+        if hurried is not None and meets(scenario.instance, hurried, level):
+            return Attempt(hurried, None)
+        known += [] if hurried is None else [hurried]
+    until = Until(stop)
+    result = solve(
+        goal.instance,
+        goal.objective,
+        time_limit_s=max(0.1, time_limit_s - (time.monotonic() - begun)),
+        workers=workers,
+        seed=seed,
+        starts=known or None,
+        watch=_watch(goal, until),
+        stop=until,
+    )
+    if result.timeline is not None and meets(scenario.instance, result.timeline, level):
+        return Attempt(result.timeline, None)
+    if result.infeasible or (result.lower_bound or 0) > goal.most:
+        return Attempt(None, _searched(goal, mix, result, stop))
+    return Attempt(None, None)
+
+
+def _hurried(
+    goal: Goal,
+    starts: Sequence[Timeline],
+    level: ServiceLevel,
+    time_limit_s: float,
+    workers: int,
+    seed: int,
+    stop: threading.Event,
+) -> Timeline | None:
+    """Return a plan of low tardiness, by local search with several seeds, or the first that meets the level."""
+    from solvers.search import annealing
+
+    until = Until(stop)
+
+    def watch(progress: Progress) -> None:
+        if search.timeline is not None and meets(goal.instance, search.timeline, level):
+            until.set()
+
+    search = Search(goal.instance, Objective.WEIGHTED_TARDINESS, time_limit_s, watch, until)
+    for timeline in starts:
+        search.offer(timeline)
+    with ThreadPoolExecutor(workers) as pool:
+        running = [pool.submit(annealing.improve, search, seed + index) for index in range(workers)]
+        for done in running:
+            done.result()
+    return search.timeline
+
+
+def _watch(goal: Goal, until: threading.Event) -> Callable[[Progress], None]:
+    """Return what ends a search once its value or its bound answers the goal."""
+
+    def watch(progress: Progress) -> None:
+        met = progress.value is not None and progress.value <= goal.most
+        if met or (progress.bound is not None and progress.bound > goal.most):
+            until.set()
+
+    return watch
+
+
+def _searched(goal: Goal, mix: Mix, result: Result, stop: threading.Event) -> Refutation:
+    """Return the refutation that a search has proved; a Lagrangian bound is climbed again, for its prices."""
+    if result.bound_method == LAGRANGIAN:
+        until = Until(stop)
+        again = Search(goal.instance, goal.objective, 2 * result.runtime_s, _watch(goal, until), until)
+        priced = improve(again)
+        if priced is not None and priced.bound > goal.most:
+            document = lagrangian_document(goal.instance, goal.objective, priced)
+            words = prices_in_words(goal, priced)
+            return Refutation(mix, LAGRANGIAN, goal, priced.bound, document, words)
+    method = result.bound_method or "search"
+    return Refutation(mix, method, goal, result.lower_bound, None, search_in_words(goal, method))
+
+
+def _packed(goal: Goal, mix: Mix, time_limit_s: float, workers: int, seed: int, stop: threading.Event) -> Attempt:
+    """Decide by bin packing: the common deadline is the size of the bins."""
+    decided, timeline = packing.decide(goal.instance, time_limit_s, workers, seed, stop)
+    if timeline is not None:
+        return Attempt(timeline, None)
+    if not decided:
+        return Attempt(None, None)
+    return Attempt(None, Refutation(mix, packing.METHOD, goal, None, None, search_in_words(goal, packing.METHOD)))

@@ -1,0 +1,115 @@
+"""What forces one more server, in a sentence: window, models and resource, taken from the bound that refutes."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from models import Instance, Objective
+from models.instance import Ints
+from planner.answers.servers.goal import Goal
+from solvers.bounds import fluid
+from solvers.bounds.fluid import Demand
+from solvers.bounds.lagrangian.improve import Priced
+
+_NAMED = 3
+"""Most models that a sentence names."""
+_WINDOW_SHARE = 0.8
+"""The window of a price is the shortest that holds so much of it."""
+
+
+def in_words(goal: Goal, method: str, bound: object) -> str:
+    """Return what a bound without search says: the worst window if jobs must be late, else all the work."""
+    gpus = goal.instance.n_gpus
+    if goal.objective in (Objective.LATE_JOBS, Objective.WEIGHTED_TARDINESS) and method != "critical_path":
+        found = fluid.demands(goal.instance, fluid.due_us(goal.instance))
+        worst = max(found, key=lambda demand: demand.late(gpus), default=None)
+        if worst is not None and worst.late(gpus):
+            sentence = demand_in_words(goal.instance, worst, int(worst.late(gpus)))
+            if goal.objective is Objective.LATE_JOBS and worst.late(gpus) <= goal.most:
+                sentence += f"; with other windows {bound} jobs are late in all, where {goal.most} may be"
+            return sentence
+    if method == "critical_path":
+        return "Loads and run times alone: even with every GPU idle, some jobs take too long, however many servers."
+    work = float(_work_us(goal.instance) / 1e6)
+    return f"Compute over the whole workload: {work:.4g} GPU-seconds of work queue on {_gpus(gpus)} for too long."
+
+
+def demand_in_words(instance: Instance, demand: Demand, late: int) -> str:
+    """Return what a window demands and what so many GPUs offer."""
+    gpus = instance.n_gpus
+    window = f"Between {demand.begin_us / 1e6:.6g} s and {demand.end_us / 1e6:.6g} s"
+    models = _names(instance, demand.models)
+    offered, asked = float(gpus * demand.rate), float(demand.amount.sum())
+    if demand.resource == "compute":
+        what = f"jobs on time need {asked / 1e6:.4g} GPU-seconds of compute{models and f' (most for {models})'}"
+        has = f"{_gpus(gpus)} {'gives' if gpus == 1 else 'give'} {offered / 1e6:.4g}"
+    elif demand.resource == "copy engine":
+        what, has = (
+            f"models {models} take {asked / 1e6:.4g} s to load",
+            (f"the copy engines of {_gpus(gpus)} give {offered / 1e6:.4g} s"),
+        )
+    else:
+        what, has = (
+            f"models {models} of {asked / 1e9:.4g} GB are needed",
+            (f"memory of {_gpus(gpus)}, with all that can be loaded meanwhile, gives {offered / 1e9:.4g} GB"),
+        )
+    return f"{window} {what}, but {has}: at least {late} {'job is' if late == 1 else 'jobs are'} late"
+
+
+def prices_in_words(goal: Goal, priced: Priced) -> str:
+    """Return where the prices of a Lagrangian bound lie: resource, window and models."""
+    instance, relaxation, prices = goal.instance, priced.relaxation, priced.prices
+    gpus = np.array(relaxation.gpus)[:, None]
+    memory = sum(
+        (
+            gpus[row.gpu_class, 0] * row.capacity * price
+            for row, price in zip(relaxation.memory, prices.memory, strict=True)
+        ),
+        start=np.zeros(relaxation.slots),
+    )
+    mass = {
+        "compute": (gpus * prices.compute).sum(axis=0),
+        "the copy engines": (gpus * prices.copy).sum(axis=0),
+        "memory": memory,
+    }
+    resource = max(mass, key=lambda name: float(mass[name].sum()))
+    begin, end = _narrowest(np.asarray(mass[resource], np.float64))
+    slot_s = relaxation.slot_us / 1e6
+    paid = np.zeros(len(instance.models))
+    for use, price in zip(relaxation.uses, prices.uses, strict=True):
+        paid[use.model] += float(price.sum())
+    models = _names(instance, tuple(m for m in np.argsort(-paid, kind="stable").tolist() if paid[m] > 0))
+    window = f"between {begin * slot_s:.6g} s and {end * slot_s:.6g} s"
+    return f"The price of {_gpus(instance.n_gpus)} is highest for {resource}, {window}{models and f', for {models}'}"
+
+
+def search_in_words(goal: Goal, method: str) -> str:
+    """Return what is known where a solver went through all plans."""
+    work = _work_us(goal.instance) / 1e6
+    gpus = _gpus(goal.instance.n_gpus)
+    return f"No assignment of the {work:.6g} GPU-seconds of work to {gpus} meets the level: {method} tried them all"
+
+
+def _narrowest(mass: np.ndarray[tuple[int], np.dtype[np.float64]]) -> tuple[int, int]:
+    """Return the shortest range of slots with `_WINDOW_SHARE` of the mass."""
+    done = np.concatenate(([0.0], np.cumsum(mass)))
+    ends = np.searchsorted(done, done[:-1] + _WINDOW_SHARE * done[-1])
+    lengths = np.where(ends < len(done), ends - np.arange(len(mass)), len(done))
+    first = int(np.argmin(lengths))
+    return first, int(first + lengths[first])
+
+
+def _work_us(instance: Instance) -> int:
+    from solvers.bounds.critical_path import fastest_run
+
+    run: Ints = fastest_run(instance)
+    return int(run[instance.task_template].sum())
+
+
+def _names(instance: Instance, models: tuple[int, ...]) -> str:
+    names = [instance.models[m].name for m in models[:_NAMED]]
+    return ", ".join(names) + (f" and {len(models) - _NAMED} more" if len(models) > _NAMED else "")
+
+
+def _gpus(count: int) -> str:
+    return "1 GPU" if count == 1 else f"{count} GPUs"

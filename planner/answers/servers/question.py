@@ -1,0 +1,109 @@
+"""What is asked: a level, the sizes that may answer it, and the time there is."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from fractions import Fraction
+from itertools import product
+from math import prod
+
+from models import InstanceError, ServiceLevel
+from models.scenario import Scenario
+from planner.answers.servers.sizes import Mix, Sizes
+from planner.command.manners import UsageError
+
+MOST_MIXES = 20_000
+"""More mixes of priced groups than these are not enumerated."""
+_HEADROOM, _SPARE = 2, 8
+"""Without a maximum, sizes up to so many times the fluid bound and some more are looked at."""
+
+
+@dataclass(slots=True)
+class Question:
+    """Which of the sizes is the least that meets the level.
+
+    Parameters
+    ----------
+    sizes, level
+        The scenario at any size, and the service level.
+    candidates
+        The sizes in question, cheapest first.
+    end
+        When time is up, on the monotonic clock.
+    tell
+        Called with a few words whenever the work turns to something else.
+    """
+
+    sizes: Sizes
+    level: ServiceLevel
+    candidates: list[Mix]
+    end: float
+    workers: int = 2
+    seed: int = 0
+    stop: threading.Event = field(default_factory=threading.Event)
+    tell: Callable[[str], None] = lambda words: None
+    _built: dict[Mix, Scenario | InstanceError] = field(default_factory=dict)
+
+    def scenario(self, mix: Mix) -> Scenario:
+        """Return the scenario on a mix, with the level as its own.
+
+        Raises
+        ------
+        InstanceError
+            If some task can run nowhere there.
+        """
+        if mix not in self._built:
+            from dataclasses import replace
+
+            try:
+                self._built[mix] = replace(self.sizes.at(mix), slo=self.level)
+            except InstanceError as error:
+                self._built[mix] = error
+        made = self._built[mix]
+        if isinstance(made, InstanceError):
+            raise made
+        return made
+
+    def cost(self, mix: Mix) -> Fraction:
+        """Return the price of a mix for an hour, or its servers where there is one group."""
+        return cost(self.sizes, mix)
+
+    @property
+    def left_s(self) -> float:
+        """Seconds until time is up; 0 after a stop."""
+        return 0.0 if self.stop.is_set() else max(0.0, self.end - time.monotonic())
+
+
+def cost(sizes: Sizes, mix: Mix) -> Fraction:
+    """Return the price of a mix for an hour, or its servers where there is one group."""
+    prices = sizes.prices
+    if prices is None:
+        return Fraction(sum(mix))
+    return sum((price * count for price, count in zip(prices, mix, strict=True)), Fraction(0))
+
+
+def candidates(sizes: Sizes, most: int | None, least_gpus: int) -> list[Mix]:
+    """Return the sizes in question, cheapest first: of several groups, each up to its count or `most`.
+
+    Parameters
+    ----------
+    least_gpus
+        A lower bound: sizes with fewer GPUs are left out, except the largest of them, which is refuted by name.
+
+    Raises
+    ------
+    UsageError
+        If there are too many mixes.
+    """
+    if len(sizes.counts) == 1:
+        least = -(-least_gpus // sizes.gpus_per_server[0])
+        top = most if most is not None else max(sizes.counts[0], _HEADROOM * least + _SPARE)
+        return [(count,) for count in range(1, top + 1)]
+    upto = sizes.counts if most is None else (most,) * len(sizes.counts)
+    if prod(count + 1 for count in upto) > MOST_MIXES:
+        raise UsageError(f"there are more than {MOST_MIXES} mixes of the groups; allowed are fewer: lower --max")
+    mixes = [mix for mix in product(*(range(count + 1) for count in upto)) if sum(mix)]
+    return sorted(mixes, key=lambda mix: (cost(sizes, mix), sum(mix), mix))

@@ -1,0 +1,144 @@
+"""The same question over several arrival seeds or windows of a trace: one window does not size a cluster."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from statistics import median
+from typing import Any
+
+from models import ServiceLevel
+from models.scenario import Scenario, build
+from planner.answers.servers.answer import Answer, servers
+from planner.command.manners import UsageError
+
+
+@dataclass(frozen=True, slots=True)
+class Spread:
+    """Least, median and most servers over the replications in which a size was found, and in how many it was."""
+
+    least: int | None
+    median: float | None
+    most: int | None
+    found: int
+
+    @classmethod
+    def of(cls, sizes: Sequence[int | None]) -> Spread:
+        """Return the spread of sizes, None where none was found.
+
+        >>> Spread.of([3, None, 4])
+        Spread(least=3, median=3.5, most=4, found=2)
+        """
+        known = [size for size in sizes if size is not None]
+        if not known:
+            return cls(None, None, None, 0)
+        return cls(min(known), float(median(known)), max(known), len(known))
+
+
+@dataclass(frozen=True, slots=True)
+class Replications:
+    """Answers to the same question; the first is about the scenario as it stands.
+
+    Parameters
+    ----------
+    what
+        What differs: ``arrival seeds`` or ``windows of the trace``.
+    """
+
+    answers: tuple[Answer, ...]
+    what: str
+
+    @property
+    def spread(self) -> dict[str, Spread]:
+        """The spread of the plan's size, of its lower bound, and of each policy's."""
+        first = self.answers[0]
+        found = {
+            "plan": Spread.of([answer.servers for answer in self.answers]),
+            "lower bound": Spread.of([answer.lower_bound for answer in self.answers]),
+        }
+        for position, row in enumerate(first.policies):
+            mixes = [answer.policies[position].mix for answer in self.answers]
+            found[row.policy] = Spread.of([None if mix is None else sum(mix) for mix in mixes])
+        return found
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return what ``servers --json`` adds with replications."""
+        return {
+            "replications": [answer.as_dict() for answer in self.answers],
+            "spread": {
+                who: {"least": s.least, "median": s.median, "most": s.most, "found": s.found}
+                for who, s in self.spread.items()
+            },
+        }
+
+
+def scenarios(scenario: Scenario, count: int) -> tuple[list[Scenario], str]:
+    """Return the scenario and its replications: the next seeds, or the next windows of the trace.
+
+    Raises
+    ------
+    UsageError
+        If the workload is a list of jobs, or a trace without a window.
+    InputError
+        If the trace has no arrival in one of the windows.
+    """
+    workload = scenario.document.workload
+    if count == 1:
+        return [scenario], "window"
+    if workload.poisson is not None:
+        drawn = [
+            workload.poisson.model_copy(update={"seed": workload.poisson.seed + index}) for index in range(1, count)
+        ]
+        return [scenario, *(_with(scenario, {"poisson": section}) for section in drawn)], "arrival seeds"
+    if workload.trace is None or workload.trace.window is None:
+        raise UsageError("--replications needs poisson arrivals, or a trace with a window whose successors are taken")
+    begin, end = workload.trace.window
+    windows = [(begin + index * (end - begin), end + index * (end - begin)) for index in range(1, count)]
+    sections = [workload.trace.model_copy(update={"window": window}) for window in windows]
+    return [scenario, *(_with(scenario, {"trace": section}) for section in sections)], "windows of the trace"
+
+
+def _with(scenario: Scenario, update: dict[str, Any]) -> Scenario:
+    workload = scenario.document.workload.model_copy(update=update)
+    return build(scenario.document.model_copy(update={"workload": workload}), scenario.source)
+
+
+def replicate(
+    scenario: Scenario,
+    level: ServiceLevel | None,
+    count: int,
+    *,
+    policies: Sequence[str] | None = None,
+    most: int | None = None,
+    time_limit_s: float = 300.0,
+    workers: int = 2,
+    seed: int = 0,
+    tell: Callable[[str], None] = lambda words: None,
+    stop: threading.Event | None = None,
+) -> Replications:
+    """Ask about a scenario and its replications, the time divided evenly; the parameters are those of `servers`."""
+    begun, stopped = time.monotonic(), stop or threading.Event()
+    asked, what = scenarios(scenario, count)
+    answers = []
+    for index, one in enumerate(asked):
+        left_s = time_limit_s - (time.monotonic() - begun)
+
+        def numbered(words: str, index: int = index) -> None:
+            tell(words if count == 1 else f"{index + 1} of {count}: {words}")
+
+        answers.append(
+            servers(
+                one,
+                level,
+                policies=policies,
+                most=most,
+                time_limit_s=max(0.1, left_s / (count - index)),
+                workers=workers,
+                seed=seed,
+                tell=numbered,
+                stop=stopped,
+            )
+        )
+    return Replications(tuple(answers), what)

@@ -1,0 +1,135 @@
+"""The files of an answer: the plan, the certificate, and for each the scenario it belongs to, at its size."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from models import Instance, scenario_hash
+from models.scenario import Scenario, TimelineHeader, load_scenario, write_atomically, write_timeline
+from models.scenario.source import Plain
+from planner.answers.servers.sizes import Mix
+from planner.answers.versions import versions
+from planner.command.manners import UsageError
+
+if TYPE_CHECKING:
+    from planner.answers.servers.answer import Answer
+
+
+_FILES = ("enough.json", "plan.json", "too_few.json", "certificate.json", "answer.json")
+
+
+def write(answer: Answer, folder: Path) -> list[Path]:
+    """Write what there is of plan, certificate, their scenarios and answer; return the paths."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for name in _FILES:  # what an earlier answer left here would stand beside this one as if it belonged to it
+        (folder / name).unlink(missing_ok=True)
+    written: list[Path] = []
+    plan = certificate = None
+    if answer.mix is not None and answer.timeline is not None:
+        enough = answer.sizes.at(answer.mix)
+        written.append(_write_scenario(folder / "enough.json", enough, enough.instance, answer.mix, str(answer.level)))
+        plan = folder / "plan.json"
+        write_timeline(plan, enough.instance, answer.timeline, TimelineHeader(status="FEASIBLE"))
+        written.append(plan)
+    done = answer.refutation
+    if done is not None and done.goal is not None and done.certificate is not None:
+        small = replace(answer.sizes.at(done.mix), objective=done.goal.objective)
+        written.append(_write_scenario(folder / "too_few.json", small, done.goal.instance, done.mix, None))
+        certificate = folder / "certificate.json"
+        write_atomically(certificate, json.dumps(done.certificate))
+        written.append(certificate)
+    path = folder / "answer.json"
+    write_atomically(path, json.dumps(answer.as_dict(plan, certificate) | _origin(answer), indent=2))
+    return [*written, path]
+
+
+def _origin(answer: Answer) -> dict[str, Any]:
+    """Return what a report says besides the answer: of what it is, and how to repeat it."""
+    scenario = answer.sizes.scenario
+    command = ["truenorth", "servers", scenario.source.file, "--slo", str(answer.level)]
+    if answer.policies:
+        command += ["--policies", ",".join(row.policy for row in answer.policies)]
+    command += answer.options
+    return {
+        "scenario": {
+            "name": scenario.name,
+            "file": scenario.source.file,
+            "hash": scenario_hash(scenario.instance),
+        },
+        "command": shlex.join(command),
+        "versions": versions(),
+    }
+
+
+def _write_scenario(path: Path, scenario: Scenario, instance: Instance, mix: Mix, slo: str | None) -> Path:
+    """Write a scenario at a size, its jobs listed one by one, and make sure that it reads as the same instance.
+
+    Raises
+    ------
+    UsageError
+        If it comes from no file, or would read as another instance.
+    """
+    if scenario.source.root is None:
+        raise UsageError("only a scenario that was read from a file can be written at another size")
+    data: Any = _plain(scenario.source.root.data())
+    cluster = data["cluster"]
+    if "groups" in cluster and cluster["groups"] is not None:
+        cluster["groups"] = [
+            {**group, "count": count} for group, count in zip(cluster["groups"], mix, strict=True) if count
+        ]
+    else:
+        cluster["servers"] = mix[0]
+    document = scenario.document
+    data["workload"] = {"jobs": [_job(instance, index) for index in range(len(instance.jobs))]}
+    data["objective"] = str(scenario.objective)
+    data["slo"] = slo
+    restrictions = data.get("restrictions") or {}
+    for key, entries in (("pin", document.restrictions.pin), ("forbid", document.restrictions.forbid)):
+        if entries:
+            restrictions[key] = [
+                {("model" if e.model else "workflow"): e.model or e.workflow, "on": list(e.on)} for e in entries
+            ]
+        elif key in restrictions:
+            del restrictions[key]
+    options = data.get("options") or {}
+    if options.get("initial_residency"):
+        kept = {entry.gpu for entry in document.options.initial_residency}
+        options["initial_residency"] = [entry for entry in options["initial_residency"] if entry["gpu"] in kept]
+    for key, value in (("restrictions", restrictions), ("options", options)):
+        data.pop(key, None)
+        if value:
+            data[key] = value
+    write_atomically(path, json.dumps({key: value for key, value in data.items() if value is not None}))
+    if scenario_hash(load_scenario(path).instance) != scenario_hash(instance):
+        raise UsageError(f"{path}: the scenario written reads as another instance, so that nothing written fits it")
+    return path
+
+
+def _job(instance: Instance, index: int) -> dict[str, Any]:
+    job = instance.jobs[index]
+    entry: dict[str, Any] = {"release": f"{job.release_us} us", "workflow": job.workflow.name}
+    if job.deadline_us is not None:
+        entry["deadline"] = f"{job.deadline_us} us"
+    if job.weight != 1:
+        entry["weight"] = float(job.weight)
+    if job.ingress is not None:
+        entry["ingress"] = f"s{job.ingress}"
+    return entry
+
+
+def _plain(value: object) -> object:
+    """Return document values as JSON says them: what stood there without quotes may be a number or a truth value."""
+    if isinstance(value, dict):
+        return {key: _plain(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_plain(item) for item in value]
+    if isinstance(value, Plain):
+        try:
+            return json.loads(value)
+        except ValueError:
+            return str(value)
+    return value

@@ -1,0 +1,154 @@
+"""Run an online policy, or replay a plan, in simulated time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from executor import Policy, instance_for, replay
+from executor import simulate as run
+from models.feasibility import assert_feasible
+from models.instance import Instance
+from models.metrics import Metrics, measure
+from models.objective import reported_value, timeline_value
+from models.scenario import Scenario, TimelineHeader, write_timeline
+from models.timeline import Timeline
+from planner.answers.check import feasible_timeline
+from planner.answers.policies.parse import OFFLINE, knows_the_future, parse
+from planner.answers.uncertain.spec import parse_uncertainty
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from planner.show.report import Chart
+
+
+@dataclass(frozen=True, slots=True)
+class Simulation:
+    """What happened when a policy ran.
+
+    Parameters
+    ----------
+    scenario, policy
+        What ran, and the policy as it was named.
+    instance
+        The scenario's instance, or the twin that the policy ran on.
+    truth
+        The same with the run times that held, by which slowdowns count: another one only if estimates were wrong.
+    timeline
+        What happened.
+    warmup
+        Fraction of the earliest jobs that the metrics leave out.
+    """
+
+    scenario: Scenario
+    policy: str
+    instance: Instance
+    truth: Instance
+    timeline: Timeline
+    warmup: Fraction
+
+    @property
+    def value(self) -> Fraction:
+        """The scenario's objective over all jobs, exactly (microseconds, a ratio, or a count)."""
+        return timeline_value(self.scenario.objective, self.truth, self.timeline)
+
+    @property
+    def metrics(self) -> Metrics:
+        """Metrics after the warm-up."""
+        return measure(self.truth, self.timeline, self.scenario.slo, self.warmup)
+
+    @property
+    def tasks(self) -> pd.DataFrame:
+        """One row per task: where and when it ran."""
+        from planner.show.frames import tasks_frame
+
+        return tasks_frame(self.instance, self.timeline)
+
+    @property
+    def jobs(self) -> pd.DataFrame:
+        """One row per job: latency and slowdown."""
+        from planner.show.frames import jobs_frame
+
+        return jobs_frame(self.truth, self.timeline)
+
+    @property
+    def chart(self) -> Chart:
+        """What happened as an interactive Gantt chart, for a notebook."""
+        from planner.show.report import Chart, Shown
+
+        return Chart((Shown(self.policy, self.clairvoyant, self.instance, self.timeline),))
+
+    def _repr_html_(self) -> str:
+        """Show the summary and the chart in a notebook."""
+        from planner.show.frames import summary_html
+        from planner.show.tables import simulation_summary
+
+        return summary_html(simulation_summary(self)) + self.chart._repr_html_()
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the summary with the keys of ``simulate --json``."""
+        return {
+            "policy": self.policy,
+            "objective": {
+                "name": str(self.scenario.objective),
+                "value": reported_value(self.scenario.objective, self.value),
+            },
+            "metrics": self.metrics.as_dict(),
+        }
+
+    @property
+    def clairvoyant(self) -> bool:
+        """Whether the policy replays a plan, and so may know the future, or looks ahead in time."""
+        return is_file(self.policy) or knows_the_future(self.policy)
+
+    def save(self, path: Path) -> None:
+        """Write the timeline file, whole or not at all."""
+        objective = self.as_dict()["objective"]
+        header = TimelineHeader(objective=objective["name"], value=objective["value"], policy=self.policy)
+        write_timeline(path, self.instance, self.timeline, header)
+
+
+def is_file(policy: str) -> bool:
+    """Say whether a policy is named by a plan or timeline file."""
+    return policy.lower().endswith(".json") and not policy.strip().startswith(f"{OFFLINE}:")
+
+
+def simulate(
+    scenario: Scenario, policy: str, *, seed: int = 0, noise: str | None = None, warmup: Fraction = Fraction(0)
+) -> Simulation:
+    """Run a policy on a scenario in simulated time.
+
+    Parameters
+    ----------
+    policy
+        A policy's name with parameters, ``module:Class``, or the path of a plan or timeline file (``*.json``).
+    noise
+        Seeded noise on run times and loads, or how far what is told of run times is from what holds, as
+        `planner.answers.uncertain.spec.parse_uncertainty` reads it.
+    warmup
+        Fraction of the earliest jobs that the metrics leave out.
+
+    Raises
+    ------
+    PolicyError, NoiseError, InputError
+        If the policy, the noise or the file cannot be used.
+    """
+    uncertainty = parse_uncertainty(noise)
+    sides = uncertainty.sides(scenario, seed)
+    told, instance = sides.told.instance, scenario.instance
+    chosen: Callable[[], Policy]
+    if is_file(policy):
+        told, chosen = instance, replay(instance, feasible_timeline(instance, Path(policy)))
+    else:
+        chosen = parse(policy, scenario, sides.told)
+        told, instance = instance_for(told, chosen), instance_for(instance, chosen)
+    truth = told if sides.truth is told else instance_for(sides.truth, chosen)
+    timeline = run(told, chosen, seed, uncertainty.noise, None if truth is told else truth)
+    assert_feasible(truth, timeline)
+    if sides.truth is not scenario.instance:
+        timeline = replace(timeline, realised=True)
+    return Simulation(scenario, policy, instance, truth, timeline, warmup)

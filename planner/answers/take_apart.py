@@ -1,0 +1,198 @@
+"""Take a policy's timeline apart: hold placement and order as it had them, search for the rest, close with the plan."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+
+import numpy as np
+
+from executor import PolicyError
+from models.instance import Instance
+from models.objective import Objective, timeline_value
+from models.scenario import Scenario
+from models.timeline import Timeline
+from planner.answers.fixed import with_placement, without_models
+from planner.answers.plan import plan
+from planner.answers.policies.parse import RECEDING
+from planner.answers.regret import AS_IT_RAN, ORDER, PLACEMENT, RESIDENCY, TOGETHER, Clairvoyance, Regret, Step
+from planner.answers.simulate import Simulation, simulate
+from solvers.result import Result, Search
+from solvers.search.decoder import Decoder, encode
+
+RECEDING_ALL = f"{RECEDING}:lookahead=all"
+"""The receding horizon that sees the whole window."""
+
+_WIDEST = 4_000_000
+"""Tasks x GPUs^2 up to which placements are held fixed: then tables of transfers stay below 100 MB."""
+_PLAN_SHARE = Fraction(3, 5)
+_ORDER_S_PER_TASK, _LEAST_ORDER_S = 0.05, 5.0
+"""Reordering gets so many seconds per task at most, and at least as many as small proofs need."""
+_RECEDING_S_PER_SQUARED_JOB = 7e-4
+"""A receding horizon that sees the whole window takes at most so many seconds per job^2 (twice what was measured)."""
+_RECEDING_SHARE = 0.25
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """The steps that keep something of the policy's: all of the chain but the plan.
+
+    Their lower bounds hold for what they keep; that of all plans may be higher.
+    """
+
+    scenario: Scenario
+    policy: str
+    steps: tuple[Step, ...]
+
+    @property
+    def best(self) -> Timeline:
+        """The best timeline so far: a plan that starts from it ends the chain."""
+        return self.steps[-1].timeline
+
+    def closed_by(self, result: Result, clairvoyance: Clairvoyance | None = None) -> Regret:
+        """Return the regret, given a plan that is no worse than `best` and the lower bound of all plans.
+
+        Raises
+        ------
+        ValueError
+            If the result has no plan, or a worse one.
+        """
+        bound = result.lower_bound or Fraction(0)
+        if result.timeline is None or result.value is None or result.value > self.steps[-1].value:
+            raise ValueError("the plan must start from the best timeline of the steps before it")
+        part = PLACEMENT if self.steps[-1].part == ORDER else TOGETHER
+        backwards = [Step(part, result.timeline, result.value, bound)]
+        for step in reversed(self.steps):  # what bounds those with more parts free bounds those with fewer
+            backwards.append(replace(step, lower_bound=max(step.lower_bound, backwards[-1].lower_bound)))
+        steps = tuple(reversed(backwards))
+        return Regret(self.scenario, self.policy, steps, bound, result.bound_method, clairvoyance)
+
+
+def regret(
+    scenario: Scenario,
+    timeline: Timeline,
+    policy: str,
+    *,
+    time_limit_s: float = 60.0,
+    workers: int = 2,
+    seed: int = 0,
+    known_bound: tuple[Fraction, str] | None = None,
+    stop: threading.Event | None = None,
+) -> Regret:
+    """Take a timeline's regret apart as well as the time allows.
+
+    Parameters
+    ----------
+    scenario
+        With the instance that the timeline belongs to.
+    timeline
+        Feasible, with the given run times.
+    policy
+        Name of whoever made it.
+    known_bound
+        A lower bound of all plans that was proved before, and its method.
+    stop
+        Set it to end early with the best so far.
+
+    Raises
+    ------
+    ValueError
+        If the timeline happened with other run times than the given ones.
+    """
+    search = Search(scenario.instance, scenario.objective, time_limit_s, stop=stop)
+    clairvoyance = worth_of_clairvoyance(scenario, _RECEDING_SHARE * time_limit_s, seed)
+    order_s = float(1 - _PLAN_SHARE) * search.remaining_s
+    held = hold(scenario, timeline, policy, time_limit_s=order_s, workers=workers, seed=seed, stop=search.stop)
+    left_s = max(0.1, search.remaining_s)
+    made = plan(scenario, time_limit_s=left_s, workers=workers, seed=seed, hint=held.best, starts=(), stop=search.stop)
+    search.offer(made.timeline or held.best)
+    for bound, method in ((made.result.lower_bound, made.result.bound_method), known_bound or (None, None)):
+        if bound is not None and method is not None:
+            search.offer_bound(bound, method)
+    return held.closed_by(search.result("truenorth", {}), clairvoyance)
+
+
+def hold(
+    scenario: Scenario,
+    timeline: Timeline,
+    policy: str,
+    *,
+    time_limit_s: float,
+    workers: int = 2,
+    seed: int = 0,
+    stop: threading.Event | None = None,
+) -> Held:
+    """Return the steps that keep placement or order as a timeline has them; parameters as those of `regret`."""
+    instance, objective = scenario.instance, scenario.objective
+    ran = with_given_loads(instance, timeline)
+    value = timeline_value(objective, instance, ran)
+    steps = [Step(AS_IT_RAN, ran, value, value)]
+    steps.append(_with_free_residency(instance, objective, steps[0]))
+    if instance.n_tasks * instance.n_gpus**2 <= _WIDEST:
+        placed = replace(scenario, instance=with_placement(instance, ran.gpu))
+        limit_s = min(time_limit_s, max(_LEAST_ORDER_S, _ORDER_S_PER_TASK * instance.n_tasks))
+        start = steps[-1].timeline
+        made = plan(placed, time_limit_s=limit_s, workers=workers, seed=seed, hint=start, starts=(), stop=stop)
+        steps.append(_step(instance, objective, ORDER, made.timeline or start, made.result.lower_bound))
+    return Held(scenario, policy, tuple(steps))
+
+
+def with_given_loads(instance: Instance, timeline: Timeline) -> Timeline:
+    """Return a timeline whose loads take the given times and are ready when they were; everything else stays.
+
+    A load that took longer, for instance because of a write-back, starts later instead, which breaks no rule.
+
+    Raises
+    ------
+    ValueError
+        If a run took another time than the given one, or a load less.
+    """
+    if not timeline.realised:
+        return timeline
+    given_us = instance.run_us[instance.task_template, instance.gpu_class[timeline.gpu]]
+    if not np.array_equal(timeline.end_us - timeline.start_us, given_us):
+        raise ValueError("its runs took other times than the given ones; regret compares what the given times allow")
+    residencies = [
+        stay if stay.initial else replace(stay, load_start_us=stay.ready_us - instance.load_time(stay.model, stay.gpu))
+        for stay in timeline.residencies
+    ]
+    if any(new.load_start_us < old.load_start_us for new, old in zip(residencies, timeline.residencies, strict=True)):
+        raise ValueError("a load took less than the given time; regret compares what the given times allow")
+    return Timeline.build(instance.n_tasks, timeline.placements, residencies)
+
+
+def _with_free_residency(instance: Instance, objective: Objective, ran: Step) -> Step:
+    """Keep placement and order; loads and evictions look ahead. Below it lies the same list with no loads at all."""
+    decisions = encode(ran.timeline)
+    loads_nothing = Decoder(without_models(instance), objective).timeline(decisions)
+    bound = None if loads_nothing is None else timeline_value(objective, instance, loads_nothing)
+    found = Decoder(instance, objective).timeline(decisions)
+    kept = _step(instance, objective, RESIDENCY, ran.timeline, bound)
+    if found is None:
+        return kept  # with swaps forbidden the decoder may find no room
+    return min(kept, _step(instance, objective, RESIDENCY, found, bound), key=lambda step: step.value)
+
+
+def _step(instance: Instance, objective: Objective, part: str, timeline: Timeline, bound: Fraction | None) -> Step:
+    return Step(part, timeline, timeline_value(objective, instance, timeline), bound or Fraction(0))
+
+
+def worth_of_clairvoyance(scenario: Scenario, time_limit_s: float, seed: int) -> Clairvoyance | None:
+    """Run the receding horizon with and without the whole window in sight, unless that would take too long."""
+    if len(scenario.instance.jobs) ** 2 * _RECEDING_S_PER_SQUARED_JOB > time_limit_s:
+        return None
+    try:
+        runs = [simulate(scenario, name, seed=seed) for name in (RECEDING, RECEDING_ALL)]
+    except PolicyError:
+        return None  # restrictions that it cannot keep to
+    return clairvoyance_in(runs)
+
+
+def clairvoyance_in(simulations: Sequence[Simulation]) -> Clairvoyance | None:
+    """Return what clairvoyance is worth if the receding horizon is among the simulations with and without it."""
+    values = {simulation.policy: simulation.value for simulation in simulations}
+    if RECEDING not in values or RECEDING_ALL not in values:
+        return None
+    return Clairvoyance(RECEDING, values[RECEDING], values[RECEDING_ALL])

@@ -1,0 +1,86 @@
+"""Files of estimates: one row per task of a workflow, with the quantiles of its run time in seconds.
+
+What ``truenorth estimate`` writes: CSV, plain or gzip, with the columns workflow, task, p10_s, p50_s, p90_s; further
+ones are skipped.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+
+from models.instance import Instance
+from models.scenario import InputError, Scenario
+from models.scenario.errors import allowed, shown
+from planner.answers.uncertain.told import Told, stretched
+
+QUANTILES = ("p10_s", "p50_s", "p90_s")
+_NAMES = ("workflow", "task")
+
+Quantiles = Mapping[tuple[str, str], tuple[int, int, int]]
+"""The 10 %, 50 % and 90 % quantile of a run time in microseconds by the names of workflow and task."""
+_Row = tuple[int, str, str, tuple[int, int, int]]
+"""Line, workflow, task, and its quantiles in microseconds."""
+
+
+def read_told(path: Path, scenario: Scenario) -> Told:
+    """Return what a file of estimates tells of a scenario's run times.
+
+    A row speaks of a task's run time on its fastest kind of GPU; the other kinds are taken to be off by the same
+    factor. Tasks without a row keep the scenario's run times, as certain. Each task of each job is uncertain by itself.
+
+    Raises
+    ------
+    InputError
+        If the file cannot be read, or a row is wrong; with its line.
+    """
+    return told_of(read_quantiles(path, scenario), scenario.instance)
+
+
+def read_quantiles(path: Path, scenario: Scenario) -> Quantiles:
+    """Return the rows of a file of estimates; InputError as `read_told`."""
+    known = {(name, task) for name, workflow in scenario.document.workflows.items() for task in workflow.tasks}
+    found: dict[tuple[str, str], tuple[int, int, int]] = {}
+    for line, workflow, task, times in _rows(path):
+        if workflow not in scenario.document.workflows:
+            names = allowed(workflow, scenario.document.workflows)
+            raise InputError(str(path), line, "workflow", f"unknown workflow {shown(workflow)}; {names}")
+        if (workflow, task) not in known:
+            names = allowed(task, scenario.document.workflows[workflow].tasks)
+            raise InputError(str(path), line, "task", f"unknown task {shown(task)} of {workflow}; {names}")
+        if (workflow, task) in found:
+            raise InputError(str(path), line, "task", f"{workflow}/{task} has a row already; allowed is one per task")
+        found[workflow, task] = times
+    return found
+
+
+def told_of(quantiles: Quantiles, instance: Instance) -> Told:
+    """Return what these quantiles tell of an instance."""
+    low, middle, high = np.ones((3, instance.n_tasks))
+    position = np.arange(instance.n_tasks) - instance.job_first_task[instance.task_job]
+    for index, workflow in enumerate(instance.workflows):
+        of_workflow = instance.job_workflow[instance.task_job] == index
+        for place, task in enumerate(workflow.tasks):
+            row = quantiles.get((workflow.name, task.name))
+            if row is not None:
+                here = of_workflow & (position == place)
+                low[here], middle[here], high[here] = row[0] / row[1], row[1] / task.fastest_us, row[2] / row[1]
+    return Told(stretched(instance, middle), low, high)
+
+
+def _rows(path: Path) -> list[_Row]:
+    """Return every row of a file whose quantiles are times in order."""
+    # pandas, which the reader needs, is not imported where nobody has estimates.
+    from planner.inputs.importers.csv_files import csv_rows
+    from planner.inputs.importers.tally import Tally
+
+    found: list[_Row] = []
+    for rows in csv_rows(path, (*_NAMES, *QUANTILES), Tally()):
+        low, middle, high = (rows.times(name, least_us=1) for name in QUANTILES)
+        rows.refuse((low > middle) | (middle > high), "p50_s", "is not in order", "p10_s <= p50_s <= p90_s")
+        quantiles = zip(low.tolist(), middle.tolist(), high.tolist(), strict=True)
+        names = (rows.text(name).tolist() for name in _NAMES)
+        found += zip(rows.line.tolist(), *names, quantiles, strict=True)
+    return found

@@ -1,0 +1,119 @@
+"""Plan a scenario whose run times are estimates; the plan file is one of the scenario, like any other."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from models.instance import Instance
+from models.objective import reported_value, timeline_value
+from models.scenario import Scenario
+from models.timeline import Timeline
+from planner.answers.plan import Plan
+from planner.answers.stages import Method, solve
+from planner.answers.uncertain.plans import QUANTILES, SAMPLES, Candidate, PlanFor, candidates
+from planner.answers.uncertain.realised import realised
+from planner.answers.uncertain.told import Told
+from solvers.bounds import closed_form
+from solvers.result import Progress, Search
+
+
+@dataclass(frozen=True, slots=True)
+class UncertainPlan:
+    """A plan for uncertain run times.
+
+    Parameters
+    ----------
+    plan
+        The placement and orders that were chosen, timed with the scenario's run times.
+    told
+        What was known of the run times.
+    plan_for
+        Which of them were planned for.
+    candidates
+        What was considered, best mean over the samples first; the first one is the plan.
+    """
+
+    plan: Plan
+    told: Told
+    plan_for: PlanFor
+    candidates: tuple[Candidate, ...]
+
+    def as_dict(self, path: Path | None = None) -> dict[str, Any]:
+        """Return the keys of ``plan --json``, and ``estimates``: what the plan is worth if run times are uncertain."""
+        objective = self.plan.scenario.objective
+        rows = [
+            {
+                "made_for": candidate.made_for,
+                "with_medians": reported_value(
+                    objective, timeline_value(objective, self.told.instance, candidate.timeline)
+                ),
+                "mean": reported_value(objective, candidate.mean),
+                "worst": reported_value(objective, max(candidate.values)),
+            }
+            for candidate in self.candidates
+        ]
+        samples = len(self.candidates[0].values) if self.candidates else 0
+        worth = {"plan_for": str(self.plan_for), "samples": samples, "candidates": rows}
+        return self.plan.as_dict(path) | {"estimates": worth}
+
+
+def plan_uncertain(
+    scenario: Scenario,
+    told: Told,
+    plan_for: PlanFor = PlanFor.P50,
+    *,
+    samples: int = SAMPLES,
+    time_limit_s: float = 60.0,
+    method: Method = Method.AUTO,
+    workers: int = 2,
+    seed: int = 0,
+    iterations: int | None = None,
+    watch: Callable[[Progress], None] | None = None,
+    stop: threading.Event | None = None,
+) -> UncertainPlan:
+    """Plan a scenario for run times that are estimates.
+
+    Parameters
+    ----------
+    told
+        What is known of the run times.
+    plan_for
+        The median, the 90 % quantile, or the best mean over samples.
+    samples
+        How many run-time vectors are drawn, to choose by or to tell what the plan is worth.
+    time_limit_s, method, workers, seed, iterations, watch, stop
+        As those of `planner.answers.plan.plan`; the time is divided among the candidates.
+    """
+    search = Search(scenario.instance, scenario.objective, time_limit_s, watch, stop)
+    share_s = time_limit_s / (1 if plan_for is not PlanFor.SAMPLES else samples + len(QUANTILES))
+
+    def planned(instance: Instance) -> Timeline | None:
+        return solve(
+            instance,
+            scenario.objective,
+            time_limit_s=share_s,
+            method=method,
+            workers=workers,
+            seed=seed,
+            iterations=iterations,
+            stop=search.stop,
+        ).timeline
+
+    found = candidates(told, scenario.objective, plan_for, planned, seed, samples)
+    if found:
+        search.offer(realised(told.instance, found[0].timeline, scenario.instance))
+    search.offer_bound(*closed_form.best(scenario.instance, scenario.objective))
+    options: dict[str, str | int | float | None] = {
+        "method": str(method),
+        "workers": workers,
+        "seed": seed,
+        "iterations": iterations,
+        "time_limit_s": time_limit_s,
+        "plan_for": str(plan_for),
+        "samples": samples,
+    }
+    return UncertainPlan(Plan(scenario, search.result("truenorth", options)), told, plan_for, tuple(found))

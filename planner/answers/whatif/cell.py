@@ -1,0 +1,90 @@
+"""One cell of a sweep: a changed scenario and a verb; its answer in rows of plain figures."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from executor import PolicyError
+from models.scenario import InputError, scenario_from
+from models.scenario.section import validated
+from models.scenario.source import Source
+from planner.answers.versions import versions
+from planner.answers.whatif.verbs import VERBS, Row, Verb
+from planner.command.manners import UsageError
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """What a cell asks: plain data, so that it can be sent to another process and hashed.
+
+    Parameters
+    ----------
+    data, folder
+        The scenario with the keys of a scenario file, and what paths in it are relative to.
+    verb, settings
+        What is done with it, and what the verb is told.
+    """
+
+    data: Mapping[str, object]
+    folder: str
+    verb: str
+    settings: Mapping[str, object]
+
+    def told(self) -> Verb:
+        """Return the verb with its settings.
+
+        Raises
+        ------
+        InputError
+            If a setting is wrong.
+        """
+        return validated(VERBS[self.verb], self.settings, Source(self.verb, Path(self.folder)))
+
+    def key(self) -> str:
+        """Return the SHA-256 of all that the answer depends on: scenario, verb, trace, policies, versions.
+
+        A policy of the user's counts with the file that defines it, not with what that file imports.
+        """
+        files = [_digest(path) for path in (*self._traces(), *self._policy_files())]
+        text = json.dumps([versions(), self.verb, self.settings, self.data, files])
+        return hashlib.sha256(text.encode()).hexdigest()
+
+    def _traces(self) -> list[Path]:
+        workload = self.data.get("workload")
+        trace = workload.get("trace") if isinstance(workload, Mapping) else None
+        file = trace.get("file") if isinstance(trace, Mapping) else None
+        return [Path(self.folder) / file] if isinstance(file, str) else []
+
+    def _policy_files(self) -> list[Path]:
+        """Return the files of policies of the user's, whose modules were imported when their names were checked."""
+        modules = [sys.modules.get(name.partition(":")[0]) for name in self.told().policy_names()]
+        files = [getattr(module, "__file__", None) for module in modules]
+        return [Path(file) for file in files if file is not None]
+
+
+def _digest(path: Path) -> str | None:
+    try:
+        return hashlib.sha256(path.read_bytes()).hexdigest()
+    except OSError:
+        return None
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What a cell came to: its rows, or why its scenario or policy cannot be used."""
+
+    rows: tuple[Row, ...]
+    error: str | None = None
+
+
+def answer(call: Call) -> Answer:
+    """Return the answer of a cell; that a scenario or a policy is refused is an answer too."""
+    try:
+        return Answer(tuple(call.told().rows(scenario_from(call.data, call.folder))))
+    except (InputError, PolicyError, UsageError) as refused:
+        return Answer((), " ".join(str(refused).split()))

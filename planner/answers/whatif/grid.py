@@ -1,0 +1,182 @@
+"""From a sweep document to its cells; what is wrong is blamed on its line before a cell runs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import combinations, product
+from math import prod
+from pathlib import Path
+
+from models.scenario import InputError
+from models.scenario.document import ScenarioDocument
+from models.scenario.errors import FieldError, Where, allowed, shown
+from models.scenario.section import validated
+from models.scenario.source import Source
+from planner.answers.whatif.axes import Axis, Point, is_setting, read_axes, told, verb_of
+from planner.answers.whatif.cell import Call
+from planner.answers.whatif.document import Base, SweepDocument
+from planner.answers.whatif.paths import PathError, factor, first_missing, places, replaced, scaled, value_at
+
+MAX_CELLS = 100_000
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """A combination of one point of every axis, given by their positions, and what it asks."""
+
+    at: tuple[int, ...]
+    call: Call
+
+
+@dataclass(frozen=True, slots=True)
+class Grid:
+    """The axes of a sweep and all their combinations; the last axis moves fastest."""
+
+    axes: tuple[Axis, ...]
+    cells: tuple[Cell, ...]
+
+
+def read_grid(document: SweepDocument, base: Base, source: Source) -> Grid:
+    """Return the cells of a sweep.
+
+    Every value is tried alone on the base scenario, and every combination of settings; what only a combination of
+    changes makes impossible shows when its cell runs.
+
+    Raises
+    ------
+    InputError
+        With the line of the axis, value or setting that is wrong.
+    """
+    axes = read_axes(document, source)
+    count = prod(len(axis.points) for axis in axes)
+    if count > MAX_CELLS:
+        raise source.error(("grid",), f"gives {count} cells; allowed are {MAX_CELLS}")
+    reader = _Reader(document, base, source)
+    reader.refuse_overlaps(axes)
+    for axis in axes:
+        for point in axis.points:
+            reader.check_scenario(point)
+    reader.check_settings(axes)
+    positions = product(*(range(len(axis.points)) for axis in axes))
+    return Grid(axes, tuple(Cell(at, reader.call(_points(axes, at))) for at in positions))
+
+
+def _points(axes: Sequence[Axis], at: Sequence[int]) -> list[Point]:
+    return [axis.points[position] for axis, position in zip(axes, at, strict=True)]
+
+
+class _Reader:
+    """Applies changes to the base scenario and to the settings."""
+
+    def __init__(self, document: SweepDocument, base: Base, source: Source) -> None:
+        self._document, self._base, self._source = document, base, source
+        self._kind = verb_of(document, source)
+
+    def call(self, points: Sequence[Point]) -> Call:
+        """Return what the cell of these points asks."""
+        data = self._base.data
+        for point in points:
+            for name, value in self._scenario_changes(point).items():
+                data = self._changed(data, point, name, value)
+        return Call(data, str(self._base.folder), self._document.verb, self._settings(points))
+
+    def refuse_overlaps(self, axes: Sequence[Axis]) -> None:
+        """Refuse two axes that change the same place, or a place inside one that the other replaces."""
+        for one, other in combinations(axes, 2):
+            pairs = product(self._touched(one), self._touched(other))
+            both = next(((a, b) for a, b in pairs if a[: len(b)] == b or b[: len(a)] == a), None)
+            if both is not None:
+                name = ".".join(str(part) for part in max(both, key=len))
+                problem = f"changes {name}, as axis {shown(one.name)} does; allowed is one axis for each value"
+                raise self._source.error(("grid", other.name), problem)
+
+    def _touched(self, axis: Axis) -> list[Where]:
+        touched: dict[Where, None] = {}
+        for point in axis.points:
+            for name in point.changes:
+                found = [(name,)] if is_setting(name, self._kind) else self._places(name, point)
+                touched |= dict.fromkeys(found)
+        return list(touched)
+
+    def _places(self, name: str, point: Point) -> list[Where]:
+        try:
+            return places(self._base.data, name)
+        except PathError as error:
+            raise point.blamed(name, str(error), self._source) from None
+
+    def _scenario_changes(self, point: Point) -> Mapping[str, object]:
+        return {name: value for name, value in point.changes.items() if not is_setting(name, self._kind)}
+
+    def _changed(self, data: Mapping[str, object], point: Point, name: str, value: object) -> Mapping[str, object]:
+        """Return data after one change; a factor scales what stands there."""
+        times = factor(value)
+        for where in self._places(name, point):
+            try:
+                data = replaced(data, where, value if times is None else scaled(value_at(data, where), times))
+            except PathError as error:
+                raise point.blamed(name, str(error), self._source) from None
+        return data
+
+    def check_scenario(self, point: Point) -> None:
+        """Refuse changes that make no scenario document, and new names, which nothing would refer to."""
+        changes = self._scenario_changes(point)
+        data = self._base.data
+        for name, value in changes.items():
+            data = self._changed(data, point, name, value)
+        problem = _refusal(data) if changes else None
+        if problem is not None:
+            raise point.blamed(list(changes)[-1], problem, self._source)
+        for name, value in changes.items():
+            for where in self._places(name, point):
+                self._refuse_new_name(point, name, where, value)
+
+    def _refuse_new_name(self, point: Point, name: str, where: Where, value: object) -> None:
+        """Refuse a missing key where any name would do: a slip of the pen would change nothing, and nobody would see.
+
+        That any name would do shows when another one is accepted as well.
+        """
+        missing = first_missing(self._base.data, where)
+        for depth in range(len(where) if missing is None else missing, len(where)):
+            elsewhere = (*where[:depth], f"{where[depth]} ", *where[depth + 1 :])
+            if _refusal(replaced(self._base.data, elsewhere, value)) is None:
+                siblings = value_at(self._base.data, where[:depth])
+                known = list(siblings) if isinstance(siblings, Mapping) else []
+                remedy = allowed(str(where[depth]), known) if known else "allowed is to change what it would be part of"
+                raise point.blamed(name, f"{shown(where[depth])} is not in the scenario; {remedy}", self._source)
+
+    def _settings(self, points: Iterable[Point]) -> dict[str, object]:
+        changes = {name: value for point in points for name, value in point.changes.items()}
+        return told(self._document.settings, changes, self._kind)
+
+    def check_settings(self, axes: Sequence[Axis]) -> None:
+        """Refuse settings that are wrong in some combination; each combination is tried once."""
+        relevant = [axis.points if self._tells(axis) else axis.points[:1] for axis in axes]
+        for points in product(*relevant):
+            try:
+                validated(self._kind, self._settings(points), self._source).check(self._base.scenario)
+            except InputError as error:
+                raise self._blamed(points, error.field, error.problem) from None
+            except FieldError as error:
+                raise self._blamed(points, str(error.where[0]), error.problem) from None
+
+    def _tells(self, axis: Axis) -> bool:
+        return any(is_setting(name, self._kind) for point in axis.points for name in point.changes)
+
+    def _blamed(self, points: Sequence[Point], field: str, problem: str) -> InputError:
+        """Return the error of a setting, on the line of the last point that tells it, or of the settings."""
+        head = field.partition("[")[0].partition(".")[0]
+        for point in reversed(points):
+            for name in point.changes:
+                if is_setting(name, self._kind) and name.partition(".")[0] == head:
+                    return point.blamed(name, problem, self._source)
+        return self._source.error(("settings", head) if head in self._document.settings else ("settings",), problem)
+
+
+def _refusal(data: object) -> str | None:
+    """Return why data is no scenario document, or None."""
+    try:
+        validated(ScenarioDocument, data, Source("", Path()))
+    except InputError as error:
+        return f"{error.field}: {error.problem}"
+    return None

@@ -1,0 +1,97 @@
+"""The same calls on an existing Ray cluster, whose nodes have this version of Truenorth installed."""
+
+from __future__ import annotations
+
+import os
+import socket
+import threading
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, TypeVar
+
+from planner.answers.whatif.pool import LOOK_S, Outcome, described, timed
+from planner.command.manners import UsageError
+
+Item = TypeVar("Item")
+Value = TypeVar("Value")
+
+_CALLS_PER_CPU = 2
+"""Calls handed to the cluster for each of its CPUs: enough to keep it busy, few enough to stop soon."""
+
+_PATIENCE_S = 5.0
+
+
+def as_finished_on_ray(
+    call: Callable[[Item], Value], items: Sequence[Item], address: str, stop: threading.Event | None
+) -> Iterator[Outcome[Value]]:
+    """Yield the outcome of every call as soon as it is known, as `planner.answers.whatif.pool.as_finished` does.
+
+    A call whose node or worker dies is tried again on another one, up to three times; what it returned before is kept.
+
+    Raises
+    ------
+    UsageError
+        If Ray is not installed, or there is no cluster at the address.
+    """
+    with _connected(address) as ray:
+        remote = ray.remote(timed)
+        waiting = deque(enumerate(items))
+        given: dict[Any, int] = {}
+        while not (stop is not None and stop.is_set()):
+            most = _CALLS_PER_CPU * max(1, int(ray.cluster_resources().get("CPU", 1)))
+            while waiting and len(given) < most:
+                index, item = waiting.popleft()
+                given[remote.remote(call, item)] = index
+            if not given:
+                return
+            ended, _ = ray.wait(list(given), num_returns=1, timeout=LOOK_S)
+            for reference in ended:
+                yield _outcome(ray, reference, given.pop(reference))
+        for reference in given:
+            ray.cancel(reference, force=True)
+
+
+def _outcome(ray: Any, reference: Any, index: int) -> Outcome[Any]:
+    """Return what became of a call; Ray raises its own error in place of what the call raised."""
+    try:
+        value, seconds = ray.get(reference)
+    except ray.exceptions.RayTaskError as error:
+        return Outcome(index, None, described(error.cause or error), 0.0)
+    except ray.exceptions.RayError as error:
+        return Outcome(index, None, described(error), 0.0)
+    return Outcome(index, value, None, seconds)
+
+
+@contextmanager
+def _connected(address: str) -> Iterator[Any]:
+    """Connect to a cluster for as long as the block runs; a connection that is there already is used and kept."""
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+    try:
+        import ray
+    except ImportError:
+        raise UsageError("--ray: Ray is not installed; install truenorth[cluster]") from None
+    if ray.is_initialized():
+        yield ray
+        return
+    _refuse_silence(address)
+    try:
+        ray.init(address=address, log_to_driver=False, configure_logging=False)
+    except (ConnectionError, ValueError, RuntimeError) as error:
+        raise UsageError(f"--ray: no cluster at {address!r}: {' '.join(str(error).split())[:200]}") from None
+    try:
+        yield ray
+    finally:
+        ray.shutdown()
+
+
+def _refuse_silence(address: str) -> None:
+    """Refuse an address at which nobody listens, where Ray would try for ever."""
+    host, _, port = address.rpartition(":")
+    if not host or not port.isdigit():
+        return  # "auto" and the like, which Ray resolves
+    try:
+        socket.create_connection((host.rpartition("/")[2].strip("[]"), int(port)), _PATIENCE_S).close()
+    except (OSError, OverflowError) as error:
+        problem = f"no cluster at {address!r}: {error}; allowed is HOST:PORT of a head node, or auto"
+        raise UsageError(f"--ray: {problem}") from None

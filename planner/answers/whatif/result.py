@@ -1,0 +1,160 @@
+"""What a sweep found: tidy rows, how far it has come, and its tables."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from planner.answers.whatif.grid import Grid
+from planner.answers.whatif.store import Known, Store
+from planner.answers.whatif.table import Value, axis_column, csv_bytes, parquet_bytes, table_of
+from planner.answers.whatif.verbs import Row
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """How far a sweep has come.
+
+    Parameters
+    ----------
+    cells
+        All of them.
+    known
+        Those that an earlier run had finished.
+    finished
+        Those that this run has finished.
+    failed
+        Cells, of whichever run, that have an error in place of figures.
+    """
+
+    cells: int
+    known: int
+    finished: int
+    failed: int
+
+    @property
+    def left(self) -> int:
+        """Cells that are not finished yet."""
+        return self.cells - self.known - self.finished
+
+    def after(self, cells: int, failed: bool, known: bool = False) -> Counts:
+        """Return the counts once so many more cells, which ask the same, are finished or found to be known."""
+        return Counts(
+            self.cells,
+            self.known + cells * known,
+            self.finished + cells * (not known),
+            self.failed + cells * failed,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Sweep:
+    """What a sweep found.
+
+    Parameters
+    ----------
+    name
+        The sweep's own, or the scenario's.
+    rows
+        A row per finished cell, or per policy of one, in the order of the cells.
+    columns
+        The columns of the axes.
+    seconds
+        How long each finished cell took on its worker, by its number.
+    counts
+        How many cells there are, and what became of them.
+    changed
+        Whether the folder held a sweep of other cells before.
+    folder
+        Where files are, or None.
+    """
+
+    name: str
+    verb: str
+    rows: tuple[Row, ...]
+    columns: tuple[str, ...]
+    seconds: Mapping[int, float]
+    counts: Counts
+    changed: bool
+    folder: Path | None
+
+    @property
+    def complete(self) -> bool:
+        """Whether every cell is finished."""
+        return self.counts.left == 0
+
+    @property
+    def frame(self) -> pd.DataFrame:
+        """The rows as a tidy table: ``cell``, a column per axis, a column per figure, ``error``."""
+        frame: pd.DataFrame = table_of(self.rows, ("cell", *self.columns)).to_pandas()
+        return frame
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the summary with the keys of ``sweep --json``."""
+        tables = {} if self.folder is None or not self.complete else {
+            "csv": str(self.folder / "results.csv"), "parquet": str(self.folder / "results.parquet")
+        }  # fmt: skip
+        return {
+            "name": self.name,
+            "verb": self.verb,
+            "cells": self.counts.cells,
+            "known": self.counts.known,
+            "finished": self.counts.finished,
+            "failed": self.counts.failed,
+            "complete": self.complete,
+            "changed": self.changed,
+            "errors": [{"cell": row["cell"], "error": row["error"]} for row in self.rows if row["error"] is not None],
+            "tables": tables,
+        }
+
+    def _repr_html_(self) -> str:
+        """Show the table in a notebook."""
+        return str(self.frame.to_html())
+
+
+def sweep_of(
+    name: str,
+    verb: str,
+    grid: Grid,
+    answers: Sequence[Known | None],
+    counts: Counts,
+    changed: bool,
+    store: Store | None,
+) -> Sweep:
+    """Return what was found.
+
+    Parameters
+    ----------
+    answers
+        One per cell; None for a cell that is not finished.
+    """
+    columns = [axis_column(axis) for axis in grid.axes]
+    rows = tuple(_rows(grid, columns, answers))
+    seconds = {index: known.seconds for index, known in enumerate(answers) if known is not None}
+    names = tuple(column for column, _ in columns)
+    return Sweep(name, verb, rows, names, seconds, counts, changed, None if store is None else store.folder)
+
+
+def _rows(grid: Grid, columns: Sequence[tuple[str, Sequence[Value]]], answers: Sequence[Known | None]) -> Iterator[Row]:
+    """Yield the rows of every finished cell: its number, its place on every axis, its figures and its error."""
+    for index, (cell, known) in enumerate(zip(grid.cells, answers, strict=True)):
+        if known is None:
+            continue
+        axes = {name: values[position] for (name, values), position in zip(columns, cell.at, strict=True)}
+        asked = {name: str(value) for name, value in cell.call.settings.items() if name == "policy"}
+        for row in known.answer.rows or (asked,):
+            yield {"cell": index, **axes, **row, "error": known.answer.error}
+
+
+def write_tables(made: Sweep, store: Store) -> None:
+    """Write the tables of a complete sweep; how long cells took, which is never the same twice, has its own."""
+    table = table_of(made.rows, ("cell", *made.columns))
+    store.write_table("results.csv", csv_bytes(table))
+    store.write_table("results.parquet", parquet_bytes(table))
+    times: list[Row] = [{"cell": index, "seconds": seconds} for index, seconds in made.seconds.items()]
+    store.write_table("times.csv", csv_bytes(table_of(times, ("cell", "seconds"))))

@@ -1,0 +1,119 @@
+"""Where a sweep keeps what it knows: one small file per finished cell, written whole or not at all."""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import json
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from models.scenario import write_atomically
+from planner.answers.whatif.cell import Answer
+from planner.command.manners import UsageError
+
+SCHEMA_VERSION = 1
+TABLES = ("results.csv", "results.parquet", "times.csv")
+"""What is written when every cell is known, and removed when that is no longer so."""
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """A finished cell: its answer, and how long it took."""
+
+    answer: Answer
+    seconds: float
+
+
+class Store:
+    """The folder of a sweep.
+
+    ``cells/KEY.json`` holds one finished cell, and a checksum: a file that is damaged counts as missing.
+    ``sweep.json`` says which cells the sweep consisted of when it ran last.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self._cells = folder / "cells"
+        self._cells.mkdir(parents=True, exist_ok=True)
+
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """Keep other sweeps out of the folder; the lock goes with the process, however it ends.
+
+        Raises
+        ------
+        UsageError
+            If another sweep is at work in it.
+        """
+        with (self.folder / ".lock").open("w") as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                problem = "another sweep is at work in this folder; wait for it, or name another folder"
+                raise UsageError(f"{self.folder}: {problem}") from None
+            yield
+
+    def begin(self, name: str, verb: str, file: str | None, keys: Sequence[str]) -> bool:
+        """Note the sweep's name, verb, file (None without one) and cells; say whether it had other cells before."""
+        for left_over in self._cells.glob(".*.tmp"):
+            left_over.unlink()
+        path = self.folder / "sweep.json"
+        now = {"schema_version": SCHEMA_VERSION, "name": name, "verb": verb, "file": file, "cells": list(keys)}
+        before = self._noted(path)
+        if before != now:
+            self.drop_tables()
+            write_atomically(path, json.dumps(now, indent=1))
+        return before is not None and before.get("cells") != now["cells"]
+
+    @staticmethod
+    def _noted(path: Path) -> dict[str, object] | None:
+        """Return what the sweep was when it ran last: empty where the note is damaged, None where there is none."""
+        try:
+            found = json.loads(path.read_bytes())
+        except FileNotFoundError:
+            return None
+        except (ValueError, RecursionError):
+            return {}
+        return found if isinstance(found, dict) else {}
+
+    def drop_tables(self) -> None:
+        """Remove the tables, so that they never show anything but the whole sweep."""
+        for table in TABLES:
+            (self.folder / table).unlink(missing_ok=True)
+
+    def read(self, key: str) -> Known | None:
+        """Return a finished cell; None if it is not there, or damaged."""
+        try:
+            document = json.loads((self._cells / f"{key}.json").read_bytes())
+            if not isinstance(document, dict) or document.pop("checksum") != _checksum(document):
+                return None
+            if (document["schema_version"], document["key"]) != (SCHEMA_VERSION, key):
+                return None
+            return Known(Answer(tuple(document["rows"]), document["error"]), document["seconds"])
+        except (OSError, ValueError, KeyError, RecursionError):
+            return None
+
+    def keep(self, key: str, known: Known) -> None:
+        """Write a finished cell."""
+        document = {
+            "schema_version": SCHEMA_VERSION,
+            "key": key,
+            "rows": known.answer.rows,
+            "error": known.answer.error,
+            "seconds": known.seconds,
+        }
+        checked = {**document, "checksum": _checksum(document)}
+        write_atomically(self._cells / f"{key}.json", json.dumps(checked))
+
+    def write_table(self, name: str, content: bytes) -> Path:
+        """Write one of the tables."""
+        path = self.folder / name
+        write_atomically(path, content)
+        return path
+
+
+def _checksum(document: dict[str, object]) -> str:
+    return hashlib.sha256(json.dumps(document).encode()).hexdigest()

@@ -1,0 +1,267 @@
+"""The verbs that can answer a cell: what each is told, under the names of the command's options, and its rows."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from fractions import Fraction
+from typing import Any, ClassVar
+
+from models.cluster import MICROSECONDS_PER_SECOND
+from models.objective import reported_bound, reported_value
+from models.scenario import Scenario
+from models.scenario.errors import FieldError, allowed, shown
+from models.scenario.quantities import GPUCount, JobCount, Level, Name, Number, PositiveTime, Seed
+from models.scenario.section import Section
+from planner.answers.policies.parse import parse
+from planner.answers.simulate import is_file, simulate
+from planner.answers.stages import Method
+from planner.answers.uncertain.spec import parse_uncertainty
+
+MAX_SEED = 2**31 - 1
+PLAN = "plan"
+"""Name of the plan's row."""
+Row = dict[str, str | int | float | bool | None]
+"""One line of the table, by column."""
+
+
+class Verb(Section):
+    """What a verb is told besides its scenario."""
+
+    names_policies_in: ClassVar[str] = "policy"
+
+    seed: Seed = 0
+
+    def policy_names(self) -> list[str]:
+        """Return the policies that are to run."""
+        return []
+
+    def check(self, scenario: Scenario) -> None:
+        """Refuse what is known to be wrong before a cell runs.
+
+        Raises
+        ------
+        FieldError
+            With the setting.
+        """
+        if self.seed > MAX_SEED:
+            raise FieldError(("seed",), f"{self.seed} is out of range; allowed is 0 to {MAX_SEED}")
+        for name in self.policy_names():
+            if is_file(name):
+                problem = f"{shown(name)} is the plan of one scenario; allowed are online policies"
+                raise FieldError((self.names_policies_in,), problem)
+            try:
+                parse(name, scenario)
+            except ValueError as error:
+                raise FieldError((self.names_policies_in,), str(error)) from None
+
+    def rows(self, scenario: Scenario) -> list[Row]:
+        """Return what the verb finds out about a scenario, in the units of the command's ``--json``."""
+        raise NotImplementedError
+
+
+class _WarmingUp(Verb):
+    warmup: Number = Fraction(0)
+
+    def check(self, scenario: Scenario) -> None:
+        super().check(scenario)
+        if self.warmup >= 1:
+            raise FieldError(("warmup",), f"{float(self.warmup):g} is no share; allowed is 0 to below 1")
+
+
+class _Limited(Verb):
+    time_limit: PositiveTime = 60 * MICROSECONDS_PER_SECOND
+
+    @property
+    def time_limit_s(self) -> float:
+        """The time limit in seconds."""
+        return self.time_limit / MICROSECONDS_PER_SECOND
+
+
+class Simulate(_WarmingUp):
+    """``simulate``: one row with the objective's value and the metrics."""
+
+    policy: Name
+    noise: Name | None = None
+
+    def policy_names(self) -> list[str]:
+        """Return the one policy."""
+        return [self.policy]
+
+    def check(self, scenario: Scenario) -> None:
+        """Refuse noise that cannot be read, too."""
+        super().check(scenario)
+        if self.noise is not None:
+            try:
+                parse_uncertainty(self.noise)
+            except ValueError as error:
+                raise FieldError(("noise",), str(error)) from None
+
+    def rows(self, scenario: Scenario) -> list[Row]:
+        """Return the row of the simulation."""
+        done = simulate(scenario, self.policy, seed=self.seed, noise=self.noise, warmup=self.warmup)
+        return [{"policy": self.policy, **_valued(scenario, done.value), **done.metrics.as_dict()}]
+
+
+class Plan(_Limited):
+    """``plan``: one row with status, value, lower bound, gap and the plan's metrics."""
+
+    method: Name = str(Method.AUTO)
+    iterations: JobCount | None = None
+
+    def check(self, scenario: Scenario) -> None:
+        """Refuse an unknown method, too."""
+        super().check(scenario)
+        if self.method not in list(Method):
+            raise FieldError(("method",), f"unknown method {shown(self.method)}; {allowed(self.method, list(Method))}")
+
+    def rows(self, scenario: Scenario) -> list[Row]:
+        """Return the row of the plan."""
+        from planner.answers.plan import plan
+
+        done = plan(
+            scenario,
+            time_limit_s=self.time_limit_s,
+            method=Method(self.method),
+            workers=1,
+            seed=self.seed,
+            iterations=self.iterations,
+        )
+        result = done.result
+        row: Row = {
+            "status": str(result.status),
+            **_valued(scenario, result.value),
+            **_bounded(scenario, result.lower_bound, result.bound_method),
+            "gap": result.gap,
+        }
+        return [row if done.metrics is None else {**row, **done.metrics.as_dict()}]
+
+
+class _WithPolicies(_Limited):
+    names_policies_in: ClassVar[str] = "policies"
+
+    policies: Any = None
+
+    def named(self) -> list[str] | None:
+        """Return the policies of a list, or of a text with commas; None leaves them to the verb.
+
+        Raises
+        ------
+        FieldError
+            If it is neither.
+        """
+        from planner.answers.compare import split_policies
+
+        if self.policies is None:
+            return None
+        if isinstance(self.policies, str):
+            return split_policies(self.policies)
+        if isinstance(self.policies, (list, tuple)) and all(isinstance(name, str) for name in self.policies):
+            return list(self.policies)
+        raise FieldError(("policies",), "is no list of policies; allowed is a list, or text with commas")
+
+    def policy_names(self) -> list[str]:
+        return self.named() or []
+
+
+class Compare(_WithPolicies, _WarmingUp):
+    """``compare``: a row for the plan and one for every policy, best first."""
+
+    def rows(self, scenario: Scenario) -> list[Row]:
+        """Return the rows of the comparison."""
+        from planner.answers.compare import DEFAULT_POLICIES, compare
+
+        done = compare(
+            scenario,
+            self.named() or DEFAULT_POLICIES,
+            time_limit_s=self.time_limit_s,
+            warmup=self.warmup,
+            workers=1,
+            seed=self.seed,
+        )
+        result, objective = done.plan.result, scenario.objective
+        return [
+            {
+                "policy": row["policy"],
+                "clairvoyant": row["clairvoyant"],
+                "objective": str(objective),
+                "unit": objective.unit,
+                "value": row["objective"],
+                "ratio_to_best": row["ratio_to_best"],
+                **_bounded(scenario, result.lower_bound, result.bound_method),
+                "gap_to_bound": row["gap_to_bound"],
+                **row["metrics"],
+            }
+            for row in done.rows
+        ]
+
+
+class Bound(_Limited):
+    """``bound``: one row with the certified lower bound and, where it is higher, the one without a certificate."""
+
+    def rows(self, scenario: Scenario) -> list[Row]:
+        """Return the row of the bound."""
+        from planner.answers.bound import bound
+
+        made = bound(scenario, time_limit_s=self.time_limit_s, workers=1, seed=self.seed)
+        done = made.as_dict()
+        return [
+            {
+                "objective": done["objective"],
+                "unit": scenario.objective.unit,
+                "lower_bound": done["lower_bound"],
+                "bound_method": done["method"],
+                "uncertified_lower_bound": done["uncertified_lower_bound"],
+            }
+        ]
+
+
+class Servers(_WithPolicies):
+    """``servers``: a row for the plan and one for every policy, with the fewest servers that meet the service level."""
+
+    time_limit: PositiveTime = 300 * MICROSECONDS_PER_SECOND
+    slo: Level | None = None
+    max: GPUCount | None = None
+
+    def rows(self, scenario: Scenario) -> list[Row]:
+        """Return who needs how many servers; `lower_bound` is of the plan's."""
+        from planner.answers.servers import servers
+
+        answer = servers(
+            scenario,
+            self.slo,
+            policies=self.named(),
+            most=self.max,
+            time_limit_s=self.time_limit_s,
+            workers=1,
+            seed=self.seed,
+        )
+        done = answer.as_dict()
+        plan = {name: done["minimum"][name] for name in ("servers", "lower_bound", "proved")}
+        return [
+            {"policy": PLAN, "slo": done["slo"], **plan},
+            *(
+                {"policy": policy, "slo": done["slo"], "servers": size["servers"]}
+                for policy, size in done["policies"].items()
+            ),
+        ]
+
+
+def _valued(scenario: Scenario, value: Fraction | None) -> Row:
+    objective = scenario.objective
+    reported = None if value is None else reported_value(objective, value)
+    return {"objective": str(objective), "unit": objective.unit, "value": reported}
+
+
+def _bounded(scenario: Scenario, bound: Fraction | None, method: str | None) -> Row:
+    reported = None if bound is None else reported_bound(scenario.objective, bound)
+    return {"lower_bound": reported, "bound_method": method}
+
+
+VERBS: Mapping[str, type[Verb]] = {
+    "simulate": Simulate,
+    "plan": Plan,
+    "compare": Compare,
+    "bound": Bound,
+    "servers": Servers,
+}
+"""The verbs by name."""

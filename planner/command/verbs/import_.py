@@ -1,0 +1,121 @@
+"""The verb ``import``."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from planner.command import manners
+from planner.command.verbs.options import Json, Output
+
+_FORMATS = (
+    "gentd26, azure-llm, azure-functions-2021, alibaba-gpu-2023, acme, helios, philly, rltune, wfcommons, asynchow, "
+    "table"
+)
+"""Names of the formats, which the help shows without reading them."""
+
+
+def import_(
+    format_: Annotated[
+        str,
+        typer.Argument(metavar="FORMAT", help=f"Sort of log, with options as in azure-llm:decode=40ms: {_FORMATS}."),
+    ],
+    files: Annotated[list[Path], typer.Argument(metavar="FILE...", help="Logs, plain or gzip.")],
+    output: Output = None,
+    window: Annotated[
+        tuple[str, str] | None, typer.Option(metavar="FROM TO", help="Releases from FROM to before TO: '0 s' '3600 s'.")
+    ] = None,
+    rate_factor: Annotated[str, typer.Option(help="How many times as fast requests arrive.")] = "1",
+    runtime_classes: Annotated[
+        str, typer.Option(metavar="auto|exact|N", help="Run times as they are, or N classes per model.")
+    ] = "auto",
+    workflows: Annotated[
+        Path | None,
+        typer.Option(metavar="SCENARIO", help="Requests drive this scenario's workflows, on its cluster."),
+    ] = None,
+    skip_malformed: Annotated[bool, typer.Option("--skip-malformed", help="Count malformed rows and go on.")] = False,
+    servers: Annotated[int | None, typer.Option(min=1, help="Servers (default: the format's).")] = None,
+    gpus_per_server: Annotated[int | None, typer.Option(min=1, help="GPUs of each server.")] = None,
+    memory: Annotated[str | None, typer.Option(metavar="SIZE", help="Memory for weights per GPU: '24 GB'.")] = None,
+    weights: Annotated[str | None, typer.Option(metavar="SIZE", help="Weights of every model: '6.5 GB'.")] = None,
+    load_time: Annotated[
+        str | None, typer.Option(metavar="TIME", help="What a model takes to load; sets the load bandwidth.")
+    ] = None,
+    load_bandwidth: Annotated[
+        str | None, typer.Option(metavar="BANDWIDTH", help="From host memory to a GPU: '12 GB/s'.")
+    ] = None,
+    network_bandwidth: Annotated[
+        str | None, typer.Option(metavar="BANDWIDTH", help="Between GPUs: '25 Gbit/s'.")
+    ] = None,
+    figure: Annotated[
+        Path | None, typer.Option("--figure", metavar="PNG", help="Write the summary as a picture to this file.")
+    ] = None,
+    as_json: Json = False,
+) -> int:
+    """Turn a log into a scenario, and say what is in it before anything is planned."""
+    from models.scenario import assert_writable, write_atomically
+    from planner.command.import_progress import RowsLine
+    from planner.inputs.importers.errors import WorkloadError
+    from planner.inputs.importers.hardware import Override
+    from planner.inputs.importers.target import Driven
+    from planner.inputs.importers.trace import assert_both_writable, import_trace, trace_path
+
+    read = [*files, workflows]
+    if output is not None:
+        assert_both_writable(output, read)
+        read += [output, trace_path(output)]
+    if figure is not None:
+        assert_writable(figure, read)
+    override = Override(servers, gpus_per_server, memory, weights, load_time, load_bandwidth, network_bandwidth)
+    if workflows is not None and (override != Override() or runtime_classes != "auto"):
+        raise manners.UsageError(
+            "--workflows: brings cluster, models and run times; allowed is without --servers and its like, "
+            "and without --runtime-classes"
+        )
+    line = RowsLine()
+    try:
+        with line.shown():
+            made = import_trace(
+                format_,
+                files,
+                window=window,
+                rate_factor=_number(rate_factor),
+                runtime_classes=runtime_classes,
+                override=override.applied,
+                driven=None if workflows is None else Driven.load(workflows),
+                skip_malformed=skip_malformed,
+                watch=line.watch,
+            )
+    except WorkloadError as error:
+        raise manners.UsageError(str(error)) from None
+    written = [] if output is None else made.save(output)
+    if figure is not None:
+        from planner.show.figures import png
+        from planner.show.import_figure import figure as draw
+
+        write_atomically(figure, png(draw(made.summary, f"{made.format.name}: {', '.join(p.name for p in files)}")))
+        written.append(figure)
+
+    def view() -> object:
+        from planner.show.imported import imported_view
+
+        return imported_view(made)
+
+    manners.show(made.as_dict(written), view, as_json)
+    for path in written:
+        manners.say(f"wrote {path}")
+    return manners.DONE
+
+
+def _number(text: str) -> Fraction:
+    from models.scenario.quantities import MAX_JOBS, read_number
+    from models.units import QuantityError
+
+    try:
+        return read_number(text)
+    except QuantityError:
+        problem = f"--rate-factor: {text[:40]!r} is no rate factor; allowed is a number from 1e-9 to {MAX_JOBS}"
+        raise manners.UsageError(problem) from None

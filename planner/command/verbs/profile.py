@@ -1,0 +1,42 @@
+"""The verb ``profile``."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from planner.command import manners
+from planner.command.verbs.options import Json, Output, ScenarioPath
+from planner.command.verbs.replay import DeviceChoice
+
+
+def profile(
+    scenario: ScenarioPath,
+    device: Annotated[DeviceChoice, typer.Option(help="What is measured.")],
+    output: Output = None,
+    runner: Annotated[
+        str, typer.Option(help="Who computes: synthetic, transformers[:size=full,weights=FOLDER], module:factory.")
+    ] = "synthetic",
+    rounds: Annotated[int, typer.Option(min=1, help="How often every workflow is run, after the warm-up.")] = 10,
+    as_json: Json = False,
+) -> int:
+    """Measure run times, loads and transfers on this machine, and write the scenario with them."""
+    manners.require_devices()
+    from executor.runners.parse import parse_runner
+    from models.scenario import assert_writable, load_scenario
+    from planner.answers import profile as profiling
+    from planner.show.profile import profile_view, rounds_shown
+
+    loaded = load_scenario(scenario)
+    if output is not None:
+        if output.suffix.lower() == ".json":
+            raise manners.UsageError(f"{output}: a profile is written as YAML; name it {output.with_suffix('.yaml')}")
+        assert_writable(output, [scenario])
+    computing = parse_runner(runner)
+    with rounds_shown(rounds) as watch:
+        made = profiling.profile(loaded, computing, device=device.value, runner_name=runner, rounds=rounds, watch=watch)
+    if output is not None:
+        made.save(output)
+    manners.show(made.as_dict(output), lambda: profile_view(made), as_json)
+    return manners.DONE

@@ -1,0 +1,82 @@
+"""The verb ``replay``."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from planner.command import manners
+from planner.command.verbs.options import Json, ScenarioPath, Seed
+
+
+class DeviceChoice(StrEnum):
+    """The values of ``--device``."""
+
+    CPU = "cpu"
+    CUDA = "cuda"
+
+
+class SharingChoice(StrEnum):
+    """The values of ``--virtual``."""
+
+    PARALLEL = "parallel"
+    SERIAL = "serial"
+
+
+def replay(
+    scenario: ScenarioPath,
+    plan: Annotated[Path | None, typer.Argument(metavar="PLAN", help="Plan or timeline file to carry out.")] = None,
+    policy: Annotated[str | None, typer.Option(help="An online policy in place of a plan.")] = None,
+    device: Annotated[DeviceChoice, typer.Option(help="Where to run.")] = DeviceChoice.CPU,
+    runner: Annotated[
+        str, typer.Option(help="What computes the tasks: synthetic, transformers, or module:factory.")
+    ] = "synthetic",
+    virtual: Annotated[
+        SharingChoice | None,
+        typer.Option(help="Several GPUs of the scenario on one device: side by side, or one run at a time."),
+    ] = None,
+    limit: Annotated[
+        float, typer.Option(min=0.1, help="Seconds that anything may take longer than given before it is given up.")
+    ] = 30.0,
+    check_outputs: Annotated[
+        bool, typer.Option("--check-outputs", help="Afterwards run every task alone and compare its output.")
+    ] = False,
+    output: Annotated[
+        Path | None, typer.Option("-o", "--output", metavar="FOLDER", help="Write report, picture and trace here.")
+    ] = None,
+    seed: Seed = 0,
+    as_json: Json = False,
+) -> int:
+    """Carry out a plan or an online policy on devices, in real time; report predicted against measured."""
+    if (plan is None) == (policy is None):
+        raise manners.UsageError("replay: allowed is either a PLAN or --policy, and one of them is needed")
+    manners.require_devices()
+    from models.scenario import load_scenario
+
+    loaded = load_scenario(scenario)
+    if output is not None:
+        manners.prepare_folder(output)
+    from executor.devices.run import LiveSettings
+    from executor.runners.parse import parse_runner
+    from planner.answers.replay import replay_on_devices
+    from planner.show.replay import elapsed_shown, replay_view
+
+    settings = LiveSettings(device.value, None if virtual is None else virtual.value, limit)
+    with elapsed_shown("setting up, then running in real time"):
+        replayed = replay_on_devices(
+            loaded,
+            plan or str(policy),
+            parse_runner(runner),
+            settings,
+            runner_name=runner,
+            seed=seed,
+            check_outputs=check_outputs,
+        )
+    written = [] if output is None else replayed.save(output)
+    manners.show(replayed.as_dict(), lambda: replay_view(replayed), as_json)
+    for path in written:
+        manners.say(f"wrote {path}")
+    return manners.DONE if replayed.achieved else manners.NOT_ACHIEVED

@@ -1,0 +1,34 @@
+"""The verb ``report``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from planner.command import manners
+from planner.command.verbs.options import Json
+
+
+def report(
+    folders: Annotated[
+        list[Path], typer.Argument(metavar="FOLDER...", help="What compare, servers, sweep, replay -o wrote.")
+    ],
+    output: Annotated[Path, typer.Option("-o", "--output", metavar="FILE", help="Write the page to this file.")],
+    as_json: Json = False,
+) -> int:
+    """Make one HTML page, for a browser without a network, of what other verbs wrote into folders."""
+    from models.scenario import assert_writable
+    from planner.show import report as reporting
+
+    assert_writable(output)
+    made = reporting.report(folders)
+    made.save(output)
+
+    def view() -> object:
+        return "\n\n".join(f"{section.question}\n{section.answer}" for section in made.sections)
+
+    manners.show(made.as_dict(output), view, as_json)
+    manners.say(f"wrote {output}")
+    return manners.DONE

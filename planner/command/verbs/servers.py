@@ -1,0 +1,81 @@
+"""The verb ``servers``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from planner.command import manners
+from planner.command.verbs.options import Json, ScenarioPath, Seed, Workers
+
+
+def servers(
+    scenario: ScenarioPath,
+    slo: Annotated[
+        str | None, typer.Option(help="Service level, such as 'p99 slowdown <= 2' (default: the scenario's).")
+    ] = None,
+    policies: Annotated[str | None, typer.Option(help="Policies, separated by commas (default: all).")] = None,
+    most: Annotated[
+        int | None, typer.Option("--max", min=1, max=100_000, help="Most servers, per group, to look at.")
+    ] = None,
+    time_limit: Annotated[float, typer.Option(min=0.1, help="Seconds for everything together.")] = 300.0,
+    replications: Annotated[
+        int, typer.Option(min=1, max=10_000, help="Also ask about the next seeds, or windows of the trace.")
+    ] = 1,
+    output: Annotated[
+        Path | None,
+        typer.Option("-o", "--output", metavar="FOLDER", help="Write answer, plan, certificate and scenarios here."),
+    ] = None,
+    workers: Workers = 2,
+    seed: Seed = 0,
+    as_json: Json = False,
+) -> int:
+    """Find the least number of servers, or the cheapest mix, that meets a service level."""
+    from models.scenario import load_scenario
+    from models.slo import ServiceLevel
+    from models.units import QuantityError
+    from planner.answers.compare import split_policies
+    from planner.answers.servers.replicate import replicate
+    from planner.command.console import interruptible
+    from planner.command.servers_progress import ServersLine
+
+    try:
+        level = None if slo is None else ServiceLevel.parse(slo)
+    except QuantityError as error:
+        raise manners.UsageError(f"--slo: {error}") from None
+    loaded = load_scenario(scenario)
+    if output is not None:
+        manners.prepare_folder(output)
+    line = ServersLine()
+    with interruptible() as stop, line.shown():
+        made = replicate(
+            loaded,
+            level,
+            replications,
+            policies=None if policies is None else split_policies(policies),
+            most=most,
+            time_limit_s=time_limit,
+            workers=workers,
+            seed=seed,
+            tell=line.tell,
+            stop=stop,
+        )
+    answer = made.answers[0]
+    written = [] if output is None else answer.save(output)
+
+    def view() -> object:
+        from planner.show import servers as views
+
+        return views.view(answer) if replications == 1 else views.replications_view(made)
+
+    by_name = {path.name: path for path in written}
+    document = answer.as_dict(by_name.get("plan.json"), by_name.get("certificate.json"))
+    manners.show(document if replications == 1 else document | made.as_dict(), view, as_json)
+    for path in written:
+        manners.say(f"wrote {path}")
+    if stop.is_set():
+        manners.say("truenorth: interrupted; what is known so far is kept")
+        return manners.INTERRUPTED
+    return manners.DONE if all(one.servers is not None for one in made.answers) else manners.NOT_ACHIEVED

@@ -1,0 +1,1 @@
+"""What comes in: logs and histories become scenarios and estimates."""

@@ -1,0 +1,60 @@
+"""A rung of the user's own: any callable, for instance one that asks a language model. Nothing needs one."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import numpy as np
+
+from planner.inputs.estimate.answers import Answers
+from planner.inputs.estimate.known import Known
+from planner.inputs.estimate.tasks import Tasks
+
+Answerer: TypeAlias = Callable[[Mapping[str, str]], tuple[float, float, float] | None]
+"""From the columns of a task to its 10 %, 50 % and 90 % quantiles in seconds, or None to pass it on."""
+
+
+class AnswerError(ValueError):
+    """What was asked gave no run times; the message says what is allowed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """Quantiles that someone else gives, task by task.
+
+    Parameters
+    ----------
+    answerer
+        Is called once per task that reaches it.
+    """
+
+    answerer: Answerer
+    name: str = "asked"
+
+    def answer(self, tasks: Tasks, known: Known) -> Answers:
+        """Return what the callable says.
+
+        Raises
+        ------
+        AnswerError
+            If it gives anything but three ascending positive numbers or None.
+        """
+        answers = Answers.silent(len(tasks))
+        for row in range(len(tasks)):
+            given = self.answerer({name: str(values[row]) for name, values in tasks.columns.items()})
+            if given is not None:
+                answers.quantiles[row] = np.log(_checked(given)) + math.log(1e6)
+        return answers
+
+
+def _checked(given: tuple[float, float, float]) -> tuple[float, float, float]:
+    try:
+        low, middle, high = (float(value) for value in given)
+    except (TypeError, ValueError):
+        low = middle = high = math.nan
+    if not 0 < low <= middle <= high < math.inf:
+        raise AnswerError(f"asked: {given!r} are no quantiles; allowed are None or three ascending positive seconds")
+    return low, middle, high

@@ -1,0 +1,151 @@
+"""How good each rung is on past tasks that it has not seen, and what follows: the rungs' order, and their shifts."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TypeAlias
+
+import numpy as np
+
+from models.instance import Ints
+from planner.inputs.estimate.answers import Answers, Rung
+from planner.inputs.estimate.boosted import Boosted
+from planner.inputs.estimate.conformal import LEAST_CASES, UNMOVED, Shift, covered, shift
+from planner.inputs.estimate.default import Default
+from planner.inputs.estimate.known import Known, Novelty
+from planner.inputs.estimate.retrieval import Retrieval
+from planner.inputs.estimate.tasks import Floats, Tasks
+
+_LEAST_COMMON = 30
+"""Fewest tasks that two rungs must both have answered before their errors on them say which comes first."""
+
+
+@dataclass(frozen=True, slots=True)
+class Calibration:
+    """What the calibration part says of one rung.
+
+    Parameters
+    ----------
+    shift
+        How far its ends move.
+    cases
+        Tasks that it is judged by.
+    covered_before, covered_after
+        Share of run times within its intervals: of all cases as they come, and of the later half of the cases with the
+        ends moved by the earlier half. NaN without cases.
+    median_error
+        Median of the relative errors of p50. NaN without cases.
+    within_factor_two
+        Share of run times within a factor of two of p50. NaN without cases.
+    """
+
+    shift: Shift = UNMOVED
+    cases: int = 0
+    covered_before: float = math.nan
+    covered_after: float = math.nan
+    median_error: float = math.nan
+    within_factor_two: float = math.nan
+
+
+Calibrations: TypeAlias = Mapping[tuple[str, Novelty | None], Calibration]
+"""By name of the rung, and what is new about the task; None: whatever the task."""
+
+
+def calibration(quantiles: Floats, truth: Floats) -> Calibration:
+    """Return what some cases, in order of time, say. Shapes [cases, 3] and [cases]."""
+    if len(truth) == 0:
+        return Calibration()
+    half = len(truth) // 2
+    moved = shift(quantiles[:half], truth[:half]).applied(quantiles[half:])
+    off = np.abs(quantiles[:, 1] - truth)
+    return Calibration(
+        shift(quantiles, truth),
+        len(truth),
+        covered(quantiles, truth),
+        covered(moved, truth[half:]) if half else math.nan,
+        float(np.median(np.abs(np.expm1(quantiles[:, 1] - truth)))),
+        float((off <= math.log(2)).mean()),
+    )
+
+
+def ordered(rungs: Sequence[Rung], tasks: Tasks, truth: Floats, known: Known) -> list[Rung]:
+    """Return rungs so that the better comes first.
+
+    One goes before those that stand above it for as long as its mean absolute log error is less than theirs on the
+    tasks that both answer; if those are few, they stay as given.
+    """
+    answers = [rung.answer(tasks, known).quantiles[:, 1] for rung in rungs]
+    places: list[int] = []
+    for new in range(len(rungs)):
+        at = len(places)
+        while at > 0 and _better(answers[new], answers[places[at - 1]], truth):
+            at -= 1
+        places.insert(at, new)
+    return [rungs[place] for place in places]
+
+
+def _better(one: Floats, other: Floats, truth: Floats) -> bool:
+    common = ~(np.isnan(one) | np.isnan(other))
+    errors = [np.abs(medians[common] - truth[common]) for medians in (one, other)]
+    return bool(common.sum() >= _LEAST_COMMON and errors[0].mean() < errors[1].mean())
+
+
+def climbed(rungs: Sequence[Rung], tasks: Tasks, known: Known) -> tuple[Answers, Ints]:
+    """Return the first answer to each task, and which rung gave it; -1 where all were silent. Shape [tasks]."""
+    answers, by = Answers.silent(len(tasks)), np.full(len(tasks), -1)
+    for place, rung in enumerate(rungs):
+        left = np.flatnonzero(by < 0)
+        if len(left) == 0:
+            break
+        found = rung.answer(tasks.take(left), known)
+        rows = left[found.given]
+        answers.quantiles[rows] = found.quantiles[found.given]
+        answers.neighbours[rows] = found.neighbours[found.given]
+        by[rows] = place
+    return answers, by
+
+
+def calibrated(rungs: Sequence[Rung], tasks: Tasks, truth: Floats, known: Known) -> Calibrations:
+    """Return what later tasks say of each rung, by its name and by what is new about a task.
+
+    A rung is judged by the tasks that reach it, those with a new key for themselves; if those are few, by all that it
+    can answer. New keys and models are rare in many histories: rungs that lean on past tasks of the same key or model
+    are then judged by the same tasks with their keys or models taken for new, if they answer enough.
+    """
+    answers, by = climbed(rungs, tasks, known)
+    new_key = np.array(known.novelty(tasks)) == Novelty.KEY
+    found: dict[tuple[str, Novelty | None], Calibration] = {}
+    for place, rung in enumerate(rungs):
+        reached, fresh = by == place, (by == place) & new_key
+        judged = calibration(answers.quantiles[reached], truth[reached])
+        if judged.cases < LEAST_CASES:
+            judged = _asked(rung, tasks, truth, known)
+        found |= {(rung.name, new): judged for new in (None, *Novelty)}
+        if fresh.sum() >= LEAST_CASES:
+            found[rung.name, Novelty.KEY] = calibration(answers.quantiles[fresh], truth[fresh])
+        elif isinstance(rung, Boosted):
+            found[rung.name, Novelty.KEY] = _enough(_asked(replace(rung, new_key=True), tasks, truth, known), judged)
+        if isinstance(rung, Retrieval | Default):
+            alone = _asked(replace(rung, others_only=True), tasks, truth, known)
+            found[rung.name, Novelty.MODEL] = _enough(alone, judged)
+    return found
+
+
+def _enough(one: Calibration, otherwise: Calibration) -> Calibration:
+    return one if one.cases >= _LEAST_COMMON else otherwise
+
+
+def _asked(rung: Rung, tasks: Tasks, truth: Floats, known: Known) -> Calibration:
+    answers = rung.answer(tasks, known)
+    return calibration(answers.quantiles[answers.given], truth[answers.given])
+
+
+def moved(quantiles: Floats, names: Sequence[str], new: Sequence[Novelty], found: Calibrations) -> Floats:
+    """Return quantiles with their ends moved as the calibration of their rung says. Shape [tasks, 3]."""
+    result = quantiles.copy()
+    for key in set(zip(names, new, strict=True)) & found.keys():
+        rows = np.array([pair == key for pair in zip(names, new, strict=True)])
+        result[rows] = found[key].shift.applied(quantiles[rows])
+    return result

@@ -1,0 +1,139 @@
+"""What is known of past run times at a moment: of every key its latest runs that had ended by then.
+
+One definition of the past for every rung: a run time counts from the moment it is known, so that an estimate of a task
+of a trace rests on nothing that came after it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from enum import IntEnum
+from typing import Any, TypeVar
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from models.instance import Ints
+from planner.inputs.estimate.tasks import Floats, History, Tasks, Texts
+
+Made = TypeVar("Made")
+WINDOW = 20
+"""How many of a key's latest runs count: enough for quantiles, few enough to follow a drift."""
+LEVELS = (0.1, 0.5, 0.9)
+"""Levels of the three quantiles of an estimate."""
+
+
+class Novelty(IntEnum):
+    """What is new about a task: nothing, its exact key, or even the first value of the key, as a rule the model."""
+
+    NOTHING = 0
+    KEY = 1
+    MODEL = 2
+
+
+class Runs:
+    """Past run times by key.
+
+    Parameters
+    ----------
+    keys
+        Of each past task. Shape [tasks].
+
+    Attributes
+    ----------
+    names
+        Every key once. Shape [keys].
+    log_us
+        Log run times, by key and then by when they were known. Shape [tasks].
+    quantiles
+        Of the latest `WINDOW` runs of the same key up to and with each. Shape [tasks, 3].
+    count
+        How many runs of the same key there are up to and with each. Shape [tasks].
+    """
+
+    def __init__(self, history: History, keys: Texts) -> None:
+        n = len(history)
+        by_time = np.argsort(history.known_us, kind="stable")
+        self._known_us = history.known_us[by_time]
+        codes, names = pd.factorize(keys)
+        self.names: Texts = np.asarray(names, np.object_)
+        self._code = {name: code for code, name in enumerate(names)}
+        rank = np.empty(n, np.int64)
+        rank[by_time] = np.arange(n)
+        place = codes * np.int64(n + 1) + rank
+        order = np.argsort(place)
+        self._place = place[order]
+        self._stride = np.int64(n + 1)
+        self.log_us = history.log_runtime[order]
+        grouped = pd.Series(self.log_us).groupby(codes[order])
+        self.count: Ints = np.asarray(grouped.cumcount().to_numpy() + 1, np.int64)
+        rolling = grouped.rolling(WINDOW, min_periods=1)
+        self.quantiles: Floats = np.column_stack([rolling.quantile(level).to_numpy() for level in LEVELS])
+
+    def latest(self, keys: Texts, asked_us: Ints) -> Ints:
+        """Return where the latest run of each key stands that was known at its time, or -1. Shape [keys]."""
+        texts, names = pd.factorize(keys)
+        code = np.array([self._code.get(name, -1) for name in names], np.int64)[texts]
+        known = np.searchsorted(self._known_us, asked_us, side="right")
+        start = np.searchsorted(self._place, code * self._stride)
+        end = np.searchsorted(self._place, code * self._stride + known)
+        return np.where((code >= 0) & (end > start), end - 1, -1)
+
+    def window(self, latest: int) -> Floats:
+        """Return the latest runs of a key up to a place: their log run times, at most `WINDOW`."""
+        return self.log_us[latest + 1 - min(WINDOW, int(self.count[latest])) : latest + 1]
+
+
+class Known:
+    """A history, and its runs by any key.
+
+    Parameters
+    ----------
+    key
+        Columns of the exact key.
+    """
+
+    def __init__(self, history: History, key: Sequence[str]) -> None:
+        self.history = history
+        self.key = tuple(key)
+        self._made: dict[object, Any] = {}
+
+    @property
+    def levels(self) -> tuple[tuple[str, ...], ...]:
+        """The exact key and its back-offs: one column less each, dropped from the end."""
+        return shorter(self.key)
+
+    def runs(self, names: tuple[str, ...]) -> Runs:
+        """Return the runs by the values of some columns."""
+        return self.once(names, lambda: Runs(self.history, self.history.tasks.keys(names)))
+
+    def once(self, name: object, make: Callable[[], Made]) -> Made:
+        """Return what was made of this history under a name, making it the first time."""
+        if name not in self._made:
+            self._made[name] = make()
+        made: Made = self._made[name]
+        return made
+
+    def latest(self, names: tuple[str, ...], tasks: Tasks) -> Ints:
+        """Return, per task, where the latest known run of the same values stands in `runs`, or -1. Shape [tasks]."""
+        return self.runs(names).latest(tasks.keys(names), tasks.asked_us)
+
+    def seen(self, tasks: Tasks) -> NDArray[np.bool_]:
+        """Say of each task whether a past one has the first value of its key. Shape [tasks]."""
+        return np.asarray(self.latest(self.key[:1], tasks) >= 0)
+
+    def novelty(self, tasks: Tasks) -> list[Novelty]:
+        """Say of each task what is new about it."""
+        repeated = self.latest(self.key, tasks) >= 0
+        found = np.where(repeated, Novelty.NOTHING, np.where(self.seen(tasks), Novelty.KEY, Novelty.MODEL))
+        return [Novelty(value) for value in found.tolist()]
+
+
+def shorter(key: tuple[str, ...]) -> tuple[tuple[str, ...], ...]:
+    """Return a key and what is left of it as columns are dropped from its end.
+
+    >>> shorter(("model", "steps"))
+    (('model', 'steps'), ('model',))
+    """
+    return tuple(key[:end] for end in range(len(key), 0, -1))

@@ -1,0 +1,107 @@
+"""Why a job failed: evidence in the lines of its log, weighed, and forgotten when the job goes on after it."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+
+from planner.inputs.estimate.logs.causes import CAUSES, HINTS, Cause, FailureClass, Weight
+
+MOST_LINES = 5
+"""Lines of evidence that a failure names."""
+WENT_ON = 3
+"""A job that gets further so often after an error has survived it; other ranks may still report a step or two."""
+_TRACEBACK_LINES = 300
+_LONGEST_QUOTE = 160
+_EXCEPTION = re.compile(
+    r"^(?:\[[\w:., -]{1,40}\]:?\s?|\d{1,4}: ?){0,2}(?:[A-Za-z_]\w{0,60}\.){0,8}"
+    r"([A-Z]\w{0,60}(?:Error|Exception|Exit|Exhausted|NotFound|StopIteration|Failure))(?::|$)"
+)
+_CONSEQUENCES = frozenset(
+    (
+        "OSError", "TimeoutError", "BrokenPipeError", "ConnectionResetError", "ConnectionAbortedError", "EOFError",
+        "ConnectionRefusedError", "SystemExit", "ProcessRaisedException", "ProcessExitedException", "CancelledError",
+    )
+)  # fmt: skip
+_PATTERN = re.compile("")
+_USER = Cause(_PATTERN, (), FailureClass.USER_ERROR, Weight.ERROR, False, "the job's own code raised an exception")
+_OTHER = Cause(
+    _PATTERN, (), FailureClass.UNKNOWN, Weight.CONSEQUENCE, False, "an exception that may follow from another"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """Why a job failed.
+
+    Parameters
+    ----------
+    failure
+        The class.
+    retry
+        Whether the same job may succeed if it is started again, unchanged.
+    reason
+        One line: what happened, and the line of the log that says so.
+    lines
+        Where the log says so, at most `MOST_LINES`, the first one first.
+    """
+
+    failure: FailureClass
+    retry: bool
+    reason: str
+    lines: tuple[int, ...]
+
+
+@dataclass(slots=True)
+class _Evidence:
+    """Lines that one cause explains, and how far the job had got at the last of them."""
+
+    cause: Cause
+    text: str
+    advances: int
+    lines: list[int] = field(default_factory=list)
+
+
+class Judge:
+    """Gathers evidence line by line, in bounded memory."""
+
+    def __init__(self) -> None:
+        self._found: dict[Cause, _Evidence] = {}
+        self._traceback_until = 0
+
+    def note(self, number: int, text: str, lowered: str, advances: int) -> None:
+        """Take note of a line, given how often the job has got further so far."""
+        if not any(hint in lowered for hint in HINTS):
+            return
+        if "Traceback (most recent call last)" in text:
+            self._traceback_until = number + _TRACEBACK_LINES
+            return
+        cause = self._cause(number, text, lowered)
+        if cause is None:
+            return
+        evidence = self._found.get(cause)
+        if evidence is None or advances - evidence.advances >= WENT_ON:
+            self._found.pop(cause, None)
+            evidence = self._found[cause] = _Evidence(cause, text, advances)
+        evidence.advances = advances
+        if len(evidence.lines) < MOST_LINES and number not in evidence.lines:
+            evidence.lines.append(number)
+
+    def _cause(self, number: int, text: str, lowered: str) -> Cause | None:
+        for cause in CAUSES:
+            if any(word in lowered for word in cause.words) and cause.pattern.search(text):
+                return cause
+        exception = _EXCEPTION.match(text) if number <= self._traceback_until else None
+        if exception is None:
+            return None
+        return _OTHER if exception[1] in _CONSEQUENCES else _USER
+
+    def verdict(self, advances: int) -> Failure | None:
+        """Return the failure closest to the root, of those that the job did not survive; None if there is none."""
+        left = [each for each in self._found.values() if advances - each.advances < WENT_ON]
+        if not left:
+            return None
+        root = min(left, key=lambda each: (each.cause.weight, each.lines[0]))
+        said = " ".join(root.text.split())
+        quote = said if len(said) <= _LONGEST_QUOTE else said[:_LONGEST_QUOTE] + "..."
+        return Failure(root.cause.failure, root.cause.retry, f"{root.cause.reason}: {quote}", tuple(root.lines))

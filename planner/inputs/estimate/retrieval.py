@@ -1,0 +1,169 @@
+"""Retrieval over past tasks: those whose text is most alike, if any is alike enough, pooled by likeness.
+
+By default TF-IDF weighs words by how rare they are (Salton and Buckley, 1988); any sentence encoder can take its place.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from models.instance import Ints
+from planner.inputs.estimate.answers import Answers
+from planner.inputs.estimate.default import weighted_quantiles
+from planner.inputs.estimate.known import Known, Runs
+from planner.inputs.estimate.tasks import UNKNOWN, Columns, Floats, History, Tasks, Texts
+
+SentenceEncoder: TypeAlias = Callable[[Sequence[str]], NDArray[np.floating[Any]]]
+"""Turns texts into vectors, the cosine of which says how alike they are. Shape [texts, dimensions]."""
+
+_WORD = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])|[0-9]+")
+_FIELD, _FIELDS_END = "=", "\n\n"
+_CHUNK = 512
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Retrieval:
+    """Quantiles of the runs of the most similar past tasks.
+
+    Parameters
+    ----------
+    columns
+        The key's columns count as ``column=value``, the text columns by their words.
+    encode
+        Vectors of unit length of some documents, dense or sparse. Shape [documents, dimensions].
+    nearest
+        Most documents that are pooled.
+    gate
+        Least cosine of one that is.
+    others_only
+        Leave out past tasks of the same first key value, as if it were unseen: for calibration.
+    """
+
+    columns: Columns
+    encode: Callable[[Sequence[str]], Any]
+    nearest: int = 10
+    gate: float = 0.5
+    others_only: bool = False
+    name: str = "retrieval"
+
+    def answer(self, tasks: Tasks, known: Known) -> Answers:
+        """Return the quantiles of tasks that resemble past ones."""
+        answers = Answers.silent(len(tasks))
+        past = known.once(("documents", self.encode), lambda: self._past(known.history, known.key))
+        asked = documents(tasks, self.columns)
+        for text, (places, likeness) in self._alike(list(dict.fromkeys(asked)), past):
+            rows = np.flatnonzero(asked == text)
+            for asked_us in np.unique(tasks.asked_us[rows]):
+                latest = past.runs.latest(past.runs.names[places], np.full(len(places), asked_us))
+                kept = np.flatnonzero(latest >= 0)[: self.nearest]
+                if len(kept):
+                    at_once = rows[tasks.asked_us[rows] == asked_us]
+                    answers.quantiles[at_once] = _pooled(past.runs, latest[kept], likeness[kept])
+                    for row in at_once:
+                        answers.neighbours[row] = tuple(past.keys[places[kept]])
+        return answers
+
+    def _past(self, history: History, key: Sequence[str]) -> _Past:
+        texts = documents(history.tasks, self.columns)
+        runs, keys = Runs(history, texts), dict(zip(texts, history.tasks.keys(key), strict=True))
+        return _Past(runs, np.array([keys[name] for name in runs.names], np.object_), self.encode(list(runs.names)))
+
+    def _alike(self, asked: Sequence[str], past: _Past) -> Iterator[tuple[str, tuple[Ints, Floats]]]:
+        """Yield, per text, the past documents that pass the gate, most alike first, and their cosines."""
+        models = np.array([_model(name) for name in past.runs.names], np.object_)
+        for start in range(0, len(asked), _CHUNK):
+            chunk = asked[start : start + _CHUNK]
+            product = self.encode(chunk) @ past.vectors.T
+            cosines = product if isinstance(product, np.ndarray) else product.toarray()
+            for text, row in zip(chunk, cosines, strict=True):
+                passing = row >= self.gate
+                if self.others_only:
+                    passing &= models != _model(text)
+                places = np.flatnonzero(passing)
+                order = np.argsort(-row[places], kind="stable")
+                yield text, (places[order], row[places][order])
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Past:
+    """Every past document once: its runs, the key of a task that has it, and its vector."""
+
+    runs: Runs
+    keys: Texts
+    vectors: Any
+
+
+def _pooled(runs: Runs, latest: Ints, likeness: Floats) -> Floats:
+    """Return the quantiles of several documents' latest runs, each document weighing as much as it is alike."""
+    windows = [runs.window(at) for at in latest]
+    weights = [np.full(len(window), cosine / len(window)) for window, cosine in zip(windows, likeness, strict=True)]
+    return weighted_quantiles(np.concatenate(windows), np.concatenate(weights))
+
+
+def documents(tasks: Tasks, columns: Columns) -> Texts:
+    """Return what each task is compared by: its key, then its text. Shape [tasks]."""
+    key = [(name, tasks.text(name)) for name in columns.key]
+    text = [tasks.text(name) for name in columns.text]
+    made = np.empty(len(tasks), np.object_)
+    for row in range(len(tasks)):
+        fields = "\n".join(f"{name}{_FIELD}{values[row]}" for name, values in key)
+        made[row] = fields + _FIELDS_END + "\n".join(values[row] for values in text)
+    return made
+
+
+def words(document: str) -> list[str]:
+    r"""Return the known fields of a document as they stand, and the words of its text in lower case.
+
+    >>> words("model=opt\nsteps=\n\ntrain_gpt2.py batchSize: 16")
+    ['model=opt', 'train', 'gpt', '2', 'py', 'batch', 'size', '16']
+    """
+    fields, _, text = document.partition(_FIELDS_END)
+    kept = [field for field in fields.split("\n") if field.partition(_FIELD)[2] != UNKNOWN]
+    return kept + [word.lower() for word in _WORD.findall(text)]
+
+
+def _model(document: str) -> str:
+    return document.partition("\n")[0]
+
+
+def tf_idf(history: History, columns: Columns) -> Callable[[Sequence[str]], Any]:
+    """Return an encoder whose words and weights come from past tasks.
+
+    A word that no past task has counts as rarer than any, and has no direction: what is mostly new resembles nothing.
+    """
+    from sklearn.feature_extraction.text import TfidfVectorizer
+
+    past = list(dict.fromkeys(documents(history.tasks, columns)))
+    vectorizer = TfidfVectorizer(analyzer=words, sublinear_tf=True, norm=None).fit(past)
+    rarest = math.log(1 + len(past)) + 1  # scikit-learn's smoothed weight of a word in no document
+
+    def unknown(text: str) -> float:
+        counts = Counter(word for word in words(text) if word not in vectorizer.vocabulary_)
+        return sum(((1 + math.log(count)) * rarest) ** 2 for count in counts.values())
+
+    def encode(texts: Sequence[str]) -> Any:
+        vectors = vectorizer.transform(texts)
+        known = np.asarray(vectors.multiply(vectors).sum(axis=1)).ravel()
+        length = np.sqrt(known + np.array([unknown(text) for text in texts]))
+        return vectors.multiply(1 / np.where(length > 0, length, 1)[:, None]).tocsr()
+
+    return encode
+
+
+def unit(encoder: SentenceEncoder) -> Callable[[Sequence[str]], NDArray[np.float64]]:
+    """Return an encoder whose vectors have length one; what has none stays 0 and resembles nothing."""
+
+    def encode(texts: Sequence[str]) -> NDArray[np.float64]:
+        vectors = np.asarray(encoder(texts), np.float64)
+        length = np.linalg.norm(vectors, axis=1, keepdims=True)
+        return vectors / np.where(length > 0, length, 1)
+
+    return encode

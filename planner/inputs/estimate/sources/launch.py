@@ -1,0 +1,184 @@
+"""Launch lines: shell text to settings, without a shell.
+
+Understood are assignments of constants, ``$NAME``, ``${NAME}`` and ``${NAME:-default}``, continued lines, ``#SBATCH``
+lines and the arguments of programs that launch jobs; every other word that a shell would expand counts as unknown.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+from planner.inputs.estimate.sources.setting import Constant, Origin, Setting, canonical
+
+MAX_LINE = 20_000
+_LAUNCHER = re.compile(
+    r"python[\d.]{0,6}|torchrun|accelerate|deepspeed|composer|lightning|fabric|srun|sbatch|mpirun|mpiexec|horovodrun"
+    r"|vllm|colossalai|axolotl|tune|llamafactory-cli|ray|uv|poetry|sglang|text-generation-launcher"
+)
+_ASSIGNMENT = re.compile(r"([A-Za-z_]\w{0,99})=(.*)", re.DOTALL)
+_OVERRIDE = re.compile(r"\+{0,2}([A-Za-z_][\w./@-]{0,199})=(.*)", re.DOTALL)
+_VARIABLE = re.compile(
+    r"\$(?:(?P<plain>[A-Za-z_]\w{0,99})|\{(?P<braced>[A-Za-z_]\w{0,99})(?::-(?P<otherwise>[^${}`]*))?\})"
+)
+_NUMBER = re.compile(r"-\d[\d.eE+-]*")
+_SLURM = {"-N": "nodes", "--nodes": "nodes", "-G": "gpus", "--gpus": "gpus", "--gpus-per-node": "gpus_per_node"}
+_RANKS = frozenset(["np", "n"])
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """The options that a script declares.
+
+    Parameters
+    ----------
+    names
+        From a flag as written, such as ``-b``, to the name under which the script reads it.
+    switches
+        Flags without a value.
+    positionals
+        Names of the positional arguments, in order.
+    """
+
+    names: Mapping[str, str] = field(default_factory=dict)
+    switches: frozenset[str] = frozenset()
+    positionals: tuple[str, ...] = ()
+
+
+@dataclass(slots=True)
+class LaunchReader:
+    """Reads the launch lines of one file, or the one that the caller gave."""
+
+    file: str
+    origin: Origin
+    options: Options
+    variables: dict[str, str | None] = field(default_factory=dict)
+    """None: assigned, but not to a constant."""
+
+    def settings(self, text: str) -> Iterator[Setting]:
+        """Yield what the lines set, in their order."""
+        for line, whole in _logical_lines(text):
+            if whole.lstrip().startswith("#SBATCH"):
+                yield from self._slurm(whole.split()[1:], line)
+                continue
+            for command in _commands(whole):
+                yield from self._command(command, line)
+
+    def _command(self, command: list[str], line: int) -> Iterator[Setting]:
+        if command[0] == "for" and len(command) > 1:
+            self.variables[command[1]] = None
+        while command and (command[0] in ("export", "env", "exec", "time", "nohup", "do", "then", "else", "declare")):
+            command = command[1:]
+        while command and (assigned := _ASSIGNMENT.fullmatch(command[0])):
+            value = self._expanded(assigned[2])
+            self.variables[assigned[1]] = value
+            if assigned[1] == "CUDA_VISIBLE_DEVICES":
+                yield self._setting(assigned[1], value, line)
+            command = command[1:]
+        if any(_LAUNCHER.fullmatch(word.rsplit("/", 1)[-1]) or word.endswith(".py") for word in command[:4]):
+            yield from self._arguments(command, line)
+
+    def _arguments(self, command: list[str], line: int) -> Iterator[Setting]:
+        """Yield the options, the overrides such as ``trainer.devices=4``, and the positional arguments."""
+        program = command[0].rsplit("/", 1)[-1]
+        script = next((at for at, word in enumerate(command) if word.endswith(".py")), None)
+        positionals = list(self.options.positionals)
+        at = 1
+        while at < len(command):
+            word = command[at]
+            following = command[at + 1] if at + 1 < len(command) else None
+            in_script = script is None or at > script
+            at += 1
+            if word.startswith("-") and not _NUMBER.fullmatch(word):
+                flag, given, value = word.partition("=")
+                if not given and self._takes(flag, following, in_script):
+                    value, at = str(following), at + 1
+                elif not given:
+                    value = "true"
+                if program.startswith(("mpi", "horovod")) and flag.lstrip("-") in _RANKS and not in_script:
+                    yield self._setting("num_processes", self._expanded(value), line)
+                elif flag.startswith("--") or flag in self.options.names:
+                    yield self._setting(self._name(flag, in_script), self._expanded(value), line)
+            elif override := _OVERRIDE.fullmatch(word):
+                yield self._setting(override[1], self._expanded(override[2]), line)
+            elif program == "vllm" and at == 3 and command[1] == "serve":
+                yield self._setting("model", self._expanded(word), line)
+            elif script is not None and at - 1 > script and positionals:
+                yield self._setting(positionals.pop(0), self._expanded(word), line)
+
+    def _takes(self, flag: str, following: str | None, in_script: bool) -> bool:
+        """Say whether the next word is this option's value."""
+        if following is None or (in_script and flag in self.options.switches):
+            return False
+        return not following.startswith("-") or _NUMBER.fullmatch(following) is not None
+
+    def _name(self, flag: str, in_script: bool) -> str:
+        return self.options.names.get(flag, flag.lstrip("-")) if in_script else flag.lstrip("-")
+
+    def _slurm(self, arguments: list[str], line: int) -> Iterator[Setting]:
+        text = " ".join(arguments)
+        for flag, value in re.findall(r"(?<!\S)(--?[A-Za-z][\w-]{0,40})[ =]([^\s#]{1,200})", text):
+            if flag in _SLURM:
+                yield self._setting(f"slurm_{_SLURM[flag]}", value.rsplit(":", 1)[-1], line)
+            elif flag == "--gres":
+                yield self._setting("gres", value, line)
+
+    def _setting(self, name: str, value: Constant | None, line: int) -> Setting:
+        path = tuple(canonical(part) or part for part in name.split("."))
+        return Setting(path, value, self.origin, self.file, line)
+
+    def _expanded(self, word: str) -> str | None:
+        """Return a word with its variables replaced; None if only a shell would know it."""
+        unknown = False
+
+        def value(found: re.Match[str]) -> str:
+            nonlocal unknown
+            name = found["plain"] or found["braced"]
+            known = self.variables.get(name, found["otherwise"])
+            unknown = unknown or known is None
+            return known or ""
+
+        text = _VARIABLE.sub(value, word)
+        return None if unknown or "$" in text or "`" in text or len(text) > MAX_LINE else text
+
+
+def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
+    """Yield each line with what its backslashes continue, and its number."""
+    started = 1
+    parts: list[str] = []
+    for number, line in enumerate(text.split("\n"), 1):
+        if not parts:
+            started = number
+        continued = line.endswith("\\")
+        parts.append(line[:-1] if continued else line)
+        if not continued:
+            yield started, " ".join(parts)
+            parts = []
+    if parts:
+        yield started, " ".join(parts)
+
+
+def _commands(line: str) -> Iterator[list[str]]:
+    """Yield the simple commands of a line, up to their first redirection; nothing for a line that is no shell."""
+    if len(line) > MAX_LINE or not line.strip():
+        return
+    splitter = shlex.shlex(line, posix=True, punctuation_chars="();<>|&")
+    splitter.whitespace_split = True
+    command: list[str] = []
+    redirected = False
+    try:
+        for word in splitter:
+            if set(word) <= set("();|&"):
+                if command:
+                    yield command
+                command, redirected = [], False
+            elif set(word) <= set("<>&"):
+                redirected = True
+            elif not redirected:
+                command.append(word)
+    except ValueError:
+        return
+    if command:
+        yield command

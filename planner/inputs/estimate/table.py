@@ -1,0 +1,193 @@
+"""Tables of tasks, CSV or Parquet, as columns of text; every row keeps its line.
+
+Read by the importers' reader, so that a malformed row is refused, or counted, in the same words.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pyarrow
+import pyarrow.parquet
+
+from models.instance import Ints
+from models.scenario import InputError
+from planner.inputs.estimate.tasks import ALWAYS_US, UNKNOWN, Tasks, Texts, plain
+from planner.inputs.importers.csv_files import csv_rows, header_of
+from planner.inputs.importers.rows import Rows
+from planner.inputs.importers.tally import Tally
+
+UNITS = {"_s": "s", "_seconds": "s", "_ms": "ms", "_us": "us"}
+"""The unit that the end of a column's name says; seconds for any other."""
+MICROSECONDS = {"s": 1e6, "ms": 1e3, "us": 1.0}
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What is read of a table.
+
+    Parameters
+    ----------
+    columns
+        Taken as text.
+    runtime
+        Column of run times; None: they are not read.
+    time
+        Column that says when each task was asked about: dates, or seconds; None: not read.
+    only
+        Columns with the value that rows must have; others are left out.
+    """
+
+    columns: tuple[str, ...]
+    runtime: str | None = None
+    time: str | None = None
+    only: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def all(self) -> tuple[str, ...]:
+        """Every column that is read, each once."""
+        more = [name for name in (self.runtime, self.time) if name is not None]
+        return tuple(dict.fromkeys((*self.columns, *more, *(name for name, _ in self.only))))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Table:
+    """What was read of a table.
+
+    Parameters
+    ----------
+    line
+        Of each task in the file; in Parquet its row, from 1. Shape [tasks].
+    runtime_us
+        None if no run times were read. Shape [tasks].
+    """
+
+    tasks: Tasks
+    line: Ints
+    runtime_us: Ints | None
+    tally: Tally
+
+
+def columns_of(path: Path) -> list[str]:
+    """Return the names of a table's columns.
+
+    Raises
+    ------
+    InputError
+        If it cannot be read.
+    """
+    return [str(name) for name in _parquet(path).column_names] if _is_parquet(path) else header_of(path)
+
+
+def read_table(path: Path, wanted: Wanted, *, skip_malformed: bool = False) -> Table:
+    """Read tasks.
+
+    Parameters
+    ----------
+    skip_malformed
+        Count rows whose run time or time cannot be read and go on; otherwise the first is an error.
+
+    Raises
+    ------
+    InputError
+        With the line, if the table cannot be read or nothing is left of it.
+    """
+    tally = Tally(skip_malformed)
+    read = list(_chunks(_rows(path, wanted, tally), wanted))
+    lines, times, runtimes = (np.concatenate([part[place] for part in read]) for place in range(3))
+    columns = {name: np.concatenate([part[3][name] for part in read]) for name in wanted.columns}
+    if len(lines) == 0:
+        left_out = ", ".join(f"{count} {reason}" for reason, count in (tally.left_out + tally.refused).items())
+        raise InputError(str(path), 1, "file", f"no row is left ({left_out}); allowed is a table with at least one")
+    return Table(Tasks(columns, times), lines, None if wanted.runtime is None else runtimes, tally)
+
+
+def _rows(path: Path, wanted: Wanted, tally: Tally) -> Iterator[Rows]:
+    if not _is_parquet(path):
+        yield from csv_rows(path, wanted.all, tally)
+        return
+    frame = _parquet(path).select(list(wanted.all)).to_pandas()
+    if len(frame) == 0:
+        raise InputError(str(path), 1, "file", "has no rows; allowed is at least one row")
+    columns = {name: _texts(frame[name]) for name in wanted.all}
+    rows = Rows(str(path), np.arange(1, len(frame) + 1), columns)
+    yield rows
+    rows.settle(tally)
+
+
+def _chunks(chunks: Iterator[Rows], wanted: Wanted) -> Iterator[tuple[Ints, Ints, Ints, dict[str, Texts]]]:
+    """Yield what is kept of each chunk; whether times are dates is decided once, by the first that can be read."""
+    dated: bool | None = None
+    for rows in chunks:
+        if wanted.time is not None and dated is None:
+            dated = _are_dates(rows.text(wanted.time)[rows.kept])
+        yield _chunk(rows, wanted, dated=dated is not False)
+
+
+def _are_dates(texts: Texts) -> bool | None:
+    """Say whether times are dates rather than numbers; None if no text is either."""
+    for text in texts:
+        try:
+            float(text)
+        except ValueError:
+            with suppress(ValueError):
+                datetime.fromisoformat(text.strip())
+                return True
+        else:
+            return False
+    return None
+
+
+def _chunk(rows: Rows, wanted: Wanted, *, dated: bool) -> tuple[Ints, Ints, Ints, dict[str, Texts]]:
+    """Return lines, times, run times and columns of the rows that are kept."""
+    for name, value in wanted.only:
+        rows.leave_out(np.asarray(rows.text(name) != value), f"{name} is not {value[:30]}")
+    none = np.zeros(len(rows.line), np.int64)
+    runtimes = none if wanted.runtime is None else rows.times(wanted.runtime, unit_of(wanted.runtime), least_us=1)
+    times = none + ALWAYS_US if wanted.time is None else _times(rows, wanted.time, dated=dated)
+    kept = rows.kept
+    columns = {name: _plain(rows.text(name)[kept]) for name in wanted.columns}
+    return rows.line[kept], times[kept], runtimes[kept], columns
+
+
+def unit_of(column: str) -> str:
+    """Return the unit of a column of run times by its name.
+
+    >>> unit_of("runtime_ms"), unit_of("exec_time_seconds"), unit_of("duration")
+    ('ms', 's', 's')
+    """
+    return next((unit for end, unit in UNITS.items() if column.endswith(end)), "s")
+
+
+def _times(rows: Rows, column: str, *, dated: bool) -> Ints:
+    """Return times in microseconds: of dates since 1970, of numbers as they count."""
+    return rows.moments(column) if dated else rows.times(column, unit_of(column))
+
+
+def _plain(values: Texts) -> Texts:
+    codes, texts = pd.factorize(values)
+    return np.array([plain(text) for text in texts], np.object_)[codes] if len(values) else values
+
+
+def _texts(column: pd.Series) -> Texts:
+    """Return a column of Parquet as a CSV file would have it."""
+    return np.array([UNKNOWN if value is None or value != value else str(value) for value in column], np.object_)
+
+
+def _is_parquet(path: Path) -> bool:
+    return path.suffix.lower() == ".parquet"
+
+
+def _parquet(path: Path) -> pyarrow.Table:
+    try:
+        return pyarrow.parquet.read_table(path)
+    except OSError as error:
+        raise InputError(str(path), None, "file", f"cannot be read: {error}; allowed is a Parquet file") from None
+    except pyarrow.ArrowException as error:
+        raise InputError(str(path), None, "file", f"is no Parquet: {error}; allowed is Parquet or CSV") from None

@@ -1,0 +1,172 @@
+"""CSV files, plain or gzip, as rows in chunks.
+
+A line of the file is a row: line breaks inside quotes are refused, so that one stray quote spoils one row. Whatever is
+read must be UTF-8; what stands in other columns may be anything.
+"""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Iterator, Sequence
+from itertools import compress, islice
+from pathlib import Path
+from typing import TextIO
+
+import numpy as np
+
+from models.scenario import InputError
+from models.scenario.errors import shown
+from planner.inputs.importers.rows import Refusal, Rows
+from planner.inputs.importers.source import open_text, utf_8_from
+from planner.inputs.importers.tally import Tally
+
+CHUNK_ROWS = 65_536
+LONGEST_LINE = 65_536
+_CONVERTED = utf_8_from("LATIN1")
+
+
+def csv_rows(
+    path: Path,
+    required: Sequence[str],
+    tally: Tally,
+    optional: Sequence[str] = (),
+    header: Sequence[str] | None = None,
+) -> Iterator[Rows]:
+    """Yield the rows of a CSV file in chunks, and settle each chunk with the tally afterwards.
+
+    Parameters
+    ----------
+    required
+        Columns that the header must have.
+    optional
+        Columns that are read where the header has them; any other is ignored.
+    header
+        Names of the columns of a file that has no header.
+
+    Raises
+    ------
+    InputError
+        If the file cannot be read, has no such header or no rows, or, unless the tally skips malformed rows, for the
+        first row that is malformed.
+    """
+    before = tally.read
+    with open_text(path) as file:
+        line = 1 if header else 2
+        header = header or _header(file, path)
+        positions = _positions(header, required, optional, str(path))
+        while lines := list(islice(_lines(file, path, line), CHUNK_ROWS)):
+            rows = _rows(lines, line, str(path), len(header), positions)
+            yield rows
+            rows.settle(tally)
+            line += len(lines)
+    if tally.read == before:
+        raise InputError(str(path), 1, "file", "has no rows; allowed is at least one row below the header")
+
+
+def header_of(path: Path) -> list[str]:
+    """Return the names of a CSV file's columns, to tell files apart.
+
+    Raises
+    ------
+    InputError
+        If the file cannot be read or is empty.
+    """
+    with open_text(path) as file:
+        return _header(file, path)
+
+
+def _header(file: TextIO, path: Path) -> list[str]:
+    line = next(_lines(file, path, 1), "")
+    if not _is_utf_8(line):
+        raise InputError(str(path), 1, "header", f"{shown(line.strip())} is not UTF-8; allowed is {_CONVERTED}")
+    try:
+        names = next(csv.reader([line], strict=True), [])
+    except csv.Error as error:
+        raise InputError(str(path), 1, "header", f"{_said(error, line)}; allowed is CSV") from None
+    if not names:
+        raise InputError(str(path), 1, "file", "is empty; allowed is CSV with a header")
+    return [name.strip() for name in names]
+
+
+def _positions(header: Sequence[str], required: Sequence[str], optional: Sequence[str], file: str) -> dict[str, int]:
+    """Return the position of each column that is read."""
+    for name in required:
+        if name not in header:
+            raise InputError(
+                file,
+                1,
+                "header",
+                f"has no column {name!r}; its columns: {', '.join(header)[:200]}; "
+                f"allowed is a header with {', '.join(required)}",
+            )
+    wanted = [name for name in (*required, *optional) if name in header]
+    for name in wanted:
+        if header.count(name) > 1:
+            raise InputError(file, 1, "header", f"column {name!r} occurs twice; allowed is once")
+    return {name: header.index(name) for name in wanted}
+
+
+def _lines(file: TextIO, path: Path, line: int) -> Iterator[str]:
+    """Yield lines from the one at hand on, and refuse one so long that it threatens the memory."""
+    while text := file.readline(LONGEST_LINE):
+        if len(text) == LONGEST_LINE:
+            raise InputError(str(path), line, "row", f"is longer than {LONGEST_LINE} characters; allowed is CSV")
+        yield text
+        line += 1
+
+
+def _rows(lines: Sequence[str], line: int, file: str, width: int, positions: dict[str, int]) -> Rows:
+    """Return lines as rows; those that have no fields, or not so many, are left out or broken."""
+    found = _parsed(lines)
+    fits = [len(row) == width and isinstance(row, list) for row in found]
+    numbers = np.arange(line, line + len(lines), dtype=np.int64)
+    broken: list[Refusal] = []
+    if not all(fits):
+        numbered = zip(numbers.tolist(), found, fits, strict=True)
+        broken = [_broken(row, file, number, width) for number, row, fit in numbered if row and not fit]
+        numbers, found = numbers[fits], list(compress(found, fits))
+    columns = {name: np.array([row[at] for row in found], dtype=np.object_) for name, at in positions.items()}
+    rows = Rows(file, numbers, columns, broken)
+    if not all(map(_is_utf_8, lines)):
+        for name, texts in columns.items():
+            foreign = np.array([not _is_utf_8(text) for text in texts], np.bool_)
+            rows.refuse(foreign, name, "is not UTF-8", _CONVERTED)
+    return rows
+
+
+def _is_utf_8(text: str) -> bool:
+    """Say whether text holds none of the lone surrogates that other bytes become."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _broken(row: list[str] | str, file: str, line: int, width: int) -> Refusal:
+    problem, reason = row, "row: is not CSV"
+    if isinstance(row, list):
+        problem, reason = f"has {len(row)} fields", "row: has too few or many fields"
+    return Refusal(InputError(file, line, "row", f"{problem}; allowed are {width} fields of CSV"), reason)
+
+
+def _parsed(lines: Sequence[str]) -> list[list[str] | str]:
+    """Return the fields of each line, none for a blank one, or what is wrong with it."""
+    try:
+        rows: list[list[str] | str] = list(csv.reader(lines, strict=True))
+        if len(rows) == len(lines):
+            return rows
+    except csv.Error:
+        pass
+    return [_fields(line) for line in lines]
+
+
+def _fields(line: str) -> list[str] | str:
+    try:
+        return next(csv.reader([line], strict=True), [])
+    except csv.Error as error:
+        return f"is not CSV: {_said(error, line)}"
+
+
+def _said(error: csv.Error, line: str) -> str:
+    return f"{error} (line breaks inside quotes are not read)" if line.count('"') % 2 else str(error)

@@ -1,0 +1,87 @@
+"""The files of an import: a scenario document, and its arrivals as a CSV file beside it."""
+
+from __future__ import annotations
+
+import io
+import json
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import yaml
+
+from models.workload import ANY_KIND, Task, Workflow
+from planner.inputs.importers.format import Hardware
+from planner.inputs.importers.quantities import gigabytes, gigabytes_per_s, seconds
+from planner.inputs.importers.workload import Workload
+
+_WIDTH = 120
+
+
+def document(hardware: Hardware, workload: Workload, arrivals: dict[str, Any]) -> dict[str, Any]:
+    """Return the content of a scenario file.
+
+    Parameters
+    ----------
+    arrivals
+        Its section ``workload``.
+    """
+    models = sorted({model for workflow in workload.workflows for task in workflow.tasks for model in task.models})
+    return {
+        "cluster": {
+            "servers": hardware.servers,
+            "gpus_per_server": hardware.gpus_per_server,
+            "gpu": {
+                "kind": hardware.kind,
+                "memory": gigabytes(hardware.memory_bytes),
+                "load_bandwidth": gigabytes_per_s(hardware.load_bandwidth),
+                "load_overhead": seconds(hardware.load_overhead_us),
+            },
+            "network": {
+                "bandwidth": gigabytes_per_s(hardware.network_bandwidth),
+                "latency": seconds(hardware.network_latency_us),
+            },
+        },
+        "models": {model: {"weights": gigabytes(hardware.weight_bytes)} for model in models},
+        "workflows": {workflow.name: {"tasks": _tasks(workflow)} for workflow in workload.workflows},
+        "workload": arrivals,
+    }
+
+
+def _tasks(workflow: Workflow) -> dict[str, Any]:
+    return {task.name: _task(task) for task in workflow.tasks}
+
+
+def _task(task: Task) -> dict[str, Any]:
+    runtimes = {kind: seconds(us) for kind, us in task.runtime_us.items()}
+    section: dict[str, Any] = {"models": list(task.models), "runtime": runtimes.get(ANY_KIND, runtimes)}
+    if task.inputs:
+        section["after"] = {edge.source: f"{edge.size_bytes} B" for edge in task.inputs}
+    return section
+
+
+def scenario_text(content: dict[str, Any], comments: list[str], path: Path) -> str:
+    """Return a scenario file's text: JSON if the path says so, else YAML under some lines of comment."""
+    if path.suffix.lower() == ".json":
+        return json.dumps(content, ensure_ascii=False, indent=1) + "\n"
+    dumper = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
+    text = yaml.dump(content, Dumper=dumper, sort_keys=False, default_flow_style=None, width=_WIDTH, allow_unicode=True)
+    return "".join(f"# {_printable(line)}\n" for line in comments) + str(text)
+
+
+def _printable(text: str) -> str:
+    """Return a comment that stays one: a file's name may hold a line break."""
+    return "".join(letter if letter.isprintable() else "?" for letter in text)
+
+
+def trace_text(workload: Workload) -> str:
+    """Return the arrivals as the CSV file of a trace."""
+    names = pd.Index([workflow.name for workflow in workload.workflows])
+    workflow = pd.Categorical.from_codes(workload.workflow, categories=names)
+    table = pd.DataFrame({"time_us": workload.release_us, "workflow": workflow})
+    if workload.deadline_us is not None:
+        deadline = pd.Series(workload.deadline_us).astype("Int64")
+        table["deadline_us"] = deadline.where(deadline >= 0)
+    text = io.StringIO()
+    table.to_csv(text, index=False, lineterminator="\n")
+    return text.getvalue()

@@ -1,0 +1,117 @@
+"""What a format is: where its logs come from, how they are read, and the cluster that they are mapped to."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from pathlib import Path
+from typing import Protocol
+
+from models.cluster import GPU, MICROSECONDS_PER_SECOND
+from planner.inputs.importers.tables import Jobs, Requests
+from planner.inputs.importers.tally import Tally
+
+_DIGITS = 12
+
+
+@dataclass(frozen=True, slots=True)
+class Hardware:
+    """The cluster of an imported scenario: equal servers, and models of one size.
+
+    Parameters
+    ----------
+    servers, gpus_per_server, kind
+        How many GPUs, and what they are called.
+    memory_bytes
+        Memory for weights per GPU.
+    weight_bytes
+        Weights of every model; logs hardly ever say.
+    load_bandwidth, load_overhead_us
+        From host memory to a GPU, in bytes per second.
+    network_bandwidth, network_latency_us
+        Between GPUs, in bytes per second.
+    """
+
+    memory_bytes: int
+    weight_bytes: int
+    load_bandwidth: Fraction
+    servers: int = 1
+    gpus_per_server: int = 1
+    kind: str = "GPU"
+    load_overhead_us: int = 0
+    network_bandwidth: Fraction = Fraction(10**10)
+    network_latency_us: int = 0
+
+    @property
+    def gpus(self) -> int:
+        """Number of GPUs."""
+        return self.servers * self.gpus_per_server
+
+    @property
+    def gpu(self) -> GPU:
+        """One of the GPUs."""
+        slow = self.load_overhead_us
+        return GPU("s0/g0", 0, self.kind, self.memory_bytes, self.load_bandwidth, load_overhead_us=slow)
+
+    @property
+    def load_us(self) -> int:
+        """How long a model takes to load (rule R1)."""
+        return self.gpu.load_us(self.weight_bytes)
+
+    def with_load_time(self, load_us: int) -> Hardware:
+        """Return this hardware with the least bandwidth of 12 digits or more that loads a model in this time.
+
+        >>> slow = Hardware(24 * 10**9, 6_500_000_000, Fraction(1)).with_load_time(8_454_000)
+        >>> float(slow.load_bandwidth)
+        768866808.6114
+        """
+        exact = Fraction(self.weight_bytes * MICROSECONDS_PER_SECOND, load_us)
+        shift = 10 ** max(0, _DIGITS - len(str(int(exact))) + 1)
+        return replace(self, load_bandwidth=Fraction(-int(-exact * shift // 1), shift), load_overhead_us=0)
+
+
+class Reader(Protocol):
+    """Reads the files of a format; a frozen dataclass whose fields are the format's options."""
+
+    def hardware(self, files: Sequence[Path], tally: Tally) -> Hardware:
+        """Return the cluster that the format documents, measured from the files where they say."""
+        ...
+
+    def read(self, files: Sequence[Path], tally: Tally) -> Iterator[Requests | Jobs]:
+        """Yield the requests or jobs of the files in chunks.
+
+        Raises
+        ------
+        InputError
+            If a file is not of this format, or a row is malformed and the tally does not skip it.
+        """
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Format:
+    """A sort of log.
+
+    Parameters
+    ----------
+    name
+        As the command names it.
+    title
+        What the logs are, in a line.
+    source
+        Where they come from, and whom to cite.
+    notes
+        What the mapping assumes or cannot know; shown with every summary.
+    reader
+        Makes the reader; its dataclass fields are the options.
+    dated
+        Whether releases are moments (microseconds since 1970) rather than times of the trace's own clock.
+    """
+
+    name: str
+    title: str
+    source: str
+    notes: tuple[str, ...]
+    reader: type[Reader]
+    dated: bool = False

@@ -1,0 +1,238 @@
+"""WfCommons: scientific workflows that ran, one JSON file each, in WfFormat 1.5.
+
+Schema: github.com/wfcommons/WfFormat, wfcommons-schema.json of version 1.5 (commit 14e69620); 1.6 only adds to it. From
+workflow.specification come tasks (id, name, parents, children, inputFiles, outputFiles) and files (id, sizeInBytes),
+from workflow.execution the tasks' runtimeInSeconds and command.program.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from pathlib import Path
+from typing import TypeGuard
+
+from models.scenario.errors import FieldError, InputError, Where, shown
+from models.scenario.quantities import MAX_SIZE_BYTES
+from models.scenario.source import MAX_FILE_BYTES
+from models.workload import ANY_KIND, Edge, Task, Workflow
+from planner.inputs.importers.dags import DAGOptions, built
+from planner.inputs.importers.format import Format, Hardware
+from planner.inputs.importers.json_values import (
+    JSONText,
+    items_at,
+    mapping_at,
+    member,
+    name_at,
+    refuse,
+    size_at,
+    time_at,
+)
+from planner.inputs.importers.rows import LONGEST_NAME
+from planner.inputs.importers.source import open_text
+from planner.inputs.importers.tables import Jobs
+from planner.inputs.importers.tally import Tally
+
+_VERSIONS = ("1.5", "1.6")
+_SPECIFICATION = ("workflow", "specification")
+_EXECUTION = ("workflow", "execution")
+
+
+@dataclass(frozen=True, slots=True)
+class WfCommons(DAGOptions):
+    """Reads instances."""
+
+    def hardware(self, files: Sequence[Path], tally: Tally) -> Hardware:
+        """Return four GPUs of 16 GB, models of 4 GB, and a network of 10 Gbit/s; all of it is assumed."""
+        return Hardware(
+            memory_bytes=16 * 10**9,
+            weight_bytes=4 * 10**9,
+            load_bandwidth=Fraction(10**10),
+            servers=4,
+            network_bandwidth=Fraction(10**10, 8),
+        )
+
+    def read(self, files: Sequence[Path], tally: Tally) -> Iterator[Jobs]:
+        """Yield the workflows of the files."""
+        before, adjusted = 0, _Adjusted()
+        for path in files:
+            tally.read += 1
+            text = _text(path)
+            try:
+                workflow = _Instance(mapping_at(text.data(), ())).workflow(_name(path), adjusted)
+            except FieldError as error:
+                refuse(text, error, tally)
+            except InputError as error:
+                tally.refuse(error, "file: is no JSON")
+            else:
+                yield self.jobs([workflow], before)
+                before += 1
+        tally.notes += adjusted.notes()
+
+
+@dataclass(slots=True)
+class _Adjusted:
+    """Tasks that could not be taken as they stand."""
+
+    instant: int = 0
+    scripts: int = 0
+
+    def notes(self) -> list[str]:
+        """Return what a person should know of them."""
+        notes = []
+        if self.instant:
+            notes.append(f"tasks that ran for less than 1 us and count as 1 us: {self.instant:,}")
+        if self.scripts:
+            notes.append(
+                f"tasks whose model is their own name, as the program is a script or missing: {self.scripts:,}"
+            )
+        return notes
+
+
+class _Instance:
+    """An instance: its tasks by id, each with the way to it, and who writes which file of what size."""
+
+    def __init__(self, document: dict[str, object]) -> None:
+        version = member(document, "schemaVersion")
+        if version not in _VERSIONS:
+            migrated = "1.5 or 1.6, to which WfFormat's own tool migrates older instances"
+            raise FieldError(("schemaVersion",), f"is {shown(version)}; allowed is {migrated}")
+        inside = mapping_at(member(document, "workflow"), ("workflow",))
+        specification = mapping_at(member(inside, "specification", ("workflow",)), _SPECIFICATION)
+        execution = mapping_at(member(inside, "execution", ("workflow",)), _EXECUTION)
+        self._specified = _by_id(specification, _SPECIFICATION, "tasks")
+        self._executed = _by_id(execution, _EXECUTION, "tasks")
+        self._sizes = {
+            name: size_at(member(entry, "sizeInBytes", where), (*where, "sizeInBytes"))
+            for name, (where, entry) in _by_id(specification, _SPECIFICATION, "files").items()
+        }
+        for name, (where, _) in self._executed.items():
+            if name not in self._specified:
+                raise FieldError((*where, "id"), f"{shown(name)} is not specified; allowed are ids of specified tasks")
+        self._parents = {name: self._relatives(name, "parents") for name in self._specified}
+        self._check_children()
+        self._writer = self._written()
+
+    def workflow(self, name: str, adjusted: _Adjusted) -> Workflow:
+        """Return the workflow, and count the tasks that had to be adjusted."""
+        tasks = [self._task(task, adjusted) for task in self._specified]
+        return built(name, tasks, {task: where for task, (where, _) in self._specified.items()})
+
+    def _task(self, name: str, adjusted: _Adjusted) -> Task:
+        where, specified = self._specified[name]
+        if name not in self._executed:
+            raise FieldError(where, f"task {shown(name)} was not executed; allowed are instances that ran to their end")
+        place, executed = self._executed[name]
+        runtime_us = time_at(member(executed, "runtimeInSeconds", place), (*place, "runtimeInSeconds"))
+        adjusted.instant += not runtime_us
+        command = mapping_at(executed.get("command", {}), (*place, "command"))
+        model = command.get("program")
+        if not _is_word(model):
+            adjusted.scripts += 1
+            model = name_at(member(specified, "name", where), (*where, "name"))
+        return Task(name, {ANY_KIND: max(1, runtime_us)}, (model,), self._inputs(name))
+
+    def _inputs(self, name: str) -> tuple[Edge, ...]:
+        """Return an edge per parent with the bytes of the files that it writes and this task reads."""
+        where, task = self._specified[name]
+        carried = dict.fromkeys(self._parents[name], 0)
+        for position, file in _names(task, where, "inputFiles"):
+            writer = self._writer.get(file)
+            if writer in carried:
+                place = (*where, "inputFiles", position)
+                if file not in self._sizes:
+                    raise FieldError(place, f"{shown(file)} is not among the files; allowed are files with a size")
+                carried[writer] += self._sizes[file]
+                if carried[writer] > MAX_SIZE_BYTES:
+                    raise FieldError(place, f"makes more than {MAX_SIZE_BYTES:g} bytes from one task; allowed are less")
+        return tuple(Edge(parent, size) for parent, size in carried.items())
+
+    def _relatives(self, name: str, key: str) -> dict[str, Where]:
+        """Return the parents or children of a task, each with the way to where it is named."""
+        where, task = self._specified[name]
+        found: dict[str, Where] = {}
+        for position, other in _names(task, where, key, required=True):
+            place = (*where, key, position)
+            if other not in self._specified:
+                raise FieldError(place, f"{shown(other)} is no task; allowed are ids of specified tasks")
+            if other in found:
+                raise FieldError(place, f"{shown(other)} is named twice; allowed is once")
+            found[other] = place
+        return found
+
+    def _check_children(self) -> None:
+        """Refuse a parent that does not name its child, or a child that does not name its parent."""
+        children = {name: self._relatives(name, "children") for name in self._specified}
+        for one, other, meant in ((self._parents, children, "child"), (children, self._parents, "parent")):
+            for name, relatives in one.items():
+                for relative, place in relatives.items():
+                    if name not in other[relative]:
+                        problem = f"{shown(relative)} does not name {shown(name)} as its {meant}"
+                        raise FieldError(place, f"{problem}; allowed are parents and children that agree")
+
+    def _written(self) -> Mapping[str, str]:
+        """Return the task that writes each file."""
+        writer: dict[str, str] = {}
+        for name, (where, task) in self._specified.items():
+            for position, file in _names(task, where, "outputFiles"):
+                if writer.setdefault(file, name) != name:
+                    problem = f"{shown(file)} is also written by {shown(writer[file])}; allowed is one task per file"
+                    raise FieldError((*where, "outputFiles", position), problem)
+        return writer
+
+
+def _by_id(section: dict[str, object], where: Where, key: str) -> dict[str, tuple[Where, dict[str, object]]]:
+    """Return the entries of a list by their ids, each with the way to it; files may be left out."""
+    found: dict[str, tuple[Where, dict[str, object]]] = {}
+    value = section.get(key, []) if key == "files" else member(section, key, where)
+    for position, item in enumerate(items_at(value, (*where, key))):
+        place = (*where, key, position)
+        entry = mapping_at(item, place)
+        name = name_at(member(entry, "id", place), (*place, "id"))
+        if name in found:
+            raise FieldError((*place, "id"), f"{shown(name)} occurs twice; allowed is once")
+        found[name] = (place, entry)
+    if key == "tasks" and not found:
+        raise FieldError((*where, key), "is empty; allowed is at least one task")
+    return found
+
+
+def _names(task: dict[str, object], where: Where, key: str, required: bool = False) -> Iterator[tuple[int, str]]:
+    """Yield the names of a list of a task with their positions; an optional list may be left out."""
+    value = member(task, key, where) if required else task.get(key, [])
+    for position, item in enumerate(items_at(value, (*where, key))):
+        yield position, name_at(item, (*where, key, position))
+
+
+def _is_word(value: object) -> TypeGuard[str]:
+    """Say whether a program is a name rather than a script or nothing."""
+    return isinstance(value, str) and value.isprintable() and " " not in value and 0 < len(value) <= LONGEST_NAME
+
+
+def _text(path: Path) -> JSONText:
+    with open_text(path) as file:
+        text = file.read(MAX_FILE_BYTES + 1)
+    if len(text) > MAX_FILE_BYTES:
+        raise InputError(str(path), 1, "file", f"is too large; allowed are {MAX_FILE_BYTES} characters")
+    return JSONText(text, str(path))
+
+
+def _name(path: Path) -> str:
+    """Return what the workflow of a file is called."""
+    return name_at(path.name.removesuffix(".gz").removesuffix(".json"), ("file name",))
+
+
+FORMAT = Format(
+    name="wfcommons",
+    title="scientific workflows of WfCommons that ran, one per file (WfFormat 1.5)",
+    source="github.com/wfcommons/WfInstances (LGPL 3.0); Coleman et al., Future Generation Computer Systems 128, 2022",
+    notes=(
+        "a model is a program: all tasks that run it share it",
+        "the instances have no sizes of programs: every model weighs 4 GB, a GPU has 16 GB for weights",
+        "run times are those of one processor core or more, as executed; on a GPU they are a stand-in",
+        "an edge carries the files that the parent writes and the child reads; what no parent writes lies everywhere",
+        "instances have no arrivals: each file is one job, released at 0 (copies, interval)",
+    ),
+    reader=WfCommons,
+)

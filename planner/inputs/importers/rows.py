@@ -1,0 +1,230 @@
+"""Rows of a log as columns of text: text becomes numbers for many rows at once, and every row keeps its line.
+
+Values are converted once per distinct text of a chunk, with the exact readers of scenario files.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from models.instance import Ints
+from models.scenario import InputError
+from models.scenario.errors import shown
+from models.scenario.quantities import MAX_TIME_US
+from models.scenario.trace import microseconds
+from planner.inputs.importers.tables import Requests, Texts
+from planner.inputs.importers.tally import Tally
+
+LONGEST_NAME = 150
+"""Longest name of a model: names of workflows are made from it."""
+MAX_GPUS_PER_REQUEST = 10_000
+
+Mask = NDArray[np.bool_]
+_WHOLE = re.compile(r"\s*([+-]?\d{1,18})(?:\.0*)?\s*", re.ASCII)
+_FIRST_YEAR, _LAST_YEAR = 1970, 2200
+_SHORTEST_MOMENT = len("2024-11-15 16:57")
+
+
+class Refusal(NamedTuple):
+    """Malformed rows: the error that the first of them makes, the reason they are counted by, and how many."""
+
+    error: InputError
+    reason: str
+    rows: int = 1
+
+
+@dataclass(slots=True)
+class Rows:
+    """Some rows of a file, as columns of text.
+
+    Parameters
+    ----------
+    file
+        As errors name it.
+    line
+        Line of each row in the file, from 1. Shape [rows].
+    columns
+        The text of each row by column. Shape [rows] each.
+    broken
+        Rows of the same chunk that could not be taken apart into columns.
+
+    Attributes
+    ----------
+    kept
+        Which rows are neither left out nor refused. Shape [rows].
+    """
+
+    file: str
+    line: Ints
+    columns: dict[str, Texts]
+    broken: Sequence[Refusal] = ()
+    kept: Mask = field(init=False)
+    _refused: list[Refusal] = field(init=False, default_factory=list)
+    _left_out: list[tuple[str, int]] = field(init=False, default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.kept = np.ones(len(self.line), np.bool_)
+
+    def has(self, column: str) -> bool:
+        """Say whether the file has an optional column."""
+        return column in self.columns
+
+    def text(self, column: str) -> Texts:
+        """Return a column as it stands. Shape [rows]."""
+        return self.columns[column]
+
+    def leave_out(self, mask: Mask, reason: str) -> None:
+        """Set aside well-formed rows that are no part of the workload."""
+        mask = mask & self.kept
+        if mask.any():
+            self.kept = self.kept & ~mask
+            self._left_out.append((reason, int(mask.sum())))
+
+    def refuse(self, mask: Mask, column: str, problem: str, allowed: str) -> None:
+        """Refuse malformed rows.
+
+        Parameters
+        ----------
+        mask
+            Which rows. Shape [rows].
+        problem
+            What is wrong with the column's value, such as ``is no time``.
+        allowed
+            What may stand there.
+        """
+        mask = mask & self.kept
+        if mask.any():
+            first = int(np.argmax(mask))
+            found = f"{shown(self.columns[column][first])} " if column in self.columns else ""
+            error = InputError(self.file, int(self.line[first]), column, f"{found}{problem}; allowed is {allowed}")
+            self.kept = self.kept & ~mask
+            self._refused.append(Refusal(error, f"{column}: {problem}", int(mask.sum())))
+
+    def leave_out_unless(self, column: str, *wanted: str) -> None:
+        """Set aside rows whose column says something else, counted by what it says."""
+        text = pd.Series(self.columns[column], dtype=object)
+        mask = self.kept & ~text.isin(wanted).to_numpy(np.bool_)
+        self.kept = self.kept & ~mask
+        said = text[mask].str[:30].value_counts()
+        self._left_out += [(f"{column} {other}", int(rows)) for other, rows in said.items()]
+
+    def times(self, column: str, unit: str = "s", least_us: int = 0) -> Ints:
+        """Return plain numbers of a unit (``s``, ``ms``, ``us``) in microseconds, rounded half up. Shape [rows]."""
+        return self._each(
+            column,
+            lambda text: microseconds(text.strip(), unit),
+            (least_us, MAX_TIME_US),
+            "is no time in range",
+            f"a plain number of {unit} from {least_us / 1e6:g} s to {MAX_TIME_US / 1e6:g} s",
+        )
+
+    def optional_times(self, column: str, unit: str = "s") -> Ints:
+        """Return numbers as `times` does, and -1 where there is none. Shape [rows]."""
+
+        def read(text: str) -> int:
+            if not text.strip():
+                return -1
+            time_us = microseconds(text.strip(), unit)
+            if time_us < 0:
+                raise ValueError(text)
+            return time_us
+
+        allowed = f"nothing, or a plain number of {unit} from 0 s to {MAX_TIME_US / 1e6:g} s"
+        return self._each(column, read, (-1, MAX_TIME_US), "is no time in range", allowed)
+
+    def wholes(self, column: str, least: int, most: int) -> Ints:
+        """Return whole numbers in a range; ``4.0`` counts as one. Shape [rows]."""
+        return self._each(
+            column, _whole, (least, most), "is no whole number in range", f"a whole number from {least} to {most}"
+        )
+
+    def numbers(self, column: str, least: float, most: float) -> NDArray[np.float64]:
+        """Return numbers in a range. Shape [rows]."""
+        codes, texts = pd.factorize(self.columns[column])
+        values = pd.to_numeric(pd.Series(texts, dtype=object), errors="coerce").to_numpy(np.float64)
+        good = (values >= least) & (values <= most)
+        self.refuse(~good[codes], column, "is no number in range", f"a number from {least:g} to {most:g}")
+        return np.asarray(np.where(good, values, least)[codes], np.float64)
+
+    def moments(self, column: str) -> Ints:
+        """Return dates with a time of day in microseconds since 1970; without a zone: UTC. Shape [rows]."""
+        texts = self.columns[column]
+        read = pd.to_datetime(pd.Series(texts, dtype=object), format="ISO8601", errors="coerce", utc=True)
+        # The reader also takes a bare year, and words such as "now".
+        short = np.fromiter(map(len, texts), np.int64, len(texts)) < _SHORTEST_MOMENT
+        good = ~short & read.dt.year.between(_FIRST_YEAR, _LAST_YEAR).to_numpy(np.bool_)
+        self.refuse(
+            ~good, column, "is no date and time in range", f"such as 2024-11-15 16:57:50, {_FIRST_YEAR} to {_LAST_YEAR}"
+        )
+        nanoseconds = read.where(good, pd.Timestamp(0, tz="UTC")).dt.as_unit("ns").astype("int64").to_numpy()
+        return np.asarray((nanoseconds + 500) // 1000, np.int64)
+
+    def names(self, column: str) -> Texts:
+        """Return names of models: printable, 1 to `LONGEST_NAME` characters. Shape [rows]."""
+        codes, texts = pd.factorize(self.columns[column])
+        good = np.array([0 < len(text) <= LONGEST_NAME and text.isprintable() for text in texts], np.bool_)
+        self.refuse(~good[codes], column, "is no name", f"1 to {LONGEST_NAME} printable characters")
+        return np.asarray(np.asarray(texts, dtype=np.object_)[codes], np.object_)
+
+    def requests(
+        self,
+        release_us: Ints,
+        model: Texts,
+        runtime_us: Ints,
+        deadline_us: Ints | None = None,
+        gpus: Ints | None = None,
+    ) -> Requests:
+        """Return the rows that are kept as requests; columns as in `Requests`, each of shape [rows]."""
+        kept = self.kept
+        return Requests(
+            release_us[kept],
+            model[kept],
+            runtime_us[kept],
+            None if deadline_us is None else deadline_us[kept],
+            None if gpus is None else gpus[kept],
+        )
+
+    def settle(self, tally: Tally) -> None:
+        """Count what was left out and refused.
+
+        Raises
+        ------
+        InputError
+            For the earliest refused row, unless the tally skips malformed rows.
+        """
+        tally.read += len(self.line) + len(self.broken)
+        for reason, rows in self._left_out:
+            tally.left_out[reason] += rows
+        for refusal in sorted((*self.broken, *self._refused), key=lambda refusal: refusal.error.line or 0):
+            tally.refuse(*refusal)
+
+    def _each(
+        self, column: str, read: Callable[[str], int], within: tuple[int, int], problem: str, allowed: str
+    ) -> Ints:
+        """Return the whole number that `read` makes of each distinct text; refuse what is none, or out of range."""
+        codes, texts = pd.factorize(self.columns[column])
+        least, most = within
+        values, good = np.full(len(texts), least, np.int64), np.zeros(len(texts), np.bool_)
+        for index, text in enumerate(texts):
+            try:
+                value = read(text)
+            except ValueError:
+                continue
+            if least <= value <= most:
+                values[index], good[index] = value, True
+        self.refuse(~good[codes], column, problem, allowed)
+        return np.asarray(values[codes], np.int64)
+
+
+def _whole(text: str) -> int:
+    match = _WHOLE.fullmatch(text)
+    if match is None:
+        raise ValueError(text)
+    return int(match[1])

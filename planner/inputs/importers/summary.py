@@ -1,0 +1,138 @@
+"""What a workload is like before anything is planned: arrivals, models, run times and load."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from models.instance import Ints
+from planner.inputs.importers.target import Target
+from planner.inputs.importers.workload import Workload
+
+MINUTE_US = 60_000_000
+QUANTILES = (10, 50, 90, 99)
+LISTED_MODELS = 10
+"""So many models are named in the summary."""
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """Figures of a workload on a cluster.
+
+    Parameters
+    ----------
+    workload
+        What they are of.
+    gpus
+        Number of GPUs.
+    length_us
+        Length of the window, or from time zero to the last release; 0 if all jobs arrive at time zero.
+    job_work_us
+        Run times of all tasks of each job together, each on its fastest kind. Shape [jobs].
+    task_runtime_us
+        Run times of all tasks of all jobs, ascending. Shape [tasks].
+    model_requests, model_work_us
+        Tasks that need a model, and their run time, most first.
+    loads_us
+        Load times of the models of all tasks together, as if every task loaded them.
+    """
+
+    workload: Workload
+    gpus: int
+    length_us: float
+    job_work_us: Ints
+    task_runtime_us: Ints
+    model_requests: Mapping[str, int]
+    model_work_us: Mapping[str, int]
+    loads_us: int
+
+    @classmethod
+    def of(cls, workload: Workload, target: Target, length_us: float | None) -> Summary:
+        """Return the figures of a workload; without a length it ends with its last release."""
+        count = np.bincount(workload.workflow, minlength=len(workload.workflows))
+        work = np.array([sum(task.fastest_us for task in w.tasks) for w in workload.workflows], np.int64)
+        requests: dict[str, int] = {}
+        model_work: dict[str, int] = {}
+        runtimes, repeats = [], []
+        for index in np.flatnonzero(count).tolist():
+            workflow, jobs = workload.workflows[index], int(count[index])
+            for task in workflow.tasks:
+                runtimes.append(task.fastest_us)
+                repeats.append(jobs)
+                for model in task.models:
+                    requests[model] = requests.get(model, 0) + jobs
+                    model_work[model] = model_work.get(model, 0) + jobs * task.fastest_us
+        ranked = sorted(requests, key=lambda model: (-requests[model], model))
+        return cls(
+            workload,
+            target.gpus,
+            float(workload.release_us[-1]) if length_us is None else length_us,
+            work[workload.workflow],
+            np.sort(np.repeat(np.array(runtimes, np.int64), repeats)),
+            {model: requests[model] for model in ranked},
+            {model: model_work[model] for model in ranked},
+            sum(target.load_us(model) * requests[model] for model in ranked),
+        )
+
+    @property
+    def workflows(self) -> int:
+        """Different workflows that have jobs."""
+        return len(np.unique(self.workload.workflow))
+
+    @property
+    def fluid_load(self) -> float | None:
+        """Work that arrives per second over the number of GPUs; above 1 the queue grows. None at one instant."""
+        return float(self.job_work_us.sum()) / (self.length_us * self.gpus) if self.length_us else None
+
+    @property
+    def load_of_loads(self) -> float | None:
+        """The same for the copy engines, if every task had to load its models."""
+        return self.loads_us / (self.length_us * self.gpus) if self.length_us else None
+
+    @property
+    def mean_load_us(self) -> float:
+        """Mean over the tasks' models; 0 if no task needs one."""
+        return self.loads_us / max(1, sum(self.model_requests.values()))
+
+    @property
+    def mean_per_minute(self) -> float | None:
+        """Jobs per minute; None if all arrive at one instant."""
+        return len(self.workload.release_us) * MINUTE_US / self.length_us if self.length_us else None
+
+    @property
+    def per_minute(self) -> Ints:
+        """Arrivals in each minute from time zero. Shape [minutes]."""
+        return np.bincount(self.workload.release_us // MINUTE_US)
+
+    def runtime_s(self, percent: float) -> float:
+        """Return a percentile of the tasks' run times: the ceil(q n)-th smallest."""
+        place = max(1, -(-int(percent * 10**6) * len(self.task_runtime_us) // 10**8))
+        return float(self.task_runtime_us[place - 1]) / 1e6
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the figures with the keys of ``import --json``."""
+        minutes, runtimes = self.per_minute, self.task_runtime_us
+        total = max(1, sum(self.model_requests.values()))
+        return {
+            "jobs": len(self.workload.release_us),
+            "tasks": len(runtimes),
+            "workflows": self.workflows,
+            "models": len(self.model_requests),
+            "length_s": self.length_us / 1e6,
+            "arrivals_per_minute": {
+                "mean": self.mean_per_minute,
+                "max": int(minutes.max()),
+            },
+            "runtime_s": {"mean": float(runtimes.mean()) / 1e6, "min": self.runtime_s(0)}
+            | {f"p{percent}": self.runtime_s(percent) for percent in QUANTILES}
+            | {"max": self.runtime_s(100)},
+            "model_shares": {model: tasks / total for model, tasks in self.model_requests.items()},
+            "gpus": self.gpus,
+            "work_s": float(self.job_work_us.sum()) / 1e6,
+            "load_time_s": self.mean_load_us / 1e6,
+            "fluid_load": self.fluid_load,
+            "load_of_loads": self.load_of_loads,
+        }

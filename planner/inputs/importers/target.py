@@ -1,0 +1,187 @@
+"""What a log is mapped to: the cluster that its format documents, or a scenario whose workflows its requests drive."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+
+from models.instance import Ints
+from models.scenario import InputError, Scenario, load_scenario, scenario_from
+from models.scenario.source import read_text
+from models.scenario.work import build_workflows
+from planner.inputs.importers.document import document, scenario_text
+from planner.inputs.importers.errors import WorkloadError
+from planner.inputs.importers.format import Hardware
+from planner.inputs.importers.tables import Jobs, Requests
+from planner.inputs.importers.workload import Workload
+
+
+class Target(Protocol):
+    """The scenario of an import without its arrivals."""
+
+    @property
+    def gpus(self) -> int:
+        """Number of GPUs."""
+        ...
+
+    @property
+    def words(self) -> str:
+        """The cluster in words."""
+        ...
+
+    def load_us(self, model: str) -> int:
+        """Return how long a model takes to load where that is quickest."""
+        ...
+
+    def content(self, workload: Workload, arrivals: dict[str, Any]) -> dict[str, Any]:
+        """Return the content of the scenario file; `arrivals` is its section ``workload``."""
+        ...
+
+    def text(self, workload: Workload, arrivals: dict[str, Any], comments: list[str], path: Path) -> str:
+        """Return the scenario file's text.
+
+        Raises
+        ------
+        InputError
+            If it cannot be of the sort that the path names.
+        """
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Documented:
+    """Equal servers, models of one size, and a workflow per distinct request."""
+
+    hardware: Hardware
+
+    @property
+    def gpus(self) -> int:
+        """Number of GPUs."""
+        return self.hardware.gpus
+
+    @property
+    def words(self) -> str:
+        """The cluster in words."""
+        size, memory = self.hardware.weight_bytes / 1e9, self.hardware.memory_bytes / 1e9
+        load_s = self.hardware.load_us / 1e6
+        return f"{self.gpus} GPUs of {memory:g} GB, models of {size:g} GB, a load takes {load_s:.4g} s"
+
+    def load_us(self, model: str) -> int:
+        """Return how long any model takes to load."""
+        return self.hardware.load_us
+
+    def content(self, workload: Workload, arrivals: dict[str, Any]) -> dict[str, Any]:
+        """Return the content of the scenario file."""
+        return document(self.hardware, workload, arrivals)
+
+    def text(self, workload: Workload, arrivals: dict[str, Any], comments: list[str], path: Path) -> str:
+        """Return the scenario file's text."""
+        return scenario_text(self.content(workload, arrivals), comments, path)
+
+
+@dataclass(frozen=True, slots=True)
+class Driven:
+    """A scenario that keeps its cluster, models and workflows, and gets other arrivals."""
+
+    scenario: Scenario
+
+    @classmethod
+    def load(cls, path: Path) -> Driven:
+        """Return the scenario of a file.
+
+        Raises
+        ------
+        InputError
+            If it is none.
+        """
+        return cls(load_scenario(path))
+
+    @property
+    def gpus(self) -> int:
+        """Number of GPUs."""
+        return self.scenario.instance.n_gpus
+
+    @property
+    def words(self) -> str:
+        """The cluster in words."""
+        return f"{self.gpus} GPUs, and the models and workflows, of {self.scenario.source.file}"
+
+    def load_us(self, model: str) -> int:
+        """Return how long a model takes to load where that is quickest."""
+        instance = self.scenario.instance
+        names = [known.name for known in instance.models]
+        return int(instance.load_us[names.index(model)].min())
+
+    def content(self, workload: Workload, arrivals: dict[str, Any]) -> dict[str, Any]:
+        """Return the content of the scenario file."""
+        root = self.scenario.source.root
+        base = root.data() if root else None
+        if not isinstance(base, dict):
+            raise TypeError("a scenario comes from a file here")
+        return base | {"workload": arrivals}
+
+    def text(self, workload: Workload, arrivals: dict[str, Any], comments: list[str], path: Path) -> str:
+        """Return the scenario's own text with other arrivals; its comments and formatting stay."""
+        file = Path(self.scenario.source.file)
+        if (path.suffix.lower() == ".json") != (file.suffix.lower() == ".json"):
+            problem = f"is not of the sort of {file.name}; allowed is a name that ends in {file.suffix}"
+            raise InputError(str(path), None, "file", problem)
+        text = "\n".join(read_text(file).splitlines()) + "\n"
+        if path.suffix.lower() == ".json":
+            return json.dumps(json.loads(text) | {"workload": arrivals}, ensure_ascii=False, indent=1) + "\n"
+        return scenario_text({"workload": arrivals}, comments, path).join(self._around_workload(text))
+
+    def _around_workload(self, text: str) -> tuple[str, str]:
+        """Return the lines before and after the section ``workload``, which must be one of block style."""
+        source = self.scenario.source
+        sections = source.root.content if source.root else None
+        lines = text.splitlines(keepends=True)
+        starts = sorted(line for line, _ in sections.values()) if isinstance(sections, dict) else []
+        first = sections["workload"][0] if isinstance(sections, dict) else 0
+        if len(set(starts)) < len(starts) or not lines[first - 1].startswith("workload"):
+            raise InputError(
+                source.file, first, "workload", "does not begin a line; allowed is every section on lines of its own"
+            )
+        last = next((line for line in starts if line > first), len(lines) + 1) - 1
+        while last > first and (not lines[last - 1].strip() or lines[last - 1].startswith(("#", "..."))):
+            last -= 1  # comments and blank lines after the section stay
+        return "".join(lines[: first - 1]), "".join(lines[last:])
+
+    def workload(self, found: Requests | Jobs, rows: Ints, release_us: Ints) -> Workload:
+        """Return requests as jobs of the scenario's workflows: the shorter a request ran, the less work it becomes.
+
+        Requests are ordered by run time (equal ones by release) and cut into as many parts of equal size as there are
+        workflows; the shortest become jobs of the workflow with the least work.
+
+        Parameters
+        ----------
+        rows, release_us
+            Positions in release order, and their releases from time zero. Shape [jobs].
+
+        Raises
+        ------
+        WorkloadError
+            If the log's jobs are workflows already.
+        """
+        if isinstance(found, Jobs):
+            raise WorkloadError("the log's jobs are DAGs already; allowed with --workflows are logs of requests")
+        workflows = tuple(build_workflows(self.scenario.document).values())
+        work = [sum(task.fastest_us for task in workflow.tasks) for workflow in workflows]
+        by_work = np.argsort(work, kind="stable")
+        order = np.argsort(found.runtime_us[rows], kind="stable")
+        rank = np.empty(len(rows), np.int64)
+        rank[order] = np.arange(len(rows))
+        deadline = None if found.deadline_us is None else found.deadline_us[rows]
+        names = ", ".join(workflows[index].name for index in by_work.tolist())
+        mapping = f"requests by run time, shortest first, in {len(workflows)} equal parts: {names}"
+        return Workload(workflows, by_work[rank * len(workflows) // len(rows)], release_us, deadline, mapping)
+
+
+def assert_valid(target: Target, workload: Workload) -> None:
+    """Refuse what a scenario file may not say, by building the scenario with one job of every workflow."""
+    jobs = [{"release": "0 s", "workflow": workflow.name} for workflow in workload.workflows]
+    scenario_from(target.content(workload, {"jobs": jobs}))

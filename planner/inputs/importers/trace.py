@@ -1,0 +1,245 @@
+"""Import a log: read it, cut a window, scale its rate, map it to workflows, and say what came out."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+from executor.named import Kind
+from models.scenario import InputError, Scenario, assert_writable, scenario_from, write_atomically
+from models.scenario.errors import allowed
+from models.scenario.quantities import MAX_JOBS
+from planner.inputs.importers.classes import Classes
+from planner.inputs.importers.document import trace_text
+from planner.inputs.importers.errors import WorkloadError
+from planner.inputs.importers.format import Format, Hardware, Reader
+from planner.inputs.importers.formats import FORMATS
+from planner.inputs.importers.quantities import seconds
+from planner.inputs.importers.rows import LONGEST_NAME
+from planner.inputs.importers.source import assert_each_once
+from planner.inputs.importers.summary import Summary
+from planner.inputs.importers.tables import Jobs, Requests
+from planner.inputs.importers.tally import Tally
+from planner.inputs.importers.target import Documented, Driven, Target, assert_valid
+from planner.inputs.importers.window import Window, cut
+from planner.inputs.importers.workload import Workload, gathered, workload_of
+
+
+@contextmanager
+def _collector_paused() -> Iterator[None]:
+    """Keep Python's cycle collector from walking millions of rows, which hold no cycles, again and again."""
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_on:
+            gc.enable()
+
+
+@dataclass(frozen=True, slots=True)
+class Imported:
+    """A log as a scenario.
+
+    Parameters
+    ----------
+    format, files
+        What was read.
+    tally
+        What became of its rows, and the reader's notes.
+    target, workload
+        The scenario.
+    window, rate_factor
+        What was asked of the trace.
+    """
+
+    format: Format
+    files: tuple[Path, ...]
+    tally: Tally
+    target: Target
+    workload: Workload
+    window: Window | None
+    rate_factor: Fraction
+
+    @property
+    def summary(self) -> Summary:
+        """Arrivals, models, run times and load, before anything is planned."""
+        length = None if self.window is None else float(self.window.length_us / self.rate_factor)
+        return Summary.of(self.workload, self.target, length)
+
+    @property
+    def notes(self) -> list[str]:
+        """What the mapping assumes, and what the reader found out; of a driven scenario, only that."""
+        return [*(() if isinstance(self.target, Driven) else self.format.notes), *self.tally.notes]
+
+    @property
+    def scenario(self) -> Scenario:
+        """The scenario, without any file; for many jobs, saving and loading it is quicker."""
+        work = self.workload
+        jobs: list[dict[str, Any]] = [
+            {"release": seconds(release), "workflow": work.workflows[index].name}
+            for release, index in zip(work.release_us.tolist(), work.workflow.tolist(), strict=True)
+        ]
+        if work.deadline_us is not None:
+            for job, deadline in zip(jobs, work.deadline_us.tolist(), strict=True):
+                job |= {"deadline": seconds(deadline)} if deadline >= 0 else {}
+        return scenario_from(self.target.content(work, {"jobs": jobs}))
+
+    def as_dict(self, written: Sequence[Path] = ()) -> dict[str, Any]:
+        """Return the summary with the keys of ``import --json``."""
+        return {
+            "format": self.format.name,
+            "files": [str(path) for path in self.files],
+            "rows": self.tally.read,
+            "left_out": dict(self.tally.left_out),
+            "refused": dict(self.tally.refused),
+            **self.summary.as_dict(),
+            "mapping": self.workload.mapping,
+            "notes": self.notes,
+            "written": [str(path) for path in written],
+        }
+
+    @_collector_paused()
+    def save(self, path: Path) -> list[Path]:
+        """Write the scenario, and its arrivals as ``STEM.trace.csv`` beside it; return both paths.
+
+        Raises
+        ------
+        InputError
+            If either cannot be written.
+        """
+        arrivals = trace_path(path)
+        text = self.target.text(self.workload, {"trace": {"file": arrivals.name}}, self._comments(), path)
+        write_atomically(arrivals, trace_text(self.workload))
+        write_atomically(path, text)
+        return [path, arrivals]
+
+    def _comments(self) -> list[str]:
+        files = ", ".join(path.name for path in self.files)
+        lines = [f"Made by truenorth import {self.format.name} from {files}.", f"Source: {self.format.source}."]
+        return [*lines, f"Mapping: {self.workload.mapping}.", *(f"- {note}" for note in self.notes)]
+
+
+def trace_path(scenario: Path) -> Path:
+    """Return where the arrivals of an imported scenario lie.
+
+    Raises
+    ------
+    InputError
+        If the scenario's name cannot stand in a scenario file.
+    """
+    if len(scenario.stem) > LONGEST_NAME or not scenario.name.isprintable():
+        problem = f"its name cannot be used; allowed are at most {LONGEST_NAME} printable characters"
+        raise InputError(str(scenario), 1, "file", problem)
+    return scenario.with_name(f"{scenario.stem}.trace.csv")
+
+
+def assert_both_writable(scenario: Path, read: Sequence[Path | None]) -> None:
+    """Refuse a path to which an import could not be saved.
+
+    Raises
+    ------
+    InputError
+        If it, or the trace beside it, cannot be written, or is read as well.
+    """
+    for path in (scenario, trace_path(scenario)):
+        assert_writable(path, read)
+
+
+def parse_format(text: str) -> tuple[Format, Reader]:
+    """Read ``name:key=value,key=value``: a format, and its reader with these options.
+
+    Raises
+    ------
+    WorkloadError
+        If there is no such format or option.
+    """
+    name, _, options = text.strip().partition(":")
+    if name not in FORMATS:
+        raise WorkloadError(f"unknown format {name[:60]!r}; {allowed(name, FORMATS)}")
+    made = FORMATS[name]
+    reader: Any = Kind("format", WorkloadError).options(name, made.reader, options)
+    return made, reader
+
+
+@_collector_paused()
+def import_trace(
+    format_text: str,
+    files: Sequence[Path],
+    *,
+    window: tuple[str, str] | None = None,
+    rate_factor: Fraction = Fraction(1),
+    runtime_classes: str = "auto",
+    override: Callable[[Hardware], Hardware] = lambda hardware: hardware,
+    driven: Driven | None = None,
+    skip_malformed: bool = False,
+    watch: Callable[[int], None] = lambda rows: None,
+) -> Imported:
+    """Import the files of a log.
+
+    Parameters
+    ----------
+    format_text
+        Name of a format, with options: ``azure-llm:decode=40ms``.
+    window
+        Releases from the first to before the second count; times with a unit since time zero, or moments.
+    rate_factor
+        How many times as fast requests arrive.
+    runtime_classes
+        ``auto``, ``exact``, or a number of classes per model, see `Classes`.
+    override
+        Changes the documented cluster.
+    driven
+        A scenario whose workflows the requests drive, on its cluster, in place of the documented one.
+    skip_malformed
+        Whether malformed rows are counted rather than refused.
+    watch
+        Told how many rows are read, now and then.
+
+    Raises
+    ------
+    WorkloadError
+        If an option cannot be read, or the window holds no workload.
+    InputError
+        If a file cannot be read or is malformed, or the scenario contradicts itself, say by a model that fits no GPU.
+    """
+    chosen, reader = parse_format(format_text)
+    assert_each_once(files)
+    span = None if window is None else Window.parse(*window, dated=chosen.dated)
+    classes, tally = Classes.parse(runtime_classes), Tally(skip_malformed)
+    if not 0 < rate_factor <= MAX_JOBS:
+        raise WorkloadError(f"rate factor {float(rate_factor):g} is out of range; allowed is above 0, up to {MAX_JOBS}")
+    target = driven or _documented(reader, files, tally, override)
+    try:
+        found = gathered(_watched(reader.read(files, tally), tally, watch))
+        rows, release_us = cut(found.release_us, span, rate_factor, chosen.dated)
+        if len(rows) > MAX_JOBS:
+            raise WorkloadError(f"gives {len(rows):,} jobs; allowed are {MAX_JOBS:,}: choose a window that holds fewer")
+        workload = driven.workload(found, rows, release_us) if driven else workload_of(found, rows, release_us, classes)
+    except WorkloadError as error:
+        raise InputError(str(files[0]), None, "rows", str(error)) from None
+    assert_valid(target, workload)
+    return Imported(chosen, tuple(files), tally, target, workload, span, rate_factor)
+
+
+def _documented(
+    reader: Reader, files: Sequence[Path], tally: Tally, override: Callable[[Hardware], Hardware]
+) -> Documented:
+    documented = reader.hardware(files, tally)
+    hardware = override(documented)
+    if hardware != documented:
+        tally.notes.append("cluster and sizes are those asked for, not the documented ones")
+    return Documented(hardware)
+
+
+def _watched(
+    chunks: Iterator[Requests | Jobs], tally: Tally, watch: Callable[[int], None]
+) -> Iterator[Requests | Jobs]:
+    for chunk in chunks:
+        watch(tally.read)
+        yield chunk

@@ -1,0 +1,146 @@
+"""From chunks to a workload: one table, a window of it, another rate, and workflows made of models and run times."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+
+from models.instance import Ints
+from models.scenario.limits import MAX_HORIZON_US
+from models.workload import ANY_KIND, Task, Workflow
+from planner.inputs.importers.classes import Classes
+from planner.inputs.importers.errors import WorkloadError
+from planner.inputs.importers.quantities import seconds
+from planner.inputs.importers.tables import Jobs, Requests
+
+MOST_READ = 30_000_000
+"""Most requests of all files together, before a window is cut; they take about 1 GB."""
+
+
+@dataclass(frozen=True, slots=True)
+class Workload:
+    """Jobs in release order.
+
+    Parameters
+    ----------
+    workflows
+        Distinct, with different names.
+    workflow
+        Index of each job's workflow. Shape [jobs].
+    release_us
+        From time zero on. Shape [jobs].
+    deadline_us
+        Relative to the release, -1 for none; None if no job has one. Shape [jobs].
+    mapping
+        How the workflows were made, in words.
+    """
+
+    workflows: tuple[Workflow, ...]
+    workflow: Ints
+    release_us: Ints
+    deadline_us: Ints | None
+    mapping: str
+
+
+def gathered(chunks: Iterable[Requests | Jobs]) -> Requests | Jobs:
+    """Return all chunks as one.
+
+    Raises
+    ------
+    WorkloadError
+        If there is nothing in them, or more than `MOST_READ` requests.
+    """
+    found, total = [], 0
+    for chunk in chunks:
+        total += len(chunk.release_us)
+        if total > MOST_READ:
+            raise WorkloadError(f"more than {MOST_READ:,} requests; allowed are files with fewer")
+        if len(chunk.release_us):
+            found.append(chunk)
+    requests = [chunk for chunk in found if isinstance(chunk, Requests)]
+    jobs = [chunk for chunk in found if isinstance(chunk, Jobs)]
+    if requests:
+        return _joined(requests)
+    if jobs:
+        workflows = tuple(workflow for chunk in jobs for workflow in chunk.workflows)
+        return Jobs(workflows, np.concatenate([chunk.release_us for chunk in jobs]))
+    raise WorkloadError("no row is left; allowed are files with at least one request")
+
+
+def _joined(chunks: Sequence[Requests]) -> Requests:
+    return Requests(
+        np.concatenate([chunk.release_us for chunk in chunks]),
+        np.concatenate([chunk.model for chunk in chunks]),
+        np.concatenate([chunk.runtime_us for chunk in chunks]),
+        _column([chunk.deadline_us for chunk in chunks], chunks, -1),
+        _column([chunk.gpus for chunk in chunks], chunks, 1),
+    )
+
+
+def _column(columns: Sequence[Ints | None], chunks: Sequence[Requests], default: int) -> Ints | None:
+    """Return an optional column of all chunks, or None where no chunk has it."""
+    if all(column is None for column in columns):
+        return None
+    return np.concatenate(
+        [
+            np.full(len(chunk.release_us), default, np.int64) if column is None else column
+            for column, chunk in zip(columns, chunks, strict=True)
+        ]
+    )
+
+
+def workload_of(found: Requests | Jobs, rows: Ints, release_us: Ints, classes: Classes) -> Workload:
+    """Return some rows of a table as jobs.
+
+    Parameters
+    ----------
+    rows
+        Positions in the table, in release order. Shape [jobs].
+    release_us
+        Their releases from time zero. Shape [jobs].
+    classes
+        How run times become workflows; of no effect on jobs that are DAGs.
+
+    Raises
+    ------
+    WorkloadError
+        If there are too many workflows, or different workflows of one name.
+    """
+    if isinstance(found, Jobs):
+        return _of_jobs([found.workflows[row] for row in rows.tolist()], release_us)
+    deadline = None if found.deadline_us is None else found.deadline_us[rows]
+    gpus = np.ones(len(rows), np.int64) if found.gpus is None else found.gpus[rows]
+    model, names = pd.factorize(found.model[rows], sort=True)
+    runtime = found.runtime_us[rows]
+    if float((runtime.astype(np.float64) * gpus).sum()) > MAX_HORIZON_US / 10:
+        raise WorkloadError(
+            f"all run times add up to more than {MAX_HORIZON_US / 10:.0e} us; allowed is a shorter window"
+        )
+    table = pd.DataFrame({"model": model, "gpus": gpus, "runtime_us": runtime})
+    table["runtime_us"], mapping = classes.representatives(table)
+    grouped = table.groupby(["model", "gpus", "runtime_us"], sort=True)
+    kinds = grouped.size().index
+    workflows = tuple(_single(str(names[m]), int(g), int(r)) for m, g, r in kinds)
+    return Workload(workflows, np.asarray(grouped.ngroup(), np.int64), release_us, deadline, mapping)
+
+
+def _single(model: str, gpus: int, runtime_us: int) -> Workflow:
+    """Return a workflow of equal tasks side by side, one per GPU; the name tells model, run time and GPUs apart."""
+    name = f"{model} {seconds(runtime_us)}" + (f" x {gpus}" if gpus > 1 else "")
+    steps = ["run"] if gpus == 1 else [f"run{index}" for index in range(gpus)]
+    return Workflow(name, tuple(Task(step, {ANY_KIND: runtime_us}, (model,)) for step in steps))
+
+
+def _of_jobs(workflows: Sequence[Workflow], release_us: Ints) -> Workload:
+    known: dict[str, tuple[int, Workflow]] = {}
+    index = np.empty(len(workflows), np.int64)
+    for job, workflow in enumerate(workflows):
+        index[job], first = known.setdefault(workflow.name, (len(known), workflow))
+        if first is not workflow and first != workflow:
+            raise WorkloadError(f"two different workflows are named {workflow.name!r}; allowed is a name for each")
+    return Workload(
+        tuple(first for _, first in known.values()), index, release_us, None, "one workflow per distinct DAG"
+    )

@@ -1,5 +1,0 @@
-"""The least number of servers, or the cheapest mix, that meets a service level: proved where the bounds allow it."""
-
-from planner.servers.answer import Answer, servers
-
-__all__ = ["Answer", "servers"]

@@ -1,0 +1,107 @@
+"""What ``compare -o FOLDER`` leaves: a table, the plan, a Gantt chart per contender worth a look, an ECDF, a trace.
+
+``comparison.json`` and ``timelines.json`` hold all that ``truenorth report`` needs of it.
+"""
+
+from __future__ import annotations
+
+import json
+import shlex
+from pathlib import Path
+from typing import Any
+
+from models.identity import scenario_hash
+from models.scenario import write_atomically
+from planner.answers.compare import PLAN, Comparison
+from planner.answers.simulate import Simulation
+from planner.answers.versions import versions
+from planner.show.figures import gantt, png, slowdown_ecdf
+from planner.show.perfetto import trace_events
+from planner.show.regret_figure import regret_bars
+from planner.show.report.timelines import write as write_timelines
+
+
+def write(comparison: Comparison, folder: Path) -> list[Path]:
+    """Write every file of a comparison; return their paths."""
+    folder.mkdir(parents=True, exist_ok=True)
+    written = [folder / "table.csv", folder / "comparison.json"]
+    write_atomically(written[0], comparison.frame.to_csv())
+    write_atomically(written[1], json.dumps(comparison.as_dict() | _origin(comparison), indent=2))
+    written.append(write_timelines(folder, comparison.chart.shown))
+    if comparison.plan.timeline is not None:
+        written.append(folder / "plan.json")
+        comparison.plan.save(written[-1])
+    return written + _pictures(comparison, folder) + [_trace(comparison, folder / "trace.json")]
+
+
+def _origin(comparison: Comparison) -> dict[str, Any]:
+    """Return what a report says besides the result: of what it is, how it came about, and how to repeat it."""
+    scenario, planned = comparison.scenario, comparison.plan.as_dict()
+    instance, options = scenario.instance, (f"--{name} {shlex.quote(v)}" for name, v in comparison.settings.items())
+    return {
+        "scenario": {
+            "name": scenario.name,
+            "file": scenario.source.file,
+            "hash": scenario_hash(instance),
+            "jobs": len(instance.jobs),
+            "tasks": instance.n_tasks,
+            "gpus": instance.n_gpus,
+            "slo": None if scenario.slo is None else str(scenario.slo),
+        },
+        "unit": scenario.objective.unit,
+        "warmup": str(comparison.warmup),
+        "gap": planned["gap"],
+        "incumbents": planned["incumbents"],
+        "runtime_s": planned["runtime_s"],
+        "command": " ".join(["truenorth compare", shlex.quote(scenario.source.file), *options]),
+        "versions": versions(),
+    }
+
+
+def _pictures(comparison: Comparison, folder: Path) -> list[Path]:
+    """Draw the plan, the best online policy, and everybody's slowdowns."""
+    instance, paths = comparison.scenario.instance, []
+    timelines = {s.policy: s.timeline for s in comparison.simulations}
+    rows = {row["policy"]: row for row in comparison.rows}
+    if comparison.plan.timeline is not None:
+        timelines = {PLAN: comparison.plan.timeline, **timelines}
+        paths.append(folder / "gantt_plan.png")
+        title = f"Plan of {comparison.scenario.name}: it knows every arrival in advance. {_headline(comparison, PLAN)}"
+        write_atomically(paths[-1], png(gantt(instance, comparison.plan.timeline, title)))
+    online = _best_online(comparison)
+    if online is not None:
+        paths.append(folder / "gantt_online.png")
+        headline = _headline(comparison, online.policy)
+        title = f"Best online policy ({online.policy}): it learns of a job at its release. {headline}"
+        write_atomically(paths[-1], png(gantt(online.instance, online.timeline, title)))
+    if comparison.regrets:
+        paths.append(folder / "regret.png")
+        write_atomically(paths[-1], png(regret_bars(comparison.regrets)))
+    ordered = {name: timelines[name] for name in rows}
+    paths.append(folder / "slowdown_ecdf.png")
+    write_atomically(paths[-1], png(slowdown_ecdf(instance, ordered, PLAN)))
+    return paths
+
+
+def _headline(comparison: Comparison, name: str) -> str:
+    row = next(row for row in comparison.rows if row["policy"] == name)
+    objective = comparison.scenario.objective
+    return f"{str(objective).replace('_', ' ')} {row['objective']:.4g}{f' {objective.unit}' if objective.unit else ''}"
+
+
+def _best_online(comparison: Comparison) -> Simulation | None:
+    online = [simulation for simulation in comparison.simulations if not simulation.clairvoyant]
+    return min(online, key=lambda simulation: simulation.value, default=None)
+
+
+def _trace(comparison: Comparison, path: Path) -> Path:
+    """Write plan and best online policy as one Perfetto trace."""
+    events, process = [], 1
+    if comparison.plan.timeline is not None:
+        events += trace_events(comparison.scenario.instance, comparison.plan.timeline, PLAN, process)
+        process += comparison.scenario.instance.n_gpus
+    online = _best_online(comparison)
+    if online is not None:
+        events += trace_events(online.instance, online.timeline, online.policy, process)
+    write_atomically(path, json.dumps({"traceEvents": events, "displayTimeUnit": "ms"}))
+    return path

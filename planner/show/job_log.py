@@ -1,0 +1,67 @@
+"""What a person sees of a log: how much of it has been read, then what it says."""
+
+from __future__ import annotations
+
+from models.cluster import MICROSECONDS_PER_SECOND
+from planner.command.console import Line
+from planner.inputs.estimate.logs.pace import Remaining
+from planner.inputs.estimate.logs.reading import LogReading
+
+_MEGABYTE = 1_000_000
+
+
+class LogLine(Line):
+    """How much of a log has been read."""
+
+    def __init__(self, size_bytes: int) -> None:
+        super().__init__()
+        self._size = size_bytes
+        self._read = 0
+
+    def watch(self, read_bytes: int) -> None:
+        """Take note of how far the reader has come."""
+        self._read = read_bytes
+
+    def __str__(self) -> str:
+        return f"reading  {self._read / _MEGABYTE:.0f} of {self._size / _MEGABYTE:.0f} MB   {self.elapsed_s:.0f} s"
+
+
+def described(reading: LogReading) -> str:
+    """Return what a log says, a line each for progress, speed, remaining time and failure."""
+    share = "" if reading.fraction is None else f", {reading.fraction:.1%} done"
+    parts = [f"{reading.state}{share}"]
+    for count in reading.counts:
+        of = "" if count.total is None else f" of {count.total:g}"
+        parts.append(f"{count.done:g}{of} {count.unit}s, line {count.line}")
+    if reading.rates:
+        parts.append(", ".join(f"{rate.per_second:.4g} {rate.unit}s/s" for rate in reading.rates))
+    if reading.state == "unfinished":
+        parts.append(f"remaining: {_left(reading.remaining)}")
+    failure = reading.failure
+    if failure is not None:
+        again = "may succeed if started again" if failure.retry else "fails again unless something is changed"
+        where = ", ".join(map(str, failure.lines))
+        parts += [f"{failure.failure}: {failure.reason}", f"line {where}; {again}"]
+    return "\n".join(parts)
+
+
+def _left(remaining: Remaining | None) -> str:
+    if remaining is None:
+        return "cannot be known from this log"
+    if remaining.low_us is None or remaining.high_us is None:
+        return f"{_duration(remaining.expected_us)}; too little is logged for an interval"
+    low, high = _duration(remaining.low_us), _duration(remaining.high_us)
+    return f"{_duration(remaining.expected_us)}, from {low} to {high} at the recent window's fast and slow pace"
+
+
+def _duration(microseconds: int) -> str:
+    """Return a time as a person says it.
+
+    >>> _duration(1_500_000), _duration(3_725_000_000)
+    ('1.5 s', '62 min')
+    """
+    seconds = microseconds / MICROSECONDS_PER_SECOND
+    if seconds < 120:
+        return f"{seconds:.3g} s"
+    minutes = round(seconds / 60)
+    return f"{minutes} min" if minutes < 120 else f"{minutes // 60} h {minutes % 60:02d} min"

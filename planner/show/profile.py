@@ -1,0 +1,74 @@
+"""What a person sees of a profile: the rounds as they pass, then tables of runs, loads and transfers."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from rich.console import Console, Group
+from rich.progress import MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.table import Table
+from rich.text import Text
+
+from executor.devices.profiling import WARMUP_ROUNDS
+from executor.fit import Line
+from models.scenario.work import build_workflows
+from planner.answers.profile import Profile
+
+
+@contextmanager
+def rounds_shown(rounds: int) -> Iterator[Callable[[int], None]]:
+    """Show how many rounds are done for as long as the block runs; silent unless standard error is a terminal."""
+    if not sys.stderr.isatty():
+        yield lambda done: None
+        return
+    columns = (TextColumn("profiling"), MofNCompleteColumn(), TextColumn("rounds"), TimeElapsedColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
+        bar = progress.add_task("rounds", total=WARMUP_ROUNDS + rounds)
+        yield lambda done: progress.update(bar, completed=done)
+
+
+def profile_view(profile: Profile) -> Group:
+    """Return the tables of a profile."""
+    found = profile.measurements
+    head = Text(f"{found.device}, runner {profile.runner}, {profile.rounds} rounds", style="bold")
+    copies = [_copy("load", found.load), _copy("transfer", found.transfer)]
+    if found.copy_peak is not None:
+        copies.append(f"best bare copy of the largest model: {found.copy_peak / 1e9:.2f} GB/s")
+    return Group(head, _runs(profile), _loads(profile), Text("\n".join(filter(None, copies))))
+
+
+def _runs(profile: Profile) -> Table:
+    table = _table("task", "run, median in ms", "95 %", "given")
+    workflows = build_workflows(profile.scenario.document).values()
+    given = {(workflow.name, task.name): task.fastest_us for workflow in workflows for task in workflow.tasks}
+    for (workflow, task), spread in profile.measurements.runs.items():
+        table.add_row(f"{workflow}/{task}", *map(_ms, (spread.median_us, spread.p95_us, given[workflow, task])))
+    return table
+
+
+def _loads(profile: Profile) -> Table:
+    table = _table("model", "MB", "load, median in ms", "95 %", "fit")
+    found = profile.measurements
+    for model, spread in found.loads.items():
+        size = found.weight_bytes[model]
+        fit = None if found.load is None else found.load.time_us(size)
+        table.add_row(model, f"{size / 1e6:.1f}", *map(_ms, (spread.median_us, spread.p95_us, fit)))
+    return table
+
+
+def _table(first: str, *figures: str) -> Table:
+    table = Table(box=None, pad_edge=False)
+    table.add_column(first)
+    for figure in figures:
+        table.add_column(figure, justify="right")
+    return table
+
+
+def _ms(us: float | None) -> str:
+    return "-" if us is None else f"{us / 1000:.3f}"
+
+
+def _copy(what: str, line: Line | None) -> str:
+    return "" if line is None else f"{what}: {line.overhead_us:.1f} us + bytes / {line.bandwidth / 1e9:.3f} GB/s"

@@ -1,0 +1,7 @@
+"""One self-contained page of what other verbs found: question, answer, table, pictures, and how to repeat it."""
+
+from planner.show.report.chart import Chart
+from planner.show.report.page import Report, report
+from planner.show.report.timelines import Shown
+
+__all__ = ["Chart", "Report", "Shown", "report"]

@@ -1,0 +1,107 @@
+"""The page itself: one HTML file that needs no network, in light, in dark and in print."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from models.scenario import write_atomically
+from planner.command.manners import UsageError
+from planner.show.report import comparison, replay, servers, sweep
+from planner.show.report.render import compact, render
+from planner.show.report.section import Section
+
+TIMELINES_BYTES = 2_400_000
+"""Room for timelines in a page of at most 3 MB; those that do not fit are named, and left out of the Gantt chart."""
+_SECTIONS: Mapping[str, Callable[[Path], Section]] = {
+    comparison.NAME: comparison.section,
+    servers.NAME: servers.section,
+    sweep.NAME: sweep.section,
+    replay.NAME: replay.section,
+}
+"""Which file tells what a folder holds, and who reads it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """A page.
+
+    Parameters
+    ----------
+    sections
+        One per folder, in the order in which they were given.
+    html
+        The whole file.
+    """
+
+    sections: tuple[Section, ...]
+    html: str
+
+    def save(self, path: Path) -> None:
+        """Write the page, whole or not at all.
+
+        Raises
+        ------
+        InputError
+            If the file cannot be written.
+        """
+        write_atomically(path, self.html)
+
+    def as_dict(self, path: Path) -> dict[str, Any]:
+        """Return the summary with the keys of ``report --json``; `path` is where the page was written."""
+        return {
+            "report": str(path),
+            "bytes": len(self.html.encode()),
+            "sections": [{"question": section.question, "answer": section.answer} for section in self.sections],
+        }
+
+
+def report(folders: Sequence[Path]) -> Report:
+    """Return the page of folders that ``compare -o`` and other verbs wrote.
+
+    Raises
+    ------
+    UsageError
+        If a folder holds nothing that a report can show.
+    InputError
+        If a file in a folder cannot be read.
+    """
+    sections, room = [], TIMELINES_BYTES
+    for folder in folders:
+        section, used = _within(_section(folder), room)
+        sections.append(section)
+        room -= used
+    return Report(tuple(sections), render("page.html.j2", sections=sections))
+
+
+def _section(folder: Path) -> Section:
+    for name, read in _SECTIONS.items():
+        if (folder / name).is_file():
+            return read(folder)
+    expected = " or ".join(_SECTIONS)
+    raise UsageError(
+        f"{folder}: holds no {expected}; allowed are folders that compare, servers, sweep, replay -o wrote"
+    )
+
+
+def _within(section: Section, room: int) -> tuple[Section, int]:
+    """Return a section with as many of its timelines, from the first on, as there is room for, and their size."""
+    document = section.timelines
+    if document is None:
+        return section, 0
+    used, kept, dropped = len(compact({**document, "timelines": []})), [], []
+    for timeline in document["timelines"]:
+        size = len(compact(timeline))
+        if used + size <= room:
+            used += size
+            kept.append(timeline)
+        else:
+            dropped.append(str(timeline["name"]))
+    if dropped:
+        remark = f"To keep this page small its timelines leave out {', '.join(dropped)}."
+        section = replace(section, remarks=[*section.remarks, remark])
+    if not kept:
+        return replace(section, timelines=None), 0
+    return replace(section, timelines={**document, "timelines": kept}), used

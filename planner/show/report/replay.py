@@ -1,0 +1,67 @@
+"""The section of a run on devices: predicted beside measured."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from planner.show.report.folders import read_json, read_timelines
+from planner.show.report.section import Section, Table
+
+NAME = "replay.json"
+_KEYS = (
+    "policy", "device", "devices", "runner", "objective", "makespan_s", "mean_latency_s", "valid", "same_placement",
+    "same_order", "latency_error", "failures", "scenario", "command", "versions",
+)  # fmt: skip
+
+
+def section(folder: Path) -> Section:
+    """Return what a page says of a folder that ``replay -o`` wrote.
+
+    Raises
+    ------
+    InputError
+        If a file in it cannot be read.
+    """
+    found = read_json(folder / NAME, *_KEYS)
+    scenario = found["scenario"]
+    return Section(
+        f"{scenario['name']}: does {Path(found['policy']).name} hold on {found['device']}?",
+        _answer(found),
+        [f"Devices: {', '.join(map(str, found['devices']))}; the tasks are computed by {found['runner']}."],
+        [_figures(found)],
+        timelines=read_timelines(folder),
+        reproduce={
+            "command": found["command"],
+            "scenario hash (sha256)": scenario["hash"],
+            "versions": ", ".join(f"{name} {version}" for name, version in found["versions"].items()),
+        },
+    )
+
+
+def _answer(found: Mapping[str, Any]) -> str:
+    if found["latency_error"] is None:
+        return "Every job failed."
+    kept = ("every rule held" if found["valid"] else "rules were broken") + (
+        ", placement and order were as predicted"
+        if found["same_placement"] and found["same_order"]
+        else ", placement or order differed from the prediction"
+    )
+    failed = f"; {len(found['failures'])} tasks failed" if found["failures"] else ""
+    return f"Job latency was off by {found['latency_error']:.1%} of its predicted mean; {kept}{failed}."
+
+
+def _figures(found: Mapping[str, Any]) -> Table:
+    name = str(found["objective"]["name"]).replace("_", " ")
+    rows = {
+        name: found["objective"],
+        "mean latency in s": found["mean_latency_s"],
+        "makespan in s": found["makespan_s"],
+    }
+    cells = [[what, *(_shown(both[key]) for key in ("predicted", "measured"))] for what, both in rows.items()]
+    return Table("Predicted and measured", ["", "predicted", "measured"], cells)
+
+
+def _shown(value: float | None) -> str:
+    return "-" if value is None else f"{value:.5g}"

@@ -1,0 +1,235 @@
+"""Tables for the terminal: a plan, a simulation, a comparison."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from rich.console import Group
+from rich.table import Table
+from rich.text import Text
+
+from models.metrics import Metrics
+from models.objective import Objective
+from planner.answers.bound import Bound
+from planner.answers.compare import Comparison
+from planner.answers.plan import Plan
+from planner.answers.regret import AS_IT_RAN, NOTE, OPEN, ORDER, PLACEMENT, RESIDENCY, TOGETHER, Regret
+from planner.answers.simulate import Simulation
+from planner.answers.uncertain.planning import UncertainPlan
+
+
+def plan_view(plan: Plan | UncertainPlan) -> Group:
+    """Return a plan's summary and, if run times are estimates, what its candidates are worth under samples of them."""
+    if isinstance(plan, Plan):
+        return Group(plan_table(plan))
+    return Group(plan_table(plan.plan), Text(), candidates_table(plan))
+
+
+def candidates_table(plan: UncertainPlan) -> Table:
+    """Return the candidates of a plan for uncertain run times, the chosen one first."""
+    objective, document = plan.plan.scenario.objective, plan.as_dict()["estimates"]
+    title = f"{_words(objective)} if run times are drawn from the estimates ({document['samples']} samples)"
+    table = Table(title=title, title_justify="left")
+    table.add_column("plan for")
+    for name in ("medians hold", "mean of the samples", "worst sample"):
+        table.add_column(name, justify="right")
+    for row in document["candidates"]:
+        figures = (_number(row[key], objective) for key in ("with_medians", "mean", "worst"))
+        table.add_row(row["made_for"], *figures)
+    return table
+
+
+def plan_table(plan: Plan) -> Table:
+    """Return a plan's summary as two columns."""
+    return _two_columns(plan_summary(plan))
+
+
+def plan_summary(plan: Plan) -> dict[str, str]:
+    """Return what a person wants to know of a plan, in words."""
+    summary, objective = plan.as_dict(), plan.scenario.objective
+    instance, result = plan.scenario.instance, plan.result
+    rows = {
+        "scenario": plan.scenario.name,
+        "size": f"{len(instance.jobs)} jobs, {instance.n_tasks} tasks, {instance.n_gpus} GPUs",
+        "status": str(result.status),
+        _words(objective): _number(summary["objective"]["value"], objective),
+        "lower bound": f"{_number(summary['lower_bound'], objective)}  ({result.bound_method or 'none'})",
+        "gap": "-" if result.gap is None else f"{result.gap:.2%}",
+    }
+    if plan.metrics is not None:
+        rows |= _metrics_rows(plan.metrics)
+    return rows | {"took": f"{result.runtime_s:.1f} s"}
+
+
+def bound_view(bound: Bound) -> Group:
+    """Return a bound's summary and, if a schedule was given, its regret."""
+    if bound.regret is None:
+        return Group(bound_table(bound))
+    return Group(bound_table(bound), Text(), regret_table(bound.regret), Text(NOTE, style="italic"))
+
+
+def bound_table(bound: Bound) -> Table:
+    """Return a bound's summary as two columns."""
+    return _two_columns(bound_summary(bound))
+
+
+def bound_summary(bound: Bound) -> dict[str, str]:
+    """Return what a person wants to know of a bound, in words."""
+    objective, summary = bound.scenario.objective, bound.as_dict()
+    rows = {
+        "scenario": bound.scenario.name,
+        f"lower bound of {_words(objective)}": _number(summary["lower_bound"], objective),
+        "method": bound.method,
+    }
+    if summary["uncertified_lower_bound"] is not None:
+        value = _number(summary["uncertified_lower_bound"], objective)
+        rows["without a certificate"] = f"{value}  (CP-SAT: holds, but cannot be computed again without it)"
+    return rows | {"took": f"{bound.runtime_s:.1f} s"}
+
+
+def regret_table(regret: Regret) -> Table:
+    """Return what a policy's timeline loses to each part, from its value down to the lower bound."""
+    objective, document = regret.scenario.objective, regret.as_dict()
+    table = Table(title=f"{regret.policy}: what its {_words(objective)} is made of", title_justify="left")
+    table.add_column("")
+    for name in ("value", "lost", "share", "exactly between"):
+        table.add_column(name, justify="right")
+    values = [step["value"] for step in document["steps"]] + [document["lower_bound"]]
+    names = [_MEANING[step.part] for step in regret.steps] + [f"lower bound of all plans ({regret.bound_method})"]
+    for name, value, loss in zip(names, values, [None, *document["losses"]], strict=True):
+        lost = [] if loss is None else [_number(loss["lost"], objective), _share(loss["share"])]
+        if loss is not None and loss["part"] != OPEN:
+            lost.append(f"{_number(loss['at_least'], objective)} and {_number(loss['at_most'], objective)}")
+        table.add_row(name, _number(value, objective), *lost)
+    if regret.clairvoyance is not None:
+        known = document["clairvoyance"]
+        table.add_section()
+        name = f"beside the chain: {known['policy']}, arrivals unknown, and all known"
+        values = [_number(known[key], objective) for key in ("online", "all_known", "worth")]
+        table.add_row(name, f"{values[0]}, {values[1]}", values[2])
+    return table
+
+
+_MEANING = {
+    AS_IT_RAN: "as it ran",
+    RESIDENCY: "its GPUs and order, loads and evictions with the window known",
+    ORDER: "its GPUs, order free",
+    PLACEMENT: "everything free: the plan",
+    TOGETHER: "everything free: the plan (order and GPUs not told apart on so wide a cluster)",
+}
+
+
+def _share(share: float | None) -> str:
+    return "-" if share is None else f"{share:.1%}"
+
+
+def simulation_table(simulation: Simulation) -> Table:
+    """Return a simulation's summary as two columns."""
+    return _two_columns(simulation_summary(simulation))
+
+
+def simulation_summary(simulation: Simulation) -> dict[str, str]:
+    """Return what a person wants to know of a simulation, in words."""
+    objective = simulation.scenario.objective
+    value = _number(simulation.as_dict()["objective"]["value"], objective)
+    head = {"scenario": simulation.scenario.name, "policy": simulation.policy, _words(objective): value}
+    return head | _metrics_rows(simulation.metrics)
+
+
+def _two_columns(rows: Mapping[str, str]) -> Table:
+    table = Table(show_header=False, box=None, pad_edge=False)
+    table.add_column(style="bold")
+    table.add_column()
+    for name, value in rows.items():
+        table.add_row(name, value)
+    return table
+
+
+def _metrics_rows(metrics: Metrics) -> dict[str, str]:
+    """Return metrics in words; latencies in seconds."""
+    figures = metrics.as_dict()
+    spread = {
+        what: ", ".join(f"{name} {figures[f'{name}_{key}']:.4g}" for name in ("mean", "p50", "p95", "p99", "max"))
+        for what, key in (("latency in s", "latency_s"), ("slowdown", "slowdown"))
+    }
+    hits = "-" if metrics.hit_rate is None else f"{metrics.hit_rate:.3f}"
+    return {
+        "jobs, tasks": f"{metrics.jobs}, {metrics.tasks}",
+        **spread,
+        "makespan": f"{metrics.makespan_s:.5g} s",
+        "loads": f"{metrics.loads} ({metrics.load_bytes / 1e9:.4g} GB), {metrics.evictions} evictions, hit rate {hits}",
+        "busy": f"compute {metrics.compute_busy:.1%}, copy {metrics.copy_busy:.1%}, {metrics.gpus_used} GPUs used",
+        **({} if metrics.slo_attainment is None else {"within service level": f"{metrics.slo_attainment:.2%}"}),
+    }
+
+
+def comparison_view(comparison: Comparison) -> Group:
+    """Return a comparison's table with the remark that belongs to it, and what policies lose, part by part."""
+    table, remark = comparison_table(comparison), Text(comparison.note, style="italic")
+    if not comparison.regrets:
+        return Group(table, remark)
+    return Group(table, remark, Text(), losses_table(comparison.regrets), Text(NOTE, style="italic"))
+
+
+def losses_table(regrets: Sequence[Regret]) -> Table:
+    """Return one row per policy: its value, what each part costs, and the lower bound that is left."""
+    objective = regrets[0].scenario.objective
+    title = f"What stands between a policy and the lower bound of {_words(objective)}"
+    table = Table(title=title, title_justify="left")
+    table.add_column("policy")
+    parts = [loss.part for loss in regrets[0].losses]
+    for name in (_words(objective), *parts, "lower bound"):
+        table.add_column(name, justify="right")
+    for regret in regrets:
+        document = regret.as_dict()
+        losses = [f"{_number(loss['lost'], objective)}  {_share(loss['share'])}" for loss in document["losses"]]
+        value, bound = document["steps"][0]["value"], document["lower_bound"]
+        table.add_row(regret.policy, _number(value, objective), *losses, _number(bound, objective))
+    return table
+
+
+def comparison_table(comparison: Comparison) -> Table:
+    """Return a comparison, best contender first."""
+    objective = comparison.scenario.objective
+    table = Table(title=f"{comparison.scenario.name}: {_words(objective)}", title_justify="left")
+    table.add_column("policy")
+    table.add_column("knows the future")
+    for name in (
+        _words(objective),
+        "x best",
+        "gap to bound",
+        "p50 slowdown",
+        "p95",
+        "p99",
+        "hit rate",
+        "loads",
+        "busy",
+    ):
+        table.add_column(name, justify="right")
+    for row in comparison.rows:
+        metrics = row["metrics"]
+        table.add_row(
+            str(row["policy"]),
+            "yes" if row["clairvoyant"] else "no",
+            _number(row["objective"], objective),
+            "-" if row["ratio_to_best"] is None else f"{row['ratio_to_best']:.3f}",
+            "-" if row["gap_to_bound"] is None else f"{row['gap_to_bound']:.1%}",
+            *(f"{metrics[f'{quantile}_slowdown']:.3g}" for quantile in ("p50", "p95", "p99")),
+            "-" if metrics["hit_rate"] is None else f"{metrics['hit_rate']:.3f}",
+            str(metrics["loads"]),
+            f"{metrics['compute_busy']:.0%}",
+        )
+    bound = comparison.as_dict()["lower_bound"]
+    method = comparison.plan.result.bound_method
+    table.add_section()
+    table.add_row("lower bound", "-", _number(bound, objective), f"({method})" if method else "")
+    return table
+
+
+def _words(objective: Objective) -> str:
+    return str(objective).replace("_", " ")
+
+
+def _number(value: Any, objective: Objective) -> str:
+    return "-" if value is None else f"{value:.5g} {objective.unit}".strip()

@@ -1,6 +1,0 @@
-"""What-if: a grid of changes to a scenario, each cell answered by a verb, in one tidy table."""
-
-from planner.whatif.result import Counts, Sweep
-from planner.whatif.run import sweep, whatif
-
-__all__ = ["Counts", "Sweep", "sweep", "whatif"]

@@ -1,0 +1,1 @@
+"""Exact solvers: CP-SAT, the MILP twin, arc flow, exhaustive search."""

@@ -1,0 +1,102 @@
+"""Makespan of tasks without models on equal GPUs, as bin packing: capacities are refuted until one holds all.
+
+The lowest capacity that is not refuted is tried first, so the first packing found is optimal. CP-SAT decides each
+capacity on the arc-flow formulation, in whole numbers.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from fractions import Fraction
+from math import ceil
+
+from ortools.sat.python import cp_model
+
+from models import Instance, Objective, Placement, Timeline
+from models.formulations.arc_flow import formulate, read_bins
+from models.restrictions import Restrictions
+from solvers.exact.cp_sat_run import solve_until
+from solvers.result import Search
+
+METHOD = "arc-flow"
+"""Name of the bounds that refuted capacities prove."""
+
+
+def applies(instance: Instance, objective: Objective) -> bool:
+    """Say whether a makespan is a matter of packing: single tasks without models, released at 0, GPUs alike."""
+    return (
+        objective is Objective.MAKESPAN
+        and instance.n_tasks == len(instance.jobs)
+        and not any(instance.task_needs(task) for task in range(instance.n_tasks))
+        and not instance.job_release_us.any()
+        and len({gpu.kind for gpu in instance.cluster.gpus}) == 1
+        and instance.restrictions == Restrictions()
+    )
+
+
+def improve(search: Search, workers: int = 2, seed: int = 0) -> None:
+    """Refute one makespan after the other, from the bound upwards, until one is reached or time is up."""
+    sizes = [search.instance.run_time(task, 0) for task in range(search.instance.n_tasks)]
+    gpus = search.instance.n_gpus
+    while not search.proved and search.remaining_s > 0:
+        makespan = max(max(sizes), ceil(search.bound or 0))
+        decided, packed = pack(
+            sizes, gpus, makespan, search.remaining_s, workers, seed, lambda: search.remaining_s <= 0
+        )
+        if packed is not None:
+            search.offer(timeline(search.instance, packed))
+        if not decided:
+            return
+        search.offer_bound(Fraction(makespan if packed is not None else makespan + 1), METHOD)
+
+
+def pack(
+    sizes: Sequence[int],
+    bins: int,
+    capacity: int,
+    time_limit_s: float,
+    workers: int = 2,
+    seed: int = 0,
+    over: Callable[[], bool] = lambda: False,
+) -> tuple[bool, list[list[int]] | None]:
+    """Say whether items fit into bins.
+
+    Parameters
+    ----------
+    over
+        Asked again and again whether to give up.
+
+    Returns
+    -------
+    bool
+        Whether the question was decided.
+    list of list of int or None
+        The sizes in each bin; None if they do not fit or nothing was decided.
+    """
+    formulation = formulate(sizes, bins, capacity) if max(sizes, default=0) <= capacity else None
+    if formulation is None:
+        return max(sizes, default=0) > capacity, None
+    solver = cp_model.CpSolver()
+    solver.parameters.num_workers = workers
+    solver.parameters.random_seed = seed
+    solver.parameters.max_time_in_seconds = time_limit_s
+    solver.parameters.catch_sigint_signal = False
+    status = solve_until(over, solver, formulation.model)
+    if status in (cp_model.OPTIMAL, cp_model.FEASIBLE):
+        return True, read_bins(formulation, solver)
+    return status == cp_model.INFEASIBLE, None
+
+
+def timeline(instance: Instance, packed: Sequence[Sequence[int]]) -> Timeline:
+    """Return the plan that runs the items of each bin one after the other."""
+    waiting = defaultdict[int, list[int]](list)
+    for task in range(instance.n_tasks):
+        waiting[instance.run_time(task, 0)].append(task)
+    placements = list[Placement]()
+    for gpu, contents in enumerate(packed):
+        at = 0
+        for size in contents:
+            placements.append(Placement(waiting[size].pop(), gpu, at, at + size))
+            at += size
+    return Timeline.build(instance.n_tasks, placements, ())

@@ -1,0 +1,165 @@
+"""CP-SAT on the joint formulation: it improves a search's plan and bound until they meet or time runs out.
+
+A sum over jobs is proved job by job first: what the first k jobs cost without the others is a floor for the first k
+in every plan, and each floor narrows the windows of the next proof (Verfaillie, Lemaitre, Schiex: Russian doll search,
+AAAI 1996). Nothing the solver says is taken on trust: plans are checked when offered, and the best plan known before
+stays whatever the solver answers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from fractions import Fraction
+from importlib.metadata import version
+
+from models.formulations.cp_sat import formulate_scaled, scaled_objective
+from models.formulations.cp_sat_plans import add_hint
+from models.formulations.normal_form import restricted
+from models.formulations.scale import ScaledObjective
+from models.formulations.windows import completion_lower_us, horizon_us
+from models.instance import Instance
+from models.objective import Objective, completion_us
+from models.timeline import Timeline
+from solvers.bounds.lagrangian.improve import Priced
+from solvers.bounds.lagrangian.windows import limits
+from solvers.exact.cp_sat_run import FOR_MAXIMA, FOR_SUMS, Run
+from solvers.result import Result, Search
+from solvers.result import SolverFaultError as SolverFaultError
+
+METHOD = "cp-sat"
+"""Name of the bounds that this solver proves."""
+
+_FEWEST_JOBS = 5
+_SHARE_OF_FLOORS = 0.5
+_SHARE_OF_ONE_FLOOR = 0.2
+_CLOSE_ENOUGH = Fraction(1, 1_000_000)
+
+
+def solve(
+    instance: Instance,
+    objective: Objective,
+    time_limit_s: float,
+    hint: Timeline | None = None,
+    workers: int = 2,
+    seed: int = 0,
+) -> Result:
+    """Return the best plan and bound found within a time limit.
+
+    Parameters
+    ----------
+    hint
+        A feasible timeline to start from.
+    workers
+        Threads.
+    """
+    search = Search(instance, objective, time_limit_s)
+    if hint is not None:
+        search.offer(hint)
+    improve(search, workers, seed)
+    return search.result(METHOD, {"ortools": version("ortools"), "workers": workers, "seed": seed})
+
+
+def improve(
+    search: Search,
+    workers: int = 2,
+    seed: int = 0,
+    priced: Priced | None = None,
+    log: Callable[[str], None] | None = None,
+) -> None:
+    """Improve a search until it is proved, stopped, or out of time.
+
+    Parameters
+    ----------
+    priced
+        A Lagrangian bound with its prices: they narrow the windows, and tell what is lost by starting late.
+    log
+        Receives the solver's log, line by line.
+
+    Raises
+    ------
+    SolverFaultError
+        If the solver denies that there is a plan although one is known.
+    """
+    known = search.timeline
+    scaled = scaled_objective(search.instance, search.objective, known)
+    floors = () if known is None else _floors(search, known, scaled, workers, seed)
+    if search.remaining_s <= 0 or search.proved:
+        return
+    if search.objective.is_sum:
+        _run(search, scaled, floors, priced, workers, seed, FOR_SUMS, log)
+        return
+    _run(search, scaled, floors, priced, workers, seed, FOR_MAXIMA, log)
+    if search.remaining_s > 0 and not search.proved:  # taking turns may end early, without saying why
+        _run(search, scaled, floors, priced, workers, seed, (), log)
+
+
+def _run(
+    search: Search,
+    scaled: ScaledObjective,
+    floors: tuple[int, ...],
+    priced: Priced | None,
+    workers: int,
+    seed: int,
+    subsolvers: Sequence[str],
+    log: Callable[[str], None] | None,
+) -> None:
+    """Run the solver for the rest of the time, from the best plan so far."""
+    known = search.timeline
+    limit, value = None if search.value is None else scaled.floor(search.value), search.value
+    narrowed = None
+    if priced is not None and known is not None and value is not None:
+        horizon = max(horizon_us(search.instance), int(known.end_us.max()))
+        narrowed = limits(search.instance, scaled, priced, value, horizon)
+    formulation = formulate_scaled(search.instance, scaled, limit, known, floors, narrowed)
+    if known is not None:
+        add_hint(formulation, known)
+
+    def offer_bound(bound: int) -> None:
+        proved = scaled.true_bound(bound)
+        search.offer_bound(proved if value is None else min(proved, value), METHOD)
+
+    Run(search, formulation, offer_bound, workers, seed, subsolvers, log).follow()
+
+
+def _floors(search: Search, known: Timeline, scaled: ScaledObjective, workers: int, seed: int) -> tuple[int, ...]:
+    """Return what the first 0, 1, 2, ... jobs cost at least, each proved with the floors before it."""
+    jobs = len(search.instance.jobs)
+    if not search.objective.is_sum or jobs < _FEWEST_JOBS:
+        return ()
+    lower = completion_lower_us(search.instance)
+    alone = [weight * term for weight, term in zip(scaled.weights, scaled.terms(search.instance, lower), strict=True)]
+    floors, kept_s = [0], search.remaining_s * (1 - _SHARE_OF_FLOORS)
+    for count in range(1, jobs):
+        budget_s = search.remaining_s - kept_s
+        if budget_s <= 0:
+            break
+        floors.append(floors[-1] + alone[count - 1])
+        part = replace(search.instance, jobs=search.instance.jobs[:count])
+        plan = restricted(search.instance, known, part)
+        floors[-1] = _floor(search, part, plan, scaled.first_jobs(count), tuple(floors), budget_s, workers, seed)
+        search.offer_bound(scaled.true_bound(floors[-1] + sum(alone[count:])), METHOD)
+    return tuple(floors)
+
+
+def _floor(
+    search: Search,
+    part: Instance,
+    plan: Timeline,
+    scaled: ScaledObjective,
+    floors: tuple[int, ...],
+    budget_s: float,
+    workers: int,
+    seed: int,
+) -> int:
+    """Return what some first jobs cost at least, given a plan for them and the floors so far, theirs last."""
+    limit = scaled.combine(scaled.terms(part, completion_us(part, plan)))
+    if limit - floors[-1] <= _CLOSE_ENOUGH * limit:
+        return floors[-1]
+    trial = Search(part, search.objective, budget_s * _SHARE_OF_ONE_FLOOR, stop=search.stop)
+    trial.offer(plan)
+    formulation = formulate_scaled(part, scaled, limit, plan, floors)
+    add_hint(formulation, plan)
+    bounds = [floors[-1]]
+    Run(trial, formulation, bounds.append, workers, seed).follow()
+    return max(bounds)

@@ -1,0 +1,1 @@
+"""Search for timelines: decoder, dispatch rules, annealing, large neighbourhoods."""

@@ -1,0 +1,264 @@
+"""Simulated annealing over the list decoder, for windows of any length.
+
+Sweeps go through the order from front to back. Each step anneals a short window whose past stands: the state of the
+cluster at its first task is carried along, so a move costs what the window holds and not what the trace holds. After
+each step the plan is decoded to its end: the change is kept or taken back by its exact cost.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from models.instance import Instance, Ints
+from models.objective import Objective
+from models.timeline import Timeline
+from solvers.compiled import random_state, random_unit
+from solvers.result import Search
+from solvers.search.annealing_kernel import Scene, Window, anneal, evaluate, settle
+from solvers.search.decoder import Decisions, Decoder, encode
+from solvers.search.decoder_kernel import INFEASIBLE, cost_so_far, decode, look_ahead
+from solvers.search.decoder_state import FAR, State, copy_of, restore
+from solvers.search.dispatch import greedy_decisions
+from solvers.search.neighbourhood import MOVES, new_plan
+
+SLICE = 5_000_000
+"""Most task placements between two looks at the clock: about a tenth of a second."""
+
+
+@dataclass(frozen=True, slots=True)
+class Parameters:
+    """How the annealing runs.
+
+    Parameters
+    ----------
+    tasks_per_gpu
+        Tasks of a window that move, per GPU; half of it is the step to the next window.
+    lead_per_gpu, tail_per_gpu
+        Tasks before and after them that are timed again, per GPU.
+    moves
+        Moves per window and task in it; fewer where the window is so wide that they would outlast a slice.
+    hot, cold
+        First and last temperature, as multiples of a job's average share of the cost.
+    chances
+        Relative frequency of the kinds of moves, as `MOVES` lists them.
+    """
+
+    tasks_per_gpu: int = 10
+    lead_per_gpu: int = 4
+    tail_per_gpu: int = 10
+    moves: int = 10
+    hot: float = 0.1
+    cold: float = 0.004
+    chances: tuple[float, ...] = (0.08, 0.04, 0.4, 0.15, 0.07, 0.07, 0.02, 0.15)
+
+
+class Annealer:
+    """A plan under improvement.
+
+    Parameters
+    ----------
+    decoder
+        The instance and its objective.
+    start
+        Decisions that decode to a plan.
+    seed
+        Of the random stream.
+    parameters
+        How the annealing runs.
+
+    Attributes
+    ----------
+    cost, best_cost, best
+        Cost of the current plan and of the best one so far, and the decisions of the latter.
+    moves
+        Moves tried so far.
+    counts
+        Per kind of move: proposed, accepted, improving. Shape [kinds, 3].
+    """
+
+    def __init__(self, decoder: Decoder, start: Decisions, seed: int, parameters: Parameters) -> None:
+        self.decoder, self.parameters = decoder, parameters
+        self.random = random_state(seed)
+        self.moves = 0
+        self.counts = np.zeros((len(MOVES), 3), np.int64)
+        self._chances = np.cumsum(np.array(parameters.chances) / sum(parameters.chances))
+        self._chances[-1] = 1.0
+        self._work = decoder.work(start)
+        self._state, self._origin = copy_of(decoder.origin), copy_of(decoder.origin)
+        self._tasks = len(start.order)
+        self._plan = new_plan(start.order, start.gpu, np.argsort(start.order))
+        self._work = self._work._replace(order=self._plan.order, gpu=self._plan.gpu)
+        self._rewind()
+        self.cost = self._cost()
+        settle(self._plan, self._work.start, 0, self._tasks)
+        self.best_cost, self.best = self.cost, start
+
+    def sweep(self, temperature: Callable[[], float | None]) -> None:
+        """Anneal every window once, front to back; `temperature` is asked before each, None ends the sweep."""
+        size = min(self._tasks, self.parameters.tasks_per_gpu * self.decoder.instance.n_gpus)
+        step = max(1, size // 2)
+        self._rewind()
+        # The windows of a sweep begin somewhere else each time, so that no seam stays where it is.
+        first = -int(random_unit(self.random) * step) if size < self._tasks else 0
+        while first < self._tasks:
+            current = temperature()
+            if current is None:
+                return
+            self._anneal_window(max(0, first), min(self._tasks, first + size), current)
+            if first + size >= self._tasks:
+                return
+            first += step
+
+    def _rewind(self) -> None:
+        """Go back to time 0."""
+        restore(self._origin, self.decoder.origin)
+        self._before = self.decoder.tables.ideal_us.copy()
+        self._total, self._worst = cost_so_far(self.decoder.tables, self._before)
+        self._at = 0
+
+    def _advance(self, to: int) -> None:
+        """Move the carried state to a later position."""
+        tables, state = self.decoder.tables, self._origin
+        state.upcoming[:] = FAR
+        look_ahead(tables, state, self._work, self._at, self._tasks)
+        jobs = tables.task_job[self._plan.order[self._at : to]]
+        self._work.completed[jobs] = self._before[jobs]
+        self._total, self._worst = decode(
+            tables, state, self._work, self.decoder.residencies, self._at, to, self._total, self._worst, INFEASIBLE
+        )
+        self._before[jobs] = self._work.completed[jobs]
+        self._at = to
+
+    def _cost(self) -> float:
+        """Return the cost of the plan, decoded from the beginning."""
+        tables = self.decoder.tables
+        window = Window(0, 0, self._tasks, self._tasks, *cost_so_far(tables, tables.ideal_us))
+        return evaluate(self._scene(self.decoder.origin, tables.ideal_us.copy()), window, INFEASIBLE)
+
+    def _scene(self, origin: State, before: Ints) -> Scene:
+        return Scene(self.decoder.tables, origin, before, self._state, self._work, self.decoder.residencies)
+
+    def _anneal_window(self, first: int, beyond: int, temperature: float) -> None:
+        """Anneal a window, then decode the whole plan; keep the change or take it back by its exact cost."""
+        plan, gpus = self._plan, self.decoder.instance.n_gpus
+        lead = max(0, first - self.parameters.lead_per_gpu * gpus)
+        last = min(self._tasks, beyond + self.parameters.tail_per_gpu * gpus)
+        if lead > self._at:
+            self._advance(lead)
+        old_order, old_time = plan.order[lead:].copy(), plan.time[plan.order[lead:]].copy()
+        old_gpu = plan.gpu[old_order]
+        self._origin.upcoming[:] = FAR
+        look_ahead(self.decoder.tables, self._origin, self._work, last, self._tasks)
+        window = Window(lead, first, beyond, last, self._total, self._worst)
+        scene = self._scene(self._origin, self._before)
+        before = evaluate(scene, window, INFEASIBLE)
+        moves = max(1, min(self.parameters.moves * (beyond - first), SLICE // (last - lead)))
+        after = anneal(scene, plan, window, before, temperature, moves, self._chances, self.random, self.counts)
+        self.moves += moves
+        cost = self._cost()
+        if cost - self.cost > max(0.0, after - before) - temperature * np.log(random_unit(self.random)):
+            plan.order[lead:] = old_order
+            plan.position[old_order] = np.arange(lead, self._tasks)
+            plan.gpu[old_order], plan.time[old_order] = old_gpu, old_time
+            return
+        settle(plan, self._work.start, lead, self._tasks)
+        self.cost = cost
+        if cost < self.best_cost * (1 - 1e-12):
+            self.best_cost, self.best = cost, Decisions(plan.order.copy(), plan.gpu.copy())
+
+
+def starts(decoder: Decoder, timeline: Timeline | None) -> list[Decisions]:
+    """Return the decisions to start from, best first: those of the dispatch rules and of a known plan."""
+    found = greedy_decisions(decoder)
+    if timeline is not None:
+        found.append(encode(timeline))
+    return sorted(found, key=decoder.cost)
+
+
+def improvements(
+    instance: Instance,
+    objective: Objective,
+    start: Timeline | None,
+    seed: int,
+    iterations: int | None,
+    progress: Callable[[], float],
+    parameters: Parameters | None = None,
+) -> Iterator[Timeline]:
+    """Yield ever better plans, the first from the best dispatch rule or the start.
+
+    Parameters
+    ----------
+    start
+        A plan to begin with, beside those of the dispatch rules; None if there is none.
+    iterations
+        Moves to try; None: until `progress` reaches 1. With it, equal seeds give equal plans.
+    progress
+        Share of the time that has passed; 1 or more ends the search.
+    """
+    settings = parameters or Parameters()
+    decoder = Decoder(instance, objective)
+    begin = starts(decoder, start)
+    if not begin or decoder.cost(begin[0]) == INFEASIBLE:
+        return
+    first = decoder.timeline(begin[0])
+    if first is not None:
+        yield first
+    annealer = Annealer(decoder, begin[0], seed, settings)
+    share = annealer.cost / len(instance.jobs)
+
+    def done() -> float:
+        clock = progress()
+        return clock if iterations is None or clock >= 1 else annealer.moves / iterations
+
+    def temperature() -> float | None:
+        passed = done()
+        return None if passed >= 1 else share * settings.hot * (settings.cold / settings.hot) ** passed
+
+    offered, last_offer = annealer.best_cost, time.monotonic()
+    while done() < 1:
+        annealer.sweep(temperature)
+        if annealer.best_cost < offered and (time.monotonic() - last_offer > 0.5 or done() >= 1):
+            timeline = decoder.timeline(annealer.best)
+            offered, last_offer = annealer.best_cost, time.monotonic()
+            if timeline is not None:
+                yield timeline
+
+
+def improve(
+    search: Search,
+    seed: int = 0,
+    iterations: int | None = None,
+    time_limit_s: float | None = None,
+    parameters: Parameters | None = None,
+) -> None:
+    """Offer ever better plans to a search until its time, this limit, or the number of moves is used up.
+
+    Parameters
+    ----------
+    search
+        Takes the plans; its own plan is a start beside those of the dispatch rules.
+    seed
+        Of the random stream.
+    iterations
+        Moves to try; with it, and time enough, the result depends on the seed only.
+    time_limit_s
+        Seconds from now; None: what remains of the search.
+    parameters
+        How the annealing runs; None: as measured best.
+    """
+    begin = time.monotonic()
+    limit = search.remaining_s if time_limit_s is None else min(time_limit_s, search.remaining_s)
+
+    def progress() -> float:
+        if search.stop.is_set() or search.proved:
+            return 1.0
+        return (time.monotonic() - begin) / limit if limit > 0 else 1.0
+
+    for timeline in improvements(
+        search.instance, search.objective, search.timeline, seed, iterations, progress, parameters
+    ):
+        search.offer(timeline)

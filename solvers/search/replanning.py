@@ -1,0 +1,250 @@
+"""Plan anew from a moment on: what has started stands, everything else may change.
+
+The list decoder begins where the cluster is: engines are busy until their runs and loads end, models are where they
+are, tasks that have started keep place and time. What it costs depends on the work in hand, not on the past.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from models.instance import NEVER, Instance, Ints
+from models.objective import Objective
+from models.timeline import Placement, Residency, Timeline
+from solvers.compiled import RandomState
+from solvers.search.annealing import Parameters
+from solvers.search.annealing_kernel import Scene, Window, anneal, evaluate
+from solvers.search.decoder import Decisions, Decoder
+from solvers.search.decoder_kernel import INFEASIBLE, cost_so_far, look_ahead
+from solvers.search.decoder_state import (
+    ABSENT,
+    END,
+    FAR,
+    GPU,
+    INITIAL,
+    LOAD_START,
+    MODEL,
+    READY,
+    SLOT,
+    State,
+    Work,
+    copy_of,
+    initial_state,
+)
+from solvers.search.decoder_tables import Tables
+from solvers.search.dispatch import dispatch, rules
+from solvers.search.neighbourhood import MOVES, new_plan
+from solvers.search.static_models import Mask
+
+ROUNDS = 8
+"""Temperatures between the first and the last one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stay:
+    """A model that is on a GPU, or on its way: since or from when it is ready, and when its latest use ends."""
+
+    gpu: int
+    model: int
+    slot: int | None
+    ready_us: int
+    last_use_us: int
+
+
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """What stands when a plan is made anew.
+
+    Parameters
+    ----------
+    compute_free_us, copy_free_us
+        Per GPU: from when on its engines may be used; never in the past.
+    stays
+        The models on the GPUs.
+    standing
+        The tasks that have started, with their ends, expected ones if they still run.
+    """
+
+    compute_free_us: Sequence[int]
+    copy_free_us: Sequence[int]
+    stays: Sequence[Stay]
+    standing: Sequence[Placement]
+
+
+@dataclass(frozen=True, slots=True)
+class _Candidate:
+    """A plan under consideration, with the starts it decodes to."""
+
+    cost: float
+    decisions: Decisions
+    start_us: Ints
+
+
+class Replanner:
+    """The tasks in hand, tabulated from a moment on.
+
+    Parameters
+    ----------
+    instance
+        The jobs that are known and not finished, without initial residencies. Limits on replicas and swaps are not
+        supported.
+    objective
+        Of the known jobs.
+    moment
+        What stands.
+    """
+
+    def __init__(self, instance: Instance, objective: Objective, moment: Moment) -> None:
+        self._decoder = Decoder(instance, objective)
+        self._tables = self._decoder.tables
+        self._origin, self._residencies = _state_at(instance, self._tables, moment)
+        self._stands = len(moment.standing)
+        self._work = self._decoder.work(
+            Decisions(np.full(instance.n_tasks, ABSENT, np.int64), np.full(instance.n_tasks, ABSENT, np.int64))
+        )
+        for position, run in enumerate(sorted(moment.standing, key=lambda run: (run.start_us, run.end_us))):
+            self._work.order[position] = run.task
+            self._work.gpu[run.task] = run.gpu
+            self._work.start[run.task], self._work.end[run.task] = run.start_us, run.end_us
+        self._before = self._completed(moment)
+        self._state = copy_of(self._origin)
+        self._permitted: Mask = (instance.load_us != NEVER)[:, instance.gpu_class].T
+
+    def _completed(self, moment: Moment) -> Ints:
+        """Return the earliest completions that the standing tasks allow."""
+        completed, tables = self._tables.ideal_us.copy(), self._tables
+        for run in moment.standing:
+            job, tail = tables.task_job[run.task], tables.tail_us[tables.task_template[run.task]]
+            completed[job] = max(completed[job], run.end_us + tail)
+        return completed
+
+    def plan(
+        self, previous: Mapping[int, tuple[int, int]], moves: int, random: RandomState, parameters: Parameters
+    ) -> Timeline:
+        """Return a plan of the tasks in hand.
+
+        Dispatch rules make plans from scratch. Beside them stands the previous plan, with the tasks that are new to
+        it inserted at the times that the best rule gives them. The best of these is annealed.
+
+        Parameters
+        ----------
+        previous
+            GPU and planned start of tasks, from the plan before.
+        moves
+            Moves to try; the result depends on this number and the random stream only.
+
+        Returns
+        -------
+        Timeline
+            The standing tasks as they are and the others as planned; residencies that stand are marked initial,
+            those that the plan adds are loaded at their `load_start_us`.
+        """
+        best = min(self._dispatched(), key=lambda candidate: candidate.cost)
+        if previous:
+            kept = self._inserted(previous, best)
+            best = kept if kept.cost <= best.cost else best
+        if len(best.decisions.order) - self._stands > 1:
+            best = self._annealed(best, moves, random, parameters)
+        return self._timeline(best.decisions)
+
+    def _dispatched(self) -> list[_Candidate]:
+        found = []
+        for rule in rules(self._tables):
+            work = self._fresh_work()
+            placed = dispatch(
+                self._tables, copy_of(self._origin), work, self._residencies, rule, self._permitted, self._stands
+            )
+            if placed == len(work.order):
+                found.append(self._judged(Decisions(work.order, work.gpu)))
+        return found
+
+    def _fresh_work(self) -> Work:
+        return Work(*(array.copy() for array in self._work))
+
+    def _judged(self, decisions: Decisions) -> _Candidate:
+        """Decode some decisions."""
+        scene = self._scene(decisions.order, decisions.gpu)
+        cost = evaluate(scene, self._whole(len(decisions.order)), INFEASIBLE)
+        return _Candidate(cost, decisions, scene.work.start.copy())
+
+    def _scene(self, order: Ints, gpu: Ints) -> Scene:
+        self._origin.upcoming[:] = FAR
+        work = self._work._replace(order=order, gpu=gpu)
+        return Scene(self._tables, self._origin, self._before, self._state, work, self._residencies)
+
+    def _whole(self, tasks: int) -> Window:
+        return Window(self._stands, self._stands, tasks, tasks, *cost_so_far(self._tables, self._before))
+
+    def _inserted(self, previous: Mapping[int, tuple[int, int]], dispatched: _Candidate) -> _Candidate:
+        """Return the previous plan with the new tasks where a dispatch rule has them."""
+        gpu, time = dispatched.decisions.gpu.copy(), dispatched.start_us.copy()
+        for task, (planned_gpu, planned_start_us) in previous.items():
+            gpu[task], time[task] = planned_gpu, planned_start_us
+        movable = dispatched.decisions.order[self._stands :]
+        order = dispatched.decisions.order.copy()
+        order[self._stands :] = movable[np.argsort(time[movable], kind="stable")]
+        return self._judged(Decisions(order, gpu))
+
+    def _annealed(self, start: _Candidate, moves: int, random: RandomState, parameters: Parameters) -> _Candidate:
+        """Anneal the tasks that are next, the others following as they are; return the best plan found."""
+        tasks, gpus = len(start.decisions.order), len(self._origin.compute_free)
+        plan = new_plan(start.decisions.order, start.decisions.gpu, start.start_us)
+        chances = np.cumsum(np.array(parameters.chances) / sum(parameters.chances))
+        chances[-1] = 1.0
+        counts = np.zeros((len(MOVES), 3), np.int64)
+        beyond = min(tasks, self._stands + parameters.tasks_per_gpu * gpus)
+        last = min(tasks, beyond + parameters.tail_per_gpu * gpus)
+        window = self._whole(tasks)._replace(beyond=beyond, last=last)
+        share, best = start.cost / len(self._before), start
+        for step in range(ROUNDS):
+            scene = self._scene(plan.order, plan.gpu)
+            look_ahead(self._tables, self._origin, scene.work, last, tasks)
+            cost = evaluate(scene, window, INFEASIBLE)
+            temperature = share * parameters.hot * (parameters.cold / parameters.hot) ** (step / (ROUNDS - 1))
+            anneal(scene, plan, window, cost, temperature, moves // ROUNDS, chances, random, counts)
+            found = self._judged(Decisions(plan.order, plan.gpu))
+            if found.cost < best.cost:
+                best = _Candidate(found.cost, Decisions(plan.order.copy(), plan.gpu.copy()), found.start_us)
+        return best
+
+    def _timeline(self, decisions: Decisions) -> Timeline:
+        stays = self._origin.records[0]
+        self._residencies[:stays, END] = ABSENT
+        work = self._scene(decisions.order, decisions.gpu).work
+        self._judged(decisions)
+        rows = self._residencies[: self._state.records[0]]
+        residencies = tuple(
+            Residency(
+                model=row[MODEL],
+                gpu=row[GPU],
+                load_start_us=row[LOAD_START],
+                ready_us=row[READY],
+                end_us=None if row[END] == ABSENT else row[END],
+                slot=None if row[SLOT] == ABSENT else row[SLOT],
+                initial=bool(row[INITIAL]),
+            )
+            for row in rows.tolist()
+        )
+        return Timeline(decisions.gpu.copy(), work.start.copy(), work.end.copy(), residencies)
+
+
+def _state_at(instance: Instance, tables: Tables, moment: Moment) -> tuple[State, Ints]:
+    """Return the state at a moment, and a table of residencies that begins with those that stand."""
+    state, _ = initial_state(instance, tables)
+    state.compute_free[:] = moment.compute_free_us
+    state.copy_free[:] = moment.copy_free_us
+    residencies = np.empty((int(tables.use_first[-1]) + len(moment.stays), 7), np.int64)
+    for row, stay in enumerate(moment.stays):
+        slot = ABSENT if stay.slot is None else stay.slot
+        residencies[row] = (stay.model, stay.gpu, slot, 0, stay.ready_us, ABSENT, 1)
+        where = stay.gpu, stay.model
+        state.ready[where], state.last_use[where] = stay.ready_us, stay.last_use_us
+        state.record[where], state.slot[where] = row, slot
+        state.room[stay.gpu] -= tables.weight_bytes[stay.model]
+        if stay.slot is not None:
+            state.slot_model[stay.gpu, stay.slot] = stay.model
+    state.records[0] = len(moment.stays)
+    return state, residencies
