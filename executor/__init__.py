@@ -1,6 +1,6 @@
 """Carry out plans and online policies, on a virtual clock or on devices; knows no solver."""
 
-from executor.errors import DeviceError, IllegalActionError, PolicyError, StalledError
+from executor.errors import DeviceError, IllegalActionError, PolicyError, StalledError, StoppedError
 from executor.noise import Noise, NoiseError, Spread, parse_noise
 from executor.policies.parse import POLICIES, ParsedPolicy, parse_policy
 from executor.policies.queueing import QueuePolicy
@@ -23,6 +23,7 @@ __all__ = [
     "Site",
     "Spread",
     "StalledError",
+    "StoppedError",
     "instance_for",
     "parse_noise",
     "parse_policy",

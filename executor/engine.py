@@ -7,9 +7,10 @@ arrivals before releases; only then the policy acts, so that what ends at an ins
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
 
 from executor.device import ARRIVAL, LOAD_END, RUN_END, Device, Event
-from executor.errors import StalledError
+from executor.errors import StalledError, StoppedError
 from executor.policy import Policy
 from executor.site import NOWHERE, Site
 from models import Instance, Timeline
@@ -42,11 +43,18 @@ class Engine:
         self._released = 0
         self._unfinished = instance.n_tasks
 
-    def run(self) -> Timeline:
+    def run(self, stop: Callable[[], bool] = lambda: False) -> Timeline:
         """Return what happened.
+
+        Parameters
+        ----------
+        stop
+            Asked before every instant whether to give up.
 
         Raises
         ------
+        StoppedError
+            If it was told to give up.
         PolicyError
             If the policy cannot serve the instance, breaks a rule (IllegalActionError) or leaves tasks
             unfinished for ever (StalledError).
@@ -54,6 +62,8 @@ class Engine:
         self._policy.begin(self._site)
         self._policy.act(range(self._site.n_gpus))
         while self._unfinished:
+            if stop():
+                raise StoppedError(f"{self._unfinished} tasks had not ended")
             self._instant()
         self._finish_loads()
         return self._site.timeline(realised=self._policy.write_back or not self._device.exact)

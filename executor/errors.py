@@ -13,5 +13,9 @@ class StalledError(PolicyError):
     """Nothing is under way and nothing will arrive, yet tasks are left: the policy never started them."""
 
 
+class StoppedError(Exception):
+    """A simulation was told to stop before every task had ended: time is up."""
+
+
 class DeviceError(ValueError):
     """A device or a runner cannot be used as asked; the message says what is wrong and what is allowed."""

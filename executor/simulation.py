@@ -20,6 +20,7 @@ def simulate(
     seed: int = 0,
     noise: Noise | None = None,
     truth: Instance | None = None,
+    stop: Callable[[], bool] = lambda: False,
 ) -> Timeline:
     """Return what a policy makes of an instance; equal arguments give equal timelines.
 
@@ -34,9 +35,13 @@ def simulate(
     truth
         The same instance with the run times that hold. The policy is told those of `instance` and never sees these;
         without noise the timeline keeps every rule of `truth`, durations included. None: what is told holds.
+    stop
+        Asked at every instant of the simulation whether to give up: how a time limit is kept.
 
     Raises
     ------
+    StoppedError
+        If it was told to give up.
     PolicyError
         If the policy cannot serve the instance, or misbehaves.
     ValueError
@@ -47,7 +52,7 @@ def simulate(
     made = policy()
     if made.instance_for(instance) is not instance:
         raise PolicyError("this policy runs on another instance: simulate instance_for(instance, policy) instead")
-    return Engine(instance, made, VirtualDevice(noise, seed, truth), seed).run()
+    return Engine(instance, made, VirtualDevice(noise, seed, truth), seed).run(stop)
 
 
 def _alike(told: Instance, truth: Instance) -> bool:

@@ -118,7 +118,13 @@ def is_file(policy: str) -> bool:
 
 
 def simulate(
-    scenario: Scenario, policy: str, *, seed: int = 0, noise: str | None = None, warmup: Fraction = Fraction(0)
+    scenario: Scenario,
+    policy: str,
+    *,
+    seed: int = 0,
+    noise: str | None = None,
+    warmup: Fraction = Fraction(0),
+    stop: Callable[[], bool] = lambda: False,
 ) -> Simulation:
     """Run a policy on a scenario in simulated time.
 
@@ -131,9 +137,13 @@ def simulate(
         `planner.answers.uncertain.spec.parse_uncertainty` reads it.
     warmup
         Fraction of the earliest jobs that the metrics leave out.
+    stop
+        Asked at every instant of the simulation whether to give up.
 
     Raises
     ------
+    StoppedError
+        If it was told to give up.
     PolicyError, NoiseError, InputError
         If the policy, the noise or the file cannot be used.
     """
@@ -147,7 +157,7 @@ def simulate(
         chosen = parse(policy, scenario, sides.told)
         told, instance = instance_for(told, chosen), instance_for(instance, chosen)
     truth = told if sides.truth is told else instance_for(sides.truth, chosen)
-    timeline = run(told, chosen, seed, uncertainty.noise, None if truth is told else truth)
+    timeline = run(told, chosen, seed, uncertainty.noise, None if truth is told else truth, stop)
     assert_feasible(truth, timeline)
     if sides.truth is not scenario.instance:
         timeline = replace(timeline, realised=True)

@@ -9,7 +9,17 @@ from collections.abc import Callable, Sequence
 
 import pytest
 
-from executor import IllegalActionError, Policy, PolicyError, QueuePolicy, Site, StalledError, simulate
+from executor import (
+    IllegalActionError,
+    Policy,
+    PolicyError,
+    QueuePolicy,
+    Site,
+    StalledError,
+    StoppedError,
+    parse_policy,
+    simulate,
+)
 from models import InitialResidency, Job, Restrictions, check
 from tests.executor.scripted import Script, loads, runs
 from tests.instances import chain, cluster, instance, task
@@ -186,6 +196,14 @@ def test_slots_are_checked(slot: int, problem: str) -> None:
 def test_a_policy_that_leaves_tasks_is_told() -> None:
     with pytest.raises(StalledError, match="2 tasks were never started"):
         simulate(instance([Job(chain(task("a", 1), task("b", 1)), 0)]), Policy)
+
+
+def test_a_simulation_gives_up_when_told_to() -> None:
+    # Two jobs of 3 us on one GPU: releases and inputs at 0, an end at 3; asked before the end at 6, it stops.
+    on = instance([Job(chain(task("t", 3)), 0)] * 2)
+    asked = iter((False, False, False, True))
+    with pytest.raises(StoppedError, match="1 tasks had not ended"):
+        simulate(on, parse_policy("srpt"), stop=lambda: next(asked))
 
 
 def test_loads_under_way_at_the_end_are_finished() -> None:
