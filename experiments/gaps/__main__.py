@@ -9,7 +9,8 @@ from pathlib import Path
 from experiments import authors
 from models import Instance, Objective
 from models.objective import reported_bound, reported_value
-from planner.answers.stages import solve
+from planner.answers.plan import solve
+from solvers.portfolio import SearchOptions
 
 RECORDED = Path(__file__).parents[3] / "shared" / "data" / "compass"
 
@@ -35,7 +36,7 @@ def main() -> None:
     objective = Objective.MEAN_SLOWDOWN
     print(f"{'window':24}{'tasks':>8}{'plan':>10}{'bound':>10}{'gap':>9}{'seconds':>9}")
     for name, instance in windows(arguments.rates, arguments.jobs, arguments.seeds):
-        result = solve(instance, objective, time_limit_s=arguments.time_limit)
+        result = solve(instance, objective, SearchOptions(arguments.time_limit))
         if result.value is None or result.lower_bound is None or result.gap is None:
             raise SystemExit(f"{name}: {result.status}")
         value, bound = reported_value(objective, result.value), reported_bound(objective, result.lower_bound)

@@ -17,15 +17,15 @@ from models.scenario import InputError, Scenario, write_atomically
 from models.scenario.source import read_text
 from models.timeline import Timeline
 from planner.answers.check import read, refuse_violations
-from planner.answers.plan import plan
 from planner.answers.regret import Regret
-from planner.answers.stages import Method, worth_cp_sat
+from planner.answers.starts import starts_for
 from planner.answers.take_apart import regret, with_given_loads
-from solvers.bounds import closed_form
+from solvers import portfolio
 from solvers.bounds.certificate import closed_form_document, lagrangian_document
-from solvers.bounds.lagrangian.improve import improve
+from solvers.bounds.lagrangian.improve import METHOD as LAGRANGIAN
 from solvers.bounds.verify import Verdict, verify
-from solvers.result import Progress, Search
+from solvers.portfolio import SearchOptions
+from solvers.result import Progress
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +41,7 @@ class Bound:
     certificate
         All that is needed to compute it again, as plain JSON data.
     uncertified
-        A higher bound that holds but cannot be computed again without a solver, or None.
+        A higher bound that holds but cannot be computed again without a solver, and its method; or None.
     runtime_s
         Wall-clock time.
     regret
@@ -52,14 +52,14 @@ class Bound:
     lower_bound: Fraction
     method: str
     certificate: dict[str, Any]
-    uncertified: Fraction | None
+    uncertified: tuple[Fraction, str] | None
     runtime_s: float
     regret: Regret | None = None
 
     @property
     def highest(self) -> tuple[Fraction, str]:
         """The highest bound that holds, certified or not, and its method."""
-        return (self.lower_bound, self.method) if self.uncertified is None else (self.uncertified, "cp-sat")
+        return (self.lower_bound, self.method) if self.uncertified is None else self.uncertified
 
     def save(self, path: Path) -> None:
         """Write the certificate, whole or not at all."""
@@ -80,7 +80,7 @@ class Bound:
             "lower_bound": self.certificate["lower_bound"],
             "uncertified_lower_bound": None
             if self.uncertified is None
-            else reported_bound(objective, self.uncertified),
+            else reported_bound(objective, self.uncertified[0]),
             "method": self.method,
             "certificate": None if path is None else str(path),
             "runtime_s": self.runtime_s,
@@ -114,16 +114,17 @@ def bound(
     InputError
         If the schedule cannot be read, breaks a rule, or did not happen in the given run times.
     """
+    options = SearchOptions(time_limit_s, workers=workers, seed=seed)
     if schedule is None:
-        return _bound(scenario, time_limit_s, workers, seed, watch, stop)
+        return _bound(scenario, options, watch, stop)
     instance, timeline = _read_schedule(scenario, schedule)
     begun = time.monotonic()
-    found = _bound(scenario, time_limit_s / 2, workers, seed, watch, stop)
+    found = _bound(scenario, replace(options, time_limit_s=time_limit_s / 2), watch, stop)
     apart = regret(
         replace(scenario, instance=instance),
         timeline,
         schedule.stem,
-        time_limit_s=time_limit_s - (time.monotonic() - begun),
+        time_limit_s=max(0.1, time_limit_s - (time.monotonic() - begun)),
         workers=workers,
         seed=seed,
         known_bound=found.highest if instance is scenario.instance else None,
@@ -144,32 +145,20 @@ def _read_schedule(scenario: Scenario, path: Path) -> tuple[Instance, Timeline]:
 
 def _bound(
     scenario: Scenario,
-    time_limit_s: float,
-    workers: int,
-    seed: int,
+    options: SearchOptions,
     watch: Callable[[Progress], None] | None,
     stop: threading.Event | None,
 ) -> Bound:
     instance, objective = scenario.instance, scenario.objective
-    search = Search(instance, objective, time_limit_s, watch, stop)
-    best, method = closed_form.best(instance, objective)
-    search.offer_bound(best, method)
+    starts = starts_for(instance, options.seed)
+    found = portfolio.bound(instance, objective, options, starts=starts, watch=watch, stop=stop)
+    best, method = found.formula
     certificate = closed_form_document(instance, objective, method, best)
-    # On small windows half of the time goes to CP-SAT: its bound is often higher, but comes without a certificate.
-    exact = worth_cp_sat(instance, objective)
-    priced = improve(search, search.remaining_s / 2 if exact else None)
-    if priced is not None and priced.bound > best:
-        best, method = priced.bound, "lagrangian"
-        certificate = lagrangian_document(instance, objective, priced)
-    uncertified = None
-    if exact and search.remaining_s > 0:
-        left = search.remaining_s
-        planned = plan(
-            scenario, time_limit_s=left, method=Method.CP_SAT, workers=workers, seed=seed, watch=watch, stop=search.stop
-        )
-        proved = planned.result.lower_bound
-        uncertified = proved if proved is not None and proved > best else None
-    return Bound(scenario, best, method, certificate, uncertified, search.elapsed_s)
+    if found.priced is not None and found.priced.bound > best:
+        best, method = found.priced.bound, LAGRANGIAN
+        certificate = lagrangian_document(instance, objective, found.priced)
+    higher = found.uncertified is not None and found.uncertified[0] > best
+    return Bound(scenario, best, method, certificate, found.uncertified if higher else None, found.runtime_s)
 
 
 def verify_file(scenario: Scenario, path: Path) -> Verdict:

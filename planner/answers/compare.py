@@ -16,7 +16,6 @@ from models.scenario import Scenario
 from planner.answers.plan import Plan, plan
 from planner.answers.regret import Regret
 from planner.answers.simulate import Simulation, simulate
-from planner.answers.stages import Method
 from planner.answers.take_apart import clairvoyance_in, hold
 from planner.answers.uncertain.spec import parse_uncertainty
 from solvers.result import Progress
@@ -184,7 +183,6 @@ def compare(
     planned = plan(
         scenario,
         time_limit_s=max(0.1, time_limit_s - (time.monotonic() - begun)),
-        method=Method.AUTO,
         workers=workers,
         seed=seed,
         starts=starts or None,

@@ -9,12 +9,15 @@ from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from models.instance import Instance
 from models.metrics import Metrics, measure
-from models.objective import reported_bound, reported_value
+from models.objective import Objective, reported_bound, reported_value
 from models.scenario import Scenario, TimelineHeader, write_timeline
 from models.timeline import Timeline
-from planner.answers.stages import Method, solve
+from planner.answers.starts import starts_for
 from planner.answers.versions import versions
+from solvers import portfolio
+from solvers.portfolio import Method, SearchOptions
 from solvers.result import Progress, Result
 
 if TYPE_CHECKING:
@@ -150,11 +153,9 @@ def plan(
     Parameters
     ----------
     time_limit_s
-        Wall-clock seconds for plan and bound together.
-    workers
-        Threads to search with: annealing, the lower bound, then annealing with other seeds, or CP-SAT's threads.
-    seed, iterations
-        The same seed and number of iterations of the local search give the same plan, if the time suffices for them.
+        Wall-clock seconds for plan and bound together; the first plan is made even if it takes longer.
+    method, workers, seed, iterations
+        As in `solvers.portfolio.SearchOptions`.
     hint
         A feasible timeline; the plan is never worse.
     starts
@@ -164,17 +165,21 @@ def plan(
     stop
         Set it to end early with the best plan so far.
     """
-    result = solve(
-        scenario.instance,
-        scenario.objective,
-        time_limit_s=time_limit_s,
-        method=method,
-        workers=workers,
-        seed=seed,
-        iterations=iterations,
-        hint=hint,
-        starts=starts,
-        watch=watch,
-        stop=stop,
-    )
+    options = SearchOptions(time_limit_s, method, workers, seed, iterations)
+    result = solve(scenario.instance, scenario.objective, options, hint=hint, starts=starts, watch=watch, stop=stop)
     return Plan(scenario, result)
+
+
+def solve(
+    instance: Instance,
+    objective: Objective,
+    options: SearchOptions,
+    *,
+    hint: Timeline | None = None,
+    starts: Sequence[Timeline] | None = None,
+    watch: Callable[[Progress], None] | None = None,
+    stop: threading.Event | None = None,
+) -> Result:
+    """Plan an instance, starting from online policies; the parameters are those of `plan`."""
+    first = starts_for(instance, options.seed, starts)
+    return portfolio.solve(instance, objective, options, hint=hint, starts=first, watch=watch, stop=stop)

@@ -1,21 +1,31 @@
-"""Where a plan starts: timelines of online policies, simulated under the same rules."""
+"""Where a plan starts: timelines of online policies, simulated under the same rules, as far as there is time."""
 
 from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
 
 from executor import PolicyError, parse_policy, simulate
 from models.instance import Instance
 from models.timeline import Timeline
+from solvers.portfolio import Starts
 
 START_POLICIES = ("srpt", "compass", "jit", "static")
-"""A plan starts from these and is never worse than the best of them."""
+"""A plan starts from these and is never worse than the best of them, if there is time to simulate them."""
 
 
-def policy_timelines(instance: Instance, seed: int) -> list[Timeline]:
-    """Return the timelines of the start policies; a policy that cannot serve the instance is left out."""
-    timelines = []
-    for name in START_POLICIES:
-        try:
-            timelines.append(simulate(instance, parse_policy(name), seed=seed))
-        except PolicyError:
-            continue  # for instance a static placement whose models do not all fit
-    return timelines
+def starts_for(instance: Instance, seed: int, given: Sequence[Timeline] | None = None) -> Starts:
+    """Return where a search starts: the given timelines, or those of the start policies, simulated when asked for.
+
+    A policy that cannot serve the instance is left out.
+    """
+
+    def simulated(left_s: Callable[[], float]) -> Iterator[Timeline]:
+        for name in START_POLICIES:
+            if left_s() <= 0:
+                return
+            try:
+                yield simulate(instance, parse_policy(name), seed=seed)
+            except PolicyError:
+                continue  # for instance a static placement whose models do not all fit
+
+    return simulated if given is None else lambda left_s: given

@@ -132,7 +132,7 @@ def hold(
     steps.append(_with_free_residency(instance, objective, steps[0]))
     if instance.n_tasks * instance.n_gpus**2 <= _WIDEST:
         placed = replace(scenario, instance=with_placement(instance, ran.gpu))
-        limit_s = min(time_limit_s, max(_LEAST_ORDER_S, _ORDER_S_PER_TASK * instance.n_tasks))
+        limit_s = max(0.1, min(time_limit_s, max(_LEAST_ORDER_S, _ORDER_S_PER_TASK * instance.n_tasks)))
         start = steps[-1].timeline
         made = plan(placed, time_limit_s=limit_s, workers=workers, seed=seed, hint=start, starts=(), stop=stop)
         steps.append(_step(instance, objective, ORDER, made.timeline or start, made.result.lower_bound))

@@ -8,8 +8,8 @@ import pytest
 from experiments import authors
 from models import Objective, Placement, Residency, Timeline, check
 from models.scenario import Scenario, read_timeline
-from planner.answers.plan import plan
-from planner.answers.stages import Method, solve
+from planner.answers.plan import plan, solve
+from solvers.portfolio import Method, SearchOptions
 from solvers.result import Status
 
 
@@ -60,9 +60,7 @@ def test_a_saved_plan_reads_back_with_what_is_known_of_it(scenario: Scenario, tm
 
 def test_the_same_seed_and_number_of_iterations_give_the_same_plan() -> None:
     arrivals = authors.instance(authors.poisson(3, 12, 1))
-    first, second = (
-        solve(arrivals, Objective.MEAN_SLOWDOWN, time_limit_s=60, seed=5, iterations=3000) for _ in range(2)
-    )
+    first, second = (solve(arrivals, Objective.MEAN_SLOWDOWN, SearchOptions(seed=5, iterations=3000)) for _ in range(2))
     assert first.timeline is not None
     assert second.timeline is not None
     assert list(first.timeline.placements) == list(second.timeline.placements)

@@ -16,13 +16,13 @@ import pytest
 from models.scenario import InputError, load_scenario, scenario_from
 from planner.answers.plan import plan
 from planner.answers.simulate import simulate
-from planner.answers.stages import Method
 from planner.answers.whatif import Counts, Sweep, sweep, whatif
 from planner.answers.whatif.cell import Call, answer
 from planner.answers.whatif.document import read_sweep
 from planner.answers.whatif.pool import CRASHED
 from planner.command.cli import app
 from planner.command.manners import run
+from solvers.portfolio import Method
 from tests.whatif.small import SCENARIO, SWEEP, tables, written
 
 MAIN = "import sys; from planner.command.cli import main; sys.argv[1:] = {arguments!r}; main()"

@@ -5,24 +5,23 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any
 
 from models import Instance, Objective, ServiceLevel, Timeline, completion_us
 from models.scenario import Scenario
+from planner.answers.plan import solve
 from planner.answers.servers import packing
 from planner.answers.servers.forces import in_words, prices_in_words, search_in_words
 from planner.answers.servers.goal import Goal, goals
 from planner.answers.servers.sizes import Mix
-from planner.answers.stages import solve
-from planner.answers.starts import policy_timelines
+from planner.answers.starts import starts_for
 from solvers.bounds import closed_form
 from solvers.bounds.certificate import closed_form_document, lagrangian_document
 from solvers.bounds.granularity import raised
 from solvers.bounds.lagrangian.improve import METHOD as LAGRANGIAN
-from solvers.bounds.lagrangian.improve import improve
+from solvers.portfolio import SearchOptions, anneal, raise_bound
 from solvers.result import Progress, Result, Search
 
 _TARDINESS_SHARE = 0.5
@@ -115,12 +114,13 @@ def attempt(
     goal, begun = goals(scenario.instance, level)[0], time.monotonic()
     if packing.applies(goal.instance, goal.most):
         return _packed(goal, mix, time_limit_s, workers, seed, stop)
-    known = [*starts, *(policy_timelines(goal.instance, seed) if not starts else ())]
+    options = SearchOptions(time_limit_s, workers=workers, seed=seed)
+    known = list(starts or starts_for(goal.instance, seed)(lambda: time_limit_s - (time.monotonic() - begun)))
     for timeline in known:
         if meets(scenario.instance, timeline, level):
             return Attempt(timeline, None)
     if goal.objective is Objective.LATE_JOBS:
-        hurried = _hurried(goal, known, level, _TARDINESS_SHARE * time_limit_s, workers, seed, stop)
+        hurried = _hurried(goal, known, level, replace(options, time_limit_s=_TARDINESS_SHARE * time_limit_s), stop)
         if hurried is not None and meets(scenario.instance, hurried, level):
             return Attempt(hurried, None)
         known += [] if hurried is None else [hurried]
@@ -128,9 +128,7 @@ def attempt(
     result = solve(
         goal.instance,
         goal.objective,
-        time_limit_s=max(0.1, time_limit_s - (time.monotonic() - begun)),
-        workers=workers,
-        seed=seed,
+        replace(options, time_limit_s=max(0.1, time_limit_s - (time.monotonic() - begun))),
         starts=known or None,
         watch=_watch(goal, until),
         stop=until,
@@ -146,27 +144,20 @@ def _hurried(
     goal: Goal,
     starts: Sequence[Timeline],
     level: ServiceLevel,
-    time_limit_s: float,
-    workers: int,
-    seed: int,
+    options: SearchOptions,
     stop: threading.Event,
 ) -> Timeline | None:
     """Return a plan of low tardiness, by local search with several seeds, or the first that meets the level."""
-    from solvers.search import annealing
-
     until = Until(stop)
 
     def watch(progress: Progress) -> None:
         if search.timeline is not None and meets(goal.instance, search.timeline, level):
             until.set()
 
-    search = Search(goal.instance, Objective.WEIGHTED_TARDINESS, time_limit_s, watch, until)
+    search = Search(goal.instance, Objective.WEIGHTED_TARDINESS, options.time_limit_s, watch, until)
     for timeline in starts:
         search.offer(timeline)
-    with ThreadPoolExecutor(workers) as pool:
-        running = [pool.submit(annealing.improve, search, seed + index) for index in range(workers)]
-        for done in running:
-            done.result()
+    anneal(search, options)
     return search.timeline
 
 
@@ -186,7 +177,7 @@ def _searched(goal: Goal, mix: Mix, result: Result, stop: threading.Event) -> Re
     if result.bound_method == LAGRANGIAN:
         until = Until(stop)
         again = Search(goal.instance, goal.objective, 2 * result.runtime_s, _watch(goal, until), until)
-        priced = improve(again)
+        priced = raise_bound(again)
         if priced is not None and priced.bound > goal.most:
             document = lagrangian_document(goal.instance, goal.objective, priced)
             words = prices_in_words(goal, priced)

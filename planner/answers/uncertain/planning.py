@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -12,12 +12,12 @@ from models.instance import Instance
 from models.objective import reported_value, timeline_value
 from models.scenario import Scenario
 from models.timeline import Timeline
-from planner.answers.plan import Plan
-from planner.answers.stages import Method, solve
+from planner.answers.plan import Plan, solve
 from planner.answers.uncertain.plans import QUANTILES, SAMPLES, Candidate, PlanFor, candidates
 from planner.answers.uncertain.realised import realised
 from planner.answers.uncertain.told import Told
 from solvers.bounds import closed_form
+from solvers.portfolio import Method, SearchOptions
 from solvers.result import Progress, Search
 
 
@@ -89,31 +89,16 @@ def plan_uncertain(
         As those of `planner.answers.plan.plan`; the time is divided among the candidates.
     """
     search = Search(scenario.instance, scenario.objective, time_limit_s, watch, stop)
+    options = SearchOptions(time_limit_s, method, workers, seed, iterations)
     share_s = time_limit_s / (1 if plan_for is not PlanFor.SAMPLES else samples + len(QUANTILES))
 
     def planned(instance: Instance) -> Timeline | None:
-        return solve(
-            instance,
-            scenario.objective,
-            time_limit_s=share_s,
-            method=method,
-            workers=workers,
-            seed=seed,
-            iterations=iterations,
-            stop=search.stop,
-        ).timeline
+        share = replace(options, time_limit_s=share_s)
+        return solve(instance, scenario.objective, share, stop=search.stop).timeline
 
     found = candidates(told, scenario.objective, plan_for, planned, seed, samples)
     if found:
         search.offer(realised(told.instance, found[0].timeline, scenario.instance))
     search.offer_bound(*closed_form.best(scenario.instance, scenario.objective))
-    options: dict[str, str | int | float | None] = {
-        "method": str(method),
-        "workers": workers,
-        "seed": seed,
-        "iterations": iterations,
-        "time_limit_s": time_limit_s,
-        "plan_for": str(plan_for),
-        "samples": samples,
-    }
-    return UncertainPlan(Plan(scenario, search.result("truenorth", options)), told, plan_for, tuple(found))
+    asked = options.as_dict() | {"plan_for": str(plan_for), "samples": samples}
+    return UncertainPlan(Plan(scenario, search.result("truenorth", asked)), told, plan_for, tuple(found))

@@ -14,8 +14,8 @@ from models.scenario.quantities import GPUCount, JobCount, Level, Name, Number, 
 from models.scenario.section import Section
 from planner.answers.policies.parse import parse
 from planner.answers.simulate import is_file, simulate
-from planner.answers.stages import Method
 from planner.answers.uncertain.spec import parse_uncertainty
+from solvers.portfolio import Method
 
 MAX_SEED = 2**31 - 1
 PLAN = "plan"

@@ -55,8 +55,8 @@ def plan(
     from models.scenario import assert_writable, load_scenario
     from planner.answers import plan as planning
     from planner.answers.check import feasible_timeline
-    from planner.answers.stages import Method
     from planner.command.console import ProgressLine, interruptible
+    from solvers.portfolio import Method
 
     loaded = load_scenario(scenario)
     if output is not None:

@@ -1,0 +1,288 @@
+"""Which solvers run, in what order and for how long: decided here alone, for plans, bounds and servers alike.
+
+What cannot be interrupted (a formula, the set-up of the Lagrangian bound) is begun only if a window of its size leaves
+time for it. The first plan is made all the same: a limit that is too short for it is missed, and the result says so.
+"""
+
+from __future__ import annotations
+
+import math
+import threading
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass, replace
+from enum import StrEnum
+from fractions import Fraction
+from typing import TYPE_CHECKING
+
+from models.instance import Instance
+from models.objective import Objective
+from models.timeline import Timeline
+from solvers.bounds import closed_form
+from solvers.result import Progress, Result, Search
+
+if TYPE_CHECKING:
+    from solvers.bounds.lagrangian.improve import Priced
+
+
+class Method(StrEnum):
+    """How to search.
+
+    Attributes
+    ----------
+    AUTO
+        CP_SAT where the window is small enough for it and no iterations are counted, otherwise SEARCH.
+    CP_SAT
+        Online policies and a short local search beside the Lagrangian bound, then CP-SAT for the rest of the time.
+    MILP
+        The same with the MILP twin (HiGHS through PuLP) in place of CP-SAT: for small windows and cross-checks.
+    SEARCH
+        Online policies, then local search beside the Lagrangian bound.
+    """
+
+    AUTO = "auto"
+    CP_SAT = "cp-sat"
+    MILP = "milp"
+    SEARCH = "search"
+
+
+@dataclass(frozen=True, slots=True)
+class SearchOptions:
+    """How to search, and for how long.
+
+    Parameters
+    ----------
+    time_limit_s
+        Wall-clock seconds for plan and bound together.
+    method
+        How to search.
+    workers
+        Threads to search with: annealing, the lower bound, then annealing with other seeds, or CP-SAT's threads.
+    seed, iterations
+        The same seed and number of iterations of the local search give the same plan, if the time suffices for them.
+
+    Raises
+    ------
+    ValueError
+        If a limit is none.
+    """
+
+    time_limit_s: float = 60.0
+    method: Method = Method.AUTO
+    workers: int = 2
+    seed: int = 0
+    iterations: int | None = None
+
+    def __post_init__(self) -> None:
+        if not 0 < self.time_limit_s < math.inf:
+            raise ValueError(f"a time limit of {self.time_limit_s} s; allowed is a finite number above 0")
+        if self.workers < 1:
+            raise ValueError(f"{self.workers} workers; allowed is at least 1")
+
+    def as_dict(self) -> dict[str, str | int | float | None]:
+        """Return the options by name, as a result keeps them."""
+        return asdict(self) | {"method": str(self.method)}
+
+
+Starts = Callable[[Callable[[], float]], Iterable[Timeline]]
+"""Yields plans to start from, one by one; told how many seconds are left, and to end early once there are none."""
+
+
+def no_starts(left_s: Callable[[], float]) -> Iterable[Timeline]:
+    """Yield nothing: local search starts from its own dispatch rules."""
+    return ()
+
+
+EXACT_TASKS = 150
+"""Windows of up to so many tasks are worth CP-SAT's time where the objective adds up over jobs."""
+EXACT_TASKS_OF_MAXIMA = 400
+"""The same where it is a maximum over jobs: nothing else proves those, and CP-SAT is strong there."""
+
+_STARTS_SHARE = 0.3
+"""At most this share of the time goes to online policies whose plans are where the search starts."""
+_WARM_UP_S_PER_TASK, _WARM_UP_SHARE = 0.025, 0.15
+_BOUND_SHARE = 0.3
+
+
+def solve(
+    instance: Instance,
+    objective: Objective,
+    options: SearchOptions,
+    *,
+    hint: Timeline | None = None,
+    starts: Starts = no_starts,
+    watch: Callable[[Progress], None] | None = None,
+    stop: threading.Event | None = None,
+) -> Result:
+    """Return the best plan and bound that the time allows.
+
+    Parameters
+    ----------
+    hint
+        A feasible timeline; the plan is never worse.
+    starts
+        Further plans to begin with, as far as there is time to make and check them.
+    watch
+        Called whenever plan or bound improve.
+    stop
+        Set it to end early with the best plan so far.
+    """
+    search = Search(instance, objective, options.time_limit_s, watch, stop)
+    if hint is not None:
+        search.offer(hint)
+    _offer_starts(search, starts, options.time_limit_s)
+    offer_formulas(search)
+    exact = options.method in (Method.CP_SAT, Method.MILP)
+    if options.method is Method.AUTO and options.iterations is None:  # where CP-SAT gets to depends on the clock
+        exact = worth_cp_sat(instance, objective)
+    priced = None
+    if not search.proved:
+        limit_s = _warm_up_s(search) if exact else search.remaining_s
+        bound_s = limit_s if exact or options.iterations is not None else _BOUND_SHARE * limit_s
+        priced = _search_and_bound(search, options, limit_s, bound_s)
+    if exact and not search.proved and search.remaining_s > 0:
+        _solve_exactly(search, options, priced)
+    return search.result("truenorth", options.as_dict())
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """What is proved of a window without regard to any plan.
+
+    Parameters
+    ----------
+    formula
+        The best bound that needs no ascent, and its method.
+    priced
+        The Lagrangian bound with its prices, or None.
+    uncertified
+        A bound that cannot be computed again without the solver that found it, and its method; or None.
+    runtime_s
+        Wall-clock time.
+    """
+
+    formula: tuple[Fraction, str]
+    priced: Priced | None
+    uncertified: tuple[Fraction, str] | None
+    runtime_s: float
+
+
+def bound(
+    instance: Instance,
+    objective: Objective,
+    options: SearchOptions,
+    *,
+    starts: Starts = no_starts,
+    watch: Callable[[Progress], None] | None = None,
+    stop: threading.Event | None = None,
+) -> Bounds:
+    """Return the best bounds that the time allows.
+
+    On small windows half of the time goes to CP-SAT: its bound is often higher, but comes without a certificate.
+    """
+    search = Search(instance, objective, options.time_limit_s, watch, stop)
+    formula = offer_formulas(search)
+    exact = worth_cp_sat(instance, objective)
+    priced = raise_bound(search, search.remaining_s / 2 if exact else None)
+    uncertified, left_s = None, search.remaining_s
+    if exact and left_s > 0:
+        rest = replace(options, time_limit_s=left_s, method=Method.CP_SAT)
+        proved = solve(instance, objective, rest, starts=starts, watch=watch, stop=search.stop)
+        if proved.lower_bound is not None and proved.bound_method is not None:
+            uncertified = proved.lower_bound, proved.bound_method
+    return Bounds(formula, priced, uncertified, search.elapsed_s)
+
+
+def worth_cp_sat(instance: Instance, objective: Objective) -> bool:
+    """Say whether a window is small enough for CP-SAT to be the best use of the time."""
+    return instance.n_tasks <= (EXACT_TASKS if objective.is_sum else EXACT_TASKS_OF_MAXIMA)
+
+
+def offer_formulas(search: Search) -> tuple[Fraction, str]:
+    """Offer the highest bound that needs no ascent; return it with its method."""
+    best, method = closed_form.best(search.instance, search.objective)
+    search.offer_bound(best, method)
+    return best, method
+
+
+def raise_bound(search: Search, limit_s: float | None = None) -> Priced | None:
+    """Raise a search's Lagrangian bound until this limit, or its own; return the best with its prices."""
+    from solvers.bounds.lagrangian.improve import improve
+
+    return improve(search, limit_s)
+
+
+def anneal(search: Search, options: SearchOptions) -> None:
+    """Improve a search's plan by local search alone, with as many seeds as there are workers."""
+    from solvers.search import annealing
+
+    with ThreadPoolExecutor(options.workers) as pool:
+        running = [pool.submit(annealing.improve, search, options.seed + index) for index in range(options.workers)]
+        for done in running:
+            done.result()
+
+
+def _offer_starts(search: Search, starts: Starts, time_limit_s: float) -> None:
+    """Offer plans to start from; the first is taken whatever it costs, further ones while their share lasts."""
+
+    def left_s() -> float:
+        return min(search.remaining_s, _STARTS_SHARE * time_limit_s - search.elapsed_s)
+
+    for timeline in starts(left_s):
+        if search.timeline is not None and search.remaining_s <= 0:
+            return
+        search.offer(timeline)
+
+
+def _solve_exactly(search: Search, options: SearchOptions, priced: Priced | None) -> None:
+    if options.method is Method.MILP:
+        from solvers.exact import milp
+
+        milp.improve(search, options.workers, options.seed)
+        return
+    from solvers.exact import arc_flow, cp_sat
+
+    if arc_flow.applies(search.instance, search.objective):
+        arc_flow.improve(search, options.workers, options.seed)
+    if not search.proved and search.remaining_s > 0:
+        cp_sat.improve(search, options.workers, options.seed, priced)
+
+
+def _search_and_bound(search: Search, options: SearchOptions, limit_s: float, bound_s: float) -> Priced | None:
+    """Anneal and raise the lower bound, in parallel if there are workers for both (kernels hold no interpreter lock).
+
+    A long bound gains little after its first steps, so its worker then anneals with another seed; not so before CP-SAT,
+    which wants good prices. Further workers anneal with seeds of their own. Where iterations are counted there is one
+    annealing only, since searches that share a plan depend on the clock.
+
+    Returns
+    -------
+    Priced or None
+        The bound with its prices, which narrow the windows of CP-SAT.
+    """
+    from solvers.search import annealing
+
+    seed, iterations, workers = options.seed, options.iterations, options.workers
+
+    def bound_first() -> Priced | None:
+        priced = raise_bound(search, bound_s)
+        if bound_s < limit_s:
+            annealing.improve(search, seed + 1, None, limit_s - bound_s)
+        return priced
+
+    if workers == 1:
+        annealing.improve(search, seed, iterations, (1 - _BOUND_SHARE) * limit_s)
+        return raise_bound(search, _BOUND_SHARE * limit_s)
+    with ThreadPoolExecutor(workers - 1) as pool:
+        bounding = pool.submit(bound_first)
+        others = range(2, workers) if iterations is None else ()
+        annealings = [pool.submit(annealing.improve, search, seed + index, None, limit_s) for index in others]
+        annealing.improve(search, seed, iterations, limit_s)
+        for done in annealings:
+            done.result()
+        return bounding.result()
+
+
+def _warm_up_s(search: Search) -> float:
+    """Return how long local search prepares the ground for CP-SAT, whose windows shrink with a good plan."""
+    return min(_WARM_UP_SHARE * search.remaining_s, _WARM_UP_S_PER_TASK * search.instance.n_tasks)
