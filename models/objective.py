@@ -1,11 +1,18 @@
-"""The seven objectives of a plan, each defined once and computed exactly."""
+"""The objectives of a plan: one table says what each charges a job, and every solver reads it.
+
+An objective is the sum, or the largest, of weight x term over the jobs; a term is the time by which a job completes
+beyond its due time, or whether it does. A new objective is a name, a row of the table, and what
+`solvers.bounds.verify`, which takes nothing from here, says of it.
+"""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from enum import StrEnum
+from dataclasses import dataclass
+from enum import Enum, StrEnum
 from fractions import Fraction
+from typing import NamedTuple
 
 import numpy as np
 
@@ -46,14 +53,92 @@ class Objective(StrEnum):
     @property
     def unit(self) -> str:
         """Unit in which values are reported: ``s``, ``jobs``, or empty for a ratio."""
-        if self is Objective.LATE_JOBS:
-            return "jobs"
-        return "" if self in (Objective.MEAN_SLOWDOWN, Objective.MAX_SLOWDOWN) else "s"
+        return _TABLE[self].unit
 
     @property
     def is_sum(self) -> bool:
         """Whether the objective adds up over the jobs (otherwise it is a maximum)."""
-        return self not in (Objective.MAKESPAN, Objective.MAX_SLOWDOWN)
+        return _TABLE[self].is_sum
+
+
+class Term(Enum):
+    """What of a job is weighted: C, C - r, max(0, C - r - deadline), or whether that is positive."""
+
+    COMPLETION = "completion"
+    LATENCY = "latency"
+    TARDINESS = "tardiness"
+    LATE = "late"
+
+
+class Weights(NamedTuple):
+    """The weights of the jobs: the distinct ones, exact, and for every job which of them is its own. Shape [jobs]."""
+
+    distinct: tuple[Fraction, ...]
+    of_job: Ints
+
+
+@dataclass(frozen=True, slots=True)
+class Charges:
+    """What an objective charges the jobs of an instance.
+
+    Parameters
+    ----------
+    term, is_sum
+        What is weighted, and whether it adds up over the jobs or the largest counts.
+    weights
+        The factor of each job's term; 0 for a job that never counts.
+    due_us
+        The instant up to which a job costs nothing; its release where it has no deadline to be measured by.
+        Shape [jobs].
+    """
+
+    term: Term
+    is_sum: bool
+    weights: Weights
+    due_us: Ints
+
+    @property
+    def job_weights(self) -> list[Fraction]:
+        """The weight of every job."""
+        return [self.weights.distinct[index] for index in self.weights.of_job.tolist()]
+
+    def terms(self, completion: Ints) -> Ints:
+        """Return the term of every job for completion times in microseconds. Shape [jobs]."""
+        beyond = np.maximum(completion - self.due_us, 0)
+        return np.asarray(beyond > 0, np.int64) if self.term is Term.LATE else beyond
+
+    def value(self, completion: Ints) -> Fraction:
+        """Return the exact value for completion times in microseconds. Shape [jobs]."""
+        by_weight = np.argsort(self.weights.of_job, kind="stable")
+        present, first = np.unique(self.weights.of_job[by_weight], return_index=True)
+        weights: list[Fraction] = [self.weights.distinct[w] for w in present.tolist()]
+        terms = self.terms(completion)[by_weight]
+        if not self.is_sum:
+            largest: list[int] = np.maximum.reduceat(terms, first).tolist()
+            return max(weight * term for weight, term in zip(weights, largest, strict=True))
+        # A sum of times may outgrow 64 bits, the sums of their upper and lower halves do not.
+        upper: list[int] = np.add.reduceat(terms >> 32, first).tolist()
+        lower: list[int] = np.add.reduceat(terms & 0xFFFFFFFF, first).tolist()
+        totals = [(high << 32) + low for high, low in zip(upper, lower, strict=True)]
+        return _sum([weight * total for weight, total in zip(weights, totals, strict=True)])
+
+
+def charges(objective: Objective, instance: Instance) -> Charges:
+    """Return what an objective charges the jobs of an instance."""
+    row = _TABLE[objective]
+    weights, deadline = row.weights(instance), _deadlines_us(instance)
+    if row.term is Term.COMPLETION:
+        return Charges(row.term, row.is_sum, weights, np.zeros_like(deadline))
+    if row.term is Term.LATENCY:
+        return Charges(row.term, row.is_sum, weights, instance.job_release_us)
+    # A job without a deadline is never late: it gets a weight of 0, after all the others.
+    counted = Weights((*weights.distinct, Fraction(0)), np.where(deadline < 0, len(weights.distinct), weights.of_job))
+    return Charges(row.term, row.is_sum, counted, instance.job_release_us + np.maximum(deadline, 0))
+
+
+def _deadlines_us(instance: Instance) -> Ints:
+    """Return the deadline of each job relative to its release, -1 where there is none. Shape [jobs]."""
+    return np.array([-1 if job.deadline_us is None else job.deadline_us for job in instance.jobs], np.int64)
 
 
 def completion_us(instance: Instance, timeline: Timeline) -> Ints:
@@ -74,8 +159,7 @@ def objective_value(objective: Objective, instance: Instance, completion: Ints) 
     Fraction
         Microseconds for objectives in time, plain otherwise.
     """
-    latency = [int(value) for value in completion - instance.job_release_us]
-    return _FORMULA[objective](instance, latency, [int(value) for value in completion])
+    return charges(objective, instance).value(completion)
 
 
 def timeline_value(objective: Objective, instance: Instance, timeline: Timeline) -> Fraction:
@@ -92,64 +176,66 @@ def mean_ratio(numerators: Sequence[int], denominators: Sequence[int]) -> Fracti
     by_denominator: dict[int, int] = {}
     for numerator, denominator in zip(numerators, denominators, strict=True):
         by_denominator[denominator] = by_denominator.get(denominator, 0) + numerator
-    terms = [Fraction(numerator, denominator) for denominator, numerator in by_denominator.items()]
+    return _sum([Fraction(numerator, d) for d, numerator in by_denominator.items()]) / len(numerators)
+
+
+def _sum(terms: list[Fraction]) -> Fraction:
     while len(terms) > 1:  # adding neighbours keeps the common denominators short for as long as possible
         last = terms[-1:] if len(terms) % 2 else []
         terms = [a + b for a, b in zip(terms[::2], terms[1::2], strict=False)] + last
-    return terms[0] / len(numerators)
+    return terms[0]
 
 
-def _mean_latency(instance: Instance, latency: list[int], completion: list[int]) -> Fraction:
-    return Fraction(sum(latency), len(latency))
+def _shared_evenly(instance: Instance) -> Weights:
+    return Weights((Fraction(1, len(instance.jobs)),), np.zeros(len(instance.jobs), np.int64))
 
 
-def _mean_slowdown(instance: Instance, latency: list[int], completion: list[int]) -> Fraction:
-    return mean_ratio(latency, instance.job_critical_us.tolist())
+def _one_each(instance: Instance) -> Weights:
+    return Weights((Fraction(1),), np.zeros(len(instance.jobs), np.int64))
 
 
-def _weighted_latency(instance: Instance, latency: list[int], completion: list[int]) -> Fraction:
-    weights = [job.weight for job in instance.jobs]
-    total = sum(weights, Fraction(0))
-    weighted = sum((w * flow for w, flow in zip(weights, latency, strict=True)), Fraction(0))
-    return weighted / total if total else Fraction(0)
+def _per_path(instance: Instance) -> Weights:
+    """Return 1 / P_j, which turns latencies into slowdowns."""
+    paths, of_job = np.unique(instance.job_critical_us, return_inverse=True)
+    return Weights(tuple(Fraction(1, path) for path in paths.tolist()), of_job)
 
 
-def _makespan(instance: Instance, latency: list[int], completion: list[int]) -> Fraction:
-    return Fraction(max(completion))
+def _shared_per_path(instance: Instance) -> Weights:
+    slowdowns = _per_path(instance)
+    return Weights(tuple(weight / len(instance.jobs) for weight in slowdowns.distinct), slowdowns.of_job)
 
 
-def _weighted_tardiness(instance: Instance, latency: list[int], completion: list[int]) -> Fraction:
-    return sum(
-        (
-            job.weight * max(0, flow - job.deadline_us)
-            for job, flow in zip(instance.jobs, latency, strict=True)
-            if job.deadline_us is not None
-        ),
-        Fraction(0),
-    )
+def _given(instance: Instance) -> Weights:
+    """Return the weights that the jobs were given."""
+    number: dict[Fraction, int] = {}
+    of_job = [number.setdefault(job.weight, len(number)) for job in instance.jobs]
+    return Weights(tuple(number), np.array(of_job, np.int64))
 
 
-def _late_jobs(instance: Instance, latency: list[int], completion: list[int]) -> Fraction:
-    return Fraction(
-        sum(
-            job.deadline_us is not None and flow > job.deadline_us
-            for job, flow in zip(instance.jobs, latency, strict=True)
-        )
-    )
+def _shared_as_given(instance: Instance) -> Weights:
+    """Return the given weights as shares of their sum; all 0 if that is 0."""
+    given = _given(instance)
+    total = sum((job.weight for job in instance.jobs), Fraction(0))
+    return Weights(tuple(weight / total if total else Fraction(0) for weight in given.distinct), given.of_job)
 
 
-def _max_slowdown(instance: Instance, latency: list[int], completion: list[int]) -> Fraction:
-    return max(Fraction(flow, path) for flow, path in set(zip(latency, instance.job_critical_us.tolist(), strict=True)))
+class _Row(NamedTuple):
+    """What makes an objective: weight and term of a job, whether they add up, and the unit of values."""
+
+    weights: Callable[[Instance], Weights]
+    term: Term
+    is_sum: bool
+    unit: str
 
 
-_FORMULA: dict[Objective, Callable[[Instance, list[int], list[int]], Fraction]] = {
-    Objective.MEAN_LATENCY: _mean_latency,
-    Objective.MEAN_SLOWDOWN: _mean_slowdown,
-    Objective.WEIGHTED_LATENCY: _weighted_latency,
-    Objective.MAKESPAN: _makespan,
-    Objective.WEIGHTED_TARDINESS: _weighted_tardiness,
-    Objective.LATE_JOBS: _late_jobs,
-    Objective.MAX_SLOWDOWN: _max_slowdown,
+_TABLE = {
+    Objective.MEAN_LATENCY: _Row(_shared_evenly, Term.LATENCY, True, "s"),
+    Objective.MEAN_SLOWDOWN: _Row(_shared_per_path, Term.LATENCY, True, ""),
+    Objective.WEIGHTED_LATENCY: _Row(_shared_as_given, Term.LATENCY, True, "s"),
+    Objective.MAKESPAN: _Row(_one_each, Term.COMPLETION, False, "s"),
+    Objective.WEIGHTED_TARDINESS: _Row(_given, Term.TARDINESS, True, "s"),
+    Objective.LATE_JOBS: _Row(_one_each, Term.LATE, True, "jobs"),
+    Objective.MAX_SLOWDOWN: _Row(_per_path, Term.LATENCY, False, ""),
 }
 
 

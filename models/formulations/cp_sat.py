@@ -26,11 +26,11 @@ from models.formulations.cp_sat_residency import (
     serve_each_need,
 )
 from models.formulations.cp_sat_variables import Variables, declare
-from models.formulations.scale import ScaledObjective, Term
+from models.formulations.scale import ScaledObjective
 from models.formulations.surcharges import Surcharges
 from models.formulations.windows import Limits, horizon_us, time_windows, transfer_matrix
 from models.instance import Instance
-from models.objective import Objective, timeline_value
+from models.objective import Objective, Term, charges, timeline_value
 from models.timeline import Timeline
 
 
@@ -237,15 +237,14 @@ def _minimise(model: cp_model.CpModel, v: Variables, choices: Choices, scaled: S
 
     T_j >= C_j - r_j - deadline_j, or C_j <= r_j + deadline_j unless late;  sum_j w_j T_j, or W with W >= w_j T_j.
     """
-    instance = choices.instance
+    due_us = charges(scaled.objective, choices.instance).due_us.tolist()
     for job, (completion, term) in enumerate(zip(v.completion, v.term, strict=True)):
         if not isinstance(term, cp_model.IntVar) or scaled.term not in (Term.TARDINESS, Term.LATE):
             continue
-        due = int(instance.job_release_us[job]) + (instance.jobs[job].deadline_us or 0)
         if scaled.term is Term.TARDINESS:
-            model.add(term >= completion - due).with_name(f"tardiness[{job}]")
+            model.add(term >= completion - due_us[job]).with_name(f"tardiness[{job}]")
         else:
-            model.add(completion <= due).with_name(f"in_time[{job}]").only_enforce_if(term.negated())
+            model.add(completion <= due_us[job]).with_name(f"in_time[{job}]").only_enforce_if(term.negated())
     weighted = [weight * term for weight, term in zip(scaled.weights, v.term, strict=True)]
     if v.worst is None:
         model.minimize(sum(weighted))

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from ortools.sat.python import cp_model
 
 from models.formulations.choices import Choices
-from models.formulations.scale import ScaledObjective, Term
+from models.formulations.scale import ScaledObjective
 from models.formulations.surcharges import Step, Surcharges
+from models.objective import Term, charges
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,15 +207,13 @@ def _declare_costs(
     most = scaled.terms(instance, windows.completion_upper_us)
     completion: list[cp_model.LinearExprT] = []
     terms: list[cp_model.LinearExprT] = []
-    for job, release in enumerate(instance.job_release_us.tolist()):
+    for job, due in enumerate(charges(scaled.objective, instance).due_us.tolist()):
         sinks = [task for task in instance.tasks_of(job) if not any(True for _ in instance.task_outputs(task))]
         first, last = int(windows.completion_lower_us[job]), int(windows.completion_upper_us[job])
         done = end[sinks[0]] if len(sinks) == 1 else model.new_int_var(first, last, f"completion[{job}]")
         completion.append(done)
-        if scaled.term is Term.COMPLETION:
-            terms.append(done)
-        elif scaled.term is Term.LATENCY:
-            terms.append(done - release)
+        if scaled.term in (Term.COMPLETION, Term.LATENCY):  # nothing completes before these due times
+            terms.append(done - due)
         elif scaled.weights[job] == 0:
             terms.append(0)
         elif scaled.term is Term.TARDINESS:

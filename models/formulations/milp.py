@@ -30,10 +30,10 @@ from models.formulations.milp_residency import (
     serve_each_need,
 )
 from models.formulations.milp_variables import Variables, declare, loaded
-from models.formulations.scale import ScaledObjective, Term
+from models.formulations.scale import ScaledObjective
 from models.formulations.windows import horizon_us, time_windows, transfer_matrix
 from models.instance import Instance
-from models.objective import Objective, timeline_value
+from models.objective import Objective, Term, charges, timeline_value
 from models.timeline import Timeline
 
 
@@ -231,9 +231,10 @@ def _minimise(problem: pulp.LpProblem, v: Variables, choices: Choices, scaled: S
 
     T_j >= C_j - r_j - deadline_j, or C_j <= r_j + deadline_j + M T_j;  sum_j w_j T_j, or W with W >= w_j T_j.
     """
-    instance, latest = choices.instance, choices.windows.completion_upper_us
+    due_us = charges(scaled.objective, choices.instance).due_us
+    latest = choices.windows.completion_upper_us
     for job, term in v.term.items():
-        due = int(instance.job_release_us[job]) + (instance.jobs[job].deadline_us or 0)
+        due = int(due_us[job])
         if scaled.term is Term.TARDINESS:
             problem.addConstraint(term >= v.completion[job] - v.units.time(due), f"tardiness[{job}]")
         elif scaled.term is Term.LATE:

@@ -14,7 +14,8 @@ import pulp
 
 from models.formulations.choices import Choices
 from models.formulations.milp_pairs import Pair, Pairs, crowded_rooms, first_start, last_start
-from models.formulations.scale import ScaledObjective, Term
+from models.formulations.scale import ScaledObjective
+from models.objective import Term, charges
 
 _LARGEST_BITS = 10
 
@@ -235,6 +236,7 @@ class _Declaration:
         instance, windows, scaled, units = self.choices.instance, self.choices.windows, self.scaled, self.units
         least = scaled.terms(instance, windows.completion_lower_us)
         most = scaled.terms(instance, windows.completion_upper_us)
+        due_us = charges(scaled.objective, instance).due_us
         completion: dict[int, pulp.LpAffineExpression] = {}
         term: dict[int, pulp.LpVariable] = {}
         for job in [job for job, weight in enumerate(scaled.weights) if weight]:
@@ -244,8 +246,7 @@ class _Declaration:
             else:
                 term[job] = self.problem.add_variable(name, units.term(least[job]), units.term(most[job]))
             if scaled.term in (Term.COMPLETION, Term.LATENCY):
-                origin = int(instance.job_release_us[job]) if scaled.term is Term.LATENCY else 0
-                completion[job] = term[job] + units.time(origin)
+                completion[job] = term[job] + units.time(int(due_us[job]))
             else:
                 bounds = int(windows.completion_lower_us[job]), int(windows.completion_upper_us[job])
                 completion[job] = self._time(f"completion[{job}]", *bounds) + 0

@@ -5,8 +5,8 @@ first entry of each row (compressed rows). The cost of a job that completes at C
 
     linear x max(0, C - due)  +  step x [C > due],   and the plan pays  peak x max(0, C - due)  for its worst job,
 
-which covers the seven objectives; objectives that are a maximum or a count get a small linear part beside
-their own, so that a search sees progress between two of their steps.
+which covers every objective of `models.objective`; objectives that are a maximum or a count get a small linear part
+beside their own, so that a search sees progress between two of their steps.
 """
 
 from __future__ import annotations
@@ -17,8 +17,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from models.instance import NEVER, Instance, Ints
-from models.objective import Objective
+from models.chains import fastest_run_us, tails_us
+from models.instance import Instance, Ints
+from models.objective import Objective, Term, charges
 from solvers.compiled import Floats
 
 SMOOTHING = 1e-4
@@ -102,8 +103,8 @@ def tabulate(instance: Instance, objective: Objective) -> Tables:
     ]
     need_first, needs = _compress(largest_first, width=1)
     per_task = np.diff(need_first)[instance.task_template]
-    tail = _tails(instance)
-    fastest = _fastest(instance)
+    tail = tails_us(instance)
+    fastest = fastest_run_us(instance)
     path = np.maximum.reduceat(tail + fastest, instance.template_first[:-1])
     linear, step, peak, due = _costs(instance, objective)
     slots = max(len(gpu.slots) for gpu in instance.cluster.gpus)
@@ -162,46 +163,18 @@ def _compress(rows: Sequence[Sequence[tuple[int, ...]]], width: int = 2) -> tupl
     return first.astype(np.int64), np.array(entries, np.int64).reshape(len(entries), width)
 
 
-def _fastest(instance: Instance) -> Ints:
-    """Return the fastest run time of each template in this cluster."""
-    unreachable = np.iinfo(np.int64).max
-    fastest: Ints = np.where(instance.run_us == NEVER, unreachable, instance.run_us).min(axis=1)
-    return fastest
-
-
-def _tails(instance: Instance) -> Ints:
-    """Return the longest path of fastest run times after each template."""
-    fastest, tail = _fastest(instance), np.zeros(len(instance.needs), np.int64)
-    for workflow, first in zip(instance.workflows, instance.template_first.tolist(), strict=False):
-        for index in reversed(workflow.topological):
-            followers = [first + index + offset for offset, _ in instance.outputs[first + index]]
-            tail[first + index] = max((int(fastest[f] + tail[f]) for f in followers), default=0)
-    return tail
-
-
 def _costs(instance: Instance, objective: Objective) -> tuple[Floats, Floats, Floats, Ints]:
-    """Return linear, step and peak cost and the due time of each job."""
-    count = len(instance.jobs)
-    even, none = np.full(count, 1 / count), np.zeros(count)
-    release, path = instance.job_release_us, instance.job_critical_us
-    weight = np.array([float(job.weight) for job in instance.jobs])
-    allowed = np.array([-1 if job.deadline_us is None else job.deadline_us for job in instance.jobs], np.int64)
-    has_deadline, due = (allowed >= 0).astype(np.float64), release + np.maximum(allowed, 0)
-    match objective:
-        case Objective.MEAN_LATENCY:
-            return even, none, none, release
-        case Objective.MEAN_SLOWDOWN:
-            return even / path, none, none, release
-        case Objective.WEIGHTED_LATENCY:
-            return weight / (weight.sum() or 1.0), none, none, release
-        case Objective.WEIGHTED_TARDINESS:
-            return weight * has_deadline, none, none, due
-        case Objective.LATE_JOBS:
-            return SMOOTHING * has_deadline / path, has_deadline, none, due
-        case Objective.MAKESPAN:
-            return SMOOTHING * even, none, np.ones(count), np.zeros(count, np.int64)
-        case Objective.MAX_SLOWDOWN:
-            return SMOOTHING * even / path, none, 1 / path, release
+    """Return linear, step and peak cost and the due time of each job.
+
+    Steps and peaks are flat almost everywhere: a small linear cost leads the search across.
+    """
+    charged = charges(objective, instance)
+    weights, none = np.array([float(weight) for weight in charged.job_weights]), np.zeros(len(instance.jobs))
+    if charged.term is Term.LATE:
+        return SMOOTHING * weights / instance.job_critical_us, weights, none, charged.due_us
+    if not charged.is_sum:
+        return SMOOTHING * weights / len(instance.jobs), none, weights, charged.due_us
+    return weights, none, none, charged.due_us
 
 
 def _may_evict(instance: Instance) -> bool:
