@@ -1,7 +1,9 @@
 """What can go wrong with a policy: its text, its wishes, or its silence; and with a device or a runner."""
 
+from models.errors import UserError
 
-class PolicyError(ValueError):
+
+class PolicyError(UserError, ValueError):
     """A policy cannot be used: unknown, misconfigured, or unable to serve this instance."""
 
 
@@ -17,5 +19,5 @@ class StoppedError(Exception):
     """A simulation was told to stop before every task had ended: time is up."""
 
 
-class DeviceError(ValueError):
+class DeviceError(UserError, ValueError):
     """A device or a runner cannot be used as asked; the message says what is wrong and what is allowed."""

@@ -12,6 +12,8 @@ from dataclasses import dataclass, fields, is_dataclass
 from difflib import get_close_matches
 from pathlib import Path
 
+from models.errors import UserError
+
 
 @dataclass(frozen=True, slots=True)
 class Kind:
@@ -26,7 +28,7 @@ class Kind:
     """
 
     word: str
-    error: type[ValueError]
+    error: type[UserError]
 
     def load(self, module_name: str, attribute: str) -> object:
         """Return an attribute of a module of the user's, installed or in the working folder."""

@@ -11,6 +11,7 @@ import random
 from dataclasses import dataclass
 
 from executor.published import published_factor
+from models.errors import UserError
 
 _GRAMMAR = (
     "'run=KIND:SPREAD,load=KIND:SPREAD' with KIND lognormal, normal, uniform or published, "
@@ -20,7 +21,7 @@ LARGEST_SPREAD = 10
 """Beyond it times overflow."""
 
 
-class NoiseError(ValueError):
+class NoiseError(UserError, ValueError):
     """A text is no noise; the message says what is allowed."""
 
 

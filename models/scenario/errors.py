@@ -6,6 +6,8 @@ import difflib
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
+from models.errors import UserError
+
 Where = tuple[str | int, ...]
 """The way to a value in a document: keys of mappings and positions in lists."""
 
@@ -13,7 +15,7 @@ _LONGEST_SHOWN = 60
 _MOST_NAMES = 12
 
 
-class InputError(Exception):
+class InputError(UserError):
     """A file cannot be used; the message is one line.
 
     Attributes

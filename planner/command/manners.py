@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from fractions import Fraction
 from importlib.util import find_spec
@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import typer
+from typer.main import get_command
 
 _PIPE_WIDTH = 150
 DONE, NOT_ACHIEVED, BAD_INPUT, INTERRUPTED = 0, 1, 2, 130
@@ -26,8 +27,8 @@ def run(app: typer.Typer, arguments: Sequence[str] | None = None) -> int:
     """Run the command and return its exit code; an error becomes one line on standard error."""
     try:
         code = app(args=None if arguments is None else list(arguments), standalone_mode=False)
-    except _input_errors() as error:
-        return _complain(str(error))
+    except _user_errors() as error:
+        return _complain(_by_option(error, app, sys.argv[1:] if arguments is None else arguments))
     except typer.TyperException as error:
         return _complain(_described(error))
     except BrokenPipeError:
@@ -48,16 +49,22 @@ def _described(error: typer.TyperException) -> str:
     return str(error) if describe is None else describe()
 
 
-def _input_errors() -> tuple[type[Exception], ...]:
-    """Return the exceptions that bad input raises, importing only what a verb has already imported."""
-    kinds: list[type[Exception]] = [UsageError]
-    raised_by = {"InputError": "models.scenario"} | dict.fromkeys(
-        ("PolicyError", "NoiseError", "DeviceError"), "executor"
-    )
-    for name, module in raised_by.items():
-        if module in sys.modules:
-            kinds.append(getattr(sys.modules[module], name))
-    return tuple(kinds)
+def _user_errors() -> tuple[type[Exception], ...]:
+    """Return what bad input raises; before a verb has imported it (`--help` waits for nothing) nobody can raise it."""
+    low = sys.modules.get("models.errors")
+    return (UsageError,) if low is None else (UsageError, low.UserError)
+
+
+def _by_option(error: Exception, app: typer.Typer, arguments: Sequence[str]) -> str:
+    """Return an error in words, with the verb's option in place of the argument of the Python call that it names."""
+    argument = getattr(error, "argument", "")
+    if not argument:
+        return str(error)
+    verbs: Mapping[str, Any] = getattr(get_command(app), "commands", {})
+    verb = next((verbs[word] for word in arguments if word in verbs), None)
+    options = {option.name: option.opts[-1] for option in (verb.params if verb else ())}
+    option = options.get(argument, "")
+    return str(error).replace(argument, option, 1) if option.startswith("-") else str(error)
 
 
 def _complain(message: str) -> int:

@@ -114,7 +114,7 @@ def test_the_measured_tail_gives_the_interval(tmp_path: Path) -> None:
         (["--ask", "tests.estimate.past:COLUMNS"], "cannot be called; allowed is a function"),
         (["--encoder", "no_such_module:f"], "module no_such_module cannot be imported"),
         (["--ask", "tests.estimate.test_command:wrong"], "(3, 2, 1) are no quantiles; allowed are None or three"),
-        (["--key", "modell"], "history.csv:1: header: has no column 'modell' (--key); did you mean 'model'?"),
+        (["--key", "modell"], "history.csv:1: header: has no column 'modell' (key); did you mean 'model'?"),
     ],
 )
 def test_what_cannot_be_done_is_one_line(

@@ -100,12 +100,12 @@ def test_rows_that_are_not_wanted_are_left_out_unread(history: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "naming", "message"),
     [
-        (GOOD, Naming(key=("modle",)), "history.csv:1: header: has no column 'modle' (--key); did you mean 'model'?"),
-        (GOOD, Naming(runtime="seconds"), "history.csv:1: header: has no column 'seconds' (--runtime)"),
-        (GOOD, Naming(time="when"), "history.csv:1: header: has no column 'when' (--time)"),
-        (GOOD, Naming(text=("notes",)), "history.csv:1: header: has no column 'notes' (--text)"),
-        (GOOD, Naming(only=(("state", "ok"),)), "history.csv:1: header: has no column 'state' (--only)"),
-        (GOOD, Naming(key=("status",)), "requests.csv:1: header: has no column 'status' (--key)"),
+        (GOOD, Naming(key=("modle",)), "history.csv:1: header: has no column 'modle' (key); did you mean 'model'?"),
+        (GOOD, Naming(runtime="seconds"), "history.csv:1: header: has no column 'seconds' (runtime)"),
+        (GOOD, Naming(time="when"), "history.csv:1: header: has no column 'when' (time)"),
+        (GOOD, Naming(text=("notes",)), "history.csv:1: header: has no column 'notes' (text)"),
+        (GOOD, Naming(only=(("state", "ok"),)), "history.csv:1: header: has no column 'state' (only)"),
+        (GOOD, Naming(key=("status",)), "requests.csv:1: header: has no column 'status' (key)"),
         (GOOD.replace("runtime_s", "took"), Naming(), "history.csv:1: header: has no column of runtime_s, runtime_ms"),
         ("runtime_s,user\n1,a\n", Naming(), "history.csv:1: header: shares no column with"),
         (HEADER, Naming(), "history.csv:1: file: has no rows"),

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from models.errors import QuestionError
 from models.scenario import InputError, load_scenario
-from planner.inputs.importers.errors import WorkloadError
 from planner.inputs.importers.trace import Imported, import_trace
 from tests.importers.small import AZURE, GENTD26, UPDATES, table, written
 
@@ -146,24 +146,24 @@ def test_the_window_is_cut_before_the_rate_is_scaled(tmp_path: Path) -> None:
         ({"format_text": "azure-llm:decode=2 days"}, "option decode: '2 days' is no time"),
         ({"format_text": "azure-llm:decode=2 h"}, "out of range; allowed is 0 s to 60 s"),
         ({"window": ("5 s", "5 s")}, "is an empty window"),
-        ({"window": ("-5 s", "15 s")}, "--window: '-5 s' lies before time zero; allowed is a start from there on"),
-        ({"window": ("5 s", "1e10 s")}, r"--window: '1e10 s' is too late; allowed is up to 1e\+09 s from zero"),
+        ({"window": ("-5 s", "15 s")}, "window: '-5 s' lies before time zero; allowed is a start from there on"),
+        ({"window": ("5 s", "1e10 s")}, r"window: '1e10 s' is too late; allowed is up to 1e\+09 s from zero"),
         ({"window": ("2024-12-06", "2024-12-07")}, "is no time; allowed is a number with a unit such as '3600 s'$"),
         ({"window": ("soon", "later")}, "'soon' is no time"),
-        ({"rate_factor": Fraction(0)}, "rate factor 0 is out of range"),
+        ({"rate_factor": Fraction(0)}, "rate_factor: 0 is out of range"),
         ({"runtime_classes": "0"}, "'0' is no number of classes; allowed is auto, exact, or a number"),
         ({"runtime_classes": "many"}, "'many' is no number of classes; allowed is auto, exact, or a number"),
     ],
 )
 def test_what_cannot_be_asked(tmp_path: Path, call: dict[str, object], message: str) -> None:
     log = written(tmp_path, table("0,a,1"))
-    with pytest.raises(WorkloadError, match=message):
+    with pytest.raises(QuestionError, match=message):
         import_trace(**({"format_text": "table", "files": [log]} | call))  # type: ignore[arg-type]
 
 
 def test_moments_and_times_do_not_mix(tmp_path: Path) -> None:
     log = written(tmp_path, GENTD26)
-    with pytest.raises(WorkloadError, match="mixes a time with a moment"):
+    with pytest.raises(QuestionError, match="mixes a time with a moment"):
         import_trace("gentd26", [log], window=("0 s", "2024-12-06 00:00:00"))
     with pytest.raises(InputError, match="they lie from 0 s to 61 s; allowed is a window with a release"):
         import_trace("gentd26", [log], window=("1 h", "2 h"))

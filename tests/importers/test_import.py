@@ -13,6 +13,7 @@ import pytest
 
 from executor.policies.options import option, switch
 from models import Edge, Task, Workflow, check
+from models.errors import QuestionError
 from models.scenario import InputError, load_scenario
 from planner.answers.plan import plan
 from planner.answers.simulate import simulate
@@ -20,7 +21,6 @@ from planner.command.cli import app
 from planner.command.manners import BAD_INPUT, DONE, run
 from planner.command.verbs.import_ import _FORMATS
 from planner.inputs.importers import Format, Hardware, Jobs, Requests, Tally, workload
-from planner.inputs.importers.errors import WorkloadError
 from planner.inputs.importers.formats import FORMATS
 from planner.inputs.importers.hardware import Override
 from planner.inputs.importers.trace import import_trace
@@ -125,14 +125,14 @@ def test_a_load_time_is_kept_to_the_microsecond(load_us: int) -> None:
 @pytest.mark.parametrize(
     ("override", "message"),
     [
-        (Override(memory="24"), "--memory: '24' is no size"),
-        (Override(memory="0 GB"), "--memory: '0 GB' is no positive quantity"),
-        (Override(load_time="-1 s"), "--load-time: '-1 s' is no positive quantity"),
-        (Override(load_time="1 s", load_bandwidth="1 GB/s"), "both given"),
+        (Override(memory="24"), "memory: '24' is no size"),
+        (Override(memory="0 GB"), "memory: '0 GB' is no positive quantity"),
+        (Override(load_time="-1 s"), "load_time: '-1 s' is no positive quantity"),
+        (Override(load_time="1 s", load_bandwidth="1 GB/s"), "load_time: load_bandwidth is given as well"),
     ],
 )
 def test_what_no_override_may_say(override: Override, message: str) -> None:
-    with pytest.raises(WorkloadError, match=message):
+    with pytest.raises(QuestionError, match=message):
         override.applied(Hardware(1, 1, Fraction(1)))
 
 
@@ -227,12 +227,20 @@ def test_more_requests_than_memory_holds_are_refused(tmp_path: Path, monkeypatch
         import_trace("table", [written(tmp_path, table(*ROWS))])
 
 
-@pytest.mark.parametrize("options", [["--rate-factor", "fast"], ["--window", "5 s", "1 s"], ["--weights", "6"]])
+@pytest.mark.parametrize(
+    "options",
+    [
+        ["--rate-factor", "fast"],
+        ["--window", "5 s", "1 s"],
+        ["--weights", "6"],
+        ["--load-time", "1 s", "--load-bandwidth", "1 GB/s"],
+    ],
+)
 def test_bad_usage_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str], options: list[str]) -> None:
     assert run(app, ["import", "table", str(written(tmp_path, table(*ROWS))), *options]) == BAD_INPUT
     out, err = capsys.readouterr()
     assert out == ""
-    assert err.startswith(f"truenorth: error: {options[0] if options[0] != '--window' else '--window'}")
+    assert err.startswith(f"truenorth: error: {options[0]}: ")
     assert err.count("\n") == 1
 
 

@@ -10,11 +10,12 @@ from pathlib import Path
 import pytest
 
 from models import Job, Placement, Residency, Timeline
+from models.errors import QuestionError
 from models.identity import scenario_hash
 from models.scenario import InputError, load_scenario
 from planner.answers.compare import Comparison, compare
 from planner.command.cli import app
-from planner.command.manners import UsageError, run
+from planner.command.manners import run
 from planner.show.report import Shown, page, report
 from planner.show.report.timelines import document, write
 from tests.instances import chain, cluster, instance, task
@@ -162,7 +163,7 @@ def test_timelines_without_room_are_named(folder: Path, monkeypatch: pytest.Monk
 
 
 def test_a_folder_without_results_is_refused(tmp_path: Path, folder: Path) -> None:
-    with pytest.raises(UsageError, match=r"holds no comparison\.json"):
+    with pytest.raises(QuestionError, match=r"holds no comparison\.json"):
         report([tmp_path])
     (tmp_path / "comparison.json").write_text('{"rows": [],\n  "objective":}')
     with pytest.raises(InputError, match=r"comparison.json:2: file: is no JSON"):

@@ -136,7 +136,7 @@ def test_table(call: Call, file: Path) -> None:
         (("--slo", "quick"), "--slo: 'quick' is no service level"),
         (("--policies", "plan.json"), "--policies: 'plan.json' is a file"),
         (("--policies", "nobody"), "nobody"),
-        (("--replications", "2"), "--replications needs poisson arrivals"),
+        (("--replications", "2"), "--replications: need poisson arrivals"),
     ],
 )
 def test_wrong_input_is_one_line(call: Call, file: Path, arguments: tuple[str, ...], message: str) -> None:
@@ -151,4 +151,4 @@ def test_a_level_is_needed(call: Call, tmp_path: Path) -> None:
     path = tmp_path / "none.yaml"
     path.write_text(TEXT.replace("slo: no late jobs\n", ""))
     code, _, err = call("servers", path)
-    assert (code, "needs a service level" in err) == (2, True)
+    assert (code, "--slo: is missing" in err) == (2, True)

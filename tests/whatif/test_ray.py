@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from models.errors import QuestionError
 from planner.answers.whatif.pool import in_order
-from planner.command.manners import UsageError
 from tests.whatif.calls import square
 from tests.whatif.small import written
 
@@ -33,5 +33,5 @@ def test_nothing_is_lost_with_a_node(tmp_path: Path) -> None:
 
 
 def test_no_cluster_is_bad_usage() -> None:
-    with pytest.raises(UsageError, match=r"--ray: no cluster at '127\.0\.0\.1:1': .*allowed is HOST:PORT"):
+    with pytest.raises(QuestionError, match=r"ray: no cluster at '127\.0\.0\.1:1': .*allowed is HOST:PORT"):
         in_order(square, [1], ray="127.0.0.1:1")

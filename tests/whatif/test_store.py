@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from models.errors import QuestionError
 from planner.answers.whatif.cell import Answer
 from planner.answers.whatif.store import Known, Store
-from planner.command.manners import UsageError
 
 KEY = "a" * 64
 KNOWN = Known(Answer(({"policy": "jit", "value": 0.1 + 0.2, "jobs": 3, "hit_rate": None},)), 0.25)
@@ -47,7 +47,7 @@ def test_a_changed_figure_and_a_renamed_file_count_as_missing(tmp_path: Path) ->
 def test_two_sweeps_do_not_share_a_folder(tmp_path: Path) -> None:
     with (
         Store(tmp_path).locked(),
-        pytest.raises(UsageError, match="another sweep is at work"),
+        pytest.raises(QuestionError, match="another sweep is at work"),
         Store(tmp_path).locked(),
     ):
         pass

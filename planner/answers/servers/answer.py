@@ -12,6 +12,7 @@ from typing import Any
 
 from models import ServiceLevel, Timeline
 from models.cluster import MICROSECONDS_PER_SECOND
+from models.errors import QuestionError
 from models.scenario import Scenario
 from planner.answers.policies.parse import parse
 from planner.answers.servers.by_policy import DEFAULT_POLICIES, Scanned, scan
@@ -21,7 +22,6 @@ from planner.answers.servers.hunt import LONG_TRACE, Hunt, floor_of
 from planner.answers.servers.question import Question, candidates, cost
 from planner.answers.servers.sizes import Mix, Sizes
 from planner.answers.simulate import is_file
-from planner.command.manners import UsageError
 
 _POLICY_SHARE = 0.4
 """At most this share of the time goes to simulating policies."""
@@ -197,19 +197,19 @@ def servers(
 
     Raises
     ------
-    UsageError, InputError, PolicyError
+    QuestionError, InputError, PolicyError
         If there is no level, a policy is unknown, or the scenario cannot be asked about other sizes.
     """
     begun = time.monotonic()
     chosen = level or scenario.slo
     if chosen is None:
-        raise UsageError("servers needs a service level; allowed is --slo 'p99 slowdown <= 2' or slo in the scenario")
+        raise QuestionError("is missing; allowed is 'p99 slowdown <= 2' and the like, here or in the scenario", "slo")
     needs_deadlines(scenario.instance, chosen, scenario.source.file)
     long = scenario.instance.n_tasks > LONG_TRACE
     names = (() if long else DEFAULT_POLICIES) if policies is None else tuple(policies)
     for name in names:
         if is_file(name):
-            raise UsageError(f"--policies: {name!r} is a file, which fits one number of servers only; name policies")
+            raise QuestionError(f"{name!r} is a file, which fits one number of servers only; name policies", "policies")
         parse(name, scenario)
     sizes = Sizes(scenario)
     tell("fluid bound")

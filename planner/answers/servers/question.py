@@ -11,9 +11,9 @@ from itertools import product
 from math import prod
 
 from models import InstanceError, ServiceLevel
+from models.errors import QuestionError
 from models.scenario import Scenario
 from planner.answers.servers.sizes import Mix, Sizes
-from planner.command.manners import UsageError
 
 MOST_MIXES = 20_000
 """More mixes of priced groups than these are not enumerated."""
@@ -95,7 +95,7 @@ def candidates(sizes: Sizes, most: int | None, least_gpus: int) -> list[Mix]:
 
     Raises
     ------
-    UsageError
+    QuestionError
         If there are too many mixes.
     """
     if len(sizes.counts) == 1:
@@ -104,6 +104,6 @@ def candidates(sizes: Sizes, most: int | None, least_gpus: int) -> list[Mix]:
         return [(count,) for count in range(1, top + 1)]
     upto = sizes.counts if most is None else (most,) * len(sizes.counts)
     if prod(count + 1 for count in upto) > MOST_MIXES:
-        raise UsageError(f"there are more than {MOST_MIXES} mixes of the groups; allowed are fewer: lower --max")
+        raise QuestionError(f"there are more than {MOST_MIXES} mixes of the groups; allowed are fewer", "most")
     mixes = [mix for mix in product(*(range(count + 1) for count in upto)) if sum(mix)]
     return sorted(mixes, key=lambda mix: (cost(sizes, mix), sum(mix), mix))

@@ -10,9 +10,9 @@ from statistics import median
 from typing import Any
 
 from models import ServiceLevel
+from models.errors import QuestionError
 from models.scenario import Scenario, build
 from planner.answers.servers.answer import Answer, servers
-from planner.command.manners import UsageError
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +79,7 @@ def scenarios(scenario: Scenario, count: int) -> tuple[list[Scenario], str]:
 
     Raises
     ------
-    UsageError
+    QuestionError
         If the workload is a list of jobs, or a trace without a window.
     InputError
         If the trace has no arrival in one of the windows.
@@ -93,7 +93,7 @@ def scenarios(scenario: Scenario, count: int) -> tuple[list[Scenario], str]:
         ]
         return [scenario, *(_with(scenario, {"poisson": section}) for section in drawn)], "arrival seeds"
     if workload.trace is None or workload.trace.window is None:
-        raise UsageError("--replications needs poisson arrivals, or a trace with a window whose successors are taken")
+        raise QuestionError("need poisson arrivals, or a trace with a window that others follow", "replications")
     begin, end = workload.trace.window
     windows = [(begin + index * (end - begin), end + index * (end - begin)) for index in range(1, count)]
     sections = [workload.trace.model_copy(update={"window": window}) for window in windows]

@@ -9,12 +9,12 @@ from fractions import Fraction
 from typing import Any
 
 from models import Instance, InstanceError
+from models.errors import QuestionError
 from models.scenario import InputError, Scenario, ScenarioDocument
 from models.scenario.document import ClusterSection, PlaceSection
 from models.scenario.errors import FieldError
 from models.scenario.hardware import build_cluster
 from models.scenario.places import build_initial, build_restrictions
-from planner.command.manners import UsageError
 
 _GROUP = re.compile(r"group\s+(\d+)")
 _SERVER = re.compile(r"s(\d+)(/g\d+)?")
@@ -61,7 +61,7 @@ class Sizes:
 
         Raises
         ------
-        UsageError
+        QuestionError
             If some of several groups have no price.
         """
         groups = self.scenario.document.cluster.server_groups
@@ -69,7 +69,7 @@ class Sizes:
             return None
         prices = [group.price_per_hour for group in groups]
         if any(price is None for price in prices):
-            raise UsageError(f"{self.scenario.source.file}: every one of several groups needs a price_per_hour here")
+            raise QuestionError(f"{self.scenario.source.file}: every one of several groups needs a price_per_hour here")
         return tuple(Fraction(price or 0) for price in prices)
 
     def at(self, mix: Mix) -> Scenario:

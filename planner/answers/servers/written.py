@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from models import Instance, scenario_hash
+from models.errors import QuestionError
 from models.scenario import Scenario, TimelineHeader, load_scenario, write_atomically, write_timeline
 from models.scenario.source import Plain
 from planner.answers.servers.sizes import Mix
 from planner.answers.versions import versions
-from planner.command.manners import UsageError
 
 if TYPE_CHECKING:
     from planner.answers.servers.answer import Answer
@@ -70,11 +70,11 @@ def _write_scenario(path: Path, scenario: Scenario, instance: Instance, mix: Mix
 
     Raises
     ------
-    UsageError
+    QuestionError
         If it comes from no file, or would read as another instance.
     """
     if scenario.source.root is None:
-        raise UsageError("only a scenario that was read from a file can be written at another size")
+        raise QuestionError("only a scenario that was read from a file can be written at another size")
     data: Any = _plain(scenario.source.root.data())
     cluster = data["cluster"]
     if "groups" in cluster and cluster["groups"] is not None:
@@ -105,7 +105,7 @@ def _write_scenario(path: Path, scenario: Scenario, instance: Instance, mix: Mix
             data[key] = value
     write_atomically(path, json.dumps({key: value for key, value in data.items() if value is not None}))
     if scenario_hash(load_scenario(path).instance) != scenario_hash(instance):
-        raise UsageError(f"{path}: the scenario written reads as another instance, so that nothing written fits it")
+        raise QuestionError(f"{path}: the scenario written reads as another instance, so that nothing written fits it")
     return path
 
 

@@ -10,12 +10,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from executor import PolicyError
+from models.errors import QuestionError
 from models.scenario import InputError, scenario_from
 from models.scenario.section import validated
 from models.scenario.source import Source
 from planner.answers.versions import versions
 from planner.answers.whatif.verbs import VERBS, Row, Verb
-from planner.command.manners import UsageError
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,5 +86,5 @@ def answer(call: Call) -> Answer:
     """Return the answer of a cell; that a scenario or a policy is refused is an answer too."""
     try:
         return Answer(tuple(call.told().rows(scenario_from(call.data, call.folder))))
-    except (InputError, PolicyError, UsageError) as refused:
+    except (InputError, PolicyError, QuestionError) as refused:
         return Answer((), " ".join(str(refused).split()))

@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
+from models.errors import QuestionError
 from planner.answers.whatif.pool import LOOK_S, Outcome, described, timed
-from planner.command.manners import UsageError
 
 Item = TypeVar("Item")
 Value = TypeVar("Value")
@@ -31,7 +31,7 @@ def as_finished_on_ray(
 
     Raises
     ------
-    UsageError
+    QuestionError
         If Ray is not installed, or there is no cluster at the address.
     """
     with _connected(address) as ray:
@@ -70,7 +70,7 @@ def _connected(address: str) -> Iterator[Any]:
     try:
         import ray
     except ImportError:
-        raise UsageError("--ray: Ray is not installed; install truenorth[cluster]") from None
+        raise QuestionError("Ray is not installed; install truenorth[cluster]", "ray") from None
     if ray.is_initialized():
         yield ray
         return
@@ -78,7 +78,7 @@ def _connected(address: str) -> Iterator[Any]:
     try:
         ray.init(address=address, log_to_driver=False, configure_logging=False)
     except (ConnectionError, ValueError, RuntimeError) as error:
-        raise UsageError(f"--ray: no cluster at {address!r}: {' '.join(str(error).split())[:200]}") from None
+        raise QuestionError(f"no cluster at {address!r}: {' '.join(str(error).split())[:200]}", "ray") from None
     try:
         yield ray
     finally:
@@ -94,4 +94,4 @@ def _refuse_silence(address: str) -> None:
         socket.create_connection((host.rpartition("/")[2].strip("[]"), int(port)), _PATIENCE_S).close()
     except (OSError, OverflowError) as error:
         problem = f"no cluster at {address!r}: {error}; allowed is HOST:PORT of a head node, or auto"
-        raise UsageError(f"--ray: {problem}") from None
+        raise QuestionError(problem, "ray") from None

@@ -52,7 +52,7 @@ def sweep(
     ------
     InputError
         With file and line of what is wrong.
-    UsageError
+    QuestionError
         If another sweep is at work in the folder, or there is no such Ray cluster.
     """
     document, base, source = read_sweep(Path(file))

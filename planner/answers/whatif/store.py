@@ -10,9 +10,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from models.errors import QuestionError
 from models.scenario import write_atomically
 from planner.answers.whatif.cell import Answer
-from planner.command.manners import UsageError
 
 SCHEMA_VERSION = 1
 TABLES = ("results.csv", "results.parquet", "times.csv")
@@ -45,7 +45,7 @@ class Store:
 
         Raises
         ------
-        UsageError
+        QuestionError
             If another sweep is at work in it.
         """
         with (self.folder / ".lock").open("w") as file:
@@ -53,7 +53,7 @@ class Store:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
                 problem = "another sweep is at work in this folder; wait for it, or name another folder"
-                raise UsageError(f"{self.folder}: {problem}") from None
+                raise QuestionError(f"{self.folder}: {problem}") from None
             yield
 
     def begin(self, name: str, verb: str, file: str | None, keys: Sequence[str]) -> bool:

@@ -60,17 +60,13 @@ def estimate(
         )
     from models.scenario import assert_writable
     from planner.inputs.estimate import run, written
-    from planner.inputs.estimate.asked import AnswerError
     from planner.inputs.estimate.naming import Naming
 
     if output is not None:
         assert_writable(output, [history, requests, profile, cache])
     naming = Naming(runtime, time, _names(key), _names(text), source_column, _only(only or []))
     options = run.Options(profile, _own("encoder", encoder), _own("ask", ask), cache, skip_malformed, seed)
-    try:
-        made = run.estimate(history, requests, naming, options)
-    except AnswerError as error:
-        raise manners.UsageError(str(error)) from None
+    made = run.estimate(history, requests, naming, options)
     if output is not None:
         written.save(made, output)
 
@@ -107,10 +103,7 @@ def _own(option: str, text: str | None) -> Any:
     module, _, attribute = text.partition(":")
     if not (module and attribute):
         raise manners.UsageError(f"--{option} {text!r}: allowed is module:function")
-    try:
-        found = Kind(option, AnswerError).load(module, attribute)
-    except AnswerError as error:
-        raise manners.UsageError(str(error)) from None
+    found = Kind(option, AnswerError).load(module, attribute)
     if not callable(found):
         raise manners.UsageError(f"--{option} {text}: cannot be called; allowed is a function")
     return found

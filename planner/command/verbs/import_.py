@@ -58,7 +58,6 @@ def import_(
     """Turn a log into a scenario, and say what is in it before anything is planned."""
     from models.scenario import assert_writable, write_atomically
     from planner.command.import_progress import RowsLine
-    from planner.inputs.importers.errors import WorkloadError
     from planner.inputs.importers.hardware import Override
     from planner.inputs.importers.target import Driven
     from planner.inputs.importers.trace import assert_both_writable, import_trace, trace_path
@@ -76,21 +75,18 @@ def import_(
             "and without --runtime-classes"
         )
     line = RowsLine()
-    try:
-        with line.shown():
-            made = import_trace(
-                format_,
-                files,
-                window=window,
-                rate_factor=_number(rate_factor),
-                runtime_classes=runtime_classes,
-                override=override.applied,
-                driven=None if workflows is None else Driven.load(workflows),
-                skip_malformed=skip_malformed,
-                watch=line.watch,
-            )
-    except WorkloadError as error:
-        raise manners.UsageError(str(error)) from None
+    with line.shown():
+        made = import_trace(
+            format_,
+            files,
+            window=window,
+            rate_factor=_number(rate_factor),
+            runtime_classes=runtime_classes,
+            override=override.applied,
+            driven=None if workflows is None else Driven.load(workflows),
+            skip_malformed=skip_malformed,
+            watch=line.watch,
+        )
     written = [] if output is None else made.save(output)
     if figure is not None:
         from planner.show.figures import png

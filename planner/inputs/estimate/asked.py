@@ -9,6 +9,7 @@ from typing import TypeAlias
 
 import numpy as np
 
+from models.errors import UserError
 from planner.inputs.estimate.answers import Answers
 from planner.inputs.estimate.known import Known
 from planner.inputs.estimate.tasks import Tasks
@@ -17,7 +18,7 @@ Answerer: TypeAlias = Callable[[Mapping[str, str]], tuple[float, float, float] |
 """From the columns of a task to its 10 %, 50 % and 90 % quantiles in seconds, or None to pass it on."""
 
 
-class AnswerError(ValueError):
+class AnswerError(UserError, ValueError):
     """What was asked gave no run times; the message says what is allowed."""
 
 

@@ -88,14 +88,14 @@ def roles(history: Path, header: Sequence[str], requests: Path, asked: Sequence[
         If a named column is missing, or nothing is left to tell tasks by.
     """
     runtime = _runtime(history, header, naming)
-    named = dict.fromkeys(naming.key, "--key") | dict.fromkeys(naming.text, "--text")
-    named |= {naming.source: "--source-column"} if naming.source else {}
+    named = dict.fromkeys(naming.key, "key") | dict.fromkeys(naming.text, "text")
+    named |= {naming.source: "source column"} if naming.source else {}
     made = () if naming.source is None else (SOURCE_TEXT, *SOURCE_FIELDS)
     named = {name: option for name, option in named.items() if name not in made}
-    _all_there(history, header, named | {name: "--only" for name, _ in naming.only})
+    _all_there(history, header, named | {name: "only" for name, _ in naming.only})
     _all_there(requests, asked, named)
     if naming.time is not None:
-        _all_there(history, header, {naming.time: "--time"})
+        _all_there(history, header, {naming.time: "time"})
     other = {runtime, naming.time, naming.source, *naming.text, *(name for name, _ in naming.only)}
     features = tuple(name for name in header if name in asked and name not in other)
     read = tuple(name for name in dict.fromkeys((*naming.key, *naming.text, *features)) if name not in made)
@@ -107,7 +107,7 @@ def roles(history: Path, header: Sequence[str], requests: Path, asked: Sequence[
         raise InputError(str(history), 1, "header", problem + f": {', '.join(asked)[:200]}")
     for name in key:
         if name in (LINE, *ESTIMATE_COLUMNS):
-            problem = f"column {name!r} would stand twice in the estimates; allowed is a key without it (--key)"
+            problem = f"column {name!r} would stand twice in the estimates; allowed is a key without it"
             raise InputError(str(requests), 1, "header", problem)
     columns = Columns(key, (*naming.text, *made[:1]), known)
     return Roles(runtime, columns, read, runtime in asked)
@@ -115,11 +115,11 @@ def roles(history: Path, header: Sequence[str], requests: Path, asked: Sequence[
 
 def _runtime(history: Path, header: Sequence[str], naming: Naming) -> str:
     if naming.runtime is not None:
-        _all_there(history, header, {naming.runtime: "--runtime"})
+        _all_there(history, header, {naming.runtime: "runtime"})
         return naming.runtime
     found = [name for name in RUNTIMES if name in header]
     if len(found) != 1:
-        problem = f"has {' and '.join(found) or 'no column'} of {', '.join(RUNTIMES)}; name the run time with --runtime"
+        problem = f"has {' and '.join(found) or 'no column'} of {', '.join(RUNTIMES)}; name the run time"
         raise InputError(str(history), 1, "header", f"{problem}; its columns: {', '.join(header)[:200]}")
     return found[0]
 

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 import pandas as pd
 
+from models.errors import QuestionError
 from models.instance import Ints
-from planner.inputs.importers.errors import WorkloadError
 
 MOST_EXACT = 5_000
 """Up to so many distinct pairs of model and run time, run times stay as they are unless classes are asked for."""
@@ -36,7 +36,7 @@ class Classes:
 
         Raises
         ------
-        WorkloadError
+        QuestionError
             If the text is none of these.
 
         >>> Classes.parse("exact"), Classes.parse("8")
@@ -46,7 +46,7 @@ class Classes:
             return cls(None if text == "auto" else 0)
         if not (text.isascii() and text.isdigit() and 1 <= int(text[:9]) <= MOST_WORKFLOWS and len(text) < 9):
             allowed = f"auto, exact, or a number from 1 to {MOST_WORKFLOWS}"
-            raise WorkloadError(f"--runtime-classes: {text[:40]!r} is no number of classes; allowed is {allowed}")
+            raise QuestionError(f"{text[:40]!r} is no number of classes; allowed is {allowed}", "runtime_classes")
         return cls(int(text))
 
     def representatives(self, table: pd.DataFrame) -> tuple[Ints, str]:
@@ -63,7 +63,7 @@ class Classes:
 
         Raises
         ------
-        WorkloadError
+        QuestionError
             If that would make more than `MOST_WORKFLOWS` workflows.
         """
         exact = len(table.drop_duplicates())
@@ -84,7 +84,7 @@ class Classes:
 
 def _refuse_more(workflows: int) -> None:
     if workflows > MOST_WORKFLOWS:
-        raise WorkloadError(
+        raise QuestionError(
             f"run times make {workflows:,} workflows; allowed are {MOST_WORKFLOWS:,}: ask for fewer runtime classes, "
             "a window, or models that more requests share"
         )

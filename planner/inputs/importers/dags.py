@@ -9,10 +9,10 @@ from graphlib import CycleError, TopologicalSorter
 import numpy as np
 
 from executor.policies.options import count, duration, option
+from models.errors import QuestionError
 from models.scenario.errors import FieldError, Where, shown
 from models.scenario.quantities import MAX_TIME_US
 from models.workload import Task, Workflow
-from planner.inputs.importers.errors import WorkloadError
 from planner.inputs.importers.tables import Jobs
 
 _MOST_SHOWN = 6
@@ -38,12 +38,12 @@ class DAGOptions:
 
         Raises
         ------
-        WorkloadError
+        QuestionError
             If the last release is too late.
         """
         first, last = before * self.copies, (before + len(workflows)) * self.copies
         if last * self.interval > MAX_TIME_US:
-            raise WorkloadError(f"releases go beyond {MAX_TIME_US} us; allowed are fewer copies or a shorter interval")
+            raise QuestionError(f"releases go beyond {MAX_TIME_US} us; allowed are fewer copies or a shorter interval")
         copied = tuple(workflow for workflow in workflows for _ in range(self.copies))
         return Jobs(copied, np.arange(first, last, dtype=np.int64) * self.interval)
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import TypeVar
 
+from models.errors import QuestionError
 from models.units import QuantityError, parse_bandwidth, parse_size, parse_time
-from planner.inputs.importers.errors import WorkloadError
 from planner.inputs.importers.format import Hardware
 
 T = TypeVar("T", int, Fraction)
@@ -43,37 +43,37 @@ class Override:
 
         Raises
         ------
-        WorkloadError
+        QuestionError
             If a quantity cannot be read or is not positive, or both load time and bandwidth are given.
         """
         if self.load_time is not None and self.load_bandwidth is not None:
-            raise WorkloadError("--load-time and --load-bandwidth are both given; allowed is one of them")
+            raise QuestionError("load_bandwidth is given as well; allowed is one of the two", "load_time")
         made = replace(
             documented,
             servers=self.servers or documented.servers,
             gpus_per_server=self.gpus_per_server or documented.gpus_per_server,
-            memory_bytes=_read("--memory", self.memory, parse_size, documented.memory_bytes),
-            weight_bytes=_read("--weights", self.weights, parse_size, documented.weight_bytes),
-            load_bandwidth=_read("--load-bandwidth", self.load_bandwidth, parse_bandwidth, documented.load_bandwidth),
+            memory_bytes=_read("memory", self.memory, parse_size, documented.memory_bytes),
+            weight_bytes=_read("weights", self.weights, parse_size, documented.weight_bytes),
+            load_bandwidth=_read("load_bandwidth", self.load_bandwidth, parse_bandwidth, documented.load_bandwidth),
             network_bandwidth=_read(
-                "--network-bandwidth", self.network_bandwidth, parse_bandwidth, documented.network_bandwidth
+                "network_bandwidth", self.network_bandwidth, parse_bandwidth, documented.network_bandwidth
             ),
         )
         return (
-            made if self.load_time is None else made.with_load_time(_read("--load-time", self.load_time, parse_time, 0))
+            made if self.load_time is None else made.with_load_time(_read("load_time", self.load_time, parse_time, 0))
         )
 
 
-def _read(option: str, text: str | None, read: Callable[[str], T], documented: T) -> T:
+def _read(argument: str, text: str | None, read: Callable[[str], T], documented: T) -> T:
     """Return a positive quantity."""
     if text is None:
         return documented
     try:
         value = read(text) if len(text) <= 60 else None
     except QuantityError as error:
-        raise WorkloadError(f"{option}: {error}") from None
+        raise QuestionError(str(error), argument) from None
     if not value or value < 0:
-        raise WorkloadError(
-            f"{option}: {text[:60]!r} is no positive quantity; allowed is one such as in scenario files"
+        raise QuestionError(
+            f"{text[:60]!r} is no positive quantity; allowed is one such as in scenario files", argument
         )
     return value

@@ -9,12 +9,12 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from models.errors import QuestionError
 from models.instance import Ints
 from models.scenario import InputError, Scenario, load_scenario, scenario_from
 from models.scenario.source import read_text
 from models.scenario.work import build_workflows
 from planner.inputs.importers.document import document, scenario_text
-from planner.inputs.importers.errors import WorkloadError
 from planner.inputs.importers.format import Hardware
 from planner.inputs.importers.tables import Jobs, Requests
 from planner.inputs.importers.workload import Workload
@@ -164,11 +164,11 @@ class Driven:
 
         Raises
         ------
-        WorkloadError
+        QuestionError
             If the log's jobs are workflows already.
         """
         if isinstance(found, Jobs):
-            raise WorkloadError("the log's jobs are DAGs already; allowed with --workflows are logs of requests")
+            raise QuestionError("the log's jobs are DAGs already; allowed are logs of requests", "workflows")
         workflows = tuple(build_workflows(self.scenario.document).values())
         work = [sum(task.fastest_us for task in workflow.tasks) for workflow in workflows]
         by_work = np.argsort(work, kind="stable")

@@ -11,12 +11,12 @@ from pathlib import Path
 from typing import Any
 
 from executor.named import Kind
+from models.errors import QuestionError
 from models.scenario import InputError, Scenario, assert_writable, scenario_from, write_atomically
 from models.scenario.errors import allowed
 from models.scenario.quantities import MAX_JOBS
 from planner.inputs.importers.classes import Classes
 from planner.inputs.importers.document import trace_text
-from planner.inputs.importers.errors import WorkloadError
 from planner.inputs.importers.format import Format, Hardware, Reader
 from planner.inputs.importers.formats import FORMATS
 from planner.inputs.importers.quantities import seconds
@@ -156,14 +156,14 @@ def parse_format(text: str) -> tuple[Format, Reader]:
 
     Raises
     ------
-    WorkloadError
+    QuestionError
         If there is no such format or option.
     """
     name, _, options = text.strip().partition(":")
     if name not in FORMATS:
-        raise WorkloadError(f"unknown format {name[:60]!r}; {allowed(name, FORMATS)}")
+        raise QuestionError(f"unknown format {name[:60]!r}; {allowed(name, FORMATS)}")
     made = FORMATS[name]
-    reader: Any = Kind("format", WorkloadError).options(name, made.reader, options)
+    reader: Any = Kind("format", QuestionError).options(name, made.reader, options)
     return made, reader
 
 
@@ -203,7 +203,7 @@ def import_trace(
 
     Raises
     ------
-    WorkloadError
+    QuestionError
         If an option cannot be read, or the window holds no workload.
     InputError
         If a file cannot be read or is malformed, or the scenario contradicts itself, say by a model that fits no GPU.
@@ -213,15 +213,19 @@ def import_trace(
     span = None if window is None else Window.parse(*window, dated=chosen.dated)
     classes, tally = Classes.parse(runtime_classes), Tally(skip_malformed)
     if not 0 < rate_factor <= MAX_JOBS:
-        raise WorkloadError(f"rate factor {float(rate_factor):g} is out of range; allowed is above 0, up to {MAX_JOBS}")
+        raise QuestionError(
+            f"{float(rate_factor):g} is out of range; allowed is up to {MAX_JOBS}, above 0", "rate_factor"
+        )
     target = driven or _documented(reader, files, tally, override)
     try:
         found = gathered(_watched(reader.read(files, tally), tally, watch))
         rows, release_us = cut(found.release_us, span, rate_factor, chosen.dated)
         if len(rows) > MAX_JOBS:
-            raise WorkloadError(f"gives {len(rows):,} jobs; allowed are {MAX_JOBS:,}: choose a window that holds fewer")
+            raise QuestionError(f"gives {len(rows):,} jobs; allowed are {MAX_JOBS:,}: choose a window that holds fewer")
         workload = driven.workload(found, rows, release_us) if driven else workload_of(found, rows, release_us, classes)
-    except WorkloadError as error:
+    except QuestionError as error:
+        if error.argument:
+            raise
         raise InputError(str(files[0]), None, "rows", str(error)) from None
     assert_valid(target, workload)
     return Imported(chosen, tuple(files), tally, target, workload, span, rate_factor)

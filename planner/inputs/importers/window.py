@@ -8,10 +8,10 @@ from fractions import Fraction
 import numpy as np
 import pandas as pd
 
+from models.errors import QuestionError
 from models.instance import Ints
 from models.scenario.quantities import MAX_TIME_US
 from models.units import QuantityError, parse_time
-from planner.inputs.importers.errors import WorkloadError
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +36,7 @@ class Window:
 
         Raises
         ------
-        WorkloadError
+        QuestionError
             If they are neither, before time zero or too late, or the window is empty.
 
         >>> Window.parse("10 min", "0.5 h", dated=False)
@@ -47,15 +47,15 @@ class Window:
         read = [_bound(text, dated) for text in (start, end)]
         (start_us, moment), (end_us, other) = read
         if moment is not other:
-            raise WorkloadError(f"--window: {start!r} to {end!r} mixes a time with a moment; allowed are two of a sort")
+            raise QuestionError(f"{start!r} to {end!r} mixes a time with a moment; allowed are two of a sort", "window")
         if start_us < 0:
             zero = "1970" if moment else "time zero"
-            raise WorkloadError(f"--window: {start!r} lies before {zero}; allowed is a start from there on")
+            raise QuestionError(f"{start!r} lies before {zero}; allowed is a start from there on", "window")
         if start_us >= end_us:
-            raise WorkloadError(f"--window: {start!r} to {end!r} is an empty window; allowed is a start before the end")
+            raise QuestionError(f"{start!r} to {end!r} is an empty window; allowed is a start before the end", "window")
         latest_us = MAX_TIME_US * (10 if moment else 1)
         if end_us > latest_us:
-            raise WorkloadError(f"--window: {end!r} is too late; allowed is up to {latest_us / 1e6:g} s from zero")
+            raise QuestionError(f"{end!r} is too late; allowed is up to {latest_us / 1e6:g} s from zero", "window")
         return cls(start_us, end_us, moment)
 
     @property
@@ -72,8 +72,8 @@ def _bound(text: str, dated: bool) -> tuple[int, bool]:
     moment = pd.to_datetime(text, format="ISO8601", errors="coerce", utc=True) if dated and len(text) >= 10 else pd.NaT
     if pd.isna(moment):
         also = ", or a date and time such as 2024-12-06T00:00" if dated else ""
-        raise WorkloadError(
-            f"--window: {text[:60]!r} is no time; allowed is a number with a unit such as '3600 s'{also}"
+        raise QuestionError(
+            f"{text[:60]!r} is no time; allowed is a number with a unit such as '3600 s'{also}", "window"
         )
     return int(moment.as_unit("us").asm8.astype(np.int64)), True
 
@@ -86,7 +86,7 @@ def cut(release_us: Ints, window: Window | None, rate_factor: Fraction, dated: b
 
     Raises
     ------
-    WorkloadError
+    QuestionError
         If the window holds no release.
     """
     first = int(release_us.min())
@@ -97,7 +97,7 @@ def cut(release_us: Ints, window: Window | None, rate_factor: Fraction, dated: b
     rows = np.flatnonzero(inside)
     if not rows.size:
         last = int(release_us.max())
-        raise WorkloadError(
+        raise QuestionError(
             f"the window holds no release: they lie from {_said(first, zero, dated)} to {_said(last, zero, dated)}; "
             "allowed is a window with a release"
         )
@@ -118,7 +118,7 @@ def _slower(release_us: Ints, factor: Fraction) -> Ints:
     doubled = release_us.astype(np.object_) * (2 * factor.numerator) + factor.denominator
     stretched = doubled // (2 * factor.denominator)
     if stretched.max() > MAX_TIME_US:
-        raise WorkloadError(
+        raise QuestionError(
             f"the last release lies beyond {MAX_TIME_US} us at this rate; allowed is a higher rate factor"
         )
     return np.asarray(stretched, np.int64)

@@ -8,11 +8,11 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
+from models.errors import QuestionError
 from models.instance import Ints
 from models.scenario.limits import MAX_HORIZON_US
 from models.workload import ANY_KIND, Task, Workflow
 from planner.inputs.importers.classes import Classes
-from planner.inputs.importers.errors import WorkloadError
 from planner.inputs.importers.quantities import seconds
 from planner.inputs.importers.tables import Jobs, Requests
 
@@ -50,14 +50,14 @@ def gathered(chunks: Iterable[Requests | Jobs]) -> Requests | Jobs:
 
     Raises
     ------
-    WorkloadError
+    QuestionError
         If there is nothing in them, or more than `MOST_READ` requests.
     """
     found, total = [], 0
     for chunk in chunks:
         total += len(chunk.release_us)
         if total > MOST_READ:
-            raise WorkloadError(f"more than {MOST_READ:,} requests; allowed are files with fewer")
+            raise QuestionError(f"more than {MOST_READ:,} requests; allowed are files with fewer")
         if len(chunk.release_us):
             found.append(chunk)
     requests = [chunk for chunk in found if isinstance(chunk, Requests)]
@@ -67,7 +67,7 @@ def gathered(chunks: Iterable[Requests | Jobs]) -> Requests | Jobs:
     if jobs:
         workflows = tuple(workflow for chunk in jobs for workflow in chunk.workflows)
         return Jobs(workflows, np.concatenate([chunk.release_us for chunk in jobs]))
-    raise WorkloadError("no row is left; allowed are files with at least one request")
+    raise QuestionError("no row is left; allowed are files with at least one request")
 
 
 def _joined(chunks: Sequence[Requests]) -> Requests:
@@ -106,7 +106,7 @@ def workload_of(found: Requests | Jobs, rows: Ints, release_us: Ints, classes: C
 
     Raises
     ------
-    WorkloadError
+    QuestionError
         If there are too many workflows, or different workflows of one name.
     """
     if isinstance(found, Jobs):
@@ -116,7 +116,7 @@ def workload_of(found: Requests | Jobs, rows: Ints, release_us: Ints, classes: C
     model, names = pd.factorize(found.model[rows], sort=True)
     runtime = found.runtime_us[rows]
     if float((runtime.astype(np.float64) * gpus).sum()) > MAX_HORIZON_US / 10:
-        raise WorkloadError(
+        raise QuestionError(
             f"all run times add up to more than {MAX_HORIZON_US / 10:.0e} us; allowed is a shorter window"
         )
     table = pd.DataFrame({"model": model, "gpus": gpus, "runtime_us": runtime})
@@ -140,7 +140,7 @@ def _of_jobs(workflows: Sequence[Workflow], release_us: Ints) -> Workload:
     for job, workflow in enumerate(workflows):
         index[job], first = known.setdefault(workflow.name, (len(known), workflow))
         if first is not workflow and first != workflow:
-            raise WorkloadError(f"two different workflows are named {workflow.name!r}; allowed is a name for each")
+            raise QuestionError(f"two different workflows are named {workflow.name!r}; allowed is a name for each")
     return Workload(
         tuple(first for _, first in known.values()), index, release_us, None, "one workflow per distinct DAG"
     )

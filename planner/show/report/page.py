@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from models.errors import QuestionError
 from models.scenario import write_atomically
-from planner.command.manners import UsageError
 from planner.show.report import comparison, replay, servers, sweep
 from planner.show.report.render import compact, render
 from planner.show.report.section import Section
@@ -63,7 +63,7 @@ def report(folders: Sequence[Path]) -> Report:
 
     Raises
     ------
-    UsageError
+    QuestionError
         If a folder holds nothing that a report can show.
     InputError
         If a file in a folder cannot be read.
@@ -81,7 +81,7 @@ def _section(folder: Path) -> Section:
         if (folder / name).is_file():
             return read(folder)
     expected = " or ".join(_SECTIONS)
-    raise UsageError(
+    raise QuestionError(
         f"{folder}: holds no {expected}; allowed are folders that compare, servers, sweep, replay -o wrote"
     )
 
