@@ -11,6 +11,7 @@ from collections.abc import Callable
 
 from executor.device import ARRIVAL, LOAD_END, RUN_END, Device, Event
 from executor.errors import StalledError, StoppedError
+from executor.knowledge import WorkflowTables
 from executor.policy import Policy
 from executor.site import NOWHERE, Site
 from models import Instance, Timeline
@@ -32,7 +33,7 @@ class Engine:
     """
 
     def __init__(self, instance: Instance, policy: Policy, device: Device, seed: int = 0) -> None:
-        self._jobs = instance.jobs
+        self._instance = instance
         self._policy = policy
         self._device = device
         self._site = Site(instance, device, policy, policy.write_back)
@@ -40,6 +41,7 @@ class Engine:
         self._servers = sorted(set(self._site.gpu_server))
         self._releases: list[int] = instance.job_release_us.tolist()
         self._workflows: list[int] = instance.job_workflow.tolist()
+        self._tables: dict[int, WorkflowTables] = {}
         self._released = 0
         self._unfinished = instance.n_tasks
 
@@ -122,7 +124,9 @@ class Engine:
         """Make the next job known; return the release of the one after."""
         job = self._released
         self._released += 1
-        released = self._jobs[job]
+        released, workflow = self._instance.jobs[job], self._workflows[job]
+        if workflow not in self._tables:
+            self._tables[workflow] = WorkflowTables.of(self._instance, workflow)
         ingress = self._draw.choice(self._servers) if released.ingress is None else released.ingress
-        self._policy.released(self._site.release(released, self._workflows[job], ingress))
+        self._policy.released(self._site.release(released, self._tables[workflow], ingress))
         return self._next_release()

@@ -1,31 +1,69 @@
-"""What a policy may know beforehand and of the jobs released so far: cluster, models, workflows, tables.
+"""What a policy may know beforehand and of the jobs released so far: cluster, models, catalogue, tables.
 
-The tables of jobs and tasks grow with the releases; a job that is not released yet is nowhere in them, so that whoever
-holds them cannot look ahead. The catalogue of workflows is known from the start, as a deployment knows it.
+The tables of workflows, tasks and jobs grow with the releases; what is not released yet is nowhere in them, so that
+whoever holds them cannot look ahead. Beforehand there is the catalogue, as a deployment knows what it serves: which
+workflows may come, and neither which will nor how often.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from models import NEVER, Cluster, Instance, Job, MLModel, Restrictions, Workflow
+
+_Row = tuple[tuple[int, int], ...]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class WorkflowTables:
+    """The rows of an instance's tables that belong to one workflow; its edges are numbered from `first_edge` on."""
+
+    workflow: Workflow
+    run_us: list[list[int]]
+    needs: tuple[tuple[int, ...], ...]
+    inputs: tuple[_Row, ...]
+    outputs: tuple[_Row, ...]
+    first_edge: int
+    transfer_us: list[list[list[list[int]]]]
+
+    @classmethod
+    def of(cls, instance: Instance, index: int) -> WorkflowTables:
+        """Return the rows of the workflow with this index."""
+        rows = slice(int(instance.template_first[index]), int(instance.template_first[index + 1]))
+        edges = [edge for row in instance.inputs[rows] for _, edge in row]
+        first = min(edges, default=0)
+        return cls(
+            instance.workflows[index],
+            instance.run_us[rows].tolist(),
+            instance.needs[rows],
+            instance.inputs[rows],
+            instance.outputs[rows],
+            first,
+            instance.transfer_us[first : first + len(edges)].tolist(),
+        )
 
 
 class Knowledge:
-    """Cluster, models and workflows, and the jobs so far.
+    """Cluster, models and catalogue, and the workflows and jobs so far.
 
     Parameters
     ----------
     instance
-        Taken apart for its tables; its jobs stay with the engine.
+        Taken apart for what is known beforehand; its jobs, and the workflows that they ask for, stay with the engine.
 
     Attributes
     ----------
-    cluster, models, workflows, restrictions, overlap_loads
+    cluster, models, catalogue, restrictions, overlap_loads
         As in the instance.
     gpu_class, gpu_server
         Per GPU.
-    run_us, load_us, needs, inputs, outputs, transfer_us, template_first, weight_bytes
-        The instance's tables as plain lists: run time by template and GPU class, load time by model and class,
-        and so on.
+    load_us, weight_bytes
+        The instance's tables as plain lists: load time by model and GPU class, bytes by model.
+    workflows
+        Those that some job released so far asks for, by their first jobs; all numbers of workflows, templates and
+        edges count these alone.
+    run_us, needs, inputs, outputs, transfer_us, template_first
+        Of these workflows, laid out as the instance's tables.
     template, job
         Per task released so far.
     jobs, job_workflow, job_ingress, job_tasks
@@ -35,24 +73,28 @@ class Knowledge:
     def __init__(self, instance: Instance) -> None:
         self.cluster: Cluster = instance.cluster
         self.models: tuple[MLModel, ...] = instance.models
-        self.workflows: tuple[Workflow, ...] = instance.workflows
+        self.catalogue: tuple[Workflow, ...] = instance.catalogue
         self.restrictions: Restrictions = instance.restrictions
         self.overlap_loads = instance.overlap_loads
         self.n_gpus = instance.n_gpus
         self.gpu_class: list[int] = instance.gpu_class.tolist()
         self.gpu_server: list[int] = instance.gpu_server.tolist()
-        self.run_us: list[list[int]] = instance.run_us.tolist()
         self.load_us: list[list[int]] = instance.load_us.tolist()
         self.weight_bytes: list[int] = instance.weight_bytes.tolist()
-        self.template_first: list[int] = instance.template_first.tolist()
-        self.needs, self.inputs, self.outputs = instance.needs, instance.inputs, instance.outputs
-        self.transfer_us: list[list[list[list[int]]]] = instance.transfer_us.tolist()
+        self.workflows: list[Workflow] = []
+        self.run_us: list[list[int]] = []
+        self.needs: list[tuple[int, ...]] = []
+        self.inputs: list[_Row] = []
+        self.outputs: list[_Row] = []
+        self.transfer_us: list[list[list[list[int]]]] = []
+        self.template_first: list[int] = [0]
         self.template: list[int] = []
         self.job: list[int] = []
         self.jobs: list[Job] = []
         self.job_workflow: list[int] = []
         self.job_ingress: list[int] = []
         self.job_tasks: list[range] = []
+        self._number: dict[WorkflowTables, int] = {}
         self._eligible: dict[int, tuple[int, ...]] = {}
 
     def run_time(self, task: int, gpu: int) -> int:
@@ -78,8 +120,11 @@ class Knowledge:
             self._eligible[template] = tuple(gpu for gpu, c in enumerate(self.gpu_class) if row[c] != NEVER)
         return self._eligible[template]
 
-    def learn(self, job: Job, workflow: int, ingress: int) -> range:
-        """Make a job known and return its tasks."""
+    def learn(self, job: Job, tables: WorkflowTables, ingress: int) -> range:
+        """Make a job known, and its workflow if it is the first job of it; return its tasks."""
+        if tables not in self._number:
+            self._learn_workflow(tables)
+        workflow = self._number[tables]
         templates = range(self.template_first[workflow], self.template_first[workflow + 1])
         tasks = range(len(self.template), len(self.template) + len(templates))
         self.template.extend(templates)
@@ -89,3 +134,14 @@ class Knowledge:
         self.job_ingress.append(ingress)
         self.job_tasks.append(tasks)
         return tasks
+
+    def _learn_workflow(self, tables: WorkflowTables) -> None:
+        shift = len(self.transfer_us) - tables.first_edge
+        self._number[tables] = len(self.workflows)
+        self.workflows.append(tables.workflow)
+        self.run_us.extend(tables.run_us)
+        self.needs.extend(tables.needs)
+        for known, arcs in ((self.inputs, tables.inputs), (self.outputs, tables.outputs)):
+            known.extend(tuple((offset, edge + shift) for offset, edge in row) for row in arcs)
+        self.transfer_us.extend(tables.transfer_us)
+        self.template_first.append(len(self.needs))

@@ -13,7 +13,7 @@ import numpy as np
 
 from executor.device import WAKE, Device
 from executor.errors import IllegalActionError
-from executor.knowledge import Knowledge
+from executor.knowledge import Knowledge, WorkflowTables
 from executor.memory import Memory
 from models import NEVER, Instance, Job, Residency, Timeline
 
@@ -47,7 +47,7 @@ class Site(Knowledge):
     Parameters
     ----------
     instance
-        Taken apart for its tables; its jobs stay with the engine.
+        Taken apart for what is known beforehand; its jobs stay with the engine.
     device
         Carries out runs and loads.
     listener
@@ -239,9 +239,9 @@ class Site(Knowledge):
 
     # -- what the engine tells ------------------------------------------------------------------------------------
 
-    def release(self, job: Job, workflow: int, ingress: int) -> int:
+    def release(self, job: Job, tables: WorkflowTables, ingress: int) -> int:
         """Make a job known and return its index."""
-        tasks = self.learn(job, workflow, ingress)
+        tasks = self.learn(job, tables, ingress)
         self.gpu.extend([NOWHERE] * len(tasks))
         self.started_us.extend([-1] * len(tasks))
         self.ended_us.extend([-1] * len(tasks))

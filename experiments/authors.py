@@ -79,7 +79,8 @@ def instance(arrivals: Sequence[tuple[int, str]], gpus: int = 5) -> Instance:
     """Return the instance of these arrivals: pairs of a release in microseconds and a workflow's name."""
     known = workflows()
     jobs = tuple(Job(known[name], release) for release, name in sorted(arrivals, key=lambda row: row[0]))
-    return Instance(cluster(gpus), tuple(MLModel(name, size * KB) for name, size in MODELS.items()), jobs)
+    models = tuple(MLModel(name, size * KB) for name, size in MODELS.items())
+    return Instance(cluster(gpus), models, jobs, catalogue=tuple(known.values()))
 
 
 def recorded(path: Path, count: int | None = None, from_zero: bool = False) -> list[tuple[int, str]]:

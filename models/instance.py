@@ -39,6 +39,9 @@ class Instance:
         Models that are ready at time 0.
     restrictions
         Limits that an operator adds.
+    catalogue
+        Workflows that are known before any job is released, whether or not one asks for them; () if none are. It is
+        no part of the window: no plan, bound or hash depends on it.
 
     Attributes
     ----------
@@ -77,6 +80,7 @@ class Instance:
     overlap_loads: bool = True
     initial: tuple[InitialResidency, ...] = ()
     restrictions: Restrictions = field(default_factory=Restrictions)
+    catalogue: tuple[Workflow, ...] = field(default=(), repr=False, compare=False)
 
     workflows: tuple[Workflow, ...] = _derived()
     job_workflow: Ints = _derived()
@@ -150,6 +154,7 @@ class Instance:
         classes = tables.GPUClasses.of(self.cluster, self.restrictions)
         load_us = tables.load_times(self.models, classes, self.restrictions)
         needs = tables.needed_models(self.workflows, self.models)
+        tables.needed_models(self.catalogue, self.models)  # refuses unknown models
         inputs, outputs, edges = tables.precedence_arcs(self.workflows)
         self._set("gpu_class", classes.of_gpu)
         self._set("gpu_server", np.array([gpu.server for gpu in self.cluster.gpus], np.int64))

@@ -73,7 +73,8 @@ def instance(
     on: Cluster | None = None,
     **options: object,
 ) -> Instance:
-    """Return an instance; `models` maps names to bytes."""
+    """Return an instance; `models` maps names to bytes. Its catalogue are the workflows of its jobs unless given."""
+    options.setdefault("catalogue", tuple({id(job.workflow): job.workflow for job in jobs}.values()))
     listed = tuple(MLModel(name, size) for name, size in (models or {}).items())
     return Instance(on or cluster(), listed, tuple(jobs), **options)  # type: ignore[arg-type]
 
@@ -106,7 +107,7 @@ def _draw(rng: random.Random, max_tasks: int, restricted: bool) -> Instance:
     initial = _random_initial(rng, on, len(names))
     limits = _random_restrictions(rng, names, workflows, len(on.gpus)) if restricted else Restrictions()
     listed = tuple(MLModel(name, size) for name, size in sizes.items())
-    return Instance(on, listed, tuple(jobs), rng.random() < 0.7, initial, limits)
+    return Instance(on, listed, tuple(jobs), rng.random() < 0.7, initial, limits, tuple(workflows))
 
 
 def _random_cluster(rng: random.Random) -> Cluster:

@@ -7,6 +7,7 @@ from typing import ClassVar
 
 import numpy as np
 
+from executor.policies.costs import Rows
 from executor.policies.options import QueueOptions, factor, option, switch
 from executor.policies.planning import JobPlanner
 from executor.policies.queueing import QueuePolicy
@@ -64,10 +65,7 @@ class Compass(QueuePolicy):
         super().begin(site)
         self._planner = JobPlanner(site)
         self._available = np.zeros(site.n_gpus, np.int64)
-        self._movable = [
-            [(offset, edge) for offset, edge in outputs if len(site.inputs[template + offset]) == 1]
-            for template, outputs in enumerate(site.outputs)
-        ]
+        self._movable = Rows(self._movable_after)
         self._transfer = np.zeros(site.n_gpus, np.int64)
 
     def released(self, job: int) -> None:
@@ -86,6 +84,11 @@ class Compass(QueuePolicy):
         if self.readings.adjust:
             for offset, edge in self._movable[self.site.template[task]]:
                 self._adjust(task + offset, edge, gpu)
+
+    def _movable_after(self, template: int) -> list[tuple[int, int]]:
+        """Return the successors of a template, with their edges, that have no other predecessor."""
+        site = self.site
+        return [(offset, edge) for offset, edge in site.outputs[template] if len(site.inputs[template + offset]) == 1]
 
     def _adjust(self, task: int, edge: int, here: int) -> None:
         site, view = self.site, self.view

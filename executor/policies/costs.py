@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import TypeVar
+
 import numpy as np
 
 from executor.policies.view import Row
@@ -10,6 +13,26 @@ from models import NEVER
 
 UNREACHABLE = 1 << 60
 """Stands in rows for "not there": above every time that can add up."""
+
+T = TypeVar("T")
+
+
+class Rows(dict[int, T]):
+    """Rows by number, each worked out when it is first asked for: workflows become known with the jobs.
+
+    >>> squares = Rows(lambda number: number * number)
+    >>> squares[3], dict(squares)
+    (9, {3: 9})
+    """
+
+    def __init__(self, work_out: Callable[[int], T]) -> None:
+        super().__init__()
+        self._work_out = work_out
+
+    def __missing__(self, number: int) -> T:
+        """Work a row out and keep it."""
+        row = self[number] = self._work_out(number)
+        return row
 
 
 class RunRows:
@@ -24,13 +47,20 @@ class RunRows:
     """
 
     def __init__(self, site: Site) -> None:
-        of_worker = np.array(site.gpu_class)
-        by_class = np.array(site.run_us, np.int64)
-        by_class[by_class == NEVER] = UNREACHABLE
-        self.row: list[Row] = [times[of_worker] for times in by_class]
-        self.uniform: list[int | None] = [
-            int(times[0]) if times[0] < UNREACHABLE and (times == times[0]).all() else None for times in by_class
-        ]
+        self._site = site
+        self._of_worker = np.array(site.gpu_class)
+        self.row: Rows[Row] = Rows(self._row)
+        self.uniform: Rows[int | None] = Rows(self._uniform)
+
+    def _row(self, template: int) -> Row:
+        times = np.array(self._site.run_us[template], np.int64)
+        times[times == NEVER] = UNREACHABLE
+        by_worker: Row = times[self._of_worker]
+        return by_worker
+
+    def _uniform(self, template: int) -> int | None:
+        times = set(self._site.run_us[template])
+        return None if len(times) > 1 or NEVER in times else times.pop()
 
 
 def load_rows(site: Site) -> list[Row]:
@@ -49,24 +79,22 @@ class TransferRows:
     """
 
     def __init__(self, site: Site) -> None:
-        of_worker = np.array(site.gpu_class)
+        self._site = site
+        self._of_worker = np.array(site.gpu_class)
         self._class = site.gpu_class
-        self._far: list[list[Row]] = [
-            [np.array(targets, np.int64)[of_worker, 0] for targets in sources] for sources in site.transfer_us
-        ]
-        self._near: list[list[Row]] = [
-            [np.array(targets, np.int64)[of_worker, 1] for targets in sources] for sources in site.transfer_us
-        ]
+        self._far: Rows[list[Row]] = Rows(lambda edge: self._by_source(edge, 0))
+        self._near: Rows[list[Row]] = Rows(lambda edge: self._by_source(edge, 1))
         servers = np.array(site.gpu_server)
-        alike = all(
-            (near == far).all()
-            for a, b in zip(self._near, self._far, strict=True)
-            for near, far in zip(a, b, strict=True)
-        )
+        alike = site.cluster.network.within == site.cluster.network.between
         self._neighbours = [
             None if alike or (servers == server).sum() == 1 else np.flatnonzero(servers == server)
             for server in site.gpu_server
         ]
+
+    def _by_source(self, edge: int, same_server: int) -> list[Row]:
+        """Return, per class of the sender, when an output of time 0 reaches each worker."""
+        table = self._site.transfer_us[edge]
+        return [np.array(targets, np.int64)[self._of_worker, same_server] for targets in table]
 
     def arrive(self, edge: int, source: int, sent_us: int, out: Row) -> None:
         """Write when an output that leaves one worker reaches each worker."""

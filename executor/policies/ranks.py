@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from fractions import Fraction
 from itertools import product
 
@@ -28,14 +29,14 @@ def rank_order(site: Site, workflow: int, transfers: MeanTransfers) -> list[int]
             (transfers.of(edge) + rank[position + offset] for offset, edge in site.outputs[first + position]),
             default=Fraction(0),
         )
-        rank[position] = mean_run(site, first + position) + tail
+        rank[position] = mean_run(site, site.run_us[first + position]) + tail
     return sorted(rank, key=lambda position: (-rank[position], position))
 
 
-def mean_run(site: Site, template: int) -> Fraction:
-    """Return the mean run time over the eligible workers."""
+def mean_run(site: Site, by_class: Sequence[int]) -> Fraction:
+    """Return the mean over the eligible workers of run times given by GPU class."""
     members = Counter(site.gpu_class)
-    eligible = [(run_us, members[c]) for c, run_us in enumerate(site.run_us[template]) if run_us != NEVER]
+    eligible = [(run_us, members[c]) for c, run_us in enumerate(by_class) if run_us != NEVER]
     return Fraction(sum(run_us * count for run_us, count in eligible), sum(count for _, count in eligible))
 
 

@@ -12,7 +12,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from executor.policies.costs import RunRows
+from executor.policies.costs import Rows, RunRows
 from executor.policies.options import QueueOptions, duration, one_of, option
 from executor.policies.queueing import QueuePolicy
 from executor.site import NOWHERE, Site
@@ -56,7 +56,7 @@ class Srpt(QueuePolicy):
         """Tabulate run times and the work of every workflow."""
         super().begin(site)
         self._runs = RunRows(site)
-        self._fastest = [min(run_us for run_us in row if run_us != NEVER) for row in site.run_us]
+        self._fastest = Rows(lambda template: min(run_us for run_us in site.run_us[template] if run_us != NEVER))
         self._waiting: list[int] = []
         self._remaining: list[int] = []
         self._bound = [NOWHERE] * site.n_gpus

@@ -2,35 +2,65 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
 import numpy as np
 
 from executor.errors import PolicyError
 from executor.memory import Memory
-from executor.policies.costs import UNREACHABLE, RunRows
+from executor.named import nearest
+from executor.policies.costs import UNREACHABLE, Rows, RunRows
 from executor.policies.eviction import fit_slots
-from executor.policies.options import QueueOptions, ViewOptions
+from executor.policies.options import QueueOptions, ViewOptions, option
 from executor.policies.queueing import QueuePolicy
 from executor.policies.ranks import mean_run
 from executor.policies.view import Row
 from executor.site import NOWHERE, Site
-from models import NEVER
+from models import NEVER, Workflow
+from models.tables import GPUClasses, needed_models, run_times
+
+
+def names(text: str) -> tuple[str, ...]:
+    """Read names with a plus sign between them.
+
+    >>> names("chat+search")
+    ('chat', 'search')
+    """
+    return tuple(text.split("+"))
+
+
+@dataclass(frozen=True, slots=True)
+class StaticOptions(ViewOptions):
+    """What it is deployed for.
+
+    Parameters
+    ----------
+    workflows
+        Names of the workflows that will come; none: all of the catalogue.
+    """
+
+    workflows: tuple[str, ...] = option((), names)
 
 
 class Static(QueuePolicy):
-    """Models pinned by a greedy fit on the demand of the workflows, loaded once, never swapped.
+    """Models pinned by a greedy fit on the demand of the catalogue's workflows, loaded once, never swapped.
 
-    The demand of a task is its mean run time, all workflows alike: how often each will come is not known. (Workflows of
-    one name count as one, by their mean: a catalogue may list one for every job that will come.) First every
-    task, largest models first, gets one GPU that holds all its models: the one with the least demand so far where they
-    fit (if that leads nowhere: the fullest). Then the task with the most demand per copy gets another, again and again,
-    while there is room. Initial residents stay. The pins are loaded from the release of the first job on.
-    A task, when it becomes runnable, goes to the least wait among the GPUs that hold its models.
+    The demand of a task is its mean run time by the catalogue, all workflows alike: which of them will come, and how
+    often, is not known. (Workflows whose tasks need the same models count as one, by their mean: a file made from a log
+    lists a workflow for every run time of a model.) First every task, largest models first, gets one GPU that holds all
+    its models: the one with the least demand so far where they fit (if that leads nowhere: the fullest). Then the task
+    with the most demand per copy gets another, again and again, while there is room. Initial residents stay. The pins
+    are loaded from the release of the first job on. A task, when it becomes runnable, goes to the least wait among the
+    GPUs that hold its models.
     """
 
-    Options = ViewOptions
+    Options: ClassVar[type[object]] = StaticOptions
 
-    def __init__(self, options: ViewOptions | None = None) -> None:
-        seen = options or ViewOptions()
+    def __init__(self, options: StaticOptions | None = None) -> None:
+        seen = options or StaticOptions()
+        self._named = seen.workflows
         super().__init__(QueueOptions(seen.period, seen.remaining, seen.enqueue, prefetch=0))
 
     def begin(self, site: Site) -> None:
@@ -39,21 +69,37 @@ class Static(QueuePolicy):
         Raises
         ------
         PolicyError
-            If the models of all workflows do not fit the cluster at once.
+            If nothing is known of the workflows, or the models of all of them do not fit the cluster at once.
         """
         super().begin(site)
-        pins = choose_pins(site)
+        pins = choose_pins(site, self._expected(site))
         self._to_load = [list(of_gpu) for of_gpu in pins]
-        hosted = [
+        self._hosted = [
             {*memory.residents, *(model for model, _ in of_gpu)}
             for memory, of_gpu in zip(site.memory, pins, strict=True)
         ]
-        runs = RunRows(site)
-        self._rows: list[Row] = [
-            runs.row[template]
-            + np.array([0 if models.issuperset(needs) else UNREACHABLE for models in hosted], np.int64)
-            for template, needs in enumerate(site.needs)
-        ]
+        self._runs = RunRows(site)
+        self._rows: Rows[Row] = Rows(self._row)
+
+    def _expected(self, site: Site) -> Sequence[Workflow]:
+        """Return the workflows that it is deployed for."""
+        if not site.catalogue:
+            raise PolicyError("policy static pins models before any job comes: the instance must have a catalogue")
+        known = {workflow.name: workflow for workflow in site.catalogue}
+        for name in self._named:
+            if name not in known:
+                raise PolicyError(f"policy static: workflows: the catalogue has no {name!r}{nearest(name, known)}")
+        return [known[name] for name in self._named] or site.catalogue
+
+    def _row(self, template: int) -> Row:
+        """Return the run times of a template on the GPUs that hold its models, UNREACHABLE elsewhere."""
+        site, needs = self.site, self.site.needs[template]
+        missing = np.array([0 if models.issuperset(needs) else UNREACHABLE for models in self._hosted], np.int64)
+        row: Row = self._runs.row[template] + missing
+        if row.min() >= UNREACHABLE:
+            listed = ", ".join(site.models[model].name for model in needs)
+            raise PolicyError(f"policy static swaps nothing, and no eligible GPU was given all of {listed} beforehand")
+        return row
 
     def _accept(self, site: Site) -> None:
         """Keep to every restriction: nothing is evicted, and the pins respect the replicas."""
@@ -89,7 +135,7 @@ class Static(QueuePolicy):
             self._start(task, gpu, needs)
 
 
-def choose_pins(site: Site) -> list[list[tuple[int, int | None]]]:
+def choose_pins(site: Site, workflows: Sequence[Workflow]) -> list[list[tuple[int, int | None]]]:
     """Return, per GPU, the models to pin and their slots (None by bytes), in the order of their choice.
 
     Raises
@@ -97,96 +143,119 @@ def choose_pins(site: Site) -> list[list[tuple[int, int | None]]]:
     PolicyError
         If some task's models fit nowhere beside the others.
     """
-    stuck = -1
+    tasks, stuck = _expected_tasks(site, workflows), -1
     for balanced in (True, False):
-        fit = _Fit(site)
+        fit = _Fit(site, tasks)
         stuck = fit.cover(balanced)
         if stuck < 0:
             fit.replicate()
             return fit.pins
-    names = ", ".join(site.models[model].name for model in site.needs[stuck])
-    raise PolicyError(f"policy static swaps nothing, and {names} fit no eligible GPU beside the other pinned models")
+    listed = ", ".join(site.models[model].name for model in tasks[stuck].needs)
+    raise PolicyError(f"policy static swaps nothing, and {listed} fit no eligible GPU beside the other pinned models")
+
+
+_Shape = tuple[tuple[tuple[int, ...], ...], tuple[tuple[bool, ...], ...]]
+"""Of a workflow: the models that each task needs, and the GPU classes that can run it."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Expected:
+    """A task that will come: its models, its mean run time, and the GPUs that can run it."""
+
+    needs: tuple[int, ...]
+    work_us: float
+    eligible: list[int]
+
+
+def _expected_tasks(site: Site, workflows: Sequence[Workflow]) -> list[_Expected]:
+    """Return the tasks of workflows that need models; workflows alike in all but run times count as one, by the mean.
+
+    A workflow that the cluster cannot run is left out, for no job can ask for it.
+    """
+    classes = GPUClasses.of(site.cluster, site.restrictions)
+    needs = needed_models(workflows, site.models)
+    load_us = np.array(site.load_us, np.int64).reshape(len(site.models), len(classes.gpus))
+    rows = run_times(workflows, needs, site.models, load_us, classes, site.restrictions)
+    alike: dict[_Shape, list[list[list[int]]]] = {}
+    first = 0
+    for workflow in workflows:
+        here = slice(first, first + len(workflow.tasks))
+        first = here.stop
+        by_class = rows[here].tolist()
+        possible = tuple(tuple(run_us != NEVER for run_us in row) for row in by_class)
+        if all(map(any, possible)):
+            alike.setdefault((needs[here], possible), []).append(by_class)
+    found = []
+    for (models, possible), of_all in alike.items():
+        for position, needed in enumerate(models):
+            work_us = float(sum(mean_run(site, of_one[position]) for of_one in of_all) / len(of_all))
+            eligible = [gpu for gpu, of_class in enumerate(site.gpu_class) if possible[position][of_class]]
+            if needed:
+                found.append(_Expected(needed, work_us, eligible))
+    return found
 
 
 class _Fit:
     """A greedy fit in the making: what each GPU will hold, and the demand it will carry."""
 
-    def __init__(self, site: Site) -> None:
-        self._site = site
+    def __init__(self, site: Site, tasks: Sequence[_Expected]) -> None:
+        self._site, self._tasks = site, tasks
         self._shelf = [Memory(gpu, site.weight_bytes) for gpu in site.cluster.gpus]
         for shelf, memory in zip(self._shelf, site.memory, strict=True):
             for model, slot in memory.residents.items():
                 shelf.take(model, slot)
         self.pins: list[list[tuple[int, int | None]]] = [[] for _ in self._shelf]
-        alike = _alike(site)
-        self._tasks = list(alike)
-        self._demand = {
-            task: float(sum(mean_run(site, template) for template in of_task) / len(of_task))
-            for task, of_task in alike.items()
-        }
         self._carried = [0.0] * site.n_gpus
-        self._hosts: list[list[int]] = [[] for _ in site.needs]
+        self._hosts: list[list[int]] = [[] for _ in tasks]
         self._limit = [site.restrictions.max_replicas.get(model.name, site.n_gpus) for model in site.models]
         self._copies = [sum(model in shelf.residents for shelf in self._shelf) for model in range(len(site.models))]
-        self._eligible = [
-            [gpu for gpu in range(site.n_gpus) if site.run_us[template][site.gpu_class[gpu]] != NEVER]
-            for template in range(len(site.needs))
-        ]
 
     def cover(self, balanced: bool) -> int:
-        """Give every task a GPU that holds its models; return the template that found none, or -1."""
-        sizes = self._site.weight_bytes
-        pinned = [template for template in self._tasks if self._site.needs[template]]
-        for template in sorted(pinned, key=lambda t: (-sum(sizes[m] for m in self._site.needs[t]), -self._demand[t])):
-            possible = [gpu for gpu in self._eligible[template] if self._fits(template, gpu)]
-            held = [gpu for gpu in possible if not self._absent(template, gpu)]
+        """Give every task a GPU that holds its models; return the task that found none, or -1."""
+        sizes, tasks = self._site.weight_bytes, self._tasks
+        largest_first = sorted(
+            range(len(tasks)), key=lambda t: (-sum(sizes[m] for m in tasks[t].needs), -tasks[t].work_us)
+        )
+        for task in largest_first:
+            possible = [gpu for gpu in tasks[task].eligible if self._fits(task, gpu)]
+            held = [gpu for gpu in possible if not self._absent(task, gpu)]
             if not possible:
-                return template
+                return task
             fill = self._carried if balanced else [shelf.free_bytes for shelf in self._shelf]
-            self._host(template, min(held or possible, key=lambda gpu: (fill[gpu], gpu)))
+            self._host(task, min(held or possible, key=lambda gpu: (fill[gpu], gpu)))
         return -1
 
     def replicate(self) -> None:
         """Add copies while there is room, always for the task with the most demand per copy."""
-        growing = {template for template in self._tasks if self._site.needs[template]}
+        growing = set(range(len(self._tasks)))
         while growing:
-            template = max(growing, key=lambda t: (self._demand[t] / len(self._hosts[t]), -t))
-            hosts = set(self._hosts[template])
-            possible = [gpu for gpu in self._eligible[template] if gpu not in hosts and self._fits(template, gpu)]
+            task = max(growing, key=lambda t: (self._tasks[t].work_us / len(self._hosts[t]), -t))
+            hosts = set(self._hosts[task])
+            possible = [gpu for gpu in self._tasks[task].eligible if gpu not in hosts and self._fits(task, gpu)]
             if possible:
-                self._host(template, min(possible, key=lambda gpu: (self._carried[gpu], gpu)))
+                self._host(task, min(possible, key=lambda gpu: (self._carried[gpu], gpu)))
             else:
-                growing.remove(template)
+                growing.remove(task)
 
-    def _absent(self, template: int, gpu: int) -> list[int]:
+    def _absent(self, task: int, gpu: int) -> list[int]:
         sizes = self._site.weight_bytes
-        absent = [model for model in self._site.needs[template] if model not in self._shelf[gpu].residents]
+        absent = [model for model in self._tasks[task].needs if model not in self._shelf[gpu].residents]
         return sorted(absent, key=lambda model: -sizes[model])
 
-    def _fits(self, template: int, gpu: int) -> bool:
-        absent, shelf = self._absent(template, gpu), self._shelf[gpu]
+    def _fits(self, task: int, gpu: int) -> bool:
+        absent, shelf = self._absent(task, gpu), self._shelf[gpu]
         if any(self._copies[model] >= self._limit[model] for model in absent):
             return False
         sizes = [self._site.weight_bytes[model] for model in absent]
         return fit_slots(sizes, shelf.empty_slots) if shelf.slots else sum(sizes) <= shelf.free_bytes
 
-    def _host(self, template: int, gpu: int) -> None:
-        for model in self._absent(template, gpu):
+    def _host(self, task: int, gpu: int) -> None:
+        for model in self._absent(task, gpu):
             self.pins[gpu].append((model, self._shelf[gpu].take(model, None)))
             self._copies[model] += 1
-        hosts = self._hosts[template]
+        hosts = self._hosts[task]
         for host in hosts:
-            self._carried[host] -= self._demand[template] / len(hosts)
+            self._carried[host] -= self._tasks[task].work_us / len(hosts)
         hosts.append(gpu)
         for host in hosts:
-            self._carried[host] += self._demand[template] / len(hosts)
-
-
-def _alike(site: Site) -> dict[int, list[int]]:
-    """Return the templates of each task of each workflow's name, by the first of them."""
-    found: dict[tuple[str, int, tuple[int, ...]], list[int]] = {}
-    for workflow, first in zip(site.workflows, site.template_first, strict=False):
-        for position in range(len(workflow.tasks)):
-            key = workflow.name, position, tuple(site.needs[first + position])
-            found.setdefault(key, []).append(first + position)
-    return {templates[0]: templates for templates in found.values()}
+            self._carried[host] += self._tasks[task].work_us / len(hosts)

@@ -26,11 +26,12 @@ def twin_instance(instance: Instance) -> Instance:
     }
     listed = [MLModel(twin, model.weight_bytes) for model in instance.models for twin in twins[model.name]]
     position = {model.name: index for index, model in enumerate(listed)}
-    workflows = {id(workflow): _own_models(workflow) for workflow in instance.workflows}
+    workflows = [_own_models(workflow) for workflow in instance.workflows]
+    of_job = instance.job_workflow.tolist()
     return Instance(
         instance.cluster,
         tuple(listed),
-        tuple(replace(job, workflow=workflows[id(job.workflow)]) for job in instance.jobs),
+        tuple(replace(job, workflow=workflows[index]) for job, index in zip(instance.jobs, of_job, strict=True)),
         instance.overlap_loads,
         tuple(
             InitialResidency(resident.gpu, position[twins[instance.models[resident.model].name][0]], resident.slot)

@@ -119,7 +119,8 @@ def _build_instance(document: ScenarioDocument, folder: Path) -> Instance:
     jobs = build_jobs(document, workflows, folder)
     check_tasks(jobs)
     with blame(("workload",), "a workload that the cluster can run"):
-        instance = Instance(cluster, models, jobs, document.options.overlap_loads, initial, restrictions)
+        overlap, catalogue = document.options.overlap_loads, tuple(workflows.values())
+        instance = Instance(cluster, models, jobs, overlap, initial, restrictions, catalogue)
     check_horizon(instance)
     return instance
 

@@ -12,6 +12,7 @@ import pytest
 
 from executor import parse_policy, simulate
 from executor.device import VirtualDevice
+from executor.knowledge import WorkflowTables
 from executor.policies.ranks import MeanTransfers, mean_run, rank_order
 from executor.policy import Policy
 from executor.site import Site
@@ -33,7 +34,10 @@ def two_kinds() -> Cluster:
 
 
 def site_of(on: Instance) -> Site:
-    return Site(on, VirtualDevice(), Policy())
+    """Return the site at the release of the first job."""
+    site = Site(on, VirtualDevice(), Policy())
+    site.release(on.jobs[0], WorkflowTables.of(on, 0), 0)
+    return site
 
 
 def test_rank_order_counts_transfers() -> None:
@@ -52,7 +56,7 @@ def test_ranks_take_means_over_workers_and_pairs() -> None:
     gpus = tuple(type(g)(f"s{g.server}/g{i}", g.server, g.kind, 10, Fraction(10**6)) for i, g in enumerate(servers))
     on = instance([Job(chained, 0)], on=Cluster(gpus, network(9, None, Link(3))))
     site = site_of(on)
-    assert [mean_run(site, 0), mean_run(site, 1)] == [Fraction(4), Fraction(5)]
+    assert [mean_run(site, row) for row in site.run_us] == [Fraction(4), Fraction(5)]
     assert MeanTransfers(site).of(0) == 7
 
 

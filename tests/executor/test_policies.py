@@ -173,11 +173,48 @@ def test_released_adjusts_when_the_predecessor_starts() -> None:
     assert runs(adjusted) == [(0, 0, 9), (0, 9, 14), (1, 15, 17)]
 
 
-def test_static_takes_workflows_of_one_name_for_one() -> None:
-    # A catalogue with three jobs of wa, of 2, 3 and 4 us, tells nothing of how many will come: the mean demand of a is
-    # 3, that of b 4. Most demand first: b on g0, a on g1; the third GPU goes to b, 4 per copy against 3.
-    a = [chain(task("t", run, ["a"]), name="wa") for run in (2, 3, 4)]
+def test_static_takes_workflows_alike_in_all_but_run_times_for_one() -> None:
+    # A catalogue with three workflows of a, of 2, 3 and 4 us, tells nothing of how many will come: the mean demand of a
+    # is 3, that of b 4. Most demand first: b on g0, a on g1; the third GPU goes to b, 4 per copy against 3.
+    a = [chain(task("t", run, ["a"]), name=f"wa{run}") for run in (2, 3, 4)]
     b = chain(task("t", 4, ["b"]), name="wb")
     on = instance([*(Job(each, 0) for each in a), Job(b, 0)], {"a": 6, "b": 6}, cluster(3))
     timeline = simulate(on, parse_policy("static:period=0us"))
     assert [(model, gpu) for model, gpu, *_ in loads(on, timeline)] == [("b", 0), ("a", 1), ("b", 2)]
+
+
+def test_static_pins_what_the_catalogue_lists_whether_or_not_it_comes() -> None:
+    # Demand a 9, b 3, c 6: a on g0, c on g1, b on g2, although no job asks for b or c. Whoever says what will come
+    # gives all of the room to a.
+    work = [chain(task("t", run, [name]), name=f"w{name}") for name, run in (("a", 9), ("b", 3), ("c", 6))]
+    on = instance([Job(work[0], 0)], dict.fromkeys("abc", 6), cluster(3), catalogue=tuple(work))
+    timeline = simulate(on, parse_policy("static"))
+    assert [(model, gpu) for model, gpu, *_ in loads(on, timeline)] == [("a", 0), ("c", 1), ("b", 2)]
+    named = simulate(on, parse_policy("static:workflows=wa"))
+    assert [(model, gpu) for model, gpu, *_ in loads(on, named)] == [("a", 0), ("a", 1), ("a", 2)]
+    both = simulate(on, parse_policy("static:workflows=wa+wb"))
+    assert [(model, gpu) for model, gpu, *_ in loads(on, both)] == [("a", 0), ("b", 1), ("a", 2)]
+
+
+@pytest.mark.parametrize(
+    ("policy", "catalogue", "said"),
+    [
+        ("static", "", "must have a catalogue"),
+        ("static:workflows=wx", "ab", r"the catalogue has no 'wx'"),
+        ("static:workflows=wb", "ab", "no eligible GPU was given all of a beforehand"),
+    ],
+)
+def test_static_says_what_it_was_not_told(policy: str, catalogue: str, said: str) -> None:
+    work = {name: chain(task("t", 2, [name]), name=f"w{name}") for name in "ab"}
+    known = tuple(work[name] for name in catalogue)
+    on = instance([Job(work["a"], 0)], {"a": 6, "b": 6}, cluster(2), catalogue=known)
+    with pytest.raises(PolicyError, match=said):
+        simulate(on, parse_policy(policy))
+
+
+def test_static_leaves_out_what_the_cluster_cannot_run() -> None:
+    # The catalogue lists a workflow for another kind of GPU: no job can ask for it here.
+    work, elsewhere = chain(task("t", 2, ["a"])), chain(task("t", {"B": 2}, ["b"]), name="elsewhere")
+    on = instance([Job(work, 0)], {"a": 6, "b": 6}, cluster(1), catalogue=(elsewhere, work))
+    timeline = simulate(on, parse_policy("static"))
+    assert [model for model, *_ in loads(on, timeline)] == ["a"]

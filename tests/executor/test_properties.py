@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import ClassVar
 
 import numpy as np
 import pytest
 
-from executor import PolicyError, instance_for, parse_noise, parse_policy, simulate
-from models import Instance, Timeline, check
+from executor import PolicyError, QueuePolicy, Site, instance_for, parse_noise, parse_policy, simulate
+from models import Instance, InstanceError, Job, Timeline, Workflow, check
 from tests.instances import random_instance
 
 POLICIES = (
@@ -80,36 +82,103 @@ def actions(on: Instance, timeline: Timeline, before_us: int, tasks: int) -> lis
     return done
 
 
-def futures() -> Iterator[tuple[int, Instance, Instance, int, int]]:
-    """Yield a seed, two instances, the time before which they are alike, and their common tasks.
+KINDS = ("as written", "one per request", "run times of their own")
+"""How jobs ask for work: for workflows of a catalogue, each for one of its own in it, as in a file made from a log, or
+for one of the catalogue with run times of the job's own, as where estimates are told."""
 
-    The first jobs are kept, the rest is drawn anew from the same workflows, no earlier than before.
+
+def futures(kind: str, seeds: range) -> Iterator[tuple[int, Instance, Instance, int, int]]:
+    """Yield a seed, two instances of one catalogue, the time before which they are alike, and their common tasks.
+
+    The first jobs are kept, the rest is drawn anew from the catalogue, no earlier than before.
     """
-    for seed in range(120):
+    for seed in seeds:
         rng = random.Random(seed)
         on = random_instance(rng, max_tasks=12)
-        kept = rng.randint(1, len(on.jobs))
-        known = {id(job.workflow): job.workflow for job in on.jobs[:kept]}
-        if {id(job.workflow) for job in on.jobs} != set(known):
-            continue  # a workflow that is met only later belongs to what is known beforehand
-        release = on.jobs[kept - 1].release_us + rng.randint(0, 5)
-        others = [type(on.jobs[0])(rng.choice(list(known.values())), release + 2 * k) for k in range(rng.randint(0, 3))]
-        changed = Instance(
-            on.cluster, on.models, (*on.jobs[:kept], *others), on.overlap_loads, on.initial, on.restrictions
-        )
-        before = min([job.release_us for job in (*on.jobs[kept:], *others)], default=10**9)
-        yield seed, on, changed, before, int(on.job_first_task[kept])
+        possible = [workflow for workflow in on.catalogue if runs_on(on, workflow)]
+        if kind == "one per request":
+            possible = [own(f"request {k}", rng.choice(possible), rng) for k in range(len(on.jobs) + 4)]
+        catalogue = tuple(possible) if kind == "one per request" else on.catalogue
+        asked = asked_for(kind, possible, rng)
+        jobs = [Job(next(asked), each.release_us) for each in on.jobs]
+        kept = rng.randint(1, len(jobs))
+        release = jobs[kept - 1].release_us + rng.randint(0, 5)
+        others = [Job(next(asked), release + 2 * k) for k in range(rng.randint(0, 3))]
+        rest = on.overlap_loads, on.initial, on.restrictions, catalogue
+        first, second = (Instance(on.cluster, on.models, tuple(j), *rest) for j in (jobs, [*jobs[:kept], *others]))
+        before = min([each.release_us for each in (*jobs[kept:], *others)], default=10**9)
+        yield seed, first, second, before, int(first.job_first_task[kept])
+
+
+def asked_for(kind: str, possible: Sequence[Workflow], rng: random.Random) -> Iterator[Workflow]:
+    """Yield what jobs ask for."""
+    while True:
+        workflow = rng.choice(possible)
+        yield own(workflow.name, workflow, rng) if kind == "run times of their own" else workflow
+
+
+def runs_on(on: Instance, workflow: Workflow) -> bool:
+    """Say whether a workflow can run on the cluster of an instance."""
+    try:
+        Instance(on.cluster, on.models, (Job(workflow, 0),), restrictions=on.restrictions)
+    except InstanceError:
+        return False
+    return True
+
+
+def own(name: str, workflow: Workflow, rng: random.Random) -> Workflow:
+    """Return a workflow with run times that are drawn anew."""
+    tasks = (replace(task, runtime_us={kind: rng.randint(1, 9) for kind in task.runtime_us}) for task in workflow.tasks)
+    return Workflow(name, tuple(tasks))
 
 
 @pytest.mark.parametrize("noisy", [False, True])
+@pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("policy", POLICIES)
-def test_the_past_does_not_depend_on_the_future(policy: str, noisy: bool) -> None:
+def test_the_past_does_not_depend_on_the_future(policy: str, kind: str, noisy: bool) -> None:
     # Nothing that is done before the first release that differs may change.
     compared = 0
-    for seed, on, changed, before, tasks in futures():
+    for seed, on, changed, before, tasks in futures(kind, range(40)):
         first, second = run(on, policy, seed, noisy), run(changed, policy, seed, noisy)
         assert (first is None) == (second is None)
         if first is not None and second is not None:
             assert actions(*first, before, tasks) == actions(*second, before, tasks)
             compared += 1
-    assert compared > 20
+    assert compared == 40 if policy != "static" else compared > 20
+
+
+class Snoop(QueuePolicy):
+    """Notes all that a policy is given to see at the start and at every release."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.seen: list[tuple[int, str]] = []
+        Snoop.last = self
+
+    last: ClassVar[Snoop]
+
+    def note(self, site: Site, at_us: int) -> None:
+        public = {name: value for name, value in vars(site).items() if not name.startswith("_")}
+        self.seen.append((at_us, repr({**public, "memory": [memory.residents for memory in site.memory]})))
+
+    def begin(self, site: Site) -> None:
+        super().begin(site)
+        self.note(site, -1)
+
+    def released(self, job: int) -> None:
+        self.note(self.site, self.site.now)
+        super().released(job)
+
+    def runnable(self, task: int, server: int) -> None:
+        self.place(task, self.site.eligible_gpus(task)[0])
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_a_policy_sees_does_not_depend_on_the_future(kind: str) -> None:
+    for seed, on, changed, before, _ in futures(kind, range(40)):
+        seen = []
+        for instance in (on, changed):
+            simulate(instance, Snoop, seed)
+            seen.append([(at_us, what) for at_us, what in Snoop.last.seen if at_us < before])
+        assert seen[0] == seen[1]
+        assert seen[0]

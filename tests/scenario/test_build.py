@@ -238,3 +238,13 @@ def test_poisson_mix_is_relative(tmp_path: Path) -> None:
 def test_slots_in_place_of_memory(tmp_path: Path) -> None:
     gpu = loaded(tmp_path, changed(GPU, "kind: T4, slots: [6 GB, 2 GB]")).instance.cluster.gpus[0]
     assert gpu.slots == (6_000_000_000, 2_000_000_000)
+
+
+def test_the_catalogue_is_what_is_written_and_no_part_of_the_window(tmp_path: Path) -> None:
+    # A workflow that no job asks for is known beforehand, and changes neither the hash nor the window's workflows.
+    more = changed("workload:\n", "  idle:\n    tasks:\n      t: {models: [nli], runtime: 5 ms}\nworkload:\n")
+    plain, listed = loaded(tmp_path, SMALL).instance, loaded(tmp_path, more).instance
+    assert [workflow.name for workflow in listed.catalogue] == ["qa", "idle"]
+    assert [workflow.name for workflow in listed.workflows] == ["qa"]
+    assert scenario_hash(plain) == scenario_hash(listed)
+    assert plain == listed

@@ -97,7 +97,7 @@ class Sizes:
         jobs = old.jobs
         if any(job.ingress is not None and job.ingress >= servers for job in jobs):
             jobs = tuple(replace(job, ingress=None) if (job.ingress or 0) >= servers else job for job in jobs)
-        instance = Instance(cluster, old.models, jobs, old.overlap_loads, initial, restrictions)
+        instance = Instance(cluster, old.models, jobs, old.overlap_loads, initial, restrictions, old.catalogue)
         groups = document.cluster.server_groups
         prices = tuple(group.price_per_hour for group in groups for _ in range(group.count))
         return replace(self.scenario, instance=instance, document=document, prices_per_hour=prices)

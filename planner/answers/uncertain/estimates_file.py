@@ -7,6 +7,7 @@ ones are skipped.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -14,7 +15,8 @@ import numpy as np
 from models.instance import Instance
 from models.scenario import InputError, Scenario
 from models.scenario.errors import allowed, shown
-from planner.answers.uncertain.told import Told, stretched
+from models.workload import Workflow
+from planner.answers.uncertain.told import Told, stretched, stretched_workflow
 
 QUANTILES = ("p10_s", "p50_s", "p90_s")
 _NAMES = ("workflow", "task")
@@ -67,7 +69,15 @@ def told_of(quantiles: Quantiles, instance: Instance) -> Told:
             if row is not None:
                 here = of_workflow & (position == place)
                 low[here], middle[here], high[here] = row[0] / row[1], row[1] / task.fastest_us, row[2] / row[1]
-    return Told(stretched(instance, middle), low, high)
+    catalogue = tuple(_by_its_medians(workflow, quantiles) for workflow in instance.catalogue)
+    return Told(replace(stretched(instance, middle), catalogue=catalogue), low, high)
+
+
+def _by_its_medians(workflow: Workflow, quantiles: Quantiles) -> Workflow:
+    """Return a workflow of the catalogue as the estimates tell of it."""
+    rows = [quantiles.get((workflow.name, task.name)) for task in workflow.tasks]
+    factor = [1.0 if row is None else row[1] / task.fastest_us for row, task in zip(rows, workflow.tasks, strict=True)]
+    return stretched_workflow(workflow, np.array(factor))
 
 
 def _rows(path: Path) -> list[_Row]:

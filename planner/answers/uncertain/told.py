@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from executor import NoiseError
 from models.instance import Instance, InstanceError
-from models.workload import Job, Workflow
+from models.workload import Workflow
 
 Floats = NDArray[np.float64]
 
@@ -107,7 +107,7 @@ class Told:
 
 
 def stretched(instance: Instance, factor: Floats) -> Instance:
-    """Return an instance with other run times.
+    """Return an instance with other run times; its catalogue stays, for what single jobs take is not known beforehand.
 
     Parameters
     ----------
@@ -133,23 +133,17 @@ def stretched(instance: Instance, factor: Floats) -> Instance:
         own = factor[tasks.start : tasks.stop]
         key = id(job.workflow), own.tobytes()
         if key not in made:
-            made[key] = _stretched_workflow(job.workflow, own)
+            made[key] = stretched_workflow(job.workflow, own)
         jobs.append(replace(job, workflow=made[key]))
     try:
-        return with_jobs(instance, tuple(jobs))
+        return replace(instance, jobs=tuple(jobs))
     except InstanceError as error:
         most = float(factor.max())
         raise NoiseError(f"run times up to {most:.3g} times as long: {error}; allowed are smaller ones") from None
 
 
-def with_jobs(instance: Instance, jobs: tuple[Job, ...]) -> Instance:
-    """Return an instance with other jobs."""
-    return Instance(
-        instance.cluster, instance.models, jobs, instance.overlap_loads, instance.initial, instance.restrictions
-    )
-
-
-def _stretched_workflow(workflow: Workflow, factor: Floats) -> Workflow:
+def stretched_workflow(workflow: Workflow, factor: Floats) -> Workflow:
+    """Return a workflow with other run times; `factor` is per task."""
     tasks = [
         replace(task, runtime_us={kind: max(1, rounded(us * by)) for kind, us in task.runtime_us.items()})
         for task, by in zip(workflow.tasks, factor.tolist(), strict=True)
