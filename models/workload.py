@@ -75,6 +75,20 @@ class Task:
         return min(self.runtime_us.values())
 
 
+class WorkflowCycleError(ValueError):
+    """Tasks of a workflow wait for each other.
+
+    Attributes
+    ----------
+    cycle
+        Names along the cycle, the first one again at the end.
+    """
+
+    def __init__(self, workflow: str, cycle: tuple[str, ...]) -> None:
+        super().__init__(f"workflow {workflow}: tasks form a cycle: {' -> '.join(cycle)}")
+        self.cycle = cycle
+
+
 @dataclass(frozen=True, slots=True)
 class Workflow:
     """A DAG of tasks.
@@ -115,8 +129,7 @@ class Workflow:
         try:
             return tuple(TopologicalSorter(graph).static_order())
         except CycleError as error:
-            cycle = " -> ".join(self.tasks[index].name for index in error.args[1])
-            raise ValueError(f"workflow {self.name}: tasks form a cycle: {cycle}") from None
+            raise WorkflowCycleError(self.name, tuple(self.tasks[index].name for index in error.args[1])) from None
 
     def _critical_path_us(self) -> int:
         finish = [0] * len(self.tasks)

@@ -8,9 +8,9 @@ can hold against them.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from graphlib import CycleError, TopologicalSorter
 from itertools import pairwise
 
+import networkx as nx
 import pulp
 
 from models.formulations.milp import Formulation
@@ -207,13 +207,12 @@ class _Reading:
         for before, after, gap in self._orders():
             if before in waits and after in waits:
                 waits[after].append((before, gap))
-        graph = TopologicalSorter({after: [before for before, _ in row] for after, row in waits.items()})
-        try:
-            in_order = [*graph.static_order()]
-        except CycleError as error:
-            raise ContradictoryOrderError(f"operations wait for each other: {error.args[1]}") from None
+        graph = nx.DiGraph([(before, after) for after, row in waits.items() for before, _ in row])
+        graph.add_nodes_from(waits)
+        if not nx.is_directed_acyclic_graph(graph):
+            raise ContradictoryOrderError(f"operations wait for each other: {nx.find_cycle(graph)}")
         start: dict[Operation, int] = {}
-        for operation in in_order:
+        for operation in nx.topological_sort(graph):
             kind, index = operation
             released = int(self.instance.job_release_us[self.instance.task_job[index]]) if kind == "run" else 0
             ready = [start[before] + self._duration(before) + gap for before, gap in waits[operation]]

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import networkx as nx
+
 from models.formulations.windows import Windows
 from models.instance import Instance
 
@@ -53,10 +55,7 @@ class Orders:
 
 def _descendants(instance: Instance, workflow: int) -> tuple[frozenset[int], ...]:
     """Return, for each task of a workflow, the tasks that come after it."""
-    graph = instance.workflows[workflow]
-    after: list[set[int]] = [set() for _ in graph.tasks]
-    for index in reversed(graph.topological):
-        for edge in graph.tasks[index].inputs:
-            source = graph.position[edge.source]
-            after[source] |= {index} | after[index]
-    return tuple(frozenset(tasks) for tasks in after)
+    tasks = instance.workflows[workflow]
+    graph = nx.DiGraph([(tasks.position[edge.source], i) for i, task in enumerate(tasks.tasks) for edge in task.inputs])
+    graph.add_nodes_from(range(len(tasks.tasks)))
+    return tuple(frozenset(nx.descendants(graph, index)) for index in range(len(tasks.tasks)))

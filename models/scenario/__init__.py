@@ -4,6 +4,7 @@ from models.scenario.atomic import assert_writable, write_atomically
 from models.scenario.build import Scenario, build, load_scenario, scenario_from
 from models.scenario.document import ScenarioDocument, json_schema
 from models.scenario.errors import InputError
+from models.scenario.graphs import workflow_graph, workflow_section
 from models.scenario.plan_file import TimelineHeader, timeline_document, write_timeline
 from models.scenario.plan_reading import PlanFile, read_timeline
 
@@ -20,6 +21,8 @@ __all__ = [
     "read_timeline",
     "scenario_from",
     "timeline_document",
+    "workflow_graph",
+    "workflow_section",
     "write_atomically",
     "write_timeline",
 ]

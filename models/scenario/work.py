@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from graphlib import CycleError, TopologicalSorter
-
 from models.scenario.document import ScenarioDocument, TaskSection, WorkflowSection
 from models.scenario.errors import FieldError, allowed, blame, shown
-from models.workload import Edge, Task, Workflow
+from models.workload import Edge, Task, Workflow, WorkflowCycleError
 
 
 def build_workflows(document: ScenarioDocument) -> dict[str, Workflow]:
@@ -22,8 +20,11 @@ def build_workflows(document: ScenarioDocument) -> dict[str, Workflow]:
 
 def _workflow(document: ScenarioDocument, name: str, section: WorkflowSection) -> Workflow:
     tasks = tuple(_task(document, name, section, task) for task in section.tasks)
-    with blame(("workflows", name, "tasks", *_first_of_cycle(section)), "an order without cycles"):
+    try:
         return Workflow(name, tasks)
+    except WorkflowCycleError as error:
+        problem = f"{error}; allowed is an order without cycles"
+        raise FieldError(("workflows", name, "tasks", error.cycle[0]), problem) from None
 
 
 def _task(document: ScenarioDocument, workflow: str, section: WorkflowSection, name: str) -> Task:
@@ -43,12 +44,3 @@ def _inputs(task: TaskSection, section: WorkflowSection) -> tuple[Edge, ...]:
     return tuple(
         Edge(source, section.tasks[source].output if size is None else size) for source, size in task.after.items()
     )
-
-
-def _first_of_cycle(section: WorkflowSection) -> tuple[str, ...]:
-    """Return the name of a task on a cycle, or nothing."""
-    try:
-        TopologicalSorter({name: list(task.after) for name, task in section.tasks.items()}).prepare()
-    except CycleError as error:
-        return (str(error.args[1][0]),)
-    return ()

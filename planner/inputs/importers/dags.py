@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from graphlib import CycleError, TopologicalSorter
 
 import numpy as np
 
@@ -12,7 +11,7 @@ from executor.policies.options import count, duration, option
 from models.errors import QuestionError
 from models.scenario.errors import FieldError, Where, shown
 from models.scenario.quantities import MAX_TIME_US
-from models.workload import Task, Workflow
+from models.workload import Task, Workflow, WorkflowCycleError
 from planner.inputs.importers.tables import Jobs
 
 _MOST_SHOWN = 6
@@ -62,9 +61,8 @@ def built(name: str, tasks: Sequence[Task], where: Mapping[str, Where]) -> Workf
         At a task of a cycle, if there is one.
     """
     try:
-        TopologicalSorter({task.name: [edge.source for edge in task.inputs] for task in tasks}).prepare()
-    except CycleError as error:
-        cycle = [str(task) for task in error.args[1]]
-        way = " -> ".join(shown(task) for task in cycle[:_MOST_SHOWN]) + (" -> ..." if len(cycle) > _MOST_SHOWN else "")
-        raise FieldError(where[cycle[0]], f"is part of a cycle: {way}; allowed is a DAG") from None
-    return Workflow(name, tuple(tasks))
+        return Workflow(name, tuple(tasks))
+    except WorkflowCycleError as error:
+        way = " -> ".join(shown(task) for task in error.cycle[:_MOST_SHOWN])
+        way += " -> ..." if len(error.cycle) > _MOST_SHOWN else ""
+        raise FieldError(where[error.cycle[0]], f"is part of a cycle: {way}; allowed is a DAG") from None

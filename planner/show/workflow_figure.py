@@ -1,0 +1,45 @@
+"""A workflow as a picture: tasks from left to right, with what they need and how long they run."""
+
+from __future__ import annotations
+
+import networkx as nx
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+
+from models.scenario.graphs import workflow_graph
+from models.workload import Workflow
+from planner.show.colours import COLOURS
+
+_COLUMN_INCHES, _ROW_INCHES = 2.4, 1.1
+
+
+def draw_workflow(workflow: Workflow) -> Figure:
+    """Return a drawing of a workflow: a box per task, an arrow per edge, predecessors to the left."""
+    graph = workflow_graph(workflow)
+    layers = nx.topological_generations(graph)
+    columns = [sorted(layer, key=workflow.position.__getitem__) for layer in layers]
+    for column, names in enumerate(columns):
+        for name in names:
+            graph.nodes[name]["column"] = column
+    size = (_COLUMN_INCHES * len(columns), _ROW_INCHES * max(map(len, columns)) + 0.5)
+    figure = Figure(figsize=size, layout="constrained")
+    FigureCanvasAgg(figure)
+    axes = figure.add_subplot()
+    box = {"boxstyle": "round,pad=0.5", "facecolor": "white", "edgecolor": COLOURS[0]}
+    place = nx.multipartite_layout(graph, subset_key="column", scale=1.0)
+    for name, (x, y) in place.items():
+        # A name is data: dollar signs in it are no mathematics.
+        axes.text(x, y, _label(workflow, name), ha="center", va="center", fontsize=9, bbox=box, parse_math=False)
+    nx.draw_networkx_edges(graph, place, ax=axes, node_size=4000, edge_color="#667788")
+    axes.set_title(workflow.name, loc="left", fontsize=11, parse_math=False)
+    axes.margins(0.25)
+    axes.set_axis_off()
+    return figure
+
+
+def _label(workflow: Workflow, name: str) -> str:
+    task = workflow.tasks[workflow.position[name]]
+    times = sorted({runtime_us / 1000 for runtime_us in task.runtime_us.values()})
+    span = f"{times[0]:g} ms" if len(times) == 1 else f"{times[0]:g} to {times[-1]:g} ms"
+    needs = "" if task.models in ((), (name,)) else f"\n{' + '.join(task.models)}"
+    return f"{name}{needs}\n{span}"
