@@ -16,6 +16,9 @@ from models.units import QuantityError, parse_number, parse_time
 _QUANTILE = re.compile(r"p(?P<q>\d+(\.\d+)?)\s+(?P<what>latency|slowdown)\s*<=\s*(?P<limit>.+)")
 _MEAN = re.compile(r"mean\s+(?P<what>latency|slowdown)\s*<=\s*(?P<limit>.+)")
 _WITHIN = re.compile(r"(?P<q>\d+(\.\d+)?)\s*%\s+within\s+deadline")
+_LONGEST = 200
+_LARGEST = {"latency": 10**15, "slowdown": 10**9}
+"""Limits beyond these, in microseconds and as a ratio, are no levels, and leave what floats can hold."""
 EXAMPLES = "'p99 slowdown <= 2', 'p95 latency <= 800 ms', 'mean latency <= 1 s', '95 % within deadline', 'no late jobs'"
 
 
@@ -49,6 +52,8 @@ class ServiceLevel:
         QuantityError
             If the text is no service level.
         """
+        if len(text) > _LONGEST:
+            raise QuantityError(f"{text[:40]!r}... is too long for a service level; allowed are {_LONGEST} characters")
         wanted = " ".join(text.split())
         if wanted == "no late jobs":
             return cls("lateness", Fraction(0), Fraction(1))
@@ -128,6 +133,7 @@ def _share(percent: str, text: str) -> Fraction:
 
 def _limit(measure: str, limit: str, text: str) -> Fraction:
     most = Fraction(parse_time(limit)) if measure == "latency" else parse_number(limit)
-    if most <= 0:
-        raise QuantityError(f"{text!r}: the limit must be positive")
+    if not Fraction(1, _LARGEST["slowdown"]) <= most <= _LARGEST[measure]:
+        allowed = "1 us to 10^9 s" if measure == "latency" else "10^-9 to 10^9"
+        raise QuantityError(f"{text!r}: the limit is out of range; allowed is {allowed}")
     return most

@@ -4,10 +4,45 @@ from __future__ import annotations
 
 import os
 import secrets
-from collections.abc import Iterable
+import stat
+from contextlib import suppress
+from contextvars import ContextVar
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from models.scenario.errors import InputError
+
+
+@dataclass(frozen=True, slots=True)
+class _Used:
+    """Real paths of what the work at hand reads, and of what its results are to be written to."""
+
+    read: set[str] = field(default_factory=set)
+    promised: set[str] = field(default_factory=set)
+
+
+_USED: ContextVar[_Used | None] = ContextVar("used", default=None)
+"""Kept once a place for results has been promised: who loads a plan, betters it and saves it again is not hindered."""
+
+
+def admit(path: str | Path) -> None:
+    """Take note that a file is read, so that no result replaces it; every reader of the user's files asks here first.
+
+    Raises
+    ------
+    InputError
+        If it is a device, which may never end, or results have been promised this place.
+    """
+    with suppress(OSError, ValueError):  # what cannot be opened is said by whoever opens it
+        if stat.S_ISCHR(os.stat(path).st_mode):
+            raise InputError(str(path), 1, "file", "is a device; allowed is a file or a pipe")
+    used = _USED.get()
+    if used is None:
+        return
+    real = os.path.realpath(path)
+    if real in used.promised:
+        raise InputError(str(path), 1, "file", "is both read and written; allowed is another name for the result")
+    used.read.add(real)
 
 
 def write_atomically(path: str | Path, content: str | bytes) -> None:
@@ -18,8 +53,9 @@ def write_atomically(path: str | Path, content: str | bytes) -> None:
     Raises
     ------
     InputError
-        If the file cannot be written; an earlier version of it is then untouched.
+        If the file cannot be written, or has been read; an earlier version of it is then untouched.
     """
+    _refuse_what_is_read(path)
     data = content.encode() if isinstance(content, str) else content
     target = Path(os.path.realpath(path))
     try:
@@ -31,22 +67,38 @@ def write_atomically(path: str | Path, content: str | bytes) -> None:
         raise _refusal(path, error) from None
 
 
-def assert_writable(path: str | Path, read: Iterable[Path | None] = ()) -> None:
-    """Refuse a path that `write_atomically` could not or should not write, before the work whose result is to go there.
+def promise(path: str | Path | None = None) -> None:
+    """Refuse a path that could not be written, before the work whose result is to go there, and keep it for the result.
+
+    From here on what is read is not written, and what is promised is not read; in the same context (`contextvars`).
 
     Parameters
     ----------
-    read
-        Files that the work reads, which its result must not replace.
+    path
+        None for results whose names are not known yet.
 
     Raises
     ------
     InputError
         If the folder does not exist, the path is a folder, either may not be written, or the file is read as well.
     """
+    used = _USED.get() or _Used()
+    _USED.set(used)
+    if path is not None:
+        _refuse_what_is_read(path)
+        assert_writable(path)
+        used.promised.add(os.path.realpath(path))
+
+
+def assert_writable(path: str | Path) -> None:
+    """Refuse a path that `write_atomically` could not write.
+
+    Raises
+    ------
+    InputError
+        If the folder does not exist, the path is a folder, or either may not be written.
+    """
     target = Path(os.path.realpath(path))
-    if any(other is not None and os.path.realpath(other) == str(target) for other in read):
-        raise InputError(str(path), 1, "file", "is read as well; allowed is another name")
     try:
         if target.exists() and not target.is_file():
             target.open("ab").close()
@@ -56,6 +108,12 @@ def assert_writable(path: str | Path, read: Iterable[Path | None] = ()) -> None:
             temporary.unlink()
     except (OSError, ValueError) as error:
         raise _refusal(path, error) from None
+
+
+def _refuse_what_is_read(path: str | Path) -> None:
+    used = _USED.get()
+    if used is not None and os.path.realpath(path) in used.read:
+        raise InputError(str(path), 1, "file", "is both read and written; allowed is another name for the result")
 
 
 def _replace(target: Path, data: bytes) -> None:

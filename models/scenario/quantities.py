@@ -129,7 +129,7 @@ def _whole(least: int, most: int) -> PlainValidator:
         text = _text(value, what)
         quoted = isinstance(value, str) and not isinstance(value, Plain)
         if quoted or not _WHOLE.fullmatch(text) or not least <= int(text) <= most:
-            raise problem(f"{shown(text)} is none; allowed is {what}")
+            raise problem(f"{shown(text)} is no such number; allowed is {what}")
         return int(text)
 
     return PlainValidator(validate)

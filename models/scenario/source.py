@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+from models.scenario.atomic import admit
 from models.scenario.errors import InputError, Where, shown
 
 MAX_DEPTH = 50
@@ -99,6 +100,7 @@ def read_text(path: Path) -> str:
     InputError
         If it cannot be read, is too large, or is not UTF-8.
     """
+    admit(path)
     try:
         with path.open("rb") as file:
             data = file.read(MAX_FILE_BYTES + 1)

@@ -12,6 +12,7 @@ from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, TextIO
 
+from models.scenario.atomic import admit
 from models.scenario.errors import FieldError, InputError, allowed, shown
 from models.scenario.quantities import MAX_JOBS, MAX_TIME_US, read_number, read_server
 from models.units import QuantityError, parse_time
@@ -67,6 +68,7 @@ def read_trace(path: Path, workflows: Sequence[str], servers: int, window: tuple
         If the file cannot be opened or read.
     """
     # An undecodable byte becomes a lone surrogate, so that its row, and with it the line, is known.
+    admit(path)
     with path.open(encoding="utf-8-sig", errors="surrogateescape", newline="") as file:
         rows = csv.reader(_lines(file), strict=True)
         return _read(rows, str(path), tuple(workflows), servers, window or (0, MAX_TIME_US + 1))

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import sys
+from importlib.metadata import version
+from typing import Annotated
 
 import typer
 
@@ -25,12 +27,19 @@ from planner.command.verbs.verify import verify
 
 app = typer.Typer(
     name="truenorth",
-    help="Plan GPU inference clusters: task placement and model residency, with bounds, beside online policies.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        print(f"truenorth {version('truenorth')}")
+        raise typer.Exit
+
+
 for _verb in (
     plan,
     check,
@@ -49,6 +58,15 @@ for _verb in (
 ):
     app.command()(_verb)
 app.command("import")(import_)
+
+
+@app.callback()
+def every_verb(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and end.")
+    ] = False,
+) -> None:
+    """Plan GPU inference clusters: task placement and model residency, with bounds, beside online policies."""
 
 
 def main() -> None:

@@ -5,17 +5,24 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from contextvars import copy_context
+from dataclasses import dataclass
 from fractions import Fraction
-from importlib.util import find_spec
+from io import TextIOWrapper
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 from typer.main import get_command
 
+if TYPE_CHECKING:
+    from rich.console import Console, ConsoleOptions
+    from rich.segment import Segment
+
 _PIPE_WIDTH = 150
+_STANDARD_ERROR = 2
 DONE, NOT_ACHIEVED, BAD_INPUT, INTERRUPTED = 0, 1, 2, 130
 
 
@@ -25,8 +32,11 @@ class UsageError(Exception):
 
 def run(app: typer.Typer, arguments: Sequence[str] | None = None) -> int:
     """Run the command and return its exit code; an error becomes one line on standard error."""
+    _prepare_streams()
     try:
-        code = app(args=None if arguments is None else list(arguments), standalone_mode=False)
+        # In a context of its own, so that what this run has read and promised does not outlive it.
+        code = copy_context().run(app, args=None if arguments is None else list(arguments), standalone_mode=False)
+        sys.stdout.flush()
     except _user_errors() as error:
         return _complain(_by_option(error, app, sys.argv[1:] if arguments is None else arguments))
     except typer.TyperException as error:
@@ -36,9 +46,9 @@ def run(app: typer.Typer, arguments: Sequence[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return DONE
     except OSError as error:
-        return _complain(f"{error.filename or 'file'}: {error.strerror}")
+        return _complain(f"{error.filename or 'standard output'}: {error.strerror}")
     except (KeyboardInterrupt, typer.Abort):
-        print("truenorth: interrupted", file=sys.stderr)
+        say("truenorth: interrupted")
         return INTERRUPTED
     return code if isinstance(code, int) else DONE
 
@@ -68,7 +78,7 @@ def _by_option(error: Exception, app: typer.Typer, arguments: Sequence[str]) -> 
 
 
 def _complain(message: str) -> int:
-    print(f"truenorth: error: {' '.join(message.split())}", file=sys.stderr)
+    say(f"truenorth: error: {' '.join(message.split())}")
     return BAD_INPUT
 
 
@@ -80,27 +90,53 @@ def show(document: dict[str, Any], view: Callable[[], object], as_json: bool) ->
     from rich.console import Console
 
     # A table squeezed into the 80 columns that a pipe is supposed to have helps nobody.
-    console = Console() if sys.stdout.isatty() else Console(width=_PIPE_WIDTH)
-    console.print(view())
+    width = None if sys.stdout.isatty() else _PIPE_WIDTH
+    # Whatever a view says is data: no name is mark-up, an emoji's code, or a command to the terminal.
+    Console(markup=False, emoji=False, width=width).print(_Shown(view()))
+
+
+@dataclass(frozen=True, slots=True)
+class _Shown:
+    """A view whose control characters are spelt out."""
+
+    view: Any
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[Segment]:
+        """Yield what the view yields."""
+        for segment in console.render(self.view, options):
+            yield segment if segment.control else segment._replace(text=_spell_out(segment.text))
+
+
+def _spell_out(text: str) -> str:
+    r"""Return a text with everything that is no character to print, but for line feeds, as an escape.
+
+    >>> _spell_out("a\x1b[2Jb\n")
+    'a\\x1b[2Jb\n'
+    """
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() or c == "\n" else c.encode("unicode_escape").decode() for c in text)
 
 
 def say(message: str) -> None:
     """Tell a person something beside the output proper."""
-    print(message, file=sys.stderr)
+    print(_spell_out(message), file=sys.stderr)
 
 
-def require_devices() -> None:
-    """Refuse to go on without the packages that devices need.
+def _prepare_streams() -> None:
+    """Make sure that there are streams to write to, and that they take every character.
 
-    Raises
-    ------
-    UsageError
-        If PyTorch is not installed.
+    A closed descriptor is opened on nothing: the next file opened would else get its number, and with it what
+    libraries print.
     """
-    if find_spec("torch") is None:
-        raise UsageError(
-            "PyTorch is not installed; allowed is an environment with the extra 'devices': truenorth[devices]"
-        )
+    while (descriptor := os.open(os.devnull, os.O_RDWR)) <= _STANDARD_ERROR:
+        pass
+    os.close(descriptor)
+    sys.stdout = sys.stdout or open(os.devnull, "w")  # noqa: SIM115
+    sys.stderr = sys.stderr or open(os.devnull, "w")  # noqa: SIM115
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
 
 
 def prepare_folder(path: Path) -> None:
@@ -111,8 +147,9 @@ def prepare_folder(path: Path) -> None:
     UsageError, InputError
         If it cannot be made, or its files cannot be written.
     """
-    from models.scenario import assert_writable
+    from models.scenario import assert_writable, promise
 
+    promise()
     try:
         path.mkdir(parents=True, exist_ok=True)
     except OSError as error:

@@ -16,6 +16,7 @@ from models.instance import Instance
 from models.objective import completion_us
 from models.timeline import Residency, Timeline
 from planner.show.colours import COLOURS, PLAIN
+from planner.show.picture import AS_DATA
 
 MOST_GPUS = 16
 """A Gantt chart shows at most so many GPUs, the busiest; more would be too thin to read."""
@@ -26,6 +27,7 @@ _COPY = (0.42, 0.16)
 _COMPUTE = (0.62, 0.30)
 
 
+@AS_DATA
 def gantt(instance: Instance, timeline: Timeline, title: str) -> Figure:
     """Return a Gantt chart: per GPU, runs on the compute engine, loads on the copy engine, and the models in memory."""
     gpus = _busiest(instance, timeline)
@@ -141,6 +143,7 @@ def _name_models(figure: Figure, instance: Instance, timeline: Timeline) -> None
     figure.text(0.995, 0.005, note, ha="right", va="bottom", fontsize=8, color="#555555")
 
 
+@AS_DATA
 def slowdown_ecdf(instance: Instance, timelines: Mapping[str, Timeline], clairvoyant: str | None) -> Figure:
     """Return the share of jobs within each slowdown, a curve per timeline, named at its end.
 

@@ -10,12 +10,14 @@ from matplotlib.ticker import LogLocator, NullFormatter
 
 from planner.inputs.importers.summary import LISTED_MODELS, QUANTILES, Summary
 from planner.show.colours import COLOURS, PLAIN
+from planner.show.picture import AS_DATA
 
 _BINS_S = (1, 10, 60, 600, 3_600, 6 * 3_600, 86_400, 7 * 86_400, 30 * 86_400)
 _MOST_BINS = 200
 _CLOCK = ((3 * 86_400, 86_400, "days"), (3 * 3_600, 3_600, "hours"), (300, 60, "minutes"), (0, 1, "seconds"))
 
 
+@AS_DATA
 def figure(summary: Summary, title: str) -> Figure:
     """Return four charts of a workload."""
     made = Figure(figsize=(13, 8), layout="constrained")

@@ -11,6 +11,7 @@ from matplotlib.figure import Figure
 
 from models.objective import reported_value
 from planner.answers.regret import OPEN, ORDER, PLACEMENT, RESIDENCY, TOGETHER, Regret
+from planner.show.picture import AS_DATA
 
 _STYLE = {
     OPEN: ("#888888", "still open"),
@@ -26,6 +27,7 @@ _ROOM = 0.4
 """Room for words right of the longest bar, as a share of its length."""
 
 
+@AS_DATA
 def regret_bars(regrets: Sequence[Regret]) -> Figure:
     """Return a stacked horizontal bar per policy, on one axis: that of the objective, from the lower bound on."""
     rows = [_parts(regret) for regret in regrets]

@@ -15,6 +15,7 @@ from models.instance import Instance
 from models.timeline import Timeline
 from planner.show.colours import COLOURS, PLAIN
 from planner.show.figures import MOST_GPUS
+from planner.show.picture import AS_DATA
 
 # Lower edge and height of each lane within the band of one GPU.
 _PREDICTED_COMPUTE = (0.70, 0.22)
@@ -29,6 +30,7 @@ _LANES = (
 )
 
 
+@AS_DATA
 def predicted_over_measured(instance: Instance, predicted: Timeline, measured: Timeline, title: str) -> Figure:
     """Return a chart with four lanes per GPU: runs and loads, predicted and measured, on one axis of time."""
     gpus = range(min(instance.n_gpus, MOST_GPUS))

@@ -473,7 +473,7 @@ def test_no_bytes_crash_the_reader(tmp_path_factory: pytest.TempPathFactory, par
 
 
 def lines_of(data: bytes) -> list[tuple[int, str]]:
-    return list(read_lines(io.BytesIO(data)))
+    return list(read_lines(io.BytesIO(data), "job.log"))
 
 
 def test_lines_are_counted_by_line_feeds() -> None:

@@ -210,7 +210,7 @@ def test_the_command_writes_only_what_is_asked_for(tmp_path: Path, capsys: pytes
 def test_a_log_is_never_overwritten(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     log = written(tmp_path, table(*ROWS), "a.trace.csv")
     assert run(app, ["import", "table", str(log), "-o", str(tmp_path / "a.yaml")]) == BAD_INPUT
-    assert "is read as well" in capsys.readouterr().err
+    assert "is both read and written" in capsys.readouterr().err
     assert log.read_text() == table(*ROWS)
     assert run(app, ["import", "table", str(log), "-o", str(tmp_path / ("a" * 160 + ".yaml"))]) == BAD_INPUT
     assert "its name cannot be used" in capsys.readouterr().err

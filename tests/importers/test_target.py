@@ -113,4 +113,4 @@ def test_the_scenario_is_never_overwritten(tmp_path: Path, capsys: pytest.Captur
     log, base = written(tmp_path, LOG), written(tmp_path, BASE, "base.yaml")
     assert run(app, ["import", "table", str(log), "--workflows", str(base), "-o", str(base)]) == 2
     assert base.read_text() == BASE
-    assert "is read as well" in capsys.readouterr().err
+    assert "is both read and written" in capsys.readouterr().err

@@ -1,11 +1,12 @@
 """Files are written whole or not at all."""
 
 import os
+from contextvars import copy_context
 from pathlib import Path
 
 import pytest
 
-from models.scenario import InputError, assert_writable, write_atomically
+from models.scenario import InputError, admit, assert_writable, promise, write_atomically
 
 
 def test_writes_text_and_bytes_and_leaves_nothing_else(tmp_path: Path) -> None:
@@ -82,7 +83,24 @@ def test_what_is_read_is_no_place_for_the_result(tmp_path: Path) -> None:
     log, link = tmp_path / "log.csv", tmp_path / "link.csv"
     log.write_text("old")
     link.symlink_to(log)
-    for path in (log, link, tmp_path / "." / "log.csv"):
-        with pytest.raises(InputError, match=r"\.csv:1: file: is read as well; allowed is another name"):
-            assert_writable(path, [None, log])
-    assert_writable(tmp_path / "other.csv", [None, log])
+
+    def work() -> None:
+        promise()
+        admit(log)
+        for path in (log, link, tmp_path / "." / "log.csv"):
+            for attempt in (promise, lambda path: write_atomically(path, "new")):
+                with pytest.raises(InputError, match=r"\.csv:1: file: is both read and written; allowed is another"):
+                    attempt(path)
+        promise(tmp_path / "other.csv")
+        with pytest.raises(InputError, match="both read and written"):
+            admit(tmp_path / "other.csv")
+
+    copy_context().run(work)
+    assert log.read_text() == "old"
+    admit(log)
+    write_atomically(log, "new")  # where nothing was promised, what was read may be bettered
+
+
+def test_a_device_is_no_input() -> None:
+    with pytest.raises(InputError, match="/dev/zero:1: file: is a device; allowed is a file or a pipe"):
+        admit("/dev/zero")

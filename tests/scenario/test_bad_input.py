@@ -6,7 +6,6 @@ from pathlib import Path
 import pytest
 
 from models.scenario import InputError, load_scenario, scenario_from
-from models.scenario.source import MAX_FILE_BYTES
 from tests.scenario.small import GPU, JOBS, SMALL, changed, loaded, refused
 
 END = "objective: mean_latency"
@@ -22,10 +21,26 @@ SECTIONS = [
     ),
     ("servers: 2", "servers:", "2: cluster: has none of servers, groups; allowed is exactly one of servers, groups"),
     ("servers: 2", "groups: []", "3: cluster.groups: is empty; allowed is at least one group"),
-    ("servers: 2", "servers: 0", "3: cluster.servers: '0' is none; allowed is a whole number from 1 to 100000"),
-    ("servers: 2", "servers: 1e12", "3: cluster.servers: '1e12' is none; allowed is a whole number from 1 to 100000"),
-    ("servers: 2", "servers: '2'", "3: cluster.servers: '2' is none; allowed is a whole number from 1 to 100000"),
-    ("servers: 2", "servers: 2.0", "3: cluster.servers: '2.0' is none; allowed is a whole number from 1 to 100000"),
+    (
+        "servers: 2",
+        "servers: 0",
+        "3: cluster.servers: '0' is no such number; allowed is a whole number from 1 to 100000",
+    ),
+    (
+        "servers: 2",
+        "servers: 1e12",
+        "3: cluster.servers: '1e12' is no such number; allowed is a whole number from 1 to 100000",
+    ),
+    (
+        "servers: 2",
+        "servers: '2'",
+        "3: cluster.servers: '2' is no such number; allowed is a whole number from 1 to 100000",
+    ),
+    (
+        "servers: 2",
+        "servers: 2.0",
+        "3: cluster.servers: '2.0' is no such number; allowed is a whole number from 1 to 100000",
+    ),
     (
         "servers: 2",
         "servers: 400\n  gpus_per_server: 251",
@@ -185,12 +200,12 @@ QUANTITIES = [
     (
         JOBS,
         "  poisson: {rate: 2 /s, jobs: 1e15}\n",
-        "15: workload.poisson.jobs: '1e15' is none; allowed is a whole number from 1 to 1000000",
+        "15: workload.poisson.jobs: '1e15' is no such number; allowed is a whole number from 1 to 1000000",
     ),
     (
         JOBS,
         "  poisson: {rate: 2 /s, jobs: 5, seed: -1}\n",
-        "15: workload.poisson.seed: '-1' is none; allowed is a whole number from 0 to 9223372036854775807",
+        "15: workload.poisson.seed: '-1' is no such number; allowed is a whole number from 0 to 9223372036854775807",
     ),
     (
         JOBS,
@@ -490,7 +505,7 @@ def test_not_utf8(tmp_path: Path) -> None:
 def test_endless_file() -> None:
     with pytest.raises(InputError) as caught:
         load_scenario("/dev/zero")
-    assert str(caught.value) == f"/dev/zero:1: file: is too large; allowed are {MAX_FILE_BYTES} bytes"
+    assert str(caught.value) == "/dev/zero:1: file: is a device; allowed is a file or a pipe"
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from typing import Any, TypeVar
 
 from models.errors import QuestionError
+from models.extras import require_extra
 from planner.answers.whatif.pool import LOOK_S, Outcome, described, timed
 
 Item = TypeVar("Item")
@@ -67,10 +68,9 @@ def _outcome(ray: Any, reference: Any, index: int) -> Outcome[Any]:
 def _connected(address: str) -> Iterator[Any]:
     """Connect to a cluster for as long as the block runs; a connection that is there already is used and kept."""
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
-    try:
-        import ray
-    except ImportError:
-        raise QuestionError("Ray is not installed; install truenorth[cluster]", "ray") from None
+    require_extra("cluster")
+    import ray
+
     if ray.is_initialized():
         yield ray
         return

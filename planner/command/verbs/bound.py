@@ -25,13 +25,13 @@ def bound(
     as_json: Json = False,
 ) -> int:
     """Find a value that no plan lies below, with a certificate that anyone can check."""
-    from models.scenario import assert_writable, load_scenario
+    from models.scenario import load_scenario, promise
     from planner.answers import bound as bounding
     from planner.command.console import ProgressLine, interruptible
 
-    loaded = load_scenario(scenario)
     if output is not None:
-        assert_writable(output, [scenario])
+        promise(output)
+    loaded = load_scenario(scenario)
     line = ProgressLine(loaded.objective, "bounding")
     with interruptible() as stop, line.shown():
         made = bounding.bound(

@@ -32,9 +32,9 @@ def compare(
     from planner.command.console import ProgressLine, interruptible
 
     share = manners.fraction(warmup, "--warmup")
-    loaded = load_scenario(scenario)
     if output is not None:
         manners.prepare_folder(output)
+    loaded = load_scenario(scenario)
     names = None if policies is None else comparing.split_policies(policies)
     line = ProgressLine(loaded.objective, "comparing")
     with interruptible() as stop, line.shown():

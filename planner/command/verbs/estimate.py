@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -54,16 +53,15 @@ def estimate(
     as_json: Json = False,
 ) -> int:
     """Estimate run times from past tasks: quantiles, where each comes from, and what should be profiled."""
-    if find_spec("sklearn") is None:
-        raise manners.UsageError(
-            "scikit-learn is not installed; allowed is an environment with the extra 'estimates': truenorth[estimates]"
-        )
-    from models.scenario import assert_writable
+    from models.extras import require_extra
+
+    require_extra("estimates")
+    from models.scenario import promise
     from planner.inputs.estimate import run, written
     from planner.inputs.estimate.naming import Naming
 
     if output is not None:
-        assert_writable(output, [history, requests, profile, cache])
+        promise(output)
     naming = Naming(runtime, time, _names(key), _names(text), source_column, _only(only or []))
     options = run.Options(profile, _own("encoder", encoder), _own("ask", ask), cache, skip_malformed, seed)
     made = run.estimate(history, requests, naming, options)

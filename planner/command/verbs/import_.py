@@ -56,18 +56,16 @@ def import_(
     as_json: Json = False,
 ) -> int:
     """Turn a log into a scenario, and say what is in it before anything is planned."""
-    from models.scenario import assert_writable, write_atomically
+    from models.scenario import promise, write_atomically
     from planner.command.import_progress import RowsLine
     from planner.inputs.importers.hardware import Override
     from planner.inputs.importers.target import Driven
-    from planner.inputs.importers.trace import assert_both_writable, import_trace, trace_path
+    from planner.inputs.importers.trace import import_trace, promise_both
 
-    read = [*files, workflows]
     if output is not None:
-        assert_both_writable(output, read)
-        read += [output, trace_path(output)]
+        promise_both(output)
     if figure is not None:
-        assert_writable(figure, read)
+        promise(figure)
     override = Override(servers, gpus_per_server, memory, weights, load_time, load_bandwidth, network_bandwidth)
     if workflows is not None and (override != Override() or runtime_classes != "auto"):
         raise manners.UsageError(

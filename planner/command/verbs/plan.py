@@ -52,15 +52,15 @@ def plan(
     as_json: Json = False,
 ) -> int:
     """Plan a window: task placement and model residency together, with a lower bound."""
-    from models.scenario import assert_writable, load_scenario
+    from models.scenario import load_scenario, promise
     from planner.answers import plan as planning
     from planner.answers.check import feasible_timeline
     from planner.command.console import ProgressLine, interruptible
     from solvers.portfolio import Method
 
-    loaded = load_scenario(scenario)
     if output is not None:
-        assert_writable(output, [scenario, estimates])
+        promise(output)
+    loaded = load_scenario(scenario)
     uncertain = _uncertain(loaded, estimates, plan_for, hint)
     given = None if hint is None else feasible_timeline(loaded.instance, hint)
     line = ProgressLine(loaded.objective, "planning")

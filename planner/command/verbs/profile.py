@@ -22,17 +22,19 @@ def profile(
     as_json: Json = False,
 ) -> int:
     """Measure run times, loads and transfers on this machine, and write the scenario with them."""
-    manners.require_devices()
+    from models.extras import require_extra
+
+    require_extra("devices")
     from executor.runners.parse import parse_runner
-    from models.scenario import assert_writable, load_scenario
+    from models.scenario import load_scenario, promise
     from planner.answers import profile as profiling
     from planner.show.profile import profile_view, rounds_shown
 
-    loaded = load_scenario(scenario)
     if output is not None:
         if output.suffix.lower() == ".json":
             raise manners.UsageError(f"{output}: a profile is written as YAML; name it {output.with_suffix('.yaml')}")
-        assert_writable(output, [scenario])
+        promise(output)
+    loaded = load_scenario(scenario)
     computing = parse_runner(runner)
     with rounds_shown(rounds) as watch:
         made = profiling.profile(loaded, computing, device=device.value, runner_name=runner, rounds=rounds, watch=watch)

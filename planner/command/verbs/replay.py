@@ -51,14 +51,16 @@ def replay(
     as_json: Json = False,
 ) -> int:
     """Carry out a plan or an online policy on devices, in real time; report predicted against measured."""
+    from models.extras import require_extra
+
     if (plan is None) == (policy is None):
         raise manners.UsageError("replay: allowed is either a PLAN or --policy, and one of them is needed")
-    manners.require_devices()
+    require_extra("devices")
     from models.scenario import load_scenario
 
-    loaded = load_scenario(scenario)
     if output is not None:
         manners.prepare_folder(output)
+    loaded = load_scenario(scenario)
     from executor.devices.run import LiveSettings
     from executor.runners.parse import parse_runner
     from planner.answers.replay import replay_on_devices

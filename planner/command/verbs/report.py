@@ -19,10 +19,10 @@ def report(
     as_json: Json = False,
 ) -> int:
     """Make one HTML page, for a browser without a network, of what other verbs wrote into folders."""
-    from models.scenario import assert_writable
+    from models.scenario import promise
     from planner.show import report as reporting
 
-    assert_writable(output)
+    promise(output)
     made = reporting.report(folders)
     made.save(output)
 

@@ -22,13 +22,13 @@ def simulate(
     as_json: Json = False,
 ) -> int:
     """Run an online policy, or replay a plan, in simulated time."""
-    from models.scenario import assert_writable, load_scenario
+    from models.scenario import load_scenario, promise
     from planner.answers import simulate as simulating
 
     share = manners.fraction(warmup, "--warmup")
-    loaded = load_scenario(scenario)
     if output is not None:
-        assert_writable(output, [scenario])
+        promise(output)
+    loaded = load_scenario(scenario)
     simulation = simulating.simulate(loaded, policy, seed=seed, noise=noise, warmup=share)
     if output is not None:
         simulation.save(output)

@@ -17,7 +17,7 @@ import pyarrow
 import pyarrow.parquet
 
 from models.instance import Ints
-from models.scenario import InputError
+from models.scenario import InputError, admit
 from planner.inputs.estimate.tasks import ALWAYS_US, UNKNOWN, Tasks, Texts, plain
 from planner.inputs.importers.csv_files import csv_rows, header_of
 from planner.inputs.importers.rows import Rows
@@ -185,6 +185,7 @@ def _is_parquet(path: Path) -> bool:
 
 
 def _parquet(path: Path) -> pyarrow.Table:
+    admit(path)
     try:
         return pyarrow.parquet.read_table(path)
     except OSError as error:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import gzip
 import io
+import os
 import zlib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TextIO
 
-from models.scenario import InputError
+from models.scenario import InputError, admit
 
 _GZIP = b"\x1f\x8b"
 _UTF_16 = (b"\xff\xfe", b"\xfe\xff")
@@ -25,6 +26,7 @@ def open_bytes(path: Path) -> Iterator[tuple[io.BufferedReader | gzip.GzipFile, 
     InputError
         If it cannot be opened, or, while the block reads it, turns out to be damaged.
     """
+    admit(path)
     try:
         with path.open("rb") as raw:
             # A look ahead, since a pipe cannot be wound back.
@@ -66,8 +68,9 @@ def assert_each_once(files: Sequence[Path]) -> None:
     InputError
         For the second of the two.
     """
-    known: set[Path] = set()
+    known: set[str] = set()
     for path in files:
-        if path.resolve() in known:
+        real = os.path.realpath(path)
+        if real in known:
             raise InputError(str(path), None, "file", "is named twice; allowed is each file once")
-        known.add(path.resolve())
+        known.add(real)

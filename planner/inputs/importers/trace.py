@@ -12,7 +12,7 @@ from typing import Any
 
 from executor.named import Kind
 from models.errors import QuestionError
-from models.scenario import InputError, Scenario, assert_writable, scenario_from, write_atomically
+from models.scenario import InputError, Scenario, promise, scenario_from, write_atomically
 from models.scenario.errors import allowed
 from models.scenario.quantities import MAX_JOBS
 from planner.inputs.importers.classes import Classes
@@ -139,16 +139,16 @@ def trace_path(scenario: Path) -> Path:
     return scenario.with_name(f"{scenario.stem}.trace.csv")
 
 
-def assert_both_writable(scenario: Path, read: Sequence[Path | None]) -> None:
-    """Refuse a path to which an import could not be saved.
+def promise_both(scenario: Path) -> None:
+    """Refuse a path to which an import could not be saved, and keep it and the trace's for the result.
 
     Raises
     ------
     InputError
-        If it, or the trace beside it, cannot be written, or is read as well.
+        If it, or the trace beside it, cannot be written.
     """
     for path in (scenario, trace_path(scenario)):
-        assert_writable(path, read)
+        promise(path)
 
 
 def parse_format(text: str) -> tuple[Format, Reader]:

@@ -6,8 +6,12 @@ import re
 from collections.abc import Callable, Iterator
 from io import BufferedIOBase
 
+from models.scenario import InputError
+
 MAX_LINE = 4_000
 """What stands further right in a line is not read."""
+LONGEST_LINE = 64 << 20
+"""A line of more bytes is no line of a log; without a limit a device of zeros would be read for ever."""
 _CHUNK = 1 << 20
 _ANSI = re.compile(
     r"\x1b(?:\[[0-?]{0,32}[ -/]{0,4}[@-~]|\][^\x07\x1b]{0,200}(?:\x07|\x1b\\)|[PX^_][^\x1b]{0,200}\x1b\\|[@-OQ-WYZ\\])"
@@ -15,7 +19,9 @@ _ANSI = re.compile(
 _CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
 
 
-def read_lines(file: BufferedIOBase, watch: Callable[[int], None] | None = None) -> Iterator[tuple[int, str]]:
+def read_lines(
+    file: BufferedIOBase, name: str, watch: Callable[[int], None] | None = None
+) -> Iterator[tuple[int, str]]:
     """Yield the number and the text of each line; what a carriage return overwrote counts as a text of its own.
 
     Lines are counted as editors count them, by line feeds. Bytes that are no UTF-8 are replaced.
@@ -24,15 +30,25 @@ def read_lines(file: BufferedIOBase, watch: Callable[[int], None] | None = None)
     ----------
     file
         Open for reading bytes; never more than about a megabyte of it is held.
+    name
+        As errors name it.
     watch
         Is told how many bytes have been read from it.
+
+    Raises
+    ------
+    InputError
+        If a line has more than `LONGEST_LINE` bytes.
     """
-    number, rest, read = 1, b"", 0
+    number, rest, read, unended = 1, b"", 0, 0
     while chunk := file.read(_CHUNK):
         read += len(chunk)
         if watch is not None:
             watch(read)
         pieces = (rest + chunk).splitlines(keepends=True)
+        unended = unended + len(chunk) if len(pieces) == 1 else 0
+        if unended > LONGEST_LINE:
+            raise InputError(name, number, "line", f"is longer than {LONGEST_LINE} bytes; allowed are logs of lines")
         rest = b"" if pieces[-1].endswith((b"\n", b"\r")) else pieces.pop()[:MAX_LINE]
         for piece in pieces:
             text = _clean(piece)

@@ -113,7 +113,7 @@ def read_log(
     """
     tracker, judge, finished, number = Tracker(steps, epochs), Judge(), False, 0
     with open_bytes(Path(path)) as (file, raw):
-        for number, text in read_lines(file, lambda read: watch(raw.tell() if raw.seekable() else read)):
+        for number, text in read_lines(file, str(path), lambda read: watch(raw.tell() if raw.seekable() else read)):
             lowered = text.lower()
             if any(cue in lowered for cue in _CUES):
                 heard = said(lowered)

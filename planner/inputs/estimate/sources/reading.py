@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from models.scenario import InputError
+from models.scenario import InputError, admit
 from planner.inputs.estimate.sources import retrieval
 from planner.inputs.estimate.sources.cache import DescriptionCache
 from planner.inputs.estimate.sources.configs import read_settings
@@ -95,6 +95,7 @@ def _bytes(path: Path) -> _File:
     if suffix not in (*PYTHON, *CONFIGS, *SCRIPTS):
         allowed = ", ".join((*PYTHON, *CONFIGS, *SCRIPTS))
         raise InputError(str(path), None, "file", f"is of no kind that is read; allowed are {allowed}")
+    admit(path)
     try:
         with path.open("rb") as file:
             data = file.read(MAX_FILE_BYTES + 1)
