@@ -33,6 +33,7 @@ class Engine:
     """
 
     def __init__(self, instance: Instance, policy: Policy, device: Device, seed: int = 0) -> None:
+        instance.require_one_at_a_time("the engine")
         self._instance = instance
         self._policy = policy
         self._device = device

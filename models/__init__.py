@@ -1,20 +1,36 @@
 """The world, the plan and the rules: cluster, workload, instance, timeline, checker, objectives and metrics."""
 
 from models.cluster import GPU, Cluster, Link, Network
-from models.feasibility import InfeasibleTimelineError, Violation, assert_feasible, check
+from models.feasibility import InfeasibleTimelineError, assert_feasible, check
+from models.gpu_state import IDLE, GPUState, Run
 from models.identity import scenario_hash
-from models.instance import NEVER, InitialResidency, Instance, InstanceError, Restrictions
+from models.instance import (
+    NEVER,
+    NONE,
+    InitialResidency,
+    Instance,
+    InstanceError,
+    Restrictions,
+    UnsupportedInstanceError,
+)
+from models.memory import Memory
 from models.metrics import Metrics, measure
 from models.objective import Objective, completion_us, objective_value, timeline_value
 from models.slo import ServiceLevel
 from models.timeline import Placement, Residency, Timeline
-from models.workload import Edge, Job, MLModel, Task, Workflow
+from models.violation import Violation
+from models.workload import WHOLE, BatchClass, Edge, Job, MLModel, Task, Workflow
 
 __all__ = [
     "GPU",
+    "IDLE",
     "NEVER",
+    "NONE",
+    "WHOLE",
+    "BatchClass",
     "Cluster",
     "Edge",
+    "GPUState",
     "InfeasibleTimelineError",
     "InitialResidency",
     "Instance",
@@ -22,15 +38,18 @@ __all__ = [
     "Job",
     "Link",
     "MLModel",
+    "Memory",
     "Metrics",
     "Network",
     "Objective",
     "Placement",
     "Residency",
     "Restrictions",
+    "Run",
     "ServiceLevel",
     "Task",
     "Timeline",
+    "UnsupportedInstanceError",
     "Violation",
     "Workflow",
     "assert_feasible",

@@ -27,7 +27,7 @@ class GPU:
     kind
         Name that tasks use to say how long they run here.
     memory_bytes
-        Memory for weights; the sum of the slots if there are any.
+        Memory for weights and what running tasks hold; the sum of the slots if there are any.
     slots
         Sizes of the slots in bytes; empty if memory is shared freely by bytes.
     load_bandwidth
@@ -58,14 +58,16 @@ class GPU:
         """
         return _ceil(weight_bytes * MICROSECONDS_PER_SECOND / self.load_bandwidth) + self.load_overhead_us
 
-    def fits(self, weight_bytes: Iterable[int]) -> bool:
-        """Say whether models of these sizes can be resident together (rule R2).
+    def fits(self, weight_bytes: Iterable[int], working_bytes: int = 0) -> bool:
+        """Say whether models of these sizes can be resident together, beside working memory of tasks (rule R2).
 
-        With slots, the k-th largest model must fit the k-th largest slot.
+        With slots, the k-th largest model must fit the k-th largest slot, and there is no room for working memory.
         """
         largest_first = sorted(weight_bytes, reverse=True)
         if not self.slots:
-            return sum(largest_first) <= self.memory_bytes
+            return sum(largest_first) + working_bytes <= self.memory_bytes
+        if working_bytes:
+            return False
         slots = sorted(self.slots, reverse=True)
         return len(largest_first) <= len(slots) and all(
             size <= slot for size, slot in zip(largest_first, slots, strict=False)

@@ -6,43 +6,22 @@ are sorted by start and neighbours are compared: of intervals that overlap at al
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise
+from typing import TypeAlias
 
 import numpy as np
 
-from models.instance import NEVER, Instance
+from models.compute_rules import check_batches, check_compute
+from models.instance import NEVER, NONE, Instance
 from models.metrics import serving_residency
 from models.timeline import UNPLACED, Residency, Timeline
+from models.violation import Violation, name_task
 
 _FOREVER = int(np.iinfo(np.int64).max)
 
-
-@dataclass(frozen=True, slots=True)
-class Violation:
-    """A broken rule.
-
-    Parameters
-    ----------
-    rule
-        Its number, R1 to R6, T1 to T3, or X for an operator's restriction.
-    subject
-        The task, residency or GPU at fault, by name.
-    problem
-        What is wrong, in words.
-    found, allowed
-        The two values that disagree (microseconds, bytes or counts).
-    """
-
-    rule: str
-    subject: str
-    problem: str
-    found: int | str
-    allowed: int | str
-
-    def __str__(self) -> str:
-        return f"{self.rule} {self.subject}: {self.problem} (found {self.found}, allowed {self.allowed})"
+_Holding: TypeAlias = tuple[int, int | None, int]
+"""From when until when (None: for ever) how much of something is held."""
 
 
 class InfeasibleTimelineError(RuntimeError):
@@ -78,7 +57,7 @@ def _known_places(instance: Instance, timeline: Timeline) -> Iterator[Violation]
     for task in np.flatnonzero((timeline.gpu < 0) | (timeline.gpu >= instance.n_gpus)):
         where = int(timeline.gpu[task])
         problem = "is not placed" if where == UNPLACED else "is on no GPU of the cluster"
-        yield Violation("T1", _task(instance, int(task)), problem, where, f"0 to {instance.n_gpus - 1}")
+        yield Violation("T1", name_task(instance, int(task)), problem, where, f"0 to {instance.n_gpus - 1}")
     for residency in timeline.residencies:
         if not (0 <= residency.gpu < instance.n_gpus and 0 <= residency.model < len(instance.models)):
             yield Violation("R1", "residency", "unknown GPU or model", f"{residency.gpu}, {residency.model}", "known")
@@ -112,15 +91,23 @@ def _one_load_at_a_time(instance: Instance, timeline: Timeline) -> Iterator[Viol
 
 
 def _memory(instance: Instance, timeline: Timeline) -> Iterator[Violation]:
-    """R2 by bytes: at every instant the sizes of the models on a GPU add up to at most its memory."""
-    for group in _by(timeline, lambda r: r.gpu):
-        gpu = instance.cluster.gpus[group[0].gpu]
+    """R2 by bytes: at every instant the models on a GPU and what its running tasks hold fit its memory."""
+    holdings: dict[int, list[_Holding]] = {}
+    for r in timeline.residencies:
+        held = (r.load_start_us, r.end_us, int(instance.weight_bytes[r.model]))
+        holdings.setdefault(r.gpu, []).append(held)
+    working = instance.template_memory[instance.task_template]
+    for task in np.flatnonzero(working):
+        held = (int(timeline.start_us[task]), int(timeline.end_us[task]), int(working[task]))
+        holdings.setdefault(int(timeline.gpu[task]), []).append(held)
+    for index, here in holdings.items():
+        gpu = instance.cluster.gpus[index]
         if gpu.slots:
-            continue
+            continue  # a task that holds memory is not eligible there
         yield from (
-            Violation("R2", f"{gpu.id} at {instant} us", "memory is exceeded", held, gpu.memory_bytes)
-            for instant, held in _levels(group, [int(instance.weight_bytes[r.model]) for r in group])
-            if held > gpu.memory_bytes
+            Violation("R2", f"{gpu.id} at {instant} us", "memory is exceeded", level, gpu.memory_bytes)
+            for instant, level in _levels(here)
+            if level > gpu.memory_bytes
         )
 
 
@@ -152,7 +139,7 @@ def _models_ready(instance: Instance, timeline: Timeline) -> Iterator[Violation]
     serving = serving_residency(instance, timeline, task, model)
     until = np.array([_end(r) for r in timeline.residencies] + [-1], np.int64)[serving]
     for use in np.flatnonzero((serving < 0) | (timeline.end_us[task] > until)):
-        subject = f"{_task(instance, int(task[use]))} with model {instance.models[model[use]].name}"
+        subject = f"{name_task(instance, int(task[use]))} with model {instance.models[model[use]].name}"
         if serving[use] < 0:
             yield Violation(
                 "R3", subject, "model is not ready at the start", int(timeline.start_us[task[use]]), "ready"
@@ -175,7 +162,8 @@ def _loads_block_compute(instance: Instance, timeline: Timeline) -> Iterator[Vio
             # The last task that starts before the load is ready is the one that can reach into it.
             last = int(np.searchsorted(starts, residency.ready_us, side="left")) - 1
             if last >= 0 and ends[last] > residency.load_start_us:
-                subject = f"{_residency(instance, residency)} and {_task(instance, int(tasks[last]))}"
+                reaching = int(tasks[np.argmax(timeline.end_us[tasks[: last + 1]])])
+                subject = f"{_residency(instance, residency)} and {name_task(instance, reaching)}"
                 yield Violation("R5", subject, "load overlaps compute", residency.load_start_us, int(ends[last]))
 
 
@@ -193,21 +181,22 @@ def _initial(instance: Instance, timeline: Timeline) -> Iterator[Violation]:
 
 
 def _runs(instance: Instance, timeline: Timeline) -> Iterator[Violation]:
-    """T1: an eligible GPU, start >= release, end = start + run time (realised: end >= start)."""
+    """T1: an eligible GPU, start >= release, end = start + run time (realised: end >= start; batches: T3b)."""
     allowed = instance.run_us[instance.task_template, instance.gpu_class[timeline.gpu]]
     took = timeline.end_us - timeline.start_us
     release = instance.job_release_us[instance.task_job]
     for task in np.flatnonzero(allowed == NEVER):
         gpu = instance.cluster.gpus[timeline.gpu[task]].id
-        yield Violation("T1", _task(instance, int(task)), "GPU is not eligible", gpu, "an eligible GPU")
-    wrong = took < 0 if timeline.realised else took != allowed
+        yield Violation("T1", name_task(instance, int(task)), "GPU is not eligible", gpu, "an eligible GPU")
+    unbatched = instance.template_batch[instance.task_template] == NONE
+    wrong = took < 0 if timeline.realised else (took != allowed) & unbatched
     for task in np.flatnonzero(wrong & (allowed != NEVER)):
         yield Violation(
-            "T1", _task(instance, int(task)), "runs for the wrong time", int(took[task]), int(allowed[task])
+            "T1", name_task(instance, int(task)), "runs for the wrong time", int(took[task]), int(allowed[task])
         )
     for task in np.flatnonzero(timeline.start_us < release):
         found, least = int(timeline.start_us[task]), int(release[task])
-        yield Violation("T1", _task(instance, int(task)), "starts before its release", found, least)
+        yield Violation("T1", name_task(instance, int(task)), "starts before its release", found, least)
 
 
 def _precedence(instance: Instance, timeline: Timeline) -> Iterator[Violation]:
@@ -218,21 +207,9 @@ def _precedence(instance: Instance, timeline: Timeline) -> Iterator[Violation]:
     transfer = instance.transfer_us[edge, instance.gpu_class[a], instance.gpu_class[b], same_server]
     earliest = timeline.end_us[source] + np.where(a == b, 0, transfer)
     for arc in np.flatnonzero(timeline.start_us[target] < earliest):
-        subject = f"{_task(instance, int(target[arc]))} after {_task(instance, int(source[arc]))}"
+        subject = f"{name_task(instance, int(target[arc]))} after {name_task(instance, int(source[arc]))}"
         found, least = int(timeline.start_us[target[arc]]), int(earliest[arc])
         yield Violation("T2", subject, "starts before its input arrives", found, least)
-
-
-def _one_task_at_a_time(instance: Instance, timeline: Timeline) -> Iterator[Violation]:
-    """T3: one task at a time per GPU."""
-    order = np.lexsort((timeline.end_us, timeline.start_us, timeline.gpu))
-    before, after = order[:-1], order[1:]
-    overlap = (timeline.gpu[before] == timeline.gpu[after]) & (timeline.start_us[after] < timeline.end_us[before])
-    for pair in np.flatnonzero(overlap):
-        first, second = int(before[pair]), int(after[pair])
-        subject = f"{_task(instance, second)} after {_task(instance, first)}"
-        found, least = int(timeline.start_us[second]), int(timeline.end_us[first])
-        yield Violation("T3", subject, "tasks overlap on a GPU", found, least)
 
 
 def _restrictions(instance: Instance, timeline: Timeline) -> Iterator[Violation]:
@@ -247,7 +224,7 @@ def _restrictions(instance: Instance, timeline: Timeline) -> Iterator[Violation]
         most = limits.max_replicas.get(name)
         if most is None:
             continue
-        for instant, held in _levels(group, [1] * len(group)):
+        for instant, held in _levels([(r.load_start_us, r.end_us, 1) for r in group]):
             if held > most:
                 yield Violation("X", f"model {name} at {instant} us", "too many replicas", held, most)
 
@@ -263,7 +240,8 @@ _RULES: tuple[Callable[[Instance, Timeline], Iterator[Violation]], ...] = (
     _initial,
     _runs,
     _precedence,
-    _one_task_at_a_time,
+    check_batches,
+    check_compute,
     _restrictions,
 )
 
@@ -279,10 +257,10 @@ def _by(
     return list(groups.values())
 
 
-def _levels(group: list[Residency], amounts: list[int]) -> list[tuple[int, int]]:
+def _levels(holdings: Sequence[_Holding]) -> list[tuple[int, int]]:
     """Return the instants at which something is taken, with what is then held; ends come before starts."""
-    events = [(r.load_start_us, 1, amount) for r, amount in zip(group, amounts, strict=True)]
-    events += [(r.end_us, 0, -amount) for r, amount in zip(group, amounts, strict=True) if r.end_us is not None]
+    events = [(begin, 1, amount) for begin, _, amount in holdings]
+    events += [(end, 0, -amount) for _, end, amount in holdings if end is not None]
     events.sort()
     held = np.cumsum(np.array([amount for _, _, amount in events], np.int64))
     return [(instant, int(level)) for (instant, start, _), level in zip(events, held, strict=True) if start]
@@ -300,10 +278,6 @@ def _overlaps(instance: Instance, group: list[Residency], rule: str, problem: st
 
 def _end(residency: Residency) -> int:
     return _FOREVER if residency.end_us is None else residency.end_us
-
-
-def _task(instance: Instance, task: int) -> str:
-    return f"job {instance.task_job[task]} task {instance.task_name(task)}"
 
 
 def _residency(instance: Instance, residency: Residency) -> str:

@@ -10,6 +10,7 @@ from typing import Any
 
 from models.cluster import Link
 from models.instance import Instance
+from models.workload import WHOLE, BatchClass, Task
 
 
 def scenario_hash(instance: Instance) -> str:
@@ -21,6 +22,7 @@ def scenario_hash(instance: Instance) -> str:
 def canonical(instance: Instance) -> dict[str, Any]:
     """Return an instance as plain lists, dictionaries, integers and strings; equal instances give equal values."""
     network = instance.cluster.network
+    batches = {"batches": [_batch(batch) for batch in instance.batches]} if instance.batches else {}
     return {
         "gpus": [
             [g.id, g.server, g.kind, g.memory_bytes, list(g.slots), _number(g.load_bandwidth), g.load_overhead_us]
@@ -37,6 +39,7 @@ def canonical(instance: Instance) -> dict[str, Any]:
                         dict(task.runtime_us),
                         list(task.models),
                         [[edge.source, edge.size_bytes] for edge in task.inputs],
+                        *_demand(task),
                     ]
                     for task in workflow.tasks
                 ],
@@ -57,7 +60,21 @@ def canonical(instance: Instance) -> dict[str, Any]:
             "max_replicas": dict(instance.restrictions.max_replicas),
             "no_swaps": instance.restrictions.no_swaps,
         },
+        **batches,
     }
+
+
+def _demand(task: Task) -> list[dict[str, Any]]:
+    """Return what a task asks for beyond a whole GPU and its models; nothing where it asks for nothing."""
+    if task.batch is not None:
+        return [{"batch": task.batch.name}]
+    asked = {"share": task.share, "memory": task.memory_bytes}
+    return [] if asked == {"share": WHOLE, "memory": 0} else [asked]
+
+
+def _batch(batch: BatchClass) -> list[Any]:
+    runtime = {kind: sorted(times.items()) for kind, times in batch.runtime_us.items()}
+    return [batch.name, runtime, list(batch.models), batch.share, batch.memory_bytes]
 
 
 def _link(link: Link) -> list[Any]:

@@ -14,11 +14,26 @@ import numpy as np
 
 from models import tables
 from models.cluster import GPU, Cluster
+from models.errors import UserError
 from models.restrictions import InitialResidency, InstanceError, Restrictions, check_initial, check_restrictions
-from models.tables import LARGEST, NEVER, Arcs, Ints
-from models.workload import Job, MLModel, Workflow
+from models.tables import LARGEST, NEVER, NONE, Arcs, Ints
+from models.workload import WHOLE, BatchClass, Job, MLModel, Workflow
 
-__all__ = ["NEVER", "InitialResidency", "Instance", "InstanceError", "Ints", "Restrictions"]
+__all__ = [
+    "NEVER",
+    "NONE",
+    "InitialResidency",
+    "Instance",
+    "InstanceError",
+    "Ints",
+    "Restrictions",
+    "UnsupportedInstanceError",
+]
+
+
+class UnsupportedInstanceError(UserError):
+    """A part of the software cannot serve what an instance asks for; the message says which, and what is allowed."""
+
 
 _derived = partial(field, init=False, repr=False, compare=False)
 
@@ -67,6 +82,20 @@ class Instance:
         Shape [models].
     needs
         Per template: the models it needs.
+    batches
+        The batch classes that templates name.
+    template_batch
+        Per template: its batch class, NONE without one. Shape [templates].
+    template_share, template_memory
+        Per template: the share of a GPU's compute that it takes (a batch: as a whole) in parts of WHOLE, and the
+        bytes that it holds while it runs (a batch: per member). Shape [templates].
+    batch_us
+        Run time of a batch class on a GPU class by size, NEVER for sizes that cannot run there; `run_us` is that
+        of size 1. Shape [batches, classes, largest size + 1].
+    batch_largest
+        Most members of a batch of a class on a GPU class. Shape [batches, classes].
+    one_at_a_time
+        Whether every task takes a GPU's whole compute, alone, and holds no memory of its own.
     inputs, outputs
         Per template: pairs (offset, edge); task + offset is the predecessor (successor), `edge` a row of `transfer_us`.
     transfer_us
@@ -97,6 +126,13 @@ class Instance:
     load_us: Ints = _derived()
     weight_bytes: Ints = _derived()
     needs: tuple[tuple[int, ...], ...] = _derived()
+    batches: tuple[BatchClass, ...] = _derived()
+    template_batch: Ints = _derived()
+    template_share: Ints = _derived()
+    template_memory: Ints = _derived()
+    batch_us: Ints = _derived()
+    batch_largest: Ints = _derived()
+    one_at_a_time: bool = _derived()
     inputs: Arcs = _derived()
     outputs: Arcs = _derived()
     transfer_us: Ints = _derived()
@@ -107,6 +143,7 @@ class Instance:
         check_initial(self.initial, self.cluster, self.models, self.restrictions)
         self._number_tasks()
         self._tabulate()
+        self._tabulate_batches()
         stuck = np.flatnonzero((self.run_us == NEVER).all(axis=1))
         if stuck.size:
             template = int(stuck[0])
@@ -155,6 +192,7 @@ class Instance:
         load_us = tables.load_times(self.models, classes, self.restrictions)
         needs = tables.needed_models(self.workflows, self.models)
         tables.needed_models(self.catalogue, self.models)  # refuses unknown models
+        batches, template_batch = tables.batch_classes(self.workflows)
         inputs, outputs, edges = tables.precedence_arcs(self.workflows)
         self._set("gpu_class", classes.of_gpu)
         self._set("gpu_server", np.array([gpu.server for gpu in self.cluster.gpus], np.int64))
@@ -166,6 +204,17 @@ class Instance:
         self._set("inputs", inputs)
         self._set("outputs", outputs)
         self._set("transfer_us", tables.transfer_times(edges, self.cluster, classes))
+        self._set("batches", batches)
+        self._set("template_batch", template_batch)
+        self._set("batch_us", tables.batch_times(batches, self.models, load_us, classes))
+
+    def _tabulate_batches(self) -> None:
+        templates = [task for workflow in self.workflows for task in workflow.tasks]
+        self._set("template_share", np.array([task.share for task in templates], np.int64))
+        self._set("template_memory", tables.as_ints([task.memory_bytes for task in templates], "memory of tasks"))
+        self._set("batch_largest", (self.batch_us != NEVER).sum(axis=2, dtype=np.int64))
+        whole = bool((self.template_share == WHOLE).all())
+        self._set("one_at_a_time", whole and not self.batches and not self.template_memory.any())
 
     def _why_stuck(self, template: int) -> str:
         sizes = [self.models[model].weight_bytes for model in self.needs[template]]
@@ -174,15 +223,36 @@ class Instance:
         task = workflow.tasks[position]
         if all(task.runtime_on(kind) is None for kind in kinds):
             return f"it lists run times for {', '.join(sorted(task.runtime_us))}, the cluster has {', '.join(kinds)}"
-        if not any(gpu.fits(sizes) for gpu in self.class_gpu if task.runtime_on(gpu.kind) is not None):
-            names = ", ".join(self.models[model].name for model in self.needs[template])
+        eligible = [gpu for gpu in self.class_gpu if task.runtime_on(gpu.kind) is not None]
+        names = ", ".join(self.models[model].name for model in self.needs[template])
+        if not any(gpu.fits(sizes) for gpu in eligible):
             return f"its models ({names}: {sum(sizes)} bytes) fit no eligible GPU together"
+        if task.memory_bytes and all(gpu.slots for gpu in eligible):
+            return f"it holds {task.memory_bytes} bytes beside its models, and every eligible GPU has slots"
+        if not any(gpu.fits(sizes, task.memory_bytes) for gpu in eligible):
+            held = f"its models ({sum(sizes)} bytes) and the {task.memory_bytes} bytes that it holds beside them"
+            return f"{held} fit no eligible GPU together"
         return "the restrictions leave none"
 
     def _locate(self, template: int) -> tuple[Workflow, int]:
         """Return the workflow of a template and the task's position in it."""
         workflow = int(np.searchsorted(self.template_first, template, side="right")) - 1
         return self.workflows[workflow], template - int(self.template_first[workflow])
+
+    def require_one_at_a_time(self, who: str) -> None:
+        """Refuse batches, shares and memory of tasks on behalf of a part that cannot serve them.
+
+        Raises
+        ------
+        UnsupportedInstanceError
+            Naming the first task that asks for one; `who` is the part, in words.
+        """
+        if self.one_at_a_time:
+            return
+        asking = (self.template_batch != NONE) | (self.template_share < WHOLE) | (self.template_memory > 0)
+        name = self.template_name(int(np.flatnonzero(asking)[0]))
+        problem = f"{who} knows no batches, shares or memory of tasks, and {name} asks for one"
+        raise UnsupportedInstanceError(f"{problem}; allowed are tasks that run one at a time on a GPU")
 
     @property
     def n_tasks(self) -> int:
@@ -197,6 +267,11 @@ class Instance:
     def run_time(self, task: int, gpu: int) -> int:
         """Return the run time of a task on a GPU in microseconds, NEVER if it is not eligible there."""
         return int(self.run_us[self.task_template[task], self.gpu_class[gpu]])
+
+    def batch_time(self, batch: int, gpu: int, size: int) -> int:
+        """Return the run time of a batch of a class on a GPU in microseconds, NEVER if it cannot run there."""
+        times = self.batch_us[batch, self.gpu_class[gpu]]
+        return int(times[size]) if 0 < size < len(times) else NEVER
 
     def load_time(self, model: int, gpu: int) -> int:
         """Return the load time of a model on a GPU in microseconds, NEVER if it may not be resident there."""

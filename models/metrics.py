@@ -9,10 +9,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from models.cluster import MICROSECONDS_PER_SECOND
-from models.instance import Instance, Ints
+from models.instance import NONE, Instance, Ints
 from models.objective import completion_us, mean_ratio
 from models.slo import ServiceLevel, quantile_rank
-from models.timeline import Timeline
+from models.timeline import Timeline, batch_leaders
+from models.workload import WHOLE
 
 _QUANTILES = {"p50": Fraction(50, 100), "p95": Fraction(95, 100), "p99": Fraction(99, 100), "max": Fraction(1)}
 
@@ -21,8 +22,9 @@ _QUANTILES = {"p50": Fraction(50, 100), "p95": Fraction(95, 100), "p99": Fractio
 class Metrics:
     """Figures of one timeline; times in seconds, slowdowns and shares plain, sizes in bytes.
 
-    With a warm-up fraction, what belongs to jobs (counts, latency, slowdown, hit rate, service level)
-    leaves the earliest jobs out; what belongs to devices (makespan, loads, evictions, busy shares) covers everything.
+    With a warm-up fraction, what belongs to jobs (counts, latency, slowdown, hit rate, service level) leaves the
+    earliest jobs out, and batches (those of batch classes) count if any member does not belong to these; what belongs
+    to devices (makespan, loads, evictions, busy shares) covers everything.
     """
 
     jobs: int
@@ -46,6 +48,8 @@ class Metrics:
     copy_busy: float
     gpus_used: int
     slo_attainment: float | None
+    batches: int
+    mean_batch_size: float | None
 
     def as_dict(self) -> dict[str, int | float | None]:
         """Return the figures by name."""
@@ -85,22 +89,48 @@ def measure(
     makespan = int(timeline.end_us.max())
     engines_us = max(1, makespan * instance.n_gpus)  # a realised timeline may consist of runs of 0 us
     loaded = [residency for residency in timeline.residencies if not residency.initial]
+    first_task = int(instance.job_first_task[jobs[0]])
+    batches, mean_batch_size = _batches(instance, timeline, first_task)
     copying = sum(min(r.ready_us, makespan) - min(r.load_start_us, makespan) for r in loaded)
     return Metrics(
         jobs=len(jobs),
-        tasks=instance.n_tasks - int(instance.job_first_task[jobs[0]]),
+        tasks=instance.n_tasks - first_task,
         **{f"{name}_latency_s": value for name, value in latency.items()},
         **{f"{name}_slowdown": value for name, value in slowdown.items()},
         makespan_s=makespan / MICROSECONDS_PER_SECOND,
         loads=len(loaded),
         load_bytes=sum(int(instance.weight_bytes[residency.model]) for residency in loaded),
         evictions=sum(residency.end_us is not None for residency in timeline.residencies),
-        hit_rate=hit_rate(instance, timeline, int(instance.job_first_task[jobs[0]])),
-        compute_busy=float((timeline.end_us - timeline.start_us).sum()) / engines_us,
+        hit_rate=hit_rate(instance, timeline, first_task),
+        compute_busy=_computing_us(instance, timeline) / engines_us,
         copy_busy=copying / engines_us,
         gpus_used=len(np.unique(timeline.gpu)),
         slo_attainment=None if slo is None else float(slo.attainment(instance, latency_us, jobs)),
+        batches=batches,
+        mean_batch_size=mean_batch_size,
     )
+
+
+def _batches(instance: Instance, timeline: Timeline, first_task: int) -> tuple[int, float | None]:
+    """Return the number of batches with a member from `first_task` on, and their mean size (None without any)."""
+    if not instance.batches:
+        return 0, None
+    in_class = instance.template_batch[instance.task_template] != NONE
+    leaders = batch_leaders(instance, timeline)
+    size = np.bincount(leaders[in_class], minlength=instance.n_tasks)
+    in_class[:first_task] = False
+    counted = np.unique(leaders[in_class])
+    return len(counted), float(size[counted].mean()) if len(counted) else None
+
+
+def _computing_us(instance: Instance, timeline: Timeline) -> float:
+    """Return the busy time of all compute engines: a batch counts once, with its share."""
+    run_us = timeline.end_us - timeline.start_us
+    if instance.one_at_a_time:
+        return float(run_us.sum())
+    leading = batch_leaders(instance, timeline) == np.arange(instance.n_tasks)
+    share = instance.template_share[instance.task_template]
+    return sum(int(us) * int(part) for us, part in zip(run_us[leading], share[leading], strict=True)) / WHOLE
 
 
 def _spread(values: NDArray[np.float64], mean: Fraction) -> dict[str, float]:

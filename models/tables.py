@@ -15,10 +15,13 @@ from numpy.typing import NDArray
 
 from models.cluster import GPU, Cluster
 from models.restrictions import InstanceError, Restrictions
-from models.workload import Edge, Job, MLModel, Workflow
+from models.workload import BatchClass, Edge, Job, MLModel, Workflow
 
 NEVER = -1
 """Stands in the tables for "cannot run here" and "cannot be loaded here"."""
+
+NONE = -1
+"""Stands for the batch class of a template without one."""
 
 LARGEST = 10**16
 """Most microseconds (317 years) or bytes (10 PB) of one quantity: sums over an instance then fit 64 bits."""
@@ -59,7 +62,16 @@ def distinct_workflows(jobs: Sequence[Job]) -> tuple[tuple[Workflow, ...], Ints]
 def _content(workflow: Workflow) -> object:
     """Return a key that equal workflows share."""
     return workflow.name, tuple(
-        (task.name, frozenset(task.runtime_us.items()), task.models, task.inputs) for task in workflow.tasks
+        (
+            task.name,
+            frozenset(task.runtime_us.items()),
+            task.models,
+            task.inputs,
+            task.share,
+            task.memory_bytes,
+            None if task.batch is None else task.batch.content,
+        )
+        for task in workflow.tasks
     )
 
 
@@ -132,23 +144,70 @@ def run_times(
     restrictions: Restrictions,
 ) -> Ints:
     """Return the run time of each template on each GPU class, NEVER where it cannot run. Shape [templates, classes]."""
+    tasks = [(workflow, task) for workflow in workflows for task in workflow.tasks]
+    demands = {(needed, task.memory_bytes) for needed, (_, task) in zip(needs, tasks, strict=True)}
     room = {
-        needed: [
-            bool((load_us[list(needed), c] != NEVER).all()) and gpu.fits(models[m].weight_bytes for m in needed)
+        (needed, working): [
+            bool((load_us[list(needed), c] != NEVER).all())
+            and gpu.fits((models[m].weight_bytes for m in needed), working)
             for c, gpu in enumerate(classes.gpus)
         ]
-        for needed in set(needs)
+        for needed, working in demands
     }
     rows = []
-    tasks = ((workflow, task) for workflow in workflows for task in workflow.tasks)
     for needed, (workflow, task) in zip(needs, tasks, strict=True):
         row = []
-        for gpu, index, fits in zip(classes.gpus, classes.first, room[needed], strict=True):
+        for gpu, index, fits in zip(classes.gpus, classes.first, room[needed, task.memory_bytes], strict=True):
             possible = fits and restrictions.allows_workflow(workflow.name, index)
             runtime = task.runtime_on(gpu.kind) if possible else None
             row.append(NEVER if runtime is None else runtime)
         rows.append(row)
     return as_ints(rows, "run times")
+
+
+def batch_classes(workflows: Sequence[Workflow]) -> tuple[tuple[BatchClass, ...], Ints]:
+    """Return the batch classes in the order of their first templates, and the class of each template, NONE without."""
+    position: dict[str, int] = {}
+    found: list[BatchClass] = []
+    of_template = []
+    for workflow in workflows:
+        for task in workflow.tasks:
+            if task.batch is None:
+                of_template.append(NONE)
+                continue
+            index = position.setdefault(task.batch.name, len(found))
+            if index == len(found):
+                found.append(task.batch)
+            elif found[index] is not task.batch and found[index].content != task.batch.content:
+                raise InstanceError(f"batch class {task.batch.name} is given twice, with different content")
+            of_template.append(index)
+    return tuple(found), np.array(of_template, np.int64)
+
+
+def batch_times(batches: Sequence[BatchClass], models: Sequence[MLModel], load_us: Ints, classes: GPUClasses) -> Ints:
+    """Return the run time of each batch class on each GPU class by size, NEVER for sizes that cannot run there.
+
+    Shape [batches, classes, largest size + 1]; entry 0 of the last axis is NEVER.
+    """
+    position = {model.name: index for index, model in enumerate(models)}
+    largest = max((batch.largest_on(gpu.kind) for batch in batches for gpu in classes.gpus), default=0)
+    times = np.full((len(batches), len(classes.gpus), largest + 1), NEVER, np.int64)
+    for b, batch in enumerate(batches):
+        needed = [position[name] for name in batch.models]
+        weights = [models[model].weight_bytes for model in needed]
+        for c, gpu in enumerate(classes.gpus):
+            if (load_us[needed, c] == NEVER).any():
+                continue
+            before = 0
+            for size, time_us in sorted(batch.times_on(gpu.kind).items()):
+                if time_us > LARGEST:
+                    raise InstanceError(f"run times must not exceed {LARGEST} microseconds")
+                times[b, c, before + 1 : size + 1] = time_us
+                before = size
+            while before and not gpu.fits(weights, before * batch.memory_bytes):
+                times[b, c, before] = NEVER
+                before -= 1
+    return times
 
 
 def precedence_arcs(workflows: Sequence[Workflow]) -> tuple[Arcs, Arcs, list[Edge]]:

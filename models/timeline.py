@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from models.instance import Ints
+from models.instance import NONE, Instance, Ints
 
 UNPLACED = -1
 """Stands for the GPU of a task that a timeline leaves out; the checker reports it."""
@@ -107,3 +107,19 @@ class Timeline:
         ):
             if gpu != UNPLACED:
                 yield Placement(task, gpu, start, end)
+
+
+def batch_leaders(instance: Instance, timeline: Timeline) -> Ints:
+    """Return the lowest task of each task's batch (rule T3b): itself for a task without a batch class.
+
+    Tasks of one class that start at the same instant on one GPU are one batch. Shape [tasks].
+    """
+    leaders = np.arange(instance.n_tasks, dtype=np.int64)
+    if not instance.batches:
+        return leaders
+    batch = instance.template_batch[instance.task_template]
+    members = np.flatnonzero(batch != NONE)
+    keys = np.stack((batch[members], timeline.gpu[members], timeline.start_us[members]))
+    _, first, group = np.unique(keys, axis=1, return_index=True, return_inverse=True)
+    leaders[members] = members[first[group.reshape(-1)]]
+    return leaders

@@ -1,4 +1,4 @@
-"""The work: models, tasks that need them, workflows (DAGs of tasks) and jobs (workflows released at a time)."""
+"""The work: models, tasks that need them, classes of tasks that run in batches, workflows (DAGs of tasks) and jobs."""
 
 from __future__ import annotations
 
@@ -6,9 +6,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
 from graphlib import CycleError, TopologicalSorter
+from itertools import pairwise
 
 ANY_KIND = "*"
 """Key of a run time that holds for every kind of GPU."""
+
+WHOLE = 10_000
+"""The compute of a whole GPU in the unit of shares: a share has up to four decimal places."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +40,82 @@ class Edge:
 
 
 @dataclass(frozen=True, slots=True)
+class BatchClass:
+    """Tasks that may run together on a GPU, in batches, whatever their workflow or job.
+
+    Parameters
+    ----------
+    name
+        Names the class in an instance.
+    runtime_us
+        Run time by batch size per GPU kind, size 1 among them; the key ``*`` holds for every kind. A size that is
+        not listed takes the time of the next larger one that is; the largest is the most that run together.
+    models
+        Names of the models that must be ready while a batch runs.
+    share
+        Of the GPU's compute that a batch takes, whatever its size, in parts of `WHOLE`.
+    memory_bytes
+        Working memory that each task of a batch holds while it runs.
+    """
+
+    name: str
+    runtime_us: Mapping[str, Mapping[int, int]]
+    models: tuple[str, ...] = ()
+    share: int = WHOLE
+    memory_bytes: int = 0
+
+    def __post_init__(self) -> None:
+        if not self.runtime_us:
+            raise ValueError(f"batch class {self.name}: needs a table of run times")
+        for times in self.runtime_us.values():
+            sizes = sorted(times)
+            if not sizes or sizes[0] != 1:
+                raise ValueError(f"batch class {self.name}: every table lists size 1 and none below")
+            if times[1] < 1 or any(times[small] > times[large] for small, large in pairwise(sizes)):
+                raise ValueError(f"batch class {self.name}: run times are at least 1 us and do not fall with the size")
+        _check_demand(f"batch class {self.name}", self.models, self.share, self.memory_bytes)
+
+    def times_on(self, kind: str) -> Mapping[int, int]:
+        """Return the table for a kind of GPU; empty where the class cannot run."""
+        return self.runtime_us.get(kind, self.runtime_us.get(ANY_KIND, {}))
+
+    def largest_on(self, kind: str) -> int:
+        """Return the most tasks that run together on a kind of GPU; 0 where the class cannot run."""
+        return max(self.times_on(kind), default=0)
+
+    def runtime_on(self, kind: str, size: int) -> int | None:
+        """Return the run time of a batch in microseconds; None where it is too large, or the class cannot run.
+
+        >>> BatchClass("opt", {"T4": {1: 560, 4: 980}}).runtime_on("T4", 3)
+        980
+        """
+        times = self.times_on(kind)
+        enough = [listed for listed in times if listed >= size]
+        return times[min(enough)] if enough else None
+
+    @property
+    def single_us(self) -> dict[str, int]:
+        """Run time of a task alone, per GPU kind."""
+        return {kind: times[1] for kind, times in self.runtime_us.items()}
+
+    @property
+    def content(self) -> object:
+        """A key that equal classes share."""
+        times = frozenset((kind, frozenset(table.items())) for kind, table in self.runtime_us.items())
+        return self.name, times, self.models, self.share, self.memory_bytes
+
+
+def _check_demand(owner: str, models: tuple[str, ...], share: int, memory_bytes: int) -> None:
+    """Refuse a model named twice, a share outside (0, 1] and negative memory."""
+    if len(set(models)) < len(models):
+        raise ValueError(f"{owner}: a model is named twice")
+    if not 0 < share <= WHOLE:
+        raise ValueError(f"{owner}: its share is {share} of {WHOLE}, not above 0 and at most all")
+    if memory_bytes < 0:
+        raise ValueError(f"{owner}: memory must not be negative")
+
+
+@dataclass(frozen=True, slots=True)
 class Task:
     """A step of a workflow.
 
@@ -50,20 +130,38 @@ class Task:
         Names of the models that must be ready on the GPU while the task runs.
     inputs
         One edge per predecessor.
+    share
+        Of the GPU's compute that it takes, in parts of `WHOLE`.
+    memory_bytes
+        Working memory that it holds while it runs, beside the models.
+    batch
+        The class with which it may run in batches; run times (alone), models, share and memory are then the
+        class's (see `of_class`).
     """
 
     name: str
     runtime_us: Mapping[str, int]
     models: tuple[str, ...] = ()
     inputs: tuple[Edge, ...] = ()
+    share: int = WHOLE
+    memory_bytes: int = 0
+    batch: BatchClass | None = None
 
     def __post_init__(self) -> None:
         if not self.runtime_us or min(self.runtime_us.values()) < 1:
             raise ValueError(f"task {self.name}: needs a run time, and every run time is at least 1 us")
-        if len(set(self.models)) < len(self.models):
-            raise ValueError(f"task {self.name}: a model is named twice")
+        _check_demand(f"task {self.name}", self.models, self.share, self.memory_bytes)
         if len({edge.source for edge in self.inputs}) < len(self.inputs):
             raise ValueError(f"task {self.name}: a predecessor is named twice")
+        if self.batch is not None and self != Task.of_class(self.name, self.batch, self.inputs):
+            raise ValueError(f"task {self.name}: differs from its batch class {self.batch.name}")
+
+    @classmethod
+    def of_class(cls, name: str, batch: BatchClass, inputs: tuple[Edge, ...] = ()) -> Task:
+        """Return a task of a batch class."""
+        task = cls(name, batch.single_us, batch.models, inputs, batch.share, batch.memory_bytes)
+        object.__setattr__(task, "batch", batch)
+        return task
 
     def runtime_on(self, kind: str) -> int | None:
         """Return the run time on a kind of GPU in microseconds, or None where the task cannot run."""

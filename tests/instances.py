@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import random
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from fractions import Fraction
 
 from models import (
     GPU,
+    WHOLE,
+    BatchClass,
     Cluster,
     Edge,
     InitialResidency,
@@ -88,6 +91,49 @@ def random_instance(rng: random.Random, max_tasks: int = 5, restricted: bool = F
             return _draw(rng, max_tasks, restricted)
         except InstanceError:
             continue  # drew a task that fits nowhere, or an initial residency that does not fit
+
+
+def random_serving_instance(rng: random.Random, max_tasks: int = 5, restricted: bool = False) -> Instance:
+    """Return a random instance in which tasks come in batch classes, take shares and hold memory of their own."""
+    while True:
+        plain = random_instance(rng, max_tasks, restricted)
+        names = [model.name for model in plain.models]
+        classes = [_random_class(rng, f"c{index}", names) for index in range(rng.randint(1, 2))]
+        served = {
+            id(workflow): Workflow(workflow.name, tuple(_random_service(rng, task, classes) for task in workflow.tasks))
+            for workflow in plain.workflows
+        }
+        by_index = [served[id(workflow)] for workflow in plain.workflows]
+        jobs = tuple(
+            replace(job, workflow=by_index[index])
+            for job, index in zip(plain.jobs, plain.job_workflow.tolist(), strict=True)
+        )
+        try:
+            return replace(plain, jobs=jobs)
+        except InstanceError:
+            continue  # drew memory that fits nowhere
+
+
+def _random_class(rng: random.Random, name: str, models: list[str]) -> BatchClass:
+    def table() -> dict[int, int]:
+        times = [rng.randint(1, 5)]
+        for _ in range(3):
+            times.append(times[-1] + rng.choice((0, 0, 1, 2)))
+        return {size: times[size - 1] for size in rng.choice(((1,), (1, 2), (1, 3), (1, 2, 3), (1, 2, 4)))}
+
+    runtime = rng.choice(({"*": table()}, {"A": table(), "B": table()}))
+    needs = tuple(rng.sample(models, min(len(models), rng.choice((0, 1, 1, 2)))))
+    return BatchClass(name, runtime, needs, _random_share(rng), rng.choice((0, 0, 1, 2)))
+
+
+def _random_share(rng: random.Random) -> int:
+    return rng.choice((WHOLE, WHOLE, WHOLE // 2, WHOLE // 4, 3_333, 6_000))
+
+
+def _random_service(rng: random.Random, task: Task, classes: list[BatchClass]) -> Task:
+    if rng.random() < 0.6:
+        return Task.of_class(task.name, rng.choice(classes), task.inputs)
+    return replace(task, share=_random_share(rng), memory_bytes=rng.choice((0, 0, 1, 2)))
 
 
 def _draw(rng: random.Random, max_tasks: int, restricted: bool) -> Instance:

@@ -68,6 +68,7 @@ class Choices:
     @classmethod
     def of(cls, instance: Instance, windows: Windows) -> Choices:
         """Return what is left to decide inside the windows."""
+        instance.require_one_at_a_time("the exact formulation")
         gpus = tuple(tuple(int(g) for g in row.nonzero()[0]) for row in windows.possible)
         needs = tuple((task, model) for task in range(instance.n_tasks) for model in instance.task_needs(task))
         there = {(resident.model, resident.gpu) for resident in instance.initial}

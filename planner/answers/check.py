@@ -9,11 +9,12 @@ from pathlib import Path
 from typing import Any
 
 from executor import twin_instance
-from models.feasibility import Violation, check
+from models.feasibility import check
 from models.instance import Instance
 from models.objective import Objective, reported_value, timeline_value
 from models.scenario import InputError, read_timeline
 from models.timeline import UNPLACED, Timeline
+from models.violation import Violation
 
 
 def read(instance: Instance, path: Path) -> tuple[Instance, Timeline]:

@@ -19,7 +19,13 @@ def with_placement(instance: Instance, gpu: Ints) -> Instance:
     ----------
     gpu
         Per task. Shape [tasks].
+
+    Raises
+    ------
+    UnsupportedInstanceError
+        If tasks come in batches, take shares or hold memory.
     """
+    instance.require_one_at_a_time("an instance with given placements")
     gpus = tuple(replace(device, kind=f"on {device.id}") for device in instance.cluster.gpus)
     known: dict[tuple[int, bytes], Workflow] = {}
     jobs = []
@@ -46,7 +52,14 @@ def _placed(instance: Instance, job: Job, numbers: range, places: Sequence[int])
 
 
 def without_models(instance: Instance) -> Instance:
-    """Return the instance in which no task needs a model: no plan of the given one is better than its best."""
+    """Return the instance in which no task needs a model: no plan of the given one is better than its best.
+
+    Raises
+    ------
+    UnsupportedInstanceError
+        If tasks come in batches, take shares or hold memory.
+    """
+    instance.require_one_at_a_time("an instance without models")
     bare = [
         Workflow(workflow.name, tuple(replace(task, models=()) for task in workflow.tasks))
         for workflow in instance.workflows

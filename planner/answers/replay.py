@@ -15,12 +15,13 @@ from executor.devices.alone import different_outputs
 from executor.devices.run import LiveRun, LiveSettings, run_live
 from executor.errors import DeviceError
 from executor.runners.runner import Runner
-from models.feasibility import Violation, check
+from models.feasibility import check
 from models.instance import Instance, Ints
 from models.metrics import Metrics, measure
 from models.objective import completion_us, reported_value, timeline_value
 from models.scenario import Scenario, TimelineHeader, write_timeline
 from models.timeline import UNPLACED, Timeline
+from models.violation import Violation
 from planner.answers.check import feasible_timeline
 from planner.answers.policies.parse import parse
 from planner.answers.simulate import is_file

@@ -26,8 +26,16 @@ METHODS: Mapping[str, ClosedForm] = {
 }
 
 
+FOR_BATCHES = frozenset({"critical_path"})
+"""The methods that hold where tasks come in batches, take shares of a GPU or hold memory."""
+
+
 def best(instance: Instance, objective: Objective) -> tuple[Fraction, str]:
     """Return the highest of these bounds, raised to a value that the objective can take, and its method's name."""
-    values = {name: method(instance, objective) for name, method in METHODS.items()}
+    values = {
+        name: method(instance, objective)
+        for name, method in METHODS.items()
+        if instance.one_at_a_time or name in FOR_BATCHES
+    }
     highest = max(((value, name) for name, value in values.items() if value is not None), key=lambda pair: pair[0])
     return raised(instance, objective, highest[0]), highest[1]

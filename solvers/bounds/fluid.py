@@ -122,7 +122,7 @@ def least_gpus(instance: Instance, due: Ints, most_late: int) -> tuple[int, Dema
 def demands(instance: Instance, due: Ints) -> Iterator[Demand]:
     """Yield the demands of all windows that are looked at; they do not depend on the number of GPUs, only on kinds."""
     work = _Work.of(instance, due)
-    if not len(work.due):
+    if not (instance.one_at_a_time and len(work.due)):
         return
     for begin, end in _windows(work, instance.n_tasks <= SHORT_TRACE):
         yield work.compute(begin, end)

@@ -30,7 +30,7 @@ from solvers.bounds.certified import (
     table,
     whole,
 )
-from solvers.bounds.closed_form import METHODS
+from solvers.bounds.closed_form import FOR_BATCHES, METHODS
 from solvers.bounds.granularity import raised
 
 
@@ -72,6 +72,8 @@ def _header(instance: Instance, document: object) -> tuple[Objective, str, Fract
 
 
 def _again(instance: Instance, objective: Objective, method: str, document: object) -> Fraction:
+    if not instance.one_at_a_time and method not in FOR_BATCHES:
+        raise RefusedError(f"{method} does not bound batches and shares")
     if method != "lagrangian":
         value = METHODS[method](instance, objective)
         if value is None:

@@ -27,6 +27,7 @@ def applies(instance: Instance, objective: Objective) -> bool:
     """Say whether a makespan is a matter of packing: single tasks without models, released at 0, GPUs alike."""
     return (
         objective is Objective.MAKESPAN
+        and instance.one_at_a_time
         and instance.n_tasks == len(instance.jobs)
         and not any(instance.task_needs(task) for task in range(instance.n_tasks))
         and not instance.job_release_us.any()

@@ -34,6 +34,7 @@ METHOD = "exhaustive"
 
 def solve(instance: Instance, objective: Objective) -> Result:
     """Return an optimal plan, or the proof that there is none; for up to about six tasks."""
+    instance.require_one_at_a_time("the exhaustive search")
     search = Search(instance, objective, float("inf"))
     best = _Enumeration(instance, objective).best()
     if best is None:

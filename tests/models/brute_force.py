@@ -9,7 +9,7 @@ import math
 from fractions import Fraction
 from itertools import permutations
 
-from models import GPU, Instance, MLModel, Residency, Task, Timeline, Workflow
+from models import GPU, WHOLE, Instance, MLModel, Residency, Task, Timeline, Workflow
 
 
 def broken_rules(instance: Instance, timeline: Timeline) -> set[str]:
@@ -73,14 +73,18 @@ def _task_rules(instance: Instance, timeline: Timeline, number: int) -> set[str]
     gpu = instance.cluster.gpus[where]
     needed = [model for model in instance.models if model.name in task.models]
     runtime = task.runtime_us.get(gpu.kind) or task.runtime_us.get("*")
+    took = end - start
+    if runtime is not None and task.batch is not None:
+        broken |= _batch_rules(instance, timeline, number)
+        took = runtime if took >= 0 else took
     allowed = instance.restrictions.workflow_gpus.get(workflow.name)
     eligible = (
         runtime is not None
         and (allowed is None or where in allowed)
         and all(_may_hold(instance, where, model) for model in needed)
-        and _fit(needed, gpu)
+        and _fit(needed, gpu, task.memory_bytes)
     )
-    if not eligible or start < instance.jobs[job].release_us or (not timeline.realised and end - start != runtime):
+    if not eligible or start < instance.jobs[job].release_us or (not timeline.realised and took != runtime):
         broken.add("T1")
     if end < start:
         broken.add("T1")
@@ -97,6 +101,35 @@ def _task_rules(instance: Instance, timeline: Timeline, number: int) -> set[str]
     return broken
 
 
+def _batch_rules(instance: Instance, timeline: Timeline, number: int) -> set[str]:
+    """Look at the batch of a task that has a class, and can run on its GPU's kind."""
+    where, start = int(timeline.gpu[number]), int(timeline.start_us[number])
+    batch = _members(instance, timeline, number)
+    ends = {int(timeline.end_us[member]) for member in batch}
+    table = _parts(instance, number)[2].batch
+    assert table is not None
+    kind = instance.cluster.gpus[where].kind
+    times = table.runtime_us[kind] if kind in table.runtime_us else table.runtime_us["*"]
+    if len(ends) > 1 or len(batch) > max(times):
+        return {"T3b"}
+    proper = min(times[size] for size in times if size >= len(batch))  # times do not fall with the size
+    return {"T3b"} if not timeline.realised and ends != {start + proper} else set()
+
+
+def _members(instance: Instance, timeline: Timeline, number: int) -> list[int]:
+    """Return the tasks of a task's batch."""
+    task = _parts(instance, number)[2]
+    if task.batch is None:
+        return [number]
+    return [
+        other
+        for other in range(instance.n_tasks)
+        if _parts(instance, other)[2].batch == task.batch
+        and timeline.gpu[other] == timeline.gpu[number]
+        and timeline.start_us[other] == timeline.start_us[number]
+    ]
+
+
 def _instant_rules(instance: Instance, timeline: Timeline, instant: int) -> set[str]:
     broken = set()
     held = [r for r in timeline.residencies if r.load_start_us <= instant < _end(r)]
@@ -106,19 +139,22 @@ def _instant_rules(instance: Instance, timeline: Timeline, instant: int) -> set[
         here = [r for r in held if r.gpu == where]
         busy = [t for t in running if timeline.gpu[t] == where]
         loads = [r for r in loading if r.gpu == where]
+        working = sum(_parts(instance, t)[2].memory_bytes for t in busy)
         if len(loads) > 1:
             broken.add("R1")
         if gpu.slots:
             if any(sum(r.slot == slot for r in here) > 1 for slot in range(len(gpu.slots))):
                 broken.add("R2")
-        elif sum(instance.models[r.model].weight_bytes for r in here) > gpu.memory_bytes:
+        elif sum(instance.models[r.model].weight_bytes for r in here) + working > gpu.memory_bytes:
             broken.add("R2")
         if len({r.model for r in here}) < len(here):
             broken.add("R4")
         if loads and busy and not instance.overlap_loads:
             broken.add("R5")
-        if len(busy) > 1:
-            broken.add("T3")
+        batches = {min(_members(instance, timeline, t)) for t in busy}
+        if sum(Fraction(_parts(instance, t)[2].share, WHOLE) for t in batches) > 1:
+            every = [_parts(instance, t)[2].share for t in range(instance.n_tasks)]
+            broken.add("T3" if set(every) == {WHOLE} else "T3c")
     for name, most in instance.restrictions.max_replicas.items():
         if sum(instance.models[r.model].name == name for r in held) > most:
             broken.add("X")
@@ -142,10 +178,10 @@ def _may_hold(instance: Instance, gpu: int, model: MLModel) -> bool:
     return allowed is None or gpu in allowed
 
 
-def _fit(models: list[MLModel], gpu: GPU) -> bool:
+def _fit(models: list[MLModel], gpu: GPU, working: int = 0) -> bool:
     if not gpu.slots:
-        return sum(model.weight_bytes for model in models) <= gpu.memory_bytes
-    return any(
+        return sum(model.weight_bytes for model in models) + working <= gpu.memory_bytes
+    return not working and any(
         all(model.weight_bytes <= size for model, size in zip(models, slots, strict=True))
         for slots in permutations(gpu.slots, len(models))
     )

@@ -5,6 +5,8 @@ from __future__ import annotations
 import random
 from dataclasses import replace
 
+import numpy as np
+
 from models import Instance, Placement, Residency, Timeline
 
 
@@ -20,7 +22,8 @@ def simple_timeline(rng: random.Random, instance: Instance) -> Timeline:
         for before, edge in instance.task_inputs(task):
             arrival = placements[before].end_us + instance.transfer_time(edge, placements[before].gpu, where)
             earliest = max(earliest, arrival)
-        ready = gpus[where].provide(rng, instance.task_needs(task))
+        working = int(instance.template_memory[instance.task_template[task]])
+        ready = gpus[where].provide(rng, instance.task_needs(task), working)
         start = max(earliest, ready, gpus[where].free) + rng.choice((0, 0, 1))
         gpus[where].free = start + instance.run_time(task, where)
         placements.append(Placement(task, where, start, gpus[where].free))
@@ -41,16 +44,17 @@ class _GPUState:
             if i.gpu == index
         }
 
-    def provide(self, rng: random.Random, needed: tuple[int, ...]) -> int:
-        """Make models resident; return when all of them are ready."""
-        if not all(model in self.resident for model in needed):
-            slots = self._make_room(rng, needed)
+    def provide(self, rng: random.Random, needed: tuple[int, ...], working: int = 0) -> int:
+        """Make models resident, with room for what a task holds beside them; return when all of them are ready."""
+        if working or not all(model in self.resident for model in needed):
+            slots = self._make_room(rng, needed, working)
             for model in needed:
                 if model not in self.resident:
                     self._load(rng, model, slots.get(model))
-        return max((self.resident[model].ready_us for model in needed), default=0)
+        ready = max((self.resident[model].ready_us for model in needed), default=0)
+        return max(ready, self.last_eviction) if working else ready
 
-    def _make_room(self, rng: random.Random, needed: tuple[int, ...]) -> dict[int, int]:
+    def _make_room(self, rng: random.Random, needed: tuple[int, ...], working: int) -> dict[int, int]:
         """Evict until what is needed fits, everything if it must; return a slot for each missing model."""
         gpu, weight = self.instance.cluster.gpus[self.index], self.instance.weight_bytes
         missing = [model for model in needed if model not in self.resident]
@@ -65,6 +69,7 @@ class _GPUState:
                 if fitting:
                     chosen[model] = fitting[0]
             held = sum(int(weight[model]) for model in self.resident) + sum(int(weight[model]) for model in missing)
+            held += working
             if len(chosen) == len(missing) if gpu.slots else held <= gpu.memory_bytes:
                 return chosen
             self._evict(victims.pop() if victims else next(iter(self.resident)))
@@ -77,8 +82,8 @@ class _GPUState:
 
     def _load(self, rng: random.Random, model: int, slot: int | None) -> None:
         start = max(self.copy_free, self.last_eviction) + rng.choice((0, 0, 1))
-        if not self.instance.overlap_loads:
-            start = max(start, self.free)
+        if not self.instance.overlap_loads or self.instance.template_memory.any():
+            start = max(start, self.free)  # behind what computes, or what it holds of the memory
         self.copy_free = start + self.instance.load_time(model, self.index)
         self.resident[model] = Residency(model, self.index, start, self.copy_free, None, slot)
 
@@ -93,6 +98,26 @@ def mutant(rng: random.Random, instance: Instance, timeline: Timeline) -> Timeli
             index = rng.randrange(len(placements))
             placements[index] = _changed(rng, instance, placements[index])
     return Timeline.build(instance.n_tasks, placements, residencies, realised=rng.random() < 0.2)
+
+
+def serving_mutant(rng: random.Random, instance: Instance, timeline: Timeline) -> Timeline:
+    """Return a timeline in which some tasks have moved to other tasks' starts, or so near that runs overlap."""
+    gpu, start, end = timeline.gpu.copy(), timeline.start_us.copy(), timeline.end_us.copy()
+    for _ in range(rng.randint(1, 3)):
+        task, beside = rng.randrange(instance.n_tasks), rng.randrange(instance.n_tasks)
+        batch = instance.template_batch[instance.task_template]
+        if rng.random() < 0.8:
+            gpu[task], start[task] = gpu[beside], start[beside] + rng.choice((0, 0, 0, 1))
+        else:
+            start[task] += rng.choice((-2, -1, 1, 2))
+        together = np.flatnonzero((batch == batch[task]) & (gpu == gpu[task]) & (start == start[task]))
+        size = 1 if batch[task] < 0 else len(together) + rng.choice((0, 0, 0, 0, -1))
+        run_us = instance.batch_time(int(batch[task]), int(gpu[task]), size) if batch[task] >= 0 else -1
+        for member in together if batch[task] >= 0 else [task]:
+            end[member] = start[member] + (run_us if run_us > 0 else max(1, instance.run_time(task, int(gpu[task]))))
+        if rng.random() < 0.05:
+            end[task] += 1
+    return Timeline(gpu, start, end, timeline.residencies, realised=rng.random() < 0.1)
 
 
 def _changed(rng: random.Random, instance: Instance, placement: Placement) -> Placement:

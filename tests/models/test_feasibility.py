@@ -26,10 +26,11 @@ from models import (
     Timeline,
     assert_feasible,
     check,
+    measure,
 )
 from tests import instances as make
 from tests.models.brute_force import broken_rules
-from tests.models.random_timelines import mutant, simple_timeline
+from tests.models.random_timelines import mutant, serving_mutant, simple_timeline
 
 WEIGHTS = {"a": 4, "b": 5, "c": 6}
 A, B, C = 0, 1, 2
@@ -459,6 +460,25 @@ def test_the_brute_force_checker_agrees_on_thousands_of_mutants() -> None:
     # The comparison means something only if it saw every rule broken, and enough timelines that break none.
     assert {rule for rule, count in seen.items() if count >= 80} >= {
         "feasible", "R1", "R2", "R3", "R4", "R5", "R6", "T1", "T2", "T3", "X"
+    }  # fmt: skip
+
+
+def test_the_brute_force_checker_agrees_on_batches_shares_and_memory() -> None:
+    rng = random.Random(3)
+    seen: Counter[str] = Counter()
+    for _ in range(120):
+        instance = make.random_serving_instance(rng, 6)
+        timeline = simple_timeline(rng, instance)
+        assert check(instance, timeline) == []
+        for _ in range(4):
+            changed = serving_mutant(rng, instance, timeline)
+            expected = broken_rules(instance, changed)
+            assert {violation.rule for violation in check(instance, changed)} == expected
+            seen.update(expected or {"feasible"})
+            full = not expected and (measure(instance, changed).mean_batch_size or 1) > 1
+            seen.update({"feasible batch"} if full else ())
+    assert {rule for rule, count in seen.items() if count >= 10} >= {
+        "feasible", "feasible batch", "R2", "R3", "R5", "T1", "T2", "T3", "T3b", "T3c"
     }  # fmt: skip
 
 

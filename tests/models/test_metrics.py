@@ -80,6 +80,8 @@ def test_every_figure_of_one_timeline(world: Instance, timeline: Timeline) -> No
         "copy_busy": (4 + 5 + 6) / 80,
         "gpus_used": 2,
         "slo_attainment": 3 / 5,  # 14, 10 and 15 are within 15
+        "batches": 0,
+        "mean_batch_size": None,
     }
     assert measure(world, timeline).slo_attainment is None
 

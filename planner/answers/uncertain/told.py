@@ -126,6 +126,7 @@ def stretched(instance: Instance, factor: Floats) -> Instance:
     """
     if bool((factor == 1).all()):
         return instance
+    instance.require_one_at_a_time("an instance with other run times")
     made: dict[tuple[int, bytes], Workflow] = {}
     jobs = []
     for index, job in enumerate(instance.jobs):

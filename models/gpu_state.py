@@ -1,0 +1,154 @@
+"""What one GPU does at a time: the batches that run, the load under way, compute that is free, memory in use.
+
+The rules of an instant (R1 to R5, T3 and its extensions to batches and shares) stand here once for everybody who
+moves through time: nothing may begin that `refuse_*` refuses. The checker looks at whole timelines and stays apart.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from models.cluster import GPU
+from models.memory import Memory
+from models.tables import NONE
+from models.workload import WHOLE
+
+IDLE = -1
+"""Stands for the model on a copy engine that loads nothing."""
+
+
+@dataclass(slots=True)
+class Run:
+    """A batch while it runs; a task without a batch class is a batch of one.
+
+    Parameters
+    ----------
+    tasks
+        Its members, lowest first.
+    start_us, end_us
+        When it started and when it should end by the given run time.
+    batch
+        The batch class of its members, NONE without one.
+    models
+        What its members need.
+    share
+        Of the GPU's compute, in parts of WHOLE.
+    memory_bytes
+        What all its members together hold.
+    """
+
+    tasks: Sequence[int]
+    start_us: int
+    end_us: int
+    batch: int = NONE
+    models: Sequence[int] = ()
+    share: int = WHOLE
+    memory_bytes: int = 0
+
+
+class GPUState:
+    """One GPU at an instant.
+
+    Parameters
+    ----------
+    gpu
+        The GPU.
+    weight_bytes
+        Size of every model.
+    overlap_loads
+        Whether it computes while it loads (rule R5).
+
+    Attributes
+    ----------
+    runs
+        The batches that run, by their first task.
+    free_share
+        Of compute, in parts of WHOLE; a load that blocks compute takes nothing here (see `refuse_run`).
+    loading, load_end_us
+        The model on the copy engine (IDLE: none) and when it should be ready.
+    memory
+        Models and what running tasks hold.
+    """
+
+    __slots__ = ("_overlap_loads", "free_share", "id", "load_end_us", "loading", "memory", "runs")
+
+    def __init__(self, gpu: GPU, weight_bytes: Sequence[int], overlap_loads: bool = True) -> None:
+        self.id = gpu.id
+        self.runs: dict[int, Run] = {}
+        self.free_share = WHOLE
+        self.loading = IDLE
+        self.load_end_us = 0
+        self.memory = Memory(gpu, weight_bytes)
+        self._overlap_loads = overlap_loads
+
+    # -- runs -----------------------------------------------------------------------------------------------------
+
+    def refuse_run(self, run: Run) -> str | None:
+        """Return which rule keeps a batch from starting at its start, now; None if none does."""
+        if run.share > self.free_share:
+            running = ", ".join(str(task) for task in self.runs)
+            return f"T3 {self.id}: runs tasks {running}, {self.free_share} of {WHOLE} are free and {run.share} needed"
+        if not self._overlap_loads and self.loading != IDLE:
+            return f"R5 {self.id}: is loading, and loads block compute"
+        for model in run.models:
+            if model not in self.memory.ready:
+                return f"R3 {self.id}: model {model} is not ready"
+        if run.batch != NONE and any(r.batch == run.batch and r.start_us == run.start_us for r in self.runs.values()):
+            return f"T3b {self.id}: a batch of the same class starts at this instant; start all its tasks at once"
+        return self.memory.refuse_bytes(run.memory_bytes)
+
+    def begin_run(self, run: Run) -> None:
+        """Start a batch that nothing refuses."""
+        self.runs[run.tasks[0]] = run
+        self.free_share -= run.share
+        self.memory.free_bytes -= run.memory_bytes
+
+    def end_run(self, first_task: int) -> Run:
+        """End the batch of this first task, and return it."""
+        run = self.runs.pop(first_task)
+        self.free_share += run.share
+        self.memory.free_bytes += run.memory_bytes
+        return run
+
+    def uses(self, model: int) -> bool:
+        """Say whether a running task needs a model."""
+        return any(model in run.models for run in self.runs.values())
+
+    def compute_free_us(self, share: int = WHOLE) -> int:
+        """Return from when on this share of compute should be free, by what runs; 0 if it is free already."""
+        free, when = self.free_share, 0
+        for run in sorted(self.runs.values(), key=lambda run: run.end_us):
+            if free >= share:
+                break
+            free, when = free + run.share, run.end_us
+        return when
+
+    # -- loads ----------------------------------------------------------------------------------------------------
+
+    def refuse_load(self, model: int, slot: int | None = None) -> str | None:
+        """Return which rule keeps a model from being loaded now, into this slot or (None) any; None if none does."""
+        if self.loading != IDLE:
+            return f"R1 {self.id}: is loading model {self.loading}"
+        if not self._overlap_loads and self.runs:
+            return f"R5 {self.id}: runs task {next(iter(self.runs))}, and loads block compute"
+        return self.memory.refuse_model(model, slot)
+
+    def begin_load(self, model: int, end_us: int, slot: int | None = None) -> int | None:
+        """Start a load that nothing refuses; return the slot of the model, None by bytes."""
+        self.loading, self.load_end_us = model, end_us
+        return self.memory.hold_model(model, slot)
+
+    def end_load(self) -> int:
+        """Make the model on the copy engine ready, and return it."""
+        model, self.loading = self.loading, IDLE
+        self.memory.ready.add(model)
+        return model
+
+    def refuse_eviction(self, model: int) -> str | None:
+        """Return which rule keeps a model from being evicted now; None if none does."""
+        if self.uses(model):
+            return f"R3 {self.id}: a running task uses model {model}"
+        if model not in self.memory.ready:
+            return f"R4 {self.id}: model {model} is not ready there, so it cannot be evicted"
+        return None
