@@ -7,7 +7,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from executor.policies.costs import Rows
+from executor.policies.costs import Rows, least
 from executor.policies.options import QueueOptions, factor, option, switch
 from executor.policies.planning import JobPlanner
 from executor.policies.queueing import QueuePolicy
@@ -74,7 +74,7 @@ class Compass(QueuePolicy):
         server = site.job_ingress[job]
         view.advance()
         available = np.add(view.waits(server), site.now, out=self._available)
-        where = self._planner.plan(site.job_workflow[job], available, _SeenCosts(view, server))
+        where = self._planner.plan(site.job_workflow[job], available, _SeenCosts(view, server), view.gpus_of[server])
         for task, gpu in zip(site.job_tasks[job], where, strict=True):
             self.place(task, gpu)
 
@@ -100,6 +100,6 @@ class Compass(QueuePolicy):
         view.add_load_costs(row, site.needs[template], server)
         self._planner.transfers.arrive(edge, here, 0, self._transfer)
         row += self._transfer
-        best = int(row.argmin())
+        best = least(row, view.gpus_of[site.job_ingress[site.job[task]]])
         if best != planned:
             self.place(task, best)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TypeVar
 
 import numpy as np
@@ -33,6 +33,19 @@ class Rows(dict[int, T]):
         """Work a row out and keep it."""
         row = self[number] = self._work_out(number)
         return row
+
+
+def least(row: Row, favoured: Sequence[int]) -> int:
+    """Return the worker of the least value; among equals the first of the favoured ones, then the lowest.
+
+    Every policy that picks by argmin favours the GPUs of the job's ingress server.
+    """
+    lowest = int(row.argmin())
+    value = row.item(lowest)
+    for worker in favoured:
+        if row.item(worker) == value:
+            return worker
+    return lowest
 
 
 class RunRows:

@@ -2,32 +2,41 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 
 from executor.site import Site
 from models import GPU
 
 
-def furthest_use_last_needed(site: Site, gpu: int, queue: Sequence[int]) -> list[int]:
-    """Return the ready models of a GPU in the order of look-ahead eviction.
+def oldest_first(site: Site, gpu: int) -> list[int]:
+    """Return the ready models of a GPU, oldest load first."""
+    memory = site.memory[gpu]
+    return [model for model in memory.residents if model in memory.ready]
 
-    Models that no queued task needs come first, then those whose first use in the queue is furthest away; equals go
-    oldest load first.
+
+def least_recent_first(site: Site, gpu: int, last_use_us: Mapping[int, int]) -> list[int]:
+    """Return the ready models of a GPU by the end of their last run, those never used first; equals oldest first."""
+    return sorted(oldest_first(site, gpu), key=lambda model: last_use_us.get(model, -1))
+
+
+def furthest_use_first(site: Site, queue: Sequence[int], models: Sequence[int]) -> list[int]:
+    """Return models in the order of look-ahead eviction; equals keep their order.
+
+    Models that no queued task needs come first, then those whose first use in the queue is furthest away.
     """
-    ready = site.memory[gpu].ready
+    wanted = set(models)
     first_use: dict[int, int] = {}
     for position, task in enumerate(queue):
         for model in site.needs[site.template[task]]:
-            if model in ready:
+            if model in wanted:
                 first_use.setdefault(model, position)
-        if len(first_use) == len(ready):
+        if len(first_use) == len(wanted):
             break
-    oldest_first = [model for model in site.memory[gpu].residents if model in ready]
-    return sorted(oldest_first, key=lambda model: -first_use.get(model, len(queue)))
+    return sorted(models, key=lambda model: -first_use.get(model, len(queue)))
 
 
 def room_for(
-    site: Site, gpu: int, model: int, needs: Iterable[int], order: Sequence[int]
+    site: Site, gpu: int, model: int, needs: Collection[int], order: Sequence[int], spare: bool = True
 ) -> tuple[list[int], int | None]:
     """Return what to evict, and the slot to use, to load a model for a task.
 
@@ -37,6 +46,8 @@ def room_for(
         The models of the task; they stay if they can.
     order
         The ready models, in the order in which they are to leave.
+    spare
+        Whether a model stays after all if those behind it in the order make room enough.
     """
     if site.cluster.gpus[gpu].slots:
         return _slot_for(site, gpu, model, set(needs), order)
@@ -48,7 +59,17 @@ def room_for(
         if other not in needs:
             victims.append(other)
             free += site.weight_bytes[other]
+    if spare:
+        _spare(victims, free - site.weight_bytes[model], site.weight_bytes.__getitem__)
     return victims, None
+
+
+def _spare(victims: list[int], surplus: int, size: Callable[[int], int]) -> None:
+    """Take those out again that a later, larger one made superfluous, the last chosen first."""
+    for other in reversed(victims[:-1]):  # without the last one there was no room
+        if size(other) <= surplus:
+            surplus -= size(other)
+            victims.remove(other)
 
 
 def _slot_for(site: Site, gpu: int, model: int, needs: set[int], order: Sequence[int]) -> tuple[list[int], int]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from zlib import crc32
 
 from executor.policies.queueing import QueuePolicy
+from executor.site import Site
 
 
 class Hash(QueuePolicy):
@@ -15,8 +16,13 @@ class Hash(QueuePolicy):
 
     def released(self, job: int) -> None:
         """Place the tasks of the job."""
-        site = self.site
-        names = site.workflows[site.job_workflow[job]].tasks
-        for task, named in zip(site.job_tasks[job], names, strict=True):
-            eligible = site.eligible_gpus(task)
-            self.place(task, eligible[crc32(f"{job}/{named.name}".encode()) % len(eligible)])
+        for task in self.site.job_tasks[job]:
+            self.place(task, hashed_gpu(self.site, task))
+
+
+def hashed_gpu(site: Site, task: int) -> int:
+    """Return the GPU of a task by the checksum of its name."""
+    job = site.job[task]
+    name = site.workflows[site.job_workflow[job]].tasks[task - site.job_tasks[job].start].name
+    eligible = site.eligible_gpus(task)
+    return eligible[crc32(f"{job}/{name}".encode()) % len(eligible)]

@@ -12,7 +12,7 @@ from executor.site import Site
 class Heft(QueuePolicy):
     """Planning on arrival with every worker available at once and no load to pay (TD = 0); no adjustment.
 
-    Equal workers: lowest index, so the head of every job goes to the first GPU. Topcuoglu's HEFT is another
+    All workers look alike to the head of a job, so it stays at the ingress server. Topcuoglu's HEFT is another
     algorithm (insertion, mean costs): a list heuristic among the solvers.
     """
 
@@ -25,6 +25,7 @@ class Heft(QueuePolicy):
         """Plan the job."""
         site = self.site
         available = np.full(site.n_gpus, site.now, np.int64)
-        where = self._planner.plan(site.job_workflow[job], available, None)
+        ingress = self.view.gpus_of[site.job_ingress[job]]
+        where = self._planner.plan(site.job_workflow[job], available, None, ingress)
         for task, gpu in zip(site.job_tasks[job], where, strict=True):
             self.place(task, gpu)

@@ -2,19 +2,44 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from typing import ClassVar
+
 import numpy as np
 
-from executor.policies.costs import RunRows
+from executor.policies.costs import RunRows, least
+from executor.policies.hashing import hashed_gpu
+from executor.policies.options import QueueOptions, one_of, option
 from executor.policies.queueing import QueuePolicy
 from executor.site import Site
+
+
+@dataclass(frozen=True, slots=True)
+class JitOptions(QueueOptions):
+    """Readings of JIT.
+
+    Parameters
+    ----------
+    roots
+        Tasks without predecessors go to the ``least`` wait + TD as all others do, or by ``hash`` as in the simulator
+        that one of the Compass authors released.
+    """
+
+    roots: str = option("least", one_of("least", "hash"))
 
 
 class Jit(QueuePolicy):
     """Just-in-time placement: argmin of wait + TD over the workers (several kinds: plus the run time there).
 
     A task becomes runnable when its last predecessor finishes; the server where that happened decides, by its view.
-    Equal workers: lowest index.
+    Equal workers: those of the job's ingress server, then the lowest index.
     """
+
+    Options: ClassVar[type[object]] = JitOptions
+
+    def __init__(self, options: JitOptions | None = None) -> None:
+        self._roots = (options or JitOptions()).roots
+        super().__init__(options or JitOptions())
 
     def begin(self, site: Site) -> None:
         """Tabulate run times."""
@@ -24,8 +49,12 @@ class Jit(QueuePolicy):
 
     def runnable(self, task: int, server: int) -> None:
         """Place the task where it could start (several kinds: finish) first."""
-        self.view.advance()
-        template = self.site.template[task]
-        np.add(self.view.waits(server), self._runs.row[template], out=self._row)
-        self.view.add_load_costs(self._row, self.site.needs[template], server)
-        self.place(task, int(self._row.argmin()))
+        site, view = self.site, self.view
+        template = site.template[task]
+        if self._roots == "hash" and not site.inputs[template]:
+            self.place(task, hashed_gpu(site, task))
+            return
+        view.advance()
+        np.add(view.waits(server), self._runs.row[template], out=self._row)
+        view.add_load_costs(self._row, site.needs[template], server)
+        self.place(task, least(self._row, view.gpus_of[site.job_ingress[site.job[task]]]))

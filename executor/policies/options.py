@@ -91,12 +91,14 @@ class QueueOptions(ViewOptions):
     lookahead
         How many queued tasks the prefetch looks at.
     prefetch
-        Most models per GPU that are prefetched and not yet used; 0: none.
+        Most models that a GPU prefetches between two starts of tasks; 0: none.
     evict
         ``lookahead``: models that the local queue does not need first, then the one needed furthest in the future;
+        equals by least recent use, and one that a later, larger one makes superfluous stays. ``lookahead-fifo``: the
+        same, but equals by their loads, oldest first, and nothing is spared. ``lru``: least recent use alone.
         ``fifo``: the one loaded longest ago.
     """
 
     lookahead: int = option(3, count)
     prefetch: int = option(1, count)
-    evict: str = option("lookahead", one_of("lookahead", "fifo"))
+    evict: str = option("lookahead", one_of("lookahead", "lookahead-fifo", "lru", "fifo"))

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Protocol
 
 import numpy as np
 
-from executor.policies.costs import RunRows, TransferRows
+from executor.policies.costs import RunRows, TransferRows, least
 from executor.policies.ranks import MeanTransfers, rank_order
 from executor.policies.view import Row
 from executor.site import Site
@@ -26,7 +27,8 @@ class JobPlanner:
     """Places the tasks of a job in the order of their ranks, each on the worker where it starts first.
 
     start(t, w) = max(available(w), arrival of the inputs at w) + TD(t, w); with several kinds of workers the earliest
-    finish start + R(t, w) counts in place of the earliest start. Equal workers: lowest index.
+    finish start + R(t, w) counts in place of the earliest start. Equal workers: those of the ingress server, then the
+    lowest index.
 
     Parameters
     ----------
@@ -48,7 +50,7 @@ class JobPlanner:
         self._start = np.zeros(site.n_gpus, np.int64)
         self._arrival = np.zeros(site.n_gpus, np.int64)
 
-    def plan(self, workflow: int, available: Row, costs: LoadCosts | None) -> list[int]:
+    def plan(self, workflow: int, available: Row, costs: LoadCosts | None, ingress: Sequence[int]) -> list[int]:
         """Return the worker of every task of a job.
 
         Parameters
@@ -57,6 +59,8 @@ class JobPlanner:
             When each worker will be available; changed by the planning. Shape [workers].
         costs
             Of loads; None: they are ignored.
+        ingress
+            The workers of the server where the job arrives.
         """
         site, start, arrival = self._site, self._start, self._arrival
         first = site.template_first[workflow]
@@ -80,10 +84,10 @@ class JobPlanner:
             run_us = self.runs.uniform[template]
             if run_us is None:
                 finishes = np.add(earliest, self.runs.row[template], out=start)
-                worker = int(finishes.argmin())
+                worker = least(finishes, ingress)
                 finish[task] = finishes.item(worker)
             else:
-                worker = int(earliest.argmin())
+                worker = least(earliest, ingress)
                 finish[task] = earliest.item(worker) + run_us
             if needs and costs is not None:
                 costs.placed(worker, needs)

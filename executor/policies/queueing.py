@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import ClassVar
 
 from executor.errors import PolicyError
-from executor.policies.eviction import furthest_use_last_needed, room_for
+from executor.policies.eviction import furthest_use_first, least_recent_first, oldest_first, room_for
 from executor.policies.options import QueueOptions
 from executor.policies.view import PublishedView
 from executor.policy import Policy
@@ -35,6 +35,8 @@ class QueuePolicy(Policy):
         What a server knows of all workers.
     queue
         Per GPU: tasks that wait, in order.
+    last_use_us
+        Per GPU: when the last run of a model ended there.
     """
 
     Options: ClassVar[type[object]] = QueueOptions
@@ -50,7 +52,8 @@ class QueuePolicy(Policy):
         self.queue: list[list[int]] = [[] for _ in range(site.n_gpus)]
         self._queued_on: dict[int, int] = {}
         self._in_turn = [NOWHERE] * site.n_gpus
-        self._prefetched: list[set[int]] = [set() for _ in range(site.n_gpus)]
+        self.last_use_us: list[dict[int, int]] = [{} for _ in range(site.n_gpus)]
+        self._prefetches_left = [self.options.prefetch] * site.n_gpus
         self._prefetches = self.options.prefetch > 0 and site.overlap_loads
 
     def _accept(self, site: Site) -> None:
@@ -77,8 +80,11 @@ class QueuePolicy(Policy):
         """
 
     def finished(self, task: int, gpu: int) -> None:
-        """Pass on the successors that have become runnable."""
+        """Note the use of models, and pass on the successors that have become runnable."""
         site = self.site
+        self.view.advance()  # even if nobody reads the view: its log would grow with the trace
+        for model in site.needs[site.template[task]]:
+            self.last_use_us[gpu][model] = site.now
         if not self.options.remaining:
             self.view.queued_us[gpu] -= site.run_time(task, gpu)
             self.view.note_queue(gpu)
@@ -144,13 +150,16 @@ class QueuePolicy(Policy):
             self._start(task, gpu, needs)
         elif site.loading[gpu] == NOWHERE:
             model = max(absent, key=site.weight_bytes.__getitem__)
-            if self.options.evict == "fifo":
-                order = [other for other in site.memory[gpu].residents if other in ready]
-            else:
-                order = furthest_use_last_needed(site, gpu, self.queue[gpu])
-            evict, slot = room_for(site, gpu, model, needs, order)
-            self._prefetched[gpu].difference_update(evict)
+            spare = self.options.evict in ("lookahead", "lru")
+            evict, slot = room_for(site, gpu, model, needs, self.eviction_order(gpu), spare)
             self._load(gpu, model, evict, slot)
+
+    def eviction_order(self, gpu: int) -> list[int]:
+        """Return the ready models of a GPU in the order in which they are to leave."""
+        site, evict = self.site, self.options.evict
+        by_age = evict.endswith("fifo")
+        order = oldest_first(site, gpu) if by_age else least_recent_first(site, gpu, self.last_use_us[gpu])
+        return furthest_use_first(site, self.queue[gpu], order) if evict.startswith("lookahead") else order
 
     def _load(self, gpu: int, model: int, evict: Sequence[int], slot: int | None) -> None:
         self.site.load(gpu, model, evict, slot)
@@ -160,8 +169,7 @@ class QueuePolicy(Policy):
         site, view = self.site, self.view
         site.start(task)
         self._in_turn[gpu] = NOWHERE
-        if self._prefetched[gpu]:
-            self._prefetched[gpu].difference_update(needs)
+        self._prefetches_left[gpu] = self.options.prefetch
         if self.options.remaining:
             view.queued_us[gpu] -= site.run_us[site.template[task]][site.gpu_class[gpu]]
             view.busy_until_us[gpu] = site.run_end_us[gpu]
@@ -169,12 +177,12 @@ class QueuePolicy(Policy):
 
     def _prefetch(self, gpu: int) -> None:
         """Load a model for one of the next queued tasks if there is room, unless a task in turn will want to load."""
-        if self._in_turn[gpu] != NOWHERE or len(self._prefetched[gpu]) >= self.options.prefetch:
+        if self._in_turn[gpu] != NOWHERE or not self._prefetches_left[gpu]:
             return
         site, memory = self.site, self.site.memory[gpu]
         for task in self.queue[gpu][: self.options.lookahead]:
             for model in site.needs[site.template[task]]:
                 if model not in memory.residents and memory.has_room(model):
-                    self._prefetched[gpu].add(model)
+                    self._prefetches_left[gpu] -= 1
                     self._load(gpu, model, (), None)
                     return

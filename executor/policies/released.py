@@ -55,7 +55,7 @@ class ReleasedCompass(QueuePolicy):
     - Evicting copies the weights back first, bytes / load bandwidth each; write-backs, the load and the run come one
       after the other while the GPU idles. Timelines are therefore `realised`: a load lasts as long as the evictions
       and the fetch together.
-    - Eviction is FIFO, and nothing is prefetched.
+    - Eviction is FIFO, and nothing is prefetched. Equal workers: lowest index, wherever the job arrives.
     - Of the loads, a worker's own row is stale and the others are fresh; of the resident models, the own row is fresh
       and the others are stale. A model is seen when its fetch ends, and until then what it replaces.
     - The load is the run time of the queued tasks; the running task (or the one being loaded for) does not count.
@@ -82,8 +82,9 @@ class ReleasedCompass(QueuePolicy):
         super().begin(site)
         self._planner = JobPlanner(site)
         self._waiting_us = [0] * site.n_gpus
-        self._loads = [_History(0) for _ in range(site.n_gpus)]
-        self._models = [_History(self._residents(gpu)) for gpu in range(site.n_gpus)]
+        stale = self.readings.staleness
+        self._loads = [_History(0, stale) for _ in range(site.n_gpus)]
+        self._models = [_History(self._residents(gpu), stale) for gpu in range(site.n_gpus)]
         self._load_rows = load_rows(site)
 
     def released(self, job: int) -> None:
@@ -92,9 +93,8 @@ class ReleasedCompass(QueuePolicy):
         server, now = site.job_ingress[job], site.now
         available = np.array([now + self._wait(gpu, server, now) for gpu in range(site.n_gpus)], np.int64)
         costs = _ReleasedCosts(site, self._load_rows, self._seen_models(server, now))
-        for task, gpu in zip(
-            site.job_tasks[job], self._planner.plan(site.job_workflow[job], available, costs), strict=True
-        ):
+        where = self._planner.plan(site.job_workflow[job], available, costs, ingress=())
+        for task, gpu in zip(site.job_tasks[job], where, strict=True):
             self.place(task, gpu)
 
     def turned_to(self, task: int, gpu: int) -> None:
@@ -155,15 +155,26 @@ class ReleasedCompass(QueuePolicy):
 
 
 class _History(Generic[T]):
-    """A value over time; the time of an addition is never before the one before it."""
+    """A value over time, as far back as it can be asked for; additions come in the order of their times.
 
-    def __init__(self, value: T) -> None:
-        self._times, self._values = [-1], [value]
+    Parameters
+    ----------
+    value
+        At the beginning.
+    reach_us
+        How long ago the earliest time lies that will be asked for, seen from the latest addition.
+    """
+
+    def __init__(self, value: T, reach_us: int) -> None:
+        self._times, self._values, self._reach_us = [-1], [value], reach_us
 
     def add(self, time_us: int, value: T) -> None:
-        """Change the value from a time on."""
+        """Change the value from a time on, and forget what nobody will ask for any more."""
         self._times.append(time_us)
         self._values.append(value)
+        past = bisect_right(self._times, time_us - self._reach_us) - 1
+        if 2 * past > len(self._times):  # half of it, so that forgetting costs no more than adding
+            del self._times[:past], self._values[:past]
 
     def at(self, time_us: int) -> T:
         """Return the value after all changes up to a time, inclusive."""

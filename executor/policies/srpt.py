@@ -12,9 +12,10 @@ from typing import ClassVar
 
 import numpy as np
 
-from executor.policies.costs import Rows, RunRows
+from executor.policies.costs import Rows, RunRows, TransferRows, least
 from executor.policies.options import QueueOptions, duration, one_of, option
 from executor.policies.queueing import QueuePolicy
+from executor.policies.view import Row
 from executor.site import NOWHERE, Site
 from models import NEVER
 
@@ -40,10 +41,10 @@ class Srpt(QueuePolicy):
     """One central queue, ordered by remaining work; tasks are bound to a GPU only when it is idle.
 
     Whenever a GPU is idle, the waiting tasks are gone through in order. Each chooses the GPU on which it would finish
-    first: wait + TD + run time, where TD is the load time of missing models, twice that if something must be evicted.
-    If that GPU is idle the task goes there; otherwise its run time counts as wait there for those after it. Remaining
-    work is the sum of the fastest run times of a job's tasks that have not started. Equal jobs: first released; equal
-    GPUs: lowest index.
+    first: the later of wait and arrival of its inputs, plus TD, plus run time; TD is the load time of missing models,
+    twice that if something must be evicted. If that GPU is idle the task goes there; otherwise its run time counts as
+    wait there for those after it. Remaining work is the sum of the fastest run times of a job's tasks that have not
+    started. Equal jobs: first released; equal GPUs: those of the job's ingress server, then the lowest index.
     """
 
     Options: ClassVar[type[object]] = SrptOptions
@@ -55,7 +56,8 @@ class Srpt(QueuePolicy):
     def begin(self, site: Site) -> None:
         """Tabulate run times and the work of every workflow."""
         super().begin(site)
-        self._runs = RunRows(site)
+        self._runs, self._transfers = RunRows(site), TransferRows(site)
+        self._arrival = np.zeros(site.n_gpus, np.int64)
         self._fastest = Rows(lambda template: min(run_us for run_us in site.run_us[template] if run_us != NEVER))
         self._waiting: list[int] = []
         self._remaining: list[int] = []
@@ -90,10 +92,10 @@ class Srpt(QueuePolicy):
                 left.extend(self._waiting[position:])
                 break
             template = site.template[task]
-            finish = free + self._runs.row[template]
+            finish = self._inputs_at(task, free) + self._runs.row[template]
             view.advance()
             view.add_load_costs(finish, site.needs[template], site.gpu_server[0])
-            best = int(finish.argmin())
+            best = least(finish, view.gpus_of[site.job_ingress[site.job[task]]])
             if best in idle:
                 idle.remove(best)
                 free[best] = self._free_at[best] = finish[best]
@@ -103,6 +105,14 @@ class Srpt(QueuePolicy):
                 free[best] += site.run_time(task, best)
                 left.append(task)
         self._waiting = left
+
+    def _inputs_at(self, task: int, free: Row) -> Row:
+        """Return when each worker is free and has the task's inputs, which leave once it is bound."""
+        site = self.site
+        for offset, edge in site.inputs[site.template[task]]:
+            self._transfers.arrive(edge, site.gpu[task + offset], site.now, self._arrival)
+            free = np.maximum(free, self._arrival)
+        return free
 
     def _precedence(self, task: int) -> tuple[int, int]:
         job = self.site.job[task]

@@ -11,7 +11,7 @@ import numpy as np
 from executor.errors import PolicyError
 from executor.memory import Memory
 from executor.named import nearest
-from executor.policies.costs import UNREACHABLE, Rows, RunRows
+from executor.policies.costs import UNREACHABLE, Rows, RunRows, least
 from executor.policies.eviction import fit_slots
 from executor.policies.options import QueueOptions, ViewOptions, option
 from executor.policies.queueing import QueuePolicy
@@ -108,7 +108,7 @@ class Static(QueuePolicy):
         """Place the task on a GPU that holds its models."""
         self.view.advance()
         row = self.view.waits(server) + self._rows[self.site.template[task]]
-        self.place(task, int(row.argmin()))
+        self.place(task, least(row, self.view.gpus_of[self.site.job_ingress[self.site.job[task]]]))
 
     def released(self, job: int) -> None:
         """Begin to load with the first job."""

@@ -58,6 +58,9 @@ ROWS = {
     "compass-released:remaining=on,shared=on": CORRECTED,
     "compass-released:remaining=on,shared=on,adjust=on": CORRECTED_ADJUSTED,
     "jit": CORRECTED,
+    "jit:roots=hash": CORRECTED,
+    "srpt": CORRECTED,
+    "heft": CORRECTED,
     "static": CORRECTED,
     "hash": CORRECTED,
 }

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import random
 from fractions import Fraction
+from itertools import product
 
 import pytest
 
@@ -63,7 +64,7 @@ def test_ranks_take_means_over_workers_and_pairs() -> None:
 def test_planning_takes_the_earliest_start() -> None:
     # a: g0 (tie), finish 2. b: g0 at 2, g1 at 2 + 3: g0, finish 5. c: g0 at 5, g1 at 2 + 1 = 3: g1, finish 8.
     # d: g0 at max(5, 8 + 2) = 10, g1 at max(8, 5 + 5) = 10: a tie, so g0.
-    timeline = simulate(instance([Job(DIAMOND, 0)], on=cluster(2)), parse_policy("compass"))
+    timeline = simulate(instance([Job(DIAMOND, 0, ingress=0)], on=cluster(2)), parse_policy("compass"))
     assert runs(timeline) == [(0, 0, 2), (0, 2, 5), (1, 3, 8), (0, 10, 11)]
 
 
@@ -102,12 +103,12 @@ def test_missing_models_add_up() -> None:
     [(5, 9, 0), (5, 10, 1), (9, 10, 1), (10, 10, 0), (10, 19, 0), (10, 20, 1)],
 )
 def test_others_are_seen_as_of_the_latest_multiple_of_the_period(first: int, second: int, where: int) -> None:
-    # The first job (run 100) goes to g0. Server 1 plans the second: it learns of g0's load only at the first multiple
-    # of 10 us after the release, and what happens at a multiple belongs to the next one.
-    long, short = chain(task("t", 100), name="v"), chain(task("t", 1))
-    jobs = [Job(long, first, ingress=0), Job(short, second, ingress=1)]
-    timeline = simulate(instance(jobs, on=cluster(2)), parse_policy("compass:period=10us"))
-    assert timeline.gpu.tolist() == [0, where]
+    # g1 is busy until 30, and the job of 100 us goes to g0. Server 1 plans the short one: it learns of g0's load only
+    # at the first multiple of 10 us after the release, and what happens at a multiple belongs to the next one.
+    busy, long, short = chain(task("t", {"B": 30}), name="u"), chain(task("t", 100), name="v"), chain(task("t", 1))
+    jobs = [Job(busy, 0, ingress=1), Job(long, first, ingress=0), Job(short, second, ingress=1)]
+    timeline = simulate(instance(jobs, on=two_kinds()), parse_policy("compass:period=10us"))
+    assert timeline.gpu.tolist() == [1, 0, where]
 
 
 def test_the_own_row_is_fresh() -> None:
@@ -142,7 +143,7 @@ CHAIN = chain(task("a", 10), task("b", 4, after={"a": 0}))
 def test_adjustment_moves_a_task_beyond_the_threshold(busy: int, options: str, run: tuple[int, int, int]) -> None:
     # a runs on g0 [0, 10) and b (4 us) is planned behind it. Another task of 6 or 7 us queues on g0 at 1. When a ends,
     # the wait of 6 = 1.5 x 4 is tolerated; 7 is not: g0 7 + 0, g1 0 + transfer 1, so b starts on g1 at 11.
-    on = instance([Job(CHAIN, 0), Job(chain(task("t", {"A": busy}), name="v"), 1)], on=two_kinds())
+    on = instance([Job(CHAIN, 0, ingress=0), Job(chain(task("t", {"A": busy}), name="v"), 1)], on=two_kinds())
     timeline = simulate(on, parse_policy(f"compass:period=0us,{options}"))
     assert runs(timeline)[1] == run
 
@@ -151,7 +152,7 @@ def test_adjustment_leaves_joins_where_they_are() -> None:
     # a on g0 and b on g1, both [0, 10); the join is planned on g0 (tie at 11). A task of 50 us queued on g0 at 1 runs
     # [10, 60): the wait is far beyond 1.5 x 2, but a join stays.
     joined = chain(task("a", 10), task("b", 10), task("j", 2, after={"a": 0, "b": 0}))
-    on = instance([Job(joined, 0), Job(chain(task("t", {"A": 50}), name="v"), 1)], on=two_kinds())
+    on = instance([Job(joined, 0, ingress=0), Job(chain(task("t", {"A": 50}), name="v"), 1)], on=two_kinds())
     timeline = simulate(on, parse_policy("compass:period=0us,adjust=on"))
     assert runs(timeline) == [(0, 0, 10), (1, 0, 10), (0, 60, 62), (0, 10, 60)]
 
@@ -163,6 +164,22 @@ def test_nothing_is_reserved_by_a_plan() -> None:
     on = instance([Job(CHAIN, 0), Job(other, 0), Job(chain(task("t", 1), name="v"), 1)], on=two_kinds())
     timeline = simulate(on, parse_policy("compass:period=0us"))
     assert int(timeline.gpu[3]) == 0
+
+
+@pytest.mark.parametrize(("ingress", "policy"), list(product((0, 1, 2), ("compass", "jit", "heft", "srpt", "static"))))
+def test_equal_workers_leave_a_task_at_the_ingress_server(ingress: int, policy: str) -> None:
+    # Three idle servers that all hold m: the first task stays where the job arrives, whatever the draw of others.
+    resident = tuple(InitialResidency(gpu, 0) for gpu in range(3))
+    jobs = [Job(chain(task("t", 1, ["m"])), 10 * release, ingress=ingress) for release in range(2)]
+    timeline = simulate(instance(jobs, {"m": 4}, cluster(3), initial=resident), parse_policy(policy))
+    assert timeline.gpu.tolist() == [ingress, ingress]
+
+
+def test_equal_workers_elsewhere_count_by_their_number() -> None:
+    # The job arrives at g2, which is busy with a task of kind C until 9: g0 and g1 are equal.
+    kinds = Cluster((gpu(0), gpu(1), gpu(2, kind="C")), network())
+    jobs = [Job(chain(task("t", {"C": 9}), name="v"), 0), Job(chain(task("t", 1)), 0, ingress=2)]
+    assert simulate(instance(jobs, on=kinds), parse_policy("compass:period=0us")).gpu.tolist() == [2, 0]
 
 
 def random_workflow(rng: random.Random, size: int) -> Workflow:
@@ -178,7 +195,8 @@ def test_placement_equals_that_of_a_plain_loop(seed: int) -> None:
     # No models, one job: worker by worker, without arrays.
     rng = random.Random(seed)
     workflow, count = random_workflow(rng, 7), rng.randint(1, 3)
-    on = instance([Job(workflow, 0)], on=cluster(count))
+    ingress = rng.randrange(count)
+    on = instance([Job(workflow, 0, ingress=ingress)], on=cluster(count))
     site = site_of(on)
     available = [0] * count
     where: dict[int, int] = {}
@@ -188,7 +206,7 @@ def test_placement_equals_that_of_a_plain_loop(seed: int) -> None:
         for w in range(count):
             arrivals = [finish[p] + on.transfer_time(edge, where[p], w) for p, edge in on.task_inputs(t)]
             starts.append(max([available[w], *arrivals]))
-        where[t] = starts.index(min(starts))
+        where[t] = min(range(count), key=lambda w: (starts[w], w != ingress, w))
         finish[t] = available[where[t]] = starts[where[t]] + on.run_time(t, where[t])
     timeline = simulate(on, parse_policy("compass:adjust=off"))
     assert timeline.gpu.tolist() == [where[t] for t in range(7)]

@@ -39,7 +39,7 @@ def test_defaults_are_those_of_the_paper() -> None:
         ("compass:period=100", "option period: '100' is no time; allowed is a number with one of us, ms"),
         ("compass:period=-1ms", "'-1ms' is negative"),
         ("compass:adjust=maybe", "'maybe' is not on or off"),
-        ("compass:evict=lru", "'lru' is not one of lookahead, fifo"),
+        ("compass:evict=mru", "'mru' is not one of lookahead, lookahead-fifo, lru, fifo"),
         ("compass:threshold=nan", "'nan' is no finite number"),
         ("compass:adjust", "option 'adjust' must be given once"),
         ("compass:adjust=on,adjust=off", "option 'adjust' must be given once"),

@@ -5,11 +5,13 @@ GPUs have 10 bytes and load one byte per microsecond; a transfer takes 1 us plus
 
 from __future__ import annotations
 
+import tracemalloc
+
 import pytest
 
 from executor import PolicyError, instance_for, parse_policy, simulate
 from executor.policies.twin import twin_instance
-from models import InitialResidency, Job, Restrictions, check
+from models import InitialResidency, Instance, Job, Restrictions, check
 from tests.executor.scripted import loads, runs
 from tests.instances import chain, cluster, instance, task
 
@@ -22,10 +24,17 @@ def test_jit_takes_the_least_wait_and_load() -> None:
     assert runs(timeline) == [(1, 0, 3), (1, 3, 6), (0, 4, 7)]
 
 
+def test_jit_may_send_roots_by_hash() -> None:
+    # crc32 of "0/a" is odd (4085470497), so a goes to g1; b follows to where nothing waits, the ingress g0.
+    on = instance([Job(chain(task("a", 1), task("b", 1, after={"a": 0})), 0, ingress=0)], on=cluster(2))
+    assert simulate(on, parse_policy("jit:roots=hash")).gpu.tolist() == [1, 0]
+    assert simulate(on, parse_policy("jit")).gpu.tolist() == [0, 0]
+
+
 def test_jit_places_a_task_when_its_last_predecessor_ends() -> None:
     # a: g0 [0, 2), b: g1 [0, 5). At 5 both GPUs are idle: the join goes to g0, where b's output (1 byte) is at 7.
     joined = chain(task("a", 2), task("b", 5), task("j", 1, after={"a": 1, "b": 1}))
-    assert runs(simulate(instance([Job(joined, 0)], on=cluster(2)), parse_policy("jit:period=0us"))) == [
+    assert runs(simulate(instance([Job(joined, 0, ingress=0)], on=cluster(2)), parse_policy("jit:period=0us"))) == [
         (0, 0, 2),
         (1, 0, 5),
         (0, 7, 8),
@@ -33,15 +42,15 @@ def test_jit_places_a_task_when_its_last_predecessor_ends() -> None:
 
 
 def test_heft_is_blind_to_load_and_locality() -> None:
-    # Two equal jobs: both go to g0 although g1 is idle, and although x is on g1: load [0, 4), runs [4, 9), [9, 14).
-    jobs = [Job(chain(task("t", 5, ["x"])), 0) for _ in range(2)]
+    # Two equal jobs arrive at g0 and stay, although g1 is idle and x is there: load [0, 4), runs [4, 9), [9, 14).
+    jobs = [Job(chain(task("t", 5, ["x"])), 0, ingress=0) for _ in range(2)]
     on = instance(jobs, {"x": 4}, cluster(2), initial=(InitialResidency(1, 0),))
     assert runs(simulate(on, parse_policy("heft"))) == [(0, 4, 9), (0, 9, 14)]
 
 
 def test_heft_spreads_the_tasks_of_one_job() -> None:
     # Ranks 5 and 4: the longer first, on g0; then g1 is available earlier.
-    on = instance([Job(chain(task("a", 4), task("b", 5)), 0)], on=cluster(2))
+    on = instance([Job(chain(task("a", 4), task("b", 5)), 0, ingress=0)], on=cluster(2))
     assert runs(simulate(on, parse_policy("heft"))) == [(1, 0, 4), (0, 0, 5)]
 
 
@@ -50,6 +59,27 @@ def test_hash_is_the_crc32_of_job_and_task() -> None:
     work = chain(task("a", 1), task("b", 1))
     timeline = simulate(instance([Job(work, 0), Job(work, 0)], on=cluster(3)), parse_policy("hash"))
     assert timeline.gpu.tolist() == [0, 1, 2, 2]
+
+
+def chain_of_jobs(count: int) -> Instance:
+    """Return equal jobs of two tasks, one every 400 us, for two GPUs."""
+    work = chain(task("a", 2), task("b", 3, after={"a": 0}))
+    return instance([Job(work, 400 * job) for job in range(count)], on=cluster(2))
+
+
+@pytest.mark.parametrize("policy", ["hash", "heft", "compass-released"])
+def test_what_is_kept_does_not_grow_with_the_trace(policy: str) -> None:
+    # Nobody reads the published view here; its log is taken in all the same.
+    tracemalloc.start()
+    peaks = []
+    for jobs in (400, 1_600):
+        on = chain_of_jobs(jobs)
+        made = parse_policy(policy)()
+        simulate(on, lambda made=made: made)  # type: ignore[misc]
+        held = tracemalloc.take_snapshot().filter_traces((tracemalloc.Filter(True, "*executor/policies/*"),))
+        peaks.append(sum(trace.size for trace in held.traces))
+    tracemalloc.stop()
+    assert peaks[1] <= peaks[0] + 20_000
 
 
 def test_static_pins_by_demand_and_never_swaps() -> None:

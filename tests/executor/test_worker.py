@@ -52,11 +52,41 @@ def test_lookahead_evicts_what_the_queue_does_not_need() -> None:
 
 def test_lookahead_evicts_what_is_needed_furthest_in_the_future() -> None:
     # Both residents are needed: b second, a third. a leaves at 0; c [0, 4); runs at 4, 5 (b a hit); then a comes back
-    # in place of the oldest that nobody needs, b: [6, 10). No prefetch before: it would have to evict.
+    # in place of c, whose use is longer ago than that of b: [6, 10). No prefetch before: it would have to evict.
     on = one_gpu([("c", 1), ("b", 1), ("a", 1)], THREE, "ab")
     timeline = simulate(on, lambda: Listed([0, 0, 0]))
     assert runs(timeline) == [(0, 4, 5), (0, 5, 6), (0, 10, 11)]
-    assert loads(on, timeline) == [("c", 0, 0, 4, None), ("a", 0, 6, 10, None)]
+    assert loads(on, timeline) == [("c", 0, 0, 4, 6), ("a", 0, 6, 10, None)]
+
+
+@pytest.mark.parametrize(
+    ("evict", "left"), [("lookahead", "ac"), ("lookahead-fifo", "bc"), ("lru", "ac"), ("fifo", "bc")]
+)
+def test_equals_leave_by_least_recent_use_or_by_age(evict: str, left: str) -> None:
+    # a (oldest) runs [1, 2) after b [0, 1); then c needs room and the queue is empty: b is the least recently used.
+    on = one_gpu([("b", 1), ("a", 1), ("c", 1)], THREE, "ab")
+    timeline = simulate(on, lambda: Listed([0, 0, 0], evict=evict))
+    assert {on.models[r.model].name for r in timeline.residencies if r.end_us is None} == set(left)
+
+
+@pytest.mark.parametrize(("evict", "left"), [("lookahead", "ac"), ("lookahead-fifo", "c")])
+def test_a_victim_that_a_later_one_makes_superfluous_stays(evict: str, left: str) -> None:
+    # c (6 bytes) comes in; a (2) is the older one, b (8) makes room for c alone.
+    on = one_gpu([("a", 1), ("b", 1), ("c", 1)], {"a": 2, "b": 8, "c": 6}, "ab")
+    timeline = simulate(on, lambda: Listed([0, 0, 0], evict=evict))
+    assert {on.models[r.model].name for r in timeline.residencies if r.end_us is None} == set(left)
+
+
+def test_a_prefetched_join_does_not_block_further_prefetches() -> None:
+    # g0: a runs [0, 2) and sends to the join (model x, prefetched [0, 3) once it is queued at 2: [2, 5)), whose other
+    # input comes from g1 at 51. b (model y) is released at 3 and runs at once: y [5, 8)... then c (model z, released
+    # 9) queues behind d, which runs without a model [9, 19): z comes in at 9, though x is still unused.
+    joined = chain(task("a", 2), task("o", 50), task("j", 1, ["x"], {"a": 0, "o": 0}))
+    jobs = [Job(joined, 0), Job(chain(task("d", 10), name="d"), 9), Job(chain(task("c", 1, ["z"]), name="c"), 9)]
+    on = instance(jobs, {"x": 3, "z": 3}, cluster(2))
+    timeline = simulate(on, lambda: Listed([0, 1, 0, 0, 0]))
+    assert loads(on, timeline) == [("x", 0, 2, 5, None), ("z", 0, 9, 12, None)]
+    assert runs(timeline)[3:] == [(0, 9, 19), (0, 19, 20)]
 
 
 def test_fifo_evicts_the_oldest() -> None:

@@ -134,6 +134,16 @@ def test_the_past_does_not_depend_on_the_future(kind: str, noise: object) -> Non
         assert actions(on, first, before, tasks) == actions(changed, second, before, tasks)
 
 
+@pytest.mark.parametrize(("noise", "more"), [("run=uniform:0.1", False), ("run=uniform:0.9", True)])
+def test_ends_within_the_tolerance_change_nothing(noise: str, more: bool) -> None:
+    # Six jobs of one task of 1 ms: one decision per arrival; an end up to 10 % off is none, others are.
+    on = instance([Job(chain(task("t", 1_000)), 700 * job) for job in range(6)])
+    policy = RecedingHorizon(FEW)
+    run(on, lambda: policy, 0, parse_noise(noise))
+    assert (len(policy.decision_s) > 6) == more
+    assert len(policy.decision_s) >= 6
+
+
 def test_with_everything_known_it_is_near_the_optimum() -> None:
     # The decoder cannot express every plan, but its optima on such small instances are hardly ever missed.
     optimal = 0

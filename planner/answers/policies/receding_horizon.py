@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from executor import Policy, PolicyError, Site
-from executor.policies.options import count, duration, one_of, option
+from executor.policies.options import count, duration, factor, one_of, option
 from executor.site import NOWHERE
 from models.instance import Instance
 from models.objective import Objective
@@ -57,12 +57,16 @@ class RecedingOptions:
         What the plans minimise; None: what whoever runs the policy minimises, mean slowdown unless known otherwise.
     seed
         Of the local search.
+    tolerance
+        A run or a load that ends off its given time by at most so much of it changes nothing; on devices none ends to
+        the microsecond.
     """
 
     moves: int = option(2_000, count)
     lookahead: int = option(0, horizon)
     objective: str | None = option(None, one_of(*Objective))
     seed: int = option(0, count)
+    tolerance: float = option(0.1, factor)
 
 
 class Oracle:
@@ -91,9 +95,9 @@ class Oracle:
 class RecedingHorizon(Policy):
     """Plans all known unfinished work anew at every arrival, and carries the plan out until the next.
 
-    It also plans anew when a job comes into sight of a look-ahead, and when a run or a load ends at another time than
-    given. A task keeps its GPU once it has started. One that changes GPU before has its inputs sent again from then on;
-    the plan assumes that they left when they were made, so it may start late by one transfer.
+    It also plans anew when a job comes into sight of a look-ahead, and when a run or a load ends off its given time by
+    more than is tolerated. A task keeps its GPU once it has started. One that changes GPU before has its inputs sent
+    again from then on; the plan assumes that they left when they were made, so it may start late by one transfer.
 
     Parameters
     ----------
@@ -153,8 +157,9 @@ class RecedingHorizon(Policy):
             self._last_use_us[gpu][model] = self.site.now
 
     def loaded(self, model: int, gpu: int) -> None:
-        """Have the work planned anew if a load did not take the given time."""
-        self._due |= self.site.now != self.site.load_end_us[gpu]
+        """Have the work planned anew if a load took another time than given."""
+        given_us = self.site.load_time(model, gpu)
+        self._due |= self._is_off(self.site.load_end_us[gpu], given_us)
 
     def act(self, gpus: Sequence[int]) -> None:
         """Plan anew if there are news, then go on with the plan."""
@@ -170,8 +175,12 @@ class RecedingHorizon(Policy):
         self._carrying.go_on(gpus)
 
     def _unexpected(self, task: int, gpu: int) -> bool:
-        """Say whether a task that has just ended did so at another time than given."""
-        return self.site.now != self.site.run_end_us[gpu]
+        """Say whether a task that has just ended ran for another time than given."""
+        return self._is_off(self.site.run_end_us[gpu], self.site.run_time(task, gpu))
+
+    def _is_off(self, expected_us: int, given_us: int) -> bool:
+        """Say whether what ends now should have ended at another time, by more than is tolerated."""
+        return abs(self.site.now - expected_us) > self._options.tolerance * given_us
 
     def _expected_end_us(self, gpu: int) -> int:
         """Return when what runs on a GPU should end, by the given time; at once if that has passed."""
