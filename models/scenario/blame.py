@@ -6,12 +6,13 @@ The rules stay where they are, in the core types; this only looks for the first 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 
 from models.cluster import Cluster
 from models.instance import Instance
 from models.restrictions import InitialResidency, InstanceError, Restrictions, check_initial
 from models.scenario.errors import FieldError, blame
-from models.workload import Job, MLModel, Task, Workflow
+from models.workload import Job, MLModel, Workflow
 
 
 def blame_workflows(
@@ -24,10 +25,7 @@ def blame_workflows(
     FieldError
         At the first such task.
     """
-    unconnected = {
-        name: [Task(task.name, task.runtime_us, task.models) for task in workflow.tasks]
-        for name, workflow in workflows.items()
-    }
+    unconnected = {name: [replace(task, inputs=()) for task in workflow.tasks] for name, workflow in workflows.items()}
     together = [Workflow(name, tuple(tasks)) for name, tasks in unconnected.items()]
     if _refusal(cluster, models, together, restrictions) is None:
         return

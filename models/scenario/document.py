@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from itertools import pairwise
 from typing import Annotated, Any
 
-from pydantic import BeforeValidator, Field, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
 from models.objective import Objective
 from models.scenario.errors import shown
 from models.scenario.quantities import (
     MAX_SIZE_BYTES,
     Bandwidth,
+    BatchSize,
     Flag,
     GPUCount,
     Index,
@@ -26,6 +28,7 @@ from models.scenario.quantities import (
     Rate,
     Seed,
     Server,
+    Share,
     Size,
     Time,
     Window,
@@ -136,6 +139,29 @@ def _for_every_kind(value: object) -> object:
     return value if isinstance(value, Mapping) else {ANY_KIND: value}
 
 
+def _tables(value: object) -> object:
+    """Turn one table by batch size into one for every kind of GPU."""
+    if not isinstance(value, Mapping):
+        raise problem(f"{kind_of(value)} stands here; allowed is a table such as {_A_TABLE}, or one per kind of GPU")
+    per_kind = not value or any(isinstance(table, Mapping) for table in value.values())
+    return value if per_kind else {ANY_KIND: value}
+
+
+def _rising(times: dict[int, int]) -> dict[int, int]:
+    """Refuse a table without size 1, or in which a larger batch takes less time."""
+    if 1 not in times:
+        raise problem(f"lists no size 1; allowed is a table such as {_A_TABLE}")
+    for small, large in pairwise(sorted(times)):
+        if times[large] < times[small]:
+            fall = f"size {large} takes {times[large]} us, less than the {times[small]} us of size {small}"
+            raise problem(f"{fall}; allowed are times that do not fall with the size", str(large))
+    return times
+
+
+_A_TABLE = "{1: 560 ms, 4: 980 ms}"
+_Table = Annotated[dict[BatchSize, PositiveTime], AfterValidator(_rising)]
+
+
 def _edges(value: object) -> object:
     """Turn a list of predecessors into a mapping without bytes of its own."""
     if isinstance(value, Mapping):
@@ -155,20 +181,51 @@ def _edges(value: object) -> object:
 _Runtime = Annotated[
     dict[Name, PositiveTime], BeforeValidator(_for_every_kind, PositiveTime | dict[Name, PositiveTime]), filled("kind")
 ]
+_Tables = Annotated[
+    dict[Name, _Table], BeforeValidator(_tables, _Table | dict[Name, _Table]), filled("table by batch size")
+]
 _After = Annotated[dict[Name, Size | None], BeforeValidator(_edges, list[Name] | dict[Name, Size | None])]
 
 
 class TaskSection(Section):
-    """A step of a workflow."""
+    """A step of a workflow, with a runtime of its own or in a batch class."""
+
+    one_of = ("batch", "runtime")
 
     models: tuple[Name, ...] = Field(
         default=(), description="Models that must be ready on the GPU while the task runs."
     )
-    runtime: _Runtime = Field(description="One time for every kind of GPU, or a time per kind.")
+    runtime: _Runtime | None = Field(default=None, description="One time for every kind of GPU, or a time per kind.")
     output: Size = Field(default="0 B", validate_default=True, description="Bytes that travel to each successor.")
     after: _After = Field(
         default_factory=dict,
         description="Predecessors: a list, or a mapping to the bytes of the edge (null: the output's).",
+    )
+    batch: Name | None = Field(
+        default=None, description="The batch class it belongs to, in place of models, runtime, share and memory."
+    )
+    share: Share = Field(default=1, validate_default=True, description="Of the GPU's compute that it takes.")
+    memory: Size = Field(default="0 B", validate_default=True, description="Held while it runs, beside the models.")
+
+    @model_validator(mode="after")
+    def _class_or_own(self) -> TaskSection:
+        own = [key for key in ("models", "share", "memory") if key in self.model_fields_set]
+        if self.batch is not None and own:
+            problem_text = f"has batch and {own[0]}; allowed is batch in place of models, runtime, share and memory"
+            raise problem(problem_text, own[0])
+        return self
+
+
+class BatchSection(Section):
+    """Tasks that may run together on a GPU, in batches, whatever their workflow or job."""
+
+    models: tuple[Name, ...] = Field(default=(), description="Models that must be ready while a batch runs.")
+    runtime: _Tables = Field(description="A time by batch size, for every kind of GPU or per kind; size 1 among them.")
+    share: Share = Field(
+        default=1, validate_default=True, description="Of the GPU's compute that a batch takes, whatever its size."
+    )
+    memory: Size = Field(
+        default="0 B", validate_default=True, description="Held by each task of a batch while it runs."
     )
 
 
@@ -262,6 +319,7 @@ class ScenarioDocument(Section):
     models: dict[Name, ModelSection] = Field(default_factory=dict)
     workflows: Annotated[dict[Name, WorkflowSection], filled("workflow")]
     workload: WorkloadSection
+    batches: dict[Name, BatchSection] = Field(default_factory=dict, description="Classes of tasks that run together.")
     objective: Minimised = Objective.MEAN_SLOWDOWN
     slo: Level | None = Field(default=None, description="A service level, for the questions that ask for one.")
     options: OptionsSection = OptionsSection()

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from models.scenario.errors import InputError, shown
-from models.workload import Workflow
+from models.workload import WHOLE, Task, Workflow
 
 if TYPE_CHECKING:
     import networkx as nx
@@ -62,10 +62,24 @@ def workflow_graph(workflow: Workflow) -> Graph:
 
     graph: Graph = nx.DiGraph(name=workflow.name)
     for task in workflow.tasks:
-        runtime = {kind: f"{runtime_us} us" for kind, runtime_us in task.runtime_us.items()}
-        single = runtime["*"] if runtime.keys() == {"*"} else runtime
-        graph.add_node(task.name, models=list(task.models), runtime=single)
+        graph.add_node(task.name, **_attributes(task))
     for task in workflow.tasks:
         for edge in task.inputs:
             graph.add_edge(edge.source, task.name, bytes=f"{edge.size_bytes} B")
     return graph
+
+
+def _attributes(task: Task) -> dict[str, Any]:
+    """Return what a task asks for, with the keys of a scenario file."""
+    if task.batch is not None:
+        return {"batch": task.batch.name}
+    runtime = {kind: f"{runtime_us} us" for kind, runtime_us in task.runtime_us.items()}
+    asked: dict[str, Any] = {
+        "models": list(task.models),
+        "runtime": runtime["*"] if runtime.keys() == {"*"} else runtime,
+    }
+    if task.share != WHOLE:
+        asked["share"] = task.share / WHOLE
+    if task.memory_bytes:
+        asked["memory"] = f"{task.memory_bytes} B"
+    return asked

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from models.cluster import GPU, Cluster
-from models.instance import Instance
+from models.instance import NONE, Instance
 from models.restrictions import Restrictions
 from models.scenario.document import ScenarioDocument
 from models.scenario.errors import FieldError
@@ -17,6 +17,7 @@ from models.workload import Job, Workflow
 
 MAX_TASKS = 20_000_000
 MAX_TRANSFERS = 2_000_000
+MAX_BATCH_TIMES = 10_000_000
 MAX_HORIZON_US = 10**18
 """Every task, load and transfer one after the other must end before this."""
 
@@ -65,12 +66,12 @@ def check_transfers(document: ScenarioDocument, cluster: Cluster, workflows: Seq
 
 
 def check_tables(cluster: Cluster, restrictions: Restrictions, workflows: Sequence[Workflow]) -> None:
-    """Refuse more sorts of GPUs than the table of transfers can hold.
+    """Refuse more sorts of GPUs, or more and larger batches, than the tables can hold.
 
     Raises
     ------
     FieldError
-        At the cluster.
+        At the cluster, or at the batch classes.
     """
     sorts = len(GPUClasses.of(cluster, restrictions).gpus)
     edges = sum(len(task.inputs) for workflow in workflows for task in workflow.tasks)
@@ -78,6 +79,11 @@ def check_tables(cluster: Cluster, restrictions: Restrictions, workflows: Sequen
     if transfers > MAX_TRANSFERS:
         problem = f"{edges} edges between {sorts} sorts of GPUs make {transfers} transfers"
         raise FieldError(("cluster",), f"{problem}; allowed are {MAX_TRANSFERS}")
+    classes = {task.batch.name: task.batch for workflow in workflows for task in workflow.tasks if task.batch}
+    sizes = max((max(times) for batch in classes.values() for times in batch.runtime_us.values()), default=0)
+    if len(classes) * sorts * sizes > MAX_BATCH_TIMES:
+        problem = f"{len(classes)} classes of up to {sizes} tasks on {sorts} sorts of GPUs make too many run times"
+        raise FieldError(("batches",), f"{problem}; allowed are {MAX_BATCH_TIMES}")
 
 
 def check_tasks(jobs: Sequence[Job]) -> None:
@@ -102,6 +108,9 @@ def check_horizon(instance: Instance) -> None:
         At the workload.
     """
     per_template = instance.run_us.max(axis=1).astype(np.float64)
+    for template, batch in enumerate(instance.template_batch.tolist()):
+        if batch != NONE:  # at worst every task runs as long as the largest batch of its class
+            per_template[template] = float(instance.batch_us[batch].max())
     for template, needs in enumerate(instance.needs):
         per_template[template] += sum(float(instance.load_us[model].max()) for model in needs)
         per_template[template] += sum(float(instance.transfer_us[edge].max()) for _, edge in instance.inputs[template])

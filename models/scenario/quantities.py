@@ -20,12 +20,14 @@ from models.units import parse_bandwidth as read_bandwidth
 from models.units import parse_rate as read_rate
 from models.units import parse_size as read_size
 from models.units import parse_time as read_time
+from models.workload import WHOLE
 
 MAX_TIME_US = 10**15
 """Longest time: about 32 years."""
 MAX_SIZE_BYTES = LARGEST
 MAX_JOBS = 1_000_000
 MAX_GPUS = 100_000
+MAX_BATCH = 9_999
 MAX_NUMBER = 10**9
 MAX_BANDWIDTH = 10**18
 _LONGEST_NUMBER = 60
@@ -33,6 +35,8 @@ _LONGEST_NAME = 200
 
 _DIGITS = r"(\d+(\.\d*)?|\.\d+)([eE][+-]?\d{1,3})?"
 _WHOLE = re.compile(r"[+-]?\d+", re.ASCII)
+_BATCH_SIZE = re.compile(r"[1-9]\d{0,3}", re.ASCII)
+_PLAIN_NUMBER = re.compile(_DIGITS, re.ASCII)
 _SERVER = re.compile(r"s?\d{1,9}", re.ASCII)
 
 Value = TypeVar("Value", int, Fraction)
@@ -123,6 +127,21 @@ def _number(value: object) -> Fraction:
         raise problem(str(error)) from None
 
 
+def _share(value: object) -> int:
+    text = _text(value, "a share of a GPU")
+    parts = parse_number(text) * WHOLE if _PLAIN_NUMBER.fullmatch(text) else Fraction(0)
+    quoted = isinstance(value, str) and not isinstance(value, Plain)
+    if quoted or not 0 < parts <= WHOLE or parts.denominator != 1:
+        raise problem(f"{shown(text)} is no share; allowed is a number above 0 and at most 1, to four decimal places")
+    return int(parts)
+
+
+def _batch_size(value: object) -> int:
+    if isinstance(value, bool) or not _BATCH_SIZE.fullmatch(str(value)):
+        raise problem(f"{shown(str(value))} is no batch size; allowed is a whole number from 1 to {MAX_BATCH}")
+    return int(str(value))
+
+
 def _whole(least: int, most: int) -> PlainValidator:
     def validate(value: object) -> int:
         what = f"a whole number from {least} to {most}"
@@ -143,6 +162,24 @@ Number = Annotated[
     Fraction,
     PlainValidator(_number),
     WithJsonSchema({"type": "number", "description": "A plain number.", "minimum": 0, "maximum": MAX_NUMBER}),
+]
+Share = Annotated[
+    int,
+    PlainValidator(_share),
+    WithJsonSchema(
+        {
+            "type": "number",
+            "description": "A share of a GPU's compute, with up to four decimal places.",
+            "exclusiveMinimum": 0,
+            "maximum": 1,
+        }
+    ),
+]
+"""Read as a whole number of parts of `WHOLE`."""
+BatchSize = Annotated[
+    int,
+    PlainValidator(_batch_size),
+    WithJsonSchema({"type": "string", "pattern": "^[1-9][0-9]{0,3}$", "examples": ["4"]}),
 ]
 GPUCount = Annotated[int, _whole(1, MAX_GPUS), _described_whole("How many.", 1, MAX_GPUS)]
 JobCount = Annotated[int, _whole(1, MAX_JOBS), _described_whole("How many jobs.", 1, MAX_JOBS)]

@@ -1,10 +1,10 @@
-"""From the document's workflows to the workflows of the core types."""
+"""From the document's batch classes and workflows to those of the core types."""
 
 from __future__ import annotations
 
-from models.scenario.document import ScenarioDocument, TaskSection, WorkflowSection
-from models.scenario.errors import FieldError, allowed, blame, shown
-from models.workload import Edge, Task, Workflow, WorkflowCycleError
+from models.scenario.document import BatchSection, ScenarioDocument, TaskSection, WorkflowSection
+from models.scenario.errors import FieldError, Where, allowed, blame, shown
+from models.workload import BatchClass, Edge, Task, Workflow, WorkflowCycleError
 
 
 def build_workflows(document: ScenarioDocument) -> dict[str, Workflow]:
@@ -13,13 +13,30 @@ def build_workflows(document: ScenarioDocument) -> dict[str, Workflow]:
     Raises
     ------
     FieldError
-        For an unknown model or predecessor, a model named twice, or a cycle.
+        For an unknown model, batch class or predecessor, a model named twice, or a cycle.
     """
-    return {name: _workflow(document, name, section) for name, section in document.workflows.items()}
+    batches = {name: _batch_class(document, name, section) for name, section in document.batches.items()}
+    return {name: _workflow(document, batches, name, section) for name, section in document.workflows.items()}
 
 
-def _workflow(document: ScenarioDocument, name: str, section: WorkflowSection) -> Workflow:
-    tasks = tuple(_task(document, name, section, task) for task in section.tasks)
+def _batch_class(document: ScenarioDocument, name: str, section: BatchSection) -> BatchClass:
+    where = ("batches", name)
+    _refuse_unknown_models(document, section.models, where)
+    with blame((*where, "models"), "each model once"):
+        return BatchClass(name, section.runtime, section.models, section.share, section.memory)
+
+
+def _refuse_unknown_models(document: ScenarioDocument, models: tuple[str, ...], where: Where) -> None:
+    for position, model in enumerate(models):
+        if model not in document.models:
+            problem = f"unknown model {shown(model)}; {allowed(model, document.models)}"
+            raise FieldError((*where, "models", position), problem)
+
+
+def _workflow(
+    document: ScenarioDocument, batches: dict[str, BatchClass], name: str, section: WorkflowSection
+) -> Workflow:
+    tasks = tuple(_task(document, batches, name, section, task) for task in section.tasks)
     try:
         return Workflow(name, tasks)
     except WorkflowCycleError as error:
@@ -27,17 +44,21 @@ def _workflow(document: ScenarioDocument, name: str, section: WorkflowSection) -
         raise FieldError(("workflows", name, "tasks", error.cycle[0]), problem) from None
 
 
-def _task(document: ScenarioDocument, workflow: str, section: WorkflowSection, name: str) -> Task:
+def _task(
+    document: ScenarioDocument, batches: dict[str, BatchClass], workflow: str, section: WorkflowSection, name: str
+) -> Task:
     task, where = section.tasks[name], ("workflows", workflow, "tasks", name)
-    for position, model in enumerate(task.models):
-        if model not in document.models:
-            problem = f"unknown model {shown(model)}; {allowed(model, document.models)}"
-            raise FieldError((*where, "models", position), problem)
+    _refuse_unknown_models(document, task.models, where)
+    if task.batch is not None and task.batch not in batches:
+        raise FieldError((*where, "batch"), f"unknown batch class {shown(task.batch)}; {allowed(task.batch, batches)}")
     for source in task.after:
         if source not in section.tasks:
             raise FieldError((*where, "after", source), f"unknown task; {allowed(source, section.tasks)}")
+    inputs = _inputs(task, section)
+    if task.batch is not None:
+        return Task.of_class(name, batches[task.batch], inputs)
     with blame((*where, "models"), "each model once"):
-        return Task(name, task.runtime, task.models, _inputs(task, section))
+        return Task(name, task.runtime or {}, task.models, inputs, task.share, task.memory)
 
 
 def _inputs(task: TaskSection, section: WorkflowSection) -> tuple[Edge, ...]:

@@ -14,6 +14,8 @@ from dataclasses import replace
 import pytest
 
 from models import (
+    BatchClass,
+    Cluster,
     InfeasibleTimelineError,
     InitialResidency,
     Instance,
@@ -389,6 +391,117 @@ class TestT3OneTask:
         three = world([make.task("t", 50), make.task("u", 5), make.task("v", 5)])
         assert broken(three, [(0, 0, 50), (0, 10, 15), (0, 20, 25)]) == ["T3"]
         assert broken(three, [(0, 0, 50), (0, 50, 55), (0, 45, 50)]) == ["T3"]
+
+
+def members(count: int, batch: BatchClass, gpus: int = 1, release_us: int = 0, on: Cluster | None = None) -> Instance:
+    """Return an instance of single tasks of one class."""
+    return world([Task.of_class(f"t{index}", batch) for index in range(count)], gpus, release_us, on=on)
+
+
+class TestT3bBatches:
+    PAIRS = BatchClass("pairs", {"*": {1: 4, 3: 6}})
+
+    @pytest.mark.parametrize(
+        ("runs", "expected"),
+        [
+            ([(0, 0, 6), (0, 0, 6)], []),  # size 2 is not listed and takes the time of size 3
+            ([(0, 0, 5), (0, 0, 5)], ["T3b"]),
+            ([(0, 0, 6), (0, 0, 7)], ["T3b"]),
+            ([(0, 0, 4), (0, 4, 8)], []),
+            ([(0, 0, 6), (0, 6, 12)], ["T3b", "T3b"]),  # two batches of one, each too long
+            ([(0, 0, 4), (1, 0, 4)], []),
+            ([(0, 0, 4), (0, 3, 7)], ["T3"]),
+        ],
+    )
+    def test_what_starts_together_is_one_batch(self, runs: list[tuple[int, int, int]], expected: list[str]) -> None:
+        assert broken(members(2, self.PAIRS, gpus=2), runs) == expected
+
+    def test_at_most_the_largest_listed_size(self) -> None:
+        assert broken(members(3, self.PAIRS), [(0, 0, 6)] * 3) == []
+        assert broken(members(4, self.PAIRS), [(0, 0, 6)] * 4) == ["T3b"]
+
+    def test_realised_members_share_start_and_end_as_given(self) -> None:
+        assert broken(members(2, self.PAIRS), [(0, 0, 99), (0, 0, 99)], realised=True) == []
+        assert broken(members(2, self.PAIRS), [(0, 0, 99), (0, 0, 98)], realised=True) == ["T3b"]
+        assert broken(members(4, self.PAIRS), [(0, 0, 99)] * 4, realised=True) == ["T3b"]
+
+    def test_the_table_is_that_of_the_kind(self) -> None:
+        by_kind = BatchClass("by_kind", {"A": {1: 4, 2: 5}, "B": {1: 3}})
+        on = replace(make.cluster(), gpus=(make.gpu(0), make.gpu(1, kind="B")))
+        assert broken(members(2, by_kind, on=on), [(0, 0, 5), (0, 0, 5)]) == []
+        assert broken(members(2, by_kind, on=on), [(0, 0, 4), (1, 0, 3)]) == []
+        assert broken(members(2, by_kind, on=on), [(1, 0, 3), (1, 0, 3)]) == ["T3b"]
+        assert broken(members(1, BatchClass("b", {"B": {1: 3}}), on=on), [(0, 0, 3)]) == ["T1"]
+
+    def test_classes_do_not_mix(self) -> None:
+        two = world([Task.of_class("t", self.PAIRS), Task.of_class("u", replace(self.PAIRS, name="others"))])
+        assert broken(two, [(0, 0, 6), (0, 0, 6)]) == ["T3b", "T3b", "T3"]
+
+    def test_every_member_waits_for_its_release_inputs_and_models(self) -> None:
+        needy = BatchClass("needy", {"*": {1: 4, 2: 6}}, ("a",))
+        assert broken(members(2, needy), [(0, 4, 10), (0, 4, 10)], [load(A, 0)]) == []
+        assert broken(members(2, needy), [(0, 4, 10), (0, 4, 10)], [load(A, 0, 9)]) == ["R3", "R3"]
+        assert broken(members(2, needy, release_us=5), [(0, 4, 10), (0, 4, 10)], [load(A, 0)]) == ["T1", "T1"]
+
+
+class TestT3cShares:
+    @pytest.mark.parametrize(("share", "expected"), [(4_000, []), (4_001, ["T3c"])])
+    def test_shares_add_up_to_at_most_the_gpu(self, share: int, expected: list[str]) -> None:
+        two = world([Task("t", {"*": 5}, share=6_000), Task("u", {"*": 5}, share=share)])
+        assert broken(two, [(0, 0, 5), (0, 4, 9)]) == expected
+        assert broken(two, [(0, 0, 5), (0, 5, 10)]) == []
+
+    def test_the_violation_says_how_much_is_taken_and_when(self) -> None:
+        two = world([Task("t", {"*": 5}, share=6_000), Task("u", {"*": 5}, share=6_500)])
+        found = check(two, Timeline.build(2, [Placement(0, 0, 0, 5), Placement(1, 0, 3, 8)], []))
+        assert [str(violation) for violation in found] == [
+            "T3c s0/g0 at 3 us: shares add up to more than the GPU (found 1.25, allowed 1)"
+        ]
+
+    def test_a_batch_takes_its_share_once(self) -> None:
+        # Four members in a batch of share 0.5 beside a task of share 0.5, for 9 us.
+        half = BatchClass("half", {"*": {1: 4, 4: 9}}, share=5_000)
+        five = world([*(Task.of_class(f"t{i}", half) for i in range(4)), Task("u", {"*": 5}, share=5_000)])
+        assert broken(five, [*[(0, 0, 9)] * 4, (0, 2, 7)]) == []
+        assert broken(five, [(0, 0, 4), *[(0, 1, 10)] * 3, (0, 3, 8)]) == ["T3c"]
+        assert broken(five, [(0, 0, 4), *[(0, 1, 10)] * 3, (0, 4, 9)]) == []
+
+
+class TestMemoryOfTasks:
+    def test_running_tasks_and_models_share_the_memory(self) -> None:
+        # a holds 4 of 10 bytes; tasks t and u hold 3 each while they run.
+        two = world([Task(name, {"*": 5}, ("a",), share=5_000, memory_bytes=3) for name in "tu"])
+        assert broken(two, [(0, 4, 9), (0, 4, 9)], [load(A, 0)]) == []
+        assert broken(two, [(0, 4, 9), (0, 4, 9)], [load(A, 0), load(B, 9)]) == []
+        assert broken(two, [(0, 4, 9), (0, 4, 9)], [load(A, 0), load(B, 8)]) == ["R2"]
+
+    def test_every_member_of_a_batch_holds_its_own(self) -> None:
+        # Two members of 3 bytes beside a (4 bytes) fill the GPU, three do not fit.
+        three = BatchClass("three", {"*": {1: 4, 3: 6}}, ("a",), memory_bytes=3)
+        assert broken(members(2, three), [(0, 4, 10)] * 2, [load(A, 0)]) == []
+        assert broken(members(3, three), [(0, 4, 10)] * 3, [load(A, 0)]) == ["R2"]
+
+    def test_an_eviction_at_a_start_makes_room(self) -> None:
+        # R7: b leaves at the start of the run that takes its room.
+        one = world([Task("t", {"*": 5}, ("a",), memory_bytes=6)])
+        assert broken(one, [(0, 9, 14)], [load(A, 0), load(B, 4, 9)]) == []
+        assert broken(one, [(0, 9, 14)], [load(A, 0), load(B, 4, 10)]) == ["R2"]
+
+    def test_slots_have_no_room_for_it(self) -> None:
+        on = replace(make.cluster(), gpus=(make.gpu(0, slots=(5, 5)), make.gpu(1)))
+        one = world([Task("t", {"*": 5}, memory_bytes=1)], on=on)
+        assert broken(one, [(0, 0, 5)]) == ["T1"]
+        assert broken(one, [(1, 0, 5)]) == []
+
+
+def test_without_overlap_a_load_takes_the_whole_compute_engine() -> None:
+    # R5: even a task of share 0.1 must not run beside a load; of two that do, the last to end is named.
+    two = world([Task(name, {"*": us}, share=1_000) for name, us in (("t", 9), ("u", 2))], overlap_loads=False)
+    assert broken(two, [(0, 0, 9), (0, 0, 2)], [load(A, 9)]) == []
+    found = check(two, Timeline.build(2, [Placement(0, 0, 0, 9), Placement(1, 0, 0, 2)], [load(A, 8)]))
+    assert [str(violation) for violation in found] == [
+        "R5 a on s0/g0 from 8 us and job 0 task t: load overlaps compute (found 8, allowed 9)"
+    ]
 
 
 class TestRestrictions:

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from models import (
+    BatchClass,
     InitialResidency,
     Instance,
     Job,
@@ -17,6 +18,7 @@ from models import (
     Placement,
     Residency,
     ServiceLevel,
+    Task,
     Timeline,
     check,
     measure,
@@ -203,6 +205,25 @@ def test_a_realised_timeline_of_empty_runs_has_figures() -> None:
     one = make.instance([Job(make.chain(make.task("t", 10)), 0)])
     metrics = measure(one, Timeline.build(1, [Placement(0, 0, 0, 0)], [], realised=True))
     assert (metrics.makespan_s, metrics.compute_busy, metrics.mean_slowdown) == (0.0, 0.0, 0.0)
+
+
+def test_a_batch_counts_once_and_by_its_share() -> None:
+    # Batches of share 0.5: {0, 1} over [4, 10), {2} over [10, 14); job 3 alone over [10, 15), share 0.4; until 15 us.
+    half = BatchClass("half", {"*": {1: 4, 2: 6}}, ("a",), share=5_000)
+    tasks = [*(Task.of_class("t", half) for _ in range(3)), Task("t", {"*": 5}, share=4_000)]
+    jobs = [Job(make.chain(task, name=f"w{index}"), 0) for index, task in enumerate(tasks)]
+    instance = make.instance(jobs, {"a": 4})
+    runs = [Placement(0, 0, 4, 10), Placement(1, 0, 4, 10), Placement(2, 0, 10, 14), Placement(3, 0, 10, 15)]
+    timeline = Timeline.build(4, runs, [Residency(0, 0, 0, 4)])
+    assert check(instance, timeline) == []
+    metrics = measure(instance, timeline)
+    assert (metrics.batches, metrics.mean_batch_size) == (2, 1.5)
+    assert metrics.compute_busy == (0.5 * 6 + 0.5 * 4 + 0.4 * 5) / 15
+    # Of the simultaneous first uses of a the lowest task is the miss: 2 of 3 starts hit, and without it all do.
+    assert metrics.hit_rate == pytest.approx(2 / 3)
+    after = [measure(instance, timeline, warmup=Fraction(part, 4)) for part in (1, 2, 3)]
+    assert [m.hit_rate for m in after] == [1.0, 1.0, None]
+    assert [(m.batches, m.mean_batch_size) for m in after] == [(2, 1.5), (1, 1.0), (0, None)]
 
 
 class TestServingResidency:

@@ -12,7 +12,9 @@ END = "objective: mean_latency"
 TIME = "no time; allowed is a number with one of us, ms, s, min, h"
 SIZE = "no size; allowed is a number with one of B, KB, MB, GB, TB, KiB, MiB, GiB, TiB"
 BANDWIDTHS = "B/s, KB/s, MB/s, GB/s, TB/s, KiB/s, MiB/s, GiB/s, TiB/s, bit/s, Kbit/s, Mbit/s, Gbit/s, Tbit/s"
-TOP = "name, cluster, models, workflows, workload, objective, slo, options, restrictions"
+TOP = "name, cluster, models, workflows, workload, batches, objective, slo, options, restrictions"
+TASK = "models, runtime, output, after, batch, share, memory"
+OPT = "{models: [opt], runtime: 560 ms, output: 2 KB}"
 SECTIONS = [
     (
         "servers: 2",
@@ -80,7 +82,7 @@ SECTIONS = [
     (
         "models: [opt]",
         "model: [opt]",
-        "12: workflows.qa.tasks.opt.model: unknown key, did you mean 'models'? allowed are models, runtime, output, after",
+        f"12: workflows.qa.tasks.opt.model: unknown key, did you mean 'models'? allowed are {TASK}",
     ),
     (
         "release: 0 ms, ",
