@@ -77,7 +77,10 @@ class Engine:
         release = self._next_release()
         event = device.next(release)
         if event is None and release is None:
-            raise StalledError(f"{self._unfinished} tasks were never started, and nothing more will happen")
+            name = type(self._policy).__name__
+            raise StalledError(
+                f"policy {name}: {self._unfinished} tasks were never started, and nothing more will happen"
+            )
         now = site.now = device.now
         woken = False
         while event is not None:

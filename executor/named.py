@@ -38,9 +38,10 @@ class Kind:
             sys.path.append(here)
         try:
             module = importlib.import_module(module_name)
-        except (ImportError, SyntaxError, ValueError) as error:
+        except Exception as error:  # a module of the user's may raise anything
+            said = f"{error}" if isinstance(error, ImportError | SyntaxError) else f"{type(error).__name__}: {error}"
             raise self.error(
-                f"{name}: module {module_name} cannot be imported: {error}; allowed is one that is installed or lies "
+                f"{name}: module {module_name} cannot be imported: {said}; allowed is one that is installed or lies "
                 "in the working folder"
             ) from None
         finally:
@@ -53,7 +54,8 @@ class Kind:
 
     def options(self, name: str, options: type | None, text: str) -> object | None:
         """Read ``key=value,key=value`` into a dataclass whose fields' metadata say how; None if there is no class."""
-        readers = {field.name: field.metadata["read"] for field in fields(options)} if is_dataclass(options) else {}
+        known = fields(options) if is_dataclass(options) else ()
+        readers = {field.name: field.metadata["read"] for field in known if "read" in field.metadata}
         values: dict[str, object] = {}
         for item in filter(None, text.split(",")):
             key, given, value = item.strip().partition("=")
@@ -68,7 +70,13 @@ class Kind:
                 values[key] = readers[key](value)
             except ValueError as error:
                 raise self.error(f"{self.word} {name}: option {key}: {error}") from None
-        return options(**values) if isinstance(options, type) else None
+            except Exception as error:  # a reader of the user's may raise anything
+                said = f"{type(error).__name__}: {error}"
+                raise self.error(f"{self.word} {name}: option {key}: {said}") from None
+        try:
+            return options(**values) if isinstance(options, type) else None
+        except Exception as error:  # and so may a class of options
+            raise self.error(f"{self.word} {name}: {type(error).__name__}: {error}") from None
 
 
 def nearest(word: str, known: Iterable[str]) -> str:

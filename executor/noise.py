@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 import random
 from dataclasses import dataclass
+from statistics import NormalDist
 
 from executor.published import published_factor
 from models.errors import UserError
@@ -17,6 +18,7 @@ _GRAMMAR = (
     "'run=KIND:SPREAD,load=KIND:SPREAD' with KIND lognormal, normal, uniform or published, "
     "for instance 'run=lognormal:0.2'"
 )
+_NORMAL = NormalDist()
 LARGEST_SPREAD = 10
 """Beyond it times overflow."""
 
@@ -29,12 +31,15 @@ class NoiseError(UserError, ValueError):
 class Spread:
     """A random factor on a time, of mean 1 unless it is a published one.
 
+    A factor that would be negative is 0, and all are scaled down by what that adds to their mean. Noisy times are
+    rounded to whole microseconds, at least 1, which times of a few microseconds feel.
+
     Parameters
     ----------
     kind
-        ``lognormal`` (sigma of the logarithm), ``normal`` (standard deviation), ``uniform`` (half the width) or
-        ``published`` (power of the factors of `executor.published`; their median is 1 and their mean 2.25, so that
-        there is more work to do than was given).
+        ``lognormal`` (sigma of the logarithm), ``normal`` (standard deviation before the cut at 0), ``uniform`` (half
+        the width before it) or ``published`` (power of the factors of `executor.published`; their median is 1 and
+        their mean 2.25, so that there is more work to do than was given).
     size
         The spread, 0 to `LARGEST_SPREAD`; 0 leaves every time as it is.
     """
@@ -54,12 +59,21 @@ class Spread:
         if self.kind == "lognormal":
             factor = math.exp(source.gauss(-self.size * self.size / 2, self.size))
         elif self.kind == "normal":
-            factor = source.gauss(1.0, self.size)
+            factor = max(0.0, source.gauss(1.0, self.size)) / self._mean_of_cut()
         elif self.kind == "published":
             factor = published_factor(source.random()) ** self.size
         else:
-            factor = source.uniform(1 - self.size, 1 + self.size)
+            factor = max(0.0, source.uniform(1 - self.size, 1 + self.size)) / self._mean_of_cut()
         return max(1, round(time_us * factor))
+
+    def _mean_of_cut(self) -> float:
+        """Return the mean of a normal or uniform factor around 1 whose negative values are 0."""
+        if self.kind == "uniform":
+            return (1 + self.size) ** 2 / (4 * self.size) if self.size > 1 else 1.0
+        if not self.size:
+            return 1.0
+        deviations = 1 / self.size
+        return _NORMAL.cdf(deviations) + self.size * _NORMAL.pdf(deviations)
 
 
 @dataclass(frozen=True, slots=True)

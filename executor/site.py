@@ -118,7 +118,8 @@ class Site(Knowledge):
             raise IllegalActionError(f"task {task} is not released")
         template = self.template[task]
         if not 0 <= gpu < self.n_gpus or self.run_us[template][self.gpu_class[gpu]] == NEVER:
-            raise IllegalActionError(f"T1 task {task}: GPU {gpu} is not eligible")
+            allowed = ", ".join(map(str, self.eligible_gpus(task)))
+            raise IllegalActionError(f"T1 task {task}: GPU {gpu} is not eligible; allowed are {allowed}")
         if self.started_us[task] >= 0:
             raise IllegalActionError(f"T1 task {task}: has started and cannot move")
         if self.gpu[task] != NOWHERE:
@@ -178,6 +179,7 @@ class Site(Knowledge):
             If the copy engine is busy, an eviction or the load is not allowed, or there is no room. Evictions
             that came before the refusal stand.
         """
+        self._check_place(gpu, model)
         if self.loading[gpu] != NOWHERE:
             raise IllegalActionError(f"R1 GPU {gpu}: is loading model {self.loading[gpu]}")
         if not self.overlap_loads and self.running[gpu] != NOWHERE:
@@ -205,6 +207,7 @@ class Site(Knowledge):
         IllegalActionError
             If it is not ready there, the running task needs it, or swaps are ruled out.
         """
+        self._check_place(gpu, model)
         if self.restrictions.no_swaps:
             raise IllegalActionError(f"X GPU {gpu}: model {model} may not be evicted")
         running = self.running[gpu]
@@ -223,6 +226,7 @@ class Site(Knowledge):
         IllegalActionError
             If it is none, or time has passed.
         """
+        self._check_place(gpu, model)
         stay = self._stay_of[gpu].get(model)
         if stay is None or not stay.initial or self.now:
             raise IllegalActionError(f"R7 GPU {gpu}: model {model} is no initial residency that can be left out now")
@@ -236,6 +240,13 @@ class Site(Knowledge):
         if time_us < self.now:
             raise IllegalActionError(f"time {time_us} has passed")
         self._device.at(time_us, WAKE, NOWHERE, 0)
+
+    def _check_place(self, gpu: int, model: int) -> None:
+        """Refuse numbers that name nothing: Python would take -1 for the last."""
+        if not 0 <= gpu < self.n_gpus:
+            raise IllegalActionError(f"R1 GPU {gpu}: there is none; allowed are 0 to {self.n_gpus - 1}")
+        if not 0 <= model < len(self.models):
+            raise IllegalActionError(f"R1 model {model}: there is none; allowed are 0 to {len(self.models) - 1}")
 
     # -- what the engine tells ------------------------------------------------------------------------------------
 

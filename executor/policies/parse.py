@@ -11,6 +11,7 @@ from executor.policies.compass import Compass
 from executor.policies.hashing import Hash
 from executor.policies.heft import Heft
 from executor.policies.jit import Jit
+from executor.policies.own import guarded
 from executor.policies.released import ReleasedCompass
 from executor.policies.srpt import Srpt
 from executor.policies.static import Static
@@ -71,7 +72,8 @@ def parse_policy(text: str, policies: Mapping[str, type[Policy]] = POLICIES) -> 
     policy = _KIND.load(name, attribute)
     if not (isinstance(policy, type) and issubclass(policy, Policy)):
         raise PolicyError(f"policy {name}:{attribute} is no subclass of executor.Policy")
-    return ParsedPolicy(text.strip(), policy, _options(f"{name}:{attribute}", policy, options))
+    own = f"{name}:{attribute}"
+    return ParsedPolicy(text.strip(), guarded(policy, own), _options(own, policy, options))
 
 
 def _options(name: str, policy: type[Policy], text: str) -> object | None:

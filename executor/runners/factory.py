@@ -68,7 +68,10 @@ class FactoryRunner:
         return data
 
     def _build(self, model: MLModel) -> nn.Module:
-        module = self._factory(model.name)
+        try:
+            module = self._factory(model.name)
+        except Exception as error:  # the user's code may raise anything
+            raise DeviceError(f"model {model.name}: its factory raised {type(error).__name__}: {error}") from error
         if not isinstance(module, nn.Module):
             raise DeviceError(
                 f"model {model.name}: its factory returned {type(module).__name__}; allowed is a torch.nn.Module"

@@ -1,4 +1,4 @@
-"""Profile, replay a plan and run Compass, with synthetic work and with real architectures; write figures as JSON."""
+"""Profile, replay what the SRPT rule does in simulation and run Compass, with synthetic work and with real architectures; write figures as JSON."""
 
 from __future__ import annotations
 
@@ -70,15 +70,15 @@ class _Remembered:
 
 
 def _runs(part: Part, device: str, rounds: int, folder: Path) -> Iterator[dict[str, Any]]:
-    """Profile a part, then yield the figures of a plan that is carried out and of Compass live."""
+    """Profile a part, then yield the figures of the simulated SRPT timeline carried out, and of Compass live."""
     folder.mkdir(exist_ok=True)
-    given, profiled, plan = folder / "scenario.yaml", folder / "profiled.yaml", folder / "plan.json"
+    given, profiled, simulated = folder / "scenario.yaml", folder / "profiled.yaml", folder / "srpt.json"
     write_atomically(given, yaml.safe_dump(part.document, sort_keys=False))
     runner = _Remembered(parse_runner(part.runner))
     profile(load_scenario(given), runner, device=device, runner_name=part.runner, rounds=rounds).save(profiled)
     scenario = load_scenario(profiled)
-    simulate(scenario, "srpt").save(plan)
-    for name, policy in (("plan", str(plan)), ("compass", "compass")):
+    simulate(scenario, "srpt").save(simulated)
+    for name, policy in (("srpt", str(simulated)), ("compass", "compass")):
         made = replay_on_devices(
             scenario, policy, runner, LiveSettings(device), runner_name=part.runner, check_outputs=name == "compass"
         )

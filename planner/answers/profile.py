@@ -17,6 +17,7 @@ import yaml
 from executor.devices.profiling import Measurements, Spread, measure
 from executor.fit import Line
 from executor.runners.runner import Runner
+from models.cluster import Cluster
 from models.scenario import InputError, Scenario, ScenarioDocument, build, write_atomically
 from models.scenario.section import validated
 from models.scenario.source import Plain
@@ -150,10 +151,10 @@ def profile(
 
 
 def measured_document(scenario: Scenario, measurements: Measurements) -> dict[str, Any]:
-    """Return a scenario file's content with measured weights, run times, loads and network.
+    """Return a scenario file's content with measured weights, run times, loads and links within a server.
 
     Run times replace those of every kind of GPU that the cluster has; kinds that it lacks keep theirs. What was not
-    measured, such as the network of a scenario without edges, stays as it is.
+    measured stays as it is, above all the network between servers.
 
     Raises
     ------
@@ -176,14 +177,22 @@ def measured_document(scenario: Scenario, measurements: Measurements) -> dict[st
                 "load_bandwidth": _bandwidth(measurements.load),
                 "load_overhead": _time(measurements.load.overhead_us),
             }
-    if measurements.transfer is not None:
-        line = measurements.transfer
-        cluster["network"] = {
-            "bandwidth": _bandwidth(line),
-            "latency": _time(line.overhead_us),
-            "staged": Plain("false"),
-        }
+    if measurements.transfer is not None and "network" in cluster:
+        cluster["network"] |= _within_server(scenario.instance.cluster, measurements.transfer)
     return document
+
+
+def _within_server(cluster: Cluster, line: Line) -> dict[str, Any]:
+    """Return what copies inside this machine say of a network: of the links within a server, and of no others.
+
+    They are whole transfers, so they say nothing where the given network charges the copies by way of the hosts on top
+    (`staged`), unless all GPUs are on one server: then that is left out.
+    """
+    one_server = len({gpu.server for gpu in cluster.gpus}) == 1
+    if cluster.network.staged and not one_server:
+        return {}
+    measured = {"within_server": {"bandwidth": _bandwidth(line), "latency": _time(line.overhead_us)}}
+    return measured | ({"staged": Plain("false")} if cluster.network.staged else {})
 
 
 def _runtime(given: object, kinds: set[str], spread: Spread) -> object:

@@ -16,7 +16,7 @@ from executor.devices.profiling import WARMUP_ROUNDS, Measurements, Spread, meas
 from executor.errors import DeviceError
 from executor.fit import Line
 from executor.runners.factory import FactoryRunner
-from models import Edge, MLModel, Task, Workflow
+from models import Edge, Link, MLModel, Task, Workflow
 from models.scenario import InputError, Scenario, load_scenario, scenario_from
 from planner.answers.profile import Profile, measured_document, profile
 from planner.command.cli import app
@@ -77,14 +77,37 @@ def test_measured_figures_take_the_place_of_given_ones(scenario: Scenario, tmp_p
     assert [model.weight_bytes for model in made.models] == [1_000_123, 99_999, 7]
     assert {gpu.load_bandwidth for gpu in made.cluster.gpus} == {Fraction("9.877e9")}
     assert {gpu.load_overhead_us for gpu in made.cluster.gpus} == {12}
-    network = made.cluster.network
-    assert (network.between.bandwidth, network.between.latency_us, network.staged) == (Fraction("3.21e9"), 46, False)
-    assert network.within == network.between
     two, one = (job.workflow for job in made.jobs)  # so the trace was found from the other folder
     # 1234.5 us is half way between two microseconds, and the even one is written; C is not in the cluster.
     assert dict(two.tasks[0].runtime_us) == {"A": 1234, "B": 1234, "C": 5000}
     assert dict(two.tasks[1].runtime_us) == {"*": 20}
     assert dict(one.tasks[0].runtime_us) == {"B": 1}  # never 0; A stays ineligible
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "within", "staged"),
+    [
+        ("", "", Link(1000, Fraction(10**9)), True),  # the copies by way of the hosts come on top: nothing is known
+        (", staged: true", "", Link(46, Fraction("3.21e9")), False),
+        (
+            "    - {count: 2, gpu: {kind: B, slots: [4 MB, 2 MB], load_bandwidth: 1 GB/s}}\n",
+            "",
+            Link(46, Fraction("3.21e9")),
+            False,
+        ),
+    ],
+    ids=["staged", "not staged", "one server"],
+)
+def test_copies_in_this_machine_are_no_network_between_servers(
+    scenario: Scenario, tmp_path: Path, old: str, new: str, within: Link, staged: bool
+) -> None:
+    # The `only` task runs on kind B alone; without it, it takes its time from kind A.
+    text = SCENARIO.replace(old, new) if old else SCENARIO
+    given = tmp_path / "given.yaml"
+    given.write_text(text.replace("runtime: {B: 1 ms}", "runtime: 1 ms"))
+    network = saved(load_scenario(given), tmp_path / "profiled.yaml").instance.cluster.network
+    assert network.between == Link(1000, Fraction(10**9))
+    assert (network.within, network.staged) == (within, staged)
 
 
 def test_everything_else_stays(scenario: Scenario, tmp_path: Path) -> None:
