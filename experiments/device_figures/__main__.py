@@ -1,4 +1,4 @@
-"""Profile, replay what the SRPT rule does in simulation and run Compass, with synthetic work and with real architectures; write figures as JSON."""
+"""Profile, replay what SRPT does in simulation and run Compass, synthetic and with real architectures; write JSON."""
 
 from __future__ import annotations
 

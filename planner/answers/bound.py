@@ -135,7 +135,8 @@ def bound(
 
 def _read_schedule(scenario: Scenario, path: Path) -> tuple[Instance, Timeline]:
     """Return a schedule that can be compared with plans, and the instance it belongs to."""
-    instance, timeline = read(scenario.instance, path)
+    instance, file = read(scenario.instance, path)
+    timeline = file.timeline
     refuse_violations(instance, timeline, path)
     try:
         return instance, with_given_loads(instance, timeline)

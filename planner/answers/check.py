@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -12,13 +12,14 @@ from executor import twin_instance
 from models.feasibility import check
 from models.instance import Instance
 from models.objective import Objective, reported_value, timeline_value
-from models.scenario import InputError, read_timeline
+from models.scenario import InputError, PlanFile, read_timeline
 from models.timeline import UNPLACED, Timeline
 from models.violation import Violation
+from planner.answers.claims import Claims, claims_of, own_times
 
 
-def read(instance: Instance, path: Path) -> tuple[Instance, Timeline]:
-    """Return a timeline and the instance it belongs to: the given one, or its twin that ``compass-released`` runs on.
+def read(instance: Instance, path: Path) -> tuple[Instance, PlanFile]:
+    """Return a file and the instance it belongs to: the given one, or its twin that ``compass-released`` runs on.
 
     Raises
     ------
@@ -26,27 +27,64 @@ def read(instance: Instance, path: Path) -> tuple[Instance, Timeline]:
         If the file cannot be read or belongs to neither.
     """
     try:
-        return instance, read_timeline(path, instance).timeline
+        return instance, read_timeline(path, instance)
     except InputError as error:
         twin = twin_instance(instance)
         if error.field == "scenario_hash" and twin is not instance:
             with suppress(InputError):
-                return twin, read_timeline(path, twin).timeline
+                return twin, read_timeline(path, twin)
         raise
 
 
-def verdict(
-    objective: Objective, instance: Instance, timeline: Timeline, violations: Sequence[Violation]
-) -> dict[str, Any]:
-    """Return the outcome of a check with the keys of ``check --json``; no value if a task is not placed."""
+@dataclass(frozen=True, slots=True)
+class Checked:
+    """The outcome of a check.
+
+    Parameters
+    ----------
+    violations
+        Of the rules, then of what the file says of its timeline.
+    value
+        The objective of the timeline as it stands; None if a task is not placed.
+    realised
+        Whether it is marked as one that happened: then run and load times were taken from the file.
+    own_times
+        How many runs and loads there are, and how many take other times than the given ones.
+    claims
+        What the file says of its timeline, and what became of it.
+    """
+
+    objective: Objective
+    violations: list[Violation]
+    value: float | None
+    realised: bool
+    own_times: Mapping[str, int]
+    claims: Claims
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the outcome with the keys of ``check --json``."""
+        return {
+            "valid": not self.violations,
+            "violations": [asdict(violation) for violation in self.violations],
+            "objective": {"name": str(self.objective), "value": self.value},
+            "times": {"from": "the file" if self.realised else "the scenario", **self.own_times},
+            "header": {
+                "checked": self.claims.checked,
+                "unproved": self.claims.unproved,
+                "unchecked": self.claims.unchecked,
+            },
+        }
+
+
+def checked(objective: Objective, instance: Instance, file: PlanFile) -> Checked:
+    """Check a timeline against every rule, and what its file says of it against the timeline."""
+    timeline = file.timeline
     value = None
     if bool((timeline.gpu != UNPLACED).all()):
         value = reported_value(objective, timeline_value(objective, instance, timeline))
-    return {
-        "valid": not violations,
-        "violations": [asdict(violation) for violation in violations],
-        "objective": {"name": str(objective), "value": value},
-    }
+    claims = claims_of(instance, timeline, file.header)
+    violations = [*check(instance, timeline), *claims.contradictions]
+    return Checked(objective, violations, value, timeline.realised, own_times(instance, timeline), claims)
 
 
 def feasible_timeline(instance: Instance, path: Path) -> Timeline:

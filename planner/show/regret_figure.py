@@ -54,7 +54,7 @@ def regret_bars(regrets: Sequence[Regret]) -> Figure:
     axes.set_title(
         f"{regrets[0].scenario.name}: what stands between online policies and the optimum in {words}\n"
         "The plan, and every step towards it, knows the future; the policies do not. Parts are freed from right to "
-        "left.",
+        "left,\nas far as search found; where that is no proof, the interval of the exact loss follows.",
         loc="left",
         fontsize=11,
     )
@@ -62,9 +62,9 @@ def regret_bars(regrets: Sequence[Regret]) -> Figure:
 
 
 def _parts(regret: Regret) -> list[dict[str, Any]]:
-    """Return the parts from the lower bound upwards, those that cost nothing left out."""
+    """Return the parts from the lower bound upwards, those that are proved to cost nothing left out."""
     losses = {loss["part"]: loss for loss in regret.as_dict()["losses"]}
-    return [losses[part] for part in _STYLE if part in losses and losses[part]["lost"] > 0]
+    return [losses[part] for part in _STYLE if part in losses and losses[part]["at_most"] > 0]
 
 
 def _height(parts: Sequence[dict[str, Any]]) -> float:
@@ -90,5 +90,7 @@ def _draw(axes: Axes, regret: Regret, parts: Sequence[dict[str, Any]], top: floa
         axes.broken_barh([(left, part["lost"])], (top - _BAR, _BAR), facecolor=colour, edgecolor="white")
         axes.plot([middle, middle], [top - _BAR, baseline], color=colour, linewidth=1.2)
         text = f"  {part['lost']:.3g}{unit} ({part['share']:.0%}) {words}"
+        if part["part"] != OPEN and part["at_least"] < part["at_most"]:
+            text += f"; exactly {part['at_least']:.3g} to {part['at_most']:.3g}{unit}"
         axes.text(middle, baseline, text, va="center", fontsize=9.5, color=colour)
         left += part["lost"]

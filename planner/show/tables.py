@@ -173,9 +173,15 @@ def comparison_view(comparison: Comparison) -> Group:
 
 
 def losses_table(regrets: Sequence[Regret]) -> Table:
-    """Return one row per policy: its value, what each part costs, and the lower bound that is left."""
+    """Return one row per policy: its value, what each part costs, and the lower bound that is left.
+
+    A part that is only bounded shows what search found and, below, the interval in which the exact loss lies.
+    """
     objective = regrets[0].scenario.objective
-    title = f"What stands between a policy and the lower bound of {_words(objective)}"
+    title = (
+        f"What stands between a policy and the lower bound of {_words(objective)}\n"
+        "Losses as far as search found them; where that is no proof, the exact one lies in the interval below."
+    )
     table = Table(title=title, title_justify="left")
     table.add_column("policy")
     parts = [loss.part for loss in regrets[0].losses]
@@ -183,10 +189,17 @@ def losses_table(regrets: Sequence[Regret]) -> Table:
         table.add_column(name, justify="right")
     for regret in regrets:
         document = regret.as_dict()
-        losses = [f"{_number(loss['lost'], objective)}  {_share(loss['share'])}" for loss in document["losses"]]
+        losses = [_loss(loss, objective) for loss in document["losses"]]
         value, bound = document["steps"][0]["value"], document["lower_bound"]
         table.add_row(regret.policy, _number(value, objective), *losses, _number(bound, objective))
     return table
+
+
+def _loss(loss: Mapping[str, Any], objective: Objective) -> str:
+    found = f"{_number(loss['lost'], objective)}  {_share(loss['share'])}"
+    if loss["at_least"] == loss["at_most"]:
+        return found
+    return f"{found}\n{_number(loss['at_least'], objective)} to {_number(loss['at_most'], objective)}"
 
 
 def comparison_table(comparison: Comparison) -> Table:

@@ -118,8 +118,8 @@ def test_bad_noise_is_refused(text: str) -> None:
     ],
 )
 def test_noise_has_mean_one_and_never_reaches_zero(kind: str, size: float) -> None:
-    # 20,000 draws: normal:10, cut at 0 and scaled, has a standard deviation of 1.4, so the standard error of the mean is
-    # at most 1 %, and 3 % are three of them. Cut and not scaled, normal:1 has mean 1.083, uniform:2 1.125.
+    # 20,000 draws: normal:10, cut at 0 and scaled, has a standard deviation of 1.4, so that the standard error of the
+    # mean is at most 1 %, and 3 % are three of them. Cut and not scaled, normal:1 has mean 1.083, uniform:2 1.125.
     draws = [Spread(kind, size).draw(1_000_000, f"luck {k}") for k in range(20_000)]
     assert abs(sum(draws) / len(draws) / 1_000_000 - 1) < 0.03
     assert min(Spread("normal", 9.0).draw(3, f"luck {k}") for k in range(50)) == 1

@@ -6,10 +6,12 @@ import json
 import random
 from dataclasses import replace
 from fractions import Fraction
+from io import StringIO
 from itertools import pairwise
 from pathlib import Path
 
 import pytest
+from rich.console import Console
 
 from executor import parse_noise, parse_policy, twin_instance
 from executor import simulate as run
@@ -18,12 +20,13 @@ from models.scenario import InputError, Scenario
 from planner.answers.bound import bound
 from planner.answers.compare import compare
 from planner.answers.fixed import with_placement, without_models
-from planner.answers.regret import Clairvoyance, Regret
+from planner.answers.regret import AS_IT_RAN, ORDER, PLACEMENT, RESIDENCY, Clairvoyance, Regret, Step
 from planner.answers.simulate import simulate
 from planner.answers.take_apart import hold, regret, with_given_loads, worth_of_clairvoyance
 from planner.command.cli import app
 from planner.command.manners import run as command
 from planner.show.regret_figure import regret_bars
+from planner.show.tables import losses_table
 from solvers.exact.exhaustive import solve
 from tests.instances import chain, cluster, instance, random_instance, task
 
@@ -243,3 +246,20 @@ def test_bound_tells_the_regret_of_a_schedule(
     assert json.loads(capsys.readouterr().out)["regret"] is None
     assert command(app, ["bound", str(scenario_file), "--schedule", str(path), "--time-limit", "5"]) == 0
     assert "everything free: the plan" in capsys.readouterr().out
+
+
+def test_a_loss_that_is_only_bounded_is_shown_with_its_interval(scenario: Scenario) -> None:
+    # Values 4, 3, 3, 2 and bounds 4, 1, 1, 1: residency cost 1 of 3, exactly 1 (4 - 3) to 3 (4 - 1); order 0, but up to
+    # 3 - 1 = 2; placement 1, exactly 0 to 2.
+    timeline = simulate(scenario, "jit").timeline
+    rows = ((AS_IT_RAN, 4, 4), (RESIDENCY, 3, 1), (ORDER, 3, 1), (PLACEMENT, 2, 1))
+    steps = tuple(Step(part, timeline, Fraction(value), Fraction(bound)) for part, value, bound in rows)
+    made = Regret(scenario, "p", steps, Fraction(1), "by hand")
+    text = StringIO()
+    Console(file=text, width=200).print(losses_table([made]))
+    cells = [[cell.strip() for cell in line.split("│")[1:-1]] for line in text.getvalue().splitlines() if "│" in line]
+    assert cells[0][2:5] == ["1  33.3%", "0  0.0%", "1  33.3%"]
+    assert cells[1][2:5] == ["1 to 3", "0 to 2", "0 to 2"]
+    words = "\n".join(said.get_text().strip() for axes in regret_bars([made]).axes for said in axes.texts)
+    assert "1 (33%) residency: lost by its loads and evictions; exactly 1 to 3" in words
+    assert "0 (0%) order: lost by the order of its tasks; exactly 0 to 2" in words

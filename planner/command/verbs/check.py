@@ -16,17 +16,17 @@ def check(
     plan: Annotated[Path, typer.Argument(metavar="PLAN", help="Plan or timeline file.")],
     as_json: Json = False,
 ) -> int:
-    """Check a plan or timeline against every rule."""
-    from models.feasibility import check as violations_of
+    """Check a plan or timeline against every rule, and against what its file says of it."""
     from models.scenario import load_scenario
-    from planner.answers.check import read, verdict
+    from planner.answers.check import checked, read
 
     loaded = load_scenario(scenario)
-    instance, timeline = read(loaded.instance, plan)
-    violations = violations_of(instance, timeline)
+    outcome = checked(loaded.objective, *read(loaded.instance, plan))
 
     def view() -> object:
-        return "valid: every rule holds" if not violations else "\n".join(str(violation) for violation in violations)
+        from planner.show.check import check_view
 
-    manners.show(verdict(loaded.objective, instance, timeline, violations), view, as_json)
-    return manners.NOT_ACHIEVED if violations else manners.DONE
+        return check_view(outcome)
+
+    manners.show(outcome.as_dict(), view, as_json)
+    return manners.NOT_ACHIEVED if outcome.violations else manners.DONE
