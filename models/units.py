@@ -22,6 +22,10 @@ BANDWIDTH = {
 RATE_PER_SECOND = {"/s": Fraction(1), "/min": Fraction(1, 60), "/h": Fraction(1, 3600)}
 
 
+_DIGITS = 4
+"""Significant digits of an amount in words."""
+
+
 class QuantityError(ValueError):
     """A text is no quantity of the wanted sort; the message says what is allowed."""
 
@@ -86,3 +90,26 @@ def parse_rate(text: str) -> Fraction:
     Fraction(1, 2)
     """
     return _parse(text, RATE_PER_SECOND, "rate")
+
+
+def say_size(size_bytes: float) -> str:
+    """Return a size in words, in the unit that leaves at least one whole one.
+
+    >>> say_size(24_000_000), say_size(5_720_000_000), say_size(999_999), say_size(0)
+    ('24 MB', '5.72 GB', '1 MB', '0 B')
+    """
+    size, units = float(f"{size_bytes:.{_DIGITS}g}"), ["B", "KB", "MB", "GB", "TB"]
+    # Rounding comes first: 999,999 B are 1 MB, not 1000 KB.
+    while abs(size) >= 1000 and len(units) > 1:
+        size /= 1000
+        units.pop(0)
+    return f"{float(f'{size:.{_DIGITS}g}'):.15g} {units[0]}"
+
+
+def say_bandwidth(bytes_per_s: float) -> str:
+    """Return a bandwidth in words.
+
+    >>> say_bandwidth(10_170_000_000), say_bandwidth(125_000)
+    ('10.17 GB/s', '125 KB/s')
+    """
+    return f"{say_size(bytes_per_s)}/s"

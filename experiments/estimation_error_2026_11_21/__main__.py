@@ -28,7 +28,7 @@ from planner.answers.policies.offline import annealed
 from planner.answers.policies.parse import parse
 from planner.answers.uncertain.spec import Sides
 from planner.answers.uncertain.told import Told, stretched
-from planner.show.figures import png
+from planner.show.canvas import png
 
 FOLDER = Path(__file__).parent
 MOVES = 40_000

@@ -22,7 +22,7 @@ from planner.answers.plan import plan
 from planner.answers.simulate import simulate
 from planner.inputs.importers.hardware import Override
 from planner.inputs.importers.trace import Imported, import_trace
-from planner.show.figures import png
+from planner.show.canvas import png
 
 FOLDER = Path(__file__).parent
 DATA = FOLDER.parents[2] / "shared" / "data" / "gentd26"

@@ -19,7 +19,7 @@ from models.objective import reported_bound, reported_value
 from models.scenario import Scenario, load_scenario, write_atomically
 from planner.answers.plan import plan
 from planner.answers.simulate import simulate
-from planner.show.figures import png
+from planner.show.canvas import png
 
 FOLDER = Path(__file__).parent
 RATES = tuple(half / 2 for half in range(1, 10))

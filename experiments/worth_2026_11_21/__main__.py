@@ -10,7 +10,7 @@ import pandas as pd
 from experiments.worth_2026_11_21.figure import figure
 from models.scenario import write_atomically
 from planner.answers.whatif import sweep
-from planner.show.figures import png
+from planner.show.canvas import png
 
 HERE = Path(__file__).parent
 RATE, SEED, CHANGE = "workload.poisson.rate_per_s", "workload.poisson.seed", "change"

@@ -22,6 +22,7 @@ from models.scenario import InputError, Scenario, ScenarioDocument, build, write
 from models.scenario.section import validated
 from models.scenario.source import Plain
 from models.scenario.work import build_workflows
+from models.units import say_bandwidth
 
 _WIDTH = 120
 
@@ -106,7 +107,7 @@ class Profile:
             ]
             lines.append(f"    {workflow}: {', '.join(tails)}")
         if found.copy_peak is not None:
-            lines.append(f"Best bare copy of the largest model: {found.copy_peak / 1e9:.2f} GB/s.")
+            lines.append(f"Best bare copy of the largest model: {say_bandwidth(found.copy_peak)}.")
         return lines
 
 
@@ -223,7 +224,7 @@ def _size(size_bytes: int) -> str:
 
 
 def _bandwidth(line: Line) -> str:
-    return f"{line.bandwidth / 1e9:.4g} GB/s"
+    return say_bandwidth(line.bandwidth)
 
 
 def _spread(spread: Spread | None, what: str) -> dict[str, float]:

@@ -15,9 +15,13 @@ from models.scenario import write_atomically
 from planner.answers.compare import PLAN, Comparison
 from planner.answers.simulate import Simulation
 from planner.answers.versions import versions
-from planner.show.figures import gantt, png, slowdown_ecdf
+from planner.show.canvas import png
+from planner.show.curves import slowdown_ecdf
+from planner.show.curves_figure import draw
+from planner.show.gantt import gantt
 from planner.show.perfetto import trace_events
 from planner.show.regret_figure import regret_bars
+from planner.show.report.timelines import slowdowns
 from planner.show.report.timelines import write as write_timelines
 
 
@@ -61,10 +65,7 @@ def _origin(comparison: Comparison) -> dict[str, Any]:
 def _pictures(comparison: Comparison, folder: Path) -> list[Path]:
     """Draw the plan, the best online policy, and everybody's slowdowns."""
     instance, paths = comparison.scenario.instance, []
-    timelines = {s.policy: s.timeline for s in comparison.simulations}
-    rows = {row["policy"]: row for row in comparison.rows}
     if comparison.plan.timeline is not None:
-        timelines = {PLAN: comparison.plan.timeline, **timelines}
         paths.append(folder / "gantt_plan.png")
         title = f"Plan of {comparison.scenario.name}: it knows every arrival in advance. {_headline(comparison, PLAN)}"
         write_atomically(paths[-1], png(gantt(instance, comparison.plan.timeline, title)))
@@ -77,9 +78,10 @@ def _pictures(comparison: Comparison, folder: Path) -> list[Path]:
     if comparison.regrets:
         paths.append(folder / "regret.png")
         write_atomically(paths[-1], png(regret_bars(comparison.regrets)))
-    ordered = {name: timelines[name] for name in rows}
+    shown = comparison.chart.shown
+    ecdf = slowdown_ecdf({e.name: slowdowns(e) for e in shown}, [e.name for e in shown if e.clairvoyant])
     paths.append(folder / "slowdown_ecdf.png")
-    write_atomically(paths[-1], png(slowdown_ecdf(instance, ordered, PLAN)))
+    write_atomically(paths[-1], png(draw(ecdf)))
     return paths
 
 

@@ -14,6 +14,8 @@ from planner.show.picture import AS_DATA
 
 _BINS_S = (1, 10, 60, 600, 3_600, 6 * 3_600, 86_400, 7 * 86_400, 30 * 86_400)
 _MOST_BINS = 200
+_PAPER = {"facecolor": "white", "edgecolor": "none", "alpha": 0.8, "pad": 1}
+"""Behind words that may come to lie upon a line."""
 _CLOCK = ((3 * 86_400, 86_400, "days"), (3 * 3_600, 3_600, "hours"), (300, 60, "minutes"), (0, 1, "seconds"))
 
 
@@ -47,6 +49,11 @@ def _over_time(axes: Axes, summary: Summary, weights: np.ndarray, length_s: floa
     axes.set_xlim(0, edges[-1])
 
 
+def _name_below(axes: Axes) -> None:
+    """Name what is drawn beneath the axes at their right end, where no data are."""
+    axes.legend(loc="upper right", bbox_to_anchor=(1, -0.07), ncols=2, frameon=False, fontsize=9, borderaxespad=0)
+
+
 def _arrivals(axes: Axes, summary: Summary, length_s: float, width_s: float) -> None:
     per_minute = np.full(len(summary.job_work_us), 60.0)
     _over_time(axes, summary, per_minute, length_s, width_s, COLOURS[0])
@@ -56,15 +63,12 @@ def _arrivals(axes: Axes, summary: Summary, length_s: float, width_s: float) -> 
 
 def _load(axes: Axes, summary: Summary, length_s: float, width_s: float) -> None:
     _over_time(axes, summary, summary.job_work_us / 1e6 / summary.gpus, length_s, width_s, COLOURS[2])
-    axes.axhline(1, color="black", linewidth=1)
-    axes.text(
-        0.995, 1, "what the GPUs can do", transform=axes.get_yaxis_transform(), ha="right", va="bottom", fontsize=9,
-        bbox={"facecolor": "white", "edgecolor": "none", "alpha": 0.8, "pad": 1},
-    )  # fmt: skip
+    axes.axhline(1, color="black", linewidth=1, label="what the GPUs can do")
     axes.set_ylim(0, max(1.15, axes.get_ylim()[1]))
     load = summary.fluid_load
     mean = "" if load is None else f" (mean {load:.2f})"
     axes.set_title(f"fluid load: work arriving per second / {summary.gpus} GPUs{mean}", loc="left", fontsize=11)
+    _name_below(axes)
 
 
 def _models(axes: Axes, summary: Summary) -> None:
@@ -83,7 +87,7 @@ def _models(axes: Axes, summary: Summary) -> None:
     axes.set_yticks(places, labels)
     axes.invert_yaxis()
     axes.xaxis.set_major_formatter(lambda share, position: f"{share:.0%}")
-    axes.legend(loc="lower right", frameon=False)
+    _name_below(axes)
     axes.set_title(f"shares of {len(summary.model_requests)} models", loc="left", fontsize=11)
 
 
@@ -97,7 +101,9 @@ def _runtimes(axes: Axes, summary: Summary) -> None:
     for percent in QUANTILES:
         value = summary.runtime_s(percent)
         axes.plot(value, percent / 100, "o", color="black", markersize=4)
-        axes.annotate(f"p{percent}: {value:.3g} s", (value, percent / 100), (6, -11), textcoords="offset points")
+        axes.annotate(
+            f"p{percent}: {value:.3g} s", (value, percent / 100), (6, -11), textcoords="offset points", bbox=_PAPER
+        )
     if load_s := summary.mean_load_us / 1e6:
         axes.axvline(load_s, color=PLAIN, linewidth=1.5, linestyle="--")
         axes.annotate(f"a load: {load_s:.3g} s", (load_s, 0.5), (-4, 0), ha="right", va="center", rotation=90,

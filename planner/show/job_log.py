@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from models.cluster import MICROSECONDS_PER_SECOND
+from models.units import say_size
 from planner.command.console import Line
 from planner.inputs.estimate.logs.pace import Remaining
 from planner.inputs.estimate.logs.reading import LogReading
-
-_MEGABYTE = 1_000_000
 
 
 class LogLine(Line):
@@ -23,7 +22,7 @@ class LogLine(Line):
         self._read = read_bytes
 
     def __str__(self) -> str:
-        return f"reading  {self._read / _MEGABYTE:.0f} of {self._size / _MEGABYTE:.0f} MB   {self.elapsed_s:.0f} s"
+        return f"reading  {say_size(self._read)} of {say_size(self._size)}   {self.elapsed_s:.0f} s"
 
 
 def described(reading: LogReading) -> str:

@@ -14,6 +14,7 @@ from rich.text import Text
 from executor.devices.profiling import WARMUP_ROUNDS
 from executor.fit import Line
 from models.scenario.work import build_workflows
+from models.units import say_bandwidth
 from planner.answers.profile import Profile
 
 
@@ -35,7 +36,7 @@ def profile_view(profile: Profile) -> Group:
     head = Text(f"{found.device}, runner {profile.runner}, {profile.rounds} rounds", style="bold")
     copies = [_copy("load", found.load), _copy("transfer", found.transfer)]
     if found.copy_peak is not None:
-        copies.append(f"best bare copy of the largest model: {found.copy_peak / 1e9:.2f} GB/s")
+        copies.append(f"best bare copy of the largest model: {say_bandwidth(found.copy_peak)}")
     return Group(head, _runs(profile), _loads(profile), Text("\n".join(filter(None, copies))))
 
 
@@ -71,4 +72,4 @@ def _ms(us: float | None) -> str:
 
 
 def _copy(what: str, line: Line | None) -> str:
-    return "" if line is None else f"{what}: {line.overhead_us:.1f} us + bytes / {line.bandwidth / 1e9:.3f} GB/s"
+    return "" if line is None else f"{what}: {line.overhead_us:.1f} us + bytes / ({say_bandwidth(line.bandwidth)})"

@@ -11,6 +11,7 @@ from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
+from models.units import say_bandwidth
 from planner.answers.replay import Replayed
 from planner.answers.time_causes import CAUSES
 
@@ -74,8 +75,8 @@ def _facts(replayed: Replayed, report: dict[str, Any]) -> Table:
             for name, key in (("run time", "run_times"), ("load", "load_times"), ("transfer", "transfer_times"))
         },
         "dispatch per task": f"{_number(dispatch['p50'], '.0f')} us median, {_number(dispatch['p95'], '.0f')} us p95",
-        "load bandwidth": f"{_gigabytes(copy['achieved_bytes_per_s'])}, {_number(copy['share_of_peak'], '.0%')} of the "
-        f"pinned-copy peak {_gigabytes(copy['peak_bytes_per_s'])}",
+        "load bandwidth": f"{_bandwidth(copy['achieved_bytes_per_s'])}, {_number(copy['share_of_peak'], '.0%')} of the "
+        f"pinned-copy peak {_bandwidth(copy['peak_bytes_per_s'])}",
         "energy": "not measured" if report["energy_j"] is None else f"{report['energy_j']:.0f} J",
     }
     if outputs is not None:
@@ -96,8 +97,8 @@ def _number(value: float | None, how: str) -> str:
     return "-" if value is None else format(value, how)
 
 
-def _gigabytes(value: float | None) -> str:
-    return "-" if value is None else f"{value / 1e9:.2f} GB/s"
+def _bandwidth(value: float | None) -> str:
+    return "-" if value is None else say_bandwidth(value)
 
 
 def _yes(value: bool) -> str:

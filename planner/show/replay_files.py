@@ -13,9 +13,9 @@ from models.objective import reported_value, timeline_value
 from models.scenario import TimelineHeader, write_atomically, write_timeline
 from planner.answers.replay import Replayed
 from planner.answers.versions import versions
-from planner.show.figures import png
+from planner.show.canvas import png
+from planner.show.gantt import predicted_over_measured
 from planner.show.perfetto import trace_events
-from planner.show.replay_figure import predicted_over_measured
 from planner.show.report import timelines
 from planner.show.report.timelines import Shown
 

@@ -11,6 +11,7 @@ from rich.text import Text
 
 from models.metrics import Metrics
 from models.objective import Objective
+from models.units import say_size
 from planner.answers.bound import Bound
 from planner.answers.compare import Comparison
 from planner.answers.plan import Plan
@@ -158,7 +159,7 @@ def _metrics_rows(metrics: Metrics) -> dict[str, str]:
         "jobs, tasks": f"{metrics.jobs}, {metrics.tasks}",
         **spread,
         "makespan": f"{metrics.makespan_s:.5g} s",
-        "loads": f"{metrics.loads} ({metrics.load_bytes / 1e9:.4g} GB), {metrics.evictions} evictions, hit rate {hits}",
+        "loads": f"{metrics.loads} ({say_size(metrics.load_bytes)}), {metrics.evictions} evictions, hit rate {hits}",
         "busy": f"compute {metrics.compute_busy:.1%}, copy {metrics.copy_busy:.1%}, {metrics.gpus_used} GPUs used",
         **({} if metrics.slo_attainment is None else {"within service level": f"{metrics.slo_attainment:.2%}"}),
     }

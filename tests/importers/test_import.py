@@ -24,6 +24,7 @@ from planner.inputs.importers import Format, Hardware, Jobs, Requests, Tally, wo
 from planner.inputs.importers.formats import FORMATS
 from planner.inputs.importers.hardware import Override
 from planner.inputs.importers.trace import import_trace
+from planner.show.import_figure import figure
 from planner.show.imported import summary_rows
 from tests.importers.small import GENTD26, table, written
 
@@ -205,6 +206,18 @@ def test_the_command_writes_only_what_is_asked_for(tmp_path: Path, capsys: pytes
     assert document["length_s"] == 122.0
     assert document["written"] == [str(path) for path in (scenario, tmp_path / "a.trace.csv", picture)]
     assert picture.read_bytes().startswith(b"\x89PNG")
+
+
+def test_a_picture_s_legends_stand_beside_its_data(tmp_path: Path) -> None:
+    made = import_trace("table", [written(tmp_path, table(*ROWS))])
+    drawn = figure(made.summary, "a $x^2_$ log")
+    drawn.draw_without_rendering()
+    legends = [legend for axes in drawn.axes if (legend := axes.get_legend()) is not None]
+    assert [text.get_text() for legend in legends for text in legend.get_texts()] == [
+        "requests", "run time", "what the GPUs can do"
+    ]  # fmt: skip
+    boxes = [axes.get_window_extent() for axes in drawn.axes]
+    assert not any(legend.get_window_extent().overlaps(box) for legend in legends for box in boxes)
 
 
 def test_a_log_is_never_overwritten(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -13,11 +13,12 @@ from nbclient import NotebookClient
 ROOT = Path(__file__).parents[2]
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
 TIME_LIMIT_S = "2"
+PICTURE = "iVBORw0KGgo"  # how a PNG file begins, in base 64
 SHOWN = {
     "01_first_plan": ["mean slowdown", "<iframe", "critical_path_s", "[]"],
     "02_how_far_is_compass_from_optimal": ["gap_to_bound", "<iframe", "at_least", "valid=True"],
-    "03_how_many_servers": ["who"],
-    "04_what_if": ["<th>7000000000</th>", "interactive"],
+    "03_how_many_servers": ["who", PICTURE],
+    "04_what_if": ["<th>7000000000</th>", "interactive", PICTURE],
     "05_bring_your_own_heuristic": ["__main__:WarmFirst", "<iframe", "at_most"],
     "06_plan_against_device": ["mean latency", "predicted", "([], True, True)"],
 }

@@ -125,7 +125,7 @@ def test_comments_say_how_it_was_measured(scenario: Scenario, tmp_path: Path) ->
     assert lines[0].startswith("# Measured by truenorth profile on ")
     assert "# medians of 3 rounds. 95th percentiles of runs in ms:" in lines
     assert "#     two: first 2.000, 2 0.030" in lines
-    assert "# Best bare copy of the largest model: 11.00 GB/s." in lines
+    assert "# Best bare copy of the largest model: 11 GB/s." in lines
     assert "      first: {models: [m], runtime: {A: 1.234 ms, B: 1.234 ms, C: 5 ms}, output: 1 KB}" in lines
 
 

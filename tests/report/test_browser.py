@@ -5,13 +5,19 @@ from __future__ import annotations
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Literal
 
+import numpy as np
 import pytest
+from matplotlib.colors import to_rgb
 from playwright.sync_api import Browser, Page, sync_playwright
 
+from models import Job, Placement, Residency, Timeline
 from models.scenario import load_scenario
 from planner.answers.compare import compare
-from planner.show.report import report
+from planner.show.colours import COLOURS, PLAIN, contrast
+from planner.show.report import Shown, report, timelines
+from tests.instances import chain, cluster, instance, task
 from tests.report import hostile
 from tests.report.test_page import wide_folder
 
@@ -19,7 +25,7 @@ CHROMIUM = shutil.which("chromium")
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="needs Debian's chromium: apt-get install chromium")
 FLAGS = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run"]
 FLAGS += ["--disable-background-networking", "--disable-component-update", "--disable-sync"]
-LABELS = 96  # pixels of a chart's labels
+LABELS = 112  # pixels of a chart's labels
 
 
 @pytest.fixture(scope="module")
@@ -120,3 +126,63 @@ def test_hostile_names_run_nothing(browser: Browser, tmp_path: Path) -> None:
     page.locator("canvas").hover(position={"x": 700, "y": 20})
     assert page.locator(".tooltip").inner_text().startswith(f"{hostile.NAMES['a']}, job ")
     assert trouble == []
+
+
+def lone_gpus(folder: Path, gpus: int, busy: int) -> Path:
+    """Write a folder with a plan of which so many GPUs run a task each, and hold a model of 24 MB."""
+    window = instance(
+        [Job(chain(task("a", 3, ["m"])), 0)] * busy, {"m": 24_000_000}, on=cluster(gpus, memory_bytes=10**8)
+    )
+    stays = [Residency(0, gpu, 0, 0, initial=True) for gpu in range(busy)]
+    made = Timeline.build(busy, [Placement(job, job, 0, 3) for job in range(busy)], stays)
+    timelines.write(folder, [Shown("plan", True, window, made)])
+    return folder
+
+
+def test_a_chart_says_how_many_gpus_there_are_and_which_are_seen(
+    browser: Browser, folder: Path, tmp_path: Path
+) -> None:
+    wide = shutil.copytree(folder, tmp_path / "wide")
+    page, trouble = opened(browser, written(lone_gpus(wide, 12, 10), tmp_path / "report.html"))
+    seen = "document.querySelector('.seen').textContent"
+    assert settled(page, seen, "12 GPUs; 2 of them idle; seen here: s0/g0 to s7/g0, scroll for the others.")
+    # 10 rows of 92 and 2 of 20 pixels, of which 736 are seen: 224 are above, two rows and not half of the third.
+    page.evaluate("document.querySelector('.scroller').scrollTop = 1e6")
+    assert settled(page, seen, "12 GPUs; 2 of them idle; seen here: s2/g0 to s11/g0, scroll for the others.")
+    gantt = "document.querySelector('.gantt').gantt"
+    heights = page.evaluate(f"{gantt}.rows.map((row) => row.height)")
+    assert heights[:10] == [heights[0]] * 10
+    assert heights[10:] == [20, 20]  # idle
+    page.evaluate("document.querySelector('.scroller').scrollTop = 0")
+    page.locator("canvas").hover(position={"x": LABELS + 300, "y": 82})  # memory, near its floor
+    assert page.locator(".tooltip").inner_text().splitlines()[0] == "m (24 MB)"
+    assert trouble == []
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_labels_on_bars_can_be_read(
+    browser: Browser, folder: Path, tmp_path: Path, scheme: Literal["light", "dark"]
+) -> None:
+    page, _ = opened(browser, written(folder, tmp_path / "report.html"), color_scheme=scheme)
+    gantt = "document.querySelector('.gantt').gantt"
+    paper = page.evaluate(f"{gantt}.paper").strip()
+    for colour in (*COLOURS, PLAIN):
+        for alpha in (1, 0.85, 0.4):
+            ink = page.evaluate(f"{gantt}.inkOn('{colour}', {alpha})")
+            over, under = np.array(to_rgb(colour)), np.array(to_rgb(paper))
+            assert contrast(ink, to_rgb(tuple(alpha * over + (1 - alpha) * under))) >= 4.5
+
+
+def test_a_narrow_page_never_scrolls_sideways(browser: Browser, folder: Path, tmp_path: Path) -> None:
+    page, _ = opened(browser, written(folder, tmp_path / "report.html"))
+    page.set_viewport_size({"width": 400, "height": 900})
+    assert page.evaluate("document.documentElement.scrollWidth") == 400
+    assert page.locator("svg").first.evaluate("(svg) => getComputedStyle(svg.querySelector('text')).fontSize") == "12px"
+
+
+def test_figures_follow_the_reader(browser: Browser, folder: Path, tmp_path: Path) -> None:
+    page, _ = opened(browser, written(folder, tmp_path / "report.html"), color_scheme="dark")
+    fill = "getComputedStyle(document.querySelector('svg text')).fill"
+    assert page.evaluate(fill) == "rgb(162, 162, 170)"  # --soft of page.css, dark
+    page.emulate_media(media="print")
+    assert page.evaluate(fill) == "rgb(92, 92, 98)"

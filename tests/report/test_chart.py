@@ -20,7 +20,7 @@ CHART = Chart((Shown(NAME, False, WINDOW, Timeline.build(1, [Placement(0, 1, 0, 
 def test_a_chart_is_a_page_in_a_frame_that_may_do_nothing_but_run_scripts() -> None:
     frame = CHART._repr_html_()
     match = re.fullmatch(
-        r'<iframe sandbox="allow-scripts" style="width:100%;height:334px;border:0" srcdoc="([^"]*)"></iframe>', frame
+        r'<iframe sandbox="allow-scripts" style="width:100%;height:364px;border:0" srcdoc="([^"]*)"></iframe>', frame
     )
     assert match is not None
     page = Elements(html.unescape(match[1]))

@@ -1,59 +1,99 @@
 from __future__ import annotations
 
+import re
+from xml.etree import ElementTree
+
+import numpy as np
 import pytest
 
-from planner.show.report.axes import Axis, horizontal
-from planner.show.report.figures import gap_over_time, lines, slowdown_ecdf
+from planner.show.canvas import INK, png
+from planner.show.curves import Curve, Curves, gap_over_time, lines, slowdown_ecdf
+from planner.show.curves_figure import draw, draw_svg
+
+SVG = "{http://www.w3.org/2000/svg}"
 
 
-def test_an_axis_maps_its_ends_to_its_pixels() -> None:
-    axis = Axis(1, 100, 0, 200, logarithmic=True)
-    assert [axis.at(value) for value in (1, 10, 100, 0.5, 1e9)] == [0, 100, 200, 0, 200]
-    assert Axis(0, 4, 100, 20).at(1) == 80  # upwards
+def inside(svg: str, tag: str) -> list[str]:
+    """Return the texts of all elements of a kind."""
+    return [element.text or "" for element in ElementTree.fromstring(svg).iter(SVG + tag)]  # noqa: S314 (our own)
 
 
-@pytest.mark.parametrize(
-    ("axis", "labels"),
-    [
-        (Axis(0, 10, 0, 1), ["0", "2", "4", "6", "8", "10"]),
-        (Axis(0.3, 1.7, 0, 1), ["0.5", "1", "1.5"]),
-        (Axis(0, 0.0006, 0, 1), ["0", "0.0001", "0.0002", "0.0003", "0.0004", "0.0005", "0.0006"]),
-        (Axis(1, 1000, 0, 1, True), ["1", "10", "100", "1000"]),
-        (Axis(1, 4, 0, 1, True), ["1", "1.5", "2", "3"]),
-        (Axis(1.02, 1.04, 0, 1, True), ["1.02", "1.04"]),
-    ],
-)
-def test_ticks_are_round_values_within_the_range(axis: Axis, labels: list[str]) -> None:
-    assert [label for _, label in axis.ticks()] == labels
-
-
-def test_one_value_still_makes_an_axis() -> None:
-    assert (horizontal([5.0]).low, horizontal([5.0]).high) == (5.0, 10.0)
-    assert (horizontal([0.0, 0.0]).low, horizontal([0.0, 0.0]).high) == (0.0, 1.0)
+def texts(svg: str) -> list[str]:
+    return inside(svg, "text")
 
 
 def test_ecdf_climbs_by_a_share_per_job() -> None:
-    # Pixels: slowdowns from 1 to 4 over [64, 628], half-way 2: 346; shares over [256, 10], 1/3: 174, 2/3: 92.
-    figure = slowdown_ecdf({"plan": [1, 2, 4], "jit": [4, 4, 4]}, ["plan"])
-    plan, jit = figure.curves
-    assert plan.path == "M64 256H64V174H346V92H628V10"
-    assert jit.path == "M628 256H628V10"  # points that share a pixel: the last one counts
+    shown = slowdown_ecdf({"plan": [4, 1, 2], "jit": [4, 4, 4]}, ["plan"])
+    plan, jit = shown.curves
+    assert plan.points == [(1, 0), (1, 1 / 3), (2, 2 / 3), (4, 1)]
+    assert jit.points[-1] == (4, 1)
     assert (plan.bold, plan.colour, jit.bold) == (True, "", False)
 
 
+def test_a_long_distribution_is_thinned_but_keeps_its_ends() -> None:
+    values = np.random.default_rng(0).exponential(size=10_000) + 1
+    (curve,) = slowdown_ecdf({"a": values.tolist()}, []).curves
+    assert len(curve.points) == 401
+    assert curve.points[0] == (values.min(), 0)
+    assert curve.points[-1] == (values.max(), 1)
+    ordered = np.sort(values)
+    assert all(share == np.searchsorted(ordered, x, "right") / 10_000 for x, share in curve.points[1:])
+    assert len(draw_svg(slowdown_ecdf({"a": values.tolist()}, []))) < 10_000
+
+
 def test_gap_over_time_begins_once_both_are_known() -> None:
-    # Gaps 1/2 at 2 s and 1/4 at 6 s of 10 s: 0 to 10 s over [64, 628], 0 to 1/2 over [256, 10].
     figure = gap_over_time([(1.0, 4.0, None), (2.0, 4.0, 2.0), (6.0, 4.0, 3.0)], 10.0)
     assert figure is not None
     (curve,) = figure.curves
-    assert curve.path == "M176.8 10H176.8V10H402.4V133H628"
-    assert curve.points == [(628, 133, "25.00% at the end of 10.0 s")]
+    assert curve.points == [(2.0, 0.5), (6.0, 0.25), (10.0, 0.25)]
+    assert (curve.words, figure.x_from) == (["25.00% at the end of 10.0 s"], 0.0)
     assert gap_over_time([(1.0, None, 2.0)], 10.0) is None
+    assert {"0%", "50%"} <= set(texts(draw_svg(figure)))
 
 
 def test_lines_start_at_nought_and_say_their_points() -> None:
-    figure = lines("t", "servers", "p99", {"jit": [(4, 1.0), (2, 3.0)]}, ("at most", 2.0))
-    limit, jit = figure.curves
-    assert limit.path == "M64 92H628"  # 2 of 0 to 3 over [256, 10]
-    assert jit.path == "M64 10L628 174"
-    assert [words for _, _, words in jit.points] == ["jit: 3 at 2", "jit: 1 at 4"]
+    shown = lines("t", "servers", "p99", {"jit": [(4, 1.0), (2, 3.0)]}, ("at most", 2.0))
+    limit, jit = shown.curves
+    assert (limit.points, limit.bold) == ([(2, 2.0), (4, 2.0)], True)
+    assert (jit.points, jit.words) == ([(2, 3.0), (4, 1.0)], ["jit: 3 at 2", "jit: 1 at 4"])
+    assert inside(draw_svg(shown), "title") == ["jit: 3 at 2", "jit: 1 at 4"]
+
+
+def test_nobody_has_half_a_server() -> None:
+    shown = lines("t", "servers", "y", {"jit": [(4, 0.25), (5, 0.75)]})
+    assert [text for text in texts(draw_svg(shown)) if re.fullmatch(r"[45].*", text)] == ["4", "5"]
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "marks"),
+    [(1, 1000, ["1", "10", "100", "1000"]), (1, 4, ["1", "1.5", "2", "3"]), (0.02, 30, ["0.1", "1", "10"])],
+)
+def test_a_logarithmic_axis_has_a_few_round_marks(low: float, high: float, marks: list[str]) -> None:
+    shown = Curves("t", "", "", [Curve("c", [(low, 1.0), (high, 2.0)])], x_logarithmic=True)
+    axes = draw(shown).axes[0]
+    axes.figure.draw_without_rendering()  # type: ignore[union-attr]
+    seen = [label.get_text() for label in axes.get_xticklabels()]
+    left, right = axes.get_xlim()
+    assert [mark for mark in seen if left <= float(mark) <= right][: len(marks)] == marks
+
+
+def test_one_value_still_makes_a_figure() -> None:
+    svg = draw_svg(slowdown_ecdf({"a": [1.0, 1.0]}, []))
+    assert len(texts(svg)) > 4
+    assert png(draw(lines("t", "x", "y", {"a": [(3, 0.0)]}))).startswith(b"\x89PNG")
+
+
+def test_a_figure_in_a_page_takes_the_page_s_colours_and_leaves_the_page_alone() -> None:
+    svg = draw_svg(lines("t", "$x^2_$ <b>", INK, {"jit": [(4, 1.0), (5, 3.0)]}, ("at most", 2.0)))
+    assert {"$x^2_$ <b>", INK} <= set(texts(svg))  # names are names, whatever they look like
+    for unwanted in ("<style", "<b>", "font-family", "<!DOCTYPE", "clip-path", "#000000"):
+        assert unwanted not in svg
+    colours = set(re.findall(r"(?:fill|stroke): ([^;\"]+)", svg))
+    assert colours == {
+        "none", "var(--ink, #1c1c1e)", "var(--soft, #5c5c62)", "var(--line, #dcdce0)", "#4477aa"
+    }  # fmt: skip
+
+
+def test_figures_are_the_same_every_time() -> None:
+    shown = lines("t", "x", "y", {"jit": [(4, 1.0), (5, 3.0)]})
+    assert draw_svg(shown) == draw_svg(shown)

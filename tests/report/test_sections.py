@@ -3,6 +3,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+from models.identity import scenario_hash
 from models.scenario import Scenario, load_scenario, scenario_from
 from planner.answers.servers import servers
 from planner.answers.simulate import simulate
@@ -28,7 +29,7 @@ def test_servers_are_counted_and_the_plan_is_drawn(tmp_path: Path) -> None:
         "plan (knows the future)",
         "jit",
     ]
-    assert section.figures[0].curves[1].points[0][2] == "plan (knows the future): 2 at 1"
+    assert section.figures[0].curves[1].words[0] == "plan (knows the future): 2 at 1"
     assert section.timelines is not None
     assert [gpu["id"] for gpu in section.timelines["instances"][0]["gpus"]] == ["s0/g0"]
     assert section.reproduce["command"] == (
@@ -44,12 +45,20 @@ def test_a_sweep_is_a_table_and_a_line_per_policy(tmp_path: Path) -> None:
     (section,) = report([tmp_path / "sweep"]).sections
     (table,), (figure,) = section.tables, section.figures
     assert [row[:2] for row in table.rows] == [["1", "jit"], ["1", "hash"], ["2", "jit"], ["2", "hash"]]
-    assert section.question == "by-hand: what if cluster.servers, policy changes?"
-    assert section.reproduce == {"command": "planner.answers.whatif.whatif(...)"}
+    assert section.question == "by-hand: what if servers, policy changes?"
+    values = {(row["cluster.servers"], row["policy"]): float(str(row["value"])) for row in made.rows}
+    least, most = (choose(values, key=lambda key: values[key]) for choose in (min, max))
+    assert section.answer == (
+        f"The mean slowdown goes from {values[least]:.4g} with servers {least[0]}, policy {least[1]} "
+        f"to {values[most]:.4g} with servers {most[0]}, policy {most[1]} (4 answers)."
+    )
+    assert section.reproduce["command"] == "planner.answers.whatif.whatif(...)"
+    assert section.reproduce["scenario hash (sha256), before changes"] == scenario_hash(load_scenario(source).instance)
+    assert section.reproduce["versions"].startswith("truenorth ")
     one = simulate(scenario_at(source, 1), "jit").metrics.mean_slowdown
     assert table.rows[0][2] == f"{one:.5g}"
     assert [curve.name for curve in figure.curves] == ["jit", "hash"]
-    assert figure.curves[0].points[0][2] == f"jit: {one:.5g} at 1"
+    assert figure.curves[0].words[0] == f"jit: {one:.5g} at 1"
 
 
 def scenario_at(source: Path, count: int) -> Scenario:

@@ -57,12 +57,12 @@ def test_two_sweeps_do_not_share_a_folder(tmp_path: Path) -> None:
 
 def test_another_sweep_is_noticed_and_its_tables_go(tmp_path: Path) -> None:
     store = Store(tmp_path)
-    assert store.begin("s", "simulate", "s.yaml", ["1", "2"]) is False
+    assert store.begin("s", "simulate", "s.yaml", ["1", "2"], "h") is False
     store.write_table("results.csv", b"old")
     (tmp_path / "cells" / ".1.json.0a.tmp").write_text("half")
-    assert store.begin("s", "simulate", "s.yaml", ["1", "2"]) is False
+    assert store.begin("s", "simulate", "s.yaml", ["1", "2"], "h") is False
     assert (tmp_path / "results.csv").read_bytes() == b"old"
     assert not list((tmp_path / "cells").iterdir())  # what a killed run left over is gone
-    assert store.begin("s", "simulate", "s.yaml", ["1", "3"]) is True
+    assert store.begin("s", "simulate", "s.yaml", ["1", "3"], "h") is True
     assert not (tmp_path / "results.csv").exists()
     assert json.loads((tmp_path / "sweep.json").read_text())["cells"] == ["1", "3"]

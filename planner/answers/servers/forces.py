@@ -6,6 +6,7 @@ import numpy as np
 
 from models import Instance, Objective
 from models.instance import Ints
+from models.units import say_size
 from planner.answers.servers.goal import Goal
 from solvers.bounds import fluid
 from solvers.bounds.fluid import Demand
@@ -50,8 +51,8 @@ def demand_in_words(instance: Instance, demand: Demand, late: int) -> str:
         )
     else:
         what, has = (
-            f"models {models} of {asked / 1e9:.4g} GB are needed",
-            (f"memory of {_gpus(gpus)}, with all that can be loaded meanwhile, gives {offered / 1e9:.4g} GB"),
+            f"models {models} of {say_size(asked)} are needed",
+            (f"memory of {_gpus(gpus)}, with all that can be loaded meanwhile, gives {say_size(offered)}"),
         )
     return f"{window} {what}, but {has}: at least {late} {'job is' if late == 1 else 'jobs are'} late"
 

@@ -9,6 +9,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
+from models.identity import scenario_hash
 from models.scenario import Scenario
 from models.scenario.section import validated
 from models.scenario.source import Source
@@ -120,7 +121,7 @@ def _run(name: str, document: SweepDocument, base: Base, source: Source, folder:
         changed = False
         if store is not None:
             held.enter_context(store.locked())
-            changed = store.begin(name, document.verb, way.file, keys)
+            changed = store.begin(name, document.verb, way.file, keys, scenario_hash(base.scenario.instance))
         calls = {key: cell.call for key, cell in zip(keys, grid.cells, strict=True)}
         known = {key: found for key in calls if store is not None and (found := store.read(key)) is not None}
         tally = Counts(len(keys), 0, 0, 0)

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from models.errors import QuestionError
 from models.scenario import write_atomically
+from planner.answers.versions import versions
 from planner.answers.whatif.cell import Answer
 
 SCHEMA_VERSION = 1
@@ -56,12 +57,23 @@ class Store:
                 raise QuestionError(f"{self.folder}: {problem}") from None
             yield
 
-    def begin(self, name: str, verb: str, file: str | None, keys: Sequence[str]) -> bool:
-        """Note the sweep's name, verb, file (None without one) and cells; say whether it had other cells before."""
+    def begin(self, name: str, verb: str, file: str | None, keys: Sequence[str], scenario: str) -> bool:
+        """Note what the sweep is, and with which software; say whether it had other cells before.
+
+        Parameters
+        ----------
+        file
+            The sweep file; None without one.
+        keys
+            One per cell.
+        scenario
+            Hash of the scenario that every cell changes.
+        """
         for left_over in self._cells.glob(".*.tmp"):
             left_over.unlink()
         path = self.folder / "sweep.json"
-        now = {"schema_version": SCHEMA_VERSION, "name": name, "verb": verb, "file": file, "cells": list(keys)}
+        now = {"schema_version": SCHEMA_VERSION, "name": name, "verb": verb, "file": file}
+        now |= {"scenario_hash": scenario, "versions": versions(), "cells": list(keys)}
         before = self._noted(path)
         if before != now:
             self.drop_tables()

@@ -87,7 +87,7 @@ def import_(
         )
     written = [] if output is None else made.save(output)
     if figure is not None:
-        from planner.show.figures import png
+        from planner.show.canvas import png
         from planner.show.import_figure import figure as draw
 
         write_atomically(figure, png(draw(made.summary, f"{made.format.name}: {', '.join(p.name for p in files)}")))

@@ -14,6 +14,7 @@ from models.instance import Ints
 from models.scenario import InputError, Scenario, load_scenario, scenario_from
 from models.scenario.source import read_text
 from models.scenario.work import build_workflows
+from models.units import say_size
 from planner.inputs.importers.document import document, scenario_text
 from planner.inputs.importers.format import Hardware
 from planner.inputs.importers.tables import Jobs, Requests
@@ -66,9 +67,9 @@ class Documented:
     @property
     def words(self) -> str:
         """The cluster in words."""
-        size, memory = self.hardware.weight_bytes / 1e9, self.hardware.memory_bytes / 1e9
+        size, memory = say_size(self.hardware.weight_bytes), say_size(self.hardware.memory_bytes)
         load_s = self.hardware.load_us / 1e6
-        return f"{self.gpus} GPUs of {memory:g} GB, models of {size:g} GB, a load takes {load_s:.4g} s"
+        return f"{self.gpus} GPUs of {memory}, models of {size}, a load takes {load_s:.4g} s"
 
     def load_us(self, model: str) -> int:
         """Return how long any model takes to load."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from planner.show.report.render import compact, render
 from planner.show.report.timelines import Shown, document
 
-_ROW, _FRAME, _MOST_ROWS = 92, 150, 8
+_ROW, _FRAME, _MOST_ROWS = 92, 180, 8
 """Heights in pixels: of a GPU, of what stands around them; and how many GPUs are seen at once."""
 _MOST_BYTES = 5_000_000
 """A notebook that holds more is no pleasure."""

@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from planner.show.report.figures import gap_over_time, slowdown_ecdf
+from planner.show.curves import Curves, gap_over_time, slowdown_ecdf
 from planner.show.report.folders import read_json, read_timelines
-from planner.show.report.section import Figure, Section, Table
+from planner.show.report.section import Section, Table
 
 NAME = "comparison.json"
 _KEYS = (
@@ -28,7 +28,7 @@ def section(folder: Path) -> Section:
     """
     document, timelines = read_json(folder / NAME, *_KEYS), read_timelines(folder)
     scenario, words = document["scenario"], _words(document)
-    figures: list[Figure | None] = [gap_over_time(document["incumbents"], document["runtime_s"])]
+    figures: list[Curves | None] = [gap_over_time(document["incumbents"], document["runtime_s"])]
     if timelines is not None:
         figures.insert(0, _ecdf(timelines["timelines"]))
     return Section(
@@ -144,7 +144,7 @@ def _interval(loss: Mapping[str, Any]) -> str:
     return f"{loss['at_least']:.4g} and {loss['at_most']:.4g}"
 
 
-def _ecdf(timelines: Sequence[Mapping[str, Any]]) -> Figure:
+def _ecdf(timelines: Sequence[Mapping[str, Any]]) -> Curves:
     slowdowns = {str(entry["name"]): entry["slowdown"] for entry in timelines}
     return slowdown_ecdf(slowdowns, [str(entry["name"]) for entry in timelines if entry["clairvoyant"]])
 

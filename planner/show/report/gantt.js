@@ -1,14 +1,30 @@
 "use strict";
 // An interactive Gantt chart on a canvas: per GPU the compute lane, the copy lane, and the models in memory.
 (() => {
-  const ROW = 92, LABELS = 96, AXIS = 26, MOST_ROWS = 8;
+  const ROW = 92, IDLE = 20, LABELS = 112, AXIS = 26, MOST_ROWS = 8;
   const COMPUTE = [6, 28], COPY = [38, 11], MEMORY = [53, 33]; // offset from the top of a GPU's row, and height
+  const HELD = 0.85, LOADING = 0.4; // how much of its colour a model in memory has, and one that still loads
 
   const time = (us) => {
-    const size = Math.abs(us);
-    return size >= 1e6 ? `${(us / 1e6).toFixed(3)} s` : size >= 1e3 ? `${(us / 1e3).toFixed(3)} ms` : `${us} µs`;
+    const far = Math.abs(us);
+    return far >= 1e6 ? `${(us / 1e6).toFixed(3)} s` : far >= 1e3 ? `${(us / 1e3).toFixed(3)} ms` : `${us} µs`;
   };
-  const gigabytes = (bytes) => (bytes >= 1e7 ? `${(bytes / 1e9).toPrecision(3)} GB` : `${bytes} B`);
+  // As models.units.say_size: four digits, in the unit that leaves at least one whole one.
+  const size = (bytes) => {
+    const units = ["B", "KB", "MB", "GB", "TB"];
+    let shown = Number(bytes.toPrecision(4));
+    while (shown >= 1000 && units.length > 1) {
+      shown = Number((shown / 1000).toPrecision(4));
+      units.shift();
+    }
+    return `${shown} ${units[0]}`;
+  };
+
+  const parts = (colour) => [1, 3, 5].map((at) => parseInt(colour.trim().slice(at, at + 2), 16) / 255);
+  const luminance = (rgb) => {
+    const [red, green, blue] = rgb.map((part) => (part <= 0.04045 ? part / 12.92 : ((part + 0.055) / 1.055) ** 2.4));
+    return 0.2126 * red + 0.7152 * green + 0.0722 * blue;
+  };
 
   // Residencies of one GPU as bars: with slots each in its slot, otherwise stacked in the order of the models.
   function bars(here, gpu, models) {
@@ -58,8 +74,14 @@
       for (const lane of [row.runs, row.loads, row.here]) lane.sort((a, b) => a.from - b.from);
       row.here.forEach((stay) => { stay.to = Math.min(stay.to, Math.max(end, stay.from + 1)); });
       row.bars = bars(row.here, row.gpu, models);
+      row.idle = !row.runs.length && !row.loads.length;
     }
-    return { instance, rows, end };
+    let top = 0;
+    for (const row of rows) {
+      Object.assign(row, { top, height: row.idle ? IDLE : ROW });
+      top += row.height;
+    }
+    return { instance, rows, end, total: top };
   }
 
   const firstEndingAfter = (lane, time) => {
@@ -76,8 +98,8 @@
       this.root = root;
       this.document = JSON.parse(document.getElementById(root.dataset.source).textContent);
       this.colours = JSON.parse(root.dataset.colours);
-      [this.canvas, this.scroller, this.tip, this.select, this.legend] =
-        ["canvas", ".scroller", ".tooltip", "select", ".legend"].map((part) => root.querySelector(part));
+      [this.canvas, this.scroller, this.tip, this.select, this.legend, this.seen] =
+        ["canvas", ".scroller", ".tooltip", "select", ".legend", ".seen"].map((part) => root.querySelector(part));
       this.document.timelines.forEach((timeline, index) => {
         this.select.add(new Option(timeline.name + (timeline.clairvoyant ? " (knows the future)" : ""), index));
       });
@@ -93,7 +115,7 @@
       Object.assign(this, lanes(this.document, this.timeline));
       this.whole = Math.max(...this.document.timelines.map((t) => t.start_us.reduce((m, s, i) => Math.max(m, s + t.run_us[i]), 1)));
       this.view ??= { from: 0, to: this.end };
-      const height = this.rows.length * ROW + AXIS;
+      const height = this.total + AXIS;
       this.height = Math.min(height, MOST_ROWS * ROW + AXIS);
       this.scroller.style.height = `${this.height + 2}px`;
       this.canvas.style.height = `${this.height}px`;
@@ -187,8 +209,8 @@
 
     // What lies at a point of the canvas: a run, a load, or a bar of memory.
     find(x, y) {
-      const down = y + this.scroller.scrollTop, row = this.rows[Math.floor(down / ROW)], within = down % ROW;
-      if (!row || x < LABELS || y > this.height - AXIS) return null;
+      const down = y + this.scroller.scrollTop, row = this.rows.find((r) => down < r.top + r.height), within = down - row?.top;
+      if (!row || row.idle || x < LABELS || y > this.height - AXIS) return null;
       const now = this.at(x), slack = 1.5 / this.scale, inside = ([top, height]) => within >= top && within < top + height;
       const lane = inside(COMPUTE) ? row.runs : inside(COPY) ? row.loads : null;
       if (lane) {
@@ -231,7 +253,7 @@
       }
       const { stay } = item, model = models[stay.model], slot = stay.slot == null ? "" : `, slot ${stay.slot}`;
       return [
-        `${item.kind === "load" ? "load of " : ""}${model.name} (${gigabytes(model.weight_bytes)})`,
+        `${item.kind === "load" ? "load of " : ""}${model.name} (${size(model.weight_bytes)})`,
         `${place}${slot}: ${stay.initial ? "resident at time 0" : `loaded ${time(stay.from)} to ${time(stay.ready)}`}`,
         stay.evicted == null ? "never evicted" : `evicted at ${time(stay.evicted)}`,
       ];
@@ -253,15 +275,39 @@
       pen.textBaseline = "middle";
       pen.fillStyle = this.paper;
       pen.fillRect(0, 0, width, height);
-      const above = this.scroller.scrollTop, first = Math.floor(above / ROW);
-      for (let row = first; row < this.rows.length && row * ROW - above < height; row += 1) this.drawRow(this.rows[row], row * ROW - above, row);
+      const above = this.scroller.scrollTop;
+      this.rows.forEach((row, index) => {
+        if (row.top + row.height > above && row.top - above < height) this.drawRow(row, row.top - above, index);
+      });
       this.drawAxis(height - AXIS);
+      this.sayWhatIsSeen(above, above + height - AXIS);
+    }
+
+    // Say how many GPUs there are, and which of them stand between two heights.
+    sayWhatIsSeen(above, below) {
+      const { rows } = this, idle = rows.filter((row) => row.idle).length;
+      const seen = rows.filter((row) => row.top + row.height / 2 >= above && row.top + row.height / 2 <= below);
+      const said = [`${rows.length} ${rows.length === 1 ? "GPU" : "GPUs"}`];
+      if (idle) said.push(`${idle} of them idle`);
+      if (seen.length < rows.length) said.push(`seen here: ${seen[0]?.gpu.id} to ${seen.at(-1)?.gpu.id}, scroll for the others`);
+      this.seen.textContent = `${said.join("; ")}.`;
+    }
+
+    // Black or white, whichever is easier to read on a colour that covers so much of the paper.
+    inkOn(colour, alpha) {
+      const paper = parts(this.paper), mixed = luminance(parts(colour).map((part, index) => alpha * part + (1 - alpha) * paper[index]));
+      return 1.05 / (mixed + 0.05) > (mixed + 0.05) / 0.05 ? "#ffffff" : "#000000";
     }
 
     drawRow(row, top, index) {
       const { pen, width } = this, memory = row.gpu.memory_bytes;
       pen.fillStyle = index % 2 ? this.shade : this.paper;
-      pen.fillRect(0, top, width, ROW);
+      pen.fillRect(0, top, width, row.height);
+      const name = row.gpu.kind ? `${row.gpu.id} (${row.gpu.kind})` : row.gpu.id;
+      if (row.idle) {
+        this.nameLane(`${name} idle`, top + IDLE / 2, this.soft);
+        return;
+      }
       pen.save();
       pen.beginPath();
       pen.rect(LABELS, top, width - LABELS, ROW);
@@ -272,15 +318,16 @@
       for (const bar of row.bars) {
         if (bar.to <= from || bar.from >= to) continue;
         const y = floor - (bar.floor + bar.height) * unit, ready = Math.min(Math.max(bar.r.ready, bar.from), bar.to);
-        this.block(bar.from, ready, y, bar.height * unit, this.colour(bar.r.model), 0.4); // held, but still loading
-        this.block(ready, bar.to, y, bar.height * unit, this.colour(bar.r.model), 0.85);
-        this.label(this.instance.models[bar.r.model].name, bar.from, bar.to, y + (bar.height * unit) / 2, bar.height * unit);
+        const colour = this.colour(bar.r.model), tall = bar.height * unit;
+        this.block(bar.from, ready, y, tall, colour, LOADING);
+        this.block(ready, bar.to, y, tall, colour, HELD);
+        this.label(this.instance.models[bar.r.model].name, ready, bar.to, y + tall / 2, tall, this.inkOn(colour, HELD));
       }
       pen.strokeStyle = this.soft;
       pen.lineWidth = 1;
       let filled = 0;
-      for (const size of row.gpu.slots.length ? row.gpu.slots : [memory]) { // the line on top is the memory's size
-        filled += size;
+      for (const bytes of row.gpu.slots.length ? row.gpu.slots : [memory]) { // the line on top is the memory's size
+        filled += bytes;
         const y = Math.round(floor - filled * unit) + 0.5;
         pen.beginPath();
         pen.moveTo(LABELS, y);
@@ -288,12 +335,16 @@
         pen.stroke();
       }
       pen.restore();
-      pen.textAlign = "right";
-      const labels = [[`${row.gpu.id} compute`, COMPUTE, this.ink], ["copy", COPY, this.soft], [`memory ${gigabytes(memory)}`, MEMORY, this.soft]];
-      for (const [text, [offset, size], colour] of labels) {
-        pen.fillStyle = colour;
-        pen.fillText(text, LABELS - 6, top + offset + size / 2, LABELS - 8);
-      }
+      this.nameLane(name, top + COMPUTE[0] + COMPUTE[1] / 4, this.ink);
+      this.nameLane("compute", top + COMPUTE[0] + (COMPUTE[1] * 3) / 4, this.soft);
+      this.nameLane("copy", top + COPY[0] + COPY[1] / 2, this.soft);
+      this.nameLane(`memory ${size(memory)}`, top + MEMORY[0] + MEMORY[1] / 2, this.soft);
+    }
+
+    nameLane(text, y, colour) {
+      this.pen.textAlign = "right";
+      this.pen.fillStyle = colour;
+      this.pen.fillText(text, LABELS - 6, y, LABELS - 8);
     }
 
     // Draw what can be seen of a lane; what is narrower than a pixel is drawn once per pixel.
@@ -311,7 +362,7 @@
           pen.lineWidth = 2;
           pen.strokeRect(left + 1, y + 1, Math.max(right - left - 2, 1), height - 2);
         }
-        if (right - left > 14) this.label(name(item), item.from, item.to, y + height / 2, height);
+        if (right - left > 14) this.label(name(item), item.from, item.to, y + height / 2, height, this.inkOn(colour(item), 1));
       }
     }
 
@@ -325,11 +376,11 @@
     }
 
     // Write a text in the middle of what can be seen of an interval, if it fits there.
-    label(text, from, to, y, height) {
+    label(text, from, to, y, height, ink) {
       const left = Math.max(this.x(from), LABELS), right = Math.min(this.x(to), this.width), { pen } = this;
       if (!text || height < 10 || right - left < 14 || pen.measureText(text).width > right - left - 4) return;
       pen.textAlign = "center";
-      pen.fillStyle = "#10131a";
+      pen.fillStyle = ink;
       pen.fillText(text, (left + right) / 2, y + 0.5);
     }
 
@@ -338,15 +389,15 @@
       pen.fillStyle = this.paper;
       pen.fillRect(0, top, width, AXIS);
       const rough = (to - from) / Math.max(2, (width - LABELS) / 110), power = 10 ** Math.floor(Math.log10(rough));
-      const step = Math.max(1, [1, 2, 5, 10].map((factor) => factor * power).find((size) => size >= rough));
-      const [unit, size] = step >= 1e5 ? ["s", 1e6] : step >= 100 ? ["ms", 1e3] : ["µs", 1];
+      const step = Math.max(1, [1, 2, 5, 10].map((factor) => factor * power).find((wanted) => wanted >= rough));
+      const [unit, length] = step >= 1e5 ? ["s", 1e6] : step >= 100 ? ["ms", 1e3] : ["µs", 1];
       pen.textAlign = "center";
       for (let mark = Math.ceil(from / step) * step; mark <= to; mark += step) {
         const x = Math.round(this.x(mark)) + 0.5;
         pen.fillStyle = this.line;
         pen.fillRect(x, top, 1, 5);
         pen.fillStyle = this.soft;
-        if (x < width - 20) pen.fillText(`${Number((mark / size).toFixed(3))} ${unit}`, x, top + 15);
+        if (x < width - 20) pen.fillText(`${Number((mark / length).toFixed(3))} ${unit}`, x, top + 15);
       }
       pen.fillStyle = this.line;
       pen.fillRect(LABELS, top, width - LABELS, 1);

@@ -8,12 +8,12 @@ import json
 from importlib.resources import files
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
 
 from planner.show.colours import COLOURS, PLAIN
-from planner.show.report.axes import BOTTOM, HEIGHT, LEFT, RIGHT, TOP, WIDTH
+from planner.show.curves_figure import draw_svg
 
 _SEPARATORS = (",", ":")
-_FRAME = {"width": WIDTH, "height": HEIGHT, "left": LEFT, "right": RIGHT, "top": TOP, "bottom": BOTTOM}
 
 
 def render(template: str, **values: object) -> str:
@@ -26,10 +26,11 @@ def render(template: str, **values: object) -> str:
         lstrip_blocks=True,
     )
     environment.policies["json.dumps_kwargs"] = {"separators": _SEPARATORS}
+    environment.filters["svg"] = lambda curves: Markup(draw_svg(curves))  # noqa: S704 (the drawing escapes its texts)
     script = _asset("gantt.js")
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     return environment.get_template(template).render(
-        script=script, script_hash=digest, style=_asset("page.css"), colours=[*COLOURS, PLAIN], frame=_FRAME, **values
+        script=script, script_hash=digest, style=_asset("page.css"), colours=[*COLOURS, PLAIN], **values
     )
 
 

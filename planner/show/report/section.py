@@ -6,6 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from planner.show.curves import Curves
+
 
 @dataclass(frozen=True, slots=True)
 class Table:
@@ -24,39 +26,6 @@ class Table:
     rows: Sequence[Sequence[str]]
     words: int = 1
     note: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class Curve:
-    """A line of a figure.
-
-    Parameters
-    ----------
-    path
-        What an SVG path element calls ``d``.
-    colour
-        Its colour, or empty for that of the text.
-    points
-        Where dots stand, and what they say.
-    """
-
-    name: str
-    path: str
-    colour: str = ""
-    bold: bool = False
-    points: Sequence[tuple[float, float, str]] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class Figure:
-    """A drawn figure: curves over two axes; ticks are pairs of a position in pixels and a label."""
-
-    title: str
-    x_label: str
-    y_label: str
-    x_ticks: Sequence[tuple[float, str]]
-    y_ticks: Sequence[tuple[float, str]]
-    curves: Sequence[Curve]
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +48,6 @@ class Section:
     answer: str
     remarks: Sequence[str] = ()
     tables: Sequence[Table] = ()
-    figures: Sequence[Figure] = ()
+    figures: Sequence[Curves] = ()
     timelines: Mapping[str, Any] | None = None
     reproduce: Mapping[str, str] = field(default_factory=dict)

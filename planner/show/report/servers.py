@@ -9,9 +9,9 @@ from typing import Any
 from models.cluster import MICROSECONDS_PER_SECOND
 from models.scenario import load_scenario, read_timeline
 from models.slo import ServiceLevel
-from planner.show.report.figures import Point, lines
+from planner.show.curves import Curves, Point, lines
 from planner.show.report.folders import read_json
-from planner.show.report.section import Figure, Section, Table
+from planner.show.report.section import Section, Table
 from planner.show.report.timelines import Shown, document
 
 NAME = "answer.json"
@@ -72,7 +72,7 @@ def _sizes(found: Mapping[str, Any]) -> Table:
     return Table(f"Servers for {found['slo']}", ["", "how it is known", "servers"], rows, 2)
 
 
-def _curve(found: Mapping[str, Any]) -> list[Figure]:
+def _curve(found: Mapping[str, Any]) -> list[Curves]:
     """Return what each policy reaches over the number of servers, beside what the level asks; none for priced mixes."""
     level, minimum = ServiceLevel.parse(found["slo"]), found["minimum"]
     if "mix" in minimum:

@@ -5,20 +5,30 @@ from __future__ import annotations
 import csv
 import io
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from models.scenario.source import read_text
+from models.units import say_bandwidth, say_size
 from planner.show.colours import COLOURS
-from planner.show.report.figures import Point, lines
+from planner.show.curves import Curves, Point, lines
 from planner.show.report.folders import read_json
-from planner.show.report.section import Figure, Section, Table
+from planner.show.report.section import Section, Table
 
 NAME, _NOTE = "results.csv", "sweep.json"
 MOST_ROWS = 200
 _FIRST_FIGURE = ("status", "objective", "error")
 """Columns between the number of the cell and the first of these are axes."""
-_SHOWN = ("value", "lower_bound", "gap", "p95_slowdown", "p99_slowdown", "hit_rate", "compute_busy", "error")
+_ASKED = ("value", "servers", "lower_bound")
+"""What a verb is asked for, as columns: the first that there is."""
+_UNITS: Mapping[str, Callable[[float], str]] = {
+    "_bytes_per_s": say_bandwidth,
+    "_bytes": say_size,
+    "_per_s": "{:g} /s".format,
+    "_s": "{:g} s".format,
+}
+"""How columns' names end, and how their values are said."""
+_SHOWN = ("value", "servers", "lower_bound", "gap", "p95_slowdown", "p99_slowdown", "hit_rate", "compute_busy", "error")
 
 
 def section(folder: Path) -> Section:
@@ -33,18 +43,70 @@ def section(folder: Path) -> Section:
     rows, names = list(reader), list(reader.fieldnames or ())
     end = min((names.index(name) for name in _FIRST_FIGURE if name in names), default=len(names))
     axes = [name for name in names[1:end] if len({row[name] for row in rows}) > 1]
-    answer = f"{len(rows)} answers over {', '.join(axes) or 'one cell'}."
+    # A verb that answers with a row per policy tells them apart beside the axes.
+    keys = axes + ["policy"] * ("policy" not in axes and any(row.get("policy") for row in rows))
+    asked = next((name for name in _ASKED if any(_is_number(row.get(name, "")) for row in rows)), "value")
     objectives = sorted({row["objective"] for row in rows if row.get("objective")})
-    what = objectives[0].replace("_", " ") if len(objectives) == 1 else "value"
-    drawn = _drawn(rows, axes, what)
-    noted = read_json(folder / _NOTE, "name", "file")
+    what = _what(asked, objectives[0] if len(objectives) == 1 else "value")
+    drawn = _drawn(rows, keys, asked, what)
+    noted = read_json(folder / _NOTE, "name", "file", "scenario_hash", "versions")
     return Section(
-        f"{noted['name']}: what if {', '.join(axes) or 'nothing'} changes?",
-        answer,
-        tables=[_table(rows, axes)],
+        f"{noted['name']}: what if {', '.join(_named(axis, axes) for axis in axes) or 'nothing'} changes?",
+        _answer(rows, keys, asked, what),
+        tables=[_table(rows, keys)],
         figures=[] if drawn is None else [drawn],
-        reproduce={"command": _command(noted["file"], folder)},
+        reproduce={
+            "command": _command(noted["file"], folder),
+            "scenario hash (sha256), before changes": str(noted["scenario_hash"]),
+            "versions": ", ".join(f"{name} {version}" for name, version in noted["versions"].items()),
+        },
     )
+
+
+def _what(asked: str, objective: str) -> str:
+    """Return what a column holds, in words."""
+    words = objective.replace("_", " ")
+    return {"servers": "number of servers", "lower_bound": f"lower bound of {words}"}.get(asked, words)
+
+
+def _answer(rows: Sequence[Mapping[str, str]], keys: Sequence[str], asked: str, what: str) -> str:
+    """Return where the figure that was asked for is least and greatest, and how many cells have none."""
+    count = f"{len(rows)} {'answer' if len(rows) == 1 else 'answers'}"
+    failed = sum(bool(row.get("error")) for row in rows)
+    tail = f" ({count}{f', {failed} failed' if failed else ''})."
+    found = [(float(row[asked]), row) for row in rows if _is_number(row.get(asked, ""))]
+    if len({row.get("objective", "") for _, row in found}) != 1:
+        return f"No figures that could be set beside each other{tail}"
+    unit = "" if asked == "servers" else found[0][1].get("unit", "")
+    (least, lowest), (most, highest) = (choose(found, key=lambda entry: entry[0]) for choose in (min, max))
+    if least == most:
+        return f"The {what} is {_with_unit(least, unit)} throughout{tail}"
+    return (
+        f"The {what} goes from {_with_unit(least, unit)} with {_place(lowest, keys)} "
+        f"to {_with_unit(most, unit)} with {_place(highest, keys)}{tail}"
+    )
+
+
+def _place(row: Mapping[str, str], keys: Sequence[str]) -> str:
+    return ", ".join(f"{_named(key, keys)} {_said(key, row[key])}" for key in keys if row[key])
+
+
+def _named(key: str, keys: Sequence[str]) -> str:
+    """Return the last part of a path, without its unit, if no other key ends alike."""
+    last = key.rpartition(".")[2]
+    if sum(other.rpartition(".")[2] == last for other in keys) > 1:
+        return key
+    return last.removesuffix(next((unit for unit in _UNITS if last.endswith(unit)), ""))
+
+
+def _said(key: str, value: str) -> str:
+    """Return a value in words, by the unit that its column's name ends in."""
+    say = next((say for unit, say in _UNITS.items() if key.endswith(unit)), None)
+    return say(float(value)) if say is not None and _is_number(value) else value
+
+
+def _with_unit(value: float, unit: str) -> str:
+    return f"{value:.4g} {unit}".strip()
 
 
 def _command(file: object, folder: Path) -> str:
@@ -53,25 +115,26 @@ def _command(file: object, folder: Path) -> str:
     return shlex.join(["truenorth", "sweep", str(file), "-o", str(folder)])
 
 
-def _table(rows: Sequence[Mapping[str, str]], axes: Sequence[str]) -> Table:
+def _table(rows: Sequence[Mapping[str, str]], keys: Sequence[str]) -> Table:
     figures = [name for name in _SHOWN if any(row.get(name) for row in rows)]
     cells = [
-        [row[name] for name in axes] + [_number(row.get(name, "")) for name in figures] for row in rows[:MOST_ROWS]
+        [_said(name, row[name]) for name in keys] + [_number(row.get(name, "")) for name in figures]
+        for row in rows[:MOST_ROWS]
     ]
     note = f"The first {MOST_ROWS} of {len(rows)} rows; results.csv has all." if len(rows) > MOST_ROWS else ""
-    return Table("Cells", [*axes, *figures], cells, len(axes), note)
+    return Table("Cells", [*keys, *figures], cells, len(keys), note)
 
 
-def _drawn(rows: Sequence[Mapping[str, str]], axes: Sequence[str], what: str) -> Figure | None:
-    """Return the value over the first numeric axis, a line per combination of the others; None if that is too much."""
-    across = next((axis for axis in axes if all(_is_number(row[axis]) for row in rows)), None)
+def _drawn(rows: Sequence[Mapping[str, str]], keys: Sequence[str], asked: str, what: str) -> Curves | None:
+    """Return what was asked over the first numeric axis, a line per combination of the others; None if too many."""
+    across = next((key for key in keys if all(_is_number(row[key]) for row in rows)), None)
     if across is None:
         return None
     series: dict[str, list[Point]] = {}
     for row in rows:
-        if _is_number(row.get("value", "")):
-            name = ", ".join(row[axis] for axis in axes if axis != across) or what
-            series.setdefault(name, []).append((float(row[across]), float(row["value"])))
+        if _is_number(row.get(asked, "")):
+            name = ", ".join(_said(key, row[key]) for key in keys if key != across) or what
+            series.setdefault(name, []).append((float(row[across]), float(row[asked])))
     if not series or len(series) > len(COLOURS):
         return None
     return lines(f"{what} over {across}", across, what, series)

@@ -77,7 +77,8 @@ def _instance(instance: Instance) -> dict[str, Any]:
     return {
         "scenario_hash": scenario_hash(instance),
         "gpus": [
-            {"id": gpu.id, "memory_bytes": gpu.memory_bytes, "slots": list(gpu.slots)} for gpu in instance.cluster.gpus
+            {"id": gpu.id, "kind": gpu.kind, "memory_bytes": gpu.memory_bytes, "slots": list(gpu.slots)}
+            for gpu in instance.cluster.gpus
         ],
         "models": [{"name": model.name, "weight_bytes": model.weight_bytes} for model in instance.models],
         "workflows": [
@@ -94,15 +95,20 @@ def _instance(instance: Instance) -> dict[str, Any]:
     }
 
 
+def slowdowns(entry: Shown) -> list[float]:
+    """Return the slowdown of every job, to the digits that are shown."""
+    latency_us = completion_us(entry.instance, entry.timeline) - entry.instance.job_release_us
+    return [float(value) for value in np.round(latency_us / entry.instance.job_critical_us, _DIGITS)]
+
+
 def _timeline(entry: Shown, instances: Sequence[Instance]) -> dict[str, Any]:
     timeline, instance = entry.timeline, entry.instance
     latency_us = completion_us(instance, timeline) - instance.job_release_us
-    slowdown = np.round(latency_us / instance.job_critical_us, _DIGITS)
     return {
         "name": entry.name,
         "clairvoyant": entry.clairvoyant,
         "instance": next(index for index, other in enumerate(instances) if other is instance),
-        "slowdown": slowdown.tolist(),
+        "slowdown": slowdowns(entry),
         "latency_us": latency_us.tolist(),
         "gpu": timeline.gpu.tolist(),
         "start_us": timeline.start_us.tolist(),

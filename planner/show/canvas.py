@@ -1,0 +1,99 @@
+"""Figures as files: a picture of pixels, and lines that a page takes in and shows in its own colours."""
+
+from __future__ import annotations
+
+import io
+import re
+from collections.abc import Mapping, Sequence
+from xml.etree import ElementTree
+
+from matplotlib import rc_context
+from matplotlib.figure import Figure
+
+PNG_DPI = 130
+"""Pixels per inch of a picture."""
+INK, SOFT, LINE = "#010101", "#020202", "#030303"
+"""Colours that stand for those of a page, light or dark: of what counts, of words beside it, and of thin lines."""
+_OF_PAGE = {INK: "var(--ink, #1c1c1e)", SOFT: "var(--soft, #5c5c62)", LINE: "var(--line, #dcdce0)"}
+_LONG_NUMBER, _FONT = re.compile(r"-?\d+\.\d{2,}"), re.compile(r"font-family: [^;]*; ")
+_COMMAND = re.compile(r"([A-Za-z])([^A-Za-z]*)")
+_SVG, _LINK = "http://www.w3.org/2000/svg", "http://www.w3.org/1999/xlink"
+
+
+def png(figure: Figure) -> bytes:
+    """Return a figure as a PNG file's bytes."""
+    buffer = io.BytesIO()
+    figure.savefig(buffer, format="png", dpi=PNG_DPI)
+    return buffer.getvalue()
+
+
+def svg(figure: Figure, label: str, words: Mapping[str, Sequence[str]]) -> str:
+    """Return a figure as an element that stands in a page: texts are texts, and colours follow the reader.
+
+    Parameters
+    ----------
+    label
+        What a screen reader says of it.
+    words
+        What is said of the markers of a line when they are pointed at, by the line's gid.
+    """
+    buffer = io.StringIO()
+    nothing = dict.fromkeys(("Date", "Creator", "Format", "Type"))
+    # Without a salt of its own, names of markers would change from run to run.
+    with rc_context({"svg.fonttype": "none", "svg.hashsalt": label}):
+        figure.savefig(buffer, format="svg", transparent=True, metadata=nothing)
+    root = ElementTree.fromstring(buffer.getvalue())  # noqa: S314 (written by the line above)
+    for gid, lines in words.items():
+        markers = root.iterfind(f".//*[@id='{gid}']//{{{_SVG}}}use")
+        for marker, line in zip(markers, lines, strict=True):
+            ElementTree.SubElement(marker, f"{{{_SVG}}}title").text = line
+    root.attrib = {"viewBox": root.attrib["viewBox"], "role": "img", "aria-label": label}
+    for element in root.iter():
+        _tidy(element)
+    ElementTree.register_namespace("", _SVG)
+    ElementTree.register_namespace("xlink", _LINK)
+    return ElementTree.tostring(root, encoding="unicode")
+
+
+def _tidy(element: ElementTree.Element) -> None:
+    """Take from an element what a page does not need, or must not have, and give it the page's colours."""
+    for style in element.findall(f"{{{_SVG}}}style"):
+        element.remove(style)  # it would hold for the whole page
+    for group in element.findall(f"{{{_SVG}}}g"):
+        group.attrib.pop("id", None)
+        if len(group) == 0:
+            element.remove(group)
+    for name, value in list(element.attrib.items()):
+        if name in ("d", "x", "y", "transform"):
+            element.attrib[name] = _LONG_NUMBER.sub(lambda match: f"{float(match[0]):.1f}", " ".join(value.split()))
+        if name == "d":
+            element.attrib[name] = _shorten(element.attrib[name])
+        elif name == "transform" and value.startswith("rotate(-0 "):
+            del element.attrib[name]
+        elif name == "style":
+            for stand_in, colour in _OF_PAGE.items():
+                value = value.replace(stand_in, colour)
+            element.attrib[name] = _FONT.sub("", value)
+    if element.text is not None and not element.text.strip():
+        element.text = None
+    element.tail = None
+
+
+def _shorten(path: str) -> str:
+    """Return a path with its lines along an axis in the short form.
+
+    >>> _shorten("M 1 2 L 3 2 L 3 4 L 5 6 z")
+    'M1 2H3V4L5 6z'
+    """
+    kept, x, y = [], "", ""
+    for command, numbers in _COMMAND.findall(path):
+        x_before, y_before = x, y
+        if numbers:
+            *_, x, y = numbers.split()
+        if command == "L" and y == y_before:
+            kept.append(f"H{x}")
+        elif command == "L" and x == x_before:
+            kept.append(f"V{y}")
+        else:
+            kept.append(command + numbers.strip())
+    return "".join(kept)

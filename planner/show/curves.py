@@ -1,0 +1,150 @@
+"""Curves over two axes, as data: shares of jobs within each slowdown, the gap over time, lines over a number."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+
+import numpy as np
+
+from models.objective import gap
+from planner.show.colours import COLOURS, colour_of
+
+Point = tuple[float, float]
+_MOST_STEPS = 400
+"""Steps of a distribution that a picture can show."""
+
+
+@dataclass(frozen=True, slots=True)
+class Curve:
+    """A line of a figure.
+
+    Parameters
+    ----------
+    points
+        Where it goes, from left to right.
+    colour
+        Its colour, or empty for that of the text.
+    dashed
+        Whether what lies below it can be seen between its dashes.
+    steps
+        Whether it keeps its height up to the next point, in place of a straight line there.
+    words
+        What the last points say, one each; they are marked by dots.
+    """
+
+    name: str
+    points: Sequence[Point]
+    colour: str = ""
+    bold: bool = False
+    dashed: bool = False
+    steps: bool = False
+    words: Sequence[str] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Curves:
+    """A figure: curves over two axes.
+
+    Parameters
+    ----------
+    x_logarithmic, y_logarithmic
+        Values on such an axis lie above 0.
+    y_percent
+        Whether heights are shares.
+    x_from
+        Where the horizontal axis begins; None: at the first point.
+    """
+
+    title: str
+    x_label: str
+    y_label: str
+    curves: Sequence[Curve]
+    x_logarithmic: bool = False
+    y_logarithmic: bool = False
+    y_percent: bool = False
+    x_from: float | None = None
+
+
+def slowdown_ecdf(slowdowns: Mapping[str, Sequence[float]], clairvoyant: Iterable[str]) -> Curves:
+    """Return the share of jobs at or below each slowdown, a curve per timeline; who knows the future is drawn bold.
+
+    Those whose jobs fare alike share a curve, which bears all their names.
+    """
+    known = set(clairvoyant)
+    alike: dict[tuple[float, ...], list[str]] = {}
+    for name, values in slowdowns.items():
+        alike.setdefault(tuple(sorted(values)), []).append(name)
+    curves: list[Curve] = []
+    for index, (values, names) in enumerate(alike.items()):
+        bold = not known.isdisjoint(names)
+        who = " = ".join(f"{name} (knows the future)" if name in known else name for name in names)
+        label = f"{who}: mean {np.mean(values):.3g}"
+        colour = "" if bold else colour_of(index)
+        # Every other curve is dashed: where two run together, both are seen.
+        curves.append(Curve(label, _distribution(values), colour, bold, dashed=index % 2 == 1, steps=True))
+    return Curves(
+        "Slowdown of the jobs: further to the upper left is better",
+        "slowdown: latency / critical path (logarithmic)",
+        "share of jobs at or below",
+        curves,
+        x_logarithmic=True,
+        y_percent=True,
+    )
+
+
+def _distribution(ordered: Sequence[float]) -> list[Point]:
+    """Return the steps of a distribution function, thinned to what can be seen; its end stays."""
+    count = len(ordered)
+    ranks = np.unique(np.linspace(0, count - 1, min(count, _MOST_STEPS)).round().astype(int)).tolist()
+    return [(ordered[0], 0.0)] + [(ordered[rank], (rank + 1) / count) for rank in ranks]
+
+
+def gap_over_time(incumbents: Sequence[tuple[float, float | None, float | None]], runtime_s: float) -> Curves | None:
+    """Return (value - bound) / value of the best plan and bound so far over the seconds of the search.
+
+    None if there were never both.
+    """
+    shares = [
+        (seconds, None if value is None or bound is None else gap(Fraction(value), Fraction(bound)))
+        for seconds, value, bound in incumbents
+    ]
+    gaps = [(seconds, share) for seconds, share in shares if share is not None]
+    if not gaps:
+        return None
+    last = gaps[-1][1]
+    words = [f"{last:.2%} at the end of {runtime_s:.1f} s"]
+    points = [*gaps, (max(runtime_s, gaps[-1][0]), last)]
+    curve = Curve("gap of the best plan and bound so far", points, COLOURS[0], bold=True, steps=True, words=words)
+    return Curves(
+        "Optimality gap over time: how far the best plan may still lie from the best possible one",
+        "seconds of search",
+        "(plan - bound) / plan",
+        [curve],
+        y_percent=True,
+        x_from=0.0,
+    )
+
+
+def lines(
+    title: str,
+    x_label: str,
+    y_label: str,
+    series: Mapping[str, Sequence[Point]],
+    limit: tuple[str, float] | None = None,
+    logarithmic: bool = False,
+) -> Curves:
+    """Return a line with dots per series; `limit` is the name and height of a line to compare with.
+
+    Heights begin at 0, except on a logarithmic axis, for which they must lie above 0.
+    """
+    curves: list[Curve] = []
+    if limit is not None:
+        across = [across for points in series.values() for across, _ in points] or [0.0, 1.0]
+        curves.append(Curve(limit[0], [(min(across), limit[1]), (max(across), limit[1])], bold=True))
+    for index, (name, points) in enumerate((name, points) for name, points in series.items() if points):
+        ordered = sorted(points)
+        words = [f"{name}: {value:.5g} at {across:g}" for across, value in ordered]
+        curves.append(Curve(name, ordered, colour_of(index), dashed=index % 2 == 1, words=words))
+    return Curves(title, x_label, y_label, curves, y_logarithmic=logarithmic)
