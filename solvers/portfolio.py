@@ -99,9 +99,18 @@ EXACT_TASKS_OF_MAXIMA = 400
 """The same where it is a maximum over jobs: nothing else proves those, and CP-SAT is strong there."""
 
 _STARTS_SHARE = 0.3
-"""At most this share of the time goes to online policies whose plans are where the search starts."""
+"""At most this share of the time goes to making plans where the search starts."""
+_FORMULAS_SHARE = 0.5
+"""Bounds that need no ascent are begun if they take at most this share of the time that is left."""
 _WARM_UP_S_PER_TASK, _WARM_UP_SHARE = 0.025, 0.15
-_BOUND_SHARE = 0.3
+_SHORT_WARM_UP_S, _SHORT_WARM_UP_SHARE = 3.0, 0.5
+"""Before CP-SAT up to so many seconds, and this share of a short limit: until then the Lagrangian bound gains most."""
+_BOUND_SHARE, _SHORT_BOUND_S = 0.3, 10.0
+"""The bound gets a share of the time, and of a short limit the first so many seconds, in which it gains most."""
+_ASCENT_S_PER_TASK, _ASCENT_SHARE = 1e-4, 0.5
+"""What an ascent takes before it first looks at the clock, as measured, and the share of its time that it may take."""
+_CP_SAT_SHARE = 0.2
+"""CP-SAT is asked unbidden if building its model takes at most this share of the time."""
 
 
 def solve(
@@ -132,14 +141,12 @@ def solve(
         search.offer(hint)
     _offer_starts(search, starts, options.time_limit_s)
     offer_formulas(search)
-    exact = options.method in (Method.CP_SAT, Method.MILP)
-    if options.method is Method.AUTO and options.iterations is None:  # where CP-SAT gets to depends on the clock
-        exact = worth_cp_sat(instance, objective)
-    priced = None
+    exact, priced = options.method in (Method.CP_SAT, Method.MILP), None
     if not search.proved:
+        if options.method is Method.AUTO and options.iterations is None:  # where CP-SAT gets to depends on the clock
+            exact = _worth_cp_sat(search)
         limit_s = _warm_up_s(search) if exact else search.remaining_s
-        bound_s = limit_s if exact or options.iterations is not None else _BOUND_SHARE * limit_s
-        priced = _search_and_bound(search, options, limit_s, bound_s)
+        priced = _search_and_bound(search, options, limit_s, limit_s if exact else _bound_s(options, limit_s))
     if exact and not search.proved and search.remaining_s > 0:
         _solve_exactly(search, options, priced)
     return search.result("truenorth", options.as_dict())
@@ -182,7 +189,7 @@ def bound(
     """
     search = Search(instance, objective, options.time_limit_s, watch, stop)
     formula = offer_formulas(search)
-    exact = worth_cp_sat(instance, objective)
+    exact = _worth_cp_sat(search)
     priced = raise_bound(search, search.remaining_s / 2 if exact else None)
     uncertified, left_s = None, search.remaining_s
     if exact and left_s > 0:
@@ -193,23 +200,34 @@ def bound(
     return Bounds(formula, priced, uncertified, search.elapsed_s)
 
 
-def worth_cp_sat(instance: Instance, objective: Objective) -> bool:
+def _worth_cp_sat(search: Search) -> bool:
     """Say whether a window is small enough for CP-SAT to be the best use of the time."""
-    return instance.n_tasks <= (EXACT_TASKS if objective.is_sum else EXACT_TASKS_OF_MAXIMA)
+    instance, most = search.instance, EXACT_TASKS if search.objective.is_sum else EXACT_TASKS_OF_MAXIMA
+    if instance.n_tasks > most:
+        return False
+    from solvers.exact.cp_sat import build_s
+
+    return build_s(instance) <= _CP_SAT_SHARE * search.remaining_s
 
 
 def offer_formulas(search: Search) -> tuple[Fraction, str]:
-    """Offer the highest bound that needs no ascent; return it with its method."""
-    best, method = closed_form.best(search.instance, search.objective)
+    """Offer the highest bound that needs no ascent, of those that time allows; return it with its method."""
+    best, method = closed_form.best(search.instance, search.objective, lambda: _FORMULAS_SHARE * search.remaining_s)
     search.offer_bound(best, method)
     return best, method
 
 
 def raise_bound(search: Search, limit_s: float | None = None) -> Priced | None:
-    """Raise a search's Lagrangian bound until this limit, or its own; return the best with its prices."""
+    """Raise a search's Lagrangian bound until this limit, or its own; return the best with its prices.
+
+    None if there is no such bound, or too little time for a window of this size.
+    """
     from solvers.bounds.lagrangian.improve import improve
 
-    return improve(search, limit_s)
+    at_most_s = search.remaining_s if limit_s is None else min(limit_s, search.remaining_s)
+    if _ASCENT_S_PER_TASK * search.instance.n_tasks > _ASCENT_SHARE * at_most_s:
+        return None
+    return improve(search, at_most_s)
 
 
 def anneal(search: Search, options: SearchOptions) -> None:
@@ -263,16 +281,19 @@ def _search_and_bound(search: Search, options: SearchOptions, limit_s: float, bo
     from solvers.search import annealing
 
     seed, iterations, workers = options.seed, options.iterations, options.workers
+    end_s = search.elapsed_s + limit_s
 
     def bound_first() -> Priced | None:
         priced = raise_bound(search, bound_s)
-        if bound_s < limit_s:
-            annealing.improve(search, seed + 1, None, limit_s - bound_s)
+        left_s = end_s - search.elapsed_s
+        if bound_s < limit_s and left_s > 0:
+            annealing.improve(search, seed + 1, None, left_s)
         return priced
 
     if workers == 1:
-        annealing.improve(search, seed, iterations, (1 - _BOUND_SHARE) * limit_s)
-        return raise_bound(search, _BOUND_SHARE * limit_s)
+        bound_s = min(bound_s, _SHORT_WARM_UP_SHARE * limit_s)
+        annealing.improve(search, seed, iterations, limit_s - bound_s)
+        return raise_bound(search, bound_s)
     with ThreadPoolExecutor(workers - 1) as pool:
         bounding = pool.submit(bound_first)
         others = range(2, workers) if iterations is None else ()
@@ -284,5 +305,13 @@ def _search_and_bound(search: Search, options: SearchOptions, limit_s: float, bo
 
 
 def _warm_up_s(search: Search) -> float:
-    """Return how long local search prepares the ground for CP-SAT, whose windows shrink with a good plan."""
-    return min(_WARM_UP_SHARE * search.remaining_s, _WARM_UP_S_PER_TASK * search.instance.n_tasks)
+    """Return how long local search and bound prepare the ground for CP-SAT, whose windows shrink with them."""
+    short_s = min(_SHORT_WARM_UP_S, _SHORT_WARM_UP_SHARE * search.remaining_s)
+    return min(max(short_s, _WARM_UP_SHARE * search.remaining_s), _WARM_UP_S_PER_TASK * search.instance.n_tasks)
+
+
+def _bound_s(options: SearchOptions, limit_s: float) -> float:
+    """Return for how long the bound is raised where nothing comes after it; all along if iterations are counted."""
+    if options.iterations is not None:
+        return limit_s
+    return max(_BOUND_SHARE * limit_s, min(_SHORT_BOUND_S, limit_s))

@@ -72,8 +72,8 @@ class Result:
         Where the bound comes from, or None.
     infeasible
         Whether it was proved that there is no plan.
-    runtime_s
-        Wall-clock time of the search.
+    runtime_s, time_limit_s
+        Wall-clock time of the search, and how much of it was allowed.
     incumbents
         The trail: every moment at which value or bound improved.
     solver, options
@@ -87,6 +87,7 @@ class Result:
     bound_method: str | None
     infeasible: bool
     runtime_s: float
+    time_limit_s: float
     incumbents: tuple[Progress, ...]
     solver: str
     options: Mapping[str, str | int | float | bool | None] = field(default_factory=dict)
@@ -99,6 +100,12 @@ class Result:
         if self.value is None:
             return Status.NO_SOLUTION
         return Status.OPTIMAL if proves(self.value, self.lower_bound) else Status.FEASIBLE
+
+    @property
+    def within_limit(self) -> bool:
+        """Whether the time limit allowed a first plan; one that came later is kept all the same."""
+        first = next((moment.seconds for moment in self.incumbents if moment.value is not None), 0.0)
+        return first <= self.time_limit_s
 
     @property
     def gap(self) -> float | None:
@@ -221,6 +228,7 @@ class Search:
             self.bound_method,
             self.infeasible,
             self.elapsed_s,
+            self._limit_s,
             tuple(self._trail),
             solver,
             options,

@@ -178,8 +178,10 @@ def compare(
         hold(scenario, s.timeline, s.policy, time_limit_s=held_s, workers=workers, seed=seed, stop=stop)
         for s in _taken_apart(scenario, simulations)
     ]
-    starts = [s.timeline for s in simulations if s.instance is scenario.instance and not s.timeline.realised]
-    starts += [steps.best for steps in held]
+    ran = [s for s in simulations if s.instance is scenario.instance and not s.timeline.realised]
+    known = [(s.value, s.timeline) for s in ran] + [(steps.steps[-1].value, steps.best) for steps in held]
+    # The best one first: the plan is then no worse than any, even if there is time to check only one.
+    starts = [timeline for _, timeline in sorted(known, key=lambda pair: pair[0])]
     planned = plan(
         scenario,
         time_limit_s=max(0.1, time_limit_s - (time.monotonic() - begun)),
@@ -193,7 +195,7 @@ def compare(
     regrets = tuple(steps.closed_by(planned.result, clairvoyance) for steps in held)
     settings = {
         "policies": ",".join(policies),
-        "time-limit": f"{time_limit_s:g}",
+        "time-limit": f"{time_limit_s:.12g}",
         "warmup": str(warmup),
         "workers": str(workers),
         "seed": str(seed),

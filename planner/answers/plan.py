@@ -115,6 +115,7 @@ class Plan:
             "bound_method": result.bound_method,
             "gap": result.gap,
             "runtime_s": result.runtime_s,
+            "within_time_limit": result.within_limit,
             "incumbents": [[moment.seconds, value(moment), bound(moment)] for moment in result.incumbents],
             "metrics": None if metrics is None else metrics.as_dict(),
             "plan": None if path is None else str(path),

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 
-from executor import PolicyError, parse_policy, simulate
+from executor import PolicyError, StoppedError, parse_policy, simulate
 from models.instance import Instance
 from models.timeline import Timeline
 from solvers.portfolio import Starts
 
 START_POLICIES = ("srpt", "compass", "jit", "static")
 """A plan starts from these and is never worse than the best of them, if there is time to simulate them."""
+
+_S_PER_TASK = 2e-5
+"""No policy is simulated in fewer seconds per task, so without that much time it is not begun."""
 
 
 def starts_for(instance: Instance, seed: int, given: Sequence[Timeline] | None = None) -> Starts:
@@ -21,11 +24,13 @@ def starts_for(instance: Instance, seed: int, given: Sequence[Timeline] | None =
 
     def simulated(left_s: Callable[[], float]) -> Iterator[Timeline]:
         for name in START_POLICIES:
-            if left_s() <= 0:
+            if left_s() <= _S_PER_TASK * instance.n_tasks:
                 return
             try:
-                yield simulate(instance, parse_policy(name), seed=seed)
+                yield simulate(instance, parse_policy(name), seed=seed, stop=lambda: left_s() <= 0)
             except PolicyError:
                 continue  # for instance a static placement whose models do not all fit
+            except StoppedError:
+                return
 
     return simulated if given is None else lambda left_s: given

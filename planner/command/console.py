@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import signal
 import sys
 import threading
@@ -49,8 +50,9 @@ class Line(ABC):
 class ProgressLine(Line):
     """Elapsed time, incumbent, bound and gap of a search."""
 
-    def __init__(self, objective: Objective, what: str) -> None:
+    def __init__(self, objective: Objective, what: str, time_limit_s: float = math.inf) -> None:
         super().__init__()
+        self._time_limit_s = time_limit_s
         self._objective = objective
         self._what = what
         self._latest = Progress(0.0, None, None)
@@ -69,6 +71,8 @@ class ProgressLine(Line):
         parts.append(f"bound {'-' if bound is None else f'{reported_bound(self._objective, bound):.6g}'} {unit}")
         share = None if value is None else gap(value, bound)
         parts.append(f"gap {'-' if share is None else f'{share:.2%}'}")
+        if value is None and self.elapsed_s > self._time_limit_s:
+            parts.append(f"the limit of {self._time_limit_s:g} s is too short for a first plan, which follows")
         return "   ".join(part.strip() for part in parts)
 
 

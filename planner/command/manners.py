@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 _PIPE_WIDTH = 150
 _STANDARD_ERROR = 2
 DONE, NOT_ACHIEVED, BAD_INPUT, INTERRUPTED = 0, 1, 2, 130
+MISSED_LIMIT = "truenorth: the time limit was too short for a first plan; it was made all the same, and not improved"
 
 
 class UsageError(Exception):

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Callable, Mapping
 from fractions import Fraction
 from typing import Protocol
 
@@ -29,13 +30,30 @@ METHODS: Mapping[str, ClosedForm] = {
 FOR_BATCHES = frozenset({"critical_path"})
 """The methods that hold where tasks come in batches, take shares of a GPU or hold memory."""
 
+_ENERGETIC_S_PER_TASK = {Objective.MAX_SLOWDOWN: 1.5e-4, Objective.LATE_JOBS: 7e-5}
+_LONGEST_S: Mapping[str, Callable[[Instance, Objective], float]] = {
+    "critical_path": lambda instance, _: 0.0,
+    "mean_busy_time": lambda instance, _: 2.5e-5 * instance.n_tasks,
+    "energetic": lambda instance, objective: _ENERGETIC_S_PER_TASK.get(objective, 1e-5) * instance.n_tasks,
+    "fluid": lambda instance, _: fluid.longest_s(instance),
+}
+"""What each takes at most, as measured where it applies; the critical path counts as nothing: it is always counted."""
 
-def best(instance: Instance, objective: Objective) -> tuple[Fraction, str]:
-    """Return the highest of these bounds, raised to a value that the objective can take, and its method's name."""
-    values = {
-        name: method(instance, objective)
-        for name, method in METHODS.items()
-        if instance.one_at_a_time or name in FOR_BATCHES
-    }
+
+def best(
+    instance: Instance, objective: Objective, left_s: Callable[[], float] = lambda: math.inf
+) -> tuple[Fraction, str]:
+    """Return the highest of these bounds, raised to a value that the objective can take, and its method's name.
+
+    Parameters
+    ----------
+    left_s
+        How many seconds are left; of the bounds, which cannot be interrupted, those that may take longer are left out.
+    """
+    values: dict[str, Fraction | None] = {}
+    for name, method in METHODS.items():
+        holds = instance.one_at_a_time or name in FOR_BATCHES
+        if holds and _LONGEST_S[name](instance, objective) <= max(0.0, left_s()):
+            values[name] = method(instance, objective)
     highest = max(((value, name) for name, value in values.items() if value is not None), key=lambda pair: pair[0])
     return raised(instance, objective, highest[0]), highest[1]

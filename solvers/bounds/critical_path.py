@@ -76,11 +76,13 @@ def cold_load(instance: Instance) -> Ints:
 
     The copy engine carries out one load at a time, from time 0 on; models resident at time 0 need none.
     """
-    resident = [{r.model for r in instance.initial if r.gpu == gpu} for gpu in range(instance.n_gpus)]
+    resident = [set[int]() for _ in range(instance.n_gpus)]
+    for at_first in instance.initial:
+        resident[at_first.gpu].add(at_first.model)
+    sorts = set(zip(instance.gpu_class.tolist(), map(frozenset, resident), strict=True))  # few, of thousands of GPUs
     ready = np.full(instance.run_us.shape, UNREACHABLE)
     for template, needed in enumerate(instance.needs):
-        for gpu, present in enumerate(resident):
-            kind = instance.gpu_class[gpu]
+        for kind, present in sorts:
             if instance.run_us[template, kind] != NEVER:
                 loads = sum(int(instance.load_us[model, kind]) for model in needed if model not in present)
                 ready[template, kind] = min(ready[template, kind], loads)

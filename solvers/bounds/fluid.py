@@ -94,6 +94,13 @@ def bound(instance: Instance, objective: Objective) -> Fraction | None:
     return Fraction(max((demand.late(instance.n_gpus) for demand in found), default=0))
 
 
+def longest_s(instance: Instance) -> float:
+    """Return how many seconds the bound may take: about a millisecond for each window of a short trace."""
+    if instance.n_tasks > SHORT_TRACE:
+        return 2e-6 * instance.n_tasks
+    return 5e-4 * min(len(instance.jobs), WINDOW_EDGES) ** 2
+
+
 def due_us(instance: Instance) -> Ints:
     """Return the latest completion of each job on time, `NO_DEADLINE` where it has none. Shape [jobs]."""
     late = [job.deadline_us for job in instance.jobs]

@@ -34,6 +34,13 @@ _FEWEST_JOBS = 5
 _SHARE_OF_FLOORS = 0.5
 _SHARE_OF_ONE_FLOOR = 0.2
 _CLOSE_ENOUGH = Fraction(1, 1_000_000)
+_BUILD_S = 6e-4
+"""Seconds that building takes per task and GPU."""
+
+
+def build_s(instance: Instance) -> float:
+    """Return how many seconds it takes to build the formulation: nothing can interrupt that."""
+    return _BUILD_S * instance.n_tasks * instance.n_gpus
 
 
 def solve(
@@ -67,7 +74,7 @@ def improve(
     priced: Priced | None = None,
     log: Callable[[str], None] | None = None,
 ) -> None:
-    """Improve a search until it is proved, stopped, or out of time.
+    """Improve a search until it is proved, stopped, or out of time; an instance too large to build in time is left.
 
     Parameters
     ----------
@@ -81,10 +88,12 @@ def improve(
     SolverFaultError
         If the solver denies that there is a plan although one is known.
     """
+    if search.remaining_s <= build_s(search.instance):
+        return
     known = search.timeline
     scaled = scaled_objective(search.instance, search.objective, known)
     floors = () if known is None else _floors(search, known, scaled, workers, seed)
-    if search.remaining_s <= 0 or search.proved:
+    if search.remaining_s <= build_s(search.instance) or search.proved:
         return
     if search.objective.is_sum:
         _run(search, scaled, floors, priced, workers, seed, FOR_SUMS, log)
@@ -132,10 +141,10 @@ def _floors(search: Search, known: Timeline, scaled: ScaledObjective, workers: i
     floors, kept_s = [0], search.remaining_s * (1 - _SHARE_OF_FLOORS)
     for count in range(1, jobs):
         budget_s = search.remaining_s - kept_s
-        if budget_s <= 0:
+        part = replace(search.instance, jobs=search.instance.jobs[:count])
+        if budget_s <= build_s(part):
             break
         floors.append(floors[-1] + alone[count - 1])
-        part = replace(search.instance, jobs=search.instance.jobs[:count])
         plan = restricted(search.instance, known, part)
         floors[-1] = _floor(search, part, plan, scaled.first_jobs(count), tuple(floors), budget_s, workers, seed)
         search.offer_bound(scaled.true_bound(floors[-1] + sum(alone[count:])), METHOD)

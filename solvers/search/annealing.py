@@ -171,9 +171,9 @@ class Annealer:
             self.best_cost, self.best = cost, Decisions(plan.order.copy(), plan.gpu.copy())
 
 
-def starts(decoder: Decoder, timeline: Timeline | None) -> list[Decisions]:
+def starts(decoder: Decoder, timeline: Timeline | None, enough: Callable[[], bool]) -> list[Decisions]:
     """Return the decisions to start from, best first: those of the dispatch rules and of a known plan."""
-    found = greedy_decisions(decoder)
+    found = greedy_decisions(decoder, enough)
     if timeline is not None:
         found.append(encode(timeline))
     return sorted(found, key=decoder.cost)
@@ -197,11 +197,11 @@ def improvements(
     iterations
         Moves to try; None: until `progress` reaches 1. With it, equal seeds give equal plans.
     progress
-        Share of the time that has passed; 1 or more ends the search.
+        Share of the time that has passed; 1 or more ends the search, though not before its first plan.
     """
     settings = parameters or Parameters()
     decoder = Decoder(instance, objective)
-    begin = starts(decoder, start)
+    begin = starts(decoder, start, lambda: progress() >= 1)
     if not begin or decoder.cost(begin[0]) == INFEASIBLE:
         return
     first = decoder.timeline(begin[0])
@@ -258,6 +258,8 @@ def improve(
             return 1.0
         return (time.monotonic() - begin) / limit if limit > 0 else 1.0
 
+    if search.timeline is not None and progress() >= 1:
+        return
     for timeline in improvements(
         search.instance, search.objective, search.timeline, seed, iterations, progress, parameters
     ):

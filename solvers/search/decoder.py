@@ -28,6 +28,7 @@ from solvers.search.decoder_state import (
     initial_state,
 )
 from solvers.search.decoder_tables import Tables, tabulate
+from solvers.search.normal_ends import delay_ends
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -126,6 +127,8 @@ class Decoder:
         rows[state.record[unused], LOAD_START] = ABSENT
         kept = rows[rows[:, LOAD_START] != ABSENT]
         kept = kept[np.lexsort((kept[:, MODEL], kept[:, READY], kept[:, LOAD_START], kept[:, GPU]))]
+        if self.tables.limited or self.tables.slot_bytes.any():
+            delay_ends(self.instance, kept)
         return tuple(
             Residency(
                 model=row[MODEL],

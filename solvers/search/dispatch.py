@@ -8,7 +8,7 @@ decoded with the knowledge of the whole window. Several rules are tried; which o
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import islice
 from typing import NamedTuple
 
@@ -67,8 +67,14 @@ def rules(tables: Tables) -> Iterator[Rule]:
         yield from (Rule(*order, price) for price in LOAD_PRICES)
 
 
-def greedy_decisions(decoder: Decoder) -> list[Decisions]:
-    """Return the decisions of every rule that finds a plan, best first."""
+def greedy_decisions(decoder: Decoder, enough: Callable[[], bool] = lambda: False) -> list[Decisions]:
+    """Return the decisions of every rule that finds a plan, best first.
+
+    Parameters
+    ----------
+    enough
+        Asked after each rule that finds one whether to try no more.
+    """
     permitted = static_models(decoder.instance)
     found: list[tuple[float, int, Decisions]] = []
     if permitted is not None:
@@ -78,6 +84,8 @@ def greedy_decisions(decoder: Decoder) -> list[Decisions]:
             cost = INFEASIBLE if decisions is None else decoder.cost(decisions)
             if decisions is not None and cost < INFEASIBLE:
                 found.append((cost, len(found), decisions))
+                if enough():
+                    break
     return [decisions for _, _, decisions in sorted(found, key=lambda entry: entry[:2])]
 
 

@@ -13,6 +13,7 @@ import pytest
 from executor import PolicyError, QueuePolicy, Site, instance_for, parse_noise, parse_policy, simulate
 from models import Instance, InstanceError, Job, Timeline, Workflow, check
 from tests.instances import random_instance
+from tests.normal_form import loose_ends
 
 POLICIES = (
     "compass",
@@ -50,6 +51,7 @@ def test_every_timeline_keeps_the_rules(policy: str) -> None:
         if made is not None:
             on, timeline = made
             assert check(on, timeline) == []
+            assert loose_ends(on, timeline) == []
             assert timeline.realised == policy.startswith("compass-released")
             first = min((r.load_start_us for r in timeline.residencies if not r.initial), default=on.jobs[0].release_us)
             assert first >= on.jobs[0].release_us

@@ -8,17 +8,22 @@ import signal
 import subprocess
 import sys
 import time
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from models import Objective
 from planner.command.cli import app
+from planner.command.console import ProgressLine
 from planner.command.manners import run
+from solvers.result import Progress, Search
 
 SIMULATE_KEYS = {"policy", "objective", "metrics"}
 PLAN_KEYS = {
-    "status", "objective", "lower_bound", "bound_method", "gap", "runtime_s", "incumbents", "metrics", "plan",
+    "status", "objective", "lower_bound", "bound_method", "gap", "runtime_s", "within_time_limit",
+    "incumbents", "metrics", "plan",
 }  # fmt: skip
 
 
@@ -208,3 +213,30 @@ def test_help_imports_nothing_heavy() -> None:
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, check=False)  # noqa: S603
     assert done.returncode == 0
+
+
+@pytest.mark.parametrize("verb", ["plan", "bound", "compare", "servers"])
+@pytest.mark.parametrize("limit", ["inf", "nan", "0", "-1"])
+def test_a_time_limit_that_is_none_is_refused(command: Command, scenario_file: Path, verb: str, limit: str) -> None:
+    error = command.error(verb, scenario_file, "--time-limit", limit)
+    assert "--time-limit" in error
+    assert "0.1" in error  # the least that is allowed
+
+
+def test_a_limit_that_the_first_plan_misses_is_said_to_be(
+    command: Command, scenario_file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Search, "elapsed_s", property(lambda search: 61.0))  # every step comes after the limit of 60 s
+    code, out, err = command("plan", scenario_file, "--json")
+    document = json.loads(out)
+    assert (code, document["status"], document["within_time_limit"]) == (0, "OPTIMAL", False)
+    assert "the time limit was too short for a first plan; it was made all the same" in err
+
+
+def test_the_progress_line_says_at_once_that_no_plan_will_be_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    line = ProgressLine(Objective.MAKESPAN, "planning", 3.0)
+    assert "too short" not in str(line)
+    monkeypatch.setattr(ProgressLine, "elapsed_s", 3.1)
+    assert "the limit of 3 s is too short for a first plan, which follows" in str(line)
+    line.watch(Progress(3.2, Fraction(1), None))
+    assert "too short" not in str(line)

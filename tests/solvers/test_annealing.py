@@ -73,7 +73,7 @@ def test_windows_of_a_long_trace_improve_on_dispatch() -> None:
 def test_cost_of_the_best_decisions_is_exact() -> None:
     # What a sweep of windows believes its best plan to cost is what decoding that plan from scratch costs.
     decoder = Decoder(authors.instance(authors.poisson(4, 150, 8)), Objective.MEAN_SLOWDOWN)
-    annealer = Annealer(decoder, starts(decoder, None)[0], 0, Parameters())
+    annealer = Annealer(decoder, starts(decoder, None, lambda: False)[0], 0, Parameters())
     share = annealer.cost / 150
     for _ in range(2):
         annealer.sweep(lambda: 0.02 * share)

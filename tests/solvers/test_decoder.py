@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
@@ -11,6 +12,7 @@ import pytest
 from models import InitialResidency, Instance, Job, Link, Objective, Restrictions, Timeline, check, timeline_value
 from solvers.search.decoder import Decisions, Decoder, decode_timeline, encode
 from tests.instances import chain, cluster, gpu, instance, network, random_instance, task
+from tests.normal_form import loose_ends
 
 
 def decoded(of: Instance, order: list[int], gpus: list[int]) -> Timeline:
@@ -111,6 +113,42 @@ def test_replicas_move_instead_of_multiplying() -> None:
     assert decoded(of, [0, 1], [0, 1]).start_us.tolist() == [5, 11]
 
 
+def test_a_model_whose_replica_moves_stays_until_the_other_load_begins() -> None:
+    # m on GPU 0: load [0, 2), run [2, 3). GPU 1 loads n [0, 8) first, then takes the only replica of m, [8, 10).
+    limit = Restrictions(max_replicas={"m": 1})
+    jobs = [single("a", 1, "m"), single("b", 1, "n"), single("c", 1, "m")]
+    of = instance(jobs, {"m": 2, "n": 8}, cluster(2), restrictions=limit)
+    timeline = decoded(of, [0, 1, 2], [0, 1, 1])
+    ends = {(r.gpu, r.model): (r.load_start_us, r.end_us) for r in timeline.residencies}
+    assert ends == {(0, 0): (0, 8), (1, 0): (8, None), (1, 1): (0, None)}
+
+
+def test_a_model_in_the_wrong_slot_stays_until_that_slot_is_taken() -> None:
+    # s sits in the slot of 6 and is used in [0, 1). The last task needs s and l (6 bytes), so s must come back in the
+    # slot of 3. Without overlap l loads only once x has run, [7, 13), and s thereafter: until 7 s may stay.
+    jobs = [single("a", 1, "s"), single("x", 6), single("b", 1, "s", "l")]
+    on = cluster(slots=(6, 3), memory_bytes=9)
+    of = instance(jobs, {"s": 2, "l": 6}, on, initial=(InitialResidency(0, 0, 0),), overlap_loads=False)
+    timeline = decoded(of, [0, 1, 2], [0, 0, 0])
+    assert [(r.model, r.slot, r.load_start_us, r.end_us) for r in timeline.residencies] == [
+        (0, 0, 0, 7),
+        (1, 0, 7, None),
+        (0, 1, 13, None),
+    ]
+
+
+def test_random_decisions_under_limited_replicas_keep_the_normal_form() -> None:
+    rng = random.Random("replicas")
+    for _ in range(400):
+        of = random_instance(rng, 16)
+        limits = Restrictions(max_replicas={model.name: rng.randint(1, 2) for model in of.models})
+        limited = replace(of, restrictions=limits)
+        timeline = decode_timeline(limited, random_decisions(rng, limited))
+        assert timeline is not None
+        assert check(limited, timeline) == []
+        assert loose_ends(limited, timeline) == []
+
+
 def test_no_plan_where_swaps_are_forbidden_and_memory_is_full() -> None:
     of = instance(
         [single("a", 1, "m"), single("b", 1, "n")], {"m": 6, "n": 6}, restrictions=Restrictions(no_swaps=True)
@@ -136,6 +174,7 @@ def test_random_decisions_pass_the_checker(restricted: bool) -> None:
             without_plan += 1
         else:
             assert check(of, timeline) == []
+            assert loose_ends(of, timeline) == []
     assert without_plan <= (150 if restricted else 0)
 
 

@@ -121,7 +121,7 @@ def test_infeasibility_is_believed_only_without_a_plan(world: Instance) -> None:
 )
 def test_status_and_gap(value: int | None, bound: int | None, status: Status, gap: float | None) -> None:
     exact = [None if number is None else Fraction(number) for number in (value, bound)]
-    result = Result(Objective.MAKESPAN, None, exact[0], exact[1], None, False, 0.0, (), "test")
+    result = Result(Objective.MAKESPAN, None, exact[0], exact[1], None, False, 0.0, 60.0, (), "test")
     assert (result.status, result.gap) == (status, gap)
     assert proves(*exact) is (status is Status.OPTIMAL)
 

@@ -59,6 +59,8 @@ def compare(
     manners.show(made.as_dict(), view, as_json)
     for path in written:
         manners.say(f"wrote {path}")
+    if not made.plan.result.within_limit:
+        manners.say(manners.MISSED_LIMIT)
     if stop.is_set():
         manners.say("truenorth: interrupted; the best plan found is kept")
         return manners.INTERRUPTED

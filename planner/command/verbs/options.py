@@ -25,7 +25,7 @@ def assert_finite(seconds: float) -> float:
 ScenarioPath = Annotated[Path, typer.Argument(metavar="SCENARIO", help="Scenario file, YAML or JSON.")]
 Output = Annotated[Path | None, typer.Option("-o", "--output", metavar="FILE", help="Write the result to this file.")]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object on standard output.")]
-TimeLimit = Annotated[float, typer.Option(min=0.1, callback=assert_finite, help="Seconds for plan and bound together.")]
+TimeLimit = Annotated[float, typer.Option(min=0.1, callback=assert_finite, help="Seconds for everything together.")]
 Workers = Annotated[int, typer.Option(min=1, max=64, help="Processes or threads to search with.")]
 Seed = Annotated[int, typer.Option(min=0, max=2**31 - 1, help="The same seed repeats a run.")]
 Warmup = Annotated[str, typer.Option(help="Share of the earliest jobs that the metrics leave out, such as 0.1.")]

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from planner.command import manners
-from planner.command.verbs.options import Json, ScenarioPath, Seed, Workers
+from planner.command.verbs.options import Json, ScenarioPath, Seed, TimeLimit, Workers
 
 
 def servers(
@@ -20,7 +20,7 @@ def servers(
     most: Annotated[
         int | None, typer.Option("--max", min=1, max=100_000, help="Most servers, per group, to look at.")
     ] = None,
-    time_limit: Annotated[float, typer.Option(min=0.1, help="Seconds for everything together.")] = 300.0,
+    time_limit: TimeLimit = 300.0,
     replications: Annotated[
         int, typer.Option(min=1, max=10_000, help="Also ask about the next seeds, or windows of the trace.")
     ] = 1,

@@ -1,0 +1,100 @@
+"""What runs when, and for how long: limits are kept by what is not begun."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from fractions import Fraction
+
+import pytest
+
+from executor import parse_policy, simulate
+from models import Instance, Job, Objective, Timeline
+from planner.answers.starts import starts_for
+from solvers import portfolio
+from solvers.bounds import closed_form
+from solvers.exact import cp_sat
+from solvers.portfolio import Method, SearchOptions, solve
+from solvers.result import Search
+from solvers.search.decoder import Decoder
+from solvers.search.dispatch import greedy_decisions
+from tests import instances as make
+
+AT_ONCE = SearchOptions(1e-9)
+
+
+def queue(jobs: int = 6) -> Instance:
+    """Jobs of one task of 5 us that all arrive at 0 on one GPU: the critical path is far from the optimum."""
+    return make.instance([Job(make.chain(make.task("t", 5, ["m"])), 0)] * jobs, {"m": 3}, make.cluster(1))
+
+
+@pytest.mark.parametrize("seconds", [0.0, -1.0, math.inf, math.nan])
+def test_a_limit_that_is_none_is_refused(seconds: float) -> None:
+    with pytest.raises(ValueError, match="allowed is a finite number above 0"):
+        SearchOptions(seconds)
+
+
+def test_the_first_plan_is_made_and_said_to_be_late_however_short_the_limit() -> None:
+    asked = []
+
+    def starts(left_s: Callable[[], float]) -> Iterator[Timeline]:
+        asked.append(left_s())
+        return iter(())
+
+    result = solve(queue(), Objective.MEAN_LATENCY, AT_ONCE, starts=starts)
+    # One load of 3 us, then runs: 8, 13, ..., 33 us, in the mean 20.5; only the critical path was counted: 8.
+    assert result.value == Fraction(41, 2)
+    assert result.lower_bound == 8
+    assert result.bound_method == "critical_path"
+    assert not result.within_limit
+    assert asked[0] <= 0
+
+
+def test_a_plan_in_time_is_said_to_be() -> None:
+    assert solve(queue(2), Objective.MEAN_LATENCY, SearchOptions(60.0)).within_limit
+
+
+def test_of_known_plans_one_is_kept_even_if_time_is_up() -> None:
+    of = queue()
+    known = simulate(of, parse_policy("jit"))
+    result = solve(of, Objective.MEAN_LATENCY, AT_ONCE, starts=lambda left_s: [known, known])
+    assert result.timeline is known
+
+
+def test_no_policy_is_begun_without_time_and_none_is_finished_after_it() -> None:
+    of = queue()
+    assert list(starts_for(of, 0)(lambda: 0.0)) == []
+    seconds = iter([9.0, 0.0])  # enough to begin, none left at the first instant
+    assert list(starts_for(of, 0)(lambda: next(seconds))) == []
+    assert len(list(starts_for(of, 0)(lambda: 9.0))) == 4
+
+
+def test_formulas_that_may_take_too_long_are_left_out() -> None:
+    of = queue()
+    assert closed_form.best(of, Objective.MEAN_LATENCY)[1] == "mean_busy_time"
+    assert closed_form.best(of, Objective.MEAN_LATENCY, lambda: 0.0)[1] == "critical_path"
+
+
+def test_dispatch_tries_no_further_rule_once_it_has_enough() -> None:
+    decoder = Decoder(queue(), Objective.MEAN_LATENCY)
+    assert len(greedy_decisions(decoder, lambda: True)) == 1
+    assert len(greedy_decisions(decoder)) > 1
+
+
+def test_a_window_too_large_to_set_up_gets_no_ascent_and_no_cp_sat() -> None:
+    of = queue()
+    search = Search(of, Objective.MEAN_LATENCY, portfolio._ASCENT_S_PER_TASK * of.n_tasks)
+    assert portfolio.raise_bound(search) is None
+    wide = replace(of, cluster=make.cluster(500))  # its model takes 6 tasks x 500 GPUs x 0.6 ms = 1.8 s to build
+    assert cp_sat.build_s(wide) == pytest.approx(1.8)
+    left = Search(wide, Objective.MEAN_LATENCY, 1.0)
+    cp_sat.improve(left)
+    assert (left.timeline, left.bound) == (None, None)
+
+
+def test_short_limits_give_the_bound_all_of_its_worker() -> None:
+    # Up to 10 s, then 30 %; with counted iterations nothing depends on the clock.
+    limits = (4.0, 10.0, 20.0, 60.0)
+    assert [portfolio._bound_s(SearchOptions(), limit) for limit in limits] == [4.0, 10.0, 10.0, 18.0]
+    assert portfolio._bound_s(SearchOptions(method=Method.SEARCH, iterations=9), 60.0) == 60.0
