@@ -64,7 +64,7 @@ def run_pcmax(arguments: argparse.Namespace) -> None:
             scenario = parallel_machines.scenario(name, sizes, count, deadline)
             answer = servers(scenario, level, policies=(), most=count, time_limit_s=arguments.time_limit)
             met = answer.servers is not None and answer.servers <= count
-            refuted = answer.lower_bound > count
+            refuted = answer.least is None
             said = "met" if met else "refuted" if refuted else "open"
             line = f"{name}: {count} machines, deadline {deadline}: {said} (expected {wanted})"
             print(f"{line}, {answer.runtime_s:.1f} s", flush=True)

@@ -30,6 +30,8 @@ class Curve:
         Whether what lies below it can be seen between its dashes.
     steps
         Whether it keeps its height up to the next point, in place of a straight line there.
+    joined
+        Whether points are joined by lines: not where nothing lies between them.
     words
         What the last points say, one each; they are marked by dots.
     """
@@ -40,6 +42,7 @@ class Curve:
     bold: bool = False
     dashed: bool = False
     steps: bool = False
+    joined: bool = True
     words: Sequence[str] = ()
 
 
@@ -147,4 +150,21 @@ def lines(
         ordered = sorted(points)
         words = [f"{name}: {value:.5g} at {across:g}" for across, value in ordered]
         curves.append(Curve(name, ordered, colour_of(index), dashed=index % 2 == 1, words=words))
+    return Curves(title, x_label, y_label, curves, y_logarithmic=logarithmic)
+
+
+def dots(
+    title: str,
+    x_label: str,
+    y_label: str,
+    series: Mapping[str, Sequence[tuple[float, float, str]]],
+    limit: tuple[str, float],
+    logarithmic: bool = False,
+) -> Curves:
+    """Return dots with their words per series, beside a line to compare with; the parameters are those of `lines`."""
+    farthest = max(at for points in series.values() for at, _, _ in points)
+    curves = [Curve(limit[0], [(0.0, limit[1]), (farthest, limit[1])], bold=True)]
+    for index, (name, points) in enumerate(series.items()):
+        placed, words = [(at, height) for at, height, _ in points], [f"{name}: {said}" for _, _, said in points]
+        curves.append(Curve(name, placed, colour_of(index), joined=False, words=words))
     return Curves(title, x_label, y_label, curves, y_logarithmic=logarithmic)

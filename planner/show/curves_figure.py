@@ -87,7 +87,7 @@ def _draw_curve(axes: Axes, curve: Curve, index: int, ink: str) -> None:
         color=curve.colour or ink,
         drawstyle="steps-post" if curve.steps else "default",
         linewidth=3 if curve.bold else 1.8,
-        linestyle=(0, (4, 3)) if curve.dashed else "solid",
+        linestyle="none" if not curve.joined else (0, (4, 3)) if curve.dashed else "solid",
         label=curve.name,
         # A bold line lies below the others, so that it frames those that run on it.
         zorder=2 if curve.bold else 3,

@@ -1,7 +1,12 @@
-"""The table of an answer: optimum and policies side by side, and what forces the last server."""
+"""What is said of an answer, on a terminal and on a page: optimum and policies side by side, and what forces the size.
+
+All of it is read from the document of ``servers --json``, which is what a folder holds. Of priced groups only the
+price has a bound worth saying: one dear server may do where many cheap ones do not.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from rich.console import Group
@@ -10,43 +15,149 @@ from rich.text import Text
 
 from planner.answers.servers.answer import Answer
 from planner.answers.servers.replicate import Replications, Spread
-from planner.answers.servers.sizes import Mix
 
 NOT_MONOTONE = (
-    "Policies are not monotone in the number of servers: each was simulated at every size from the lower bound up to "
-    "the first that meets the level. The plan knows the future, the online policies do not."
+    "Policies are not monotone in the number of servers: where a size counts as simulated, so was every smaller one "
+    "that is not refuted. The plan knows the future, the online policies do not."
 )
 
-
-def rows(answer: Answer) -> list[dict[str, Any]]:
-    """Return one row for the plan and one per policy: who, servers, how that is known."""
-    listed = [{"who": "plan (offline optimum)", "servers": _size(answer, answer.mix), "known": _proof(answer)}]
-    for row in answer.policies:
-        known = "simulated" if row.mix is not None else f"not simulated: {_nothing_left(answer)}"
-        if row.mix is None and row.upto is not None:
-            known = f"misses the level up to {_size(answer, row.upto)}"
-        listed.append({"who": row.policy, "servers": _size(answer, row.mix), "known": known})
-    return listed
+Found = Mapping[str, Any]
+"""The document of ``servers --json``."""
 
 
-def _nothing_left(answer: Answer) -> str:
-    return "every size is refuted" if answer.mix is None and not answer.undecided else "no time left"
+def priced(found: Found) -> bool:
+    """Say whether the question was for the cheapest mix of priced groups."""
+    return "mix" in found["minimum"]
+
+
+def describe_size(found: Found, size: Mapping[str, Any]) -> str:
+    """Return a number of servers, or a mix by its GPU kinds with its price; a dash where there is none."""
+    if size["servers"] is None:
+        return "-"
+    if not priced(found):
+        return str(size["servers"])
+    return f"{describe_mix(found, size['mix'])} at {size['price_per_hour']:g} per hour"
+
+
+def describe_mix(found: Found, mix: list[int]) -> str:
+    """Return how many servers of which GPU kind; groups of one kind are told apart by their place in the file."""
+    names = [
+        group["gpu"] if group["gpus_per_server"] == 1 else f"{group['gpus_per_server']}x{group['gpu']}"
+        for group in found["groups"]
+    ]
+    labels = [
+        name if names.count(name) == 1 else f"{name} (group {number})" for number, name in enumerate(names, start=1)
+    ]
+    return " + ".join(f"{count} {label}" for count, label in zip(mix, labels, strict=True) if count)
+
+
+def answer_in_words(found: Found) -> str:
+    """Return the size, how sure it is, which policy needs least, and what forces the size."""
+    minimum, refutation = found["minimum"], found["refutation"]
+    size = _counted(found, minimum)
+    if minimum["servers"] is None:
+        said = _nothing_found(found)
+    elif minimum["proved"]:
+        said = f"{size} enough, and no cheaper size is, which is proved"
+    elif refutation is None:
+        said = f"{size} enough; whether less is enough is open"
+    else:
+        said = f"{size} enough; {_too_little(found)}, and what lies between is open"
+    sentences = [said, _online(found), "" if refutation is None else refutation["forces"]]
+    return "".join(f"{sentence}. " for sentence in sentences if sentence).strip()
+
+
+def _nothing_found(found: Found) -> str:
+    slo, upto = found["slo"], describe_size(found, found["largest"])
+    if found["refutation"] is not None and found["refutation"]["however_many"]:
+        return f"No number of servers meets {slo}, which is proved"
+    servers = "" if priced(found) else " servers"
+    if not found["open_sizes"]:
+        return f"No plan on up to {upto}{servers} meets {slo}, which is proved"
+    said = f"No plan within {slo} was found on up to {upto}{servers}"
+    return said if found["refutation"] is None else f"{said}; {_too_little(found)}"
+
+
+def _too_little(found: Found) -> str:
+    """Return what the bound says, where something is refuted."""
+    if priced(found):
+        return f"below {found['minimum']['lower_bound_price_per_hour']:g} per hour no mix is, which is proved"
+    return f"fewer than {found['minimum']['lower_bound']} are proved too few"
+
+
+def _online(found: Found) -> str:
+    """Return the policy that meets the level at the least size, which can be deployed without knowing the future."""
+    key = "price_per_hour" if priced(found) else "servers"
+    met = {policy: size for policy, size in found["policies"].items() if size["servers"] is not None}
+    if not met:
+        return ""
+    least = min(met, key=lambda policy: float(met[policy][key]))
+    return f"Of the policies simulated, {least} needs least: {_counted(found, met[least]).rpartition(' ')[0]}"
+
+
+def _counted(found: Found, size: Mapping[str, Any]) -> str:
+    one = size["servers"] == 1
+    if priced(found):
+        return f"{describe_size(found, size)} {'is' if one else 'are'}"
+    return "1 server is" if one else f"{size['servers']} servers are"
+
+
+def rows(found: Found) -> list[tuple[str, str, str]]:
+    """Return a row for the plan and one per policy: who, what size, how that is known."""
+    plan = ("plan (offline optimum)", describe_size(found, found["minimum"]), _proof(found))
+    return [
+        plan,
+        *((name, describe_size(found, size), _trial(found, size)) for name, size in found["policies"].items()),
+    ]
+
+
+def _proof(found: Found) -> str:
+    minimum, refutation = found["minimum"], found["refutation"]
+    if minimum["proved"]:
+        return "proved: a plan at this size, every cheaper one refuted" if refutation else "a plan; the smallest"
+    if refutation is not None and refutation["however_many"]:
+        return "refuted, however many servers there are"
+    if not found["open_sizes"]:
+        return f"refuted up to {describe_size(found, found['largest'])}"
+    least = minimum["lower_bound"]
+    if priced(found):
+        least = f"{minimum['lower_bound_price_per_hour']:g} per hour"
+    if minimum["servers"] is None:
+        return "no plan found" if refutation is None else f"at least {least}; no plan found"
+    return "a plan; nothing is refuted" if refutation is None else f"a plan; the least lies between {least} and this"
+
+
+def _trial(found: Found, size: Mapping[str, Any]) -> str:
+    """Return how the size of a policy is known: by simulation, as far as there was time."""
+    tried, left_out = len(size["reached"]), size["not_simulated"]
+    time_up = f"no time for {left_out} {'size' if left_out == 1 else 'sizes'}"
+    if size["servers"] is not None:
+        return f"simulated; {time_up} below" if left_out else "simulated"
+    if not tried:
+        return "not simulated: no time left" if left_out else "not simulated: every size is refuted"
+    last = describe_size(found, size["reached"][-1])
+    if not left_out:
+        return f"misses the level at every size up to {last}"
+    sizes = "the one size" if tried == 1 else f"the {tried} sizes"
+    return f"misses the level at {sizes} simulated ({'' if tried == 1 else 'up to '}{last}); {time_up}"
 
 
 def view(answer: Answer) -> Group:
     """Return the table with the sentences that belong to it."""
+    found = answer.as_dict()
     name = answer.sizes.scenario.name
-    table = Table(title=f"{name}: servers for {answer.level}", title_justify="left")
+    table = Table(title=Text(f"{name}: servers for {answer.level}"), title_justify="left")
     table.add_column("")
-    table.add_column("servers", justify="right")
+    table.add_column("cheapest mix" if priced(found) else "servers", justify="right")
     table.add_column("how it is known")
-    for row in rows(answer):
-        table.add_row(str(row["who"]), str(row["servers"]), str(row["known"]))
+    for row in rows(found):
+        table.add_row(*(Text(cell) for cell in row))
     parts: list[Table | Text] = [table]
-    done = answer.refutation
+    done = found["refutation"]
     if done is not None:
-        again = "can be computed again (truenorth verify)" if done.certificate is not None else "not re-computable"
-        parts.append(Text(f"Why not {_size(answer, done.mix)} ({done.method}, {again}): {done.forces}"))
+        again = "can be computed again (truenorth verify)" if done["recomputable"] else "not re-computable"
+        what = "any number of servers" if done["however_many"] else describe_size(found, done)
+        parts.append(Text(f"Why not {what} ({done['method']}, {again}): {done['forces']}"))
     if answer.policies:
         parts.append(Text(NOT_MONOTONE, style="italic"))
     return Group(*parts)
@@ -54,32 +165,15 @@ def view(answer: Answer) -> Group:
 
 def replications_view(made: Replications) -> Group:
     """Return the first answer in full and the spread over all of them."""
-    table = Table(title=f"Spread over {len(made.answers)} {made.what}", title_justify="left")
+    unit = "price per hour" if made.priced else "servers"
+    table = Table(title=Text(f"Spread of {unit} over {len(made.answers)} {made.what}"), title_justify="left")
     for name in ("", "least", "median", "most", "found in"):
         table.add_column(name, justify="left" if not name else "right")
     for who, spread in made.spread.items():
-        table.add_row(who, *_spread(spread, len(made.answers)))
+        table.add_row(Text(who), *_spread(spread, len(made.answers)))
     return Group(view(made.answers[0]), Text(), table)
 
 
 def _spread(spread: Spread, total: int) -> list[str]:
     figures = [spread.least, spread.median, spread.most]
     return [*("-" if figure is None else f"{figure:g}" for figure in figures), f"{spread.found} of {total}"]
-
-
-def _proof(answer: Answer) -> str:
-    if answer.mix is None and not answer.undecided:
-        return f"no plan up to {_size(answer, answer.largest)}: refuted"
-    if answer.proved:
-        return "proved: a plan at this size, every cheaper one refuted" if answer.refutation else "a plan; the smallest"
-    if answer.mix is None:
-        return f"at least {answer.lower_bound}; no plan found"
-    return f"a plan; the least lies between {_size(answer, answer.least)} and this"
-
-
-def _size(answer: Answer, mix: Mix | None) -> str:
-    if mix is None:
-        return "-"
-    if answer.sizes.prices is None:
-        return str(sum(mix))
-    return f"{' + '.join(map(str, mix))} at {float(answer.cost(mix)):g} per hour"

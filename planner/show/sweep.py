@@ -14,7 +14,10 @@ from planner.answers.whatif.verbs import Row
 
 _MOST_ROWS = 40
 _MOST_ERRORS = 5
-_FIGURES = ("policy", "status", "value", "servers", "lower_bound", "gap", "gap_to_bound", "p95_slowdown", "hit_rate")
+_FIGURES = (
+    "policy", "status", "value", "servers", "price_per_hour", "lower_bound", "lower_bound_price_per_hour", "gap",
+    "gap_to_bound", "p95_slowdown", "hit_rate",
+)  # fmt: skip
 """Columns of figures that are shown, where a verb has them; the files hold all of them."""
 
 

@@ -15,7 +15,7 @@ from models.cluster import MICROSECONDS_PER_SECOND
 from models.errors import QuestionError
 from models.scenario import Scenario
 from planner.answers.policies.parse import parse
-from planner.answers.servers.by_policy import DEFAULT_POLICIES, Scanned, scan
+from planner.answers.servers.by_policy import DEFAULT_POLICIES, LONG_TRACE_POLICIES, Scanned, scan, try_own_size
 from planner.answers.servers.decide import Refutation, reached_by
 from planner.answers.servers.goal import needs_deadlines, tolerances
 from planner.answers.servers.hunt import LONG_TRACE, Hunt, floor_of
@@ -23,8 +23,8 @@ from planner.answers.servers.question import Question, candidates, cost
 from planner.answers.servers.sizes import Mix, Sizes
 from planner.answers.simulate import is_file
 
-_POLICY_SHARE = 0.4
-"""At most this share of the time goes to simulating policies."""
+_FORMULAS_SHARE, _POLICY_SHARE = 0.3, 0.4
+"""At most these shares of the time left go to bounds without search, and then to simulating policies at more sizes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,10 +78,25 @@ class Answer:
         return self.undecided[0] if self.undecided else self.mix
 
     @property
-    def lower_bound(self) -> int:
-        """Fewest servers of any size that may still be the cheapest; one more than asked about if all are refuted."""
-        possible = [*self.undecided, *([] if self.mix is None else [self.mix])]
-        return min((sum(mix) for mix in possible), default=sum(self.largest) + 1)
+    def impossible(self) -> bool:
+        """Whether it is proved that no number of servers is enough."""
+        return any(done.however_many for done in self.refutations)
+
+    @property
+    def lower_bound(self) -> int | None:
+        """Fewest servers that may be enough, one more than asked about if all those are refuted.
+
+        None where no number is enough, and of priced groups: there the price has a bound, and one dear server may do
+        where many cheap ones do not.
+        """
+        if self.impossible or self.sizes.prices is not None:
+            return None
+        return sum(self.least or self.largest) + (self.least is None)
+
+    @property
+    def lower_bound_price(self) -> Fraction | None:
+        """The least price of an hour that may be enough; None without prices, or if every mix is refuted."""
+        return None if self.sizes.prices is None or self.least is None else self.cost(self.least)
 
     @property
     def refutation(self) -> Refutation | None:
@@ -113,7 +128,7 @@ class Answer:
                 "price_per_hour": None if mix is None else float(self.cost(mix)),
             }
 
-        done, least = self.refutation, self.least
+        done = self.refutation
         minimum = size(self.mix) | {
             "proved": self.proved,
             "lower_bound": self.lower_bound,
@@ -121,14 +136,22 @@ class Answer:
             "plan": None if plan is None else str(plan),
         }
         if priced:
-            minimum["lower_bound_price_per_hour"] = None if least is None else float(self.cost(least))
+            least = self.lower_bound_price
+            minimum["lower_bound_price_per_hour"] = None if least is None else float(least)
         return {
             "slo": str(self.level),
+            "groups": [
+                {"gpu": group.gpu.kind, "gpus_per_server": group.gpus_per_server}
+                for group in self.sizes.scenario.document.cluster.server_groups
+            ],
+            "largest": size(self.largest),
+            "open_sizes": len(self.undecided),
             "minimum": minimum,
             "policies": {
                 row.policy: size(row.mix)
                 | {
-                    "simulated_up_to": None if row.upto is None else sum(row.upto),
+                    "simulated_up_to": None if row.upto is None or priced else sum(row.upto),
+                    "not_simulated": row.skipped,
                     "reached": [size(mix) | {"value": self._figure(value)} for mix, value in row.reached],
                 }
                 for row in self.policies
@@ -139,6 +162,7 @@ class Answer:
             | {
                 "method": done.method,
                 "forces": done.forces,
+                "however_many": done.however_many,
                 "recomputable": done.certificate is not None,
                 "certificate": None if certificate is None else str(certificate),
             },
@@ -163,7 +187,8 @@ class Answer:
 
         from planner.show.servers import rows
 
-        return str(pd.DataFrame(rows(self)).set_index("who").to_html())
+        table = pd.DataFrame(rows(self.as_dict()), columns=["who", "size", "how it is known"])
+        return str(table.set_index("who").to_html())
 
 
 def servers(
@@ -185,7 +210,7 @@ def servers(
     level
         None: the scenario's own.
     policies
-        Online policies to simulate beside it; None: all, unless the window is too long to plan.
+        Online policies to simulate beside it; None: all, or the quickest if the window is too long to plan.
     most
         The largest number of servers, per group, that is looked at.
     time_limit_s
@@ -206,7 +231,7 @@ def servers(
         raise QuestionError("is missing; allowed is 'p99 slowdown <= 2' and the like, here or in the scenario", "slo")
     needs_deadlines(scenario.instance, chosen, scenario.source.file)
     long = scenario.instance.n_tasks > LONG_TRACE
-    names = (() if long else DEFAULT_POLICIES) if policies is None else tuple(policies)
+    names = (LONG_TRACE_POLICIES if long else DEFAULT_POLICIES) if policies is None else tuple(policies)
     for name in names:
         if is_file(name):
             raise QuestionError(f"{name!r} is a file, which fits one number of servers only; name policies", "policies")
@@ -216,11 +241,12 @@ def servers(
     floor = floor_of(scenario.instance, tolerances(chosen))
     asked = candidates(sizes, most, floor.gpus)
     question = Question(sizes, chosen, asked, begun + time_limit_s, workers, seed, stop or threading.Event(), tell)
-    hunt = Hunt(question)
+    hunt = Hunt(question, formulas_s=time.monotonic() - begun)
     hunt.apply_floor(floor)
+    trials = try_own_size(hunt, names)
     if not long:
-        hunt.bisect()
-    scanned = scan(hunt, names, _POLICY_SHARE)
+        hunt.bisect(_FORMULAS_SHARE)
+    scanned = scan(hunt, trials, 1.0 if long else _POLICY_SHARE)
     if not long:
         hunt.search()
     return Answer(

@@ -1,24 +1,30 @@
 """The least size at which an online policy meets the level, by simulation.
 
-Policies are not monotone: one more server can break a level that was met. So every size is simulated, from the lower
-bound of all plans upwards, until the first that meets the level.
+Policies are not monotone: one more server can break a level that was met. So only a size at which the level was met in
+simulation counts, and the least one is known once every smaller size was simulated. What can be deployed comes first:
+the scenario's own size, then sizes ever further from the lower bound, and at last what lies below the first that met.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
 from fractions import Fraction
 
-from executor import PolicyError
+from executor import PolicyError, StoppedError
 from models import InstanceError
 from planner.answers.servers.decide import meets, reached_by
 from planner.answers.servers.hunt import Hunt
+from planner.answers.servers.question import Question
 from planner.answers.servers.sizes import Mix
 from planner.answers.simulate import simulate
 
 DEFAULT_POLICIES = ("srpt", "compass", "jit", "heft", "hash", "static", "receding")
 """Cheap ones first: what they find is where plans start."""
+LONG_TRACE_POLICIES = ("jit", "srpt")
+"""The quickest to simulate, for windows too long to plan."""
+_FIRST_SHARE = 0.2
+"""At most this share of the time left goes to the first simulation of a policy; that of the first policy has it all."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,58 +34,114 @@ class Scanned:
     Parameters
     ----------
     mix
-        The cheapest size at which it meets the level; None if it met it nowhere.
+        The cheapest size at which it met the level; None if it met it nowhere.
     reached
-        Every size that was simulated and the figure reached there that the level limits, in microseconds, as a ratio
-        or a share; None where the policy cannot serve at all.
+        Every size that was simulated, cheapest first, and the figure reached there that the level limits, in
+        microseconds, as a ratio or a share; None where the policy cannot serve at all.
+    skipped
+        How many sizes cheaper than `mix`, or of all without one, are neither refuted nor simulated: time was up.
     """
 
     policy: str
     mix: Mix | None
     reached: tuple[tuple[Mix, Fraction | None], ...]
+    skipped: int
 
     @property
     def upto(self) -> Mix | None:
-        """The last size that was simulated; None if time was up before the first."""
+        """The largest size that was simulated; None if time was up before the first."""
         return self.reached[-1][0] if self.reached else None
 
 
-def scan(hunt: Hunt, policies: Sequence[str], share: float) -> list[Scanned]:
-    """Simulate policies at the open sizes, for at most a share of the time left; their plans go to the hunt."""
+@dataclass(slots=True)
+class Trial:
+    """A policy under trial: the figures that it reached so far, and the cheapest size at which it met the level."""
+
+    policy: str
+    reached: dict[Mix, Fraction | None] = field(default_factory=dict)
+    met: Mix | None = None
+
+    def found(self, sizes: Sequence[Mix], question: Question) -> Scanned:
+        """Return what was found, of sizes in question that are not refuted."""
+        reached = tuple((mix, self.reached[mix]) for mix in sorted(self.reached, key=question.order))
+        skipped = sum(mix not in self.reached for mix in self.before_met(sizes))
+        return Scanned(self.policy, self.met, reached, skipped)
+
+    def before_met(self, sizes: Sequence[Mix]) -> Sequence[Mix]:
+        """Return the sizes that come before the one at which the level was met; all if it was met nowhere."""
+        return sizes if self.met is None else sizes[: sizes.index(self.met)]
+
+
+def try_own_size(hunt: Hunt, policies: Sequence[str]) -> list[Trial]:
+    """Simulate every policy once, at the scenario's own size: what meets the level there can be deployed."""
+    ask, own = hunt.question, hunt.question.sizes.counts
+    trials = [Trial(policy) for policy in policies]
+    if own in hunt.unrefuted:
+        for trial in trials:
+            _run(hunt, trial, own, _reserve_s(hunt))
+    return trials
+
+
+def scan(hunt: Hunt, trials: Sequence[Trial], share: float) -> list[Scanned]:
+    """Simulate policies at the sizes in question, in shares of a share of the time left; plans go to the hunt."""
+    ask, sizes = hunt.question, hunt.unrefuted
+    reserve_s = (1 - share) * ask.left_s
+    for position, trial in enumerate(trials):
+        spent_s = max(0.0, ask.left_s - reserve_s) / (len(trials) - position)
+        end_s = ask.left_s - spent_s
+        for mix in _order(trial, sizes):
+            # Who has shown nothing yet, as the scenario's own size is not in question, gets its first simulation now.
+            first = not trial.reached
+            if not _run(hunt, trial, mix, min(end_s, _reserve_s(hunt)) if first else end_s):
+                break
+    return [trial.found(sizes, ask) for trial in trials]
+
+
+def _reserve_s(hunt: Hunt) -> float:
+    """Return what a policy's first simulation leaves of the time: nothing, until some policy was simulated."""
+    return (1 - _FIRST_SHARE) * hunt.question.left_s if hunt.starts else 0.0
+
+
+def _order(trial: Trial, sizes: Sequence[Mix]) -> Iterator[Mix]:
+    """Yield sizes in strides that double until one meets the level, then those before it until the first that does."""
+    last, stride = len(sizes) - 1, 1
+    strides = [0]
+    while strides[-1] < last:
+        strides.append(min(strides[-1] + stride, last))
+        stride *= 2
+    for order in (strides, range(len(sizes))):
+        for position in order:
+            if trial.met is not None and position >= sizes.index(trial.met):
+                break
+            if sizes[position] not in trial.reached:
+                yield sizes[position]
+
+
+def _run(hunt: Hunt, trial: Trial, mix: Mix, reserve_s: float) -> bool:
+    """Simulate a policy at a size as long as more than a reserve is left; say whether there was time for it."""
     ask = hunt.question
-    reserve = (1 - share) * ask.left_s
-    sizes = hunt.open
-    return [_scan_one(hunt, policy, sizes, reserve) for policy in policies]
 
+    def late() -> bool:
+        return ask.left_s <= reserve_s
 
-def _scan_one(hunt: Hunt, policy: str, sizes: Sequence[Mix], reserve_s: float) -> Scanned:
-    ask = hunt.question
-    reached: list[tuple[Mix, Fraction | None]] = []
-    for mix in sizes:
-        if ask.left_s <= reserve_s:
-            break
-        ask.tell(f"{policy} on {sum(mix)} servers")
-        met, figure = _run(hunt, policy, mix)
-        reached.append((mix, figure))
-        if met:
-            return Scanned(policy, mix, tuple(reached))
-    return Scanned(policy, None, tuple(reached))
-
-
-def _run(hunt: Hunt, policy: str, mix: Mix) -> tuple[bool, Fraction | None]:
-    """Say whether a policy meets the level at a size, and what it reaches; where it cannot serve at all it does not."""
-    ask = hunt.question
+    if late():
+        return False
+    ask.tell(f"{trial.policy} on {sum(mix)} servers")
+    trial.reached[mix] = None
     try:
         scenario = ask.scenario(mix)
-    except InstanceError:
-        return False, None
-    try:
-        ran = simulate(scenario, policy, seed=ask.seed)
-    except PolicyError:
-        return False, None  # for instance a static placement whose models do not all fit
+        ran = simulate(scenario, trial.policy, seed=ask.seed, stop=late)
+    except (InstanceError, PolicyError):
+        return True  # for instance a static placement whose models do not all fit
+    except StoppedError:
+        del trial.reached[mix]
+        return False
     met = meets(ran.instance, ran.timeline, ask.level)
+    trial.reached[mix] = reached_by(ran.instance, ran.timeline, ask.level)
+    if met and (trial.met is None or ask.order(mix) < ask.order(trial.met)):
+        trial.met = mix
     if ran.instance is scenario.instance and not ran.timeline.realised:
         hunt.starts.setdefault(mix, []).append(ran.timeline)
         if met:
             hunt.offer(mix, ran.timeline)
-    return met, reached_by(ran.instance, ran.timeline, ask.level)
+    return True

@@ -24,6 +24,8 @@ from solvers.bounds.lagrangian.improve import METHOD as LAGRANGIAN
 from solvers.portfolio import SearchOptions, anneal, raise_bound
 from solvers.result import Progress, Result, Search
 
+LONGEST_PATH = "critical_path"
+"""The bound that holds whatever the number of servers."""
 _TARDINESS_SHARE = 0.5
 """Share of an attempt's time that goes to plans of low tardiness, which leads local search where late jobs, being
 counted, do not; the rest goes to the late jobs themselves."""
@@ -46,6 +48,8 @@ class Refutation:
         To compute the bound again with ``truenorth verify`` on the goal's instance; None if that takes a solver.
     forces
         What makes it impossible, in one sentence.
+    however_many
+        Whether it holds for any number of servers of these groups, not for those of `mix` alone.
     """
 
     mix: Mix
@@ -54,6 +58,7 @@ class Refutation:
     bound: Fraction | None
     certificate: dict[str, Any] | None
     forces: str
+    however_many: bool = False
 
 
 class Until(threading.Event):
@@ -79,16 +84,37 @@ def reached_by(instance: Instance, timeline: Timeline, level: ServiceLevel) -> F
     return level.reached(instance, completion_us(instance, timeline) - instance.job_release_us)
 
 
-def refuted_by_formula(scenario: Scenario, mix: Mix, level: ServiceLevel) -> Refutation | None:
-    """Refute a size by a bound that needs no search, or return None."""
+def refuted_by_formula(
+    scenario: Scenario,
+    mix: Mix,
+    level: ServiceLevel,
+    methods: Sequence[str] = tuple(closed_form.METHODS),
+    late: Callable[[], bool] = lambda: False,
+) -> Refutation | None:
+    """Refute a size by a bound that needs no search, or return None; `late` says that time is up."""
     for goal in goals(scenario.instance, level):
-        for name, method in closed_form.METHODS.items():
-            value = method(goal.instance, goal.objective)
+        for name in methods:
+            if late():
+                return None
+            value = closed_form.METHODS[name](goal.instance, goal.objective)
             bound = None if value is None else raised(goal.instance, goal.objective, value)
             if bound is not None and bound > goal.most:
                 document = closed_form_document(goal.instance, goal.objective, name, bound)
                 return Refutation(mix, name, goal, bound, document, in_words(goal, name, bound))
     return None
+
+
+def refuted_however_many(beyond: Scenario, mix: Mix, level: ServiceLevel) -> Refutation | None:
+    """Refute every number of servers at once, or return None.
+
+    Parameters
+    ----------
+    beyond, mix
+        A size with more servers of every group than the scenario names anywhere: a longest path is there as short as
+        anywhere, since it takes loads and run times from the best GPU and knows no queues.
+    """
+    found = refuted_by_formula(beyond, mix, level, (LONGEST_PATH,))
+    return None if found is None else replace(found, however_many=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,7 +162,7 @@ def attempt(
     if result.timeline is not None and meets(scenario.instance, result.timeline, level):
         return Attempt(result.timeline, None)
     if result.infeasible or (result.lower_bound or 0) > goal.most:
-        return Attempt(None, _searched(goal, mix, result, stop))
+        return Attempt(None, _searched(goal, mix, result, time_limit_s - (time.monotonic() - begun), stop))
     return Attempt(None, None)
 
 
@@ -172,11 +198,12 @@ def _watch(goal: Goal, until: threading.Event) -> Callable[[Progress], None]:
     return watch
 
 
-def _searched(goal: Goal, mix: Mix, result: Result, stop: threading.Event) -> Refutation:
+def _searched(goal: Goal, mix: Mix, result: Result, left_s: float, stop: threading.Event) -> Refutation:
     """Return the refutation that a search has proved; a Lagrangian bound is climbed again, for its prices."""
-    if result.bound_method == LAGRANGIAN:
+    if result.bound_method == LAGRANGIAN and left_s > 0:
         until = Until(stop)
-        again = Search(goal.instance, goal.objective, 2 * result.runtime_s, _watch(goal, until), until)
+        limit_s = min(left_s, 2 * result.runtime_s)
+        again = Search(goal.instance, goal.objective, limit_s, _watch(goal, until), until)
         priced = raise_bound(again)
         if priced is not None and priced.bound > goal.most:
             document = lagrangian_document(goal.instance, goal.objective, priced)

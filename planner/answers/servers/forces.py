@@ -30,9 +30,9 @@ def in_words(goal: Goal, method: str, bound: object) -> str:
                 sentence += f"; with other windows {bound} jobs are late in all, where {goal.most} may be"
             return sentence
     if method == "critical_path":
-        return "Loads and run times alone: even with every GPU idle, some jobs take too long, however many servers."
+        return "Loads and run times alone: even with every GPU idle, some jobs take too long"
     work = float(_work_us(goal.instance) / 1e6)
-    return f"Compute over the whole workload: {work:.4g} GPU-seconds of work queue on {_gpus(gpus)} for too long."
+    return f"Compute over the whole workload: {work:.4g} GPU-seconds of work queue on {_gpus(gpus)} for too long"
 
 
 def demand_in_words(instance: Instance, demand: Demand, late: int) -> str:

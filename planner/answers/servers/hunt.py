@@ -6,10 +6,19 @@ every mix that has no more servers of any group, and a bisection over the sizes 
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass, field
 
 from models import Instance, InstanceError, Timeline
-from planner.answers.servers.decide import Attempt, Refutation, attempt, meets, refuted_by_formula
+from planner.answers.servers.decide import (
+    LONGEST_PATH,
+    Attempt,
+    Refutation,
+    attempt,
+    meets,
+    refuted_by_formula,
+    refuted_however_many,
+)
 from planner.answers.servers.forces import demand_in_words
 from planner.answers.servers.goal import Tolerance
 from planner.answers.servers.question import Question
@@ -53,6 +62,9 @@ class Hunt:
         Sizes at which an attempt settled nothing.
     starts
         Timelines that policies made, per size.
+    formulas_s
+        The longest that the bounds without search took at a size, at first what the fluid bound took: what cannot
+        end in time is not begun.
     """
 
     question: Question
@@ -61,6 +73,12 @@ class Hunt:
     refutations: list[Refutation] = field(default_factory=list)
     tried: set[Mix] = field(default_factory=set)
     starts: dict[Mix, list[Timeline]] = field(default_factory=dict)
+    formulas_s: float = 0.0
+
+    @property
+    def unrefuted(self) -> list[Mix]:
+        """Sizes that are not refuted, cheapest first."""
+        return [mix for mix in self.question.candidates if not self.refuted(mix)]
 
     @property
     def open(self) -> list[Mix]:
@@ -108,20 +126,25 @@ class Hunt:
         """Try the bounds that need no search on a size; say whether it is refuted."""
         if self.refuted(mix):
             return True
+        ask, begun = self.question, time.monotonic()
         try:
-            found = refuted_by_formula(self.question.scenario(mix), mix, self.question.level)
+            found = refuted_by_formula(ask.scenario(mix), mix, ask.level, late=lambda: ask.left_s <= 0)
         except InstanceError as error:
             found = _nowhere(mix, error)
+        if found is not None and found.method == LONGEST_PATH:
+            most = [max(mix[group] for mix in (ask.sizes.counts, ask.candidates[-1])) + 1 for group in range(len(mix))]
+            found = refuted_however_many(ask.scenario(tuple(most)), tuple(most), ask.level) or found
         if found is not None:
             self.refutations.append(found)
+        self.formulas_s = max(self.formulas_s, time.monotonic() - begun)
         return found is not None
 
-    def bisect(self) -> None:
-        """Refute by formulas from below."""
+    def bisect(self, share: float) -> None:
+        """Refute by formulas from below, for at most a share of the time left."""
         self.question.tell("bounds")
-        sizes = self.open
+        sizes, reserve_s = self.open, (1 - share) * self.question.left_s
         low, high = 0, len(sizes)
-        while low < high and self.question.left_s > 0:
+        while low < high and self.question.left_s > reserve_s + self.formulas_s:
             middle = (low + high) // 2
             low, high = (middle + 1, high) if self.refute(sizes[middle]) else (low, middle)
 
@@ -138,7 +161,7 @@ class Hunt:
     def _attempt(self, mix: Mix, time_limit_s: float) -> None:
         ask = self.question
         ask.tell(f"plans for {sum(mix)} servers")
-        if self.refute(mix):
+        if ask.left_s > self.formulas_s and self.refute(mix):
             return
         scenario = ask.scenario(mix)
         made: Attempt = attempt(

@@ -71,6 +71,10 @@ class Question:
         """Return the price of a mix for an hour, or its servers where there is one group."""
         return cost(self.sizes, mix)
 
+    def order(self, mix: Mix) -> tuple[Fraction, int, Mix]:
+        """Return what sizes are sorted by: those that cost the same by their servers."""
+        return order(self.sizes, mix)
+
     @property
     def left_s(self) -> float:
         """Seconds until time is up; 0 after a stop."""
@@ -83,6 +87,11 @@ def cost(sizes: Sizes, mix: Mix) -> Fraction:
     if prices is None:
         return Fraction(sum(mix))
     return sum((price * count for price, count in zip(prices, mix, strict=True)), Fraction(0))
+
+
+def order(sizes: Sizes, mix: Mix) -> tuple[Fraction, int, Mix]:
+    """Return what sizes are sorted by: the cheapest first, then the fewest servers."""
+    return cost(sizes, mix), sum(mix), mix
 
 
 def candidates(sizes: Sizes, most: int | None, least_gpus: int) -> list[Mix]:
@@ -106,4 +115,4 @@ def candidates(sizes: Sizes, most: int | None, least_gpus: int) -> list[Mix]:
     if prod(count + 1 for count in upto) > MOST_MIXES:
         raise QuestionError(f"there are more than {MOST_MIXES} mixes of the groups; allowed are fewer", "most")
     mixes = [mix for mix in product(*(range(count + 1) for count in upto)) if sum(mix)]
-    return sorted(mixes, key=lambda mix: (cost(sizes, mix), sum(mix), mix))
+    return sorted(mixes, key=lambda mix: order(sizes, mix))

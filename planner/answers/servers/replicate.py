@@ -6,6 +6,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from statistics import median
 from typing import Any
 
@@ -13,19 +14,23 @@ from models import ServiceLevel
 from models.errors import QuestionError
 from models.scenario import Scenario, build
 from planner.answers.servers.answer import Answer, servers
+from planner.answers.servers.sizes import Mix
 
 
 @dataclass(frozen=True, slots=True)
 class Spread:
-    """Least, median and most servers over the replications in which a size was found, and in how many it was."""
+    """Least, median and most over the replications in which a size was found, and in how many it was.
 
-    least: int | None
+    Of servers, or of priced groups of the price per hour.
+    """
+
+    least: float | None
     median: float | None
-    most: int | None
+    most: float | None
     found: int
 
     @classmethod
-    def of(cls, sizes: Sequence[int | None]) -> Spread:
+    def of(cls, sizes: Sequence[float | None]) -> Spread:
         """Return the spread of sizes, None where none was found.
 
         >>> Spread.of([3, None, 4])
@@ -51,22 +56,35 @@ class Replications:
     what: str
 
     @property
+    def priced(self) -> bool:
+        """Whether sizes are mixes of priced groups, whose prices are compared."""
+        return self.answers[0].sizes.prices is not None
+
+    @property
     def spread(self) -> dict[str, Spread]:
         """The spread of the plan's size, of its lower bound, and of each policy's."""
-        first = self.answers[0]
+        bounds = [answer.lower_bound_price if self.priced else answer.lower_bound for answer in self.answers]
         found = {
-            "plan": Spread.of([answer.servers for answer in self.answers]),
-            "lower bound": Spread.of([answer.lower_bound for answer in self.answers]),
+            "plan": Spread.of([self._size(answer, answer.mix) for answer in self.answers]),
+            "lower bound": Spread.of([None if bound is None else self._number(bound) for bound in bounds]),
         }
-        for position, row in enumerate(first.policies):
-            mixes = [answer.policies[position].mix for answer in self.answers]
-            found[row.policy] = Spread.of([None if mix is None else sum(mix) for mix in mixes])
+        for position, row in enumerate(self.answers[0].policies):
+            found[row.policy] = Spread.of(
+                [self._size(answer, answer.policies[position].mix) for answer in self.answers]
+            )
         return found
+
+    def _size(self, answer: Answer, mix: Mix | None) -> float | None:
+        return None if mix is None else self._number(answer.cost(mix))
+
+    def _number(self, cost: Fraction | int) -> float:
+        return float(cost) if self.priced else int(cost)
 
     def as_dict(self) -> dict[str, Any]:
         """Return what ``servers --json`` adds with replications."""
         return {
             "replications": [answer.as_dict() for answer in self.answers],
+            "spread_of": "price_per_hour" if self.priced else "servers",
             "spread": {
                 who: {"least": s.least, "median": s.median, "most": s.most, "found": s.found}
                 for who, s in self.spread.items()

@@ -236,11 +236,14 @@ class Servers(_WithPolicies):
             seed=self.seed,
         )
         done = answer.as_dict()
-        plan = {name: done["minimum"][name] for name in ("servers", "lower_bound", "proved")}
+        priced = "mix" in done["minimum"]
+        sizes = ("servers", "price_per_hour") if priced else ("servers",)
+        bound = "lower_bound_price_per_hour" if priced else "lower_bound"
+        plan = {name: done["minimum"][name] for name in (*sizes, bound, "proved")}
         return [
             {"policy": PLAN, "slo": done["slo"], **plan},
             *(
-                {"policy": policy, "slo": done["slo"], "servers": size["servers"]}
+                {"policy": policy, "slo": done["slo"], **{name: size[name] for name in sizes}}
                 for policy, size in done["policies"].items()
             ),
         ]

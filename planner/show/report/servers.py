@@ -9,13 +9,17 @@ from typing import Any
 from models.cluster import MICROSECONDS_PER_SECOND
 from models.scenario import load_scenario, read_timeline
 from models.slo import ServiceLevel
-from planner.show.curves import Curves, Point, lines
+from planner.show.curves import Curves, Point, dots, lines
 from planner.show.report.folders import read_json
 from planner.show.report.section import Section, Table
 from planner.show.report.timelines import Shown, document
+from planner.show.servers import NOT_MONOTONE, Found, answer_in_words, describe_mix, priced, rows
 
 NAME = "answer.json"
-_KEYS = ("slo", "minimum", "policies", "refutation", "runtime_s", "scenario", "command", "versions")
+_KEYS = (
+    "slo", "groups", "largest", "open_sizes", "minimum", "policies", "refutation", "runtime_s", "scenario", "command",
+    "versions",
+)  # fmt: skip
 
 
 def section(folder: Path) -> Section:
@@ -28,14 +32,12 @@ def section(folder: Path) -> Section:
     """
     found = read_json(folder / NAME, *_KEYS)
     return Section(
-        f"{found['scenario']['name']}: how many servers are enough for {found['slo']}?",
-        _answer(found),
-        [
-            "The plan knows every arrival in advance; the online policies do not. Policies are not monotone in the "
-            "number of servers: each was simulated at every size up to the first that meets the level.",
-        ],
+        f"{found['scenario']['name']}: {'which servers' if priced(found) else 'how many servers'} are enough for "
+        f"{found['slo']}?",
+        answer_in_words(found),
+        [NOT_MONOTONE],
         [_sizes(found)],
-        _curve(found),
+        _reached(found),
         timelines=_plan(folder),
         reproduce={
             "command": found["command"],
@@ -45,50 +47,41 @@ def section(folder: Path) -> Section:
     )
 
 
-def _answer(found: Mapping[str, Any]) -> str:
-    """Return the size, how sure it is, and what forces the last server."""
-    minimum, refutation = found["minimum"], found["refutation"]
-    count, least = minimum["servers"], minimum["lower_bound"]
-    if count is None:
-        said = f"No size with a plan within {found['slo']} was found; fewer than {least} servers are proved too few"
-    elif minimum["proved"]:
-        said = f"{count} {_are(count)} enough, and no cheaper size is, which is proved"
-    else:
-        said = f"{count} {_are(count)} enough; fewer than {least} are proved too few, and what lies between is open"
-    return f"{said}. {refutation['forces']}" if refutation is not None and refutation["forces"] else f"{said}."
+def _sizes(found: Found) -> Table:
+    listed = [[who, known, size] for who, size, known in rows(found)]
+    what = "cheapest mix" if priced(found) else "servers"
+    return Table(f"Servers for {found['slo']}", ["", "how it is known", what], listed, 2)
 
 
-def _are(count: int) -> str:
-    return "server is" if count == 1 else "servers are"
-
-
-def _sizes(found: Mapping[str, Any]) -> Table:
-    minimum = found["minimum"]
-    known = "proved" if minimum["proved"] else f"at least {minimum['lower_bound']}"
-    rows = [["plan (offline optimum)", known, _count(minimum["servers"])]]
-    for policy, size in found["policies"].items():
-        reached = "simulated" if size["servers"] is not None else f"misses up to {_count(size['simulated_up_to'])}"
-        rows.append([policy, reached, _count(size["servers"])])
-    return Table(f"Servers for {found['slo']}", ["", "how it is known", "servers"], rows, 2)
-
-
-def _curve(found: Mapping[str, Any]) -> list[Curves]:
-    """Return what each policy reaches over the number of servers, beside what the level asks; none for priced mixes."""
-    level, minimum = ServiceLevel.parse(found["slo"]), found["minimum"]
-    if "mix" in minimum:
-        return []
-    series: dict[str, list[Point]] = {}
-    if minimum["servers"] is not None:
-        series["plan (knows the future)"] = [(minimum["servers"], minimum["value"])]
-    for policy, size in found["policies"].items():
-        points = [(at["servers"], at["value"]) for at in size["reached"] if at["value"] is not None]
-        series |= {policy: points} if points else {}
+def _reached(found: Found) -> list[Curves]:
+    """Return what plan and policies reach over the number of servers or the price, beside what the level asks."""
+    series = {
+        name: points
+        for name, sizes in [
+            ("plan (knows the future)", [found["minimum"]]),
+            *((policy, size["reached"]) for policy, size in found["policies"].items()),
+        ]
+        if (points := [at for at in sizes if at["value"] is not None])
+    }
     if not series:
         return []
-    shares = level.measure == "lateness"
-    label = _measured(level) if shares else f"{_measured(level)} (logarithmic)"
+    level = ServiceLevel.parse(found["slo"])
+    logarithmic = level.measure != "lateness"
+    label = f"{_measured(level)} (logarithmic)" if logarithmic else _measured(level)
+    if priced(found):
+        title = f"{_measured(level)} over the price of the mixes simulated"
+        placed = {name: [_at_price(found, at) for at in points] for name, points in series.items()}
+        return [dots(title, "price per hour", label, placed, _limit(level), logarithmic)]
     title = f"{_measured(level)} over the number of servers"
-    return [lines(title, "servers", label, series, _limit(level), logarithmic=not shares)]
+    counted: dict[str, list[Point]] = {
+        name: [(at["servers"], at["value"]) for at in points] for name, points in series.items()
+    }
+    return [lines(title, "servers", label, counted, _limit(level), logarithmic)]
+
+
+def _at_price(found: Found, at: Mapping[str, Any]) -> tuple[float, float, str]:
+    mix, price = describe_mix(found, at["mix"]), at["price_per_hour"]
+    return price, at["value"], f"{at['value']:.5g} with {mix} at {price:g} per hour"
 
 
 def _measured(level: ServiceLevel) -> str:
@@ -102,10 +95,6 @@ def _limit(level: ServiceLevel) -> tuple[str, float]:
     if level.measure == "lateness":
         return str(level), float(level.share or 1)
     return str(level), float(level.limit / MICROSECONDS_PER_SECOND if level.measure == "latency" else level.limit)
-
-
-def _count(servers: int | None) -> str:
-    return "-" if servers is None else str(servers)
 
 
 def _plan(folder: Path) -> Mapping[str, Any] | None:
