@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from fractions import Fraction
 from itertools import combinations_with_replacement
+from typing import Any
 
 import pytest
 
@@ -72,10 +73,11 @@ def test_the_copy_engine_forces_a_server() -> None:
 
 
 def test_a_level_beyond_every_size() -> None:
-    # A cold model of 4 GB is ready at 4 s at the earliest, on however many servers.
+    # A cold model of 4 GB is ready at 4 s at the earliest, on however many servers: "at least 4" would be no answer.
     window = {"a": {"models": ["ma"], "runtime": "1 s"}}
     answer = ask(scenario(window, [(0, "a", 4999)], {"ma": "4 GB"}), NO_LATE_JOBS, most=3)
-    assert (answer.servers, answer.proved, answer.lower_bound, answer.undecided) == (None, False, 4, ())
+    assert (answer.servers, answer.proved, answer.lower_bound, answer.undecided) == (None, False, None, ())
+    assert answer.impossible
     assert ask(scenario(window, [(0, "a", 5000)], {"ma": "4 GB"}), NO_LATE_JOBS, most=3).servers == 1
 
 
@@ -86,6 +88,33 @@ def test_a_packing_is_proved() -> None:
     for sizes, due, least in (((6, 6, 4, 4, 4), 10, 3), ((6, 6, 6, 4), 11, 3)):
         answer = ask(scenario(packing, [(0, f"i{size}", due) for size in sizes]), NO_LATE_JOBS)
         assert (answer.servers, answer.proved) == (least, True)
+
+
+def test_a_level_beyond_the_largest_size_asked_about() -> None:
+    # Three tasks of 400 ms within 500 ms need three servers: up to two there is none, and a third is not ruled out.
+    answer = ask(scenario(SHORT, [(0, "run", 500)] * 3), NO_LATE_JOBS, most=2)
+    assert (answer.servers, answer.lower_bound, answer.impossible) == (None, 3, False)
+
+
+def test_a_longest_path_is_refuted_for_servers_that_the_scenario_does_not_name() -> None:
+    # The task may not run on s0, where its model is resident, and elsewhere the model takes 4 s to load: 5 s in all on
+    # two servers, or on any number.
+    window = {"a": {"models": ["ma"], "runtime": "1 s"}}
+    places = {
+        "restrictions": {"forbid": [{"workflow": "a", "on": ["s0"]}]},
+        "options": {"initial_residency": [{"gpu": "s0/g0", "model": "ma"}]},
+    }
+    answer = ask(scenario(window, [(0, "a", 4999)], {"ma": "4 GB"}, **_on_two(places)), NO_LATE_JOBS, most=2)
+    assert (answer.impossible, answer.lower_bound) == (True, None)
+    # Resident on s1, it runs there at once: two servers are enough, and one is not, since none is left for the task.
+    places["options"] = {"initial_residency": [{"gpu": "s1/g0", "model": "ma"}]}
+    answer = ask(scenario(window, [(0, "a", 1000)], {"ma": "4 GB"}, **_on_two(places)), NO_LATE_JOBS, most=2)
+    assert (answer.servers, answer.proved, answer.lower_bound, answer.impossible) == (2, True, 2, False)
+
+
+def _on_two(places: dict[str, Any]) -> dict[str, Any]:
+    gpu = {"kind": "A", "memory": "10 GB", "load_bandwidth": "1 GB/s"}
+    return places | {"cluster": {"servers": 2, "gpu": gpu, "network": {"bandwidth": "1 GB/s"}}}
 
 
 def _groups(*groups: tuple[int, str, float]) -> dict[str, object]:

@@ -74,7 +74,7 @@ class Trial:
 
 def try_own_size(hunt: Hunt, policies: Sequence[str]) -> list[Trial]:
     """Simulate every policy once, at the scenario's own size: what meets the level there can be deployed."""
-    ask, own = hunt.question, hunt.question.sizes.counts
+    own = hunt.question.sizes.counts
     trials = [Trial(policy) for policy in policies]
     if own in hunt.unrefuted:
         for trial in trials:
@@ -104,11 +104,7 @@ def _reserve_s(hunt: Hunt) -> float:
 
 def _order(trial: Trial, sizes: Sequence[Mix]) -> Iterator[Mix]:
     """Yield sizes in strides that double until one meets the level, then those before it until the first that does."""
-    last, stride = len(sizes) - 1, 1
-    strides = [0]
-    while strides[-1] < last:
-        strides.append(min(strides[-1] + stride, last))
-        stride *= 2
+    strides = [min(2**power, len(sizes)) - 1 for power in range(len(sizes).bit_length() + 1)] if sizes else []
     for order in (strides, range(len(sizes))):
         for position in order:
             if trial.met is not None and position >= sizes.index(trial.met):

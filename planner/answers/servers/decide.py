@@ -135,8 +135,17 @@ def attempt(
     workers: int = 2,
     seed: int = 0,
     stop: threading.Event,
+    left_s: Callable[[], float],
 ) -> Attempt:
-    """Search for a plan that meets the level, and for the proof that there is none, until one of them is found."""
+    """Search for a plan that meets the level, and for the proof that there is none, until one of them is found.
+
+    Parameters
+    ----------
+    time_limit_s
+        For this attempt.
+    left_s
+        What is left for everything: a proof that was found may take it to become one that can be computed again.
+    """
     goal, begun = goals(scenario.instance, level)[0], time.monotonic()
     if packing.applies(goal.instance, goal.most):
         return _packed(goal, mix, time_limit_s, workers, seed, stop)
@@ -162,7 +171,7 @@ def attempt(
     if result.timeline is not None and meets(scenario.instance, result.timeline, level):
         return Attempt(result.timeline, None)
     if result.infeasible or (result.lower_bound or 0) > goal.most:
-        return Attempt(None, _searched(goal, mix, result, time_limit_s - (time.monotonic() - begun), stop))
+        return Attempt(None, _searched(goal, mix, result, left_s(), stop))
     return Attempt(None, None)
 
 

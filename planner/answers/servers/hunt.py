@@ -173,6 +173,7 @@ class Hunt:
             workers=ask.workers,
             seed=ask.seed + (mix in self.tried),
             stop=ask.stop,
+            left_s=lambda: ask.left_s,
         )
         self.tried.add(mix)
         if made.timeline is not None and meets(scenario.instance, made.timeline, ask.level):

@@ -88,10 +88,13 @@ class Sizes:
         document = self._document(mix)
         try:
             cluster = build_cluster(document.cluster)
-            restrictions = build_restrictions(document, cluster)
             initial = build_initial(document, cluster)
         except FieldError as error:
             raise self.scenario.source.error(error.where, error.problem) from None
+        try:
+            restrictions = build_restrictions(document, cluster)
+        except FieldError as error:  # its names were known at the scenario's own size: here they leave nothing
+            raise InstanceError(f"a restriction {error.problem.partition(';')[0]}") from None
         old, servers = self.scenario.instance, sum(mix)
         # An ingress only names who plans the job online: a server that is not there leaves the choice open.
         jobs = old.jobs
