@@ -137,6 +137,8 @@ def test_the_cheapest_mix(dear: float, mix: tuple[int, int], price: Fraction) ->
     assert answer.cost(answer.mix) == price
     document = answer.as_dict()["minimum"]
     assert (document["mix"], document["price_per_hour"]) == (list(mix), float(price))
+    # One B may do where two A do not: only the price has a bound.
+    assert (document["lower_bound"], document["lower_bound_price_per_hour"]) == (None, float(price))
 
 
 def test_a_mix_without_an_eligible_gpu_is_refuted() -> None:

@@ -1,0 +1,106 @@
+"""What is said of a size, and when: the deployable answer first, prices of mixes, nothing of what was not looked at."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+
+from models.scenario import load_scenario
+from planner.answers.servers import Answer, servers
+from planner.show.report import report
+from planner.show.servers import answer_in_words, rows
+
+TEXT = """\
+name: dear
+cluster:
+  groups:
+  - {count: 3, gpu: {kind: L4, memory: 24 GB, load_bandwidth: 12 GB/s}, price_per_hour: 0.8}
+  - {count: 1, gpus_per_server: 2, gpu: {kind: H100, memory: 80 GB, load_bandwidth: 25 GB/s}, price_per_hour: 6.5}
+  network: {bandwidth: 12 GB/s}
+workflows:
+  w: {tasks: {a: {runtime: {L4: 400 ms, H100: 200 ms}}}}
+workload:
+  jobs:
+  - {release: 0 s, workflow: w}
+  - {release: 0 s, workflow: w}
+slo: p100 latency <= 500 ms
+"""
+"""Two tasks at once: two L4 at 1.6 per hour, one each, or the two H100 of one server."""
+
+
+def _ask(folder: Path, stop_at: str, text: str = TEXT) -> Answer:
+    """Ask until the work turns to something, when time is up."""
+    path = folder / "dear.yaml"
+    path.write_text(text)
+    stop = threading.Event()
+
+    def tell(words: str) -> None:
+        if words == stop_at:
+            stop.set()
+
+    return servers(load_scenario(path), policies=["jit"], time_limit_s=600, stop=stop, tell=tell)
+
+
+def test_what_can_be_deployed_comes_before_every_bound(tmp_path: Path) -> None:
+    answer = _ask(tmp_path, "bounds")
+    assert (answer.mix, answer.proved) == ((3, 1), False)
+    assert [(row.policy, row.mix) for row in answer.policies] == [("jit", (3, 1))]
+    # Of the 4 x 2 - 1 mixes the six cheaper ones were left out.
+    assert answer.policies[0].skipped == 6
+
+
+def test_prices_are_bounded_and_mixes_named(tmp_path: Path) -> None:
+    answer = _ask(tmp_path, "bounds")
+    found = answer.as_dict()
+    assert rows(found) == [
+        ("plan (offline optimum)", "3 L4 + 1 2xH100 at 8.9 per hour", "a plan; nothing is refuted"),
+        ("jit", "3 L4 + 1 2xH100 at 8.9 per hour", "simulated; no time for 6 sizes below"),
+    ]
+    answer.save(tmp_path / "out")
+    (section,) = report([tmp_path / "out"]).sections
+    assert section.question == "dear: which servers are enough for p100 latency <= 500 ms?"
+    assert section.answer == (
+        "3 L4 + 1 2xH100 at 8.9 per hour are enough; whether less is enough is open. "
+        "Of the policies simulated, jit needs least: 3 L4 + 1 2xH100 at 8.9 per hour."
+    )
+    # jit takes the two fast GPUs, or one of them and so on; what is drawn stands at the price.
+    (figure,) = section.figures
+    assert figure.x_label == "price per hour"
+    assert figure.curves[2].points[0][2].endswith("with 3 L4 + 1 2xH100 at 8.9 per hour")
+
+
+def test_a_price_below_the_answer_is_said_to_be_open(tmp_path: Path) -> None:
+    # One L4 is refuted, as two tasks of 400 ms do not fit in 500 ms; two are not, and time was up before a plan.
+    answer = _ask(tmp_path, "jit on 2 servers")
+    assert answer.lower_bound is None
+    assert answer.mix == (3, 1)
+    assert "below 1.6 per hour no mix is, which is proved" in answer_in_words(answer.as_dict())
+
+
+def test_nothing_is_said_of_what_was_not_looked_at(tmp_path: Path) -> None:
+    answer = _ask(tmp_path, "fluid bound")
+    assert rows(answer.as_dict()) == [
+        ("plan (offline optimum)", "-", "no plan found"),
+        ("jit", "-", "not simulated: no time left"),
+    ]
+    words = answer_in_words(answer.as_dict())
+    assert words == "No plan within p100 latency <= 500 ms was found on up to 3 L4 + 1 2xH100 at 8.9 per hour."
+
+
+def test_no_number_of_servers(tmp_path: Path) -> None:
+    answer = _ask(tmp_path, "never", TEXT.replace("<= 500 ms", "<= 199 ms"))
+    assert answer_in_words(answer.as_dict()) == (
+        "No number of servers meets p100 latency <= 199 ms, which is proved. "
+        "Loads and run times alone: even with every GPU idle, some jobs take too long."
+    )
+    assert rows(answer.as_dict())[0][1:] == ("-", "refuted, however many servers there are")
+
+
+def test_servers_stand_at_whole_numbers(tmp_path: Path) -> None:
+    groups = TEXT[TEXT.index("  groups") : TEXT.index("  network")]
+    one = "  servers: 4\n  gpu: {kind: L4, memory: 24 GB, load_bandwidth: 12 GB/s}\n"
+    answer = _ask(tmp_path, "never", TEXT.replace(groups, one))
+    assert (answer.servers, answer.proved) == (2, True)
+    answer.save(tmp_path / "out")
+    (section,) = report([tmp_path / "out"]).sections
+    assert [label for _, label in section.figures[0].x_ticks] == ["2", "3", "4"]
