@@ -28,7 +28,7 @@ slo: p100 latency <= 500 ms
 """Two tasks at once: two L4 at 1.6 per hour, one each, or the two H100 of one server."""
 
 
-def _ask(folder: Path, stop_at: str, text: str = TEXT) -> Answer:
+def _ask(folder: Path, stop_at: str, text: str = TEXT, policy: str = "jit") -> Answer:
     """Ask until the work turns to something, when time is up."""
     path = folder / "dear.yaml"
     path.write_text(text)
@@ -38,7 +38,7 @@ def _ask(folder: Path, stop_at: str, text: str = TEXT) -> Answer:
         if words == stop_at:
             stop.set()
 
-    return servers(load_scenario(path), policies=["jit"], time_limit_s=600, stop=stop, tell=tell)
+    return servers(load_scenario(path), policies=[policy], time_limit_s=600, stop=stop, tell=tell)
 
 
 def test_what_can_be_deployed_comes_before_every_bound(tmp_path: Path) -> None:
@@ -63,7 +63,6 @@ def test_prices_are_bounded_and_mixes_named(tmp_path: Path) -> None:
         "3 L4 + 1 2xH100 at 8.9 per hour are enough; whether less is enough is open. "
         "Of the policies simulated, jit needs least: 3 L4 + 1 2xH100 at 8.9 per hour."
     )
-    # jit takes the two fast GPUs, or one of them and so on; what is drawn stands at the price.
     (figure,) = section.figures
     assert figure.x_label == "price per hour"
     assert figure.curves[2].points[0][2].endswith("with 3 L4 + 1 2xH100 at 8.9 per hour")
@@ -99,7 +98,7 @@ def test_no_number_of_servers(tmp_path: Path) -> None:
 def test_servers_stand_at_whole_numbers(tmp_path: Path) -> None:
     groups = TEXT[TEXT.index("  groups") : TEXT.index("  network")]
     one = "  servers: 4\n  gpu: {kind: L4, memory: 24 GB, load_bandwidth: 12 GB/s}\n"
-    answer = _ask(tmp_path, "never", TEXT.replace(groups, one))
+    answer = _ask(tmp_path, "never", TEXT.replace(groups, one), "srpt")
     assert (answer.servers, answer.proved) == (2, True)
     answer.save(tmp_path / "out")
     (section,) = report([tmp_path / "out"]).sections
