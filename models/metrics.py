@@ -83,7 +83,7 @@ def measure(
     counted = latency_us[jobs]
     paths = instance.job_critical_us[jobs]
     latency = _spread(
-        counted / MICROSECONDS_PER_SECOND, Fraction(int(counted.sum()), len(jobs) * MICROSECONDS_PER_SECOND)
+        counted / MICROSECONDS_PER_SECOND, Fraction(sum(counted.tolist()), len(jobs) * MICROSECONDS_PER_SECOND)
     )
     slowdown = _spread(counted / paths, mean_ratio(counted.tolist(), paths.tolist()))
     makespan = int(timeline.end_us.max())

@@ -34,6 +34,7 @@ from models.formulations.milp_plans import ContradictoryOrderError, read_timelin
 from models.instance import Instance
 from models.objective import Objective
 from models.timeline import Timeline
+from solvers.exact import cp_sat
 from solvers.result import Result, Search, SolverFaultError
 
 METHOD = "milp"
@@ -188,10 +189,10 @@ class _Run(ABC):
         return self.formulation.objective.true_bound(math.ceil(certain))
 
     def _deny(self) -> None:
-        """Take note that the solver says that there is no plan."""
+        """Ask CP-SAT when the solver says that there is no plan: floats prove nothing, whole numbers do."""
         if self.search.timeline is not None:
             raise SolverFaultError(f"the solver finds no plan, but one of value {self.search.value} is known")
-        self.search.infeasible = True
+        cp_sat.improve(self.search, workers=1)
 
 
 def _reach(problem: pulp.LpProblem) -> float:

@@ -133,6 +133,16 @@ def test_a_denied_plan_or_a_failure_is_a_fault(
     assert not search.infeasible
 
 
+def test_infeasible_in_floats_is_no_proof(monkeypatch: pytest.MonkeyPatch) -> None:
+    # HiGHS denies a plan that exists, 5 us on an idle GPU; CP-SAT finds it.
+    search = Search(instance([Job(chain(task("a", 5)), 0)]), Objective.MAKESPAN, 20)
+    monkeypatch.setattr("highspy.Highs.getModelStatus", lambda _: HighsModelStatus.kInfeasible)
+    monkeypatch.setattr(pulp.HiGHS, "callSolver", lambda *_: None)
+    milp.improve(search)
+    assert not search.infeasible
+    assert search.value == 5
+
+
 def test_a_solution_that_contradicts_itself_is_no_plan(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_: object) -> None:
         raise ContradictoryOrderError("a cycle")

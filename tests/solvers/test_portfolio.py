@@ -10,7 +10,8 @@ from fractions import Fraction
 import pytest
 
 from executor import parse_policy, simulate
-from models import Instance, Job, Objective, Timeline
+from models import Instance, Job, Objective, Timeline, check, measure, timeline_value
+from models.scenario.limits import check_horizon
 from planner.answers.starts import starts_for
 from solvers import portfolio
 from solvers.bounds import closed_form
@@ -18,7 +19,7 @@ from solvers.exact import cp_sat
 from solvers.portfolio import Method, SearchOptions, solve
 from solvers.result import Search
 from solvers.search.decoder import Decoder
-from solvers.search.dispatch import greedy_decisions
+from solvers.search.dispatch import greedy, greedy_decisions
 from tests import instances as make
 
 AT_ONCE = SearchOptions(1e-9)
@@ -98,3 +99,18 @@ def test_short_limits_give_the_bound_all_of_its_worker() -> None:
     limits = (4.0, 10.0, 20.0, 60.0)
     assert [portfolio._bound_s(SearchOptions(), limit) for limit in limits] == [4.0, 10.0, 10.0, 18.0]
     assert portfolio._bound_s(SearchOptions(method=Method.SEARCH, iterations=9), 60.0) == 60.0
+
+
+def test_no_sum_wraps_at_the_longest_window_that_a_scenario_may_have() -> None:
+    # 100 runs of 10^16 us one after the other end at 10^18 us; their completions sum up to 5050 * 10^16, beyond 64
+    # bits. In the mean 50.5 runs.
+    of = make.instance([Job(make.chain(make.task("t", 10**16)), 0)] * 100, on=make.cluster(1))
+    check_horizon(of)
+    dispatched = greedy(of, Objective.MEAN_LATENCY)
+    assert dispatched is not None
+    for timeline in (dispatched, simulate(of, parse_policy("jit"))):
+        assert check(of, timeline) == []
+        assert timeline_value(Objective.MEAN_LATENCY, of, timeline) == Fraction(101, 2) * 10**16
+        metrics = measure(of, timeline)
+        assert metrics.mean_latency_s == 50.5 * 1e10
+        assert metrics.compute_busy == 1.0
