@@ -11,9 +11,11 @@ import yaml
 from executor.devices.run import LiveSettings
 from executor.runners.parse import parse_runner
 from models.scenario import load_scenario
+from planner import save
 from planner.answers.plan import plan
 from planner.answers.profile import profile
 from planner.answers.replay import replay_on_devices
+from planner.answers.replay_report import replay_document
 
 SCENARIO = Path(__file__).parents[1] / "scenarios" / "paper_small.yaml"
 JOBS_PER_S_AND_GPU = 4
@@ -39,9 +41,11 @@ def main() -> None:
             path, changed = Path(folder) / "plan.json", Path(folder) / "scenario.yaml"
             changed.write_text(yaml.safe_dump(data))
             measured = profile(load_scenario(changed), runner, device="cpu", rounds=given.rounds).measured
-            plan(measured, time_limit_s=3).save(path)
+            save(plan(measured, time_limit_s=3), path)
             for policy in (path, "compass"):
-                report = replay_on_devices(measured, policy, runner, settings, runner_name=given.runner).as_dict()
+                report = replay_document(
+                    replay_on_devices(measured, policy, runner, settings, runner_name=given.runner)
+                )
                 same = report["same_placement"] and report["same_order"]
                 print(
                     f"{gpus:4}  {'plan' if policy is path else 'compass':8}{'kept' if report['valid'] else 'BROKEN':>8}"

@@ -9,7 +9,7 @@ import pandas as pd
 
 from experiments.worth_2026_11_21.figure import figure
 from models.scenario import write_atomically
-from planner.answers.whatif import sweep
+from planner import frame, sweep
 from planner.show.canvas import png
 
 HERE = Path(__file__).parent
@@ -24,7 +24,7 @@ def main() -> None:
     parser.add_argument("--workers", type=int, default=2)
     options = parser.parse_args()
     long, short = (
-        sweep(HERE / f"{name}.yaml", options.folder / name, workers=options.workers).frame
+        frame(sweep(HERE / f"{name}.yaml", options.folder / name, workers=options.workers))
         for name in ("compass", "plans")
     )
     windows = {

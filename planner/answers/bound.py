@@ -61,17 +61,6 @@ class Bound:
         """The highest bound that holds, certified or not, and its method."""
         return (self.lower_bound, self.method) if self.uncertified is None else self.uncertified
 
-    def save(self, path: Path) -> None:
-        """Write the certificate, whole or not at all."""
-        write_atomically(path, json.dumps(self.certificate))
-
-    def _repr_html_(self) -> str:
-        """Show the summary, and the regret if there is one, in a notebook."""
-        from planner.show.frames import summary_html
-        from planner.show.tables import bound_summary
-
-        return summary_html(bound_summary(self)) + ("" if self.regret is None else self.regret._repr_html_())
-
     def as_dict(self, path: Path | None = None) -> dict[str, Any]:
         """Return the summary with the keys of ``bound --json``; `path` is where the certificate was written."""
         objective = self.scenario.objective
@@ -86,6 +75,11 @@ class Bound:
             "runtime_s": self.runtime_s,
             "regret": None if self.regret is None else self.regret.as_dict(),
         }
+
+
+def write_certificate(made: Bound, path: Path) -> None:
+    """Write the certificate, whole or not at all."""
+    write_atomically(path, json.dumps(made.certificate))
 
 
 def bound(

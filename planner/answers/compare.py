@@ -7,23 +7,19 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from executor import NoiseError
+from models.metrics import Metrics, measure
 from models.objective import gap, reported_bound, reported_value
 from models.scenario import Scenario
 from planner.answers.plan import Plan, plan
 from planner.answers.regret import Regret
+from planner.answers.shown import Shown
 from planner.answers.simulate import Simulation, simulate
 from planner.answers.take_apart import clairvoyance_in, hold
 from planner.answers.uncertain.spec import parse_uncertainty
 from solvers.result import Progress
-
-if TYPE_CHECKING:
-    import pandas as pd
-
-    from planner.show.report import Chart
 
 PLAN = "plan"
 """Name of the plan's row."""
@@ -47,6 +43,7 @@ TOLD_WRONGLY = (
 class Comparison:
     """A plan and simulations of the same scenario, best objective first in every view.
 
+    `rows` has one entry per contender: policy, objective, metrics, ratio_to_best, gap_to_bound, clairvoyant.
     `regrets` takes apart what the best online policy and Compass lose to the plan and the lower bound. `settings` are
     the options of ``truenorth compare`` that repeat it.
     """
@@ -55,6 +52,7 @@ class Comparison:
     plan: Plan
     simulations: tuple[Simulation, ...]
     warmup: Fraction
+    rows: tuple[dict[str, Any], ...]
     regrets: tuple[Regret, ...] = ()
     settings: Mapping[str, str] = field(default_factory=dict)
 
@@ -63,28 +61,6 @@ class Comparison:
         """What has to be known to read the figures."""
         noise = self.settings.get("noise")
         return CLAIRVOYANCE if noise is None else f"{CLAIRVOYANCE} {TOLD_WRONGLY.format(noise=noise)}"
-
-    @property
-    def rows(self) -> list[dict[str, Any]]:
-        """One row per contender: policy, objective, metrics, ratio_to_best, gap_to_bound, clairvoyant."""
-        objective, bound = self.scenario.objective, self.plan.result.lower_bound
-        entries: list[tuple[str, Fraction, dict[str, Any], bool]] = []
-        if self.plan.timeline is not None and self.plan.result.value is not None:
-            metrics = self.plan.measured(self.warmup).as_dict()
-            entries.append((PLAN, self.plan.result.value, metrics, True))
-        entries += [(s.policy, s.value, s.metrics.as_dict(), s.clairvoyant) for s in self.simulations]
-        best = min(value for _, value, _, _ in entries)
-        return [
-            {
-                "policy": name,
-                "clairvoyant": clairvoyant,
-                "objective": reported_value(objective, value),
-                "metrics": metrics,
-                "ratio_to_best": float(value / best) if best else (1.0 if value == best else None),
-                "gap_to_bound": gap(value, bound),
-            }
-            for name, value, metrics, clairvoyant in sorted(entries, key=lambda entry: entry[1])
-        ]
 
     @property
     def best(self) -> str:
@@ -96,7 +72,7 @@ class Comparison:
         bound = self.plan.result.lower_bound
         return {
             "objective": str(self.scenario.objective),
-            "rows": self.rows,
+            "rows": list(self.rows),
             "lower_bound": None if bound is None else reported_bound(self.scenario.objective, bound),
             "bound_method": self.plan.result.bound_method,
             "status": str(self.plan.result.status),
@@ -106,33 +82,12 @@ class Comparison:
         }
 
     @property
-    def frame(self) -> pd.DataFrame:
-        """The rows as a tidy table, metrics in columns."""
-        import pandas as pd
-
-        flat = [{**{k: v for k, v in row.items() if k != "metrics"}, **row["metrics"]} for row in self.rows]
-        return pd.DataFrame(flat).set_index("policy")
-
-    @property
-    def chart(self) -> Chart:
-        """Every contender's timeline in one interactive Gantt chart: the plan, then the others, best first."""
-        from planner.show.report import Chart, Shown
-
-        shown = {s.policy: Shown(s.policy, s.clairvoyant, s.instance, s.timeline) for s in self.simulations}
-        if self.plan.timeline is not None:
-            shown[PLAN] = Shown(PLAN, True, self.scenario.instance, self.plan.timeline)
+    def shown(self) -> tuple[Shown, ...]:
+        """Every contender's timeline: the plan, then the others, best first."""
+        shown = [*self.plan.shown, *(entry for s in self.simulations for entry in s.shown)]
+        found = {entry.name: entry for entry in shown}
         names = sorted((row["policy"] for row in self.rows), key=lambda name: name != PLAN)
-        return Chart(tuple(shown[name] for name in names))
-
-    def save(self, folder: Path) -> list[Path]:
-        """Write table.csv, plan.json, pictures and a trace into a folder; return what was written."""
-        from planner.show.compare_files import write
-
-        return write(self, folder)
-
-    def _repr_html_(self) -> str:
-        """Show the table in a notebook."""
-        return f"{self.frame.round(4).to_html()}<p>{self.note}</p>"
+        return tuple(found[name] for name in names)
 
 
 def compare(
@@ -200,7 +155,30 @@ def compare(
         "workers": str(workers),
         "seed": str(seed),
     } | ({} if noise is None else {"noise": noise})
-    return Comparison(scenario, planned, simulations, warmup, regrets, settings)
+    rows = _rows(planned, simulations, warmup)
+    return Comparison(scenario, planned, simulations, warmup, rows, regrets, settings)
+
+
+def _rows(planned: Plan, simulations: Sequence[Simulation], warmup: Fraction) -> tuple[dict[str, Any], ...]:
+    """Return what `Comparison.rows` says, best objective first."""
+    scenario, result = planned.scenario, planned.result
+    entries: list[tuple[str, Fraction, Metrics, bool]] = []
+    if result.timeline is not None and result.value is not None:
+        metrics = measure(scenario.instance, result.timeline, scenario.slo, warmup)
+        entries.append((PLAN, result.value, metrics, True))
+    entries += [(s.policy, s.value, s.metrics, s.clairvoyant) for s in simulations]
+    best = min(value for _, value, _, _ in entries)
+    return tuple(
+        {
+            "policy": name,
+            "clairvoyant": clairvoyant,
+            "objective": reported_value(scenario.objective, value),
+            "metrics": metrics.as_dict(),
+            "ratio_to_best": float(value / best) if best else (1.0 if value == best else None),
+            "gap_to_bound": gap(value, result.lower_bound),
+        }
+        for name, value, metrics, clairvoyant in sorted(entries, key=lambda entry: entry[1])
+    )
 
 
 def _taken_apart(scenario: Scenario, simulations: Sequence[Simulation]) -> list[Simulation]:

@@ -5,33 +5,45 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from fractions import Fraction
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from models.instance import Instance
 from models.metrics import Metrics, measure
 from models.objective import Objective, reported_bound, reported_value
 from models.scenario import Scenario, TimelineHeader, write_timeline
 from models.timeline import Timeline
+from planner.answers.shown import Shown
 from planner.answers.starts import starts_for
 from planner.answers.versions import versions
 from solvers import portfolio
 from solvers.portfolio import Method, SearchOptions
 from solvers.result import Progress, Result
 
-if TYPE_CHECKING:
-    import pandas as pd
-
-    from planner.show.report import Chart
-
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """A plan of a scenario, with what is proved about it; it knows the future, as no online policy does."""
+    """A plan of a scenario, with what is proved about it; it knows the future, as no online policy does.
+
+    Parameters
+    ----------
+    scenario
+        What was planned.
+    result
+        Timeline, bound and how they came about.
+    metrics
+        Of the timeline over all jobs; None without one.
+    """
 
     scenario: Scenario
     result: Result
+    metrics: Metrics | None
+
+    @classmethod
+    def of(cls, scenario: Scenario, result: Result) -> Plan:
+        """Return a result as a plan, measured."""
+        timeline = result.timeline
+        return cls(scenario, result, None if timeline is None else measure(scenario.instance, timeline, scenario.slo))
 
     @property
     def timeline(self) -> Timeline | None:
@@ -39,101 +51,78 @@ class Plan:
         return self.result.timeline
 
     @property
-    def metrics(self) -> Metrics | None:
-        """The plan's metrics over all jobs; None without a plan."""
-        return None if self.timeline is None else self.measured(Fraction(0))
-
-    def measured(self, warmup: Fraction) -> Metrics:
-        """Return the plan's metrics after a warm-up fraction of the earliest jobs."""
-        return measure(self.scenario.instance, self._timeline(), self.scenario.slo, warmup)
-
-    @property
-    def tasks(self) -> pd.DataFrame:
-        """One row per task: where and when it runs."""
-        from planner.show.frames import tasks_frame
-
-        return tasks_frame(self.scenario.instance, self._timeline())
-
-    @property
-    def residencies(self) -> pd.DataFrame:
-        """One row per residency: which model is where, and when."""
-        from planner.show.frames import residencies_frame
-
-        return residencies_frame(self.scenario.instance, self._timeline())
-
-    @property
-    def jobs(self) -> pd.DataFrame:
-        """One row per job: latency and slowdown."""
-        from planner.show.frames import jobs_frame
-
-        return jobs_frame(self.scenario.instance, self._timeline())
-
-    def _timeline(self) -> Timeline:
+    def shown(self) -> tuple[Shown, ...]:
+        """The plan's timeline, if there is one."""
         if self.timeline is None:
-            raise ValueError(f"no plan was found ({self.result.status})")
-        return self.timeline
+            return ()
+        return (Shown("plan", True, self.scenario.instance, self.timeline),)
 
-    def save(self, path: Path) -> None:
-        """Write the plan file, whole or not at all."""
-        write_timeline(path, self.scenario.instance, self._timeline(), self.header())
+    @property
+    def value(self) -> float | None:
+        """The objective in its reported unit; None without a plan."""
+        return None if self.result.value is None else reported_value(self.scenario.objective, self.result.value)
 
-    def header(self) -> TimelineHeader:
-        """Return what a plan file says about the plan besides its timeline."""
-        summary = self.as_dict()
-        return TimelineHeader(
-            status=str(self.result.status),
-            objective=summary["objective"]["name"],
-            value=summary["objective"]["value"],
-            lower_bound=summary["lower_bound"],
-            bound_method=self.result.bound_method,
-            gap=self.result.gap,
-            runtime_s=self.result.runtime_s,
-            solver=self.result.solver,
-            options=dict(self.result.options),
-            versions=versions(),
-            incumbents=summary["incumbents"],
-        )
+    @property
+    def lower_bound(self) -> float | None:
+        """The bound in the unit of the objective, rounded down; None without one."""
+        bound = self.result.lower_bound
+        return None if bound is None else reported_bound(self.scenario.objective, bound)
+
+    @property
+    def incumbents(self) -> list[tuple[float, float | None, float | None]]:
+        """Seconds, value and bound at each improvement, in reported units."""
+        objective = self.scenario.objective
+        return [
+            (
+                moment.seconds,
+                None if moment.value is None else reported_value(objective, moment.value),
+                None if moment.bound is None else reported_bound(objective, moment.bound),
+            )
+            for moment in self.result.incumbents
+        ]
 
     def as_dict(self, path: Path | None = None) -> dict[str, Any]:
         """Return the plan's summary with the keys of ``plan --json``; `path` is where it was written."""
-        result, objective = self.result, self.scenario.objective
-        metrics = self.metrics
-
-        def value(progress: Progress) -> float | None:
-            return None if progress.value is None else reported_value(objective, progress.value)
-
-        def bound(progress: Progress) -> float | None:
-            return None if progress.bound is None else reported_bound(objective, progress.bound)
-
+        result = self.result
         return {
             "status": str(result.status),
-            "objective": {
-                "name": str(objective),
-                "value": None if result.value is None else reported_value(objective, result.value),
-            },
-            "lower_bound": None if result.lower_bound is None else reported_bound(objective, result.lower_bound),
+            "objective": {"name": str(self.scenario.objective), "value": self.value},
+            "lower_bound": self.lower_bound,
             "bound_method": result.bound_method,
             "gap": result.gap,
             "runtime_s": result.runtime_s,
             "within_time_limit": result.within_limit,
-            "incumbents": [[moment.seconds, value(moment), bound(moment)] for moment in result.incumbents],
-            "metrics": None if metrics is None else metrics.as_dict(),
+            "incumbents": self.incumbents,
+            "metrics": None if self.metrics is None else self.metrics.as_dict(),
             "plan": None if path is None else str(path),
         }
 
-    @property
-    def chart(self) -> Chart:
-        """The plan as an interactive Gantt chart, for a notebook."""
-        from planner.show.report import Chart, Shown
 
-        return Chart((Shown("plan", True, self.scenario.instance, self._timeline()),))
+def write_plan(made: Plan, path: Path) -> None:
+    """Write the plan file, whole or not at all.
 
-    def _repr_html_(self) -> str:
-        """Show the summary and the chart in a notebook."""
-        from planner.show.frames import summary_html
-        from planner.show.tables import plan_summary
-
-        return summary_html(plan_summary(self)) + ("" if self.timeline is None else self.chart._repr_html_())
+    Raises
+    ------
+    ValueError
+        If no plan was found.
+    """
+    result = made.result
+    if result.timeline is None:
+        raise ValueError(f"no plan was found ({result.status})")
+    header = TimelineHeader(
+        status=str(result.status),
+        objective=str(made.scenario.objective),
+        value=made.value,
+        lower_bound=made.lower_bound,
+        bound_method=result.bound_method,
+        gap=result.gap,
+        runtime_s=result.runtime_s,
+        solver=result.solver,
+        options=dict(result.options),
+        versions=versions(),
+        incumbents=made.incumbents,
+    )
+    write_timeline(path, made.scenario.instance, result.timeline, header)
 
 
 def plan(
@@ -168,7 +157,7 @@ def plan(
     """
     options = SearchOptions(time_limit_s, method, workers, seed, iterations)
     result = solve(scenario.instance, scenario.objective, options, hint=hint, starts=starts, watch=watch, stop=stop)
-    return Plan(scenario, result)
+    return Plan.of(scenario, result)
 
 
 def solve(

@@ -13,15 +13,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from models.objective import reported_bound, reported_value
 from models.scenario import Scenario
 from models.timeline import Timeline
 from solvers.result import proves
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 AS_IT_RAN, RESIDENCY, ORDER, PLACEMENT, OPEN = "as it ran", "residency", "order", "placement", "open"
 """The steps, by the part that each sets free; the last one is what no plan and no proof decides."""
@@ -144,12 +141,17 @@ class Regret:
                 }
                 for step in self.steps
             ],
-            "losses": [self._loss_row(loss) for loss in self.losses],
+            "losses": self.rows,
             "lower_bound": reported_bound(objective, self.lower_bound),
             "bound_method": self.bound_method,
             "clairvoyance": None if self.clairvoyance is None else self._clairvoyance_row(self.clairvoyance),
             "note": NOTE,
         }
+
+    @property
+    def rows(self) -> list[dict[str, Any]]:
+        """One row per part: part, lost, at_least, at_most in reported units, and the share of the whole."""
+        return [self._loss_row(loss) for loss in self.losses]
 
     def _loss_row(self, loss: Loss) -> dict[str, Any]:
         objective = self.scenario.objective
@@ -169,14 +171,3 @@ class Regret:
             "all_known": reported_value(objective, known.all_known),
             "worth": reported_value(objective, known.online - known.all_known),
         }
-
-    @property
-    def frame(self) -> pd.DataFrame:
-        """One row per part: lost, at_least, at_most, share."""
-        import pandas as pd
-
-        return pd.DataFrame([self._loss_row(loss) for loss in self.losses]).set_index("part")
-
-    def _repr_html_(self) -> str:
-        """Show the parts in a notebook."""
-        return f"{self.frame.round(4).to_html()}<p>{NOTE}</p>"

@@ -6,7 +6,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -24,11 +23,9 @@ from models.timeline import UNPLACED, Timeline
 from models.violation import Violation
 from planner.answers.check import feasible_timeline
 from planner.answers.policies.parse import parse
+from planner.answers.shown import Shown
 from planner.answers.simulate import is_file
 from planner.answers.time_causes import Causes, causes_of_error
-
-if TYPE_CHECKING:
-    from planner.show.report import Chart
 
 
 @dataclass(frozen=True)
@@ -116,40 +113,13 @@ class Replayed:
         return float(np.abs(measured - predicted).sum() / predicted.sum()) if len(predicted) else None
 
     @property
-    def chart(self) -> Chart:
-        """What was predicted and what was measured as an interactive Gantt chart, for a notebook."""
-        from planner.show.report import Chart, Shown
-
-        timelines = {"measured": self.timeline, "predicted": self.predicted}
-        return Chart(tuple(Shown(name, False, self.instance, timeline) for name, timeline in timelines.items()))
-
-    def _repr_html_(self) -> str:
-        """Show predicted beside measured, and the chart, in a notebook."""
-        import pandas as pd
-
-        document = self.as_dict()
-        figures = {str(self.scenario.objective).replace("_", " "): document["objective"]}
-        figures |= {"mean latency in s": document["mean_latency_s"], "makespan in s": document["makespan_s"]}
-        rows = {name: {key: both[key] for key in ("predicted", "measured", "error")} for name, both in figures.items()}
-        return str(pd.DataFrame(rows).T.round(4).to_html()) + self.chart._repr_html_()
-
-    def as_dict(self) -> dict[str, Any]:
-        """Return the report with the keys of ``replay --json``."""
-        from planner.answers.replay_report import report
-
-        return report(self)
-
-    def save(self, folder: Path) -> list[Path]:
-        """Write report, timelines, picture and trace; return their paths.
-
-        Raises
-        ------
-        InputError
-            If a file cannot be written.
-        """
-        from planner.show.replay_files import write
-
-        return write(self, folder)
+    def shown(self) -> tuple[Shown, ...]:
+        """What was measured, and what was predicted."""
+        clairvoyant = self.plan is not None
+        return (
+            Shown(f"{self.policy}, measured", clairvoyant, self.instance, self.timeline),
+            Shown(f"{self.policy}, predicted", clairvoyant, self.instance, self.predicted),
+        )
 
     def save_measured(self, path: Path) -> None:
         """Write the measured timeline; tasks of failed jobs that did not run are left out."""

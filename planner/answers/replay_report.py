@@ -20,7 +20,7 @@ TOLERANCE_US = 0
 """By how much a measured timeline may break a rule: orders and measurements share one clock, so not at all."""
 
 
-def report(replayed: Replayed) -> dict[str, Any]:
+def replay_document(replayed: Replayed) -> dict[str, Any]:
     """Return the report with the keys of ``replay --json``."""
     live, scenario = replayed.live, replayed.scenario
     metrics = replayed.metrics

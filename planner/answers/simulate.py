@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from executor import Policy, instance_for, replay
 from executor import simulate as run
@@ -18,12 +18,8 @@ from models.scenario import Scenario, TimelineHeader, write_timeline
 from models.timeline import Timeline
 from planner.answers.check import feasible_timeline
 from planner.answers.policies.parse import OFFLINE, knows_the_future, parse
+from planner.answers.shown import Shown
 from planner.answers.uncertain.spec import parse_uncertainty
-
-if TYPE_CHECKING:
-    import pandas as pd
-
-    from planner.show.report import Chart
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +38,10 @@ class Simulation:
         What happened.
     warmup
         Fraction of the earliest jobs that the metrics leave out.
+    value
+        The scenario's objective over all jobs, exactly (microseconds, a ratio, or a count).
+    metrics
+        After the warm-up.
     """
 
     scenario: Scenario
@@ -50,44 +50,13 @@ class Simulation:
     truth: Instance
     timeline: Timeline
     warmup: Fraction
+    value: Fraction
+    metrics: Metrics
 
     @property
-    def value(self) -> Fraction:
-        """The scenario's objective over all jobs, exactly (microseconds, a ratio, or a count)."""
-        return timeline_value(self.scenario.objective, self.truth, self.timeline)
-
-    @property
-    def metrics(self) -> Metrics:
-        """Metrics after the warm-up."""
-        return measure(self.truth, self.timeline, self.scenario.slo, self.warmup)
-
-    @property
-    def tasks(self) -> pd.DataFrame:
-        """One row per task: where and when it ran."""
-        from planner.show.frames import tasks_frame
-
-        return tasks_frame(self.instance, self.timeline)
-
-    @property
-    def jobs(self) -> pd.DataFrame:
-        """One row per job: latency and slowdown."""
-        from planner.show.frames import jobs_frame
-
-        return jobs_frame(self.truth, self.timeline)
-
-    @property
-    def chart(self) -> Chart:
-        """What happened as an interactive Gantt chart, for a notebook."""
-        from planner.show.report import Chart, Shown
-
-        return Chart((Shown(self.policy, self.clairvoyant, self.instance, self.timeline),))
-
-    def _repr_html_(self) -> str:
-        """Show the summary and the chart in a notebook."""
-        from planner.show.frames import summary_html
-        from planner.show.tables import simulation_summary
-
-        return summary_html(simulation_summary(self)) + self.chart._repr_html_()
+    def shown(self) -> tuple[Shown, ...]:
+        """The timeline of what happened."""
+        return (Shown(self.policy, self.clairvoyant, self.instance, self.timeline),)
 
     def as_dict(self) -> dict[str, Any]:
         """Return the summary with the keys of ``simulate --json``."""
@@ -105,11 +74,12 @@ class Simulation:
         """Whether the policy replays a plan, and so may know the future, or looks ahead in time."""
         return is_file(self.policy) or knows_the_future(self.policy)
 
-    def save(self, path: Path) -> None:
-        """Write the timeline file, whole or not at all."""
-        objective = self.as_dict()["objective"]
-        header = TimelineHeader(objective=objective["name"], value=objective["value"], policy=self.policy)
-        write_timeline(path, self.instance, self.timeline, header)
+
+def write_simulation(ran: Simulation, path: Path) -> None:
+    """Write the timeline file, whole or not at all."""
+    objective = ran.as_dict()["objective"]
+    header = TimelineHeader(objective=objective["name"], value=objective["value"], policy=ran.policy)
+    write_timeline(path, ran.instance, ran.timeline, header)
 
 
 def is_file(policy: str) -> bool:
@@ -161,4 +131,6 @@ def simulate(
     assert_feasible(truth, timeline)
     if sides.truth is not scenario.instance:
         timeline = replace(timeline, realised=True)
-    return Simulation(scenario, policy, instance, truth, timeline, warmup)
+    value = timeline_value(scenario.objective, truth, timeline)
+    metrics = measure(truth, timeline, scenario.slo, warmup)
+    return Simulation(scenario, policy, instance, truth, timeline, warmup, value, metrics)

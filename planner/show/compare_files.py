@@ -13,11 +13,13 @@ from typing import Any
 from models.identity import scenario_hash
 from models.scenario import write_atomically
 from planner.answers.compare import PLAN, Comparison
+from planner.answers.plan import write_plan
 from planner.answers.simulate import Simulation
 from planner.answers.versions import versions
 from planner.show.canvas import png
 from planner.show.curves import slowdown_ecdf
 from planner.show.curves_figure import draw
+from planner.show.frames import frame
 from planner.show.gantt import gantt
 from planner.show.perfetto import trace_events
 from planner.show.regret_figure import regret_bars
@@ -29,12 +31,12 @@ def write(comparison: Comparison, folder: Path) -> list[Path]:
     """Write every file of a comparison; return their paths."""
     folder.mkdir(parents=True, exist_ok=True)
     written = [folder / "table.csv", folder / "comparison.json"]
-    write_atomically(written[0], comparison.frame.to_csv())
+    write_atomically(written[0], frame(comparison).to_csv())
     write_atomically(written[1], json.dumps(comparison.as_dict() | _origin(comparison), indent=2))
-    written.append(write_timelines(folder, comparison.chart.shown))
+    written.append(write_timelines(folder, comparison.shown))
     if comparison.plan.timeline is not None:
         written.append(folder / "plan.json")
-        comparison.plan.save(written[-1])
+        write_plan(comparison.plan, written[-1])
     return written + _pictures(comparison, folder) + [_trace(comparison, folder / "trace.json")]
 
 
@@ -78,7 +80,7 @@ def _pictures(comparison: Comparison, folder: Path) -> list[Path]:
     if comparison.regrets:
         paths.append(folder / "regret.png")
         write_atomically(paths[-1], png(regret_bars(comparison.regrets)))
-    shown = comparison.chart.shown
+    shown = comparison.shown
     ecdf = slowdown_ecdf({e.name: slowdowns(e) for e in shown}, [e.name for e in shown if e.clairvoyant])
     paths.append(folder / "slowdown_ecdf.png")
     write_atomically(paths[-1], png(draw(ecdf)))

@@ -88,23 +88,14 @@ def _draw_curve(axes: Axes, curve: Curve, index: int, ink: str) -> None:
         drawstyle="steps-post" if curve.steps else "default",
         linewidth=3 if curve.bold else 1.8,
         linestyle="none" if not curve.joined else (0, (4, 3)) if curve.dashed else "solid",
-        label=curve.name if curve.joined else None,
+        label=curve.name,
         # A bold line lies below the others, so that it frames those that run on it.
         zorder=2 if curve.bold else 3,
         clip_on=False,
     )
     if curve.words:
         dots = slice(-len(curve.words), None)
-        axes.plot(
-            xs[dots],
-            ys[dots],
-            "o",
-            color=curve.colour or ink,
-            markersize=6,
-            label=None if curve.joined else curve.name,
-            gid=_gid(index),
-            clip_on=False,
-        )
+        axes.plot(xs[dots], ys[dots], "o", color=curve.colour or ink, markersize=6, gid=_gid(index), clip_on=False)
 
 
 def _mark_logarithmic(axes: Axes, which: str) -> None:

@@ -2,19 +2,52 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from functools import singledispatch
+from typing import Any, Protocol
 
 import numpy as np
 import pandas as pd
 
 from models.cluster import MICROSECONDS_PER_SECOND
-from models.instance import Instance
 from models.objective import completion_us
-from models.timeline import Timeline
+from planner.answers.shown import Shown
+from planner.answers.simulate import Simulation
+from planner.answers.whatif.result import Sweep
+from planner.answers.whatif.table import table_of
+from planner.show.charts import WithTimelines
 
 
-def tasks_frame(instance: Instance, timeline: Timeline) -> pd.DataFrame:
-    """Return one row per task: job, workflow, task, models, gpu, start_s, end_s."""
+class WithRows(Protocol):
+    """An answer that is a table: a comparison, a regret."""
+
+    @property
+    def rows(self) -> Sequence[Mapping[str, Any]]:
+        """The rows; the first column names them."""
+
+
+@singledispatch
+def frame(answer: WithRows) -> pd.DataFrame:
+    """Return an answer's rows as a tidy table, indexed by who or what each is about; metrics are columns."""
+    flat = [{**{k: v for k, v in row.items() if k != "metrics"}, **row.get("metrics", {})} for row in answer.rows]
+    return pd.DataFrame(flat).set_index(next(iter(flat[0])))
+
+
+@frame.register
+def _(answer: Sweep) -> pd.DataFrame:
+    made: pd.DataFrame = table_of(answer.rows, ("cell", *answer.columns)).to_pandas()
+    return made
+
+
+def _first(answer: WithTimelines) -> Shown:
+    if not answer.shown:
+        raise ValueError("no plan was found: there is no timeline")
+    return answer.shown[0]
+
+
+def tasks(answer: WithTimelines) -> pd.DataFrame:
+    """Return one row per task of an answer's first timeline: job, workflow, task, models, gpu, start_s, end_s."""
+    instance, timeline = _first(answer).instance, _first(answer).timeline
     job = instance.task_job
     return pd.DataFrame(
         {
@@ -32,8 +65,9 @@ def tasks_frame(instance: Instance, timeline: Timeline) -> pd.DataFrame:
     )
 
 
-def residencies_frame(instance: Instance, timeline: Timeline) -> pd.DataFrame:
+def residencies(answer: WithTimelines) -> pd.DataFrame:
     """Return one row per residency: gpu, model, slot, load_start_s, ready_s, end_s (NaN: never), initial."""
+    instance, timeline = _first(answer).instance, _first(answer).timeline
     rows = [
         (
             instance.cluster.gpus[residency.gpu].id,
@@ -50,8 +84,13 @@ def residencies_frame(instance: Instance, timeline: Timeline) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=columns)
 
 
-def jobs_frame(instance: Instance, timeline: Timeline) -> pd.DataFrame:
-    """Return one row per job: workflow, release_s, completion_s, latency_s, critical_path_s, slowdown."""
+def jobs(answer: WithTimelines) -> pd.DataFrame:
+    """Return one row per job: workflow, release_s, completion_s, latency_s, critical_path_s, slowdown.
+
+    Slowdowns of a simulation with wrong estimates count by the run times that held.
+    """
+    first = _first(answer)
+    instance, timeline = answer.truth if isinstance(answer, Simulation) else first.instance, first.timeline
     completion = completion_us(instance, timeline)
     latency = completion - instance.job_release_us
     return pd.DataFrame(
@@ -65,8 +104,3 @@ def jobs_frame(instance: Instance, timeline: Timeline) -> pd.DataFrame:
             "slowdown": latency / instance.job_critical_us,
         }
     )
-
-
-def summary_html(summary: Mapping[str, str]) -> str:
-    """Return a summary in words as the two-column table that a notebook shows."""
-    return str(pd.Series(summary).to_frame().to_html(header=False))

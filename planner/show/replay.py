@@ -13,6 +13,7 @@ from rich.text import Text
 
 from models.units import say_bandwidth
 from planner.answers.replay import Replayed
+from planner.answers.replay_report import replay_document
 from planner.answers.time_causes import CAUSES
 
 _MOST_FAILURES = 10
@@ -35,7 +36,7 @@ def elapsed_shown(what: str) -> Iterator[None]:
 
 def replay_view(replayed: Replayed) -> Group:
     """Return what a person wants to know: predicted beside measured, where the error came from, what failed."""
-    report = replayed.as_dict()
+    report = replay_document(replayed)
     parts: list[Any] = [_times(report), Text(), _facts(replayed, report)]
     parts += [
         Text(f"job {failure['job']} failed in {failure['task']} on {failure['gpu']}: {failure['message']}")

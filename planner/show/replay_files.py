@@ -12,12 +12,12 @@ from models.identity import scenario_hash
 from models.objective import reported_value, timeline_value
 from models.scenario import TimelineHeader, write_atomically, write_timeline
 from planner.answers.replay import Replayed
+from planner.answers.replay_report import replay_document
 from planner.answers.versions import versions
 from planner.show.canvas import png
 from planner.show.gantt import predicted_over_measured
 from planner.show.perfetto import trace_events
 from planner.show.report import timelines
-from planner.show.report.timelines import Shown
 
 
 def write(replayed: Replayed, folder: Path) -> list[Path]:
@@ -35,7 +35,7 @@ def write(replayed: Replayed, folder: Path) -> list[Path]:
     chart = predicted_over_measured(replayed.instance, replayed.predicted, replayed.timeline, _title(replayed))
     write_atomically(picture, png(chart))
     write_atomically(trace, json.dumps({"traceEvents": _events(replayed), "displayTimeUnit": "ms"}))
-    return [report, predicted, measured, picture, trace, timelines.write(folder, _shown(replayed))]
+    return [report, predicted, measured, picture, trace, timelines.write(folder, replayed.shown)]
 
 
 def _document(replayed: Replayed) -> dict[str, Any]:
@@ -45,7 +45,7 @@ def _document(replayed: Replayed) -> dict[str, Any]:
     options = ["--device", settings.device, "--runner", replayed.runner, "--limit", f"{settings.limit_s:g}"]
     options += [] if settings.sharing is None else ["--virtual", settings.sharing]
     return {
-        **replayed.as_dict(),
+        **replay_document(replayed),
         "scenario": {
             "name": scenario.name,
             "hash": scenario_hash(replayed.instance),
@@ -54,15 +54,6 @@ def _document(replayed: Replayed) -> dict[str, Any]:
         "command": shlex.join(["truenorth", "replay", scenario.source.file, *named, *options]),
         "versions": versions() | {"torch": version("torch")},
     }
-
-
-def _shown(replayed: Replayed) -> list[Shown]:
-    """Return the timelines for an interactive chart."""
-    instance, clairvoyant = replayed.instance, replayed.plan is not None
-    return [
-        Shown(f"{replayed.policy}, measured", clairvoyant, instance, replayed.timeline),
-        Shown(f"{replayed.policy}, predicted", clairvoyant, instance, replayed.predicted),
-    ]
 
 
 def _title(replayed: Replayed) -> str:

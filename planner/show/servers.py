@@ -17,8 +17,8 @@ from planner.answers.servers.answer import Answer
 from planner.answers.servers.replicate import Replications, Spread
 
 NOT_MONOTONE = (
-    "Policies are not monotone in the number of servers: where it says simulated and no more, every smaller size that "
-    "is not refuted was simulated too. The plan knows the future, the online policies do not."
+    "Policies are not monotone in the number of servers: where a size counts as simulated, so was every smaller one "
+    "that is not refuted. The plan knows the future, the online policies do not."
 )
 
 Found = Mapping[str, Any]

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from models.scenario import Scenario
+from planner import save
 from planner.answers.plan import plan
 from tests.planner.conftest import TEXT
 from tests.planner.test_command import Command
@@ -26,7 +27,7 @@ def command(capsys: pytest.CaptureFixture[str]) -> Command:
 def planned(scenario: Scenario, tmp_path: Path) -> Path:
     """Return the file of the proved optimum."""
     path = tmp_path / "plan.json"
-    plan(scenario, time_limit_s=10).save(path)
+    save(plan(scenario, time_limit_s=10), path)
     return path
 
 

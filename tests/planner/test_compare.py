@@ -9,7 +9,9 @@ import pytest
 from rich.console import Console
 
 from models.scenario import Scenario
+from planner import save
 from planner.answers.compare import compare, split_policies
+from planner.show.notebook import html
 from planner.show.tables import comparison_view
 
 
@@ -49,7 +51,7 @@ def test_rows_are_sorted_and_relative_to_the_best_and_to_the_bound(scenario: Sce
 
 def test_a_folder_holds_table_pictures_plan_and_trace(scenario: Scenario, tmp_path: Path) -> None:
     made = compare(scenario, ["jit"], time_limit_s=20)
-    written = {path.name for path in made.save(tmp_path / "out" / "deep")}
+    written = {path.name for path in save(made, tmp_path / "out" / "deep")}
     folder = tmp_path / "out" / "deep"
     assert written == {path.name for path in folder.iterdir()}
     with (folder / "table.csv").open(newline="") as file:
@@ -66,7 +68,7 @@ def test_a_folder_holds_table_pictures_plan_and_trace(scenario: Scenario, tmp_pa
 def test_the_note_says_that_the_plan_knows_the_future(scenario: Scenario) -> None:
     made = compare(scenario, ["jit"], time_limit_s=20)
     assert "knows every arrival in advance" in made.as_dict()["note"]
-    assert "knows every arrival in advance" in made._repr_html_()
+    assert "knows every arrival in advance" in html(made)
 
 
 def test_the_view_takes_policies_apart(scenario: Scenario) -> None:

@@ -8,7 +8,9 @@ import pytest
 from experiments import authors
 from models import Objective, Placement, Residency, Timeline, check
 from models.scenario import Scenario, read_timeline
+from planner import jobs, residencies, save, tasks
 from planner.answers.plan import plan, solve
+from planner.show.notebook import html
 from solvers.portfolio import Method, SearchOptions
 from solvers.result import Status
 
@@ -30,11 +32,11 @@ def test_search_finds_the_optimum_and_does_not_call_it_proved_without_a_bound(sc
 
 def test_views_show_where_and_when(scenario: Scenario) -> None:
     made = plan(scenario, time_limit_s=20)
-    assert made.jobs["completion_s"].tolist() == [9e-6, 9e-6]
-    assert made.jobs["slowdown"].tolist() == [1.8, 1.0]
-    assert made.tasks["models"].tolist() == ["m", "", "m", ""]
-    assert sorted(made.residencies["ready_s"]) == [4e-6, 4e-6]
-    assert "1.4" in made._repr_html_()
+    assert jobs(made)["completion_s"].tolist() == [9e-6, 9e-6]
+    assert jobs(made)["slowdown"].tolist() == [1.8, 1.0]
+    assert tasks(made)["models"].tolist() == ["m", "", "m", ""]
+    assert sorted(residencies(made)["ready_s"]) == [4e-6, 4e-6]
+    assert "1.4" in html(made)
 
 
 def test_a_plan_is_never_worse_than_its_hint(scenario: Scenario) -> None:
@@ -50,7 +52,7 @@ def test_a_plan_is_never_worse_than_its_hint(scenario: Scenario) -> None:
 
 def test_a_saved_plan_reads_back_with_what_is_known_of_it(scenario: Scenario, tmp_path: Path) -> None:
     made = plan(scenario, time_limit_s=20)
-    made.save(tmp_path / "plan.json")
+    save(made, tmp_path / "plan.json")
     found = read_timeline(tmp_path / "plan.json", scenario.instance)
     assert made.timeline is not None
     assert list(found.timeline.placements) == list(made.timeline.placements)

@@ -17,6 +17,7 @@ from executor import parse_noise, parse_policy, twin_instance
 from executor import simulate as run
 from models import Instance, Job, Objective, Placement, Residency, Timeline, check, timeline_value
 from models.scenario import InputError, Scenario
+from planner import frame, save
 from planner.answers.bound import bound
 from planner.answers.compare import compare
 from planner.answers.fixed import with_placement, without_models
@@ -99,7 +100,7 @@ def test_parts_add_up_and_a_steps_bound_belongs_to_what_it_keeps(scenario: Scena
     assert [step.value for step in made.steps] == [step.lower_bound for step in made.steps] == [9, 9, 6, 5]
     assert sum(loss.lost for loss in made.losses) == made.total == 4
     assert [row["share"] for row in made.as_dict()["losses"]] == [0.0, 0.75, 0.25, 0.0]
-    assert made.frame["lost"].to_dict() == {"residency": 0.0, "order": 3e-6, "placement": 1e-6, "open": 0.0}
+    assert frame(made)["lost"].to_dict() == {"residency": 0.0, "order": 3e-6, "placement": 1e-6, "open": 0.0}
 
 
 def test_order_and_placement_are_freed_together_where_the_cluster_is_too_wide(
@@ -207,7 +208,7 @@ def test_compare_takes_the_best_online_policy_and_compass_apart(scenario: Scenar
     assert [row["policy"] for row in made.as_dict()["regret"]] == [apart.policy for apart in made.regrets]
     for apart in made.regrets:
         assert apart.steps[-1].value == made.plan.result.value
-    assert tmp_path / "regret.png" in made.save(tmp_path)
+    assert tmp_path / "regret.png" in save(made, tmp_path)
 
 
 def test_bars_run_from_the_bound_to_the_policys_value(scenario: Scenario) -> None:
@@ -223,7 +224,7 @@ def test_bars_run_from_the_bound_to_the_policys_value(scenario: Scenario) -> Non
 
 def test_a_schedule_that_breaks_a_rule_is_refused(scenario: Scenario, tmp_path: Path) -> None:
     path = tmp_path / "noisy.json"
-    simulate(scenario, "jit", noise="run=lognormal:0.5").save(path)
+    save(simulate(scenario, "jit", noise="run=lognormal:0.5"), path)
     with pytest.raises(InputError, match="other times"):
         bound(scenario, schedule=path, time_limit_s=1)
 

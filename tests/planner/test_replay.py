@@ -15,7 +15,9 @@ from executor.recorded import Durations, simulate_recorded
 from executor.runners.runner import Call
 from models import Placement, Residency, Timeline, check
 from models.scenario import Scenario, load_scenario, read_timeline
+from planner import save
 from planner.answers.replay import Replayed, replay_on_devices
+from planner.answers.replay_report import replay_document
 from planner.answers.simulate import simulate
 from planner.answers.time_causes import CAUSES
 from tests.devices.small import BYTES, Small, gpus, instance
@@ -67,11 +69,11 @@ def replay(scenario: Scenario, policy: str | Path, runner: Small | None = None) 
 
 def test_a_plan_is_carried_out_as_planned(tiny: Scenario, tmp_path: Path) -> None:
     plan = tmp_path / "plan.json"
-    simulate(tiny, "compass").save(plan)
+    save(simulate(tiny, "compass"), plan)
     replayed = replay(tiny, plan)
     assert (replayed.violations, replayed.achieved) == ([], True)
     assert (replayed.same_placement, replayed.same_order) == (True, True)
-    document = replayed.as_dict()
+    document = replay_document(replayed)
     assert document["outputs"] == {"compared": 24, "different": []}
     assert document["failures"] == document["moves"] == document["unpacked_gpus"] == []
     assert document["run_times"]["count"] == 24
@@ -82,7 +84,7 @@ def test_a_plan_is_carried_out_as_planned(tiny: Scenario, tmp_path: Path) -> Non
 
 @pytest.mark.parametrize("policy", ["compass", "jit", "srpt"])
 def test_causes_add_up_to_the_difference(tiny: Scenario, policy: str) -> None:
-    document = replay(tiny, policy).as_dict()
+    document = replay_document(replay(tiny, policy))
     for name, added in document["causes_s"].items():
         whole = document[f"{name}_s"]["measured"] - document[f"{name}_s"]["predicted"]
         assert list(added) == list(CAUSES)
@@ -127,7 +129,7 @@ class Failing(Small):
 
 def test_a_failed_job_is_reported_and_left_out(tiny: Scenario, tmp_path: Path) -> None:
     replayed = replay(tiny, "jit", Failing())
-    document = replayed.as_dict()
+    document = replay_document(replayed)
     assert not replayed.achieved
     assert document["valid"] is True
     (failure,) = document["failures"]
@@ -135,7 +137,7 @@ def test_a_failed_job_is_reported_and_left_out(tiny: Scenario, tmp_path: Path) -
     assert failure["message"] == "OutOfMemoryError: tried to allocate 3 GiB"
     assert document["causes_s"] is document["metrics"] is document["makespan_s"]["measured"] is None
     assert [job["job"] for job in document["jobs"]] == [0, 1, 3, 4, 5]
-    replayed.save(tmp_path / "out")
+    save(replayed, tmp_path / "out")
     written = read_timeline(tmp_path / "out" / "measured.json", tiny.instance).timeline
     missing = {violation.subject for violation in check(tiny.instance, written)}
     assert {"job 2 task b", "job 2 task d"} <= missing <= {"job 2 task b", "job 2 task c", "job 2 task d"}

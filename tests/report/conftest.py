@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from models.scenario import load_scenario
+from planner import save
 from planner.answers.compare import Comparison, compare
 from tests.planner.conftest import TEXT
 
@@ -23,5 +24,5 @@ def comparison(tmp_path_factory: pytest.TempPathFactory) -> Comparison:
 def folder(comparison: Comparison, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return its folder."""
     path = tmp_path_factory.mktemp("comparison")
-    comparison.save(path)
+    save(comparison, path)
     return path

@@ -14,9 +14,11 @@ from playwright.sync_api import Browser, Page, sync_playwright
 
 from models import Job, Placement, Residency, Timeline
 from models.scenario import load_scenario
+from planner import save
 from planner.answers.compare import compare
+from planner.answers.shown import Shown
 from planner.show.colours import COLOURS, PLAIN, contrast
-from planner.show.report import Shown, report, timelines
+from planner.show.report import report, timelines
 from tests.instances import chain, cluster, instance, task
 from tests.report import hostile
 from tests.report.test_page import wide_folder
@@ -117,7 +119,7 @@ def test_colours_follow_the_reader_and_the_printer(browser: Browser, folder: Pat
 
 def test_hostile_names_run_nothing(browser: Browser, tmp_path: Path) -> None:
     (tmp_path / "hostile.yaml").write_text(hostile.text())
-    compare(load_scenario(tmp_path / "hostile.yaml"), ["jit"], time_limit_s=20).save(tmp_path / "folder")
+    save(compare(load_scenario(tmp_path / "hostile.yaml"), ["jit"], time_limit_s=20), tmp_path / "folder")
     page, trouble = opened(browser, written(tmp_path / "folder", tmp_path / "hostile.html"))
     assert page.evaluate("window.hacked") is None
     assert page.locator("img").count() == 0

@@ -13,10 +13,12 @@ from models import Job, Placement, Residency, Timeline
 from models.errors import QuestionError
 from models.identity import scenario_hash
 from models.scenario import InputError, load_scenario
+from planner import save
 from planner.answers.compare import Comparison, compare
+from planner.answers.shown import Shown
 from planner.command.cli import app
 from planner.command.manners import run
-from planner.show.report import Shown, page, report
+from planner.show.report import page, report
 from planner.show.report.timelines import document, write
 from tests.instances import chain, cluster, instance, task
 from tests.planner.conftest import TEXT
@@ -97,8 +99,8 @@ def test_names_stay_text(tmp_path: Path) -> None:
     assert scenario.name == hostile.NAMES["by-hand"]
     tame = (tmp_path / "tame.yaml", tmp_path / "tame")
     tame[0].write_text(TEXT)
-    compare(load_scenario(tame[0]), ["jit"], time_limit_s=20).save(tame[1])
-    compare(scenario, ["jit"], time_limit_s=20).save(tmp_path / "hostile")
+    save(compare(load_scenario(tame[0]), ["jit"], time_limit_s=20), tame[1])
+    save(compare(scenario, ["jit"], time_limit_s=20), tmp_path / "hostile")
     expected, found = (Elements(report([tmp_path / name]).html) for name in ("tame", "hostile"))
     drawn = ("path", "text", "g")  # how many ticks a figure has depends on how long the search took
     assert [tag for tag in found.tags if tag not in drawn] == [tag for tag in expected.tags if tag not in drawn]

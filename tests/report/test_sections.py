@@ -5,11 +5,12 @@ from pathlib import Path
 
 from models.identity import scenario_hash
 from models.scenario import Scenario, load_scenario, scenario_from
+from planner import save
 from planner.answers.servers import servers
+from planner.answers.shown import Shown
 from planner.answers.simulate import simulate
 from planner.answers.whatif import whatif
 from planner.show.report import report, timelines
-from planner.show.report.timelines import Shown
 from tests.planner.conftest import TEXT
 
 
@@ -18,11 +19,11 @@ def test_servers_are_counted_and_the_plan_is_drawn(tmp_path: Path) -> None:
     source = tmp_path / "by_hand.yaml"
     source.write_text(TEXT)
     answer = servers(load_scenario(source), policies=["jit"], most=3, time_limit_s=20)
-    answer.save(tmp_path / "servers")
+    save(answer, tmp_path / "servers")
     (section,) = report([tmp_path / "servers"]).sections
     assert section.question == "by-hand: how many servers are enough for p99 slowdown <= 2?"
     assert section.answer.startswith("1 server is enough, and no cheaper size is, which is proved")
-    assert section.tables[0].rows[0] == ("plan (offline optimum)", "1", "a plan; the smallest")
+    assert section.tables[0].rows[0] == ["plan (offline optimum)", "a plan; the smallest", "1"]
     # What is drawn is the p99 slowdown: the plan's and jit's at 1 server, beside the most allowed.
     assert [curve.name for curve in section.figures[0].curves] == [
         "p99 slowdown <= 2",

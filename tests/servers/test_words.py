@@ -6,6 +6,7 @@ import threading
 from pathlib import Path
 
 from models.scenario import load_scenario
+from planner import save
 from planner.answers.servers import Answer, servers
 from planner.show.curves_figure import draw
 from planner.show.report import report
@@ -57,7 +58,7 @@ def test_prices_are_bounded_and_mixes_named(tmp_path: Path) -> None:
         ("plan (offline optimum)", "3 L4 + 1 2xH100 at 8.9 per hour", "a plan; nothing is refuted"),
         ("jit", "3 L4 + 1 2xH100 at 8.9 per hour", "simulated; no time for 6 sizes below"),
     ]
-    answer.save(tmp_path / "out")
+    save(answer, tmp_path / "out")
     (section,) = report([tmp_path / "out"]).sections
     assert section.question == "dear: which servers are enough for p100 latency <= 500 ms?"
     assert section.answer == (
@@ -101,7 +102,7 @@ def test_servers_stand_at_whole_numbers(tmp_path: Path) -> None:
     one = "  servers: 4\n  gpu: {kind: L4, memory: 24 GB, load_bandwidth: 12 GB/s}\n"
     answer = _ask(tmp_path, "never", TEXT.replace(groups, one), "srpt")
     assert (answer.servers, answer.proved) == (2, True)
-    answer.save(tmp_path / "out")
+    save(answer, tmp_path / "out")
     (section,) = report([tmp_path / "out"]).sections
     axes = draw(section.figures[0]).axes[0]
     assert all(tick == int(tick) for tick in axes.get_xticks())

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from planner.answers.whatif.pool import CRASHED, CallFailedError, StoppedError, as_finished, in_order
+from planner.answers.whatif.pool import CallFailedError, StoppedError, as_finished, in_order
+from planner.answers.whatif.processes import CRASHED
 from tests.whatif.calls import slow, square, troubled
 
 

@@ -14,12 +14,13 @@ import pandas as pd
 import pytest
 
 from models.scenario import InputError, load_scenario, scenario_from
+from planner import frame
 from planner.answers.plan import plan
 from planner.answers.simulate import simulate
 from planner.answers.whatif import Counts, Sweep, sweep, whatif
 from planner.answers.whatif.cell import Call, answer
 from planner.answers.whatif.document import read_sweep
-from planner.answers.whatif.pool import CRASHED
+from planner.answers.whatif.processes import CRASHED
 from planner.command.cli import app
 from planner.command.manners import run
 from solvers.portfolio import Method
@@ -31,10 +32,10 @@ MAIN = "import sys; from planner.command.cli import main; sys.argv[1:] = {argume
 def test_every_row_is_what_a_single_simulation_gives(tmp_path: Path) -> None:
     made = sweep(written(tmp_path), workers=2)
     assert (made.counts, made.complete, made.name) == (Counts(6, 0, 6, 0), True, "sweep")
-    frame = made.frame
-    assert list(frame.columns[:4]) == ["cell", "workload.poisson.rate_per_s", "cluster.servers", "policy"]
-    assert list(frame["cell"]) == list(range(6))
-    for row in frame.to_dict("records"):
+    rows = frame(made)
+    assert list(rows.columns[:4]) == ["cell", "workload.poisson.rate_per_s", "cluster.servers", "policy"]
+    assert list(rows["cell"]) == list(range(6))
+    for row in rows.to_dict("records"):
         text = SCENARIO.replace("servers: 2", f"servers: {row['cluster.servers']}")
         path = tmp_path / "one.yaml"
         path.write_text(text.replace("rate: 100000 /s", f"rate: {row['workload.poisson.rate_per_s']} /s"))
@@ -112,7 +113,7 @@ def test_what_is_known_is_not_run_again_and_a_changed_sweep_is_noticed(tmp_path:
     path.write_text(SWEEP.replace("[1, 2, 3]", "[2, 3, 4]"))
     other = sweep(path, folder, workers=1)
     assert (other.counts, other.changed) == (Counts(6, 4, 2, 0), True)
-    assert list(other.frame["cluster.servers"]) == [2, 3, 4, 2, 3, 4]
+    assert list(frame(other)["cluster.servers"]) == [2, 3, 4, 2, 3, 4]
 
 
 def test_a_damaged_cell_is_run_again(tmp_path: Path) -> None:
@@ -169,10 +170,10 @@ def test_cells_that_ask_the_same_run_once(tmp_path: Path) -> None:
 
 def test_the_tables_are_csv_and_parquet_of_the_frame(tmp_path: Path) -> None:
     made = sweep(written(tmp_path), tmp_path / "out", workers=1)
-    assert pd.read_parquet(tmp_path / "out" / "results.parquet").equals(made.frame)
-    assert list(pd.read_csv(tmp_path / "out" / "results.csv")["value"]) == list(made.frame["value"])
+    assert pd.read_parquet(tmp_path / "out" / "results.parquet").equals(frame(made))
+    assert list(pd.read_csv(tmp_path / "out" / "results.csv")["value"]) == list(frame(made)["value"])
     assert list(pd.read_csv(tmp_path / "out" / "times.csv")["cell"]) == list(range(6))
-    assert "seconds" not in made.frame.columns
+    assert "seconds" not in frame(made).columns
 
 
 def test_only_a_scenario_with_a_file_can_be_changed() -> None:

@@ -107,12 +107,6 @@ class Answer:
         """Return the price of a mix for an hour, or its servers where there is one group."""
         return cost(self.sizes, mix)
 
-    def save(self, folder: Path) -> list[Path]:
-        """Write answer, plan, certificate and the scenarios that belong to them into a folder; return the paths."""
-        from planner.answers.servers.written import write
-
-        return write(self, folder)
-
     def as_dict(self, plan: Path | None = None, certificate: Path | None = None) -> dict[str, Any]:
         """Return the answer with the keys of ``servers --json``."""
         priced = self.sizes.prices is not None
@@ -180,15 +174,6 @@ class Answer:
         if value is None:
             return None
         return float(value / MICROSECONDS_PER_SECOND if self.level.measure == "latency" else value)
-
-    def _repr_html_(self) -> str:
-        """Show the table in a notebook."""
-        import pandas as pd
-
-        from planner.show.servers import rows
-
-        table = pd.DataFrame(rows(self.as_dict()), columns=["who", "size", "how it is known"])
-        return str(table.set_index("who").to_html())
 
 
 def servers(

@@ -101,4 +101,4 @@ def plan_uncertain(
         search.offer(realised(told.instance, found[0].timeline, scenario.instance))
     search.offer_bound(*closed_form.best(scenario.instance, scenario.objective))
     asked = options.as_dict() | {"plan_for": str(plan_for), "samples": samples}
-    return UncertainPlan(Plan(scenario, search.result("truenorth", asked)), told, plan_for, tuple(found))
+    return UncertainPlan(Plan.of(scenario, search.result("truenorth", asked)), told, plan_for, tuple(found))

@@ -8,14 +8,11 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, TypeVar
+from typing import Any
 
 from models.errors import QuestionError
 from models.extras import require_extra
-from planner.answers.whatif.pool import LOOK_S, Outcome, described, timed
-
-Item = TypeVar("Item")
-Value = TypeVar("Value")
+from planner.answers.whatif.outcome import LOOK_S, Item, Outcome, Value, described, timed
 
 _CALLS_PER_CPU = 2
 """Calls handed to the cluster for each of its CPUs: enough to keep it busy, few enough to stop soon."""

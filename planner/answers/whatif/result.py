@@ -5,15 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from planner.answers.whatif.grid import Grid
 from planner.answers.whatif.store import Known, Store
 from planner.answers.whatif.table import Value, axis_column, csv_bytes, parquet_bytes, table_of
 from planner.answers.whatif.verbs import Row
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,12 +85,6 @@ class Sweep:
         """Whether every cell is finished."""
         return self.counts.left == 0
 
-    @property
-    def frame(self) -> pd.DataFrame:
-        """The rows as a tidy table: ``cell``, a column per axis, a column per figure, ``error``."""
-        frame: pd.DataFrame = table_of(self.rows, ("cell", *self.columns)).to_pandas()
-        return frame
-
     def as_dict(self) -> dict[str, Any]:
         """Return the summary with the keys of ``sweep --json``."""
         tables = {} if self.folder is None or not self.complete else {
@@ -111,10 +102,6 @@ class Sweep:
             "errors": [{"cell": row["cell"], "error": row["error"]} for row in self.rows if row["error"] is not None],
             "tables": tables,
         }
-
-    def _repr_html_(self) -> str:
-        """Show the table in a notebook."""
-        return str(self.frame.to_html())
 
 
 def sweep_of(

@@ -44,7 +44,7 @@ def bound(
             stop=stop,
         )
     if output is not None:
-        made.save(output)
+        bounding.write_certificate(made, output)
 
     def view() -> object:
         from planner.show.tables import bound_view

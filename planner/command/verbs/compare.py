@@ -30,6 +30,7 @@ def compare(
     from models.scenario import load_scenario
     from planner.answers import compare as comparing
     from planner.command.console import ProgressLine, interruptible
+    from planner.show.saving import save
 
     share = manners.fraction(warmup, "--warmup")
     if output is not None:
@@ -49,7 +50,7 @@ def compare(
             watch=line.watch,
             stop=stop,
         )
-    written = [] if output is None else made.save(output)
+    written = [] if output is None else save(made, output)
 
     def view() -> object:
         from planner.show.tables import comparison_view

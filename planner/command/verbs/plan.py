@@ -55,6 +55,7 @@ def plan(
     from models.scenario import load_scenario, promise
     from planner.answers import plan as planning
     from planner.answers.check import feasible_timeline
+    from planner.answers.plan import write_plan
     from planner.command.console import ProgressLine, interruptible
     from solvers.portfolio import Method
 
@@ -81,7 +82,7 @@ def plan(
     made = done if isinstance(done, planning.Plan) else done.plan
     found = made.timeline is not None
     if output is not None and found:
-        made.save(output)
+        write_plan(made, output)
 
     def view() -> object:
         from planner.show.tables import plan_view

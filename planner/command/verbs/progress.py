@@ -26,8 +26,9 @@ def progress(
     as_json: Json = False,
 ) -> int:
     """Read a job's log: progress, remaining time, why it failed and whether to start it again."""
+    from planner.command.log_progress import LogLine
     from planner.inputs.estimate.logs import read_log
-    from planner.show.job_log import LogLine, described
+    from planner.show.job_log import described
 
     totals = {"step": steps, "epoch": epochs}
     for unit, total in totals.items():

@@ -64,6 +64,8 @@ def replay(
     from executor.devices.run import LiveSettings
     from executor.runners.parse import parse_runner
     from planner.answers.replay import replay_on_devices
+    from planner.answers.replay_report import replay_document
+    from planner.show import replay_files
     from planner.show.replay import elapsed_shown, replay_view
 
     settings = LiveSettings(device.value, None if virtual is None else virtual.value, limit)
@@ -77,8 +79,8 @@ def replay(
             seed=seed,
             check_outputs=check_outputs,
         )
-    written = [] if output is None else replayed.save(output)
-    manners.show(replayed.as_dict(), lambda: replay_view(replayed), as_json)
+    written = [] if output is None else replay_files.write(replayed, output)
+    manners.show(replay_document(replayed), lambda: replay_view(replayed), as_json)
     for path in written:
         manners.say(f"wrote {path}")
     return manners.DONE if replayed.achieved else manners.NOT_ACHIEVED

@@ -38,6 +38,7 @@ def servers(
     from models.units import QuantityError
     from planner.answers.compare import split_policies
     from planner.answers.servers.replicate import replicate
+    from planner.answers.servers.written import write
     from planner.command.console import interruptible
     from planner.command.servers_progress import ServersLine
 
@@ -63,7 +64,7 @@ def servers(
             stop=stop,
         )
     answer = made.answers[0]
-    written = [] if output is None else answer.save(output)
+    written = [] if output is None else write(answer, output)
 
     def view() -> object:
         from planner.show import servers as views

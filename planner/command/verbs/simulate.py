@@ -31,7 +31,7 @@ def simulate(
     loaded = load_scenario(scenario)
     simulation = simulating.simulate(loaded, policy, seed=seed, noise=noise, warmup=share)
     if output is not None:
-        simulation.save(output)
+        simulating.write_simulation(simulation, output)
 
     def view() -> object:
         from planner.show.tables import simulation_table

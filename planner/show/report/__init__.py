@@ -2,6 +2,5 @@
 
 from planner.show.report.chart import Chart
 from planner.show.report.page import Report, report
-from planner.show.report.timelines import Shown
 
-__all__ = ["Chart", "Report", "Shown", "report"]
+__all__ = ["Chart", "Report", "report"]

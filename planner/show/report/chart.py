@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from planner.answers.shown import Shown
 from planner.show.report.render import compact, render
-from planner.show.report.timelines import Shown, document
+from planner.show.report.timelines import document
 
 _ROW, _FRAME, _MOST_ROWS = 92, 180, 8
 """Heights in pixels: of a GPU, of what stands around them; and how many GPUs are seen at once."""

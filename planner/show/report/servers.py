@@ -9,10 +9,11 @@ from typing import Any
 from models.cluster import MICROSECONDS_PER_SECOND
 from models.scenario import load_scenario, read_timeline
 from models.slo import ServiceLevel
+from planner.answers.shown import Shown
 from planner.show.curves import Curves, Point, dots, lines
 from planner.show.report.folders import read_json
 from planner.show.report.section import Section, Table
-from planner.show.report.timelines import Shown, document
+from planner.show.report.timelines import document
 from planner.show.servers import NOT_MONOTONE, Found, answer_in_words, describe_mix, priced, rows
 
 NAME = "answer.json"
@@ -48,8 +49,9 @@ def section(folder: Path) -> Section:
 
 
 def _sizes(found: Found) -> Table:
+    listed = [[who, known, size] for who, size, known in rows(found)]
     what = "cheapest mix" if priced(found) else "servers"
-    return Table(f"Servers for {found['slo']}", ["", what, "how it is known"], rows(found), 3)
+    return Table(f"Servers for {found['slo']}", ["", "how it is known", what], listed, 2)
 
 
 def _reached(found: Found) -> list[Curves]:

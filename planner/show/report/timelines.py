@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -14,34 +13,12 @@ from models.identity import scenario_hash
 from models.instance import Instance
 from models.objective import completion_us
 from models.scenario import write_atomically
-from models.timeline import Timeline
+from planner.answers.shown import Shown
 
 NAME = "timelines.json"
 SCHEMA_VERSION = 1
 _DIGITS = 4
 """Decimals of a slowdown that is only shown."""
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Shown:
-    """A timeline to be shown.
-
-    Parameters
-    ----------
-    name
-        Of the plan or policy that made it.
-    clairvoyant
-        Whether whoever made it knew the future.
-    instance
-        What the timeline belongs to: the scenario's instance, or a policy's twin of it.
-    timeline
-        Places every task.
-    """
-
-    name: str
-    clairvoyant: bool
-    instance: Instance
-    timeline: Timeline
 
 
 def write(folder: Path, shown: Sequence[Shown]) -> Path:

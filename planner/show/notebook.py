@@ -1,0 +1,119 @@
+"""Answers show themselves in a notebook: IPython is told, by the name of each type, how to make HTML of it."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from importlib import import_module
+from typing import Any
+
+from models.workload import Workflow
+
+Html = Callable[[Any], str]
+
+
+def register() -> None:
+    """Tell the running IPython, if there is one, how answers look; types are not imported for it."""
+    ipython = sys.modules["IPython"].get_ipython() if "IPython" in sys.modules else None
+    if ipython is None:
+        return
+    formatter = ipython.display_formatter.formatters["text/html"]
+    for (module, name), show in _SHOWN.items():
+        formatter.for_type_by_name(module, name, show)
+
+
+def html(answer: object) -> str:
+    """Return what a notebook shows of an answer.
+
+    Raises
+    ------
+    KeyError
+        If nothing says how.
+    """
+    kind = type(answer)
+    return _SHOWN[kind.__module__, kind.__name__](answer)
+
+
+def _tables() -> Any:
+    return import_module("planner.show.tables")  # on demand: rich and every answer come with it
+
+
+def _two_columns(rows: dict[str, str]) -> str:
+    import pandas as pd
+
+    return str(pd.Series(rows).to_frame().to_html(header=False))
+
+
+def _chart(answer: Any) -> str:
+    from planner.show.charts import chart
+
+    return chart(answer)._repr_html_() if answer.shown else ""
+
+
+def _rows(answer: Any) -> str:
+    from planner.show.frames import frame
+
+    return str(frame(answer).round(4).to_html())
+
+
+def _plan(answer: Any) -> str:
+    return _two_columns(_tables().plan_summary(answer)) + _chart(answer)
+
+
+def _simulation(answer: Any) -> str:
+    return _two_columns(_tables().simulation_summary(answer)) + _chart(answer)
+
+
+def _bound(answer: Any) -> str:
+    return _two_columns(_tables().bound_summary(answer)) + ("" if answer.regret is None else _regret(answer.regret))
+
+
+def _comparison(answer: Any) -> str:
+    return f"{_rows(answer)}<p>{answer.note}</p>"
+
+
+def _regret(answer: Any) -> str:
+    from planner.answers.regret import NOTE
+
+    return f"{_rows(answer)}<p>{NOTE}</p>"
+
+
+def _servers(answer: Any) -> str:
+    import pandas as pd
+
+    from planner.show.servers import rows
+
+    table = pd.DataFrame(rows(answer.as_dict()), columns=["who", "size", "how it is known"])
+    return str(table.set_index("who").to_html())
+
+
+def _replayed(answer: Any) -> str:
+    import pandas as pd
+
+    from planner.answers.replay_report import replay_document
+
+    document = replay_document(answer)
+    figures = {str(answer.scenario.objective).replace("_", " "): document["objective"]}
+    figures |= {"mean latency in s": document["mean_latency_s"], "makespan in s": document["makespan_s"]}
+    rows = {name: {key: both[key] for key in ("predicted", "measured", "error")} for name, both in figures.items()}
+    return str(pd.DataFrame(rows).T.round(4).to_html()) + _chart(answer)
+
+
+def _workflow(answer: Workflow) -> str:
+    from planner.show.canvas import svg
+    from planner.show.workflow_figure import draw_workflow
+
+    return svg(draw_workflow(answer), answer.name, {})
+
+
+_SHOWN: dict[tuple[str, str], Html] = {
+    ("models.workload", "Workflow"): _workflow,
+    ("planner.answers.bound", "Bound"): _bound,
+    ("planner.answers.compare", "Comparison"): _comparison,
+    ("planner.answers.plan", "Plan"): _plan,
+    ("planner.answers.regret", "Regret"): _regret,
+    ("planner.answers.replay", "Replayed"): _replayed,
+    ("planner.answers.servers.answer", "Answer"): _servers,
+    ("planner.answers.simulate", "Simulation"): _simulation,
+    ("planner.answers.whatif.result", "Sweep"): _rows,
+}

@@ -1,0 +1,70 @@
+"""Answers as files: one call that knows what each leaves behind."""
+
+from __future__ import annotations
+
+from functools import singledispatch
+from pathlib import Path
+
+from planner.answers.bound import Bound, write_certificate
+from planner.answers.compare import Comparison
+from planner.answers.plan import Plan, write_plan
+from planner.answers.servers.answer import Answer
+from planner.answers.servers.written import write as write_servers
+from planner.answers.simulate import Simulation, write_simulation
+from planner.answers.uncertain.planning import UncertainPlan
+from planner.show import compare_files
+
+
+@singledispatch
+def save(answer: object, path: str | Path) -> list[Path]:
+    """Write an answer, each file whole or not at all; return the paths.
+
+    A plan, a simulation or a bound is one file; a comparison, an answer about servers or a run on devices a folder of
+    files, with pictures and what ``truenorth report`` makes a page of.
+
+    Raises
+    ------
+    TypeError
+        If it is no such answer.
+    InputError
+        If a file cannot be written.
+    """
+    from planner.answers.replay import Replayed  # needs the packages of devices, which an answer of its kind has
+    from planner.show import replay_files
+
+    if isinstance(answer, Replayed):
+        return replay_files.write(answer, Path(path))
+    raise TypeError(f"{type(answer).__name__} cannot be saved; allowed are answers of planner's calls")
+
+
+@save.register
+def _(answer: Plan, path: str | Path) -> list[Path]:
+    write_plan(answer, Path(path))
+    return [Path(path)]
+
+
+@save.register
+def _(answer: UncertainPlan, path: str | Path) -> list[Path]:
+    return save(answer.plan, path)
+
+
+@save.register
+def _(answer: Simulation, path: str | Path) -> list[Path]:
+    write_simulation(answer, Path(path))
+    return [Path(path)]
+
+
+@save.register
+def _(answer: Bound, path: str | Path) -> list[Path]:
+    write_certificate(answer, Path(path))
+    return [Path(path)]
+
+
+@save.register
+def _(answer: Comparison, path: str | Path) -> list[Path]:
+    return compare_files.write(answer, Path(path))
+
+
+@save.register
+def _(answer: Answer, path: str | Path) -> list[Path]:
+    return write_servers(answer, Path(path))

@@ -1,0 +1,80 @@
+"""The shape of the house: no import circle anywhere, and each wing of the planner imports only those to its left."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+import networkx as nx
+import pytest
+
+import planner
+
+ROOT = Path(__file__).parents[2]
+WINGS = ("inputs", "answers", "show", "command")
+
+
+def modules() -> dict[str, Path]:
+    """Return the files of the shipped modules by dotted name; a package stands for its __init__."""
+    files = [path for top in ("models", "solvers", "executor", "planner") for path in (ROOT / top).rglob("*.py")]
+    return {".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__"): path for path in files}
+
+
+def imports(path: Path) -> set[str]:
+    """Return what a file imports, late imports included; those for type checkers only do not count."""
+    tree = ast.parse(path.read_text())
+    only_typing = {
+        id(inner)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test)
+        for inner in ast.walk(node)
+    }
+    found: set[str] = set()
+    for node in ast.walk(tree):
+        if id(node) in only_typing:
+            continue
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            found |= {f"{node.module}.{alias.name}" for alias in node.names}
+    return found
+
+
+@pytest.fixture(scope="module")
+def graph() -> nx.DiGraph[str]:
+    known = modules()
+    made: nx.DiGraph[str] = nx.DiGraph()
+    for name, path in known.items():
+        for imported in imports(path):
+            target = imported if imported in known else imported.rpartition(".")[0]
+            if target in known and target != name:
+                made.add_edge(name, target)
+    return made
+
+
+def test_no_import_circle(graph: nx.DiGraph[str]) -> None:
+    assert [sorted(circle) for circle in nx.strongly_connected_components(graph) if len(circle) > 1] == []
+
+
+def test_wings_import_only_to_their_left(graph: nx.DiGraph[str]) -> None:
+    def wing(module: str) -> int | None:
+        parts = module.split(".")
+        return WINGS.index(parts[1]) if parts[0] == "planner" and len(parts) > 1 else None
+
+    upwards = [
+        (source, target)
+        for source, target in graph.edges
+        if (here := wing(source)) is not None and (there := wing(target)) is not None and there > here
+    ]
+    assert upwards == []
+
+
+def test_no_module_of_the_planner_bears_the_name_of_a_public_call() -> None:
+    names = {path.stem for path in (ROOT / "planner").iterdir() if path.stem != "__init__"}
+    assert names & set(dir(planner)) == set()
+
+
+@pytest.mark.parametrize("name", dir(planner))
+def test_every_public_call_is_found(name: str) -> None:
+    assert callable(getattr(planner, name))
+    assert getattr(planner, name).__name__ == name
