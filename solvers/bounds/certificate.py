@@ -10,6 +10,7 @@ import numpy as np
 
 from models import Instance, Objective, scenario_hash
 from models.objective import reported_bound
+from solvers.bounds import closed_form
 from solvers.bounds.lagrangian.improve import METHOD as LAGRANGIAN
 from solvers.bounds.lagrangian.improve import Priced
 from solvers.bounds.lagrangian.relaxation import Relaxation
@@ -19,8 +20,8 @@ SCHEMA_VERSION = 1
 
 
 def closed_form_document(instance: Instance, objective: Objective, method: str, bound: Fraction) -> dict[str, Any]:
-    """Return the certificate of a bound from a formula (see `closed_form.METHODS`): the instance is all it needs."""
-    return _document(instance, objective, method, bound, {}, {})
+    """Return the certificate of a bound from a formula (see `closed_form.METHODS`), with what the formula searched."""
+    return _document(instance, objective, method, bound, closed_form.witness(instance, objective, method), {})
 
 
 def lagrangian_document(instance: Instance, objective: Objective, priced: Priced) -> dict[str, Any]:

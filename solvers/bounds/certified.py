@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from models import NEVER, Instance
+from models import NEVER, Instance, Workflow
 from models.instance import Ints
 
 LARGEST_SUM = 1 << 58
@@ -16,39 +17,93 @@ LARGEST_SUM = 1 << 58
 MOST_DELAYS = 200_000_000
 """Certificates with more delays in all their windows are refused unread."""
 
+_PRICED = "priced_precedences"
+
 
 class RefusedError(ValueError):
     """The certificate is refused; the message says why."""
 
 
-def arcs_and_end(instance: Instance, workflow: int) -> tuple[list[tuple[int, int]], int]:
-    """Return the precedences among a workflow's tasks and its end: its only sink, or an added task n."""
-    tasks = instance.workflows[workflow].tasks
-    position = instance.workflows[workflow].position
-    arcs = [(position[edge.source], index) for index, task in enumerate(tasks) for edge in task.inputs]
-    sinks = [index for index in range(len(tasks)) if all(a != index for a, _ in arcs)]
-    if len(sinks) == 1:
-        return arcs, sinks[0]
-    return arcs + [(sink, len(tasks)) for sink in sinks], len(tasks)
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """A workflow as a tree and the precedences outside it; a node is a position, or the number of tasks for an end.
 
+    Parameters
+    ----------
+    nodes, root
+        How many nodes there are; the workflow's only sink, or an added end.
+    kept, priced
+        The precedences of the tree, and the others.
+    children
+        Per node: those beyond it in the tree, seen from the root.
+    leaves_first
+        The nodes, every one after its children.
+    priced_into, priced_from
+        Per node: the sources (targets) of the priced precedences that lead to (leave) it.
+    """
 
-def priced_precedences(instance: Instance, listed: object) -> list[list[tuple[int, int]]]:
-    """Return the priced precedences of every workflow; refuse unless the others make a tree."""
-    found = []
-    for workflow, pairs in enumerate(as_list(listed, len(instance.workflows), "priced_precedences")):
-        arcs, _ = arcs_and_end(instance, workflow)
-        priced = [tuple(as_list(pair, 2, "priced_precedences")) for pair in as_list(pairs, None, "priced_precedences")]
-        tree = [arc for arc in arcs if arc not in priced]
-        nodes = {node for arc in arcs for node in arc} | {0}
-        if len(set(map(repr, priced))) < len(priced) or any(arc not in arcs for arc in priced):
-            raise RefusedError("priced_precedences names an unknown precedence, or one twice")
-        reached = {0}
-        for _ in tree:
-            reached |= {node for arc in tree if reached & set(arc) for node in arc}
-        if reached != nodes or len(tree) != len(nodes) - 1:
+    nodes: int
+    root: int
+    kept: frozenset[tuple[int, int]]
+    priced: tuple[tuple[int, int], ...]
+    children: tuple[tuple[int, ...], ...]
+    leaves_first: tuple[int, ...]
+    priced_into: tuple[tuple[int, ...], ...]
+    priced_from: tuple[tuple[int, ...], ...]
+
+    @classmethod
+    def of(cls, workflow: Workflow, listed: object) -> Shape:
+        """Return a workflow whose priced precedences a certificate lists; refuse unless the others make a tree."""
+        count, position = len(workflow.tasks), workflow.position
+        arcs = [(position[edge.source], index) for index, task in enumerate(workflow.tasks) for edge in task.inputs]
+        sinks = sorted(set(range(count)) - {source for source, _ in arcs})
+        root = sinks[0] if len(sinks) == 1 else count
+        arcs += [(sink, root) for sink in sinks if root == count]
+        nodes, known, priced = max(count, root + 1), set(arcs), list[tuple[int, int]]()
+        for pair in as_list(listed, None, _PRICED):
+            source, target = (whole(end, 0, count, _PRICED) for end in as_list(pair, 2, _PRICED))
+            if (source, target) not in known:
+                raise RefusedError("priced_precedences names an unknown precedence, or one twice")
+            known.remove((source, target))
+            priced.append((source, target))
+        children, order = _grow(root, nodes, known)
+        if len(order) != nodes or len(known) != nodes - 1:
             raise RefusedError("priced_precedences leaves no tree")
-        found.append([(int(a), int(b)) for a, b in priced])
-    return found
+        into, outof = [list[int]() for _ in range(nodes)], [list[int]() for _ in range(nodes)]
+        for source, target in priced:
+            into[target].append(source)
+            outof[source].append(target)
+        freeze = tuple[tuple[int, ...], ...]
+        return cls(
+            nodes,
+            root,
+            frozenset(known),
+            tuple(priced),
+            freeze(map(tuple, children)),
+            tuple(order[::-1]),
+            freeze(map(tuple, into)),
+            freeze(map(tuple, outof)),
+        )
+
+
+def _grow(root: int, nodes: int, arcs: Iterable[tuple[int, int]]) -> tuple[list[list[int]], list[int]]:
+    """Return the children of every node that a walk from the root finds first there, and the nodes it reaches."""
+    beside = [list[int]() for _ in range(nodes)]
+    for source, target in arcs:
+        beside[source].append(target)
+        beside[target].append(source)
+    children, order, seen = [list[int]() for _ in range(nodes)], [root], {root}
+    for node in order:
+        children[node] = [other for other in sorted(beside[node]) if other not in seen]
+        seen.update(children[node])
+        order += children[node]
+    return children, order
+
+
+def read_shapes(instance: Instance, listed: object) -> list[Shape]:
+    """Return the shapes of all workflows with the priced precedences that a certificate lists."""
+    rows = as_list(listed, len(instance.workflows), _PRICED)
+    return [Shape.of(workflow, row) for workflow, row in zip(instance.workflows, rows, strict=True)]
 
 
 def memory_row(instance: Instance, row: object) -> tuple[int, list[int], int]:

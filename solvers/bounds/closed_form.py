@@ -5,11 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from fractions import Fraction
-from typing import Protocol
+from typing import Any, Protocol
 
 from models import Instance, Objective
 from solvers.bounds import critical_path, energetic, fluid, mean_busy_time
 from solvers.bounds.granularity import raised
+from solvers.bounds.proof import FOR_BATCHES
 
 
 class ClosedForm(Protocol):
@@ -26,9 +27,13 @@ METHODS: Mapping[str, ClosedForm] = {
     "fluid": fluid.bound,
 }
 
+_PROOFS = {"energetic": energetic.prove, "fluid": fluid.prove}
 
-FOR_BATCHES = frozenset({"critical_path"})
-"""The methods that hold where tasks come in batches, take shares of a GPU or hold memory."""
+
+def witness(instance: Instance, objective: Objective, method: str) -> dict[str, Any]:
+    """Return what a method found and a certificate must hold for its bound to be computed again, as plain JSON data."""
+    proof = _PROOFS[method](instance, objective) if method in _PROOFS else None
+    return {} if proof is None else proof.witness
 
 _ENERGETIC_S_PER_TASK = {Objective.MAX_SLOWDOWN: 1.5e-4, Objective.LATE_JOBS: 7e-5}
 _LONGEST_S: Mapping[str, Callable[[Instance, Objective], float]] = {

@@ -37,8 +37,7 @@ def earliest(instance: Instance) -> Earliest:
     """Return earliest starts and ends, each job alone on the cluster, each input from the class that serves it best."""
     start, end = np.empty(instance.n_tasks, np.int64), np.empty(instance.n_tasks, np.int64)
     cold, hop = cold_load(instance), least_transfer(instance)
-    for index, workflow in enumerate(instance.workflows):
-        jobs = np.flatnonzero(instance.job_workflow == index)
+    for index, (workflow, jobs) in enumerate(zip(instance.workflows, jobs_by_workflow(instance), strict=True)):
         release, first = instance.job_release_us[jobs, None], instance.job_first_task[jobs]
         ends: dict[int, Ints] = {}
         for position in workflow.topological:
@@ -51,6 +50,12 @@ def earliest(instance: Instance) -> Earliest:
             start[first + position] = np.where(eligible, begin, UNREACHABLE).min(axis=1)
             end[first + position] = ends[position].min(axis=1)
     return Earliest(start, end)
+
+
+def jobs_by_workflow(instance: Instance) -> list[Ints]:
+    """Return the jobs of every workflow, ascending."""
+    counts = np.bincount(instance.job_workflow, minlength=len(instance.workflows))
+    return np.split(np.argsort(instance.job_workflow, kind="stable"), np.cumsum(counts)[:-1])
 
 
 def tails(instance: Instance) -> Ints:
@@ -76,17 +81,18 @@ def cold_load(instance: Instance) -> Ints:
 
     The copy engine carries out one load at a time, from time 0 on; models resident at time 0 need none.
     """
-    resident = [set[int]() for _ in range(instance.n_gpus)]
-    for at_first in instance.initial:
-        resident[at_first.gpu].add(at_first.model)
-    sorts = set(zip(instance.gpu_class.tolist(), map(frozenset, resident), strict=True))  # few, of thousands of GPUs
-    ready = np.full(instance.run_us.shape, UNREACHABLE)
-    for template, needed in enumerate(instance.needs):
-        for kind, present in sorts:
-            if instance.run_us[template, kind] != NEVER:
-                loads = sum(int(instance.load_us[model, kind]) for model in needed if model not in present)
-                ready[template, kind] = min(ready[template, kind], loads)
-    return ready
+    present: dict[int, set[int]] = {}
+    for resident in instance.initial:
+        present.setdefault(resident.gpu, set()).add(resident.model)
+    # GPUs of one class that hold the same models are one case, and so are templates that need the same ones.
+    cases = {(c, frozenset(present.get(gpu, ()))) for gpu, c in enumerate(instance.gpu_class.tolist())}
+    load = instance.load_us.tolist()
+    ready = {needed: [int(UNREACHABLE)] * len(instance.class_gpu) for needed in set(instance.needs)}
+    for needed, by_class in ready.items():
+        for c, there in cases:
+            by_class[c] = min(by_class[c], sum(load[model][c] for model in needed if model not in there))
+    table = np.array([ready[needed] for needed in instance.needs], np.int64)
+    return np.asarray(np.where(instance.run_us == NEVER, UNREACHABLE, table), np.int64)
 
 
 def least_transfer(instance: Instance) -> Ints:

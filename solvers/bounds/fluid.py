@@ -15,13 +15,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Literal
+from math import ceil
+from typing import Any, Literal
 
 import numpy as np
 
 from models import Instance, Objective
 from models.instance import Ints
 from solvers.bounds import critical_path
+from solvers.bounds.proof import Proof
 
 Resource = Literal["compute", "copy engine", "memory"]
 
@@ -64,11 +66,11 @@ class Demand:
 
     def late(self, gpus: int) -> int:
         """Return how many jobs at least are late on so many GPUs."""
-        excess = int(self.amount.sum()) - gpus * self.rate
+        excess = self._total - gpus * self.rate
         if excess <= 0:
             return 0
         if self.share is None:
-            return int(np.searchsorted(np.cumsum(self.amount), float(excess) * (1 - 1e-9)) + 1)
+            return int(np.searchsorted(np.cumsum(self.amount), ceil(excess)) + 1)
         late = Fraction(0)
         for amount, share in zip(self.amount.tolist(), self.share, strict=True):
             if amount >= excess:
@@ -79,19 +81,35 @@ class Demand:
 
     def gpus(self, most_late: int) -> int:
         """Return the least number of GPUs on which no more jobs than that must be late."""
-        low, high = 0, -(-int(self.amount.sum()) // self.rate)
+        low, high = 0, -(-self._total // self.rate)
         while low < high:
             middle = (low + high) // 2
             low, high = (low, middle) if self.late(middle) <= most_late else (middle + 1, high)
         return int(low)
 
+    @property
+    def _total(self) -> int:
+        # The bytes of all models may exceed 64 bits; the work of all tasks does not.
+        return int(self.amount.sum()) if self.share is None else sum(self.amount.tolist())
+
 
 def bound(instance: Instance, objective: Objective) -> Fraction | None:
     """Return the bound on late jobs; None for another objective."""
+    found = prove(instance, objective)
+    return None if found is None else found.value
+
+
+def prove(instance: Instance, objective: Objective) -> Proof | None:
+    """Return the same bound with the window that proves it."""
     if objective is not Objective.LATE_JOBS:
         return None
-    found = demands(instance, due_us(instance))
-    return Fraction(max((demand.late(instance.n_gpus) for demand in found), default=0))
+    most, witness = 0, dict[str, Any]()
+    for demand in demands(instance, due_us(instance)):
+        late = demand.late(instance.n_gpus)
+        if late > most:
+            most = late
+            witness = {"resource": demand.resource, "begin_us": demand.begin_us, "end_us": demand.end_us}
+    return Proof(Fraction(most), witness)
 
 
 def longest_s(instance: Instance) -> float:

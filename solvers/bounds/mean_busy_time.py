@@ -87,10 +87,13 @@ def _fast_machine(instance: Instance, weights: list[Fraction]) -> _FastMachine:
     work = [0] * len(instance.jobs)
     for job, p in zip(job_of, run, strict=True):
         work[job] += p
-    by_job = [weight / total for weight, total in zip(weights, work, strict=True)]
-    shares = sorted(set(by_job), reverse=True)
+    # Few pairs of weight and work differ, and fractions are slow to divide and to compare.
+    pairs = list(zip(weights, work, strict=True))
+    by_pair = {pair: pair[0] / pair[1] for pair in set(pairs)}
+    shares = sorted(set(by_pair.values()), reverse=True)
     ranks = {share: rank for rank, share in enumerate(shares)}
-    rank = [ranks[by_job[job]] for job in job_of]
+    by_job = [ranks[by_pair[pair]] for pair in pairs]
+    rank = [by_job[job] for job in job_of]
     speed = instance.n_gpus
     return _FastMachine(speed, run, shares, rank, list(_preempted(start.tolist(), run, rank, speed)))
 

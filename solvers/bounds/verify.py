@@ -1,13 +1,15 @@
 """The verifier: computes a certified bound again and accepts or refuses the claim. No solver, no compiled kernel.
 
-Formulas are evaluated again from the instance. For a Lagrangian bound this file is a second implementation of
-`solvers.bounds.lagrangian`, in whole numbers, on what `solvers.bounds.certified` has read: whatever a certificate
-holds, if it is well-formed then its prices prove what `_LagrangianCheck.total` returns, and a claim above is refused.
+Closed forms are computed again by `solvers.bounds.recomputed`. For a Lagrangian bound this file is a second
+implementation of `solvers.bounds.lagrangian`, in whole numbers, on what `solvers.bounds.certified` has read: whatever
+a certificate holds, if it is well-formed then its prices prove what `_LagrangianCheck.total` returns, and a claim above
+is refused.
 """
 
 from __future__ import annotations
 
 import math
+import sys
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -16,22 +18,26 @@ import numpy as np
 from models import NEVER, Instance, Objective, scenario_hash
 from models.instance import Ints
 from models.objective import reported_bound
+from solvers.bounds.alone import Alone
 from solvers.bounds.certified import (
     LARGEST_SUM,
     RefusedError,
-    arcs_and_end,
+    Shape,
     as_list,
     delays,
     exact_sum,
     get,
     memory_row,
     model_uses,
-    priced_precedences,
+    read_shapes,
     table,
     whole,
 )
-from solvers.bounds.closed_form import FOR_BATCHES, METHODS
 from solvers.bounds.granularity import raised
+from solvers.bounds.proof import FOR_BATCHES
+from solvers.bounds.recomputed import RECOMPUTED, latency_weights
+
+_LARGEST_FLOAT = Fraction(sys.float_info.max)
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +56,8 @@ def verify(instance: Instance, document: object) -> Verdict:
         objective, method, claim = _header(instance, document)
         bound = raised(instance, objective, _again(instance, objective, method, document))
         if claim > Fraction(reported_bound(objective, bound)):
-            raise RefusedError(f"claims {float(claim)}, but only {reported_bound(objective, bound)} is proved")
+            proved = reported_bound(objective, bound)
+            raise RefusedError(f"claims {_in_words(claim)}, but only {proved} is proved")
     except RefusedError as refusal:
         return Verdict(False, bound, str(refusal))
     return Verdict(True, bound, None)
@@ -64,18 +71,25 @@ def _header(instance: Instance, document: object) -> tuple[Objective, str, Fract
     name, method, claim = get(document, "objective"), get(document, "method"), get(document, "lower_bound")
     if name not in list(Objective):
         raise RefusedError("objective is unknown")
-    if isinstance(claim, bool) or not isinstance(claim, int | float) or not math.isfinite(claim):
-        raise RefusedError("lower_bound must be a finite number")
-    if method != "lagrangian" and method not in list(METHODS):
+    if isinstance(claim, bool) or not isinstance(claim, int | float):
+        raise RefusedError("lower_bound must be a number")
+    if isinstance(claim, float) and not math.isfinite(claim):
+        raise RefusedError("lower_bound must be finite")
+    if method != "lagrangian" and method not in list(RECOMPUTED):
         raise RefusedError("method is none whose bounds can be computed again")
     return Objective(name), str(method), Fraction(claim)
+
+
+def _in_words(claim: Fraction) -> str:
+    """Return a claimed number; a whole one may be larger than any float."""
+    return f"more than {_LARGEST_FLOAT:.3g}" if claim > _LARGEST_FLOAT else str(float(claim))
 
 
 def _again(instance: Instance, objective: Objective, method: str, document: object) -> Fraction:
     if not instance.one_at_a_time and method not in FOR_BATCHES:
         raise RefusedError(f"{method} does not bound batches and shares")
     if method != "lagrangian":
-        value = METHODS[method](instance, objective)
+        value = RECOMPUTED[method](instance, objective, get(document, "parameters"))
         if value is None:
             raise RefusedError(f"{method} does not bound {objective}")
         return value
@@ -103,7 +117,8 @@ class _LagrangianCheck:
         self.use_prices = table(get(prices, "model_uses"), len(self.uses), self.slots, "model_uses")
         self.costs = _completion_costs(instance, objective, self.scale)
         self.delays = delays(get(parameters, "delays"), len(self.costs))
-        self.priced = priced_precedences(instance, get(parameters, "priced_precedences"))
+        self.shapes = read_shapes(instance, get(parameters, "priced_precedences"))
+        self.alone = Alone(instance)
         self.falls = as_list(get(prices, "precedences"), len(self.costs), "precedences")
         self.lanes: dict[tuple[int, tuple[int, ...]], tuple[Ints, Ints]] = {}
         self._refuse_overflow()
@@ -118,7 +133,7 @@ class _LagrangianCheck:
         slowest = int(self.instance.run_us.max()) * max(len(workflow.tasks) for workflow in self.instance.workflows)
         horizon = (self.slots + 2) * self.slot_us
         completion = max((weight * (1 if step else horizon) for _, weight, _, step in self.costs), default=0)
-        if largest * max(horizon, slowest) + completion >= LARGEST_SUM:
+        if max(largest, 1) * max(horizon, slowest) + completion >= LARGEST_SUM:
             raise RefusedError("prices are too large")
 
     def total(self) -> int:
@@ -141,14 +156,14 @@ class _LagrangianCheck:
     def _job(self, number: int) -> int:
         """Return the least cost of a job: completion, running, and the precedences outside its tree."""
         tree = _Tree(self, number)
-        return min(int((cost + tree.completing(run)).min()) for run, cost in tree.subtree(tree.root, None))
+        return min(int((cost + tree.completing(run)).min()) for run, cost in tree.at_root())
 
-    def fences(self, number: int, workflow: int) -> dict[tuple[int, int], Ints]:
+    def fences(self, number: int, shape: Shape) -> dict[tuple[int, int], Ints]:
         """Return the prices of a job's precedences outside the tree: at a delay, the sum of the falls from there on."""
-        count, priced = self.delays[number], self.priced[workflow]
+        count, priced = self.delays[number], shape.priced
         falls = table([self.falls[number]], 1, len(priced) * count, "precedences")[0].reshape(len(priced), count)
         falls[:, -1] = 0
-        if exact_sum(falls.ravel()) * 2 * len(self.instance.workflows[workflow].tasks) >= LARGEST_SUM:
+        if exact_sum(falls.ravel()) * 2 * shape.nodes >= LARGEST_SUM:
             raise RefusedError("prices are too large")
         return {arc: np.cumsum(row[::-1])[::-1] for arc, row in zip(priced, falls, strict=True)}
 
@@ -225,38 +240,49 @@ class _Tree:
         job, self.weight, self.free_until, self.step = check.costs[number]
         instance, workflow = check.instance, int(check.instance.job_workflow[job])
         first, last = instance.template_first[workflow : workflow + 2].tolist()
-        start, end = _earliest(instance, job)
-        arcs, self.root = arcs_and_end(instance, workflow)
+        start, end = check.alone.times(job)
+        self.shape = check.shapes[workflow]
+        self.root = self.shape.root
         self.check, self.count = check, check.delays[number]
         self.run_us, self.needs = instance.run_us[first:last].tolist(), instance.needs[first:last]
         self.earliest = [*start, max(end)] if self.root == len(start) else start
-        self.fences = check.fences(number, workflow)
-        self.kept = [arc for arc in arcs if arc not in self.fences]
+        self.fences = check.fences(number, self.shape)
         reach = max(self.earliest) + self.count * check.slot_us + max(map(max, self.run_us))
         if reach // check.slot_us + 2 > check.slots:
             raise RefusedError("a window reaches beyond the priced slots")
 
-    def subtree(self, node: int, parent: int | None) -> list[tuple[int, Ints]]:
-        """Return, per class that can run a task, its run time and the least cost of it and all beyond it, by delay."""
-        before = [(a, self.subtree(a, node)) for a, b in self.kept if b == node and a != parent]
-        after = [(b, self.subtree(b, node)) for a, b in self.kept if a == node and b != parent]
-        options = []
-        for run, cost in self._running(node):
-            for (a, b), fence in self.fences.items():
-                if b == node:
-                    cost += fence
-                if a == node:
-                    cost -= fence[self._later(node, run, b)]
-            for target, branches in after:
-                least = np.min([values for _, values in branches], axis=0)
-                cost += np.minimum.accumulate(least[::-1])[::-1][self._later(node, run, target)]
-            for source, branches in before:
-                least = np.full(self.count, LARGEST_SUM)
-                for other_run, values in branches:
-                    np.minimum.at(least, self._later(source, other_run, node), values)
-                cost += np.minimum.accumulate(least)
-            options.append((run, cost))
-        return options
+    def at_root(self) -> list[tuple[int, Ints]]:
+        """Return, per class that can run the last task, its run time and the least cost of the job by its delay."""
+        below: dict[int, list[tuple[int, Ints]]] = {}
+        for node in self.shape.leaves_first:
+            sums = np.zeros(self.count, np.int64)
+            for child in self.shape.children[node]:
+                if (child, node) in self.shape.kept:
+                    sums += self._ended(child, below.pop(child), node)
+            following = {
+                child: np.min([cost for _, cost in below.pop(child)], axis=0)
+                for child in self.shape.children[node]
+                if (node, child) in self.shape.kept
+            }
+            for source in self.shape.priced_into[node]:
+                sums += self.fences[source, node]
+            options = []
+            for run, cost in self._running(node):
+                cost += sums
+                for child, least in following.items():
+                    cost += np.minimum.accumulate(least[::-1])[::-1][self._later(node, run, child)]
+                for target in self.shape.priced_from[node]:
+                    cost -= self.fences[node, target][self._later(node, run, target)]
+                options.append((run, cost))
+            below[node] = options
+        return below[self.root]
+
+    def _ended(self, source: int, options: list[tuple[int, Ints]], node: int) -> Ints:
+        """Return the least cost of a task before a node, by the delay of the node: whichever run has ended by then."""
+        least = np.full(self.count, LARGEST_SUM)
+        for run, cost in options:
+            np.minimum.at(least, self._later(source, run, node), cost)
+        return np.minimum.accumulate(least)
 
     def completing(self, run: int) -> Ints:
         """Return what completing costs the job whose last task runs so long and begins when its delay does."""
@@ -298,58 +324,16 @@ def _until(integral: tuple[Ints, Ints], instant: Ints, slot_us: int) -> Ints:
     return np.asarray(integral[0][instant // slot_us] + integral[1][instant // slot_us] * (instant % slot_us), np.int64)
 
 
-def _earliest(instance: Instance, job: int) -> tuple[list[int], list[int]]:
-    """Return the earliest start and end of each task of a job, alone on the cluster."""
-    start, end = [0] * len(instance.tasks_of(job)), [0] * len(instance.tasks_of(job))
-    ends: dict[int, dict[int, int]] = {}
-    first = instance.tasks_of(job).start
-    for position in instance.jobs[job].workflow.topological:
-        begin: dict[int, int] = {}
-        for gpu in instance.eligible_gpus(first + position):
-            resident = {r.model for r in instance.initial if r.gpu == gpu}
-            loads = sum(instance.load_time(m, gpu) for m in instance.task_needs(first + position) if m not in resident)
-            arrival = max(
-                (
-                    min(ends[task][a] + _hop(instance, edge, a, int(instance.gpu_class[gpu])) for a in ends[task])
-                    for task, edge in instance.task_inputs(first + position)
-                ),
-                default=0,
-            )
-            c = int(instance.gpu_class[gpu])
-            at = max(instance.jobs[job].release_us, loads, arrival)
-            begin[c] = min(at, begin.get(c, at))
-        ends[first + position] = {
-            c: at + int(instance.run_us[instance.task_template[first + position], c]) for c, at in begin.items()
-        }
-        start[position], end[position] = min(begin.values()), min(ends[first + position].values())
-    return start, end
-
-
-def _hop(instance: Instance, edge: int, source: int, target: int) -> int:
-    """Return the least transfer between two classes; 0 within one."""
-    if source == target:
-        return 0
-    a, b = (set(instance.gpu_server[instance.gpu_class == c].tolist()) for c in (source, target))
-    links = ([1] if a & b else []) + ([0] if len(a | b) > 1 else [])
-    return min(int(instance.transfer_us[edge, source, target, link]) for link in links)
-
-
 def _completion_costs(instance: Instance, objective: Objective, scale: int) -> list[tuple[int, int, int, bool]]:
     """Return (job, weight, free until, step) of the jobs that cost something: whole weights, rounded down."""
-    n, costs = len(instance.jobs), []
-    total = sum((job.weight for job in instance.jobs), Fraction(0))
-    for index, job in enumerate(instance.jobs):
-        due = job.release_us if job.deadline_us is None else job.release_us + job.deadline_us
-        has_due = job.deadline_us is not None
-        weight, free_until, counted = {
-            Objective.MEAN_LATENCY: (Fraction(1, n), job.release_us, True),
-            Objective.MEAN_SLOWDOWN: (Fraction(1, n * job.critical_path_us), job.release_us, True),
-            Objective.WEIGHTED_LATENCY: (job.weight / (total or 1), job.release_us, True),
-            Objective.WEIGHTED_TARDINESS: (job.weight, due, has_due),
-            Objective.LATE_JOBS: (Fraction(1), due, has_due),
-        }.get(objective, (Fraction(0), 0, False))
-        if weight > 0 and counted:
-            costs.append((index, int(weight * scale), free_until, objective is Objective.LATE_JOBS))
+    late, costs = objective is Objective.LATE_JOBS, []
+    weights = latency_weights(instance, objective) or [Fraction(0)] * len(instance.jobs)
+    for index, (job, weight) in enumerate(zip(instance.jobs, weights, strict=True)):
+        free_until = job.release_us
+        if job.deadline_us is not None and (late or objective is Objective.WEIGHTED_TARDINESS):
+            weight, free_until = Fraction(1) if late else job.weight, job.release_us + job.deadline_us
+        if weight > 0:
+            costs.append((index, int(weight * scale), free_until, late))
     if not costs:
         raise RefusedError(f"prices prove nothing about {objective}")
     return costs

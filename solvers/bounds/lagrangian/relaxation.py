@@ -6,6 +6,7 @@ Everything is an integer, so that a bound can be evaluated exactly: times in mic
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 from fractions import Fraction
 from math import gcd
@@ -14,7 +15,7 @@ import numpy as np
 
 from models import NEVER, Instance, Objective
 from models.instance import Ints
-from solvers.bounds.critical_path import earliest
+from solvers.bounds.critical_path import UNREACHABLE, earliest
 from solvers.bounds.lagrangian.job_paths import JobData
 from solvers.bounds.lagrangian.shapes import Forest, forest, node_earliest
 from solvers.bounds.mean_busy_time import latency_weights
@@ -111,7 +112,8 @@ class Fixed:
         work = self.instance.run_us.max(axis=1)[self.instance.task_template].sum()
         load = int(self.instance.load_us.max(initial=0)) * max(map(len, self.instance.needs), default=0)
         transfer = int(self.instance.transfer_us.max(initial=0))
-        return int(self.instance.job_release_us[-1] + work) + (load + transfer) * self.instance.n_tasks
+        total = int(self.instance.job_release_us[-1] + work) + (load + transfer) * self.instance.n_tasks
+        return min(total, int(UNREACHABLE))
 
 
 def job_costs(instance: Instance, objective: Objective) -> JobCosts | None:
@@ -147,12 +149,11 @@ def relax(fixed: Fixed, slot_us: int, window_us: Ints) -> Relaxation:
     n_extra = np.diff(shapes.extra_first)[shape]
     extra_first = np.concatenate(([0], np.cumsum(n_extra * delays)))
     # The latest end of a run that pays prices: the last delay but one of the latest node, run on its slowest class.
-    last_start = np.array(
-        [fixed.earliest_us[fixed.node_first[j] : fixed.node_first[j + 1]].max() for j in jobs.tolist()], np.int64
-    )
+    last_start = np.maximum.reduceat(fixed.earliest_us, fixed.node_first[:-1])[jobs]
     horizon = int((last_start + delays * slot_us).max()) + int(shapes.run_us.max())
     scale, usual = _scale(instance, costs, horizon)
-    weight = np.array([int(w * scale) for w in costs.weight], np.int64)
+    whole = {w: min(int(w * scale), 1 << 62) for w in set(costs.weight)}  # one that large proves nothing any more
+    weight = np.array([whole[w] for w in costs.weight], np.int64)
     data = JobData(
         shape,
         fixed.node_first[jobs],
@@ -200,14 +201,14 @@ def _model_uses(instance: Instance) -> tuple[ModelUse, ...]:
     """Return every model that some task uses, on every class where it may be resident."""
     needed = {model for row in instance.needs for model in row}
     gpus = np.bincount(instance.gpu_class)
+    there = Counter((r.model, int(instance.gpu_class[r.gpu])) for r in instance.initial)
     uses = []
     for model in sorted(needed):
         replicas = instance.restrictions.max_replicas.get(instance.models[model].name, instance.n_gpus)
         for c in range(len(gpus)):
             if instance.load_us[model, c] != NEVER:
                 copies = min(int(gpus[c]), replicas)
-                initial = sum(r.model == model and instance.gpu_class[r.gpu] == c for r in instance.initial)
-                uses.append(ModelUse(model, c, int(instance.load_us[model, c]), copies, min(initial, copies)))
+                uses.append(ModelUse(model, c, int(instance.load_us[model, c]), copies, min(there[model, c], copies)))
     return tuple(uses)
 
 

@@ -1,0 +1,106 @@
+"""What every job takes alone on the cluster, for the verifier: plain whole numbers, and no code of the provers."""
+
+from __future__ import annotations
+
+from models import NEVER, Instance
+from models.tables import Arcs
+
+
+class Alone:
+    """Earliest starts and ends of jobs, and the chains of fastest runs around their tasks.
+
+    Attributes
+    ----------
+    fastest, head, tail
+        Per template: its shortest run time, and the longest chains of those before and after it, in microseconds.
+    """
+
+    def __init__(self, instance: Instance) -> None:
+        self.instance = instance
+        classes = range(len(instance.class_gpu))
+        resident: dict[int, set[int]] = {}
+        for there in instance.initial:
+            resident.setdefault(there.gpu, set()).add(there.model)
+        gpu_class = instance.gpu_class.tolist()
+        self._resident: list[set[frozenset[int]]] = [set() for _ in classes]
+        self._servers: list[set[int]] = [set() for _ in classes]
+        for gpu, server in enumerate(instance.gpu_server.tolist()):
+            self._resident[gpu_class[gpu]].add(frozenset(resident.get(gpu, ())))
+            self._servers[gpu_class[gpu]].add(server)
+        self._run, self._load = instance.run_us.tolist(), instance.load_us.tolist()
+        self.fastest = [min(run for run in row if run != NEVER) for row in self._run]
+        self.head, self.tail = [0] * len(self.fastest), [0] * len(self.fastest)
+        self._first: list[int] = instance.template_first.tolist()
+        for first, workflow in zip(self._first, instance.workflows, strict=False):
+            self._chain(first, workflow.topological, instance.inputs, self.head)
+            self._chain(first, workflow.topological[::-1], instance.outputs, self.tail)
+        self._known: dict[tuple[int, int], tuple[list[int], list[int]]] = {}
+        self._cold: dict[tuple[tuple[int, ...], int], int] = {}
+        self._settled: dict[int, int] = {}
+
+    def _chain(self, first: int, order: tuple[int, ...], arcs: Arcs, out: list[int]) -> None:
+        for position in order:
+            beside = [first + position + offset for offset, _ in arcs[first + position]]
+            out[first + position] = max((self.fastest[t] + out[t] for t in beside), default=0)
+
+    def work(self, workflow: int) -> int:
+        """Return the sum of the fastest runs of a workflow."""
+        return sum(self.fastest[self._first[workflow] : self._first[workflow + 1]])
+
+    def templates(self, workflow: int) -> range:
+        """Return the templates of a workflow."""
+        return range(self._first[workflow], self._first[workflow + 1])
+
+    def times(self, job: int) -> tuple[list[int], list[int]]:
+        """Return the earliest start and end of each task of a job.
+
+        Once every first load could be over, a later release moves all times alike: one computation serves such jobs.
+        """
+        workflow, release = int(self.instance.job_workflow[job]), self.instance.jobs[job].release_us
+        if workflow not in self._settled:
+            self._settled[workflow] = max(
+                self._loaded(t, c)
+                for t in self.templates(workflow)
+                for c, run in enumerate(self._run[t])
+                if run != NEVER
+            )
+        begin = min(release, self._settled[workflow])
+        if (workflow, begin) not in self._known:
+            self._known[workflow, begin] = self._longest_path(workflow, begin)
+        start, end = self._known[workflow, begin]
+        later = release - begin
+        return [at + later for at in start], [at + later for at in end]
+
+    def _longest_path(self, workflow: int, release: int) -> tuple[list[int], list[int]]:
+        first, size = self._first[workflow], len(self.templates(workflow))
+        start, end = [0] * size, [0] * size
+        ends: dict[int, dict[int, int]] = {}
+        for position in self.instance.workflows[workflow].topological:
+            template = first + position
+            begin: dict[int, int] = {}
+            for c, run in enumerate(self._run[template]):
+                if run != NEVER:
+                    begin[c] = max(release, self._loaded(template, c))
+                    for offset, edge in self.instance.inputs[template]:
+                        arrivals = (at + self._hop(edge, a, c) for a, at in ends[position + offset].items())
+                        begin[c] = max(begin[c], min(arrivals))
+            ends[position] = {c: at + self._run[template][c] for c, at in begin.items()}
+            start[position], end[position] = min(begin.values()), min(ends[position].values())
+        return start, end
+
+    def _loaded(self, template: int, c: int) -> int:
+        """Return when a GPU of a class can first hold a template's models, loading one after the other from 0 on."""
+        needs = self.instance.needs[template]
+        if (needs, c) not in self._cold:
+            self._cold[needs, c] = min(
+                sum(self._load[model][c] for model in needs if model not in there) for there in self._resident[c]
+            )
+        return self._cold[needs, c]
+
+    def _hop(self, edge: int, a: int, b: int) -> int:
+        """Return the least transfer between two classes; 0 within one."""
+        if a == b:
+            return 0
+        links = [1] if self._servers[a] & self._servers[b] else []
+        links += [0] if len(self._servers[a] | self._servers[b]) > 1 else []
+        return min(int(self.instance.transfer_us[edge, a, b, link]) for link in links)

@@ -1,0 +1,326 @@
+"""Closed forms computed a second time, for the verifier: whole numbers and fractions, and no code of the provers.
+
+Where a prover searches (for intervals, windows or sets of GPUs), the certificate holds what it found, and here that
+alone is priced: any interval proves something, whoever chose it.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable, Mapping
+from fractions import Fraction
+from itertools import pairwise
+
+import numpy as np
+
+from models import NEVER, Instance, Objective, objective_value
+from solvers.bounds.alone import Alone
+from solvers.bounds.certified import RefusedError, as_list, get, whole
+
+_LATEST = 1 << 62
+"""No time in a certificate lies beyond this."""
+
+_LARGEST_LEVEL = 1 << 200
+"""Neither part of a fraction in a certificate is larger."""
+
+Recompute = Callable[[Instance, Objective, object], Fraction | None]
+
+
+def critical_path(instance: Instance, objective: Objective, _: object) -> Fraction:
+    """Return the value of the objective if every job ended as early as it could alone."""
+    return objective_value(objective, instance, np.array(_ends(Alone(instance)), np.int64))
+
+
+def _ends(alone: Alone) -> list[int]:
+    return [max(alone.times(job)[1]) for job in range(len(alone.instance.jobs))]
+
+
+# Mean busy time
+
+
+def mean_busy_time(instance: Instance, objective: Objective, _: object) -> Fraction | None:
+    """Return the bound from the schedule that prefers the highest weight per work on one machine as fast as all GPUs.
+
+    Highest weights first, every task takes what is left of the time after its earliest start: of the spans between
+    two earliest starts the first that is not full, from its beginning. That is the same schedule as one by events.
+    """
+    weights = latency_weights(instance, objective)
+    if weights is None:
+        return None
+    alone, speed = Alone(instance), instance.n_gpus
+    works = [alone.work(workflow) for workflow in instance.job_workflow.tolist()]
+    by_share: dict[Fraction, list[int]] = {}
+    for job, (weight, work) in enumerate(zip(weights, works, strict=True)):
+        by_share.setdefault(weight / work, []).append(job)
+    heads = sorted({at for job in range(len(works)) for at in alone.times(job)[0]})
+    room, total = _Room(heads, speed), Fraction(0)
+    for share in sorted(by_share, reverse=True):
+        moment = ends = 0  # twice what each task is busy on average, and twice what its end adds, times its work
+        for job in by_share[share]:
+            for template, head in zip(_templates(alone, job), alone.times(job)[0], strict=True):
+                run = alone.fastest[template]
+                moment += room.take(head, run)
+                ends += run * (2 * alone.tail[template] + run)
+        total += share * (Fraction(moment, speed) + ends) / 2
+    if len(set(weights)) == 1:
+        releases = [job.release_us for job in instance.jobs]
+        total = max(total, weights[0] * Fraction(_shortest_first(releases, works, speed), speed))
+    return total - sum((w * job.release_us for w, job in zip(weights, instance.jobs, strict=True)), Fraction(0))
+
+
+class _Room:
+    """The time of one machine between given instants, in 1 / speed of a microsecond, taken from the left."""
+
+    def __init__(self, instants: list[int], speed: int) -> None:
+        self._index = {at: index for index, at in enumerate(instants)}
+        self._free = [at * speed for at in instants]
+        self._end = [*self._free[1:], None]
+        self._open = list(range(len(instants)))
+
+    def take(self, head: int, work: int) -> int:
+        """Take the first free time from an instant on; return the sum of end^2 - begin^2 over its pieces."""
+        moment = 0
+        while work:
+            span = self._first_open(self._index[head])
+            begin, end = self._free[span], self._end[span]
+            piece = work if end is None else min(work, end - begin)
+            moment += piece * (2 * begin + piece)
+            self._free[span] += piece
+            work -= piece
+            if self._free[span] == end:
+                self._open[span] = span + 1
+        return moment
+
+    def _first_open(self, span: int) -> int:
+        while self._open[span] != span:
+            self._open[span] = self._open[self._open[span]]
+            span = self._open[span]
+        return span
+
+
+def _shortest_first(releases: list[int], works: list[int], speed: int) -> int:
+    """Return the sum of completions, in 1 / speed of a microsecond, if the job with the least left always runs."""
+    waiting: list[int] = []
+    now = total = 0
+    for begin, work in [*zip((at * speed for at in releases), works, strict=True), (None, 0)]:
+        while waiting and (begin is None or now < begin):
+            least = heapq.heappop(waiting)
+            done = least if begin is None else min(least, begin - now)
+            now += done
+            if done < least:
+                heapq.heappush(waiting, least - done)
+            else:
+                total += now
+        if begin is not None:
+            now = max(now, begin)
+            heapq.heappush(waiting, work)
+    return total
+
+
+def latency_weights(instance: Instance, objective: Objective) -> list[Fraction] | None:
+    """Return what a microsecond of each job's latency costs, or None for an objective that is no such sum."""
+    n, total = len(instance.jobs), sum((job.weight for job in instance.jobs), Fraction(0))
+    weight: Mapping[Objective, Callable[[int], Fraction]] = {
+        Objective.MEAN_LATENCY: lambda _: Fraction(1, n),
+        Objective.MEAN_SLOWDOWN: lambda job: Fraction(1, n * instance.jobs[job].critical_path_us),
+        Objective.WEIGHTED_LATENCY: lambda job: instance.jobs[job].weight / (total or 1),
+    }
+    return [weight[objective](job) for job in range(n)] if objective in weight else None
+
+
+# Energetic
+
+
+def energetic(instance: Instance, objective: Objective, parameters: object) -> Fraction | None:
+    """Return what the work proves that the certificate's intervals confine; without any, what a job alone proves."""
+    if objective is Objective.LATE_JOBS:
+        return _late_in_intervals(instance, parameters)
+    if objective not in (Objective.MAKESPAN, Objective.MAX_SLOWDOWN, Objective.WEIGHTED_TARDINESS):
+        return None
+    value = critical_path(instance, objective, None)
+    return value if parameters == {} else max(value, _late_in_interval(instance, objective, parameters))
+
+
+def _late_in_interval(instance: Instance, objective: Objective, parameters: object) -> Fraction:
+    """Return what ending last costs at least, of the tasks that begin no earlier and are due no later than said.
+
+    Together they end no earlier than their first start plus their work over the GPUs that can run them.
+    """
+    level = _level(parameters) if objective is Objective.MAX_SLOWDOWN else Fraction(0)
+    first = whole(get(parameters, "from_us"), 0, _LATEST, "from_us")
+    last = whole(get(parameters, "due_us"), -_LATEST, _LATEST, "due_us")
+    alone, (captive, gpus) = Alone(instance), _confined(instance, parameters)
+    work, inside = 0, list[tuple[int, int]]()
+    for job, owner in enumerate(instance.jobs):
+        due = 0
+        if objective is Objective.MAX_SLOWDOWN:
+            due = owner.release_us + int(level * owner.critical_path_us)
+        elif objective is Objective.WEIGHTED_TARDINESS:
+            if owner.deadline_us is None:
+                continue
+            due = owner.release_us + owner.deadline_us
+        for template, head in zip(_templates(alone, job), alone.times(job)[0], strict=True):
+            if captive[template] and head >= first and due - alone.tail[template] <= last:
+                work += alone.fastest[template]
+                inside.append((job, alone.tail[template]))
+    end = first - (-work // gpus)  # ends are whole
+    return min((_cost(instance, objective, job, end + tail) for job, tail in set(inside)), default=Fraction(0))
+
+
+def _cost(instance: Instance, objective: Objective, job: int, end_us: int) -> Fraction:
+    """Return the least value of an objective if a job ends then or later."""
+    owner = instance.jobs[job]
+    if objective is Objective.MAKESPAN:
+        return Fraction(end_us)
+    if objective is Objective.MAX_SLOWDOWN:
+        return Fraction(end_us - owner.release_us, owner.critical_path_us)
+    return owner.weight * max(0, end_us - owner.release_us - (owner.deadline_us or 0))
+
+
+def _late_in_intervals(instance: Instance, parameters: object) -> Fraction:
+    """Return the jobs late even alone, plus those late in each interval, which share no job if they do not overlap."""
+    alone, intervals, gpus = Alone(instance), list[tuple[int, int]](), 1
+    captive = [False] * len(alone.fastest)
+    if parameters != {}:
+        captive, gpus = _confined(instance, parameters)
+        for pair in as_list(get(parameters, "intervals"), None, "intervals"):
+            begin, end = (whole(at, 0, _LATEST, "intervals") for at in as_list(pair, 2, "intervals"))
+            intervals.append((begin, end))
+    if any(b > c for (_, b), (c, _) in pairwise(intervals)) or any(a > b for a, b in intervals):
+        raise RefusedError("intervals overlap or are out of order")
+    late, on_time = 0, list[tuple[int, int, int]]()
+    for job, (owner, end) in enumerate(zip(instance.jobs, _ends(alone), strict=True)):
+        if owner.deadline_us is not None:
+            due = owner.release_us + owner.deadline_us
+            late += end > due
+            work = sum(alone.fastest[t] for t in _templates(alone, job) if captive[t])
+            if end <= due and work:
+                on_time.append((due, owner.release_us, work))
+    on_time.sort()
+    for first, last in intervals:
+        inside = [(due, work) for due, begin, work in on_time if first <= begin and due <= last]
+        late += _too_many(inside, first, gpus)
+    return Fraction(late)
+
+
+def _too_many(inside: list[tuple[int, int]], begin: int, gpus: int) -> int:
+    """Return how many of these jobs cannot all do their work between `begin` and their due dates, which ascend.
+
+    Whenever the work due by a date exceeds the time until then, the largest must go (Moore and Hodgson 1968).
+    """
+    kept, total = list[int](), 0
+    for due, work in inside:
+        heapq.heappush(kept, -work)
+        total += work
+        if total > gpus * (due - begin):
+            total += heapq.heappop(kept)
+    return len(inside) - len(kept)
+
+
+def _confined(instance: Instance, parameters: object) -> tuple[list[bool], int]:
+    """Return which templates only GPUs of the named classes can run, and how many these are."""
+    classes = range(len(instance.class_gpu))
+    listed = as_list(get(parameters, "gpu_classes"), None, "gpu_classes")
+    chosen = {whole(c, 0, len(classes) - 1, "gpu_classes") for c in listed}
+    gpus = sum(c in chosen for c in instance.gpu_class.tolist())
+    if not gpus:
+        raise RefusedError("gpu_classes is empty")
+    return [all(c in chosen for c in classes if row[c] != NEVER) for row in instance.run_us.tolist()], gpus
+
+
+def _level(parameters: object) -> Fraction:
+    """Return the slowdown that gives the tasks their due dates, written as numerator and denominator."""
+    numerator, denominator = as_list(get(parameters, "level"), 2, "level")
+    return Fraction(whole(numerator, 0, _LARGEST_LEVEL, "level"), whole(denominator, 1, _LARGEST_LEVEL, "level"))
+
+
+def _templates(alone: Alone, job: int) -> range:
+    return alone.templates(int(alone.instance.job_workflow[job]))
+
+
+# Fluid
+
+
+def fluid(instance: Instance, objective: Objective, parameters: object) -> Fraction | None:
+    """Return how many jobs must be late, since a window holds more work or loads than the GPUs can do in it."""
+    if objective is not Objective.LATE_JOBS:
+        return None
+    if parameters == {}:
+        return Fraction(0)
+    begin = whole(get(parameters, "begin_us"), 0, _LATEST, "begin_us")
+    end = whole(get(parameters, "end_us"), begin + 1, _LATEST, "end_us")
+    resource, gpus = get(parameters, "resource"), instance.n_gpus
+    if resource == "compute":
+        return Fraction(_late_for_work(instance, begin, end))
+    if resource == "copy engine" and begin == 0:
+        held = {resident.model for resident in instance.initial}
+        size = [
+            0 if model in held else min((load for load in row if load != NEVER), default=0)
+            for model, row in enumerate(instance.load_us.tolist())
+        ]
+        return Fraction(_late_for_models(instance, begin, end, size, Fraction(gpus * end)))
+    if resource == "memory":
+        room = max(gpu.memory_bytes for gpu in instance.class_gpu)
+        loaded = max(gpu.load_bandwidth for gpu in instance.class_gpu) * (end - begin) / 1_000_000
+        size = [model.weight_bytes for model in instance.models]
+        return Fraction(_late_for_models(instance, begin, end, size, gpus * (room + loaded)))
+    raise RefusedError("resource must be compute, memory, or copy engine from 0 on")
+
+
+def _late_for_work(instance: Instance, begin: int, end: int) -> int:
+    """Return how many jobs must go until the work that no job on time can move out of the window fits into it."""
+    alone, energies = Alone(instance), list[int]()
+    for job, owner in enumerate(instance.jobs):
+        if owner.deadline_us is not None:
+            release, due = owner.release_us, owner.release_us + owner.deadline_us
+            energies.append(
+                sum(
+                    max(
+                        0,
+                        min(
+                            (run := alone.fastest[t]),
+                            end - begin,
+                            release + alone.head[t] + run - begin,
+                            end - (due - alone.tail[t] - run),
+                        ),
+                    )
+                    for t in _templates(alone, job)
+                )
+            )
+    energies.sort()
+    excess, late = sum(energies) - instance.n_gpus * (end - begin), 0
+    while excess > 0:
+        excess -= energies.pop()
+        late += 1
+    return late
+
+
+def _late_for_models(instance: Instance, begin: int, end: int, size: list[int], room: Fraction) -> int:
+    """Return how many jobs must go until the models of the others fit: by fractions, the most size per job first."""
+    users, together = [0] * len(size), 1
+    needed = [
+        {m for t in range(first, beyond) for m in instance.needs[t]}
+        for first, beyond in pairwise(instance.template_first.tolist())
+    ]
+    for job, owner in enumerate(instance.jobs):
+        if owner.deadline_us is not None and owner.release_us >= begin and owner.release_us + owner.deadline_us <= end:
+            models = needed[int(instance.job_workflow[job])]
+            together = max(together, len(models))
+            for model in models:
+                users[model] += 1
+    used = [m for m, count in enumerate(users) if count and size[m]]
+    used.sort(key=lambda m: Fraction(size[m], users[m]), reverse=True)
+    excess, late = sum(size[m] for m in used) - room, Fraction(0)
+    for m in used:
+        if excess > 0:
+            late += Fraction(users[m], together) * min(Fraction(1), excess / size[m])
+            excess -= size[m]
+    return -(-late.numerator // late.denominator)
+
+
+RECOMPUTED: Mapping[str, Recompute] = {
+    "critical_path": critical_path,
+    "mean_busy_time": mean_busy_time,
+    "energetic": energetic,
+    "fluid": fluid,
+}
