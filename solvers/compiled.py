@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, ParamSpec, TypeVar, cast
@@ -18,15 +19,36 @@ Floats = NDArray[np.float64]
 RandomState = NDArray[np.uint64]
 
 
+_ROOT = Path(__file__).parent.parent
+_IMPORTED = re.compile(r"^from (solvers[\w.]*) import", re.MULTILINE)
+
+
+def digest_texts(root: Path) -> str:
+    """Return a digest of every text that machine code is made of, in the folder that holds `solvers` and `models`.
+
+    Those are the kernels and whatever their modules import from `solvers`, since the order of the fields of a tuple and
+    the value of a constant become machine code too; of `models` kernels know the constants in `tables`. Numba itself
+    looks at its version and at the processor.
+    """
+    texts = {root / "models/tables.py": (root / "models/tables.py").read_text()}
+    everything = {path: path.read_text() for path in (root / "solvers").rglob("*.py")}
+    waiting = [path for path, text in everything.items() if "solvers.compiled import" in text]
+    while waiting:
+        path = waiting.pop()
+        if path in everything and path not in texts:
+            texts[path] = everything[path]
+            waiting += [root / f"{name.replace('.', '/')}.py" for name in _IMPORTED.findall(texts[path])]
+    listed = sorted((path.relative_to(root).as_posix(), text) for path, text in texts.items())
+    return hashlib.sha256(repr(listed).encode()).hexdigest()
+
+
 def _machine_code_folder() -> Path:
     """Return a folder that belongs to this text of all kernels.
 
     Machine code is otherwise kept per source file, and would outlive a change in a kernel that another file calls.
     """
-    folder = Path(__file__).parent
-    texts = [path.read_bytes() for path in sorted(folder.rglob("*.py"))]
-    digest = hashlib.sha256(b"".join(text for text in texts if b"solvers.compiled import" in text)).hexdigest()
-    return Path(vars(numba.config)["CACHE_DIR"] or folder / "__pycache__") / f"kernels-{digest[:16]}"
+    kept = Path(vars(numba.config)["CACHE_DIR"] or _ROOT / "solvers/__pycache__")
+    return kept / f"kernels-{digest_texts(_ROOT)[:16]}"
 
 
 vars(numba.config)["CACHE_DIR"] = str(_machine_code_folder())

@@ -29,7 +29,7 @@ def bound(instance: Instance, objective: Objective) -> Fraction | None:
     if weights is None:
         return None
     busy = _weighted_completions(instance, weights)
-    if len(set(weights)) == 1:
+    if all(weight is weights[0] or weight == weights[0] for weight in weights):
         busy = max(busy, weights[0] * _least_completions(instance))
     return busy - _weighted_releases(instance, weights)
 
@@ -49,10 +49,11 @@ def latency_weights(instance: Instance, objective: Objective) -> list[Fraction] 
 
 
 def _weighted_releases(instance: Instance, weights: list[Fraction]) -> Fraction:
-    sums: dict[Fraction, int] = {}
+    sums: dict[tuple[int, int], int] = {}
     for weight, release in zip(weights, instance.job_release_us.tolist(), strict=True):
-        sums[weight] = sums.get(weight, 0) + release
-    return sum((weight * total for weight, total in sums.items()), Fraction(0))
+        ratio = weight.as_integer_ratio()  # hashed in a tenth of the time
+        sums[ratio] = sums.get(ratio, 0) + release
+    return sum((Fraction(*ratio) * total for ratio, total in sums.items()), Fraction(0))
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,9 +88,9 @@ def _fast_machine(instance: Instance, weights: list[Fraction]) -> _FastMachine:
     work = [0] * len(instance.jobs)
     for job, p in zip(job_of, run, strict=True):
         work[job] += p
-    # Few pairs of weight and work differ, and fractions are slow to divide and to compare.
-    pairs = list(zip(weights, work, strict=True))
-    by_pair = {pair: pair[0] / pair[1] for pair in set(pairs)}
+    # Few weights and works differ, and fractions are slow to divide, to compare and to hash.
+    pairs = [(*weight.as_integer_ratio(), total) for weight, total in zip(weights, work, strict=True)]
+    by_pair = {(a, b, total): Fraction(a, b * total) for a, b, total in set(pairs)}
     shares = sorted(set(by_pair.values()), reverse=True)
     ranks = {share: rank for rank, share in enumerate(shares)}
     by_job = [ranks[by_pair[pair]] for pair in pairs]

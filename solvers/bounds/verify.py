@@ -37,8 +37,6 @@ from solvers.bounds.granularity import raised
 from solvers.bounds.proof import FOR_BATCHES
 from solvers.bounds.recomputed import RECOMPUTED, latency_weights
 
-_LARGEST_FLOAT = Fraction(sys.float_info.max)
-
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
@@ -82,7 +80,7 @@ def _header(instance: Instance, document: object) -> tuple[Objective, str, Fract
 
 def _in_words(claim: Fraction) -> str:
     """Return a claimed number; a whole one may be larger than any float."""
-    return f"more than {_LARGEST_FLOAT:.3g}" if claim > _LARGEST_FLOAT else str(float(claim))
+    return f"more than {sys.float_info.max:.3g}" if claim > Fraction(sys.float_info.max) else str(float(claim))
 
 
 def _again(instance: Instance, objective: Objective, method: str, document: object) -> Fraction:

@@ -200,7 +200,8 @@ class Evaluation:
 def rounded(prices: Prices, relaxation: Relaxation) -> Prices:
     """Return the nearest whole prices; the last fall of every extra precedence is 0."""
     parts = [prices.compute, prices.copy, prices.memory, prices.uses, prices.extra]
-    return Prices(*(np.rint(np.maximum(part, 0)).astype(np.int64) for part in parts))
+    most = 2.0**SUM_BITS  # what is larger proves nothing (`exact_bound`), but must not turn into a negative number
+    return Prices(*(np.rint(np.clip(np.nan_to_num(part), 0, most)).astype(np.int64) for part in parts))
 
 
 def exact_bound(relaxation: Relaxation, prices: Prices) -> Fraction | None:

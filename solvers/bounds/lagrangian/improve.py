@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from fractions import Fraction
 
 import numpy as np
@@ -34,6 +35,9 @@ LEAST_STEPS = 10
 
 LEAST_GAIN = 3e-4
 """Slots are not made finer once that gains less than this share of the bound."""
+
+STEP_S = 1e-9
+"""Less than a step takes per delay of a task on a class: what is too long by this measure is not even tried."""
 
 FIRST_WINDOW = 32
 """Least delays considered at first, in mean critical paths; later windows follow from what jobs pay."""
@@ -76,11 +80,17 @@ def improve(search: Search, time_limit_s: float | None = None, finest_us: int = 
         return None
     fixed = fixed_parts(search.instance, costs)
     first_prices = FirstPrices.of(search.instance, search.objective)
+    usual = float(sum(costs.weight) / len(costs.weight))
+    above = int(first_prices.prices.max() / usual).bit_length() + 2
+    fixed = replace(fixed, headroom_bits=max(fixed.headroom_bits, above))
 
     def left_s() -> float:
         return min(search.remaining_s, end - time.monotonic())
 
-    relaxation, steps = _coarsest(fixed, first_prices, finest_us, left_s())
+    coarsest = _coarsest(fixed, first_prices, finest_us, left_s)
+    if coarsest is None:
+        return None
+    relaxation, steps = coarsest
     start = first_prices.in_slots(relaxation)
     best: Priced | None = None
     reached = 0.0
@@ -101,18 +111,30 @@ def improve(search: Search, time_limit_s: float | None = None, finest_us: int = 
         relaxation = finer
 
 
-def _coarsest(fixed: Fixed, first_prices: FirstPrices, finest_us: int, left_s: float) -> tuple[Relaxation, Steps]:
-    """Return the first relaxation, its slots wide enough to leave time for finer ones, and the steps to take in it."""
+def _coarsest(
+    fixed: Fixed, first_prices: FirstPrices, finest_us: int, left_s: Callable[[], float]
+) -> tuple[Relaxation, Steps] | None:
+    """Return the first relaxation, its slots wide enough to leave time for finer ones, and the steps to take in it.
+
+    None if time does not even allow one step in slots as wide as a critical path.
+    """
     critical_path = int(fixed.instance.job_critical_us.mean())
-    share = COARSEST_SHARE
+    share, tried = COARSEST_SHARE, False
     while True:
         slot_us = max(finest_us, 1, critical_path // share)
         relaxation = relax(fixed, slot_us, _first_windows(fixed, first_prices, slot_us))
+        least_s = _runs(relaxation) * STEP_S
+        if share > 1 and 4 * COLD.count * least_s > left_s():
+            share //= 2
+            continue
+        if least_s > left_s() and not tried:
+            return None
+        tried = True
         begun = time.monotonic()
-        ascend(relaxation, np.zeros(Prices.size(relaxation)), Steps(2), lambda: True)
-        per_step = (time.monotonic() - begun) / 2
-        if 4 * COLD.count * per_step <= left_s or share == 1:
-            affordable = max(1, min(COLD.count, int(left_s / per_step)))
+        climb = ascend(relaxation, np.zeros(Prices.size(relaxation)), Steps(2), lambda: left_s() > 0)
+        per_step = (time.monotonic() - begun) / climb.evaluations
+        if 4 * COLD.count * per_step <= left_s() or share == 1:
+            affordable = max(1, min(COLD.count, int(left_s() / per_step)))
             return relaxation, Steps(affordable, COLD.first, COLD.last)
         share //= 2
 
@@ -149,6 +171,13 @@ def _affordable(per_step_s: float, left_s: float) -> Steps:
 
 def _size(relaxation: Relaxation) -> int:
     return int(relaxation.data.delays.sum()) + relaxation.slots * len(relaxation.uses)
+
+
+def _runs(relaxation: Relaxation) -> int:
+    """Return the number of delays that a step prices, of all tasks on all classes."""
+    shapes = relaxation.trees.shapes
+    options = np.diff(shapes.option_first[shapes.node_first])
+    return int((relaxation.data.delays * options[relaxation.data.shape]).sum())
 
 
 def _offer(search: Search, relaxation: Relaxation, climb: Climb, best: Priced | None) -> Priced | None:

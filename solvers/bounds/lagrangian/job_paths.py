@@ -192,14 +192,15 @@ def _add_children(
 ) -> None:
     """Add to an option's costs, by delay, what its subtrees told; `end_us` is its end at delay 0."""
     first, count = shapes.node_first[data.shape[job]], data.delays[job]
-    for child in range(first, node):
-        if shapes.parent[child] == node - first:
-            told = message[child - first, :count]
-            if shapes.after_parent[child]:
-                behind = (end_us - data.earliest_us[data.node_first[job] + child - first]) // slot_us
-                _add_clipped(row, told, behind, 1)
-            else:
-                row += told
+    child = shapes.first_child[node]
+    while child >= 0:
+        told = message[child, :count]
+        if shapes.after_parent[first + child]:
+            behind = (end_us - data.earliest_us[data.node_first[job] + child]) // slot_us
+            _add_clipped(row, told, behind, 1)
+        else:
+            row += told
+        child = shapes.next_child[first + child]
 
 
 @allocating_kernel
@@ -207,16 +208,18 @@ def _add_extra(
     job: int, data: JobData, shapes: Shapes, node: int, end_us: int, slot_us: int, extra: Numbers, row: Numbers
 ) -> None:
     """Charge a node the prices of the precedences outside the tree that lead to it, and pay it those that leave it."""
-    shape, count = data.shape[job], data.delays[job]
-    at, first = node - shapes.node_first[shape], shapes.extra_first[shape]
-    for arc in range(first, shapes.extra_first[shape + 1]):
-        begin = data.extra_first[job] + (arc - first) * count
-        price = extra[begin : begin + count]
-        if shapes.extra_target[arc] == at:
-            row += price
-        if shapes.extra_source[arc] == at:
-            target_us = data.earliest_us[data.node_first[job] + shapes.extra_target[arc]]
-            _add_clipped(row, price, (end_us - target_us) // slot_us, -1)
+    first, count = shapes.extra_first[data.shape[job]], data.delays[job]
+    arc = shapes.first_into[node]
+    while arc >= 0:
+        begin = data.extra_first[job] + arc * count
+        row += extra[begin : begin + count]
+        arc = shapes.next_into[first + arc]
+    arc = shapes.first_from[node]
+    while arc >= 0:
+        begin = data.extra_first[job] + arc * count
+        target_us = data.earliest_us[data.node_first[job] + shapes.extra_target[first + arc]]
+        _add_clipped(row, extra[begin : begin + count], (end_us - target_us) // slot_us, -1)
+        arc = shapes.next_from[first + arc]
 
 
 @allocating_kernel

@@ -96,7 +96,13 @@ class Relaxation:
 
 @dataclass(frozen=True, slots=True)
 class Fixed:
-    """The parts of the relaxation that do not depend on slots or windows."""
+    """The parts of the relaxation that do not depend on slots or windows.
+
+    Parameters
+    ----------
+    headroom_bits
+        Room for prices above the usual one: behind a long queue they are many times as high.
+    """
 
     instance: Instance
     costs: JobCosts
@@ -105,6 +111,7 @@ class Fixed:
     earliest_us: Ints
     uses: tuple[ModelUse, ...]
     memory: tuple[MemoryRow, ...]
+    headroom_bits: int = 7
 
     @property
     def all_done_us(self) -> int:
@@ -151,7 +158,7 @@ def relax(fixed: Fixed, slot_us: int, window_us: Ints) -> Relaxation:
     # The latest end of a run that pays prices: the last delay but one of the latest node, run on its slowest class.
     last_start = np.maximum.reduceat(fixed.earliest_us, fixed.node_first[:-1])[jobs]
     horizon = int((last_start + delays * slot_us).max()) + int(shapes.run_us.max())
-    scale, usual = _scale(instance, costs, horizon)
+    scale, usual = _scale(instance, costs, horizon, fixed.headroom_bits)
     whole = {w: min(int(w * scale), 1 << 62) for w in set(costs.weight)}  # one that large proves nothing any more
     weight = np.array([whole[w] for w in costs.weight], np.int64)
     data = JobData(
@@ -186,12 +193,12 @@ def relax(fixed: Fixed, slot_us: int, window_us: Ints) -> Relaxation:
     )
 
 
-def _scale(instance: Instance, costs: JobCosts, horizon_us: int) -> tuple[int, int]:
+def _scale(instance: Instance, costs: JobCosts, horizon_us: int, headroom_bits: int) -> tuple[int, int]:
     """Return a power of two to count costs in, and the usual price per microsecond in it."""
     mean = sum(costs.weight, Fraction(0)) / len(costs.weight)
     if costs.steps:  # a late job costs its weight once: spread that over its work
         mean /= int(instance.job_critical_us[costs.jobs].mean()) + 1
-    bits = min(PRICE_BITS, SUM_BITS - 7 - horizon_us.bit_length())
+    bits = min(PRICE_BITS, SUM_BITS - headroom_bits - horizon_us.bit_length())
     exponent = bits + (mean.denominator // mean.numerator).bit_length()
     scale = 1 << max(1, exponent)
     return scale, max(1, int(mean * scale))

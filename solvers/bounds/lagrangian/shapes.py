@@ -39,6 +39,10 @@ class Shapes(NamedTuple):
         First priced precedence of each workflow, and their number at the end.
     extra_source, extra_target
         Per priced precedence: its nodes, counted within the workflow.
+    first_child, next_child
+        Per node: the first node below it, and the next below the same parent, counted within the workflow (-1: none).
+    first_into, next_into, first_from, next_from
+        The same of priced precedences: per node the first that leads to (leaves) it, per precedence the next one.
     """
 
     node_first: Ints
@@ -50,6 +54,12 @@ class Shapes(NamedTuple):
     extra_first: Ints
     extra_source: Ints
     extra_target: Ints
+    first_child: Ints
+    next_child: Ints
+    first_into: Ints
+    next_into: Ints
+    first_from: Ints
+    next_from: Ints
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +89,7 @@ def forest(instance: Instance) -> Forest:
     runs: list[int] = []
     lane_of: list[int] = []
     extra: list[tuple[int, int]] = []
+    links: list[list[int]] = [[] for _ in range(6)]
     node_task: list[int] = []
     for index, workflow in enumerate(instance.workflows):
         first = int(instance.template_first[index])
@@ -101,7 +112,11 @@ def forest(instance: Instance) -> Forest:
                 runs.append(0)
                 lane_of.append(-1)
             option_first.append(len(runs))
-        extra += [(position[a], position[b]) for a, b in arcs if (a, b) not in kept]
+        priced = [(position[a], position[b]) for a, b in arcs if (a, b) not in kept]
+        for at, of in enumerate((parents[node_first[-1] :], [b for _, b in priced], [a for a, _ in priced])):
+            for out, more in zip(links[2 * at : 2 * at + 2], _linked(of, len(order)), strict=True):
+                out += more
+        extra += priced
         node_first.append(len(node_task))
         extra_first.append(len(extra))
     shapes = Shapes(
@@ -114,8 +129,19 @@ def forest(instance: Instance) -> Forest:
         np.array(extra_first, np.int64),
         np.array([a for a, _ in extra], np.int64),
         np.array([b for _, b in extra], np.int64),
+        *(np.array(link, np.int64) for link in links),
     )
     return Forest(shapes, Lanes(tuple(c for c, _ in lanes), tuple(n for _, n in lanes)), np.array(node_task, np.int64))
+
+
+def _linked(of: list[int], nodes: int) -> tuple[list[int], list[int]]:
+    """Return the first thing that belongs to each node, and after each thing the next one of its node; -1: none."""
+    first, following = [-1] * nodes, [-1] * len(of)
+    for thing in reversed(range(len(of))):
+        if of[thing] >= 0:
+            following[thing] = first[of[thing]]
+            first[of[thing]] = thing
+    return first, following
 
 
 def node_earliest(instance: Instance, trees: Forest, times: Earliest) -> tuple[Ints, Ints]:

@@ -1,0 +1,56 @@
+"""Machine code belongs to the texts that it was made of: another text, another folder."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from solvers.compiled import digest_texts
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture
+def copied(tmp_path: Path) -> Path:
+    for folder in ("solvers", "models"):
+        shutil.copytree(ROOT / folder, tmp_path / folder, ignore=shutil.ignore_patterns("__pycache__"))
+    return tmp_path
+
+
+def test_the_same_texts_elsewhere_have_the_same_digest(copied: Path) -> None:
+    assert digest_texts(copied) == digest_texts(ROOT)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "solvers/bounds/lagrangian/job_paths.py",  # kernels that kernels of other files call
+        "solvers/bounds/lagrangian/shapes.py",  # no kernel, but the order of the fields that kernels read
+        "solvers/search/decoder_kernel.py",
+        "solvers/search/neighbourhood.py",
+        "solvers/compiled.py",
+        "models/tables.py",  # NEVER
+    ],
+)
+def test_a_changed_text_has_another_digest(copied: Path, text: str) -> None:
+    before = digest_texts(copied)
+    path = copied / text
+    path.write_text(path.read_text() + "CHANGED = 1\n")
+    assert digest_texts(copied) != before
+
+
+def test_a_kernel_in_a_new_folder_counts(copied: Path) -> None:
+    before = digest_texts(copied)
+    new = copied / "solvers/bounds/lagrangian/deeper/more.py"
+    new.parent.mkdir()
+    new.write_text("from solvers.compiled import kernel\n")
+    assert digest_texts(copied) != before
+
+
+def test_what_no_kernel_reads_leaves_the_machine_code_as_it_is(copied: Path) -> None:
+    before = digest_texts(copied)
+    path = copied / "solvers/bounds/verify.py"
+    path.write_text(path.read_text() + "CHANGED = 1\n")
+    assert digest_texts(copied) == before
