@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from fractions import Fraction
 
@@ -87,7 +86,7 @@ def improve(search: Search, time_limit_s: float | None = None, finest_us: int = 
     def left_s() -> float:
         return min(search.remaining_s, end - time.monotonic())
 
-    coarsest = _coarsest(fixed, first_prices, finest_us, left_s)
+    coarsest = _coarsest(fixed, first_prices, finest_us, left_s())
     if coarsest is None:
         return None
     relaxation, steps = coarsest
@@ -112,29 +111,28 @@ def improve(search: Search, time_limit_s: float | None = None, finest_us: int = 
 
 
 def _coarsest(
-    fixed: Fixed, first_prices: FirstPrices, finest_us: int, left_s: Callable[[], float]
+    fixed: Fixed, first_prices: FirstPrices, finest_us: int, left_s: float
 ) -> tuple[Relaxation, Steps] | None:
     """Return the first relaxation, its slots wide enough to leave time for finer ones, and the steps to take in it.
 
     None if time does not even allow one step in slots as wide as a critical path.
     """
     critical_path = int(fixed.instance.job_critical_us.mean())
-    share, tried = COARSEST_SHARE, False
+    share = COARSEST_SHARE
     while True:
         slot_us = max(finest_us, 1, critical_path // share)
         relaxation = relax(fixed, slot_us, _first_windows(fixed, first_prices, slot_us))
         least_s = _runs(relaxation) * STEP_S
-        if share > 1 and 4 * COLD.count * least_s > left_s():
+        if share > 1 and 4 * COLD.count * least_s > left_s:
             share //= 2
             continue
-        if least_s > left_s() and not tried:
+        if least_s > left_s:
             return None
-        tried = True
         begun = time.monotonic()
-        climb = ascend(relaxation, np.zeros(Prices.size(relaxation)), Steps(2), lambda: left_s() > 0)
-        per_step = (time.monotonic() - begun) / climb.evaluations
-        if 4 * COLD.count * per_step <= left_s() or share == 1:
-            affordable = max(1, min(COLD.count, int(left_s() / per_step)))
+        ascend(relaxation, np.zeros(Prices.size(relaxation)), Steps(2), lambda: True)
+        per_step = (time.monotonic() - begun) / 2
+        if 4 * COLD.count * per_step <= left_s or share == 1:
+            affordable = max(1, min(COLD.count, int(left_s / per_step)))
             return relaxation, Steps(affordable, COLD.first, COLD.last)
         share //= 2
 
