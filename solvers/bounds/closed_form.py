@@ -35,11 +35,12 @@ def witness(instance: Instance, objective: Objective, method: str) -> dict[str, 
     proof = _PROOFS[method](instance, objective) if method in _PROOFS else None
     return {} if proof is None else proof.witness
 
-_ENERGETIC_S_PER_TASK = {Objective.MAX_SLOWDOWN: 1.5e-4, Objective.LATE_JOBS: 7e-5}
+
+_ENERGETIC_S_PER_TASK = {Objective.MAX_SLOWDOWN: 6e-5, Objective.LATE_JOBS: 1e-5}
 _LONGEST_S: Mapping[str, Callable[[Instance, Objective], float]] = {
     "critical_path": lambda instance, _: 0.0,
     "mean_busy_time": lambda instance, _: 2.5e-5 * instance.n_tasks,
-    "energetic": lambda instance, objective: _ENERGETIC_S_PER_TASK.get(objective, 1e-5) * instance.n_tasks,
+    "energetic": lambda instance, objective: _ENERGETIC_S_PER_TASK.get(objective, 2e-5) * instance.n_tasks,
     "fluid": lambda instance, _: fluid.longest_s(instance),
 }
 """What each takes at most, as measured where it applies; the critical path counts as nothing: it is always counted."""
