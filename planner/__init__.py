@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from planner.answers.replay import replay_on_devices as replay_on_devices
     from planner.answers.servers import servers as servers
     from planner.answers.simulate import simulate as simulate
+    from planner.answers.take_apart import regret as regret
     from planner.answers.uncertain.planning import plan_uncertain as plan_uncertain
     from planner.answers.whatif import sweep as sweep
     from planner.answers.whatif import whatif as whatif
@@ -48,6 +49,7 @@ _HOME = {
     "plan": "planner.answers.plan",
     "plan_uncertain": "planner.answers.uncertain.planning",
     "profile": "planner.answers.profile",
+    "regret": "planner.answers.take_apart",
     "replay_on_devices": "planner.answers.replay",
     "report": "planner.show.report",
     "residencies": "planner.show.frames",
