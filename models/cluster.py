@@ -125,6 +125,9 @@ class Cluster:
     gpus: tuple[GPU, ...]
     network: Network
 
+    def __repr__(self) -> str:
+        return f"<Cluster of {len(self.gpus)} GPUs>"
+
     def __post_init__(self) -> None:
         if not self.gpus:
             raise ValueError("a cluster needs at least one GPU")

@@ -149,6 +149,10 @@ class Instance:
             template = int(stuck[0])
             raise InstanceError(f"{self.template_name(template)} can run on no GPU: {self._why_stuck(template)}")
 
+    def __repr__(self) -> str:
+        size = f"{len(self.jobs)} jobs, {self.n_tasks} tasks, {len(self.models)} models"
+        return f"<Instance of {size} on {self.n_gpus} GPUs>"
+
     def _check_parts(self) -> None:
         if not self.jobs:
             raise InstanceError("the workload window holds no job")

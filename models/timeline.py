@@ -70,6 +70,10 @@ class Timeline:
     residencies: tuple[Residency, ...]
     realised: bool = False
 
+    def __repr__(self) -> str:
+        realised = ", realised" if self.realised else ""
+        return f"<Timeline of {len(self.gpu)} tasks, {len(self.residencies)} residencies{realised}>"
+
     def __post_init__(self) -> None:
         if not len(self.gpu) == len(self.start_us) == len(self.end_us):
             raise ValueError("gpu, start and end of a timeline must have one entry per task")

@@ -92,6 +92,10 @@ class Result:
     solver: str
     options: Mapping[str, str | int | float | bool | None] = field(default_factory=dict)
 
+    def __repr__(self) -> str:
+        figures = f"value {_shown(self.value)}, lower bound {_shown(self.lower_bound)}"
+        return f"<Result {self.status} of {self.objective}: {figures}, {self.timeline!r}, {self.solver}>"
+
     @property
     def status(self) -> Status:
         """What is known, as `Status` defines it."""
@@ -111,6 +115,10 @@ class Result:
     def gap(self) -> float | None:
         """(value - bound) / value, or None without value or bound."""
         return None if self.value is None else gap(self.value, self.lower_bound)
+
+
+def _shown(value: Fraction | None) -> str:
+    return "none" if value is None else f"{float(value):.6g}"
 
 
 class UnsoundBoundError(RuntimeError):

@@ -55,6 +55,9 @@ class Scenario:
     document: ScenarioDocument
     source: Source
 
+    def __repr__(self) -> str:
+        return f"<Scenario {self.name!r} of {self.source.file}: {self.instance!r}, {self.objective}>"
+
 
 def load_scenario(path: str | Path) -> Scenario:
     """Return the scenario of a YAML or JSON file.

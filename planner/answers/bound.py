@@ -56,6 +56,10 @@ class Bound:
     runtime_s: float
     regret: Regret | None = None
 
+    def __repr__(self) -> str:
+        objective = self.scenario.objective
+        return f"<Bound of {self.scenario!r}: {reported_bound(objective, self.lower_bound):.6g} ({self.method})>"
+
     @property
     def highest(self) -> tuple[Fraction, str]:
         """The highest bound that holds, certified or not, and its method."""

@@ -56,6 +56,9 @@ class Comparison:
     regrets: tuple[Regret, ...] = ()
     settings: Mapping[str, str] = field(default_factory=dict)
 
+    def __repr__(self) -> str:
+        return f"<Comparison of {self.plan!r} with {', '.join(repr(s.policy) for s in self.simulations)}>"
+
     @property
     def note(self) -> str:
         """What has to be known to read the figures."""

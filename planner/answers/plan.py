@@ -45,6 +45,9 @@ class Plan:
         timeline = result.timeline
         return cls(scenario, result, None if timeline is None else measure(scenario.instance, timeline, scenario.slo))
 
+    def __repr__(self) -> str:
+        return f"<Plan of {self.scenario!r}: {self.result!r}>"
+
     @property
     def timeline(self) -> Timeline | None:
         """What happens when; None if no plan was found."""

@@ -53,6 +53,11 @@ class Simulation:
     value: Fraction
     metrics: Metrics
 
+    def __repr__(self) -> str:
+        objective = self.scenario.objective
+        value = f"{objective} {reported_value(objective, self.value):.6g} {objective.unit}".strip()
+        return f"<Simulation of {self.policy!r} on {self.scenario.name!r}: {value}>"
+
     @property
     def shown(self) -> tuple[Shown, ...]:
         """The timeline of what happened."""

@@ -51,10 +51,34 @@ def test_the_shorter_half_of_the_requests_becomes_the_smaller_workflow(tmp_path:
     names = [made.workload.workflows[index].name for index in made.workload.workflow]
     assert names == ["long", "short", "short", "short", "long"]
     assert made.workload.release_us.tolist() == [0, 1_000_000, 2_000_000, 3_000_000, 5_000_000]
-    assert made.workload.mapping == "requests by run time, shortest first, in 2 equal parts: short, long"
+    unknown = "no model of the log is one of the scenario's"
+    assert made.workload.mapping == f"requests by run time, shortest first, in 2 equal parts: short, long; {unknown}"
     # Work 2 x 3 s + 3 x 0.5 s = 7.5 s over 5 s on two GPUs; loads: twice 4 s, five times 1 s.
     assert made.summary.fluid_load == pytest.approx(0.75)
     assert made.summary.load_of_loads == pytest.approx(1.3)
+
+
+@pytest.mark.parametrize("names", [("long", "short"), ("large", "short")])
+def test_names_of_the_log_choose_the_workflow(tmp_path: Path, names: tuple[str, str]) -> None:
+    # By run time the first request would be the long one; `large` is a model of the workflow `long` alone.
+    base = Driven.load(written(tmp_path, BASE, "base.yaml"))
+    log = written(tmp_path, table(f"0,{names[1]},9", f"1,{names[0]},3", f"2,{names[1]},1"))
+    made = import_trace("table", [log], driven=base)
+    assert [made.workload.workflows[index].name for index in made.workload.workflow] == ["short", "long", "short"]
+    assert made.workload.mapping == "requests by the name of their model, among 2 workflows"
+
+
+@pytest.mark.parametrize(
+    ("name", "why"), [("small", "'small' is needed by 2 workflows"), ("gpt", "'gpt' is none of the scenario's")]
+)
+def test_a_log_that_names_some_workflows_only_is_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str, why: str
+) -> None:
+    log = written(tmp_path, table("0,long,9", f"1,{name},3", "2,short,1"))
+    base = written(tmp_path, BASE, "base.yaml")
+    assert run(app, ["import", "table", str(log), "--workflows", str(base)]) == 2
+    said = "--workflows: 2 of 3 requests name a workflow, or a model of one workflow alone; 1 do not: "
+    assert said + why in capsys.readouterr().err
 
 
 def test_what_no_request_drives_does_not_count(tmp_path: Path) -> None:

@@ -78,3 +78,12 @@ def test_the_view_takes_policies_apart(scenario: Scenario) -> None:
     (row,) = (line for line in console.export_text().splitlines() if "jit" in line and line.count("%") == 4)
     (apart,) = made.regrets
     assert [f"{float(loss.lost):.5g}" in row for loss in apart.losses] == [True] * 4
+
+
+def test_the_text_of_an_answer_is_a_line(scenario: Scenario) -> None:
+    made = compare(scenario, ["jit", "hash"], time_limit_s=2)
+    instance, timeline = scenario.instance, made.plan.timeline
+    answers = [made, made.plan, made.plan.result, timeline, instance, instance.cluster, scenario, *made.simulations]
+    assert [len(repr(answer)) < 600 and "\n" not in repr(answer) for answer in answers] == [True] * len(answers)
+    assert repr(instance) == "<Instance of 2 jobs, 4 tasks, 1 models on 2 GPUs>"
+    assert repr(made.simulations[0]).startswith("<Simulation of 'jit' on 'by-hand': mean_slowdown ")

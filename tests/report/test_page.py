@@ -172,12 +172,36 @@ def test_a_folder_without_results_is_refused(tmp_path: Path, folder: Path) -> No
     with pytest.raises(InputError, match=r"comparison.json:2: file: is no JSON"):
         report([tmp_path])
     (tmp_path / "comparison.json").write_text('{"objective": "makespan"}')
-    with pytest.raises(InputError, match=r"comparison.json:1: rows: is missing"):
+    with pytest.raises(InputError, match=r"comparison.json:1: rows: Field required; allowed is what -o wrote"):
         report([tmp_path])
     (tmp_path / "comparison.json").write_bytes((folder / "comparison.json").read_bytes())
     (tmp_path / "timelines.json").write_text('{"schema_version": 2, "instances": [], "timelines": []}')
     with pytest.raises(InputError, match=r"timelines.json:1: schema_version: is 2; allowed is 1"):
         report([tmp_path])
+
+
+@pytest.mark.parametrize(
+    ("name", "key", "value"),
+    [
+        ("comparison.json", "runtime_s", "soon"),
+        ("comparison.json", "gap", {}),
+        ("comparison.json", "rows", [1]),
+        ("comparison.json", "lower_bound", 10**400),
+        ("comparison.json", "versions", None),
+        ("timelines.json", "timelines", [{}]),
+        ("timelines.json", "instances", 7),
+    ],
+)
+def test_any_other_value_is_named_in_one_line(
+    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str, key: str, value: object
+) -> None:
+    for file in ("comparison.json", "timelines.json"):
+        text = (folder / file).read_text()
+        (tmp_path / file).write_text(json.dumps(json.loads(text) | {key: value}) if file == name else text)
+    assert run(app, ["report", str(tmp_path), "-o", str(tmp_path / "page.html")]) == 2
+    err = capsys.readouterr().err
+    assert err.startswith(f"truenorth: error: {tmp_path / name}:1: {key}")
+    assert err.count("\n") == 1
 
 
 def test_the_command_writes_the_page_and_says_what_is_in_it(

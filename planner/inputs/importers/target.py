@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
+import pandas as pd
 
 from models.errors import QuestionError
 from models.instance import Ints
 from models.scenario import InputError, Scenario, load_scenario, scenario_from
+from models.scenario.errors import shown
 from models.scenario.source import read_text
 from models.scenario.work import build_workflows
 from models.units import say_size
+from models.workload import Workflow
 from planner.inputs.importers.document import document, scenario_text
 from planner.inputs.importers.format import Hardware
-from planner.inputs.importers.tables import Jobs, Requests
+from planner.inputs.importers.tables import Jobs, Requests, Texts
 from planner.inputs.importers.workload import Workload
 
 
@@ -153,10 +157,12 @@ class Driven:
         return "".join(lines[: first - 1]), "".join(lines[last:])
 
     def workload(self, found: Requests | Jobs, rows: Ints, release_us: Ints) -> Workload:
-        """Return requests as jobs of the scenario's workflows: the shorter a request ran, the less work it becomes.
+        """Return requests as jobs of the scenario's workflows: by the names in the log, else by run time.
 
-        Requests are ordered by run time (equal ones by release) and cut into as many parts of equal size as there are
-        workflows; the shortest become jobs of the workflow with the least work.
+        A request whose model is the name of a workflow, or of a model that one workflow alone needs, becomes a job of
+        it. Where no name of the log is the scenario's, the shorter a request ran, the less work it becomes: requests
+        are ordered by run time (equal ones by release) and cut into as many parts of equal size as there are workflows;
+        the shortest become jobs of the workflow with the least work.
 
         Parameters
         ----------
@@ -166,20 +172,52 @@ class Driven:
         Raises
         ------
         QuestionError
-            If the log's jobs are workflows already.
+            If the log's jobs are workflows already, or only some of its names are the scenario's.
         """
         if isinstance(found, Jobs):
             raise QuestionError("the log's jobs are DAGs already; allowed are logs of requests", "workflows")
         workflows = tuple(build_workflows(self.scenario.document).values())
+        deadline = None if found.deadline_us is None else found.deadline_us[rows]
+        named = _by_name(workflows, found.model[rows])
+        if named is not None:
+            mapping = f"requests by the name of their model, among {len(workflows)} workflows"
+            return Workload(workflows, named, release_us, deadline, mapping)
         work = [sum(task.fastest_us for task in workflow.tasks) for workflow in workflows]
         by_work = np.argsort(work, kind="stable")
         order = np.argsort(found.runtime_us[rows], kind="stable")
         rank = np.empty(len(rows), np.int64)
         rank[order] = np.arange(len(rows))
-        deadline = None if found.deadline_us is None else found.deadline_us[rows]
         names = ", ".join(workflows[index].name for index in by_work.tolist())
-        mapping = f"requests by run time, shortest first, in {len(workflows)} equal parts: {names}"
+        unknown = "no model of the log is one of the scenario's"
+        mapping = f"requests by run time, shortest first, in {len(workflows)} equal parts: {names}; {unknown}"
         return Workload(workflows, by_work[rank * len(workflows) // len(rows)], release_us, deadline, mapping)
+
+
+def _by_name(workflows: Sequence[Workflow], models: Texts) -> Ints | None:
+    """Return the workflow that each request's model names; None if the log has no name in common with the scenario.
+
+    Raises
+    ------
+    QuestionError
+        If it names the workflows of some requests only, which would be a wrong mix without a word.
+    """
+    users: dict[str, set[int]] = {}
+    for index, workflow in enumerate(workflows):
+        for model in {model for task in workflow.tasks for model in task.models}:
+            users.setdefault(model, set()).add(index)
+    users |= {workflow.name: {index} for index, workflow in enumerate(workflows)}
+    codes, names = pd.factorize(models)
+    if not any(name in users for name in names):
+        return None
+    told = np.array([min(users[name]) if len(users.get(name, ())) == 1 else -1 for name in names], np.int64)
+    silent = int((told[codes] < 0).sum())
+    if silent:
+        name = names[int(np.argmax(told < 0))]
+        why = f"is needed by {len(users[name])} workflows" if name in users else "is none of the scenario's"
+        problem = f"{len(codes) - silent} of {len(codes)} requests name a workflow, or a model of one workflow alone"
+        allowed = "allowed is a log in which all do, or none"
+        raise QuestionError(f"{problem}; {silent} do not: {shown(name)} {why}; {allowed}", "workflows")
+    return told[codes]
 
 
 def assert_valid(target: Target, workload: Workload) -> None:

@@ -66,6 +66,10 @@ class Imported:
     window: Window | None
     rate_factor: Fraction
 
+    def __repr__(self) -> str:
+        read = ", ".join(path.name for path in self.files)
+        return f"<Imported {len(self.workload.release_us)} jobs of {read} ({self.format.name})>"
+
     @property
     def summary(self) -> Summary:
         """Arrivals, models, run times and load, before anything is planned."""

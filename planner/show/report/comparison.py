@@ -7,14 +7,11 @@ from pathlib import Path
 from typing import Any
 
 from planner.show.curves import Curves, gap_over_time, slowdown_ecdf
+from planner.show.report import documents
 from planner.show.report.folders import read_json, read_timelines
 from planner.show.report.section import Section, Table
 
 NAME = "comparison.json"
-_KEYS = (
-    "objective", "rows", "lower_bound", "bound_method", "status", "regret", "note", "scenario", "unit", "warmup", "gap",
-    "incumbents", "runtime_s", "command", "versions",
-)  # fmt: skip
 _PLAN, _COMPASS = "plan", "compass"
 
 
@@ -26,7 +23,7 @@ def section(folder: Path) -> Section:
     InputError
         If a file in it cannot be read.
     """
-    document, timelines = read_json(folder / NAME, *_KEYS), read_timelines(folder)
+    document, timelines = read_json(folder / NAME, documents.Comparison), read_timelines(folder)
     scenario, words = document["scenario"], _words(document)
     figures: list[Curves | None] = [gap_over_time(document["incumbents"], document["runtime_s"])]
     if timelines is not None:

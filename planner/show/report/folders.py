@@ -6,18 +6,20 @@ import json
 from pathlib import Path
 from typing import Any
 
+from pydantic import TypeAdapter, ValidationError
+
 from models.scenario import InputError
 from models.scenario.source import read_text
-from planner.show.report import timelines
+from planner.show.report import documents, timelines
 
 
-def read_json(path: Path, *keys: str) -> dict[str, Any]:
+def read_json(path: Path, kind: Any) -> dict[str, Any]:
     """Return the object in a file.
 
     Parameters
     ----------
-    keys
-        What the object must have.
+    kind
+        What it must be: one of `planner.show.report.documents`.
 
     Raises
     ------
@@ -29,11 +31,14 @@ def read_json(path: Path, *keys: str) -> dict[str, Any]:
     except (ValueError, RecursionError) as error:
         line = getattr(error, "lineno", 1)
         raise InputError(str(path), line, "file", f"is no JSON: {error}; make the folder again with -o") from None
-    missing = [key for key in keys if not isinstance(document, dict) or key not in document]
-    if missing:
-        raise InputError(str(path), 1, missing[0], "is missing; allowed is what -o wrote: make the folder again")
-    assert isinstance(document, dict)  # noqa: S101
-    return document
+    try:
+        checked: dict[str, Any] = TypeAdapter(kind).validate_python(document)
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in first["loc"]).lstrip(".")
+        problem = f"{first['msg']}; allowed is what -o wrote: make the folder again"
+        raise InputError(str(path), 1, where or "file", problem) from None
+    return checked
 
 
 def read_timelines(folder: Path) -> dict[str, Any] | None:
@@ -47,7 +52,7 @@ def read_timelines(folder: Path) -> dict[str, Any] | None:
     path = folder / timelines.NAME
     if not path.exists():
         return None
-    document = read_json(path, "schema_version", "instances", "timelines")
+    document = read_json(path, documents.Timelines)
     if document["schema_version"] != timelines.SCHEMA_VERSION:
         problem = f"is {document['schema_version']}; allowed is {timelines.SCHEMA_VERSION}: make the folder again"
         raise InputError(str(path), 1, "schema_version", problem)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -37,7 +37,7 @@ class Report:
     """
 
     sections: tuple[Section, ...]
-    html: str
+    html: str = field(repr=False)
 
     def save(self, path: Path) -> None:
         """Write the page, whole or not at all.

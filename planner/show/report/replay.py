@@ -6,14 +6,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from planner.show.report import documents
 from planner.show.report.folders import read_json, read_timelines
 from planner.show.report.section import Section, Table
 
 NAME = "replay.json"
-_KEYS = (
-    "policy", "device", "devices", "runner", "objective", "makespan_s", "mean_latency_s", "valid", "same_placement",
-    "same_order", "latency_error", "failures", "scenario", "command", "versions",
-)  # fmt: skip
 
 
 def section(folder: Path) -> Section:
@@ -24,7 +21,7 @@ def section(folder: Path) -> Section:
     InputError
         If a file in it cannot be read.
     """
-    found = read_json(folder / NAME, *_KEYS)
+    found = read_json(folder / NAME, documents.Replay)
     scenario = found["scenario"]
     return Section(
         f"{scenario['name']}: does {Path(found['policy']).name} hold on {found['device']}?",

@@ -11,16 +11,13 @@ from models.scenario import load_scenario, read_timeline
 from models.slo import ServiceLevel
 from planner.answers.shown import Shown
 from planner.show.curves import Curves, Point, dots, lines
+from planner.show.report import documents
 from planner.show.report.folders import read_json
 from planner.show.report.section import Section, Table
 from planner.show.report.timelines import document
 from planner.show.servers import NOT_MONOTONE, Found, answer_in_words, describe_mix, priced, rows
 
 NAME = "answer.json"
-_KEYS = (
-    "slo", "groups", "largest", "open_sizes", "minimum", "policies", "refutation", "runtime_s", "scenario", "command",
-    "versions",
-)  # fmt: skip
 
 
 def section(folder: Path) -> Section:
@@ -31,7 +28,7 @@ def section(folder: Path) -> Section:
     InputError
         If a file in it cannot be read.
     """
-    found = read_json(folder / NAME, *_KEYS)
+    found = read_json(folder / NAME, documents.ServerCount)
     return Section(
         f"{found['scenario']['name']}: {'which servers' if priced(found) else 'how many servers'} are enough for "
         f"{found['slo']}?",

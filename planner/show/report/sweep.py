@@ -6,12 +6,15 @@ import csv
 import io
 import shlex
 from collections.abc import Callable, Mapping, Sequence
+from math import isfinite
 from pathlib import Path
 
+from models.scenario import InputError
 from models.scenario.source import read_text
 from models.units import say_bandwidth, say_size
 from planner.show.colours import COLOURS
 from planner.show.curves import Curves, Point, lines
+from planner.show.report import documents
 from planner.show.report.folders import read_json
 from planner.show.report.section import Section, Table
 
@@ -40,7 +43,11 @@ def section(folder: Path) -> Section:
         If its table cannot be read.
     """
     reader = csv.DictReader(io.StringIO(read_text(folder / NAME)), restval="")
-    rows, names = list(reader), list(reader.fieldnames or ())
+    try:
+        rows, names = list(reader), list(reader.fieldnames or ())
+    except csv.Error as error:
+        problem = f"is no CSV: {error}; allowed is what -o wrote: run the sweep again"
+        raise InputError(str(folder / NAME), reader.line_num, "row", problem) from None
     end = min((names.index(name) for name in _FIRST_FIGURE if name in names), default=len(names))
     axes = [name for name in names[1:end] if len({row[name] for row in rows}) > 1]
     # A verb that answers with a row per policy tells them apart beside the axes.
@@ -49,7 +56,7 @@ def section(folder: Path) -> Section:
     objectives = sorted({row["objective"] for row in rows if row.get("objective")})
     what = _what(asked, objectives[0] if len(objectives) == 1 else "value")
     drawn = _drawn(rows, keys, asked, what)
-    noted = read_json(folder / _NOTE, "name", "file", "scenario_hash", "versions")
+    noted = read_json(folder / _NOTE, documents.Sweep)
     return Section(
         f"{noted['name']}: what if {', '.join(_named(axis, axes) for axis in axes) or 'nothing'} changes?",
         _answer(rows, keys, asked, what),
@@ -142,10 +149,9 @@ def _drawn(rows: Sequence[Mapping[str, str]], keys: Sequence[str], asked: str, w
 
 def _is_number(text: str) -> bool:
     try:
-        float(text)
+        return isfinite(float(text))
     except ValueError:
         return False
-    return True
 
 
 def _number(text: str) -> str:

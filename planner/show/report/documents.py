@@ -1,0 +1,265 @@
+"""What the files of a folder hold that a page reads; a file that holds anything else is refused, field by field."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, NotRequired
+
+from pydantic import AfterValidator, ConfigDict, Field, with_config
+from typing_extensions import TypedDict
+
+from models.slo import ServiceLevel
+
+Figure = Annotated[float, Field(allow_inf_nan=False)]
+Count = Annotated[int, Field(ge=0, le=10**18)]
+Times = list[Annotated[int, Field(ge=-1, le=10**18)]]
+_OPEN = ConfigDict(extra="allow")
+"""What a page does not read may be anything."""
+
+
+def _readable(text: str) -> str:
+    ServiceLevel.parse(text)
+    return text
+
+
+Level = Annotated[str, AfterValidator(_readable)]
+
+
+@with_config(_OPEN)
+class Origin(TypedDict):
+    """The scenario of an answer."""
+
+    name: str
+    hash: str
+
+
+@with_config(_OPEN)
+class Window(Origin):
+    """The scenario of a comparison."""
+
+    jobs: Count
+    tasks: Count
+    gpus: Count
+    slo: str | None
+
+
+@with_config(_OPEN)
+class ShownMetrics(TypedDict):
+    """Metrics of a contender."""
+
+    p50_slowdown: Figure
+    p95_slowdown: Figure
+    p99_slowdown: Figure
+    hit_rate: Figure | None
+    loads: Count
+    compute_busy: Figure
+    slo_attainment: Figure | None
+
+
+@with_config(_OPEN)
+class Contender(TypedDict):
+    """A row of a comparison."""
+
+    policy: str
+    clairvoyant: bool
+    objective: Figure
+    ratio_to_best: Figure | None
+    gap_to_bound: Figure | None
+    metrics: ShownMetrics
+
+
+@with_config(_OPEN)
+class Loss(TypedDict):
+    """A part of a regret."""
+
+    part: str
+    lost: Figure
+    share: Figure | None
+    at_least: Figure
+    at_most: Figure
+
+
+@with_config(_OPEN)
+class Regret(TypedDict):
+    """What a policy loses to each part."""
+
+    policy: str
+    note: str
+    losses: list[Loss]
+
+
+@with_config(_OPEN)
+class Comparison(TypedDict):
+    """``comparison.json``."""
+
+    objective: str
+    rows: list[Contender]
+    lower_bound: Figure | None
+    bound_method: str | None
+    status: str
+    regret: list[Regret]
+    note: str
+    scenario: Window
+    unit: str
+    warmup: str
+    gap: Figure | None
+    incumbents: list[tuple[Figure, Figure | None, Figure | None]]
+    runtime_s: Figure
+    command: str
+    versions: dict[str, str]
+
+
+@with_config(_OPEN)
+class Group(TypedDict):
+    """Servers of one sort."""
+
+    gpu: str
+    gpus_per_server: Count
+
+
+@with_config(_OPEN)
+class Size(TypedDict):
+    """A number of servers; of priced groups also how many of each, and for how much."""
+
+    servers: Count | None
+    mix: NotRequired[list[Count] | None]
+    price_per_hour: NotRequired[Figure | None]
+
+
+@with_config(_OPEN)
+class Minimum(Size):
+    """The least size of a server count."""
+
+    proved: bool
+    lower_bound: Count | None
+    lower_bound_price_per_hour: NotRequired[Figure | None]
+    value: Figure | None
+
+
+@with_config(_OPEN)
+class Reached(Size):
+    """What a policy reached at a size."""
+
+    value: Figure | None
+
+
+@with_config(_OPEN)
+class Trial(Size):
+    """The least size at which a policy meets the level."""
+
+    not_simulated: Count
+    reached: list[Reached]
+
+
+@with_config(_OPEN)
+class Refutation(Size):
+    """Why no cheaper size is enough."""
+
+    forces: str
+    however_many: bool
+
+
+def _priced_throughout(found: Servers) -> Servers:
+    """Refuse a document of priced groups in which a size lacks its mix or its price."""
+    minimum, refutation = found["minimum"], found["refutation"]
+    if "mix" not in minimum:
+        return found
+    trials = found["policies"].values()
+    reached = [at for trial in trials for at in trial["reached"]]
+    sizes: list[Size] = [found["largest"], minimum, *trials, *reached, *([] if refutation is None else [refutation])]
+    for size in sizes:
+        mix, price = size.get("mix"), size.get("price_per_hour")
+        if size["servers"] is not None and (mix is None or price is None or len(mix) != len(found["groups"])):
+            raise ValueError("a size of priced groups has no price, or not a count for each group")
+    if refutation is not None and minimum.get("lower_bound_price_per_hour") is None:
+        raise ValueError("something is refuted, and no price is a bound")
+    return found
+
+
+@with_config(_OPEN)
+class Servers(TypedDict):
+    """``answer.json``."""
+
+    slo: Level
+    groups: list[Group]
+    largest: Size
+    open_sizes: Count
+    minimum: Minimum
+    policies: dict[str, Trial]
+    refutation: Refutation | None
+    runtime_s: Figure
+    scenario: Origin
+    command: str
+    versions: dict[str, str]
+
+
+ServerCount = Annotated[Servers, AfterValidator(_priced_throughout)]
+
+
+@with_config(_OPEN)
+class Both(TypedDict):
+    """A figure of a replay; also the objective, which has a name."""
+
+    predicted: Figure | None
+    measured: Figure | None
+
+
+@with_config(_OPEN)
+class Named(Both):
+    """The objective of a replay."""
+
+    name: str
+
+
+@with_config(_OPEN)
+class Replay(TypedDict):
+    """``replay.json``."""
+
+    policy: str
+    device: str
+    devices: list[str]
+    runner: str
+    objective: Named
+    makespan_s: Both
+    mean_latency_s: Both
+    valid: bool
+    same_placement: bool
+    same_order: bool
+    latency_error: Figure | None
+    failures: list[Any]
+    scenario: Origin
+    command: str
+    versions: dict[str, str]
+
+
+@with_config(_OPEN)
+class Sweep(TypedDict):
+    """``sweep.json``."""
+
+    name: str
+    file: str | None
+    scenario_hash: str | None
+    versions: dict[str, str]
+
+
+@with_config(_OPEN)
+class Drawn(TypedDict):
+    """One of the timelines."""
+
+    name: str
+    clairvoyant: bool
+    instance: Count
+    slowdown: list[Figure]
+    latency_us: Times
+    gpu: Times
+    start_us: Times
+    run_us: Times
+    residencies: list[list[Any]]
+
+
+@with_config(_OPEN)
+class Timelines(TypedDict):
+    """``timelines.json``."""
+
+    schema_version: int
+    instances: list[dict[str, Any]]
+    timelines: list[Drawn]
