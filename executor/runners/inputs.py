@@ -37,10 +37,10 @@ def received(call: Call) -> Tensor:
     return torch.randint(0, 256, (DRAWN_BYTES,), dtype=torch.uint8, device=call.device, generator=generator)
 
 
-def stretched(data: Tensor, size: int) -> Tensor:
+def stretch(data: Tensor, size: int) -> Tensor:
     """Return the first bytes of something, repeated as often as it takes.
 
-    >>> stretched(torch.tensor([1, 2, 3]), 5).tolist()
+    >>> stretch(torch.tensor([1, 2, 3]), 5).tolist()
     [1, 2, 3, 1, 2]
     """
     return data.repeat(-(-size // len(data)))[:size]
@@ -62,7 +62,7 @@ def tokens(data: Tensor, count: int, vocabulary: int, first: int = 0) -> Tensor:
     >>> tokens(torch.tensor([1, 0, 0, 7], dtype=torch.uint8), 2, 200, first=10).tolist()
     [[76, 17]]
     """
-    pairs = stretched(data, 2 * count).view(count, 2).long()
+    pairs = stretch(data, 2 * count).view(count, 2).long()
     return ((pairs[:, 0] * 256 + pairs[:, 1]) % (vocabulary - first) + first)[None]
 
 
@@ -77,7 +77,7 @@ def picture(data: Tensor, side: int) -> Tensor:
     >>> picture(torch.tensor([0, 255], dtype=torch.uint8), 2)[0, 0].tolist()
     [[0.0, 1.0], [0.0, 1.0]]
     """
-    return stretched(data, 3 * side * side).view(1, 3, side, side).float() / 255
+    return stretch(data, 3 * side * side).view(1, 3, side, side).float() / 255
 
 
 def as_bytes(*parts: Tensor) -> Tensor:

@@ -16,7 +16,7 @@ from models import GPU, Cluster, Instance, Job, Link, Network, Objective, Task, 
 from models.objective import reported_bound
 from solvers.bounds import closed_form
 from solvers.bounds.certificate import closed_form_document, lagrangian_document
-from solvers.bounds.granularity import raised
+from solvers.bounds.granularity import round_up
 from solvers.bounds.lagrangian.improve import Priced, improve
 from solvers.bounds.verify import verify
 from solvers.exact import exhaustive
@@ -143,7 +143,7 @@ def _certificates(instance: Instance, objective: Objective, seconds: float) -> l
     for name, method in closed_form.METHODS.items():
         value = method(instance, objective)
         if value is not None:
-            value = raised(instance, objective, value)
+            value = round_up(instance, objective, value)
             found.append((closed_form_document(instance, objective, name, value), value))
     priced = improve(Search(instance, objective, seconds))
     if priced is not None:

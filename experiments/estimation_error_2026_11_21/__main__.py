@@ -24,10 +24,10 @@ from models import assert_feasible, timeline_value
 from models.instance import Instance
 from models.scenario import Scenario, load_scenario, write_atomically
 from models.timeline import Timeline
-from planner.answers.policies.offline import annealed
+from planner.answers.policies.offline import anneal
 from planner.answers.policies.parse import parse
 from planner.answers.uncertain.spec import Sides
-from planner.answers.uncertain.told import Told, stretched
+from planner.answers.uncertain.told import Told, stretch
 from planner.show.canvas import png
 
 FOLDER = Path(__file__).parent
@@ -85,7 +85,7 @@ def measured(cell: Cell) -> Iterator[Row]:
     given = authors.instance(authors.poisson(cell.jobs_per_s, cell.jobs, cell.seed))
     sides = told_and_true(cell.level, given, cell.seed)
     scenario = replace(like, instance=sides.told.instance)
-    plan = annealed(sides.truth, scenario.objective, MOVES, 0)
+    plan = anneal(sides.truth, scenario.objective, MOVES, 0)
     assert plan is not None
     for name, timeline in [(PLAN_OF_TRUTH, plan), *_carried_out(scenario, sides, cell.seed)]:
         assert_feasible(sides.truth, timeline)
@@ -100,7 +100,7 @@ def told_and_true(level: Level, given: Instance, seed: int) -> Sides:
         return Sides(Told.exactly(given), given)
     if level.side == "told":
         return Sides(level.error.told(level.error.around(given, seed)), given)
-    medians = stretched(given, np.full(given.n_tasks, 1 / level.mean_factor))
+    medians = stretch(given, np.full(given.n_tasks, 1 / level.mean_factor))
     return Sides(level.error.told(medians), level.error.around(medians, seed))
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from experiments.suites.case import Known
 from models.scenario import InputError
-from models.scenario.errors import shown
+from models.scenario.errors import quote
 from models.scenario.source import read_text
 
 KNOWN_OPTIMA = Path(__file__).parents[3] / "shared" / "data" / "known_optima"
@@ -44,7 +44,7 @@ def rows_of_numbers(path: Path) -> Iterator[tuple[int, list[int]]]:
         for word in words:
             if not (word.isascii() and word.isdigit() and len(word) <= _MOST_DIGITS):
                 raise InputError(
-                    str(path), line, "number", f"{shown(word)} stands here; allowed are whole numbers from 0"
+                    str(path), line, "number", f"{quote(word)} stands here; allowed are whole numbers from 0"
                 )
         if words:
             yield line, [int(word) for word in words]

@@ -9,7 +9,7 @@ from ortools.sat.python import cp_model
 
 from models.formulations.cp_sat import Formulation
 from models.formulations.normal_form import Chain, normal_form, serving_chains
-from models.formulations.symmetry import renumbered
+from models.formulations.symmetry import renumber
 from models.objective import completion_us
 from models.timeline import Placement, Timeline
 
@@ -18,7 +18,7 @@ Assignment = Iterator[tuple[cp_model.IntVar, int]]
 
 def add_hint(formulation: Formulation, timeline: Timeline) -> None:
     """Hint every variable with a feasible timeline that is no worse than the one the model was built with."""
-    timeline = renumbered(timeline, formulation.choices.equal_gpus)
+    timeline = renumber(timeline, formulation.choices.equal_gpus)
     values = (_hint_tasks, _hint_residencies, _hint_costs, _hint_surcharges)
     # A start can also be a job's term; CP-SAT wants every variable hinted once.
     hint = {variable.index: (variable, value) for part in values for variable, value in part(formulation, timeline)}

@@ -15,7 +15,7 @@ import pulp
 
 from models.formulations.milp import Formulation
 from models.formulations.normal_form import Chain, normal_form, serving_chains
-from models.formulations.symmetry import renumbered
+from models.formulations.symmetry import renumber
 from models.objective import completion_us
 from models.timeline import Placement, Residency, Timeline
 
@@ -31,7 +31,7 @@ class ContradictoryOrderError(ValueError):
 
 def start_values(formulation: Formulation, timeline: Timeline) -> dict[str, float]:
     """Return a value for every variable, by name, from a feasible timeline no worse than the one built in."""
-    known = renumbered(timeline, formulation.choices.equal_gpus)
+    known = renumber(timeline, formulation.choices.equal_gpus)
     chains = _Chains(formulation, known)
     parts = (
         _start_tasks(formulation, known),

@@ -54,7 +54,7 @@ def serving_chains(instance: Instance, timeline: Timeline) -> list[tuple[Residen
     return [(timeline.residencies[residency], needs) for residency, needs in sorted(served.items())]
 
 
-def restricted(instance: Instance, timeline: Timeline, first_jobs: Instance) -> Timeline:
+def restrict(instance: Instance, timeline: Timeline, first_jobs: Instance) -> Timeline:
     """Return what a timeline does for the first jobs of an instance, in normal form.
 
     Parameters

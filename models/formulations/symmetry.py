@@ -38,7 +38,7 @@ def interchangeable_gpus(instance: Instance, windows: Windows | None = None) -> 
     return tuple(tuple(group) for group in groups.values() if len(group) > 1)
 
 
-def renumbered(timeline: Timeline, groups: Iterable[tuple[int, ...]]) -> Timeline:
+def renumber(timeline: Timeline, groups: Iterable[tuple[int, ...]]) -> Timeline:
     """Return the timeline with the GPUs of each group in the order of their first tasks; unused ones come last."""
     n_gpus = int(max([timeline.gpu.max(), *(r.gpu for r in timeline.residencies), *(g[-1] for g in groups)])) + 1
     first = np.full(n_gpus, len(timeline.gpu))

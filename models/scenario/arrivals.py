@@ -8,7 +8,7 @@ from itertools import accumulate
 from pathlib import Path
 
 from models.scenario.document import PoissonSection, ScenarioDocument, TraceSection
-from models.scenario.errors import FieldError, allowed, shown
+from models.scenario.errors import FieldError, allowed, quote
 from models.scenario.quantities import MAX_TIME_US
 from models.scenario.trace import Arrival, read_trace
 from models.workload import Job, Workflow
@@ -85,10 +85,10 @@ def _listed(document: ScenarioDocument) -> list[Arrival]:
     for position, job in enumerate(document.workload.jobs or ()):
         where = ("workload", "jobs", position)
         if job.workflow not in document.workflows:
-            problem = f"unknown workflow {shown(job.workflow)}; {allowed(job.workflow, document.workflows)}"
+            problem = f"unknown workflow {quote(job.workflow)}; {allowed(job.workflow, document.workflows)}"
             raise FieldError((*where, "workflow"), problem)
         if job.ingress is not None and job.ingress >= servers:
-            problem = f"unknown server {shown(f's{job.ingress}')}; allowed are s0 to s{servers - 1}"
+            problem = f"unknown server {quote(f's{job.ingress}')}; allowed are s0 to s{servers - 1}"
             raise FieldError((*where, "ingress"), problem)
         arrivals.append(Arrival(job.release, job.workflow, job.deadline, job.weight, job.ingress))
     return arrivals

@@ -17,7 +17,7 @@ from models.scenario.hardware import build_cluster
 from models.scenario.json_text import parse_json
 from models.scenario.limits import check_horizon, check_models, check_tables, check_tasks, check_transfers
 from models.scenario.places import build_initial, build_restrictions
-from models.scenario.section import validated
+from models.scenario.section import validate
 from models.scenario.source import Source, read_text
 from models.scenario.work import build_workflows
 from models.scenario.yaml_text import parse_yaml
@@ -71,7 +71,7 @@ def load_scenario(path: str | Path) -> Scenario:
     parse = parse_json if path.suffix.lower() == ".json" else parse_yaml
     root = parse(read_text(path), str(path))
     source = Source(str(path), path.parent, root)
-    return build(validated(ScenarioDocument, root.data(), source), source)
+    return build(validate(ScenarioDocument, root.data(), source), source)
 
 
 def scenario_from(data: Mapping[str, object], folder: str | Path = ".") -> Scenario:
@@ -88,7 +88,7 @@ def scenario_from(data: Mapping[str, object], folder: str | Path = ".") -> Scena
         With the field that is wrong, and no line.
     """
     source = Source("scenario", Path(folder))
-    return build(validated(ScenarioDocument, data, source), source)
+    return build(validate(ScenarioDocument, data, source), source)
 
 
 def build(document: ScenarioDocument, source: Source) -> Scenario:

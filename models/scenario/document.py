@@ -9,7 +9,7 @@ from typing import Annotated, Any
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
 from models.objective import Objective
-from models.scenario.errors import shown
+from models.scenario.errors import quote
 from models.scenario.quantities import (
     MAX_SIZE_BYTES,
     Bandwidth,
@@ -173,7 +173,7 @@ def _edges(value: object) -> object:
         if not isinstance(name, str):
             raise problem(f"{kind_of(name)} stands as a predecessor; allowed are names of tasks")
         if name in named:
-            raise problem(f"predecessor {shown(name)} is named twice; allowed is once", name)
+            raise problem(f"predecessor {quote(name)} is named twice; allowed is once", name)
         named[name] = None
     return named
 

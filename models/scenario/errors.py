@@ -54,10 +54,10 @@ def blame(where: Where, allowed: str) -> Iterator[None]:
         raise FieldError(where, f"{error}; allowed is {allowed}") from None
 
 
-def shown(value: object) -> str:
+def quote(value: object) -> str:
     """Return a value as it is quoted in messages: on one line, and shortened.
 
-    >>> shown("a" * 100)
+    >>> quote("a" * 100)
     "'aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa...'"
     """
     text = str(value)
@@ -77,7 +77,7 @@ def allowed(word: str, known: Iterable[str]) -> str:
     listed = ", ".join(name[:_LONGEST_SHOWN] for name in names[:_MOST_NAMES])
     if len(names) > _MOST_NAMES:
         listed += f" and {len(names) - _MOST_NAMES} more"
-    return f"{f'did you mean {shown(near[0])}? ' if near else ''}allowed are {listed}"
+    return f"{f'did you mean {quote(near[0])}? ' if near else ''}allowed are {listed}"
 
 
 def _one_line(text: str) -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from models.scenario.errors import InputError, shown
+from models.scenario.errors import InputError, quote
 from models.workload import WHOLE, Task, Workflow
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ def workflow_section(graph: Graph) -> dict[str, Any]:
     tasks: dict[str, dict[str, Any]] = {}
     for node, attributes in graph.nodes(data=True):
         if str(node) in tasks:
-            raise InputError("graph", None, f"tasks.{node}", f"two nodes are named {shown(node)}; allowed is one each")
+            raise InputError("graph", None, f"tasks.{node}", f"two nodes are named {quote(node)}; allowed is one each")
         tasks[str(node)] = {**attributes, "after": _inputs(graph, node)}
     return {"tasks": tasks}
 
@@ -52,7 +52,7 @@ def _inputs(graph: Graph, node: object) -> dict[str, Any]:
     for source, _, attributes in graph.in_edges(node, data=True):
         if others := sorted(attributes.keys() - {_BYTES}, key=str):
             field = f"tasks.{node}.after.{source}"
-            raise InputError("graph", None, field, f"unknown attribute {shown(others[0])}; allowed is {_BYTES}")
+            raise InputError("graph", None, field, f"unknown attribute {quote(others[0])}; allowed is {_BYTES}")
     return {str(source): attributes.get(_BYTES) for source, _, attributes in graph.in_edges(node, data=True)}
 
 

@@ -6,7 +6,7 @@ import json
 import re
 from bisect import bisect_left
 
-from models.scenario.errors import InputError, shown
+from models.scenario.errors import InputError, quote
 from models.scenario.source import MAX_DEPTH, Node, Plain
 
 _TOKEN = re.compile(
@@ -59,7 +59,7 @@ class _Reader:
     def error(self, problem: str) -> InputError:
         """Return the error at this token."""
         found = self._text[self._start : self._start + 20].split("\n")[0]
-        at = f" at {shown(found)}" if found else " at the end of the line" if self.kind != "end" else ", the text ends"
+        at = f" at {quote(found)}" if found else " at the end of the line" if self.kind != "end" else ", the text ends"
         return InputError(self._file, self._line, "file", f"{problem}{at}; allowed is JSON")
 
     def value(self, depth: int) -> Node:

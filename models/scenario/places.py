@@ -7,7 +7,7 @@ import re
 from models.cluster import Cluster
 from models.instance import InitialResidency, Restrictions
 from models.scenario.document import PlaceSection, ResidencySection, ScenarioDocument
-from models.scenario.errors import FieldError, Where, allowed, shown
+from models.scenario.errors import FieldError, Where, allowed, quote
 
 _GROUP = re.compile(r"group\s+(\d{1,9})", re.ASCII)
 
@@ -30,11 +30,11 @@ def build_restrictions(document: ScenarioDocument, cluster: Cluster) -> Restrict
             sort, name = _subject(document, entry, where)
             there = _resolve(entry, places, (*where, "on"))
             if form == "pin" and name in limits[sort]:
-                raise FieldError((*where, sort), f"{sort} {shown(name)} is pinned twice; allowed is one list of places")
+                raise FieldError((*where, sort), f"{sort} {quote(name)} is pinned twice; allowed is one list of places")
             before = limits[sort].get(name, everywhere)
             limits[sort][name] = there if form == "pin" else before - there
             if not limits[sort][name]:
-                raise FieldError((*where, "on"), f"leaves no GPU for {sort} {shown(name)}; allowed is to leave one")
+                raise FieldError((*where, "on"), f"leaves no GPU for {sort} {quote(name)}; allowed is to leave one")
     for name in section.max_replicas:
         if name not in document.models:
             raise FieldError(("restrictions", "max_replicas", name), f"unknown model; {allowed(name, document.models)}")
@@ -45,7 +45,7 @@ def _subject(document: ScenarioDocument, entry: PlaceSection, where: Where) -> t
     sort, name = ("model", entry.model) if entry.model is not None else ("workflow", str(entry.workflow))
     known = list(document.models) if sort == "model" else list(document.workflows)
     if name not in known:
-        raise FieldError((*where, sort), f"unknown {sort} {shown(name)}; {allowed(name, known)}")
+        raise FieldError((*where, sort), f"unknown {sort} {quote(name)}; {allowed(name, known)}")
     return sort, name
 
 
@@ -67,7 +67,7 @@ def _resolve(entry: PlaceSection, places: dict[str, frozenset[int]], where: Wher
         group = _GROUP.fullmatch(text)
         name = f"group {int(group[1])}" if group else text
         if name not in places:
-            problem = f"unknown place {shown(text)}; {allowed(text, places)} (groups count from 1)"
+            problem = f"unknown place {quote(text)}; {allowed(text, places)} (groups count from 1)"
             raise FieldError((*where, position), problem)
         found |= places[name]
     return found
@@ -88,7 +88,7 @@ def build_initial(document: ScenarioDocument, cluster: Cluster) -> tuple[Initial
         for key, name, known in (("gpu", entry.gpu, gpus), ("model", entry.model, models)):
             if name not in known:
                 where = ("options", "initial_residency", position, key)
-                raise FieldError(where, f"unknown {key} {shown(name)}; {allowed(name, known)}")
+                raise FieldError(where, f"unknown {key} {quote(name)}; {allowed(name, known)}")
     taken = {(entry.gpu, entry.slot) for entry in entries}
     initial = []
     for position, entry in enumerate(entries):

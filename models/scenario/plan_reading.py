@@ -12,10 +12,10 @@ from pydantic import BeforeValidator, ConfigDict, Field
 
 from models.identity import scenario_hash
 from models.instance import Instance
-from models.scenario.errors import FieldError, InputError, Where, allowed, shown
+from models.scenario.errors import FieldError, InputError, Where, allowed, quote
 from models.scenario.json_text import parse_json
 from models.scenario.plan_file import SCHEMA_VERSION, Scalar, TimelineHeader
-from models.scenario.section import Section, validated
+from models.scenario.section import Section, validate
 from models.scenario.source import Source, read_text
 from models.timeline import Placement, Residency, Timeline
 
@@ -130,10 +130,10 @@ def _no_constant(name: str) -> float:
 
 
 def _interpreted(data: object, instance: Instance, source: Source) -> PlanFile:
-    identity = validated(_Identity, data, source)
+    identity = validate(_Identity, data, source)
     try:
         _check_identity(identity, instance)
-        file = validated(_File, data, source)
+        file = validate(_File, data, source)
         placements = list(_placements(file.tasks, instance))
         residencies = list(_residencies(file.residencies, instance))
     except FieldError as error:
@@ -149,7 +149,7 @@ def _check_identity(identity: _Identity, instance: Instance) -> None:
     if identity.scenario_hash != wanted:
         raise FieldError(
             ("scenario_hash",),
-            f"is of another scenario, {shown(identity.scenario_hash[:12])}, not {shown(wanted[:12])}; "
+            f"is of another scenario, {quote(identity.scenario_hash[:12])}, not {quote(wanted[:12])}; "
             "allowed is a plan of this scenario: name the file that it was made for, or plan again",
         )
 
@@ -165,11 +165,11 @@ def _placements(entries: Sequence[_TaskEntry], instance: Instance) -> Iterator[P
             raise FieldError(("tasks", position, "job"), problem)
         tasks = instance.workflows[workflow_of[entry.job]].position
         if entry.task not in tasks:
-            problem = f"unknown task {shown(entry.task)} of job {entry.job}; {allowed(entry.task, tasks)}"
+            problem = f"unknown task {quote(entry.task)} of job {entry.job}; {allowed(entry.task, tasks)}"
             raise FieldError(("tasks", position, "task"), problem)
         task = first_task[entry.job] + tasks[entry.task]
         if task in placed:
-            problem = f"task {shown(entry.task)} of job {entry.job} stands already in tasks[{placed[task]}]"
+            problem = f"task {quote(entry.task)} of job {entry.job} stands already in tasks[{placed[task]}]"
             raise FieldError(("tasks", position, "task"), f"{problem}; allowed is once")
         placed[task] = position
         gpu = _known("GPU", entry.gpu, gpus, ("tasks", position, "gpu"))
@@ -189,7 +189,7 @@ def _residencies(entries: Sequence[_ResidencyEntry], instance: Instance) -> Iter
 def _known(sort: str, name: str, known: Mapping[str, int], where: Where) -> int:
     index = known.get(name)
     if index is None:
-        raise FieldError(where, f"unknown {sort} {shown(name)}; {allowed(name, known)}")
+        raise FieldError(where, f"unknown {sort} {quote(name)}; {allowed(name, known)}")
     return index
 
 

@@ -10,7 +10,7 @@ from typing import Annotated, Any, TypeVar
 from pydantic import PlainValidator, WithJsonSchema
 
 from models.objective import Objective
-from models.scenario.errors import allowed, shown
+from models.scenario.errors import allowed, quote
 from models.scenario.section import kind_of, problem
 from models.scenario.source import Plain
 from models.slo import ServiceLevel
@@ -47,7 +47,7 @@ def _text(value: object, what: str) -> str:
         raise problem(f"{kind_of(value)} stands here; allowed is {what}")
     text = str(value)
     if len(text) > _LONGEST_NUMBER:
-        raise problem(f"{shown(text)} is too long; allowed is {what} of at most {_LONGEST_NUMBER} characters")
+        raise problem(f"{quote(text)} is too long; allowed is {what} of at most {_LONGEST_NUMBER} characters")
     return text
 
 
@@ -64,7 +64,7 @@ def _quantity(
             raise problem(str(error)) from None
         if not least <= quantity <= most:
             raise problem(
-                f"{shown(text)} is out of range; allowed is {float(least):g} {base} to {float(most):g} {base}"
+                f"{quote(text)} is out of range; allowed is {float(least):g} {base} to {float(most):g} {base}"
             )
         return quantity
 
@@ -113,14 +113,14 @@ def read_number(text: str) -> Fraction:
     """
     number = parse_number(text) if len(text) <= _LONGEST_NUMBER else Fraction(-1)
     if number != 0 and not Fraction(1, MAX_NUMBER) <= number <= MAX_NUMBER:
-        raise QuantityError(f"{shown(text)} is no such number; allowed is 0, or a number from 1e-9 to 1e9")
+        raise QuantityError(f"{quote(text)} is no such number; allowed is 0, or a number from 1e-9 to 1e9")
     return number
 
 
 def _number(value: object) -> Fraction:
     text = _text(value, "a plain number")
     if isinstance(value, str) and not isinstance(value, Plain):
-        raise problem(f"text {shown(text)} stands here; allowed is a plain number without quotes")
+        raise problem(f"text {quote(text)} stands here; allowed is a plain number without quotes")
     try:
         return read_number(text)
     except QuantityError as error:
@@ -132,13 +132,13 @@ def _share(value: object) -> int:
     parts = parse_number(text) * WHOLE if _PLAIN_NUMBER.fullmatch(text) else Fraction(0)
     quoted = isinstance(value, str) and not isinstance(value, Plain)
     if quoted or not 0 < parts <= WHOLE or parts.denominator != 1:
-        raise problem(f"{shown(text)} is no share; allowed is a number above 0 and at most 1, to four decimal places")
+        raise problem(f"{quote(text)} is no share; allowed is a number above 0 and at most 1, to four decimal places")
     return int(parts)
 
 
 def _batch_size(value: object) -> int:
     if isinstance(value, bool) or not _BATCH_SIZE.fullmatch(str(value)):
-        raise problem(f"{shown(str(value))} is no batch size; allowed is a whole number from 1 to {MAX_BATCH}")
+        raise problem(f"{quote(str(value))} is no batch size; allowed is a whole number from 1 to {MAX_BATCH}")
     return int(str(value))
 
 
@@ -148,7 +148,7 @@ def _whole(least: int, most: int) -> PlainValidator:
         text = _text(value, what)
         quoted = isinstance(value, str) and not isinstance(value, Plain)
         if quoted or not _WHOLE.fullmatch(text) or not least <= int(text) <= most:
-            raise problem(f"{shown(text)} is no such number; allowed is {what}")
+            raise problem(f"{quote(text)} is no such number; allowed is {what}")
         return int(text)
 
     return PlainValidator(validate)
@@ -192,7 +192,7 @@ def _flag(value: object) -> bool:
         return value
     if isinstance(value, Plain) and value.lower() in ("true", "false"):
         return value.lower() == "true"
-    raise problem(f"{shown(value)} is no truth value; allowed are true, false")
+    raise problem(f"{quote(value)} is no truth value; allowed are true, false")
 
 
 Flag = Annotated[bool, PlainValidator(_flag), WithJsonSchema({"type": "boolean"})]
@@ -227,7 +227,7 @@ def read_server(text: str) -> int:
         If the text is neither.
     """
     if not _SERVER.fullmatch(text):
-        raise QuantityError(f"{shown(text)} is no server; allowed is a server such as s0")
+        raise QuantityError(f"{quote(text)} is no server; allowed is a server such as s0")
     return int(text.removeprefix("s"))
 
 
@@ -275,7 +275,7 @@ def _objective(value: object) -> Objective:
     try:
         return Objective(str(value))
     except ValueError:
-        raise problem(f"unknown objective {shown(value)}; {allowed(str(value), list(Objective))}") from None
+        raise problem(f"unknown objective {quote(value)}; {allowed(str(value), list(Objective))}") from None
 
 
 def _service_level(value: object) -> ServiceLevel:

@@ -8,7 +8,7 @@ from typing import Any, ClassVar, TypeVar
 from pydantic import BaseModel, BeforeValidator, ConfigDict, GetJsonSchemaHandler, ValidationError, model_validator
 from pydantic_core import CoreSchema, PydanticCustomError
 
-from models.scenario.errors import InputError, Where, allowed, shown
+from models.scenario.errors import InputError, Where, allowed, quote
 from models.scenario.source import Source
 
 _ALLOWED = {
@@ -78,7 +78,7 @@ class Section(BaseModel):
 def kind_of(value: object) -> str:
     """Return what a value is, in the words of a message."""
     kinds = {list: "a list", tuple: "a list", type(None): "nothing", dict: "a mapping"}
-    return kinds.get(type(value)) or f"the value {shown(value)}"
+    return kinds.get(type(value)) or f"the value {quote(value)}"
 
 
 def filled(what: str) -> BeforeValidator:
@@ -95,7 +95,7 @@ def filled(what: str) -> BeforeValidator:
 Document = TypeVar("Document", bound=Section)
 
 
-def validated(document: type[Document], data: object, source: Source) -> Document:
+def validate(document: type[Document], data: object, source: Source) -> Document:
     """Return the document of plain data: mappings, lists, text and numbers.
 
     Raises

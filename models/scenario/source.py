@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from models.scenario.atomic import admit
-from models.scenario.errors import InputError, Where, shown
+from models.scenario.errors import InputError, Where, quote
 
 MAX_DEPTH = 50
 """Deepest nesting of a document; a scenario needs eight."""
@@ -89,7 +89,7 @@ def _item(items: list[Node], part: str | int) -> Node | None:
 
 
 def _name(part: str) -> str:
-    return part if len(part) <= 60 and part.isprintable() and " " not in part else shown(part)
+    return part if len(part) <= 60 and part.isprintable() and " " not in part else quote(part)
 
 
 def read_text(path: Path) -> str:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, TextIO
 
 from models.scenario.atomic import admit
-from models.scenario.errors import FieldError, InputError, allowed, shown
+from models.scenario.errors import FieldError, InputError, allowed, quote
 from models.scenario.quantities import MAX_JOBS, MAX_TIME_US, read_number, read_server
 from models.units import QuantityError, parse_time
 
@@ -88,7 +88,7 @@ def microseconds(text: str, unit: str) -> int:
         end = len(whole) + decimals
         return int(digits[:end] or "0") + (digits[end] >= "5")
     if len(text) > 60:
-        raise QuantityError(f"{shown(text)} is no time; allowed is a plain number")
+        raise QuantityError(f"{quote(text)} is no time; allowed is a plain number")
     return parse_time(f"{text} {unit}")
 
 
@@ -142,9 +142,9 @@ class _Columns:
         self._width, self._workflows, self._servers = len(header), workflows, servers
         for position, name in enumerate(header):
             if name not in _COLUMNS:
-                raise FieldError(("header",), f"unknown column {shown(name)}; {allowed(name, _COLUMNS)}")
+                raise FieldError(("header",), f"unknown column {quote(name)}; {allowed(name, _COLUMNS)}")
             if name in header[:position]:
-                raise FieldError(("header",), f"column {shown(name)} occurs twice; allowed is once")
+                raise FieldError(("header",), f"column {quote(name)} occurs twice; allowed is once")
         self._time = _one_of(header, _TIME)
         _one_of(header, ["workflow"])
         if any(name in header for name in _DEADLINE):
@@ -160,12 +160,12 @@ class _Columns:
         try:
             time_us = microseconds(row[self._time_at], self._unit)
         except QuantityError:
-            problem = f"{shown(row[self._time_at])} is no time; allowed is a plain number of {self._unit}"
+            problem = f"{quote(row[self._time_at])} is no time; allowed is a plain number of {self._unit}"
             raise FieldError((self._time,), problem) from None
         workflow = self._workflows.get(row[self._workflow_at])
         if workflow is None:
             name = row[self._workflow_at]
-            raise FieldError(("workflow",), f"unknown workflow {shown(name)}; {allowed(name, self._workflows)}")
+            raise FieldError(("workflow",), f"unknown workflow {quote(name)}; {allowed(name, self._workflows)}")
         return time_us, workflow, self._rest(row) if self._optional else ()
 
     def _rest(self, row: Sequence[str]) -> tuple[int | None, Fraction, int | None]:
@@ -182,17 +182,17 @@ class _Columns:
                 else:
                     ingress = read_server(text)
             except QuantityError as error:
-                problem = f"{shown(text)} is no time; allowed is a plain number" if name in _DEADLINE else str(error)
+                problem = f"{quote(text)} is no time; allowed is a plain number" if name in _DEADLINE else str(error)
                 raise FieldError((name,), problem) from None
             if deadline is not None and not 0 <= deadline <= MAX_TIME_US:
-                raise FieldError((name,), f"{shown(text)} is out of range; allowed is 0 to {MAX_TIME_US} us")
+                raise FieldError((name,), f"{quote(text)} is out of range; allowed is 0 to {MAX_TIME_US} us")
             if ingress is not None and ingress >= self._servers:
-                raise FieldError((name,), f"unknown server {shown(text)}; allowed are s0 to s{self._servers - 1}")
+                raise FieldError((name,), f"unknown server {quote(text)}; allowed are s0 to s{self._servers - 1}")
         return deadline, weight, ingress
 
     def wrong_time(self, row: Sequence[str], time_us: int, last_us: int) -> FieldError:
         """Return the error of a time that is out of range or earlier than the row before."""
-        text = shown(row[self._time_at])
+        text = quote(row[self._time_at])
         if 0 <= time_us < last_us:
             return FieldError((self._time,), f"{text} is earlier than the row before; allowed are rows sorted by time")
         return FieldError((self._time,), f"{text} is out of range; allowed is 0 to {MAX_TIME_US} us")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from models.scenario.document import BatchSection, ScenarioDocument, TaskSection, WorkflowSection
-from models.scenario.errors import FieldError, Where, allowed, blame, shown
+from models.scenario.errors import FieldError, Where, allowed, blame, quote
 from models.workload import BatchClass, Edge, Task, Workflow, WorkflowCycleError
 
 
@@ -29,7 +29,7 @@ def _batch_class(document: ScenarioDocument, name: str, section: BatchSection) -
 def _refuse_unknown_models(document: ScenarioDocument, models: tuple[str, ...], where: Where) -> None:
     for position, model in enumerate(models):
         if model not in document.models:
-            problem = f"unknown model {shown(model)}; {allowed(model, document.models)}"
+            problem = f"unknown model {quote(model)}; {allowed(model, document.models)}"
             raise FieldError((*where, "models", position), problem)
 
 
@@ -50,7 +50,7 @@ def _task(
     task, where = section.tasks[name], ("workflows", workflow, "tasks", name)
     _refuse_unknown_models(document, task.models, where)
     if task.batch is not None and task.batch not in batches:
-        raise FieldError((*where, "batch"), f"unknown batch class {shown(task.batch)}; {allowed(task.batch, batches)}")
+        raise FieldError((*where, "batch"), f"unknown batch class {quote(task.batch)}; {allowed(task.batch, batches)}")
     for source in task.after:
         if source not in section.tasks:
             raise FieldError((*where, "after", source), f"unknown task; {allowed(source, section.tasks)}")

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 import yaml
 
-from models.scenario.errors import InputError, shown
+from models.scenario.errors import InputError, quote
 from models.scenario.source import MAX_DEPTH, MAX_VALUES, Node, Plain
 
 _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
@@ -94,7 +94,7 @@ class _Composer:
 
     def _repeat(self, anchor: str, line: int) -> None:
         if anchor not in self.anchors:
-            raise self._error(line, f"alias {shown(anchor)} has no anchor before it; allowed are aliases of anchors")
+            raise self._error(line, f"alias {quote(anchor)} has no anchor before it; allowed are aliases of anchors")
         node, size, height = self.anchors[anchor]
         self._add(node, None, size, height, line)
 
@@ -128,7 +128,7 @@ class _Composer:
 
     def _refuse_tag(self, tag: str | None, line: int) -> None:
         if tag is not None and tag != "!":
-            raise self._error(line, f"tag {shown(tag)}; allowed are values without tags")
+            raise self._error(line, f"tag {quote(tag)}; allowed are values without tags")
 
     def _error(self, line: int, problem: str) -> InputError:
         return InputError(self.file, line, "file", problem)

@@ -19,7 +19,7 @@ from executor.fit import Line
 from executor.runners.runner import Runner
 from models.cluster import Cluster
 from models.scenario import InputError, Scenario, ScenarioDocument, build, write_atomically
-from models.scenario.section import validated
+from models.scenario.section import validate
 from models.scenario.source import Plain
 from models.scenario.work import build_workflows
 from models.units import say_bandwidth
@@ -147,7 +147,7 @@ def profile(
     models = [model for model in scenario.instance.models if model.name in needed]
     found = measure(models, workflows, runner, device, rounds=rounds, watch=watch)
     document = measured_document(scenario, found)
-    measured = build(validated(ScenarioDocument, document, scenario.source), scenario.source)
+    measured = build(validate(ScenarioDocument, document, scenario.source), scenario.source)
     return Profile(scenario, found, document, measured, device, runner_name, rounds)
 
 

@@ -18,13 +18,13 @@ class SweepLine(Line):
         self._counts = counts
 
     def __str__(self) -> str:
-        return described(self._counts, self.elapsed_s)
+        return describe_counts(self._counts, self.elapsed_s)
 
 
-def described(counts: Counts, elapsed_s: float) -> str:
+def describe_counts(counts: Counts, elapsed_s: float) -> str:
     """Return how far a sweep has come, in words; what is left is expected to take as long as what this run finished.
 
-    >>> described(Counts(cells=10, known=4, finished=2, failed=1), 6.0)
+    >>> describe_counts(Counts(cells=10, known=4, finished=2, failed=1), 6.0)
     'sweeping  6 of 10 cells   1 failed   6 s   12 s left'
     """
     parts = [f"sweeping  {counts.cells - counts.left} of {counts.cells} cells"]

@@ -7,7 +7,7 @@ from planner.inputs.estimate.logs.pace import Remaining
 from planner.inputs.estimate.logs.reading import LogReading
 
 
-def described(reading: LogReading) -> str:
+def describe_log(reading: LogReading) -> str:
     """Return what a log says, a line each for progress, speed, remaining time and failure."""
     share = "" if reading.fraction is None else f", {reading.fraction:.1%} done"
     parts = [f"{reading.state}{share}"]

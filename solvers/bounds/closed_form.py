@@ -9,7 +9,7 @@ from typing import Any, Protocol
 
 from models import Instance, Objective
 from solvers.bounds import critical_path, energetic, fluid, mean_busy_time
-from solvers.bounds.granularity import raised
+from solvers.bounds.granularity import round_up
 from solvers.bounds.proof import FOR_BATCHES
 
 
@@ -62,4 +62,4 @@ def best(
         if holds and _LONGEST_S[name](instance, objective) <= max(0.0, left_s()):
             values[name] = method(instance, objective)
     highest = max(((value, name) for name, value in values.items() if value is not None), key=lambda pair: pair[0])
-    return raised(instance, objective, highest[0]), highest[1]
+    return round_up(instance, objective, highest[0]), highest[1]

@@ -8,7 +8,7 @@ from math import ceil
 from models import Instance, Objective
 
 
-def raised(instance: Instance, objective: Objective, bound: Fraction) -> Fraction:
+def round_up(instance: Instance, objective: Objective, bound: Fraction) -> Fraction:
     """Return the least value at or above a bound that whole completion times can give.
 
     Late jobs and the makespan are whole, a mean latency is a whole number of microseconds over the number of jobs;

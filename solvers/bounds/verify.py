@@ -33,7 +33,7 @@ from solvers.bounds.certified import (
     table,
     whole,
 )
-from solvers.bounds.granularity import raised
+from solvers.bounds.granularity import round_up
 from solvers.bounds.proof import FOR_BATCHES
 from solvers.bounds.recomputed import RECOMPUTED, latency_weights
 
@@ -52,7 +52,7 @@ def verify(instance: Instance, document: object) -> Verdict:
     bound: Fraction | None = None
     try:
         objective, method, claim = _header(instance, document)
-        bound = raised(instance, objective, _again(instance, objective, method, document))
+        bound = round_up(instance, objective, _again(instance, objective, method, document))
         if claim > Fraction(reported_bound(objective, bound)):
             proved = reported_bound(objective, bound)
             raise RefusedError(f"claims {_in_words(claim)}, but only {proved} is proved")

@@ -15,7 +15,7 @@ from importlib.metadata import version
 
 from models.formulations.cp_sat import formulate_scaled, scaled_objective
 from models.formulations.cp_sat_plans import add_hint
-from models.formulations.normal_form import restricted
+from models.formulations.normal_form import restrict
 from models.formulations.scale import ScaledObjective
 from models.formulations.windows import completion_lower_us, horizon_us
 from models.instance import Instance
@@ -145,7 +145,7 @@ def _floors(search: Search, known: Timeline, scaled: ScaledObjective, workers: i
         if budget_s <= build_s(part):
             break
         floors.append(floors[-1] + alone[count - 1])
-        plan = restricted(search.instance, known, part)
+        plan = restrict(search.instance, known, part)
         floors[-1] = _floor(search, part, plan, scaled.first_jobs(count), tuple(floors), budget_s, workers, seed)
         search.offer_bound(scaled.true_bound(floors[-1] + sum(alone[count:])), METHOD)
     return tuple(floors)

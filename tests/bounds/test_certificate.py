@@ -11,9 +11,9 @@ import pytest
 from models import Instance, Job, Objective
 from solvers.bounds import closed_form
 from solvers.bounds.certificate import closed_form_document, lagrangian_document
-from solvers.bounds.granularity import raised
+from solvers.bounds.granularity import round_up
 from solvers.bounds.lagrangian.ascent import Steps, ascend
-from solvers.bounds.lagrangian.evaluation import Prices, exact_bound, rounded
+from solvers.bounds.lagrangian.evaluation import Prices, exact_bound, round_prices
 from solvers.bounds.lagrangian.improve import Priced
 from solvers.bounds.lagrangian.relaxation import fixed_parts, job_costs, relax
 from solvers.bounds.verify import verify
@@ -31,10 +31,10 @@ def certified(
         return None
     relaxation = relax(fixed_parts(instance, costs), slot_us, np.full(len(costs.jobs), 25))
     climb = ascend(relaxation, np.zeros(Prices.size(relaxation)), Steps(steps, 0.3, 0.01), lambda: True)
-    prices = rounded(Prices.split(climb.best, relaxation), relaxation)
+    prices = round_prices(Prices.split(climb.best, relaxation), relaxation)
     bound = exact_bound(relaxation, prices)
     assert bound is not None
-    priced = Priced(raised(instance, objective, bound), relaxation, prices)
+    priced = Priced(round_up(instance, objective, bound), relaxation, prices)
     return json.loads(json.dumps(lagrangian_document(instance, objective, priced))), priced.bound
 
 
@@ -67,7 +67,7 @@ def test_formulas_verify_and_no_more_than_they_prove(objective: Objective, metho
         document = closed_form_document(instance, objective, method, Fraction(0))
         assert verify(instance, document).reason == f"{method} does not bound {objective}"
         return
-    bound = raised(instance, objective, bound)
+    bound = round_up(instance, objective, bound)
     document = json.loads(json.dumps(closed_form_document(instance, objective, method, bound)))
     assert verify(instance, document).lower_bound == bound
     assert verify(instance, document).valid

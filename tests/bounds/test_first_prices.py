@@ -9,7 +9,7 @@ import pytest
 from models import Instance, Job, Objective
 from solvers.bounds import mean_busy_time
 from solvers.bounds.critical_path import earliest, fastest_run
-from solvers.bounds.lagrangian.evaluation import Prices, exact_bound, rounded
+from solvers.bounds.lagrangian.evaluation import Prices, exact_bound, round_prices
 from solvers.bounds.lagrangian.first_prices import FirstPrices
 from solvers.bounds.lagrangian.relaxation import fixed_parts, job_costs, relax
 from solvers.bounds.mean_busy_time import latency_weights, work_prices
@@ -79,7 +79,7 @@ def test_the_ascent_begins_at_least_at_the_bound_of_runs_without_models(seed: in
     costs, first = job_costs(built, objective), FirstPrices.of(built, objective)
     assert costs is not None
     relaxation = relax(fixed_parts(built, costs), 1, first.waiting_us + 1)
-    found = exact_bound(relaxation, rounded(Prices.split(first.in_slots(relaxation), relaxation), relaxation))
+    found = exact_bound(relaxation, round_prices(Prices.split(first.in_slots(relaxation), relaxation), relaxation))
     weights = latency_weights(built, objective)
     assert found is not None
     assert weights is not None

@@ -8,10 +8,10 @@ import pytest
 from models import Cluster, InitialResidency, Instance, Job, Objective
 from models.instance import InstanceError
 from solvers.bounds import closed_form
-from solvers.bounds.granularity import raised
+from solvers.bounds.granularity import round_up
 from solvers.bounds.lagrangian.ascent import Steps, ascend
-from solvers.bounds.lagrangian.evaluation import Evaluation, Prices, exact_bound, rounded
-from solvers.bounds.lagrangian.improve import improve, refined
+from solvers.bounds.lagrangian.evaluation import Evaluation, Prices, exact_bound, round_prices
+from solvers.bounds.lagrangian.improve import improve, refine
 from solvers.bounds.lagrangian.relaxation import fixed_parts, job_costs, relax
 from solvers.bounds.verify import verify
 from solvers.exact import exhaustive
@@ -144,7 +144,7 @@ def test_no_bound_exceeds_the_optimum(seed: int) -> None:
             continue
         for method in closed_form.METHODS.values():
             value = method(instance, objective)
-            assert value is None or raised(instance, objective, value) <= optimum
+            assert value is None or round_up(instance, objective, value) <= optimum
         costs = job_costs(instance, objective)
         if costs is None or not len(costs.jobs):
             continue
@@ -152,9 +152,9 @@ def test_no_bound_exceeds_the_optimum(seed: int) -> None:
         relaxation = relax(fixed_parts(instance, costs), rng.randint(1, 4), window)
         steps = Steps(rng.choice((2, 20, 120)), 0.3, 0.01)
         climb = ascend(relaxation, np.zeros(Prices.size(relaxation)), steps, lambda: True)
-        bound = exact_bound(relaxation, rounded(Prices.split(climb.best, relaxation), relaxation))
+        bound = exact_bound(relaxation, round_prices(Prices.split(climb.best, relaxation), relaxation))
         assert bound is not None
-        assert raised(instance, objective, bound) <= optimum
+        assert round_up(instance, objective, bound) <= optimum
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -170,7 +170,7 @@ def test_any_prices_are_valid(seed: int) -> None:
         drawn = rng.exponential(relaxation.usual_price * 0.2, Prices.size(relaxation)) * (
             rng.random(Prices.size(relaxation)) < 0.2
         )
-        bound = exact_bound(relaxation, rounded(Prices.split(drawn, relaxation), relaxation))
+        bound = exact_bound(relaxation, round_prices(Prices.split(drawn, relaxation), relaxation))
         assert bound is not None
         assert bound <= optimum
 
@@ -182,7 +182,7 @@ def test_the_ascent_and_the_proof_agree_on_the_value() -> None:
     assert costs is not None
     relaxation = relax(fixed_parts(instance, costs), 2, np.full(len(costs.jobs), 30))
     drawn = np.random.default_rng(3).exponential(relaxation.usual_price * 0.2, Prices.size(relaxation))
-    prices = rounded(Prices.split(drawn, relaxation), relaxation)
+    prices = round_prices(Prices.split(drawn, relaxation), relaxation)
     floating = Evaluation(relaxation).value(
         Prices(
             *(part.astype(float) for part in (prices.compute, prices.copy, prices.memory, prices.uses, prices.extra))
@@ -202,9 +202,9 @@ def test_finer_slots_start_no_lower_than_the_coarse_ones_ended() -> None:
     fixed, window = fixed_parts(instance, costs), np.full(len(costs.jobs), 1000)
     coarse, fine = relax(fixed, 8, window), relax(fixed, 4, window)
     climb = ascend(coarse, np.zeros(Prices.size(coarse)), Steps(200, 0.1, 0.005), lambda: True)
-    start = refined(climb.best, coarse, fine)
-    before = exact_bound(coarse, rounded(Prices.split(climb.best, coarse), coarse))
-    after = exact_bound(fine, rounded(Prices.split(start, fine), fine))
+    start = refine(climb.best, coarse, fine)
+    before = exact_bound(coarse, round_prices(Prices.split(climb.best, coarse), coarse))
+    after = exact_bound(fine, round_prices(Prices.split(start, fine), fine))
     assert before is not None
     assert after is not None
     assert float(after) >= float(before) - 1e-6
@@ -216,7 +216,7 @@ def test_prices_too_large_to_add_up_prove_nothing() -> None:
     costs = job_costs(instance, Objective.MEAN_LATENCY)
     assert costs is not None
     relaxation = relax(fixed_parts(instance, costs), 1, np.array([10]))
-    prices = rounded(Prices.split(np.full(Prices.size(relaxation), 2.0**59), relaxation), relaxation)
+    prices = round_prices(Prices.split(np.full(Prices.size(relaxation), 2.0**59), relaxation), relaxation)
     assert exact_bound(relaxation, prices) is None
 
 

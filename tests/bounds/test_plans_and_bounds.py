@@ -14,9 +14,9 @@ from models import Instance, Job, Objective, timeline_value
 from models.timeline import Timeline
 from solvers.bounds import closed_form
 from solvers.bounds.certificate import closed_form_document
-from solvers.bounds.granularity import raised
+from solvers.bounds.granularity import round_up
 from solvers.bounds.lagrangian.ascent import Steps, ascend
-from solvers.bounds.lagrangian.evaluation import Prices, exact_bound, rounded
+from solvers.bounds.lagrangian.evaluation import Prices, exact_bound, round_prices
 from solvers.bounds.lagrangian.relaxation import fixed_parts, job_costs, relax
 from solvers.bounds.recomputed import RECOMPUTED
 from solvers.bounds.verify import verify
@@ -31,14 +31,14 @@ def _bounds(built: Instance, objective: Objective, seed: int) -> Iterator[tuple[
     for name, method in closed_form.METHODS.items():
         value = method(built, objective)
         if value is not None:
-            yield name, raised(built, objective, value)
+            yield name, round_up(built, objective, value)
     costs = job_costs(built, objective)
     if costs is not None and len(costs.jobs):
         relaxation = relax(fixed_parts(built, costs), 1 + seed % 4, np.full(len(costs.jobs), 25))
         climb = ascend(relaxation, np.zeros(Prices.size(relaxation)), Steps(30, 0.3, 0.01), lambda: True)
-        proved = exact_bound(relaxation, rounded(Prices.split(climb.best, relaxation), relaxation))
+        proved = exact_bound(relaxation, round_prices(Prices.split(climb.best, relaxation), relaxation))
         assert proved is not None
-        yield "lagrangian", raised(built, objective, proved)
+        yield "lagrangian", round_up(built, objective, proved)
 
 
 def _plans(built: Instance, objective: Objective, seed: int) -> Iterator[Timeline]:
@@ -98,7 +98,7 @@ def test_they_agree_on_queues(seed: int) -> None:
             if value is not None:
                 document = json.loads(json.dumps(closed_form_document(built, objective, name, value)))
                 verdict = verify(built, document)
-                assert (verdict.valid, verdict.lower_bound) == (True, raised(built, objective, value)), name
+                assert (verdict.valid, verdict.lower_bound) == (True, round_up(built, objective, value)), name
 
 
 def test_times_near_the_largest_are_summed_exactly() -> None:
@@ -141,7 +141,7 @@ def test_weights_too_large_for_the_relaxation_prove_nothing() -> None:
     costs = job_costs(heavy, Objective.WEIGHTED_TARDINESS)
     assert costs is not None
     relaxation = relax(fixed_parts(heavy, costs), 1, np.array([10, 10]))
-    assert exact_bound(relaxation, rounded(Prices.zero(relaxation), relaxation)) is None
+    assert exact_bound(relaxation, round_prices(Prices.zero(relaxation), relaxation)) is None
 
 
 def test_prices_beyond_64_bits_stay_prices() -> None:
@@ -150,5 +150,5 @@ def test_prices_beyond_64_bits_stay_prices() -> None:
     assert costs is not None
     relaxation = relax(fixed_parts(one, costs), 1, np.array([10]))
     for wild in (1e30, np.inf, np.nan, -1.0):
-        prices = rounded(Prices.split(np.full(Prices.size(relaxation), wild), relaxation), relaxation)
+        prices = round_prices(Prices.split(np.full(Prices.size(relaxation), wild), relaxation), relaxation)
         assert prices.compute.min() >= 0

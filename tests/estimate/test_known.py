@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from planner.inputs.estimate.calibration import climbed
+from planner.inputs.estimate.calibration import climb
 from planner.inputs.estimate.default import Default
 from planner.inputs.estimate.estimate import Estimate
 from planner.inputs.estimate.known import WINDOW, Known, Runs
@@ -63,7 +63,7 @@ def test_back_offs_drop_columns_from_the_end_and_never_the_first() -> None:
     rows = [{"model": "opt", "steps": 3, "s": s} for s in (1, 2, 4)] + [{"model": "opt", "steps": 9, "s": 8}] * 2
     known = Known(past(rows), NAMES)
     asked = Tasks.of([{"model": m, "steps": s} for m, s in (("opt", 3), ("opt", 9), ("opt", 5), ("nli", 3))], NAMES)
-    answers, _ = climbed(back_offs(NAMES), asked, known)
+    answers, _ = climb(back_offs(NAMES), asked, known)
     # opt / 3 has three runs, median 2. opt / 9 has only two, opt / 5 none: all of opt, 1 2 4 8 8, median 4.
     assert seconds(answers.quantiles[:3, 1]) == [2.0, 4.0, 4.0]
     assert answers.given.tolist() == [True, True, True, False]

@@ -21,7 +21,7 @@ from models import (
 )
 from models.formulations.normal_form import Chain, normal_form
 from models.formulations.scale import ScaledObjective
-from models.formulations.symmetry import interchangeable_gpus, renumbered
+from models.formulations.symmetry import interchangeable_gpus, renumber
 from models.formulations.windows import horizon_us, time_windows
 from models.instance import Restrictions
 from solvers.exact import exhaustive
@@ -122,7 +122,7 @@ def test_renumbering_orders_gpus_by_their_first_task() -> None:
     built = instance([Job(chain(task("a", 3, ["m"])), 0) for _ in range(3)], {"m": 4}, cluster(3))
     runs = [Placement(0, 2, 4, 7), Placement(1, 0, 4, 7), Placement(2, 2, 7, 10)]
     plan = normal_form(built, runs, [Chain(0, 2, 0, False, 10), Chain(0, 0, 0, False, 7)])
-    moved = renumbered(plan, interchangeable_gpus(built))
+    moved = renumber(plan, interchangeable_gpus(built))
     assert moved.gpu.tolist() == [0, 1, 0]
     assert [residency.gpu for residency in moved.residencies] == [0, 1]
     assert check(built, moved) == []

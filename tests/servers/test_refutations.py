@@ -12,7 +12,7 @@ from models import Instance, Job, Objective, ServiceLevel, objective_value
 from models.slo import ServiceLevel as Level
 from planner.answers.servers.goal import goals, tolerances
 from solvers.bounds import closed_form, fluid
-from solvers.bounds.granularity import raised
+from solvers.bounds.granularity import round_up
 from solvers.exact import exhaustive
 from solvers.result import Status
 from tests.instances import chain, instance, random_instance, task
@@ -31,7 +31,7 @@ def test_bounds_never_exceed_the_optimum_of_a_goal(seed: int) -> None:
             continue
         for name, method in closed_form.METHODS.items():
             bound = method(goal.instance, goal.objective)
-            assert bound is None or raised(goal.instance, goal.objective, bound) <= best.value, name
+            assert bound is None or round_up(goal.instance, goal.objective, bound) <= best.value, name
 
 
 @pytest.mark.parametrize("seed", range(40))

@@ -10,7 +10,7 @@ import pytest
 from executor import Policy, simulate
 from models import Instance, Objective, Timeline, check
 from planner.answers.policies.following import Following
-from planner.answers.policies.offline import annealed
+from planner.answers.policies.offline import anneal
 from planner.answers.policies.receding_horizon import RecedingOptions
 from planner.answers.uncertain.error import Error
 from planner.answers.uncertain.told import Told
@@ -68,7 +68,7 @@ def test_what_waits_behind_a_long_task_goes_elsewhere() -> None:
 def test_without_error_it_does_what_was_planned() -> None:
     for seed in range(60):
         on = random_instance(random.Random(seed), max_tasks=9)
-        plan = annealed(on, Objective.MEAN_LATENCY, 200, seed)
+        plan = anneal(on, Objective.MEAN_LATENCY, 200, seed)
         assert plan is not None
         happened, policy = followed(Told.exactly(on), plan, on)
         assert happened.gpu.tolist() == plan.gpu.tolist()
@@ -82,7 +82,7 @@ def test_under_errors_it_keeps_the_rules_and_repeats() -> None:
         truth = random_instance(random.Random(seed), max_tasks=9)
         error = Error("lognormal", 1.0, by_job=False)
         known = error.told(error.around(truth, seed))
-        plan = annealed(known.instance, Objective.MEAN_LATENCY, 200, seed)
+        plan = anneal(known.instance, Objective.MEAN_LATENCY, 200, seed)
         assert plan is not None
         (first, policy), (again, _) = (followed(known, plan, truth) for _ in range(2))
         assert check(truth, first) == []

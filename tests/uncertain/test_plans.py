@@ -7,15 +7,15 @@ from dataclasses import replace
 from fractions import Fraction
 
 import pytest
+from planner.answers.uncertain.retime import retime
 
 from executor import PolicyError, parse_policy, simulate
 from models import Instance, Objective, check, timeline_value
-from planner.answers.policies.offline import Offline, OfflineOptions, annealed
+from planner.answers.policies.offline import Offline, OfflineOptions, anneal
 from planner.answers.policies.receding_horizon import RecedingHorizon, RecedingOptions
 from planner.answers.uncertain.error import Error
 from planner.answers.uncertain.plans import Candidate, PlanFor, candidates, values
-from planner.answers.uncertain.realised import realised
-from planner.answers.uncertain.told import Told, stretched
+from planner.answers.uncertain.told import Told, stretch
 from tests.executor.scripted import runs
 from tests.instances import random_instance
 from tests.uncertain.work import timeline, told, window
@@ -28,7 +28,7 @@ KNOWN = told(ON, 1.0, [1.25, 3.0])
 
 
 def planner(instance: Instance) -> object:
-    return annealed(instance, LATENCY, 200, 0)
+    return anneal(instance, LATENCY, 200, 0)
 
 
 def best(plan_for: PlanFor, samples: int = 2) -> Candidate:
@@ -68,7 +68,7 @@ def test_placement_and_order_are_kept_whatever_holds() -> None:
     on = window({"a": 10, "b": 10, "c": 11}, gpus=2)
     truth = window({"a": 100, "b": 10, "c": 5}, gpus=2)
     plan = timeline(on, (0, 0), (0, 10), (1, 0))
-    happened = realised(on, plan, truth)
+    happened = retime(on, plan, truth)
     assert runs(happened) == [(0, 0, 100), (0, 100, 110), (1, 0, 5)]
     assert check(truth, happened) == []
     assert check(on, replace(happened, realised=True)) == []
@@ -91,11 +91,11 @@ def test_the_true_instance_must_be_the_same_work() -> None:
 def test_without_error_what_happens_is_the_plan() -> None:
     for seed in range(60):
         on = random_instance(random.Random(seed), max_tasks=9)
-        plan = annealed(on, Objective.MEAN_SLOWDOWN, 200, seed)
+        plan = anneal(on, Objective.MEAN_SLOWDOWN, 200, seed)
         assert plan is not None
-        same = stretched(stretched(on, 2.0 * Told.exactly(on).low), 0.5 * Told.exactly(on).low)
+        same = stretch(stretch(on, 2.0 * Told.exactly(on).low), 0.5 * Told.exactly(on).low)
         assert same is not on
-        happened = realised(on, plan, same)
+        happened = retime(on, plan, same)
         assert happened.start_us.tolist() == plan.start_us.tolist()
         assert happened.gpu.tolist() == plan.gpu.tolist()
 
@@ -130,7 +130,7 @@ def test_policies_do_not_see_the_truth_of_what_has_not_ended() -> None:
         one, other = Error("lognormal", 0.5).around(on, 1), None
         factor = Told.exactly(on).low.copy()
         factor[last.start :] = 7.0
-        other = stretched(one, factor)
+        other = stretch(one, factor)
         release = on.jobs[-1].release_us
         for policy in (
             parse_policy("compass"),

@@ -14,7 +14,7 @@ from models import GPU, Cluster, Job
 from models.scenario import InputError, Scenario
 from planner.answers.uncertain.estimates_file import read_told
 from planner.answers.uncertain.spec import parse_uncertainty
-from planner.answers.uncertain.told import TRUTH, Told, stretched
+from planner.answers.uncertain.told import TRUTH, Told, stretch
 from tests.instances import chain, gpu, instance, network, task
 from tests.uncertain.work import told, window
 
@@ -67,9 +67,9 @@ def test_all_kinds_of_gpu_are_off_by_the_same_factor() -> None:
     kinds = Cluster((gpu(0, kind="A"), gpu(1, kind="B")), network())
     on = instance([Job(chain(task("t", {"A": 10, "B": 25})), 0)], on=kinds)
     assert isinstance(kinds.gpus[0], GPU)
-    assert sorted(stretched(on, np.array([1.5])).run_us[0].tolist()) == [15, 38]  # 37.5 rounds up
-    assert stretched(on, np.array([1e-9])).run_us[0].tolist() == [1, 1]  # never below 1 us
-    assert stretched(on, np.array([1.0])) is on
+    assert sorted(stretch(on, np.array([1.5])).run_us[0].tolist()) == [15, 38]  # 37.5 rounds up
+    assert stretch(on, np.array([1e-9])).run_us[0].tolist() == [1, 1]  # never below 1 us
+    assert stretch(on, np.array([1.0])) is on
 
 
 def test_intervals_must_hold_their_medians() -> None:
@@ -106,7 +106,7 @@ def test_run_times_that_become_too_long_name_the_noise(scenario: Scenario, tmp_p
     with pytest.raises(NoiseError, match=r"noise estimates=.*estimates\.csv: run times up to .* times as long"):
         asked.sides(scenario, 12)
     with pytest.raises(NoiseError, match=r"times as long: .* must not exceed"):
-        stretched(scenario.instance, np.full(scenario.instance.n_tasks, 1e30))
+        stretch(scenario.instance, np.full(scenario.instance.n_tasks, 1e30))
 
 
 @pytest.mark.parametrize(

@@ -21,7 +21,7 @@ from planner.answers.check import feasible_timeline
 from planner.answers.policies.following import Following
 from planner.answers.policies.receding_horizon import RecedingOptions
 from planner.answers.uncertain.plans import SAMPLES, PlanFor, candidates
-from planner.answers.uncertain.realised import realised
+from planner.answers.uncertain.retime import retime
 from planner.answers.uncertain.told import Told
 from solvers.result import Search
 from solvers.search import annealing
@@ -119,10 +119,10 @@ class Offline(Policy):
         options, objective = self._options, self._scenario.objective
         if options.plan is not None:
             given = self._scenario.instance
-            return realised(given, feasible_timeline(given, Path(options.plan)), self._told.instance)
+            return retime(given, feasible_timeline(given, Path(options.plan)), self._told.instance)
 
         def planned(instance: Instance) -> Timeline | None:
-            return annealed(instance, objective, options.moves, options.seed)
+            return anneal(instance, objective, options.moves, options.seed)
 
         found = candidates(self._told, objective, PlanFor(options.on), planned, options.seed, options.samples)
         if not found:
@@ -150,7 +150,7 @@ class Offline(Policy):
         self._carrier.act(gpus)
 
 
-def annealed(instance: Instance, objective: Objective, moves: int, seed: int) -> Timeline | None:
+def anneal(instance: Instance, objective: Objective, moves: int, seed: int) -> Timeline | None:
     """Return the plan that a number of moves of local search leads to; None if there is none."""
     search = Search(instance, objective, _ENDLESS_S)
     annealing.improve(search, seed, moves)

@@ -19,7 +19,7 @@ from planner.answers.servers.sizes import Mix
 from planner.answers.starts import starts_for
 from solvers.bounds import closed_form
 from solvers.bounds.certificate import closed_form_document, lagrangian_document
-from solvers.bounds.granularity import raised
+from solvers.bounds.granularity import round_up
 from solvers.bounds.lagrangian.improve import METHOD as LAGRANGIAN
 from solvers.portfolio import SearchOptions, anneal, raise_bound
 from solvers.result import Progress, Result, Search
@@ -97,7 +97,7 @@ def refuted_by_formula(
             if late():
                 return None
             value = closed_form.METHODS[name](goal.instance, goal.objective)
-            bound = None if value is None else raised(goal.instance, goal.objective, value)
+            bound = None if value is None else round_up(goal.instance, goal.objective, value)
             if bound is not None and bound > goal.most:
                 document = closed_form_document(goal.instance, goal.objective, name, bound)
                 return Refutation(mix, name, goal, bound, document, in_words(goal, name, bound))
@@ -155,7 +155,7 @@ def attempt(
         if meets(scenario.instance, timeline, level):
             return Attempt(timeline, None)
     if goal.objective is Objective.LATE_JOBS:
-        hurried = _hurried(goal, known, level, replace(options, time_limit_s=_TARDINESS_SHARE * time_limit_s), stop)
+        hurried = _hurry(goal, known, level, replace(options, time_limit_s=_TARDINESS_SHARE * time_limit_s), stop)
         if hurried is not None and meets(scenario.instance, hurried, level):
             return Attempt(hurried, None)
         known += [] if hurried is None else [hurried]
@@ -175,7 +175,7 @@ def attempt(
     return Attempt(None, None)
 
 
-def _hurried(
+def _hurry(
     goal: Goal,
     starts: Sequence[Timeline],
     level: ServiceLevel,

@@ -11,7 +11,7 @@ import numpy as np
 from executor import NoiseError
 from executor.published import published_factor
 from models.instance import Instance
-from planner.answers.uncertain.told import Told, stretched
+from planner.answers.uncertain.told import Told, stretch
 
 LARGEST = {"lognormal": 5.0, "published": 3.0}
 """Largest spread of each kind: 80 % of the factors are then within 600, or 72, either way."""
@@ -63,7 +63,7 @@ class Error:
         """Return an instance whose run times lie around those of another one; equal seeds draw the same quantiles."""
         draws = np.random.default_rng([seed, _STREAM]).random(len(instance.jobs) if self.by_job else instance.n_tasks)
         factors = np.array([self.factor(level) for level in draws.tolist()])
-        return stretched(instance, factors[instance.task_job] if self.by_job else factors)
+        return stretch(instance, factors[instance.task_job] if self.by_job else factors)
 
     def told(self, medians: Instance) -> Told:
         """Return what is told if these run times are: they come with the interval that holds 80 % of the true ones.

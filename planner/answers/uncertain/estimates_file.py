@@ -14,9 +14,9 @@ import numpy as np
 
 from models.instance import Instance
 from models.scenario import InputError, Scenario
-from models.scenario.errors import allowed, shown
+from models.scenario.errors import allowed, quote
 from models.workload import Workflow
-from planner.answers.uncertain.told import Told, stretched, stretched_workflow
+from planner.answers.uncertain.told import Told, stretch, stretched_workflow
 
 QUANTILES = ("p10_s", "p50_s", "p90_s")
 _NAMES = ("workflow", "task")
@@ -48,10 +48,10 @@ def read_quantiles(path: Path, scenario: Scenario) -> Quantiles:
     for line, workflow, task, times in _rows(path):
         if workflow not in scenario.document.workflows:
             names = allowed(workflow, scenario.document.workflows)
-            raise InputError(str(path), line, "workflow", f"unknown workflow {shown(workflow)}; {names}")
+            raise InputError(str(path), line, "workflow", f"unknown workflow {quote(workflow)}; {names}")
         if (workflow, task) not in known:
             names = allowed(task, scenario.document.workflows[workflow].tasks)
-            raise InputError(str(path), line, "task", f"unknown task {shown(task)} of {workflow}; {names}")
+            raise InputError(str(path), line, "task", f"unknown task {quote(task)} of {workflow}; {names}")
         if (workflow, task) in found:
             raise InputError(str(path), line, "task", f"{workflow}/{task} has a row already; allowed is one per task")
         found[workflow, task] = times
@@ -70,7 +70,7 @@ def told_of(quantiles: Quantiles, instance: Instance) -> Told:
                 here = of_workflow & (position == place)
                 low[here], middle[here], high[here] = row[0] / row[1], row[1] / task.fastest_us, row[2] / row[1]
     catalogue = tuple(_by_its_medians(workflow, quantiles) for workflow in instance.catalogue)
-    return Told(replace(stretched(instance, middle), catalogue=catalogue), low, high)
+    return Told(replace(stretch(instance, middle), catalogue=catalogue), low, high)
 
 
 def _by_its_medians(workflow: Workflow, quantiles: Quantiles) -> Workflow:

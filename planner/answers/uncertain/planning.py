@@ -14,7 +14,7 @@ from models.scenario import Scenario
 from models.timeline import Timeline
 from planner.answers.plan import Plan, solve
 from planner.answers.uncertain.plans import QUANTILES, SAMPLES, Candidate, PlanFor, candidates
-from planner.answers.uncertain.realised import realised
+from planner.answers.uncertain.retime import retime
 from planner.answers.uncertain.told import Told
 from solvers.bounds import closed_form
 from solvers.portfolio import Method, SearchOptions
@@ -98,7 +98,7 @@ def plan_uncertain(
 
     found = candidates(told, scenario.objective, plan_for, planned, seed, samples)
     if found:
-        search.offer(realised(told.instance, found[0].timeline, scenario.instance))
+        search.offer(retime(told.instance, found[0].timeline, scenario.instance))
     search.offer_bound(*closed_form.best(scenario.instance, scenario.objective))
     asked = options.as_dict() | {"plan_for": str(plan_for), "samples": samples}
     return UncertainPlan(Plan.of(scenario, search.result("truenorth", asked)), told, plan_for, tuple(found))

@@ -15,7 +15,7 @@ from fractions import Fraction
 from models.instance import Instance
 from models.objective import Objective, timeline_value
 from models.timeline import Timeline
-from planner.answers.uncertain.realised import realised
+from planner.answers.uncertain.retime import retime
 from planner.answers.uncertain.told import Told
 
 SAMPLES = 8
@@ -91,11 +91,11 @@ def candidates(
     for name, instance in wanted.items():
         plan = planner(instance)
         if plan is not None:
-            timeline = realised(instance, plan, told.instance)
+            timeline = retime(instance, plan, told.instance)
             found.append(Candidate(name, timeline, values(told.instance, timeline, drawn, objective)))
     return sorted(found, key=lambda candidate: candidate.mean)
 
 
 def values(told: Instance, plan: Timeline, truths: Sequence[Instance], objective: Objective) -> tuple[Fraction, ...]:
     """Return what an objective comes to if each of these truths holds; times in microseconds."""
-    return tuple(timeline_value(objective, truth, realised(told, plan, truth)) for truth in truths)
+    return tuple(timeline_value(objective, truth, retime(told, plan, truth)) for truth in truths)

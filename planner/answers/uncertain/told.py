@@ -70,11 +70,11 @@ class Told:
 
     def _at(self, deviations: Floats) -> Instance:
         side = np.where(deviations < 0, -np.log(self.low), np.log(self.high))
-        return stretched(self.instance, np.exp(deviations * side / OUTER))
+        return stretch(self.instance, np.exp(deviations * side / OUTER))
 
     def limits_us(self, task: int, run_us: int) -> tuple[int, int]:
         """Return the 10 % and the 90 % quantile of a task in microseconds where its median is `run_us`."""
-        return rounded(run_us * self.low[task]), rounded(run_us * self.high[task])
+        return round_time(run_us * self.low[task]), round_time(run_us * self.high[task])
 
     def remaining_us(self, task: int, run_us: int, elapsed_us: int) -> int:
         """Return the median of what is left of a task that has run for a time, given that it still runs.
@@ -96,7 +96,7 @@ class Told:
             return max(0, run_us - elapsed_us)
         middle = -_NORMAL.inv_cdf(beyond)
         side = -math.log(self.low[task]) if middle < 0 else math.log(self.high[task])
-        return max(0, rounded(run_us * math.exp(middle * side / OUTER)) - elapsed_us)
+        return max(0, round_time(run_us * math.exp(middle * side / OUTER)) - elapsed_us)
 
     def _deviation(self, task: int, factor: float) -> float:
         """Return how many standard deviations a factor on the median lies from it; infinite if it cannot occur."""
@@ -106,7 +106,7 @@ class Told:
         return math.log(factor) * OUTER / side if side else math.copysign(math.inf, factor - 1)
 
 
-def stretched(instance: Instance, factor: Floats) -> Instance:
+def stretch(instance: Instance, factor: Floats) -> Instance:
     """Return an instance with other run times; its catalogue stays, for what single jobs take is not known beforehand.
 
     Parameters
@@ -146,12 +146,12 @@ def stretched(instance: Instance, factor: Floats) -> Instance:
 def stretched_workflow(workflow: Workflow, factor: Floats) -> Workflow:
     """Return a workflow with other run times; `factor` is per task."""
     tasks = [
-        replace(task, runtime_us={kind: max(1, rounded(us * by)) for kind, us in task.runtime_us.items()})
+        replace(task, runtime_us={kind: max(1, round_time(us * by)) for kind, us in task.runtime_us.items()})
         for task, by in zip(workflow.tasks, factor.tolist(), strict=True)
     ]
     return Workflow(workflow.name, tuple(tasks))
 
 
-def rounded(time_us: float) -> int:
+def round_time(time_us: float) -> int:
     """Return the nearest whole number of microseconds, halves upwards."""
     return math.floor(time_us + 0.5)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from executor import POLICIES
 from models.scenario import InputError
 from models.scenario.document import ScenarioDocument
-from models.scenario.errors import Where, allowed, shown
+from models.scenario.errors import Where, allowed, quote
 from models.scenario.source import Source
 from planner.answers.policies.parse import RECEDING
 from planner.answers.whatif.document import SweepDocument
@@ -59,7 +59,7 @@ def verb_of(document: SweepDocument, source: Source) -> type[Verb]:
         If there is none of that name.
     """
     if document.verb not in VERBS:
-        raise source.error(("verb",), f"unknown verb {shown(document.verb)}; {allowed(document.verb, VERBS)}")
+        raise source.error(("verb",), f"unknown verb {quote(document.verb)}; {allowed(document.verb, VERBS)}")
     return VERBS[document.verb]
 
 
@@ -104,7 +104,7 @@ def _refuse_unknown(name: str, point: Point, kind: type[Verb], source: Source) -
     head = name.partition(".")[0].partition("[")[0]
     if not is_setting(name, kind) and head not in ScenarioDocument.model_fields:
         known = [*kind.model_fields, *ScenarioDocument.model_fields]
-        raise point.blamed(name, f"{shown(name)} is no path and no setting of the verb; {allowed(head, known)}", source)
+        raise point.blamed(name, f"{quote(name)} is no path and no setting of the verb; {allowed(head, known)}", source)
 
 
 def is_setting(name: str, kind: type[Verb]) -> bool:

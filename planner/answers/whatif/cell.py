@@ -12,7 +12,7 @@ from pathlib import Path
 from executor import PolicyError
 from models.errors import QuestionError
 from models.scenario import InputError, scenario_from
-from models.scenario.section import validated
+from models.scenario.section import validate
 from models.scenario.source import Source
 from planner.answers.versions import versions
 from planner.answers.whatif.verbs import VERBS, Row, Verb
@@ -43,7 +43,7 @@ class Call:
         InputError
             If a setting is wrong.
         """
-        return validated(VERBS[self.verb], self.settings, Source(self.verb, Path(self.folder)))
+        return validate(VERBS[self.verb], self.settings, Source(self.verb, Path(self.folder)))
 
     def key(self) -> str:
         """Return the SHA-256 of all that the answer depends on: scenario, verb, trace, policies, versions.

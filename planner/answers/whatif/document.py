@@ -11,7 +11,7 @@ from models.scenario import Scenario, build, load_scenario
 from models.scenario.document import ScenarioDocument
 from models.scenario.json_text import parse_json
 from models.scenario.quantities import Name
-from models.scenario.section import Section, filled, validated
+from models.scenario.section import Section, filled, validate
 from models.scenario.source import Source, read_text
 from models.scenario.yaml_text import parse_yaml
 
@@ -49,7 +49,7 @@ def base_of(data: Mapping[str, object], source: Source) -> Base:
     InputError
         If it is none; with the line, as far as `source` knows it.
     """
-    return Base(build(validated(ScenarioDocument, data, source), source), data)
+    return Base(build(validate(ScenarioDocument, data, source), source), data)
 
 
 def base_of_file(path: Path) -> Base:
@@ -89,7 +89,7 @@ def read_sweep(path: Path) -> tuple[SweepDocument, Base, Source]:
     read = parse_json if path.suffix.lower() == ".json" else parse_yaml
     root = read(read_text(path), str(path))
     source = Source(str(path), path.parent, root)
-    document = validated(SweepDocument, root.data(), source)
+    document = validate(SweepDocument, root.data(), source)
     if isinstance(document.scenario, str):
         return document, base_of_file(path.parent / document.scenario), source
     if not isinstance(document.scenario, Mapping) or not isinstance(root.content, dict):

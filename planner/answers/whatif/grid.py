@@ -10,8 +10,8 @@ from pathlib import Path
 
 from models.scenario import InputError
 from models.scenario.document import ScenarioDocument
-from models.scenario.errors import FieldError, Where, allowed, shown
-from models.scenario.section import validated
+from models.scenario.errors import FieldError, Where, allowed, quote
+from models.scenario.section import validate
 from models.scenario.source import Source
 from planner.answers.whatif.axes import Axis, Point, is_setting, read_axes, told, verb_of
 from planner.answers.whatif.cell import Call
@@ -88,7 +88,7 @@ class _Reader:
             both = next(((a, b) for a, b in pairs if a[: len(b)] == b or b[: len(a)] == a), None)
             if both is not None:
                 name = ".".join(str(part) for part in max(both, key=len))
-                problem = f"changes {name}, as axis {shown(one.name)} does; allowed is one axis for each value"
+                problem = f"changes {name}, as axis {quote(one.name)} does; allowed is one axis for each value"
                 raise self._source.error(("grid", other.name), problem)
 
     def _touched(self, axis: Axis) -> list[Where]:
@@ -143,7 +143,7 @@ class _Reader:
                 siblings = value_at(self._base.data, where[:depth])
                 known = list(siblings) if isinstance(siblings, Mapping) else []
                 remedy = allowed(str(where[depth]), known) if known else "allowed is to change what it would be part of"
-                raise point.blamed(name, f"{shown(where[depth])} is not in the scenario; {remedy}", self._source)
+                raise point.blamed(name, f"{quote(where[depth])} is not in the scenario; {remedy}", self._source)
 
     def _settings(self, points: Iterable[Point]) -> dict[str, object]:
         changes = {name: value for point in points for name, value in point.changes.items()}
@@ -154,7 +154,7 @@ class _Reader:
         relevant = [axis.points if self._tells(axis) else axis.points[:1] for axis in axes]
         for points in product(*relevant):
             try:
-                validated(self._kind, self._settings(points), self._source).check(self._base.scenario)
+                validate(self._kind, self._settings(points), self._source).check(self._base.scenario)
             except InputError as error:
                 raise self._blamed(points, error.field, error.problem) from None
             except FieldError as error:
@@ -176,7 +176,7 @@ class _Reader:
 def _refusal(data: object) -> str | None:
     """Return why data is no scenario document, or None."""
     try:
-        validated(ScenarioDocument, data, Source("", Path()))
+        validate(ScenarioDocument, data, Source("", Path()))
     except InputError as error:
         return f"{error.field}: {error.problem}"
     return None

@@ -36,7 +36,7 @@ class Outcome(Generic[Value]):
     seconds: float
 
 
-def described(error: BaseException) -> str:
+def describe_error(error: BaseException) -> str:
     """Return an exception in one line."""
     return " ".join(f"{type(error).__name__}: {error}".split())
 

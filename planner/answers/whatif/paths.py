@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Mapping
 from decimal import Context, Decimal
 
-from models.scenario.errors import Where, shown
+from models.scenario.errors import Where, quote
 from models.scenario.source import Plain
 
 _POSITION = re.compile(r"\[(\d{1,9}|\*)\]")
@@ -40,7 +40,7 @@ def places(document: object, path: str) -> list[Where]:
     """
     found = list(_walk(document, path, ()))
     if not found:
-        raise PathError(f"{shown(path)} names nothing; allowed is a path to a value of the scenario")
+        raise PathError(f"{quote(path)} names nothing; allowed is a path to a value of the scenario")
     return found
 
 
@@ -56,7 +56,7 @@ def _walk(node: object, rest: str, done: Where) -> Iterator[Where]:
         key = _key(node or {}, rest, done)
         yield from _walk((node or {}).get(key), _after(rest, key), (*done, key))
     else:
-        raise PathError(f"{_name(done)} is the value {shown(node)}; allowed is a path that ends there")
+        raise PathError(f"{_name(done)} is the value {quote(node)}; allowed is a path that ends there")
 
 
 def _walk_list(items: list[object] | tuple[object, ...], rest: str, done: Where) -> Iterator[Where]:
@@ -77,7 +77,7 @@ def _key(node: Mapping[str, object], rest: str, done: Where) -> str:
         return max(known, key=len)
     word = _KEY.match(rest)
     if word is None or word[0] == "*":
-        raise PathError(f"{shown(rest)} after {_name(done)} names nothing; allowed are names with dots between them")
+        raise PathError(f"{quote(rest)} after {_name(done)} names nothing; allowed are names with dots between them")
     return word[0]
 
 
@@ -156,7 +156,7 @@ def scaled(value: object, times: str) -> str:
     """
     match = _QUANTITY.fullmatch(str(value)) if isinstance(value, (str, int, float)) else None
     if match is None or isinstance(value, bool):
-        stands = "nothing stands" if value is None else f"{shown(value)} stands"
+        stands = "nothing stands" if value is None else f"{quote(value)} stands"
         raise PathError(f"x{times}: {stands} there in the scenario; allowed is to scale a number")
     text = f"{_EXACT.multiply(Decimal(match[1]), Decimal(times)):f}"
     return Plain(f"{text.rstrip('0').rstrip('.') if '.' in text else text} {match[2]}".rstrip())

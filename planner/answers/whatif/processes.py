@@ -14,7 +14,7 @@ from multiprocessing.connection import Connection
 from multiprocessing.context import SpawnContext, SpawnProcess
 from typing import Generic
 
-from planner.answers.whatif.outcome import LOOK_S, Item, Outcome, Value, described, timed
+from planner.answers.whatif.outcome import LOOK_S, Item, Outcome, Value, describe_error, timed
 
 CRASHED = "the worker process died: it was killed, ran out of memory, or crashed in compiled code"
 
@@ -99,7 +99,7 @@ class _Lane(Generic[Item, Value]):
                 self._open()
                 yield Outcome(index, None, CRASHED, 0.0)
             else:
-                yield Outcome(index, None, described(error), 0.0)
+                yield Outcome(index, None, describe_error(error), 0.0)
 
     def close(self) -> None:
         """End the worker, whatever it is doing."""

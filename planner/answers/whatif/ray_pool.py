@@ -12,7 +12,7 @@ from typing import Any
 
 from models.errors import QuestionError
 from models.extras import require_extra
-from planner.answers.whatif.outcome import LOOK_S, Item, Outcome, Value, described, timed
+from planner.answers.whatif.outcome import LOOK_S, Item, Outcome, Value, describe_error, timed
 
 _CALLS_PER_CPU = 2
 """Calls handed to the cluster for each of its CPUs: enough to keep it busy, few enough to stop soon."""
@@ -55,9 +55,9 @@ def _outcome(ray: Any, reference: Any, index: int) -> Outcome[Any]:
     try:
         value, seconds = ray.get(reference)
     except ray.exceptions.RayTaskError as error:
-        return Outcome(index, None, described(error.cause or error), 0.0)
+        return Outcome(index, None, describe_error(error.cause or error), 0.0)
     except ray.exceptions.RayError as error:
-        return Outcome(index, None, described(error), 0.0)
+        return Outcome(index, None, describe_error(error), 0.0)
     return Outcome(index, value, None, seconds)
 
 

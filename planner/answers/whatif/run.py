@@ -11,7 +11,7 @@ from pathlib import Path
 
 from models.identity import scenario_hash
 from models.scenario import Scenario
-from models.scenario.section import validated
+from models.scenario.section import validate
 from models.scenario.source import Source
 from planner.answers.whatif.cell import Answer, Call, answer
 from planner.answers.whatif.document import Base, SweepDocument, base_of, base_of_file, base_of_loaded, read_sweep
@@ -91,7 +91,7 @@ def whatif(
     """
     source = Source("what-if", Path())
     data = {"scenario": "-", "verb": verb, "settings": settings, "grid": grid}
-    document = validated(SweepDocument, data, source)
+    document = validate(SweepDocument, data, source)
     if isinstance(scenario, Scenario):
         base = base_of_loaded(scenario)
     elif isinstance(scenario, Mapping):

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 from models.cluster import MICROSECONDS_PER_SECOND
 from models.objective import reported_bound, reported_value
 from models.scenario import Scenario
-from models.scenario.errors import FieldError, allowed, shown
+from models.scenario.errors import FieldError, allowed, quote
 from models.scenario.quantities import GPUCount, JobCount, Level, Name, Number, PositiveTime, Seed
 from models.scenario.section import Section
 from planner.answers.policies.parse import parse
@@ -47,7 +47,7 @@ class Verb(Section):
             raise FieldError(("seed",), f"{self.seed} is out of range; allowed is 0 to {MAX_SEED}")
         for name in self.policy_names():
             if is_file(name):
-                problem = f"{shown(name)} is the plan of one scenario; allowed are online policies"
+                problem = f"{quote(name)} is the plan of one scenario; allowed are online policies"
                 raise FieldError((self.names_policies_in,), problem)
             try:
                 parse(name, scenario)
@@ -112,7 +112,7 @@ class Plan(_Limited):
         """Refuse an unknown method, too."""
         super().check(scenario)
         if self.method not in list(Method):
-            raise FieldError(("method",), f"unknown method {shown(self.method)}; {allowed(self.method, list(Method))}")
+            raise FieldError(("method",), f"unknown method {quote(self.method)}; {allowed(self.method, list(Method))}")
 
     def rows(self, scenario: Scenario) -> list[Row]:
         """Return the row of the plan."""

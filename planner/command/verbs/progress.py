@@ -28,7 +28,7 @@ def progress(
     """Read a job's log: progress, remaining time, why it failed and whether to start it again."""
     from planner.command.log_progress import LogLine
     from planner.inputs.estimate.logs import read_log
-    from planner.show.job_log import described
+    from planner.show.job_log import describe_log
 
     totals = {"step": steps, "epoch": epochs}
     for unit, total in totals.items():
@@ -37,7 +37,7 @@ def progress(
     line = LogLine(log.stat().st_size if log.is_file() else 0)
     with line.shown():
         reading = read_log(log, steps, epochs, line.watch)
-    manners.show(reading.as_dict(), lambda: _plain(described(reading)), as_json)
+    manners.show(reading.as_dict(), lambda: _plain(describe_log(reading)), as_json)
     for unit, total in totals.items():
         if total is not None:
             _say_unless_used(reading, unit, total)

@@ -92,7 +92,7 @@ def _better(one: Floats, other: Floats, truth: Floats) -> bool:
     return bool(common.sum() >= _LEAST_COMMON and errors[0].mean() < errors[1].mean())
 
 
-def climbed(rungs: Sequence[Rung], tasks: Tasks, known: Known) -> tuple[Answers, Ints]:
+def climb(rungs: Sequence[Rung], tasks: Tasks, known: Known) -> tuple[Answers, Ints]:
     """Return the first answer to each task, and which rung gave it; -1 where all were silent. Shape [tasks]."""
     answers, by = Answers.silent(len(tasks)), np.full(len(tasks), -1)
     for place, rung in enumerate(rungs):
@@ -114,7 +114,7 @@ def calibrated(rungs: Sequence[Rung], tasks: Tasks, truth: Floats, known: Known)
     can answer. New keys and models are rare in many histories: rungs that lean on past tasks of the same key or model
     are then judged by the same tasks with their keys or models taken for new, if they answer enough.
     """
-    answers, by = climbed(rungs, tasks, known)
+    answers, by = climb(rungs, tasks, known)
     new_key = np.array(known.novelty(tasks)) == Novelty.KEY
     found: dict[tuple[str, Novelty | None], Calibration] = {}
     for place, rung in enumerate(rungs):

@@ -12,7 +12,7 @@ import numpy as np
 
 from planner.inputs.estimate.answers import Rung
 from planner.inputs.estimate.boosted import fit_boosted
-from planner.inputs.estimate.calibration import Calibrations, calibrated, climbed, moved, ordered
+from planner.inputs.estimate.calibration import Calibrations, calibrated, climb, moved, ordered
 from planner.inputs.estimate.default import Default
 from planner.inputs.estimate.estimate import Estimate, Features
 from planner.inputs.estimate.known import Known, Novelty
@@ -65,7 +65,7 @@ class Ladder:
             If nothing was known yet when a task was asked about.
         """
         known = self.known if past is None else Known(past, self.columns.key)
-        answers, by = climbed(self.rungs, tasks, known)
+        answers, by = climb(self.rungs, tasks, known)
         if early := int((by < 0).sum()):
             raise ValueError(f"{early} tasks are asked about before any run time is known; allowed are later ones")
         names, new = [self.rungs[place].name for place in by], known.novelty(tasks)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from models.scenario import InputError
-from models.scenario.errors import allowed, shown
+from models.scenario.errors import allowed, quote
 from planner.inputs.estimate.described import SOURCE_FIELDS, SOURCE_MODEL, SOURCE_TEXT
 from planner.inputs.estimate.measured import TASK, WORKFLOW
 from planner.inputs.estimate.tasks import Columns
@@ -127,5 +127,5 @@ def _runtime(history: Path, header: Sequence[str], naming: Naming) -> str:
 def _all_there(file: Path, header: Sequence[str], named: Mapping[str, str]) -> None:
     for name, option in named.items():
         if name not in header:
-            problem = f"has no column {shown(name)} ({option}); {allowed(name, header)}"
+            problem = f"has no column {quote(name)} ({option}); {allowed(name, header)}"
             raise InputError(str(file), 1, "header", problem)

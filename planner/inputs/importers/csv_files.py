@@ -15,7 +15,7 @@ from typing import TextIO
 import numpy as np
 
 from models.scenario import InputError
-from models.scenario.errors import shown
+from models.scenario.errors import quote
 from planner.inputs.importers.rows import Refusal, Rows
 from planner.inputs.importers.source import open_text, utf_8_from
 from planner.inputs.importers.tally import Tally
@@ -78,7 +78,7 @@ def header_of(path: Path) -> list[str]:
 def _header(file: TextIO, path: Path) -> list[str]:
     line = next(_lines(file, path, 1), "")
     if not _is_utf_8(line):
-        raise InputError(str(path), 1, "header", f"{shown(line.strip())} is not UTF-8; allowed is {_CONVERTED}")
+        raise InputError(str(path), 1, "header", f"{quote(line.strip())} is not UTF-8; allowed is {_CONVERTED}")
     try:
         names = next(csv.reader([line], strict=True), [])
     except csv.Error as error:

@@ -9,7 +9,7 @@ import numpy as np
 
 from executor.policies.options import count, duration, option
 from models.errors import QuestionError
-from models.scenario.errors import FieldError, Where, shown
+from models.scenario.errors import FieldError, Where, quote
 from models.scenario.quantities import MAX_TIME_US
 from models.workload import Task, Workflow, WorkflowCycleError
 from planner.inputs.importers.tables import Jobs
@@ -63,6 +63,6 @@ def built(name: str, tasks: Sequence[Task], where: Mapping[str, Where]) -> Workf
     try:
         return Workflow(name, tuple(tasks))
     except WorkflowCycleError as error:
-        way = " -> ".join(shown(task) for task in error.cycle[:_MOST_SHOWN])
+        way = " -> ".join(quote(task) for task in error.cycle[:_MOST_SHOWN])
         way += " -> ..." if len(error.cycle) > _MOST_SHOWN else ""
         raise FieldError(where[error.cycle[0]], f"is part of a cycle: {way}; allowed is a DAG") from None

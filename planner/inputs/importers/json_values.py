@@ -15,7 +15,7 @@ from json import JSONDecodeError
 from pathlib import Path
 from typing import TextIO
 
-from models.scenario.errors import FieldError, InputError, Where, shown
+from models.scenario.errors import FieldError, InputError, Where, quote
 from models.scenario.json_text import parse_json
 from models.scenario.quantities import MAX_SIZE_BYTES, MAX_TIME_US
 from models.scenario.section import kind_of
@@ -187,7 +187,7 @@ class Entries:
         """Return the error at this place."""
         here = self._from(self._at, self._at + 20)
         found = here.text.split("\n")[0]
-        at = f" at {shown(found)}" if found else ", the text ends"
+        at = f" at {quote(found)}" if found else ", the text ends"
         return InputError(self._name, here.first_line, "file", f"{problem}{at}; allowed is a JSON list of objects")
 
     def _may_go_on(self, error: Exception) -> bool:
@@ -261,7 +261,7 @@ def name_at(value: object, where: Where) -> str:
     if type(value) is not str or not 0 < len(value) <= LONGEST_NAME:  # Plain text, a number, is a str, too
         raise FieldError(where, f"{kind_of(value)} stands here; allowed is text of 1 to {LONGEST_NAME} characters")
     if not value.isprintable():
-        raise FieldError(where, f"{shown(value)} stands here; allowed are printable characters of UTF-8")
+        raise FieldError(where, f"{quote(value)} stands here; allowed are printable characters of UTF-8")
     return value
 
 

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from models.instance import Ints
 from models.scenario import InputError
-from models.scenario.errors import shown
+from models.scenario.errors import quote
 from models.scenario.quantities import MAX_TIME_US
 from models.scenario.trace import microseconds
 from planner.inputs.importers.tables import Requests, Texts
@@ -102,7 +102,7 @@ class Rows:
         mask = mask & self.kept
         if mask.any():
             first = int(np.argmax(mask))
-            found = f"{shown(self.columns[column][first])} " if column in self.columns else ""
+            found = f"{quote(self.columns[column][first])} " if column in self.columns else ""
             error = InputError(self.file, int(self.line[first]), column, f"{found}{problem}; allowed is {allowed}")
             self.kept = self.kept & ~mask
             self._refused.append(Refusal(error, f"{column}: {problem}", int(mask.sum())))

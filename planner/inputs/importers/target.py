@@ -14,7 +14,7 @@ import pandas as pd
 from models.errors import QuestionError
 from models.instance import Ints
 from models.scenario import InputError, Scenario, load_scenario, scenario_from
-from models.scenario.errors import shown
+from models.scenario.errors import quote
 from models.scenario.source import read_text
 from models.scenario.work import build_workflows
 from models.units import say_size
@@ -216,7 +216,7 @@ def _by_name(workflows: Sequence[Workflow], models: Texts) -> Ints | None:
         why = f"is needed by {len(users[name])} workflows" if name in users else "is none of the scenario's"
         problem = f"{len(codes) - silent} of {len(codes)} requests name a workflow, or a model of one workflow alone"
         allowed = "allowed is a log in which all do, or none"
-        raise QuestionError(f"{problem}; {silent} do not: {shown(name)} {why}; {allowed}", "workflows")
+        raise QuestionError(f"{problem}; {silent} do not: {quote(name)} {why}; {allowed}", "workflows")
     return told[codes]
 
 

@@ -197,7 +197,7 @@ class Evaluation:
                 out.memory[row] += limit.parts[use.model] * (on_time + load_time)
 
 
-def rounded(prices: Prices, relaxation: Relaxation) -> Prices:
+def round_prices(prices: Prices, relaxation: Relaxation) -> Prices:
     """Return the nearest whole prices; the last fall of every extra precedence is 0."""
     parts = [prices.compute, prices.copy, prices.memory, prices.uses, prices.extra]
     most = 2.0**SUM_BITS  # what is larger proves nothing (`exact_bound`), but must not turn into a negative number

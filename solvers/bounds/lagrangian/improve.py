@@ -9,9 +9,9 @@ from fractions import Fraction
 import numpy as np
 
 from models.instance import Ints
-from solvers.bounds.granularity import raised
+from solvers.bounds.granularity import round_up
 from solvers.bounds.lagrangian.ascent import Climb, Steps, ascend
-from solvers.bounds.lagrangian.evaluation import Prices, exact_bound, rounded
+from solvers.bounds.lagrangian.evaluation import Prices, exact_bound, round_prices
 from solvers.bounds.lagrangian.first_prices import FirstPrices
 from solvers.bounds.lagrangian.job_paths import Numbers
 from solvers.bounds.lagrangian.relaxation import Fixed, Relaxation, fixed_parts, job_costs, relax
@@ -106,7 +106,7 @@ def improve(search: Search, time_limit_s: float | None = None, finest_us: int = 
         steps = _affordable(per_step * _size(finer) / _size(relaxation), left_s())
         if steps.count < LEAST_STEPS:
             return best
-        start = refined(climb.best, relaxation, finer)
+        start = refine(climb.best, relaxation, finer)
         relaxation = finer
 
 
@@ -180,16 +180,16 @@ def _runs(relaxation: Relaxation) -> int:
 
 def _offer(search: Search, relaxation: Relaxation, climb: Climb, best: Priced | None) -> Priced | None:
     """Round the best prices, prove their bound and offer it; return the better of it and `best`."""
-    prices = rounded(Prices.split(climb.best, relaxation), relaxation)
+    prices = round_prices(Prices.split(climb.best, relaxation), relaxation)
     bound = exact_bound(relaxation, prices)
     if bound is None or (best is not None and bound <= best.bound):
         return best
-    bound = raised(search.instance, search.objective, bound)
+    bound = round_up(search.instance, search.objective, bound)
     search.offer_bound(bound, METHOD)
     return Priced(bound, relaxation, prices)
 
 
-def refined(flat: Numbers, coarse: Relaxation, fine: Relaxation) -> Numbers:
+def refine(flat: Numbers, coarse: Relaxation, fine: Relaxation) -> Numbers:
     """Return prices for finer slots and other windows: every instant and every delay keeps its price."""
     old, rescale = Prices.split(flat, coarse), fine.scale / coarse.scale
     out = np.zeros(Prices.size(fine))

@@ -15,7 +15,7 @@ from itertools import islice
 from pathlib import Path
 
 from executor.policies.options import one_of, option
-from models.scenario.errors import FieldError, InputError, Where, shown
+from models.scenario.errors import FieldError, InputError, Where, quote
 from models.scenario.limits import MAX_HORIZON_US
 from models.scenario.quantities import MAX_TIME_US
 from models.workload import ANY_KIND, Edge, Task, Workflow
@@ -81,7 +81,7 @@ class AsyncHow(DAGOptions):
         """Return a plan and its published answer; `seen` are the ids of those before it."""
         name = name_at(member(plan, "id"), ("id",))
         if name in seen:
-            raise FieldError(("id",), f"{shown(name)} stands in an earlier plan; allowed is a new id")
+            raise FieldError(("id",), f"{quote(name)} stands in an earlier plan; allowed is a new id")
         seen.add(name)
         steps = mapping_at(member(plan, "durations_s"), ("durations_s",))
         if not steps:
@@ -117,12 +117,12 @@ def _before(edges: object, steps: dict[str, object]) -> dict[str, dict[str, None
             raise FieldError(where, f"has {len(pair)} entries; allowed are two, the step before and the step after")
         for place, (step, bound) in enumerate(zip(pair, (_START, _END), strict=True)):
             if step != bound and step not in steps:
-                raise FieldError((*where, place), f"{shown(step)} is no step; allowed are steps with a duration")
+                raise FieldError((*where, place), f"{quote(step)} is no step; allowed are steps with a duration")
         first, second = pair
         if first == _START or second == _END:
             continue
         if first in before[second]:
-            raise FieldError(where, f"{shown(first)} before {shown(second)} stands twice; allowed is once")
+            raise FieldError(where, f"{quote(first)} before {quote(second)} stands twice; allowed is once")
         before[second][first] = None
     return before
 

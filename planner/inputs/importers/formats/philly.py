@@ -19,7 +19,7 @@ from typing import NamedTuple
 import numpy as np
 
 from executor.policies.options import one_of, option
-from models.scenario.errors import FieldError, Where, shown
+from models.scenario.errors import FieldError, Where, quote
 from models.scenario.section import kind_of
 from planner.inputs.importers.cluster_jobs import ClusterOptions
 from planner.inputs.importers.csv_files import CHUNK_ROWS
@@ -102,7 +102,7 @@ class Philly(ClusterOptions):
         """Return a job that counts; `seen` are the ids of those before it."""
         job_id = name_at(member(entry, "jobid"), ("jobid",))
         if job_id in seen:
-            raise FieldError(("jobid",), f"{shown(job_id)} stands in an earlier job; allowed is a new id")
+            raise FieldError(("jobid",), f"{quote(job_id)} stands in an earlier job; allowed is a new id")
         seen.add(job_id)
         status = name_at(member(entry, "status"), ("status",))
         if self.state == "completed" and status != "Pass":

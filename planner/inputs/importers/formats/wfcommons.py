@@ -13,7 +13,7 @@ from fractions import Fraction
 from pathlib import Path
 from typing import TypeGuard
 
-from models.scenario.errors import FieldError, InputError, Where, shown
+from models.scenario.errors import FieldError, InputError, Where, quote
 from models.scenario.quantities import MAX_SIZE_BYTES
 from models.scenario.source import MAX_FILE_BYTES
 from models.workload import ANY_KIND, Edge, Task, Workflow
@@ -97,7 +97,7 @@ class _Instance:
         version = member(document, "schemaVersion")
         if version not in _VERSIONS:
             migrated = "1.5 or 1.6, to which WfFormat's own tool migrates older instances"
-            raise FieldError(("schemaVersion",), f"is {shown(version)}; allowed is {migrated}")
+            raise FieldError(("schemaVersion",), f"is {quote(version)}; allowed is {migrated}")
         inside = mapping_at(member(document, "workflow"), ("workflow",))
         specification = mapping_at(member(inside, "specification", ("workflow",)), _SPECIFICATION)
         execution = mapping_at(member(inside, "execution", ("workflow",)), _EXECUTION)
@@ -109,7 +109,7 @@ class _Instance:
         }
         for name, (where, _) in self._executed.items():
             if name not in self._specified:
-                raise FieldError((*where, "id"), f"{shown(name)} is not specified; allowed are ids of specified tasks")
+                raise FieldError((*where, "id"), f"{quote(name)} is not specified; allowed are ids of specified tasks")
         self._parents = {name: self._relatives(name, "parents") for name in self._specified}
         self._check_children()
         self._writer = self._written()
@@ -122,7 +122,7 @@ class _Instance:
     def _task(self, name: str, adjusted: _Adjusted) -> Task:
         where, specified = self._specified[name]
         if name not in self._executed:
-            raise FieldError(where, f"task {shown(name)} was not executed; allowed are instances that ran to their end")
+            raise FieldError(where, f"task {quote(name)} was not executed; allowed are instances that ran to their end")
         place, executed = self._executed[name]
         runtime_us = time_at(member(executed, "runtimeInSeconds", place), (*place, "runtimeInSeconds"))
         adjusted.instant += not runtime_us
@@ -142,7 +142,7 @@ class _Instance:
             if writer in carried:
                 place = (*where, "inputFiles", position)
                 if file not in self._sizes:
-                    raise FieldError(place, f"{shown(file)} is not among the files; allowed are files with a size")
+                    raise FieldError(place, f"{quote(file)} is not among the files; allowed are files with a size")
                 carried[writer] += self._sizes[file]
                 if carried[writer] > MAX_SIZE_BYTES:
                     raise FieldError(place, f"makes more than {MAX_SIZE_BYTES:g} bytes from one task; allowed are less")
@@ -155,9 +155,9 @@ class _Instance:
         for position, other in _names(task, where, key, required=True):
             place = (*where, key, position)
             if other not in self._specified:
-                raise FieldError(place, f"{shown(other)} is no task; allowed are ids of specified tasks")
+                raise FieldError(place, f"{quote(other)} is no task; allowed are ids of specified tasks")
             if other in found:
-                raise FieldError(place, f"{shown(other)} is named twice; allowed is once")
+                raise FieldError(place, f"{quote(other)} is named twice; allowed is once")
             found[other] = place
         return found
 
@@ -168,7 +168,7 @@ class _Instance:
             for name, relatives in one.items():
                 for relative, place in relatives.items():
                     if name not in other[relative]:
-                        problem = f"{shown(relative)} does not name {shown(name)} as its {meant}"
+                        problem = f"{quote(relative)} does not name {quote(name)} as its {meant}"
                         raise FieldError(place, f"{problem}; allowed are parents and children that agree")
 
     def _written(self) -> Mapping[str, str]:
@@ -177,7 +177,7 @@ class _Instance:
         for name, (where, task) in self._specified.items():
             for position, file in _names(task, where, "outputFiles"):
                 if writer.setdefault(file, name) != name:
-                    problem = f"{shown(file)} is also written by {shown(writer[file])}; allowed is one task per file"
+                    problem = f"{quote(file)} is also written by {quote(writer[file])}; allowed is one task per file"
                     raise FieldError((*where, "outputFiles", position), problem)
         return writer
 
@@ -191,7 +191,7 @@ def _by_id(section: dict[str, object], where: Where, key: str) -> dict[str, tupl
         entry = mapping_at(item, place)
         name = name_at(member(entry, "id", place), (*place, "id"))
         if name in found:
-            raise FieldError((*place, "id"), f"{shown(name)} occurs twice; allowed is once")
+            raise FieldError((*place, "id"), f"{quote(name)} occurs twice; allowed is once")
         found[name] = (place, entry)
     if key == "tasks" and not found:
         raise FieldError((*where, key), "is empty; allowed is at least one task")

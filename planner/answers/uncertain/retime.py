@@ -10,7 +10,7 @@ from models.instance import Instance
 from models.timeline import Timeline
 
 
-def realised(told: Instance, plan: Timeline, truth: Instance) -> Timeline:
+def retime(told: Instance, plan: Timeline, truth: Instance) -> Timeline:
     """Return the timeline of `truth` that a plan leads to.
 
     Parameters
