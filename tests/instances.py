@@ -97,8 +97,11 @@ def random_serving_instance(rng: random.Random, max_tasks: int = 5, restricted: 
     """Return a random instance in which tasks come in batch classes, take shares and hold memory of their own."""
     while True:
         plain = random_instance(rng, max_tasks, restricted)
+        on, initial = plain.cluster, plain.initial
+        if not restricted and rng.random() < 0.6:  # where GPUs are scarce, batches and shares matter
+            on, initial = Cluster(on.gpus[:1], on.network), tuple(r for r in initial if r.gpu == 0)
         names = [model.name for model in plain.models]
-        classes = [_random_class(rng, f"c{index}", names) for index in range(rng.randint(1, 2))]
+        classes = [_random_class(rng, f"c{index}", names) for index in range(rng.choice((1, 1, 2)))]
         served = {
             id(workflow): Workflow(workflow.name, tuple(_random_service(rng, task, classes) for task in workflow.tasks))
             for workflow in plain.workflows
@@ -109,20 +112,20 @@ def random_serving_instance(rng: random.Random, max_tasks: int = 5, restricted: 
             for job, index in zip(plain.jobs, plain.job_workflow.tolist(), strict=True)
         )
         try:
-            return replace(plain, jobs=jobs)
+            return replace(plain, cluster=on, initial=initial, jobs=jobs)
         except InstanceError:
-            continue  # drew memory that fits nowhere
+            continue  # drew demands that fit nowhere
 
 
 def _random_class(rng: random.Random, name: str, models: list[str]) -> BatchClass:
     def table() -> dict[int, int]:
         times = [rng.randint(1, 5)]
         for _ in range(3):
-            times.append(times[-1] + rng.choice((0, 0, 1, 2)))
-        return {size: times[size - 1] for size in rng.choice(((1,), (1, 2), (1, 3), (1, 2, 3), (1, 2, 4)))}
+            times.append(times[-1] + rng.choice((0, 0, 0, 1, 2)))
+        return {size: times[size - 1] for size in rng.choice(((1, 2), (1, 3), (1, 2, 3), (1, 2, 4)))}
 
     runtime = rng.choice(({"*": table()}, {"A": table(), "B": table()}))
-    needs = tuple(rng.sample(models, min(len(models), rng.choice((0, 1, 1, 2)))))
+    needs = tuple(rng.sample(models, min(len(models), rng.choice((0, 1, 1, 1, 2)))))
     return BatchClass(name, runtime, needs, _random_share(rng), rng.choice((0, 0, 1, 2)))
 
 
@@ -131,7 +134,7 @@ def _random_share(rng: random.Random) -> int:
 
 
 def _random_service(rng: random.Random, task: Task, classes: list[BatchClass]) -> Task:
-    if rng.random() < 0.6:
+    if rng.random() < 0.7:
         return Task.of_class(task.name, rng.choice(classes), task.inputs)
     return replace(task, share=_random_share(rng), memory_bytes=rng.choice((0, 0, 1, 2)))
 

@@ -8,13 +8,14 @@ index sets are twins: a variable or constraint of one names the same decision in
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
+from models.formulations.batching import batch_of, joinable, overlapping
 from models.formulations.orders import Orders
 from models.formulations.symmetry import interchangeable_gpus
 from models.formulations.windows import Windows
-from models.instance import Instance
+from models.instance import NONE, Instance
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,16 +25,19 @@ class Room:
     Parameters
     ----------
     capacity
-        Bytes in units that divide all weights, or the number of slots.
+        Bytes in units that divide all weights and what tasks hold, or the number of slots.
     demand
         What each model that may sit here takes up.
     slots
         The slots it stands for; empty if memory is shared by bytes.
+    unit
+        Bytes of one unit; 0 for slots.
     """
 
     capacity: int
     demand: Mapping[int, int]
     slots: tuple[int, ...] = ()
+    unit: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +58,8 @@ class Choices:
         Per GPU.
     equal_gpus
         Groups of interchangeable GPUs.
+    joins
+        Pairs of tasks (leader, member): the second may run in the batch of the first.
     """
 
     instance: Instance
@@ -64,20 +70,29 @@ class Choices:
     initial: tuple[tuple[int, int], ...]
     rooms: tuple[tuple[Room, ...], ...]
     equal_gpus: tuple[tuple[int, ...], ...]
+    joins: tuple[tuple[int, int], ...]
 
     @classmethod
     def of(cls, instance: Instance, windows: Windows) -> Choices:
         """Return what is left to decide inside the windows."""
-        instance.require_one_at_a_time("the exact formulation")
         gpus = tuple(tuple(int(g) for g in row.nonzero()[0]) for row in windows.possible)
         needs = tuple((task, model) for task in range(instance.n_tasks) for model in instance.task_needs(task))
         there = {(resident.model, resident.gpu) for resident in instance.initial}
         initial = tuple(
             (need, gpu) for need, (task, model) in enumerate(needs) for gpu in gpus[task] if (model, gpu) in there
         )
-        follows = tuple(_follows(Orders.of(instance, windows, gpus), needs))
+        orders = Orders.of(instance, windows, gpus)
+        follows = tuple(_follows(orders, needs, orders.allow_beside if overlapping(instance) else orders.allow))
         rooms = tuple(_rooms(instance, gpu) for gpu in range(instance.n_gpus))
-        return cls(instance, windows, gpus, needs, follows, initial, rooms, interchangeable_gpus(instance, windows))
+        equal = interchangeable_gpus(instance, windows)
+        return cls(instance, windows, gpus, needs, follows, initial, rooms, equal, tuple(joinable(orders)))
+
+    def most_with(self, task: int) -> int:
+        """Return the most tasks of a batch that a task leads."""
+        followers = sum(leader == task for leader, _ in self.joins)
+        batch = batch_of(self.instance, task)
+        largest = 1 if batch == NONE else int(self.instance.batch_largest[batch].max())
+        return min(1 + followers, largest)
 
     def rooms_of(self, model: int, gpu: int) -> list[int]:
         """Return the rooms of a GPU in which a model may sit."""
@@ -93,14 +108,16 @@ class Choices:
         return self.room_of_slot(gpu, slot)
 
 
-def _follows(orders: Orders, needs: tuple[tuple[int, int], ...]) -> Iterator[tuple[int, int]]:
+def _follows(
+    orders: Orders, needs: tuple[tuple[int, int], ...], allow: Callable[[int, int], bool]
+) -> Iterator[tuple[int, int]]:
     """Yield the pairs of needs of one model whose tasks can run in this order on one GPU."""
     by_model: dict[int, list[int]] = {}
     for need, (_, model) in enumerate(needs):
         by_model.setdefault(model, []).append(need)
     for group in by_model.values():
         for before in group:
-            yield from ((before, after) for after in group if orders.allow(needs[before][0], needs[after][0]))
+            yield from ((before, after) for after in group if allow(needs[before][0], needs[after][0]))
 
 
 def _rooms(instance: Instance, gpu: int) -> tuple[Room, ...]:
@@ -108,8 +125,9 @@ def _rooms(instance: Instance, gpu: int) -> tuple[Room, ...]:
     device = instance.cluster.gpus[gpu]
     weights = {m: int(w) for m, w in enumerate(instance.weight_bytes) if instance.load_time(m, gpu) >= 0}
     if not device.slots:
-        unit = math.gcd(*weights.values()) or 1
-        return (Room(device.memory_bytes // unit, {model: weight // unit for model, weight in weights.items()}),)
+        unit = math.gcd(*weights.values(), *instance.template_memory.tolist()) or 1
+        demand = {model: weight // unit for model, weight in weights.items()}
+        return (Room(device.memory_bytes // unit, demand, unit=unit),)
     rooms = []
     for size in sorted(set(device.slots)):
         slots = tuple(index for index, slot in enumerate(device.slots) if slot == size)

@@ -3,6 +3,8 @@
 Per task and GPU there is an optional interval. Residencies are chains of needs: a need *misses* (its memory is held
 from the start of a load), is *initial* (held from time 0) or *hits* (held from the end of the need before it).
 Each need so holds a piece of memory that lasts until its task ends, and the pieces of a residency join seamlessly.
+Of a batch only the leader has needs. Where shares let tasks run beside each other, needs follow one another by their
+starts, and a piece lasts at least until its task ends, maybe for no time.
 """
 
 from __future__ import annotations
@@ -10,10 +12,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from math import gcd
 
 from ortools.sat.python import cp_model
 
+from models.formulations.batching import batch_of, overlapping, share_of
 from models.formulations.choices import Choices
+from models.formulations.cp_sat_batches import run_in_batches, start_batches_apart
 from models.formulations.cp_sat_bounds import pay_surcharges, respect_floors
 from models.formulations.cp_sat_residency import (
     fit_memory,
@@ -29,9 +34,10 @@ from models.formulations.cp_sat_variables import Variables, declare
 from models.formulations.scale import ScaledObjective
 from models.formulations.surcharges import Surcharges
 from models.formulations.windows import Limits, horizon_us, time_windows, transfer_matrix
-from models.instance import Instance
+from models.instance import NONE, Instance
 from models.objective import Objective, Term, charges, timeline_value
 from models.timeline import Timeline
+from models.workload import WHOLE
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,26 +140,34 @@ def run_each_task_once(model: cp_model.CpModel, v: Variables, choices: Choices) 
 def run_one_task_at_a_time(model: cp_model.CpModel, v: Variables, choices: Choices) -> None:
     """T3, R5: the runs on a GPU do not overlap; without overlap of loads and compute neither do runs and loads.
 
-    no_overlap_t run_tg.
+    no_overlap_t run_tg;  with shares (T3c) cumulative_t run_tg, demand the share, a load's all, capacity 1.
     """
     for g in range(choices.instance.n_gpus):
-        intervals = [interval for (_, where), interval in v.run.items() if where == g]
-        if not choices.instance.overlap_loads:
-            intervals += [interval for (_, where), interval in v.load.items() if where == g]
-        model.add_no_overlap(intervals).with_name(f"compute_engine[{g}]")
+        runs = {task: interval for (task, where), interval in v.run.items() if where == g}
+        loads = [] if choices.instance.overlap_loads else [load for (_, where), load in v.load.items() if where == g]
+        if not overlapping(choices.instance):
+            model.add_no_overlap([*runs.values(), *loads]).with_name(f"compute_engine[{g}]")
+            continue
+        demands = [share_of(choices.instance, task) for task in runs] + [WHOLE] * len(loads)
+        unit = gcd(WHOLE, *demands)
+        engine = model.add_cumulative([*runs.values(), *loads], [share // unit for share in demands], WHOLE // unit)
+        engine.with_name(f"compute_engine[{g}]")
 
 
 def run_no_more_tasks_than_gpus(model: cp_model.CpModel, v: Variables, choices: Choices) -> None:
-    """Redundant: tasks that may run on a set of GPUs only never outnumber it.
+    """Redundant: tasks that may run on a set of GPUs only never outnumber it; nothing is said of batch classes.
 
-    cumulative over the tasks t whose GPUs lie in G: [s_t, s_t + shortest run time), demand 1, capacity |G|.
+    cumulative over the tasks t whose GPUs lie in G: [s_t, s_t + shortest run time), demand the share, capacity |G|.
     """
+    alone = [batch_of(choices.instance, task) == NONE for task in range(choices.instance.n_tasks)]
+    unit = gcd(WHOLE, *choices.instance.template_share.tolist())
     shortest = [min(choices.instance.run_time(t, g) for g in gpus) for t, gpus in enumerate(choices.gpus)]
     for pool in sorted({gpus for gpus in choices.gpus if len(gpus) > 1}):
-        tasks = [task for task, gpus in enumerate(choices.gpus) if set(gpus) <= set(pool)]
-        if len(tasks) > len(pool):
+        tasks = [task for task, gpus in enumerate(choices.gpus) if set(gpus) <= set(pool) and alone[task]]
+        demands = [share_of(choices.instance, task) // unit for task in tasks]
+        if sum(demands) > len(pool) * WHOLE // unit:
             runs = [model.new_fixed_size_interval_var(v.start[t], shortest[t], f"pooled[{t},{pool}]") for t in tasks]
-            model.add_cumulative(runs, [1] * len(runs), len(pool)).with_name(f"pool{list(pool)}")
+            model.add_cumulative(runs, demands, len(pool) * WHOLE // unit).with_name(f"pool{list(pool)}")
 
 
 def wait_for_inputs(model: cp_model.CpModel, v: Variables, choices: Choices) -> None:
@@ -216,6 +230,8 @@ def complete_jobs(model: cp_model.CpModel, v: Variables, choices: Choices) -> No
 
 CONSTRAINTS: tuple[Callable[[cp_model.CpModel, Variables, Choices], None], ...] = (
     run_each_task_once,
+    run_in_batches,
+    start_batches_apart,
     run_one_task_at_a_time,
     run_no_more_tasks_than_gpus,
     wait_for_inputs,

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
-from itertools import pairwise
+from itertools import accumulate, pairwise
 
 from ortools.sat.python import cp_model
 
+from models.formulations.batching import overlapping
 from models.formulations.cp_sat import Formulation
 from models.formulations.normal_form import Chain, normal_form, serving_chains
 from models.formulations.symmetry import renumber
 from models.objective import completion_us
-from models.timeline import Placement, Timeline
+from models.timeline import Placement, Timeline, batch_leaders
 
 Assignment = Iterator[tuple[cp_model.IntVar, int]]
 
@@ -19,7 +21,7 @@ Assignment = Iterator[tuple[cp_model.IntVar, int]]
 def add_hint(formulation: Formulation, timeline: Timeline) -> None:
     """Hint every variable with a feasible timeline that is no worse than the one the model was built with."""
     timeline = renumber(timeline, formulation.choices.equal_gpus)
-    values = (_hint_tasks, _hint_residencies, _hint_costs, _hint_surcharges)
+    values = (_hint_tasks, _hint_batches, _hint_residencies, _hint_costs, _hint_surcharges)
     # A start can also be a job's term; CP-SAT wants every variable hinted once.
     hint = {variable.index: (variable, value) for part in values for variable, value in part(formulation, timeline)}
     for variable, value in hint.values():
@@ -40,36 +42,69 @@ def _hint_tasks(formulation: Formulation, timeline: Timeline) -> Assignment:
         yield literal, int(first.get(gpu, len(v.start)) <= task)
 
 
+def _hint_batches(formulation: Formulation, timeline: Timeline) -> Assignment:
+    """Yield who leads and joins, how large and long batches are, and how long tasks hold memory of their own."""
+    v, instance = formulation.variables, formulation.choices.instance
+    leader = batch_leaders(instance, timeline).tolist()
+    members = Counter(leader)
+    lasts = (timeline.end_us - timeline.start_us).tolist()
+    for (task, gpu), literal in v.carry.items():
+        if literal is not v.assign[task, gpu]:
+            yield literal, int(leader[task] == task and timeline.gpu[task] == gpu)
+    for (a, b), literal in v.join.items():
+        yield literal, int(leader[b] == a)
+    for (task, count), literal in v.size.items():
+        yield literal, int(members[task] == count)
+    for task, length in v.length.items():
+        yield length, lasts[task]
+    for task, working in v.working.items():
+        yield working, lasts[task]
+
+
 def _hint_residencies(formulation: Formulation, timeline: Timeline) -> Assignment:
     """Yield the values of everything about needs, from the chains that the timeline's residencies form."""
     v, choices = formulation.variables, formulation.choices
+    beside = overlapping(choices.instance)
+    leaders = set(batch_leaders(choices.instance, timeline).tolist())
     opened: set[tuple[int, bool]] = set()
     hits: set[tuple[int, int]] = set()
     there: set[tuple[int, int, int]] = set()
-    since: dict[int, int] = {}
-    rooms: dict[int, int] = {}
-    for residency, needs in serving_chains(choices.instance, timeline):
+    since = dict.fromkeys(range(len(choices.needs)), 0)
+    until = {need: int(timeline.end_us[task]) for need, (task, _) in enumerate(choices.needs)}
+    rooms = dict.fromkeys(since, -1)
+    first: dict[tuple[int, int, int], int] = {}
+    for residency, served in serving_chains(choices.instance, timeline):
+        needs = [need for need in served if choices.needs[need][0] in leaders]
         opened.add((needs[0], residency.initial))
         hits.update(pairwise(needs))
-        held = [residency.load_start_us] + [int(timeline.end_us[choices.needs[need][0]]) for need in needs[:-1]]
+        if beside:
+            until.update(zip(needs, accumulate((until[need] for need in needs), max), strict=True))
+        held = [residency.load_start_us] + [until[need] for need in needs[:-1]]
         since.update(zip(needs, held, strict=True))
         room = choices.room_of_slot(residency.gpu, residency.slot)
         rooms.update(dict.fromkeys(needs, room))
         there.add((residency.model, residency.gpu, room))
+        first[residency.model, residency.gpu, room] = residency.load_start_us
     where = [int(timeline.gpu[task]) for task, _ in choices.needs]
     for pair, literal in v.hit.items():
         yield literal, int(pair in hits)
     for literals, initial in ((v.miss, False), (v.initial, True)):
         for (need, gpu), literal in literals.items():
             yield literal, int((need, initial) in opened and where[need] == gpu)
-    for need, (task, _) in enumerate(choices.needs):
+    for need in since:
         yield v.hold[need], since[need]
-        yield v.span[need], int(timeline.end_us[task]) - since[need]
+        yield v.span[need], until[need] - since[need]
+        if isinstance(held_until := v.until[need], cp_model.IntVar):
+            yield held_until, until[need]
     for (need, gpu, room), literal in v.place.items():
         if len(choices.rooms_of(choices.needs[need][1], gpu)) > 1:
             yield literal, int(where[need] == gpu and rooms[need] == room)
     for place, literal in v.resident.items():
         yield literal, int(place in there)
+    last = int(choices.windows.latest_end_us.max())
+    for place, (begins, lasts, _) in v.stay.items():
+        yield begins, first.get(place, 0)
+        yield lasts, last - first.get(place, 0)
 
 
 def _hint_costs(formulation: Formulation, timeline: Timeline) -> Assignment:
@@ -99,17 +134,21 @@ def read_timeline(formulation: Formulation, values: Sequence[int]) -> Timeline:
     v, choices = formulation.variables, formulation.choices
     gpu = {task: g for (task, g), literal in v.assign.items() if values[literal.index]}
     start = [values[variable.index] for variable in v.start]
-    end = [start[task] + choices.instance.run_time(task, gpu[task]) for task in range(len(start))]
+    ends = [variable if isinstance(variable, cp_model.IntVar) else None for variable in v.end]
+    end = [
+        start[task] + choices.instance.run_time(task, gpu[task]) if variable is None else values[variable.index]
+        for task, variable in enumerate(ends)
+    ]
     placements = [Placement(task, gpu[task], start[task], end[task]) for task in range(len(start))]
     follower = {before: after for (before, after), hit in v.hit.items() if values[hit.index]}
     room = {need: k for (need, _, k), place in v.place.items() if values[place.index]}
     chains = []
     for literals, initial in ((v.miss, False), (v.initial, True)):
         for need, g in [key for key, literal in literals.items() if values[literal.index]]:
-            last = need
+            last, until = need, end[choices.needs[need][0]]
             while last in follower:
                 last = follower[last]
-            slots = choices.rooms[g][room[need]].slots
-            model, last_task = choices.needs[need][1], choices.needs[last][0]
-            chains.append(Chain(model, g, values[v.hold[need].index], initial, end[last_task], slots))
+                until = max(until, end[choices.needs[last][0]])
+            slots, model = choices.rooms[g][room[need]].slots, choices.needs[need][1]
+            chains.append(Chain(model, g, values[v.hold[need].index], initial, until, slots))
     return normal_form(choices.instance, placements, chains)

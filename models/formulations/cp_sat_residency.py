@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from ortools.sat.python import cp_model
 
+from models.formulations.batching import memory_of, overlapping
 from models.formulations.choices import Choices
 from models.formulations.cp_sat_variables import Variables
 
@@ -11,8 +12,10 @@ from models.formulations.cp_sat_variables import Variables
 def serve_each_need(model: cp_model.CpModel, v: Variables, choices: Choices) -> None:
     """R3: a need hits, misses or is initial, and opens a residency only on its task's GPU.
 
-    sum_u h_uv + sum_g (m_vg + i_vg) = 1;  m_vg + i_vg <= x_tg;  sum_v h_uv <= 1.
+    sum_u h_uv + sum_g (m_vg + i_vg) = 1;  m_vg + i_vg <= x_tg;  sum_v h_uv <= 1;
+    of a task that can join a batch = sum_g c_tg in place of 1, c_tg in place of x_tg.
     """
+    members = {member for _, member in v.join}
     incoming: list[list[cp_model.IntVar]] = [[] for _ in choices.needs]
     outgoing: list[list[cp_model.IntVar]] = [[] for _ in choices.needs]
     for (before, after), hit in v.hit.items():
@@ -24,20 +27,29 @@ def serve_each_need(model: cp_model.CpModel, v: Variables, choices: Choices) -> 
             here = [v.miss[need, g], *([v.initial[need, g]] if (need, g) in v.initial else [])]
             opening += here
             for literal in here:
-                model.add_implication(literal, v.assign[task, g]).with_name(f"opened_where_run[{need},{g}]")
-        model.add_exactly_one(incoming[need] + opening).with_name(f"served[{need}]")
-        model.add_at_most_one(outgoing[need]).with_name(f"one_follower[{need}]")
+                model.add_implication(literal, v.carry[task, g]).with_name(f"opened_where_run[{need},{g}]")
+        if task not in members:
+            model.add_exactly_one(incoming[need] + opening).with_name(f"served[{need}]")
+            model.add_at_most_one(outgoing[need]).with_name(f"one_follower[{need}]")
+            continue
+        leads = sum(v.carry[task, g] for g in choices.gpus[task])
+        model.add(sum(incoming[need] + opening) == leads).with_name(f"served[{need}]")
+        model.add(sum(outgoing[need]) <= leads).with_name(f"one_follower[{need}]")
 
 
 def follow_on_the_same_gpu(model: cp_model.CpModel, v: Variables, choices: Choices) -> None:
     """R2, R3: a hit stays on the GPU and in the room of the need before it, and holds from that one's end.
 
-    h_uv => x_ug = x_vg,  y_ugk = y_vgk,  q_v = e_u.
+    h_uv => x_ug = x_vg,  y_ugk = y_vgk,  q_v = r_u;  where tasks overlap also s_u <= s_v, < if u > v.
     """
+    beside = overlapping(choices.instance)
     for (before, after), hit in v.hit.items():
         a, b = choices.needs[before][0], choices.needs[after][0]
-        named = model.add(v.hold[after] == v.end[a]).with_name(f"held_since[{before},{after}]")
+        named = model.add(v.hold[after] == v.until[before]).with_name(f"held_since[{before},{after}]")
         named.only_enforce_if(hit)
+        if beside:
+            in_order = model.add(v.start[b] >= v.start[a] + int(before > after))
+            in_order.with_name(f"in_order[{before},{after}]").only_enforce_if(hit)
         for source, target in ((a, b), (b, a)):
             for g in choices.gpus[source]:
                 there = [v.assign[target, g]] if g in choices.gpus[target] else []
@@ -54,8 +66,10 @@ def follow_on_the_same_gpu(model: cp_model.CpModel, v: Variables, choices: Choic
 def load_before_start(model: cp_model.CpModel, v: Variables, choices: Choices) -> None:
     """R1, R3, R6: memory is held from the load on, and the task waits for it; an initial model is held from 0.
 
-    m_ug => s_t >= q_u + load_mg;  i_ug => q_u = 0 in its room;  s_t >= q_u;  span_u = e_t - q_u.
+    m_ug => s_t >= q_u + load_mg;  i_ug => q_u = 0 in its room;  s_t >= q_u;  span_u = r_u - q_u;
+    where tasks overlap r_u >= e_t in place of s_t >= q_u.
     """
+    beside = overlapping(choices.instance)
     for (need, g), miss in v.miss.items():
         task, wanted = choices.needs[need]
         duration = choices.instance.load_time(wanted, g)
@@ -66,8 +80,11 @@ def load_before_start(model: cp_model.CpModel, v: Variables, choices: Choices) -
         room = choices.initial_room(choices.needs[need][1], g)
         model.add_implication(initial, v.place[need, g, room]).with_name(f"initial_room[{need},{g}]")
     for need, (task, _) in enumerate(choices.needs):
-        model.add(v.start[task] >= v.hold[need]).with_name(f"held_at_start[{need}]")
-        model.add(v.span[need] + v.hold[need] == v.end[task]).with_name(f"span[{need}]")
+        if beside:
+            model.add(v.until[need] >= v.end[task]).with_name(f"held_at_end[{need}]")
+        else:
+            model.add(v.start[task] >= v.hold[need]).with_name(f"held_at_start[{need}]")
+        model.add(v.span[need] + v.hold[need] == v.until[need]).with_name(f"span[{need}]")
 
 
 def load_one_model_at_a_time(model: cp_model.CpModel, v: Variables, choices: Choices) -> None:
@@ -83,22 +100,26 @@ def load_one_model_at_a_time(model: cp_model.CpModel, v: Variables, choices: Cho
 def fit_memory(model: cp_model.CpModel, v: Variables, choices: Choices) -> None:
     """R2: a residency sits in one room, and rooms are not overfull.
 
-    sum_k y_ugk = x_tg;  cumulative over needs u: piece_ugk, demand of the model, capacity of room k.
+    sum_k y_ugk = c_tg;  cumulative over needs u: piece_ugk, demand of the model, and over tasks: work_tg, what each
+    holds; capacity of room k. Without swaps stays take the place of pieces beside tasks that hold memory.
     """
     for need, (task, wanted) in enumerate(choices.needs):
         for g in choices.gpus[task]:
             rooms = choices.rooms_of(wanted, g)
             if len(rooms) > 1:
                 total = sum(v.place[need, g, room] for room in rooms)
-                model.add(total == v.assign[task, g]).with_name(f"one_room[{need},{g}]")
+                model.add(total == v.carry[task, g]).with_name(f"one_room[{need},{g}]")
     for g, rooms_here in enumerate(choices.rooms):
         for index, room in enumerate(rooms_here):
-            inside = [(need, p) for (need, where, k), p in v.piece.items() if (where, k) == (g, index)]
-            models = {choices.needs[need][1] for need, _ in inside}
-            if sum(room.demand[model_there] for model_there in models) > room.capacity:
-                demands = [room.demand[choices.needs[need][1]] for need, _ in inside]
-                full = model.add_cumulative([piece for _, piece in inside], demands, room.capacity)
-                full.with_name(f"memory[{g},{index}]")
+            inside = [(choices.needs[u][1], p) for (u, where, k), p in v.piece.items() if (where, k) == (g, index)]
+            if v.stay:
+                inside = [(m, stay) for (m, where, k), (_, _, stay) in v.stay.items() if (where, k) == (g, index)]
+            working = {task: work for (task, where), work in v.work.items() if where == g}
+            held = [memory_of(choices.instance, task) // room.unit for task in working]
+            if sum(room.demand[m] for m in {m for m, _ in inside}) + sum(held) > room.capacity:
+                demands = [room.demand[m] for m, _ in inside] + held
+                intervals = [*(piece for _, piece in inside), *working.values()]
+                model.add_cumulative(intervals, demands, room.capacity).with_name(f"memory[{g},{index}]")
 
 
 def hold_one_copy_per_gpu(model: cp_model.CpModel, v: Variables, choices: Choices) -> None:
@@ -132,24 +153,30 @@ def limit_replicas(model: cp_model.CpModel, v: Variables, choices: Choices) -> N
             there = [z for (which, _, _), z in v.resident.items() if which == m]
             model.add(sum(there) <= most).with_name(f"replicas[{m}]")
             continue
-        pieces = [
-            model.new_interval_var(v.hold[need], v.span[need], v.end[task], f"held[{need}]")
-            for need, (task, wanted) in enumerate(choices.needs)
-            if wanted == m
-        ]
+        pieces = [piece for (need, _, _), piece in v.piece.items() if choices.needs[need][1] == m]
+        if choices.instance.one_at_a_time:  # every need holds its model then: fewer intervals, none of them optional
+            pieces = [
+                model.new_interval_var(v.hold[need], v.span[need], v.end[task], f"held[{need}]")
+                for need, (task, wanted) in enumerate(choices.needs)
+                if wanted == m
+            ]
         model.add_cumulative(pieces, [1] * len(pieces), most).with_name(f"replicas[{m}]")
 
 
 def never_swap(model: cp_model.CpModel, v: Variables, choices: Choices) -> None:
     """X: without swaps a model opens at most one residency on a GPU, and its room is taken for ever.
 
-    y_ugk <= z_mgk;  sum_k z_mgk <= 1;  sum_u (m_ug + i_ug) <= 1;  sum_m demand z_mgk <= capacity.
+    y_ugk <= z_mgk;  sum_k z_mgk <= 1;  sum_u (m_ug + i_ug) <= 1;  sum_m demand z_mgk <= capacity;
+    m_ug, i_ug and y_ugk => the stay begins at q_u.
     """
     if not choices.instance.restrictions.no_swaps:
         return
     for (need, g, room), place in v.place.items():
         resident = v.resident[choices.needs[need][1], g, room]
         model.add_implication(place, resident).with_name(f"stays[{need},{g},{room}]")
+        for literal in [v.miss[need, g], *([v.initial[need, g]] if (need, g) in v.initial else [])] if v.stay else ():
+            since = model.add(v.stay[choices.needs[need][1], g, room][0] == v.hold[need])
+            since.with_name(f"stays_since[{need},{g},{room}]").only_enforce_if(literal, place)
     opening: dict[tuple[int, int], list[cp_model.IntVar]] = {}
     for (need, g), literal in [*v.miss.items(), *v.initial.items()]:
         opening.setdefault((choices.needs[need][1], g), []).append(literal)

@@ -63,6 +63,7 @@ def formulate(instance: Instance, objective: Objective, known: Timeline | None =
         A feasible timeline: the problem then holds only plans no worse than it, and what it proves is
         min(bound, value of that timeline).
     """
+    instance.require_one_at_a_time("the MILP")
     horizon = max(horizon_us(instance), 0 if known is None else int(known.end_us.max()))
     scaled = ScaledObjective.of(objective, instance, horizon)
     limit = None if known is None else scaled.floor(timeline_value(objective, instance, known))

@@ -5,12 +5,13 @@ A formulation knows a residency as a chain: the load (or time 0) that opens it a
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
-from models.instance import Instance
+from models.instance import NONE, Instance
 from models.metrics import serving_residency
 from models.timeline import Placement, Residency, Timeline
 
@@ -62,11 +63,12 @@ def restrict(instance: Instance, timeline: Timeline, first_jobs: Instance) -> Ti
     first_jobs
         The same instance with only its first jobs.
     """
-    placements = [placement for placement in timeline.placements if placement.task < first_jobs.n_tasks]
+    placements = _shorten_batches(first_jobs, [p for p in timeline.placements if p.task < first_jobs.n_tasks])
+    ends_us = {placement.task: placement.end_us for placement in placements}
     task, _ = instance.model_uses()
     chains = []
     for residency, needs in serving_chains(instance, timeline):
-        ends = [int(timeline.end_us[task[need]]) for need in needs if task[need] < first_jobs.n_tasks]
+        ends = [ends_us[int(task[need])] for need in needs if task[need] < first_jobs.n_tasks]
         if ends:
             slots = () if residency.slot is None else (residency.slot,)
             start, initial = residency.load_start_us, residency.initial
@@ -74,14 +76,29 @@ def restrict(instance: Instance, timeline: Timeline, first_jobs: Instance) -> Ti
     return normal_form(first_jobs, placements, chains)
 
 
+def _shorten_batches(instance: Instance, placements: list[Placement]) -> list[Placement]:
+    """Return placements with the run times of the batches that are left of larger ones."""
+    if not instance.batches:
+        return placements
+    batch = instance.template_batch[instance.task_template]
+    members = Counter((int(batch[p.task]), p.gpu, p.start_us) for p in placements)
+    times = {(k, gpu, start): instance.batch_time(k, gpu, n) for (k, gpu, start), n in members.items() if k != NONE}
+    keys = [(int(batch[p.task]), p.gpu, p.start_us) for p in placements]
+    return [
+        replace(p, end_us=p.start_us + times[key]) if key in times else p
+        for p, key in zip(placements, keys, strict=True)
+    ]
+
+
 def normal_form(instance: Instance, placements: Iterable[Placement], chains: Sequence[Chain]) -> Timeline:
     """Return the timeline of these chains in normal form.
 
-    A residency stays until a load takes its room, the one whose model is loaded last again leaving first; a load of
-    a model that is still there is dropped.
+    A residency stays until a load, or a run that holds memory, takes its room, the one whose model is loaded last
+    again leaving first; a load of a model that is still there is dropped.
     """
-    residencies = _Memory(instance, chains).residencies()
-    return Timeline.build(instance.n_tasks, placements, residencies)
+    placed = list(placements)
+    residencies = _Memory(instance, chains, placed).residencies()
+    return Timeline.build(instance.n_tasks, placed, residencies)
 
 
 @dataclass(slots=True)
@@ -93,10 +110,17 @@ class _Stay:
 
 
 class _Memory:
-    """Replays loads in order of time over all GPUs, and evicts only what a load displaces."""
+    """Replays loads and runs that hold memory in order of time over all GPUs, and evicts only what they displace."""
 
-    def __init__(self, instance: Instance, chains: Sequence[Chain]) -> None:
+    def __init__(self, instance: Instance, chains: Sequence[Chain], placements: Sequence[Placement]) -> None:
         self.instance = instance
+        working = instance.template_memory[instance.task_template].tolist() if not instance.one_at_a_time else ()
+        self.runs = sorted(
+            ((run.start_us, run.end_us, run.gpu, working[run.task]) for run in placements if working[run.task])
+            if working
+            else ()
+        )
+        self.begun: list[tuple[int, int, int, int]] = []
         self.staying: list[_Stay] = []
         self.gone: list[Residency] = []
         self.coming = sorted(chains, key=lambda c: (not c.initial, c.load_start_us, c.gpu))
@@ -104,7 +128,11 @@ class _Memory:
     def residencies(self) -> list[Residency]:
         """Return all residencies."""
         for position, chain in enumerate(self.coming):
+            while self.runs and self.runs[0][0] < chain.load_start_us:
+                self._begin(position)
             self._open(chain, position)
+        while self.runs:
+            self._begin(len(self.coming))
         return self.gone + [stay.residency for stay in self.staying]
 
     def _open(self, chain: Chain, position: int) -> None:
@@ -120,6 +148,15 @@ class _Memory:
         slot = self._free_slot(chain) if chain.slots else None
         residency = Residency(chain.model, chain.gpu, now, ready, None, slot, chain.initial)
         self.staying.append(_Stay(residency, chain.last_end_us))
+
+    def _begin(self, position: int) -> None:
+        """Begin the next run that holds memory."""
+        start_us, _, gpu, _ = run = self.runs.pop(0)
+        self.begun = [other for other in self.begun if other[1] > start_us] + [run]
+        for stay in sorted(self.staying, key=lambda stay: -self._next_load(stay, position - 1)):
+            here = stay.residency.gpu == gpu
+            if here and self._overfull(gpu, [], start_us) and stay.needed_until_us <= start_us:
+                self._evict(stay, start_us)
 
     def _make_room(self, chain: Chain, position: int) -> None:
         """Evict what is done, furthest next load first, until the model fits its GPU and its number of replicas."""
@@ -142,8 +179,13 @@ class _Memory:
     def _too_full(self, chain: Chain) -> bool:
         if chain.slots:
             return self._free_slot(chain) is None
-        held = [stay.residency.model for stay in self.staying if stay.residency.gpu == chain.gpu] + [chain.model]
-        return not self.instance.cluster.gpus[chain.gpu].fits(int(self.instance.weight_bytes[m]) for m in held)
+        return self._overfull(chain.gpu, [chain.model], chain.load_start_us)
+
+    def _overfull(self, gpu: int, more: list[int], now: int) -> bool:
+        """Say whether the models on a GPU, and more of them, exceed its memory beside what runs hold now."""
+        held = [stay.residency.model for stay in self.staying if stay.residency.gpu == gpu] + more
+        working = sum(size for _, end, where, size in self.begun if where == gpu and end > now)
+        return not self.instance.cluster.gpus[gpu].fits((int(self.instance.weight_bytes[m]) for m in held), working)
 
     def _too_many(self, chain: Chain) -> bool:
         most = self.instance.restrictions.max_replicas.get(self.instance.models[chain.model].name)

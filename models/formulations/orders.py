@@ -39,6 +39,17 @@ class Orders:
             return False
         return any(self._fit(before, after, gpu) for gpu in self.gpus[before] if gpu in self.gpus[after])
 
+    def allow_beside(self, before: int, after: int) -> bool:
+        """Say whether the second task can start with the first or after it, perhaps beside it, on a common GPU."""
+        if before == after or self.precedes(after, before):
+            return False
+        earliest, latest = self.windows.earliest_start_us, self.windows.latest_end_us
+        return any(
+            earliest[before, gpu] + self.instance.run_time(after, gpu) <= latest[after, gpu]
+            for gpu in self.gpus[before]
+            if gpu in self.gpus[after]
+        )
+
     def precedes(self, before: int, after: int) -> bool:
         """Say whether the second task comes after the first in their job's workflow."""
         job = int(self.instance.task_job[before])

@@ -14,7 +14,7 @@ import numpy as np
 
 from models.formulations.scale import ScaledObjective
 from models.formulations.surcharges import Surcharges
-from models.instance import NEVER, Instance, Ints
+from models.instance import NEVER, NONE, Instance, Ints
 
 UNREACHABLE = np.int64(1) << 60
 """Stands for a time that is never: later than any horizon, small enough to be added up."""
@@ -113,9 +113,10 @@ def horizon_us(instance: Instance) -> int:
     """Return a time by which some best plan has ended, whatever the objective.
 
     Moved as early as its decisions allow, a plan ends with a chain of runs, loads and transfers that begins at a
-    release; no run, load or transfer occurs twice in it, and a need causes at most one load.
+    release; no run, load or transfer occurs twice in it, and a need causes at most one load. Batches of a class that
+    keep off each other's starts (T3b) add a microsecond each.
     """
-    run, load = _run_times(instance).max(axis=1), instance.load_us.max(axis=1, initial=0)
+    run, load = _longest_runs(instance), instance.load_us.max(axis=1, initial=0)
     transfer = instance.transfer_us.max(axis=(1, 2, 3), initial=0)
     per_template = np.array([sum(int(load[model]) for model in needed) for needed in instance.needs], np.int64)
     per_template += np.array([sum(int(transfer[edge]) for _, edge in row) for row in instance.inputs], np.int64)
@@ -143,6 +144,16 @@ def _reachable_run_times(instance: Instance) -> Ints:
 def _run_times(instance: Instance) -> Ints:
     run: Ints = instance.run_us[instance.task_template][:, instance.gpu_class]
     return run
+
+
+def _longest_runs(instance: Instance) -> Ints:
+    """Return the longest run time of each task, in whatever batch, with the microsecond for T3b. Shape [tasks]."""
+    longest = instance.run_us.max(axis=1)
+    if instance.batches:
+        own = instance.template_batch
+        batched = instance.batch_us.max(axis=(1, 2))[np.maximum(own, 0)] + 1
+        longest = np.where(own == NONE, longest, np.maximum(longest, batched))
+    return np.asarray(longest[instance.task_template], np.int64)
 
 
 def _load_heads(instance: Instance) -> Ints:
