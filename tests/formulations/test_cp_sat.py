@@ -44,7 +44,7 @@ def test_hint_is_complete_and_feasible(case: Case) -> None:
 @pytest.mark.parametrize("seed", range(28))
 def test_hint_of_random_instances_is_complete_and_feasible(seed: int) -> None:
     built = random_instance(random.Random(seed), restricted=seed % 2 == 1)
-    objective = list(Objective)[seed % 7]
+    objective = list(Objective)[seed % len(Objective)]
     plan = exhaustive.solve(built, Objective.MAKESPAN).timeline  # often not the optimum of the objective asked for
     if plan is not None:
         assert COMPLETE in _log_of_hinted_solve(built, objective, plan)
