@@ -86,10 +86,13 @@ class Engine:
         while event is not None:
             woken |= self._take(event)
             event = device.next(now)
+        released = self._released
         while release is not None and release <= now:
             release = self._release()
         if woken:
             self._policy.act(range(site.n_gpus))
+        elif self._released > released and not site.touched:
+            self._policy.act(())
         while site.touched:
             gpus = list(site.touched)
             site.touched.clear()

@@ -65,5 +65,6 @@ class Policy:
         Parameters
         ----------
         gpus
-            Those where something happened at this instant; all of them at time 0 and after a wake-up.
+            Those where something happened at this instant; all of them at time 0 and after a wake-up, none where jobs
+            were released and nothing else happened.
         """

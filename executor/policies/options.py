@@ -36,6 +36,22 @@ def count(text: str) -> int:
     return int(text)
 
 
+def count_from_1(most: int | None = None) -> Callable[[str], int]:
+    """Return a reader of whole numbers of at least 1.
+
+    >>> count_from_1()("2000")
+    2000
+    """
+
+    def read(text: str) -> int:
+        value = count(text)
+        if value < 1 or (most is not None and value > most):
+            raise ValueError(f"{value} is not allowed; at least 1" + ("" if most is None else f", at most {most}"))
+        return value
+
+    return read
+
+
 def factor(text: str) -> float:
     """Read a finite number of at least 0."""
     value = float(text)
@@ -49,6 +65,14 @@ def duration(text: str) -> int:
     value = parse_time(text)
     if value < 0:
         raise ValueError(f"{text!r} is negative")
+    return value
+
+
+def positive_duration(text: str) -> int:
+    """Read a time above 0 with its unit, in microseconds."""
+    value = duration(text)
+    if not value:
+        raise ValueError(f"{text!r} is not above 0")
     return value
 
 

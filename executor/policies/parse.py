@@ -8,11 +8,15 @@ from dataclasses import dataclass
 from executor.errors import PolicyError
 from executor.named import Kind, nearest
 from executor.policies.compass import Compass
+from executor.policies.dally import Dally
+from executor.policies.hadar import Hadar
 from executor.policies.hashing import Hash
 from executor.policies.heft import Heft
 from executor.policies.jit import Jit
+from executor.policies.lru import Lru
 from executor.policies.own import guarded
 from executor.policies.released import ReleasedCompass
+from executor.policies.rltune import Rltune
 from executor.policies.srpt import Srpt
 from executor.policies.static import Static
 from executor.policy import Policy
@@ -25,6 +29,10 @@ POLICIES: Mapping[str, type[Policy]] = {
     "heft": Heft,
     "hash": Hash,
     "static": Static,
+    "lru": Lru,
+    "dally": Dally,
+    "hadar": Hadar,
+    "rltune": Rltune,
 }
 """The built-in online policies by name."""
 

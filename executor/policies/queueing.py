@@ -35,6 +35,8 @@ class QueuePolicy(Policy):
         What a server knows of all workers.
     queue
         Per GPU: tasks that wait, in order.
+    in_turn
+        Per GPU: the task that was taken from its queue and has not started, NOWHERE without one.
     last_use_us
         Per GPU: when the last run of a model ended there.
     """
@@ -51,7 +53,7 @@ class QueuePolicy(Policy):
         self.view = PublishedView(site, self.options.period)
         self.queue: list[list[int]] = [[] for _ in range(site.n_gpus)]
         self._queued_on: dict[int, int] = {}
-        self._in_turn = [NOWHERE] * site.n_gpus
+        self.in_turn = [NOWHERE] * site.n_gpus
         self.last_use_us: list[dict[int, int]] = [{} for _ in range(site.n_gpus)]
         self._prefetches_left = [self.options.prefetch] * site.n_gpus
         self._prefetches = self.options.prefetch > 0 and site.overlap_loads
@@ -105,8 +107,11 @@ class QueuePolicy(Policy):
         """Queue a task up."""
         if task in self._queued_on or (missing and self.options.enqueue == "last"):
             return
+        self.enqueue(task, self.site.gpu[task])
+
+    def enqueue(self, task: int, gpu: int) -> None:
+        """Queue a task up at the GPU where it was placed."""
         site = self.site
-        gpu = site.gpu[task]
         self._queued_on[task] = gpu
         self.queue[gpu].append(task)
         self._count(gpu, site.run_us[site.template[task]][site.gpu_class[gpu]])
@@ -128,17 +133,24 @@ class QueuePolicy(Policy):
 
     def _serve(self, gpu: int) -> None:
         """Go on with the task in turn, or take the first one whose inputs are there."""
-        if self._in_turn[gpu] != NOWHERE:
-            self._bring_up(self._in_turn[gpu], gpu)
+        if self.in_turn[gpu] != NOWHERE:
+            self._bring_up(self.in_turn[gpu], gpu)
             return
+        position = self.next_in_turn(gpu)
+        if position is not None:
+            task = self.queue[gpu].pop(position)
+            del self._queued_on[task]
+            self.in_turn[gpu] = task
+            self._bring_up(task, gpu)
+            self.turned_to(task, gpu)
+
+    def next_in_turn(self, gpu: int) -> int | None:
+        """Return the place in a queue of the first task whose inputs are there; None if there is none."""
         missing = self.site.inputs_missing
         for position, task in enumerate(self.queue[gpu]):
             if not missing[task]:
-                del self.queue[gpu][position], self._queued_on[task]
-                self._in_turn[gpu] = task
-                self._bring_up(task, gpu)
-                self.turned_to(task, gpu)
-                return
+                return position
+        return None
 
     def _bring_up(self, task: int, gpu: int) -> None:
         """Start a task if its models are ready; otherwise load the largest missing one, if the copy engine is free."""
@@ -168,7 +180,7 @@ class QueuePolicy(Policy):
     def _start(self, task: int, gpu: int, needs: tuple[int, ...]) -> None:
         site, view = self.site, self.view
         site.start(task)
-        self._in_turn[gpu] = NOWHERE
+        self.in_turn[gpu] = NOWHERE
         self._prefetches_left[gpu] = self.options.prefetch
         if self.options.remaining:
             view.queued_us[gpu] -= site.run_us[site.template[task]][site.gpu_class[gpu]]
@@ -177,7 +189,7 @@ class QueuePolicy(Policy):
 
     def _prefetch(self, gpu: int) -> None:
         """Load a model for one of the next queued tasks if there is room, unless a task in turn will want to load."""
-        if self._in_turn[gpu] != NOWHERE or not self._prefetches_left[gpu]:
+        if self.in_turn[gpu] != NOWHERE or not self._prefetches_left[gpu]:
             return
         site, memory = self.site, self.site.memory[gpu]
         for task in self.queue[gpu][: self.options.lookahead]:

@@ -6,18 +6,15 @@ are not preempted and GPUs hold different models, so it is a rule of thumb, but 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
 
-from executor.policies.costs import Rows, RunRows, TransferRows, least
+from executor.policies.central import CentralQueue, Work
+from executor.policies.costs import least
 from executor.policies.options import QueueOptions, duration, one_of, option
-from executor.policies.queueing import QueuePolicy
-from executor.policies.view import Row
-from executor.site import NOWHERE, Site
-from models import NEVER
+from executor.site import Site
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +34,7 @@ class SrptOptions(QueueOptions):
     period: int = option(0, duration)
 
 
-class Srpt(QueuePolicy):
+class Srpt(CentralQueue):
     """One central queue, ordered by remaining work; tasks are bound to a GPU only when it is idle.
 
     Whenever a GPU is idle, the waiting tasks are gone through in order. Each chooses the GPU on which it would finish
@@ -54,73 +51,45 @@ class Srpt(QueuePolicy):
         super().__init__(options or SrptOptions())
 
     def begin(self, site: Site) -> None:
-        """Tabulate run times and the work of every workflow."""
+        """Tabulate the work of every workflow."""
         super().begin(site)
-        self._runs, self._transfers = RunRows(site), TransferRows(site)
-        self._arrival = np.zeros(site.n_gpus, np.int64)
-        self._fastest = Rows(lambda template: min(run_us for run_us in site.run_us[template] if run_us != NEVER))
-        self._waiting: list[int] = []
-        self._remaining: list[int] = []
-        self._bound = [NOWHERE] * site.n_gpus
+        self._work = Work(site)
         self._free_at = np.zeros(site.n_gpus, np.int64)
 
     def released(self, job: int) -> None:
         """Let the job's first tasks wait."""
-        site = self.site
-        self._remaining.append(sum(self._fastest[site.template[task]] for task in site.job_tasks[job]))
+        self._work.released(job)
         super().released(job)
-        site.wake(site.now)
 
-    def runnable(self, task: int, server: int) -> None:
-        """Let a task wait."""
-        self._waiting.append(task)
-
-    def act(self, gpus: Sequence[int]) -> None:
-        """Bind waiting tasks to idle GPUs, then let every worker concerned go on."""
-        idle = {gpu for gpu, task in enumerate(self._bound) if task == NOWHERE and self.site.running[gpu] == NOWHERE}
-        if idle and self._waiting:
-            self._bind(idle)
-        super().act(gpus)
-
-    def _bind(self, idle: set[int]) -> None:
+    def offer(self) -> None:
+        """Let every task choose the GPU on which it would finish first."""
         site, view = self.site, self.view
-        self._waiting.sort(key=self._precedence)
+        self.waiting.sort(key=self._precedence)
+        view.advance()
         free = np.maximum(self._free_at, site.now)
         left = []
-        for position, task in enumerate(self._waiting):
-            if not idle:
-                left.extend(self._waiting[position:])
+        for position, task in enumerate(self.waiting):
+            if not self.idle:
+                left.extend(self.waiting[position:])
                 break
             template = site.template[task]
-            finish = self._inputs_at(task, free) + self._runs.row[template]
-            view.advance()
+            finish = self.inputs_at(task, free) + self.runs.row[template]
             view.add_load_costs(finish, site.needs[template], site.gpu_server[0])
-            best = least(finish, view.gpus_of[site.job_ingress[site.job[task]]])
-            if best in idle:
-                idle.remove(best)
+            best = least(finish, self.favoured(task))
+            if best in self.idle:
                 free[best] = self._free_at[best] = finish[best]
-                self._bound[best] = task
-                self.place(task, best)
+                self.bind(task, best)
             else:
                 free[best] += site.run_time(task, best)
                 left.append(task)
-        self._waiting = left
-
-    def _inputs_at(self, task: int, free: Row) -> Row:
-        """Return when each worker is free and has the task's inputs, which leave once it is bound."""
-        site = self.site
-        for offset, edge in site.inputs[site.template[task]]:
-            self._transfers.arrive(edge, site.gpu[task + offset], site.now, self._arrival)
-            free = np.maximum(free, self._arrival)
-        return free
+        self.waiting = left
 
     def _precedence(self, task: int) -> tuple[int, int]:
         job = self.site.job[task]
         path_us = self.site.jobs[job].critical_path_us if self._order == "slowdown" else 1
-        return self._remaining[job] * path_us, task
+        return self._work.remaining_us[job] * path_us, task
 
     def _start(self, task: int, gpu: int, needs: tuple[int, ...]) -> None:
         super()._start(task, gpu, needs)
-        self._bound[gpu] = NOWHERE
         self._free_at[gpu] = self.site.run_end_us[gpu]
-        self._remaining[self.site.job[task]] -= self._fastest[self.site.template[task]]
+        self._work.started(task)

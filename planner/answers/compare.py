@@ -28,7 +28,10 @@ COMPASS = "compass"
 _HOLD_SHARE, _LONGEST_HOLD_S = 0.1, 5.0
 OFFLINE_POLICIES = ("offline", "offline:on=p90", "offline:on=samples", "offline:replan=on")
 """Contenders besides, where run times are told wrongly."""
-DEFAULT_POLICIES = ("receding", "srpt", "compass", "compass-released", "jit", "heft", "hash", "static")
+DEFAULT_POLICIES = (
+    *("receding", "srpt", "rltune", "compass", "compass-released", "jit", "dally", "hadar", "lru", "heft", "hash"),
+    "static",
+)
 CLAIRVOYANCE = (
     "The plan knows every arrival in advance; the online policies learn of a job when it is released. "
     "The distance between them is what greediness and not knowing the future cost together."

@@ -199,9 +199,9 @@ def test_a_policy_that_leaves_tasks_is_told() -> None:
 
 
 def test_a_simulation_gives_up_when_told_to() -> None:
-    # Two jobs of 3 us on one GPU: releases and inputs at 0, an end at 3; asked before the end at 6, it stops.
+    # Two jobs of 3 us on one GPU: releases at 0, an end at 3; asked before the end at 6, it stops.
     on = instance([Job(chain(task("t", 3)), 0)] * 2)
-    asked = iter((False, False, False, True))
+    asked = iter((False, False, True))
     with pytest.raises(StoppedError, match="1 tasks had not ended"):
         simulate(on, parse_policy("srpt"), stop=lambda: next(asked))
 

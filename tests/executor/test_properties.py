@@ -28,6 +28,15 @@ POLICIES = (
     "heft",
     "hash",
     "static",
+    "lru",
+    "lru:keep_alive=5us,period=3us",
+    "dally",
+    "dally:tau=3us",
+    "dally:tau=inf",
+    "hadar",
+    "hadar:window=4us,windows=5",
+    "rltune",
+    "rltune:reload=2,balance=1,room=3,period=2us",
 )
 NOISE = parse_noise("run=uniform:0.9,load=lognormal:0.7")
 

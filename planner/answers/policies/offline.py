@@ -6,13 +6,13 @@ and the online policies, which know neither.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
 
 from executor import Policy, PolicyError, Site, replay
-from executor.policies.options import count, one_of, option, switch
+from executor.policies.options import count, count_from_1, one_of, option, switch
 from models.instance import Instance
 from models.objective import Objective
 from models.scenario import Scenario
@@ -30,22 +30,6 @@ _ENDLESS_S = 1e9
 """The search counts moves, not seconds, so that equal seeds give equal plans."""
 MAX_SAMPLES = 1_000
 """Every sample is an instance, and for ``on=samples`` a plan of its own."""
-
-
-def count_from_1(most: int | None = None) -> Callable[[str], int]:
-    """Return a reader of whole numbers of at least 1.
-
-    >>> count_from_1()("2000")
-    2000
-    """
-
-    def read(text: str) -> int:
-        value = count(text)
-        if value < 1 or (most is not None and value > most):
-            raise ValueError(f"{value} is not allowed; at least 1" + ("" if most is None else f", at most {most}"))
-        return value
-
-    return read
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,102 @@
+"""A central queue: tasks that are ready wait in one place, and are bound to a GPU only when one is idle."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Sequence
+
+import numpy as np
+
+from executor.policies.costs import Rows, RunRows, TransferRows
+from executor.policies.queueing import QueuePolicy
+from executor.policies.view import Row
+from executor.site import Site
+from models import NEVER
+
+
+class Work:
+    """What is left of every job: the sum of the fastest run times of its tasks that have not started.
+
+    Attributes
+    ----------
+    remaining_us
+        Per job released so far.
+    """
+
+    def __init__(self, site: Site) -> None:
+        self._site = site
+        self._fastest = Rows(lambda template: min(run_us for run_us in site.run_us[template] if run_us != NEVER))
+        self.remaining_us: list[int] = []
+
+    def released(self, job: int) -> None:
+        """Take note of a job."""
+        templates = (self._site.template[task] for task in self._site.job_tasks[job])
+        self.remaining_us.append(sum(self._fastest[template] for template in templates))
+
+    def started(self, task: int) -> None:
+        """Take note of a start."""
+        self.remaining_us[self._site.job[task]] -= self._fastest[self._site.template[task]]
+
+
+class CentralQueue(QueuePolicy):
+    """Base of the policies with one queue for the whole cluster; they only decide who takes which idle GPU.
+
+    Attributes
+    ----------
+    waiting
+        Tasks that are ready and not bound.
+    ready_us
+        When each task that waits became ready.
+    idle
+        GPUs that run nothing and have nothing to run.
+    runs, transfers
+        Rows over the GPUs.
+    """
+
+    def begin(self, site: Site) -> None:
+        """Set up an empty queue."""
+        super().begin(site)
+        self.waiting: list[int] = []
+        self.ready_us: dict[int, int] = {}
+        self.idle = set(range(site.n_gpus))
+        self.runs, self.transfers = RunRows(site), TransferRows(site)
+        self._arrival = np.zeros(site.n_gpus, np.int64)
+
+    def runnable(self, task: int, server: int) -> None:
+        """Let a task wait."""
+        self.waiting.append(task)
+        self.ready_us[task] = self.site.now
+
+    def bind(self, task: int, gpu: int) -> None:
+        """Give a task a GPU; the caller takes it out of those that wait."""
+        self.idle.discard(gpu)
+        del self.ready_us[task]
+        self.place(task, gpu)
+
+    def finished(self, task: int, gpu: int) -> None:
+        """Take note that a GPU is idle, if nothing queues there."""
+        if not self.queue[gpu]:
+            self.idle.add(gpu)
+        super().finished(task, gpu)
+
+    def act(self, gpus: Sequence[int]) -> None:
+        """Bind waiting tasks to idle GPUs, then let every worker concerned go on."""
+        if self.idle and self.ready_us:
+            self.offer()
+        super().act(gpus)
+
+    @abstractmethod
+    def offer(self) -> None:
+        """Bind tasks that wait to idle GPUs; there are some of both."""
+
+    def inputs_at(self, task: int, free: Row) -> Row:
+        """Return when each GPU is free and has the task's inputs, which leave once it is bound."""
+        site = self.site
+        for offset, edge in site.inputs[site.template[task]]:
+            self.transfers.arrive(edge, site.gpu[task + offset], site.now, self._arrival)
+            free = np.maximum(free, self._arrival)
+        return free
+
+    def favoured(self, task: int) -> Sequence[int]:
+        """Return the GPUs of the ingress server of a task's job."""
+        return self.view.gpus_of[self.site.job_ingress[self.site.job[task]]]

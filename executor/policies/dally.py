@@ -1,0 +1,184 @@
+"""Dally (arXiv 2401.16492): delay scheduling. A task declines worse places for a while, for a better one may fall free.
+
+There the levels of a place are machine, rack and network; here they are what stands between the task and its start on a
+GPU: nothing, a load, or a load that evicts.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass
+from heapq import heapify, heappop, heappush
+from math import inf
+from typing import ClassVar
+
+from executor.policies.central import CentralQueue
+from executor.policies.eviction import fit_slots
+from executor.policies.options import QueueOptions, duration, option
+from executor.site import NOWHERE, Site
+from models import NEVER
+
+AUTO = -1.0
+"""Stands for a patience that follows the waits."""
+_RECENT = 0.1
+"""Weight of the latest wait in the mean of the waits."""
+_MOST_LOADS = 4
+"""Most load times of patience."""
+_WORST = 2
+"""The level of an offer that takes an eviction."""
+
+
+def patience(text: str) -> float:
+    """Read a time with its unit, ``inf`` or ``auto``.
+
+    >>> patience("500 ms"), patience("inf"), patience("auto") == AUTO
+    (500000, inf, True)
+    """
+    if text in ("auto", "inf"):
+        return AUTO if text == "auto" else inf
+    try:
+        return duration(text)
+    except ValueError as error:
+        raise ValueError(f"{error}, auto or inf") from None
+
+
+@dataclass(frozen=True, slots=True)
+class DallyOptions:
+    """Readings of delay scheduling.
+
+    Parameters
+    ----------
+    tau
+        How long a task declines GPUs that would have to evict for it, in microseconds; those that would only have to
+        load, half as long. 0: greedy; inf: sticky; ``auto``: twice the mean of the last waits of tasks of the same
+        models for a GPU that held them (exponential, weight 0.1; at first their load time), at most four load times.
+    period
+        The queue is central, and what it sees of memories is fresh unless a period is given.
+    """
+
+    tau: float = option(AUTO, patience)
+    period: int = option(0, duration)
+
+
+class Dally(CentralQueue):
+    """One queue in the order in which tasks became ready; idle GPUs are offered to them in turn.
+
+    An offer is of level 0 if all models are ready on the GPU, 1 if they can be loaded without an eviction, else 2. A
+    task takes the lowest level offered once it has waited tau_l since it was ready (tau_0 = 0, tau_1 = tau / 2,
+    tau_2 = tau), and any offer if some model of it is neither ready nor being loaded anywhere. Equal offers: a GPU of
+    the job's ingress server, then the lowest index. Victims are the least recently used models.
+    """
+
+    Options: ClassVar[type[object]] = DallyOptions
+
+    def __init__(self, options: DallyOptions | None = None) -> None:
+        readings = options or DallyOptions()
+        self._tau_us = readings.tau
+        super().__init__(QueueOptions(period=readings.period, prefetch=0, evict="lru"))
+
+    def begin(self, site: Site) -> None:
+        """Count where each model is."""
+        super().begin(site)
+        self._mean_wait: dict[tuple[int, ...], float] = {}
+        self._groups: dict[int, deque[int]] = {}
+        self._asked: set[int] = set()
+        self._to_ask: set[int] = set()
+        self._due: dict[int, set[int]] = {}
+        self._copies = [0] * len(site.models)
+        for memory in site.memory:
+            for model in memory.residents:
+                self._copies[model] += 1
+
+    def runnable(self, task: int, server: int) -> None:
+        """Let a task wait behind those of its kind: they take what it takes, and at least as soon."""
+        self.ready_us[task] = self.site.now
+        template = self.site.template[task]
+        group = self._groups.setdefault(template, deque())
+        if not group:
+            self._to_ask.add(template)
+        group.append(task)
+
+    def offer(self) -> None:
+        """Offer GPUs that have become idle to all who wait, and all idle ones to those for whom something changed."""
+        again = self._to_ask | self._due.pop(self.site.now, set())
+        fresh = self.idle - self._asked
+        self._to_ask = set()
+        asked = self._groups if fresh else again
+        heads = [self._head(template) for template in asked if self._groups[template]]
+        heapify(heads)
+        while heads and self.idle:
+            _, task, template = heappop(heads)
+            best = self._best_offer(task, self.idle if template in again else fresh & self.idle)
+            if best is None:
+                self._ask_again(task, template)
+                continue
+            self._groups[template].popleft()
+            self._take(task, *best)
+            if self._groups[template]:
+                heappush(heads, self._head(template))
+        self._asked = set(self.idle)
+
+    def _head(self, template: int) -> tuple[int, int, int]:
+        """Return the first task of a group behind its turn."""
+        task = self._groups[template][0]
+        return self.ready_us[task], task, template
+
+    def _ask_again(self, task: int, template: int) -> None:
+        """Have a task that declined asked again when it has become less patient."""
+        now = self.site.now
+        for tau in self._tau(template)[1:]:
+            due_us = self.ready_us[task] + tau
+            if now < due_us < inf and template not in self._due.setdefault(int(due_us), set()):
+                self._due[int(due_us)].add(template)
+                self.site.wake(int(due_us))
+
+    def _tau(self, template: int) -> tuple[float, float, float]:
+        """Return how long a task declines offers of each level, in whole microseconds."""
+        needs, tau = self.site.needs[template], self._tau_us
+        if tau == AUTO and needs:
+            load_us = sum(min(us for us in self.site.load_us[model] if us != NEVER) for model in needs)
+            tau = min(2 * self._mean_wait.setdefault(needs, load_us), _MOST_LOADS * load_us) // 1
+        half = tau if tau == inf else tau // 2
+        return (0, half, tau) if needs else (0, 0, 0)
+
+    def _best_offer(self, task: int, gpus: set[int]) -> tuple[int, int] | None:
+        """Return level and GPU of the best offer if the task takes it."""
+        site, best = self.site, (_WORST + 1, NOWHERE)
+        template = site.template[task]
+        needs = site.needs[template]
+        for gpu in (*(gpu for gpu in self.favoured(task) if gpu in gpus), *sorted(gpus)):
+            if site.run_us[template][site.gpu_class[gpu]] != NEVER:
+                level = self._level(gpu, needs)
+                best = best if best[0] <= level else (level, gpu)
+                if not level:
+                    break
+        patient = all(self._copies[model] for model in needs)
+        declined = best[0] > _WORST or (patient and site.now - self.ready_us[task] < self._tau(template)[best[0]])
+        return None if declined else best
+
+    def _level(self, gpu: int, needs: tuple[int, ...]) -> int:
+        """Return what stands between a task with these needs and its start on an idle GPU."""
+        memory, size = self.site.memory[gpu], self.site.weight_bytes
+        absent = [size[model] for model in needs if model not in memory.ready]
+        if not absent:
+            return 0
+        fits = fit_slots(absent, memory.empty_slots) if memory.slots else sum(absent) <= memory.free_bytes
+        return 1 if fits else _WORST
+
+    def _take(self, task: int, level: int, gpu: int) -> None:
+        """Bind a task; of those that found their models ready, the waits are remembered."""
+        needs = self.site.needs[self.site.template[task]]
+        if not level and needs in self._mean_wait:
+            waited = self.site.now - self.ready_us[task]
+            self._mean_wait[needs] += _RECENT * (waited - self._mean_wait[needs])
+        self.bind(task, gpu)
+
+    def _load(self, gpu: int, model: int, evict: Sequence[int], slot: int | None) -> None:
+        """Count the copies; who waits for a model that is gone everywhere is asked again."""
+        super()._load(gpu, model, evict, slot)
+        self._copies[model] += 1
+        for victim in evict:
+            self._copies[victim] -= 1
+            if not self._copies[victim]:
+                self._to_ask.update(t for t, group in self._groups.items() if group and victim in self.site.needs[t])

@@ -1,0 +1,170 @@
+"""RLTune (arXiv 2512.10271, github dshruti20/RLTune) without the learning: a priority queue and a choice of placements.
+
+Its optimisation over at most four candidate places is an argmin, written as such; its term for fragmentation is vacuous
+in the released code and left out. What the paper leaves to the learned part is a fixed rule here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import islice
+from typing import ClassVar
+
+import numpy as np
+
+from executor.policies.central import CentralQueue, Work
+from executor.policies.costs import UNREACHABLE, Rows, least
+from executor.policies.eviction import room_for
+from executor.policies.options import QueueOptions, duration, factor, option
+from executor.policies.ranks import mean_run
+from executor.policies.view import Row
+from executor.site import NOWHERE, Site
+
+
+@dataclass(frozen=True, slots=True)
+class RltuneOptions:
+    """The weights of what a place costs, and the age of what is seen.
+
+    Parameters
+    ----------
+    finish, reload, balance, room
+        Of the time until the task ends; of the time to load again what is evicted although the queue needs it; of the
+        largest less the smallest wait; of the mean run time, taken off if the next task could still start at once.
+    period
+        The queue is central, and what it sees of GPUs is fresh unless a period is given.
+    """
+
+    finish: float = option(1.0, factor)
+    reload: float = option(1.0, factor)
+    balance: float = option(0.3, factor)
+    room: float = option(0.5, factor)
+    period: int = option(0, duration)
+
+
+class Rltune(CentralQueue):
+    """While a GPU is idle, the first task of the queue goes to the cheapest of at most four GPUs, idle or not.
+
+    First is who has the least remaining work x critical path of the job / (1 + wait / mean wait of the queue). The four
+    are the GPU of least wait, the one of least wait that holds all models, the one with most free memory, and the one
+    whose victims the queue needs least (by their time to load, once per task that needs them). Equals: the GPUs of the
+    job's ingress server, then the lowest index. A GPU costs
+
+        finish x (wait, transfers and loads, run time) + reload x (bytes evicted that the queue needs / load bandwidth)
+        + balance x (largest - smallest wait) - room x (mean run time of the queue, if the next task finds an idle GPU
+        with its models).
+
+    Victims are the least recently used models; nothing is prefetched.
+    """
+
+    Options: ClassVar[type[object]] = RltuneOptions
+
+    def __init__(self, options: RltuneOptions | None = None) -> None:
+        self._weights = options or RltuneOptions()
+        super().__init__(QueueOptions(period=self._weights.period, prefetch=0, evict="lru"))
+
+    def begin(self, site: Site) -> None:
+        """Set up the queue."""
+        super().begin(site)
+        self._work = Work(site)
+        self._mean_run = Rows(lambda template: float(mean_run(site, site.run_us[template])))
+        self._free_bytes = np.array([memory.free_bytes for memory in site.memory], np.int64)
+
+    def released(self, job: int) -> None:
+        """Let the job's first tasks wait."""
+        self._work.released(job)
+        super().released(job)
+
+    def _start(self, task: int, gpu: int, needs: tuple[int, ...]) -> None:
+        super()._start(task, gpu, needs)
+        self._work.started(task)
+
+    def offer(self) -> None:
+        """Place the first of the queue, again and again, while a GPU is idle."""
+        while self.waiting and self.idle:
+            self._sort()
+            task = self.waiting.pop(0)
+            self.bind(task, self._cheapest(task))
+
+    def _sort(self) -> None:
+        """Put the most urgent task first; equals by their numbers."""
+        site, now = self.site, self.site.now
+        mean_wait = sum(now - self.ready_us[task] for task in self.waiting) / len(self.waiting)
+
+        def urgency(task: int) -> tuple[float, int]:
+            job = site.job[task]
+            waited = (now - self.ready_us[task]) / mean_wait if mean_wait else 0.0
+            return self._work.remaining_us[job] * site.jobs[job].critical_path_us / (1 + waited), task
+
+        self.waiting.sort(key=urgency)
+
+    def _cheapest(self, task: int) -> int:
+        """Return the cheapest candidate; of equal ones the one that is found first."""
+        site, view, weights = self.site, self.view, self._weights
+        template = site.template[task]
+        view.advance()
+        waits = view.waits(site.gpu_server[0])
+        loads = np.zeros(site.n_gpus, np.int64)
+        view.add_load_costs(loads, site.needs[template], site.gpu_server[0])
+        runs = self.runs.row[template]
+        found = self._candidates(task, waits, loads)
+        if len(found) == 1:
+            return found[0]
+        finish = self.inputs_at(task, waits + site.now) - site.now + loads + runs
+        least_wait, next_least = np.partition(waits, 1)[:2].tolist()
+        most_wait, room_us, only = int(waits.max()), *self._room()
+
+        def cost(gpu: int) -> float:
+            wait = waits.item(gpu)
+            lowest = next_least if wait == least_wait else least_wait
+            after = wait + runs.item(gpu)
+            spread_us = max(most_wait, after) - min(lowest, after)
+            placed = weights.finish * finish.item(gpu) + weights.reload * self._reload_us(task, gpu)
+            return placed + weights.balance * spread_us - (0.0 if gpu == only else weights.room * room_us)
+
+        return min(found, key=cost)
+
+    def _candidates(self, task: int, waits: Row, loads: Row) -> list[int]:
+        """Return at most four GPUs, each once; one that holds all models evicts nothing."""
+        favoured = self.favoured(task)
+        possible = self.runs.row[self.site.template[task]] < UNREACHABLE
+        roomiest = least(np.where(possible, -self._free_bytes, UNREACHABLE), favoured)
+        found = [least(np.where(possible, waits, UNREACHABLE), favoured), roomiest]
+        holders = possible & (loads == 0)
+        if holders.any():
+            found.append(least(np.where(holders, waits, UNREACHABLE), favoured))
+        else:
+            eligible = self.site.eligible_gpus(task)
+            found.append(min(eligible, key=lambda gpu: (self._reload_us(task, gpu), gpu not in favoured, gpu)))
+        return list(dict.fromkeys(found))
+
+    def _reload_us(self, task: int, gpu: int) -> int:
+        """Return the load time of what a task evicts on a GPU, once per task of the queues that needs it."""
+        site, memory = self.site, self.site.memory[gpu]
+        needs = site.needs[site.template[task]]
+        absent = [model for model in needs if model not in memory.residents]
+        if not absent or (sum(site.weight_bytes[model] for model in absent) <= memory.free_bytes and not memory.slots):
+            return 0
+        order = self.eviction_order(gpu)
+        victims = {victim for model in absent for victim in room_for(site, gpu, model, needs, order)[0]}
+        wanted = (model for other in (*self.waiting, *self.queue[gpu]) for model in site.needs[site.template[other]])
+        return sum(site.load_time(model, gpu) for model in wanted if model in victims)
+
+    def _room(self) -> tuple[float, int]:
+        """Return the mean run time of the queue if its next task could start at once, and the only GPU where it could.
+
+        0 if it could nowhere; NOWHERE for the GPU if there are several.
+        """
+        site = self.site
+        if not self.waiting:
+            return 0.0, NOWHERE
+        template = site.template[self.waiting[0]]
+        needs, runs = site.needs[template], self.runs.row[template]
+        ready = (gpu for gpu in self.idle if runs.item(gpu) < UNREACHABLE and site.memory[gpu].ready.issuperset(needs))
+        found = list(islice(ready, 2))
+        mean_us = sum(self._mean_run[site.template[task]] for task in self.waiting) / len(self.waiting)
+        return mean_us if found else 0.0, found[0] if len(found) == 1 else NOWHERE
+
+    def _load(self, gpu: int, model: int, evict: Sequence[int], slot: int | None) -> None:
+        super()._load(gpu, model, evict, slot)
+        self._free_bytes[gpu] = self.site.memory[gpu].free_bytes
