@@ -115,11 +115,11 @@ class Rltune(CentralQueue):
         most_wait, room_us, only = int(waits.max()), *self._room()
 
         def cost(gpu: int) -> float:
-            wait = waits.item(gpu)
+            wait = int(waits[gpu])
             lowest = next_least if wait == least_wait else least_wait
-            after = wait + runs.item(gpu)
+            after = wait + int(runs[gpu])
             spread_us = max(most_wait, after) - min(lowest, after)
-            placed = weights.finish * finish.item(gpu) + weights.reload * self._reload_us(task, gpu)
+            placed = weights.finish * int(finish[gpu]) + weights.reload * self._reload_us(task, gpu)
             return placed + weights.balance * spread_us - (0.0 if gpu == only else weights.room * room_us)
 
         return min(found, key=cost)
