@@ -112,7 +112,8 @@ class Rltune(CentralQueue):
             return found[0]
         finish = self.inputs_at(task, waits + site.now) - site.now + loads + runs
         least_wait, next_least = np.partition(waits, 1)[:2].tolist()
-        most_wait, room_us, only = int(waits.max()), *self._room()
+        most_wait = int(waits.max())
+        room_us, only = self._room()
 
         def cost(gpu: int) -> float:
             wait = int(waits[gpu])
