@@ -121,7 +121,7 @@ class Rltune(CentralQueue):
             after = wait + int(runs[gpu])
             spread_us = max(most_wait, after) - min(lowest, after)
             placed = weights.finish * int(finish[gpu]) + weights.reload * self._reload_us(task, gpu)
-            return placed + weights.balance * spread_us - (0.0 if gpu == only else weights.room * room_us)
+            return float(placed + weights.balance * spread_us - (0.0 if gpu == only else weights.room * room_us))
 
         return min(found, key=cost)
 
