@@ -14,13 +14,12 @@ from models.scenario.blame import blame_initial, blame_workflows
 from models.scenario.document import ScenarioDocument
 from models.scenario.errors import FieldError, blame
 from models.scenario.hardware import build_cluster
-from models.scenario.json_text import parse_json
 from models.scenario.limits import check_horizon, check_models, check_tables, check_tasks, check_transfers
 from models.scenario.places import build_initial, build_restrictions
+from models.scenario.reading import read_document
 from models.scenario.section import validate
-from models.scenario.source import Source, read_text
+from models.scenario.source import Source
 from models.scenario.work import build_workflows
-from models.scenario.yaml_text import parse_yaml
 from models.slo import ServiceLevel
 from models.workload import MLModel
 
@@ -67,11 +66,8 @@ def load_scenario(path: str | Path) -> Scenario:
     InputError
         With file and line of what is wrong.
     """
-    path = Path(path)
-    parse = parse_json if path.suffix.lower() == ".json" else parse_yaml
-    root = parse(read_text(path), str(path))
-    source = Source(str(path), path.parent, root)
-    return build(validate(ScenarioDocument, root.data(), source), source)
+    source = read_document(Path(path))
+    return build(validate(ScenarioDocument, source.data(), source), source)
 
 
 def scenario_from(data: Mapping[str, object], folder: str | Path = ".") -> Scenario:

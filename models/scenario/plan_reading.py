@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 from pydantic import BeforeValidator, ConfigDict, Field
 
 from models.identity import scenario_hash
 from models.instance import Instance
 from models.scenario.errors import FieldError, InputError, Where, allowed, quote
-from models.scenario.json_text import parse_json
+from models.scenario.json_text import NUMBERS, JSONText
 from models.scenario.plan_file import SCHEMA_VERSION, Scalar, TimelineHeader
 from models.scenario.section import Section, validate
 from models.scenario.source import Source, read_text
@@ -101,32 +100,13 @@ def read_timeline(path: str | Path, instance: Instance) -> PlanFile:
         instance does not have.
     """
     path = Path(path)
-    text = read_text(path)
-    data = _loaded(text, str(path))
+    text = JSONText(read_text(path), str(path))
+    data = text.data(NUMBERS)
     try:
         return _interpreted(data, instance, Source(str(path), path.parent))
     except InputError:
         # Lines cost time, so only a file that is wrong is read a second time, with them.
-        return _interpreted(data, instance, Source(str(path), path.parent, parse_json(text, str(path))))
-
-
-def _loaded(text: str, file: str) -> object:
-    try:
-        return json.loads(text, object_pairs_hook=_distinct, parse_constant=_no_constant)
-    except (ValueError, RecursionError):
-        parse_json(text, file)
-        raise InputError(file, 1, "file", "holds a number too long to read; allowed are usual numbers") from None
-
-
-def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    mapping = dict(pairs)
-    if len(mapping) < len(pairs):
-        raise ValueError("duplicate key")
-    return mapping
-
-
-def _no_constant(name: str) -> float:
-    raise ValueError(f"{name} is no JSON")
+        return _interpreted(data, instance, Source(str(path), path.parent, text.nodes()))
 
 
 def _interpreted(data: object, instance: Instance, source: Source) -> PlanFile:

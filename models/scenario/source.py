@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import count
 from pathlib import Path
+from typing import Any, TextIO
 
 from models.scenario.atomic import admit
 from models.scenario.errors import InputError, Where, quote
@@ -64,6 +67,18 @@ class Source:
     folder: Path
     root: Node | None = None
 
+    def data(self) -> Any:
+        """Return the document's values afresh: mappings, lists, text and None.
+
+        Raises
+        ------
+        InputError
+            If it comes from no file.
+        """
+        if self.root is None:
+            raise self.error((), "comes from no file; allowed is one of load_scenario")
+        return self.root.data()
+
     def error(self, where: Where, problem: str) -> InputError:
         """Return the error that blames the value at `where`, with its line or that of its nearest parent."""
         line, node, names = (self.root.line if self.root else None), self.root, ""
@@ -114,3 +129,30 @@ def read_text(path: Path) -> str:
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, error.start) + 1
         raise InputError(str(path), line, "file", "is not UTF-8 text; allowed is UTF-8") from None
+
+
+def bounded_lines(file: TextIO, name: str, longest: int, first: int = 1) -> Iterator[str]:
+    """Yield the lines of an open file from the one at hand on.
+
+    Parameters
+    ----------
+    name
+        As errors name the file.
+    longest
+        A line with so many characters threatens the memory and is refused.
+    first
+        Number of the line at hand.
+
+    Raises
+    ------
+    InputError
+        For a line that is too long.
+    """
+    read = file.readline
+    for line in count(first):
+        text = read(longest)
+        if not text:
+            return
+        if len(text) == longest:
+            raise InputError(name, line, "row", f"is longer than {longest} characters; allowed are shorter lines")
+        yield text

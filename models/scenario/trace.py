@@ -6,15 +6,16 @@ Memory grows with the rows kept, not with the file; the loop over the rows does 
 from __future__ import annotations
 
 import csv
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple, TextIO
+from typing import TYPE_CHECKING, NamedTuple
 
 from models.scenario.atomic import admit
 from models.scenario.errors import FieldError, InputError, allowed, quote
 from models.scenario.quantities import MAX_JOBS, MAX_TIME_US, read_number, read_server
+from models.scenario.source import bounded_lines
 from models.units import QuantityError, parse_time
 
 if TYPE_CHECKING:
@@ -25,7 +26,8 @@ _DECIMALS = {"ms": 3, "s": 6, "us": 0}
 _TIME = {f"time_{unit}": unit for unit in _DECIMALS}
 _DEADLINE = {f"deadline_{unit}": unit for unit in _DECIMALS}
 _COLUMNS = (*_TIME, "workflow", *_DEADLINE, "weight", "ingress")
-_LONGEST_LINE = 65_536
+LONGEST_LINE = 65_536
+"""Characters of a line of CSV."""
 
 
 class Arrival(NamedTuple):
@@ -70,7 +72,7 @@ def read_trace(path: Path, workflows: Sequence[str], servers: int, window: tuple
     # An undecodable byte becomes a lone surrogate, so that its row, and with it the line, is known.
     admit(path)
     with path.open(encoding="utf-8-sig", errors="surrogateescape", newline="") as file:
-        rows = csv.reader(_lines(file), strict=True)
+        rows = csv.reader(bounded_lines(file, str(path), LONGEST_LINE), strict=True)
         return _read(rows, str(path), tuple(workflows), servers, window or (0, MAX_TIME_US + 1))
 
 
@@ -90,15 +92,6 @@ def microseconds(text: str, unit: str) -> int:
     if len(text) > 60:
         raise QuantityError(f"{quote(text)} is no time; allowed is a plain number")
     return parse_time(f"{text} {unit}")
-
-
-def _lines(file: TextIO) -> Iterator[str]:
-    """Yield the lines, and refuse one so long that it threatens the memory."""
-    read = file.readline
-    while line := read(_LONGEST_LINE):
-        if len(line) == _LONGEST_LINE:
-            raise csv.Error(f"line is longer than {_LONGEST_LINE} characters")
-        yield line
 
 
 def _read(rows: Reader, file: str, workflows: Sequence[str], servers: int, window: tuple[int, int]) -> Trace:

@@ -12,19 +12,16 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from executor.devices.profiling import Measurements, Spread, measure
 from executor.fit import Line
 from executor.runners.runner import Runner
 from models.cluster import Cluster
-from models.scenario import InputError, Scenario, ScenarioDocument, build, write_atomically
+from models.scenario import Scenario, ScenarioDocument, build
 from models.scenario.section import validate
 from models.scenario.source import Plain
 from models.scenario.work import build_workflows
+from models.scenario.writing import write_scenario
 from models.units import say_bandwidth
-
-_WIDTH = 120
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,11 +84,7 @@ class Profile:
         if trace is not None:
             there = os.path.relpath(self.scenario.source.folder / trace["file"], path.parent)
             document["workload"] = {"trace": {**trace, "file": there}}
-        comment = "".join(f"# {line}\n" for line in self._told())
-        text = yaml.dump(
-            document, Dumper=_Dumper, sort_keys=False, default_flow_style=None, width=_WIDTH, allow_unicode=True
-        )
-        write_atomically(path, comment + text)
+        write_scenario(path, document, self._told())
 
     def _told(self) -> list[str]:
         """Return how it was measured, in words."""
@@ -162,9 +155,7 @@ def measured_document(scenario: Scenario, measurements: Measurements) -> dict[st
     InputError
         If the scenario was not read from a file.
     """
-    if scenario.source.root is None:
-        raise InputError(scenario.source.file, None, "document", "comes from no file; allowed is one of load_scenario")
-    document: dict[str, Any] = scenario.source.root.data()  # type: ignore[assignment]
+    document: dict[str, Any] = scenario.source.data()
     for name, size in measurements.weight_bytes.items():
         document["models"][name]["weights"] = _size(size)
     kinds = {gpu.kind for gpu in scenario.instance.cluster.gpus}
@@ -235,34 +226,3 @@ def _spread(spread: Spread | None, what: str) -> dict[str, float]:
 
 def _line(line: Line) -> dict[str, float]:
     return {"bandwidth_bytes_per_s": round(line.bandwidth), "overhead_us": round(line.overhead_us, 1)}
-
-
-class _Dumper(yaml.SafeDumper):
-    """Writes small collections on one line, and unquoted what stood unquoted."""
-
-    def ignore_aliases(self, data: Any) -> bool:
-        """Write everything out."""
-        return True
-
-    def represent_mapping(self, tag: str, mapping: Any, flow_style: bool | None = None) -> yaml.MappingNode:
-        """Put a mapping on one line if it fits there and is not nested deeply."""
-        node = super().represent_mapping(tag, mapping, flow_style)
-        node.flow_style = _depth(node) <= 2 and len(yaml.serialize(node, width=10 * _WIDTH)) < _WIDTH - 20
-        return node
-
-
-def _depth(node: yaml.Node) -> int:
-    """Return how deeply collections are nested; 0 for a scalar."""
-    if isinstance(node, yaml.ScalarNode):
-        return 0
-    children = node.value if isinstance(node, yaml.SequenceNode) else [value for _, value in node.value]
-    return 1 + max(map(_depth, children), default=0)
-
-
-def _plain(dumper: Any, value: Plain) -> yaml.ScalarNode:
-    text = str(value)
-    node: yaml.ScalarNode = dumper.represent_scalar(dumper.resolve(yaml.ScalarNode, text, (True, False)), text)
-    return node
-
-
-_Dumper.add_representer(Plain, _plain)

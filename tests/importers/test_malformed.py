@@ -10,10 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from models.scenario import InputError, load_scenario
+from models.scenario.trace import LONGEST_LINE
 from planner.command.cli import app
 from planner.command.manners import BAD_INPUT, run
 from planner.inputs.estimate.table import Wanted, read_table
-from planner.inputs.importers.csv_files import LONGEST_LINE
 from planner.inputs.importers.trace import import_trace
 from tests.importers.small import AZURE, GENTD26, table, written
 

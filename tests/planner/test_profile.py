@@ -137,7 +137,7 @@ def test_a_person_sees_measured_beside_given(scenario: Scenario) -> None:
     assert ["two/first", "1.234", "2.000", "3.000"] in lines
     assert ["m", "1.0", "0.100", "0.120", "0.114"] in lines
     assert ["n", "0.1", "0.020", "0.021", "0.023"] in lines
-    assert ["transfer:", "45.6", "us", "+", "bytes", "/", "3.210", "GB/s"] in lines
+    assert ["transfer:", "45.6", "us", "+", "bytes", "/", "(3.21", "GB/s)"] in lines
 
 
 def test_a_scenario_without_a_file_is_refused() -> None:

@@ -101,7 +101,7 @@ COLUMNS = "time_ms, time_s, time_us, workflow, deadline_ms, deadline_s, deadline
         (f"{HEAD}\n0,q\0a\n", "2: workflow: unknown workflow 'q\\x00a'; did you mean 'qa'? allowed are qa, qb"),
         (f'{HEAD}\n0,qa\n1,"q\n\na"\n', "3: workflow: unknown workflow 'q\\n\\na'; did you mean 'qa'? allowed are qa, qb"),
         (f'{HEAD}\n0,"qa\n', "2: row: unexpected end of data; allowed is CSV"),
-        (f"{HEAD}\n0,{'a' * 70_000}\n", "1: row: line is longer than 65536 characters; allowed is CSV"),
+        (f"{HEAD}\n0,{'a' * 70_000}\n", "2: row: is longer than 65536 characters; allowed are shorter lines"),
         (f"{HEAD},weight\n0,qa,-1\n", "2: weight: '-1' is no such number; allowed is 0, or a number from 1e-9 to 1e9"),
         (f"{HEAD},deadline_ms\n0,qa,-1\n", "2: deadline_ms: '-1' is out of range; allowed is 0 to 1000000000000000 us"),
         (f"{HEAD},deadline_ms\n0,qa,soon\n", "2: deadline_ms: 'soon' is no time; allowed is a plain number"),

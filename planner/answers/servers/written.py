@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from models import Instance, scenario_hash
 from models.errors import QuestionError
 from models.scenario import Scenario, TimelineHeader, load_scenario, write_atomically, write_timeline
-from models.scenario.source import Plain
+from models.scenario.writing import job_sections, write_scenario
 from planner.answers.servers.sizes import Mix
 from planner.answers.versions import versions
 
@@ -70,12 +70,12 @@ def _write_scenario(path: Path, scenario: Scenario, instance: Instance, mix: Mix
 
     Raises
     ------
+    InputError
+        If it comes from no file.
     QuestionError
-        If it comes from no file, or would read as another instance.
+        If it would read as another instance.
     """
-    if scenario.source.root is None:
-        raise QuestionError("only a scenario that was read from a file can be written at another size")
-    data: Any = _plain(scenario.source.root.data())
+    data = scenario.source.data()
     cluster = data["cluster"]
     if "groups" in cluster and cluster["groups"] is not None:
         cluster["groups"] = [
@@ -84,7 +84,7 @@ def _write_scenario(path: Path, scenario: Scenario, instance: Instance, mix: Mix
     else:
         cluster["servers"] = mix[0]
     document = scenario.document
-    data["workload"] = {"jobs": [_job(instance, index) for index in range(len(instance.jobs))]}
+    data["workload"] = {"jobs": job_sections(instance)}
     data["objective"] = str(scenario.objective)
     data["slo"] = slo
     restrictions = data.get("restrictions") or {}
@@ -103,33 +103,7 @@ def _write_scenario(path: Path, scenario: Scenario, instance: Instance, mix: Mix
         data.pop(key, None)
         if value:
             data[key] = value
-    write_atomically(path, json.dumps({key: value for key, value in data.items() if value is not None}))
+    write_scenario(path, {key: value for key, value in data.items() if value is not None})
     if scenario_hash(load_scenario(path).instance) != scenario_hash(instance):
         raise QuestionError(f"{path}: the scenario written reads as another instance, so that nothing written fits it")
     return path
-
-
-def _job(instance: Instance, index: int) -> dict[str, Any]:
-    job = instance.jobs[index]
-    entry: dict[str, Any] = {"release": f"{job.release_us} us", "workflow": job.workflow.name}
-    if job.deadline_us is not None:
-        entry["deadline"] = f"{job.deadline_us} us"
-    if job.weight != 1:
-        entry["weight"] = float(job.weight)
-    if job.ingress is not None:
-        entry["ingress"] = f"s{job.ingress}"
-    return entry
-
-
-def _plain(value: object) -> object:
-    """Return document values as JSON says them: what stood there without quotes may be a number or a truth value."""
-    if isinstance(value, dict):
-        return {key: _plain(item) for key, item in value.items()}
-    if isinstance(value, list):
-        return [_plain(item) for item in value]
-    if isinstance(value, Plain):
-        try:
-            return json.loads(value)
-        except ValueError:
-            return str(value)
-    return value

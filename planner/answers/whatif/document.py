@@ -9,11 +9,10 @@ from typing import Annotated, Any
 
 from models.scenario import Scenario, build, load_scenario
 from models.scenario.document import ScenarioDocument
-from models.scenario.json_text import parse_json
 from models.scenario.quantities import Name
+from models.scenario.reading import read_document
 from models.scenario.section import Section, filled, validate
-from models.scenario.source import Source, read_text
-from models.scenario.yaml_text import parse_yaml
+from models.scenario.source import Source
 
 KINDS_OF_BASE = "the path of a scenario file, or a mapping with the keys of one"
 
@@ -71,11 +70,9 @@ def base_of_loaded(scenario: Scenario) -> Base:
     InputError
         If it comes from no file, so that there is no plain data to change.
     """
-    root = scenario.source.root
-    data = None if root is None else root.data()
-    if not isinstance(data, Mapping):
+    if scenario.source.root is None:
         raise scenario.source.error((), f"comes from no file; allowed is {KINDS_OF_BASE}")
-    return Base(scenario, data)
+    return Base(scenario, scenario.source.data())
 
 
 def read_sweep(path: Path) -> tuple[SweepDocument, Base, Source]:
@@ -86,13 +83,12 @@ def read_sweep(path: Path) -> tuple[SweepDocument, Base, Source]:
     InputError
         With file and line of what is wrong, in the sweep file or in the scenario file.
     """
-    read = parse_json if path.suffix.lower() == ".json" else parse_yaml
-    root = read(read_text(path), str(path))
-    source = Source(str(path), path.parent, root)
-    document = validate(SweepDocument, root.data(), source)
+    source = read_document(path)
+    document = validate(SweepDocument, source.data(), source)
     if isinstance(document.scenario, str):
         return document, base_of_file(path.parent / document.scenario), source
-    if not isinstance(document.scenario, Mapping) or not isinstance(root.content, dict):
+    sections = source.root.content if source.root else None
+    if not isinstance(document.scenario, Mapping) or not isinstance(sections, dict):
         raise source.error(("scenario",), f"is neither; allowed is {KINDS_OF_BASE}")
-    inline = Source(str(path), path.parent, root.content["scenario"][1])
+    inline = Source(str(path), path.parent, sections["scenario"][1])
     return document, base_of(document.scenario, inline), source

@@ -16,12 +16,13 @@ import numpy as np
 
 from models.scenario import InputError
 from models.scenario.errors import quote
+from models.scenario.source import bounded_lines
+from models.scenario.trace import LONGEST_LINE
 from planner.inputs.importers.rows import Refusal, Rows
 from planner.inputs.importers.source import open_text, utf_8_from
 from planner.inputs.importers.tally import Tally
 
 CHUNK_ROWS = 65_536
-LONGEST_LINE = 65_536
 _CONVERTED = utf_8_from("LATIN1")
 
 
@@ -54,7 +55,7 @@ def csv_rows(
         line = 1 if header else 2
         header = header or _header(file, path)
         positions = _positions(header, required, optional, str(path))
-        while lines := list(islice(_lines(file, path, line), CHUNK_ROWS)):
+        while lines := list(islice(bounded_lines(file, str(path), LONGEST_LINE, line), CHUNK_ROWS)):
             rows = _rows(lines, line, str(path), len(header), positions)
             yield rows
             rows.settle(tally)
@@ -76,7 +77,7 @@ def header_of(path: Path) -> list[str]:
 
 
 def _header(file: TextIO, path: Path) -> list[str]:
-    line = next(_lines(file, path, 1), "")
+    line = next(bounded_lines(file, str(path), LONGEST_LINE), "")
     if not _is_utf_8(line):
         raise InputError(str(path), 1, "header", f"{quote(line.strip())} is not UTF-8; allowed is {_CONVERTED}")
     try:
@@ -104,15 +105,6 @@ def _positions(header: Sequence[str], required: Sequence[str], optional: Sequenc
         if header.count(name) > 1:
             raise InputError(file, 1, "header", f"column {name!r} occurs twice; allowed is once")
     return {name: header.index(name) for name in wanted}
-
-
-def _lines(file: TextIO, path: Path, line: int) -> Iterator[str]:
-    """Yield lines from the one at hand on, and refuse one so long that it threatens the memory."""
-    while text := file.readline(LONGEST_LINE):
-        if len(text) == LONGEST_LINE:
-            raise InputError(str(path), line, "row", f"is longer than {LONGEST_LINE} characters; allowed is CSV")
-        yield text
-        line += 1
 
 
 def _rows(lines: Sequence[str], line: int, file: str, width: int, positions: dict[str, int]) -> Rows:

@@ -3,19 +3,14 @@
 from __future__ import annotations
 
 import io
-import json
-from pathlib import Path
 from typing import Any
 
 import pandas as pd
-import yaml
 
 from models.workload import ANY_KIND, Task, Workflow
 from planner.inputs.importers.format import Hardware
 from planner.inputs.importers.quantities import gigabytes, gigabytes_per_s, seconds
 from planner.inputs.importers.workload import Workload
-
-_WIDTH = 120
 
 
 def document(hardware: Hardware, workload: Workload, arrivals: dict[str, Any]) -> dict[str, Any]:
@@ -58,20 +53,6 @@ def _task(task: Task) -> dict[str, Any]:
     if task.inputs:
         section["after"] = {edge.source: f"{edge.size_bytes} B" for edge in task.inputs}
     return section
-
-
-def scenario_text(content: dict[str, Any], comments: list[str], path: Path) -> str:
-    """Return a scenario file's text: JSON if the path says so, else YAML under some lines of comment."""
-    if path.suffix.lower() == ".json":
-        return json.dumps(content, ensure_ascii=False, indent=1) + "\n"
-    dumper = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
-    text = yaml.dump(content, Dumper=dumper, sort_keys=False, default_flow_style=None, width=_WIDTH, allow_unicode=True)
-    return "".join(f"# {_printable(line)}\n" for line in comments) + str(text)
-
-
-def _printable(text: str) -> str:
-    """Return a comment that stays one: a file's name may hold a line break."""
-    return "".join(letter if letter.isprintable() else "?" for letter in text)
 
 
 def trace_text(workload: Workload) -> str:

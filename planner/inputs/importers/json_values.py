@@ -1,25 +1,22 @@
-"""JSON whose errors name the line: the standard library reads it, and only a text at fault is read again with lines.
+"""Logs in JSON: long lists and files of lines, read entry by entry, and what values of an entry may be.
 
 Numbers stay text, as in scenario files, so that times are rounded once and exactly.
 """
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass
 from itertools import count
 from json import JSONDecodeError
-from pathlib import Path
 from typing import TextIO
 
 from models.scenario.errors import FieldError, InputError, Where, quote
-from models.scenario.json_text import parse_json
+from models.scenario.json_text import EXACT, JSONText
 from models.scenario.quantities import MAX_SIZE_BYTES, MAX_TIME_US
 from models.scenario.section import kind_of
-from models.scenario.source import Plain, Source
+from models.scenario.source import Plain, bounded_lines
 from models.scenario.trace import microseconds
 from models.units import QuantityError
 from planner.inputs.importers.rows import LONGEST_NAME
@@ -34,56 +31,6 @@ _SPACE = re.compile(r"[ \t\r\n]*+")
 _TO_NEXT = re.compile(r"[ \t\r\n]*+,[ \t\r\n]*+(?=\{)")
 
 
-@dataclass(frozen=True, slots=True)
-class JSONText:
-    """A JSON text, and where it stands.
-
-    Parameters
-    ----------
-    text
-        The document.
-    file
-        As errors name it.
-    first_line
-        Line of the file on which the text starts, from 1.
-    path
-        The way from the file's document to this text.
-    """
-
-    text: str
-    file: str
-    first_line: int = 1
-    path: Where = ()
-
-    def data(self) -> object:
-        """Return the value: lists, dictionaries, text, None, truth values, and `Plain` text for numbers.
-
-        Raises
-        ------
-        InputError
-            With the line of the first thing that is wrong.
-        """
-        try:
-            return _DECODER.decode(self.text)
-        except (ValueError, RecursionError) as error:
-            raise self.refusal(error) from None
-
-    def error(self, where: Where, problem: str) -> InputError:
-        """Return the error that blames the value at `where`, with its line and the way to it."""
-        root = parse_json(self.text, self.file, self.first_line)
-        line = Source(self.file, Path(), root).error(where, problem).line
-        field = Source(self.file, Path()).error((*self.path, *where), problem).field
-        return InputError(self.file, line, field, problem)
-
-    def refusal(self, error: Exception) -> InputError:
-        """Return why the text cannot be read; `error` is what the standard library says."""
-        try:
-            parse_json(self.text, self.file, self.first_line)
-        except InputError as known:
-            return known
-        return InputError(self.file, self.first_line, "file", f"cannot be read: {error}; allowed is JSON")
-
-
 def json_lines(file: TextIO, name: str) -> Iterator[JSONText]:
     """Yield the lines of a file that are not blank.
 
@@ -92,12 +39,7 @@ def json_lines(file: TextIO, name: str) -> Iterator[JSONText]:
     InputError
         If a line is longer than `LONGEST_ENTRY` characters.
     """
-    for line in count(1):
-        text = file.readline(LONGEST_ENTRY)
-        if not text:
-            break
-        if len(text) == LONGEST_ENTRY:
-            raise InputError(name, line, "row", f"is longer than {LONGEST_ENTRY} characters; allowed are shorter rows")
+    for line, text in enumerate(bounded_lines(file, name, LONGEST_ENTRY), 1):
         if text.strip():
             yield JSONText(text.rstrip("\r\n"), name, line)
 
@@ -154,11 +96,11 @@ class Entries:
         while True:
             try:
                 value: dict[str, object]
-                value, end = _DECODER.raw_decode(self._text, self._at)
+                value, end = EXACT.raw_decode(self._text, self._at)
                 break
             except (ValueError, RecursionError) as error:
                 if not (self._may_go_on(error) and self._read(max(_CHUNK, len(self._text)))):
-                    raise self._from(self._at, len(self._text)).refusal(error) from None
+                    raise self._from(self._at, len(self._text)).refusal() from None
         self._start, self._at = self._at, end
         return value
 
@@ -307,17 +249,3 @@ def refuse(text: JSONText, error: FieldError, tally: Tally) -> None:
         raise text.error(error.where, error.problem) from None
     field = ".".join(part for part in error.where if isinstance(part, str))
     tally.refused[f"{field or 'entry'}: is malformed"] += 1
-
-
-def _mapping(pairs: list[tuple[str, object]]) -> dict[str, object]:
-    made = dict(pairs)
-    if len(made) < len(pairs):
-        raise ValueError("a key occurs twice")
-    return made
-
-
-def _no_number(text: str) -> object:
-    raise ValueError(f"{text} is no number")
-
-
-_DECODER = json.JSONDecoder(object_pairs_hook=_mapping, parse_float=Plain, parse_int=Plain, parse_constant=_no_number)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,9 +16,10 @@ from models.scenario import InputError, Scenario, load_scenario, scenario_from
 from models.scenario.errors import quote
 from models.scenario.source import read_text
 from models.scenario.work import build_workflows
+from models.scenario.writing import scenario_text
 from models.units import say_size
 from models.workload import Workflow
-from planner.inputs.importers.document import document, scenario_text
+from planner.inputs.importers.document import document
 from planner.inputs.importers.format import Hardware
 from planner.inputs.importers.tables import Jobs, Requests, Texts
 from planner.inputs.importers.workload import Workload
@@ -85,7 +85,7 @@ class Documented:
 
     def text(self, workload: Workload, arrivals: dict[str, Any], comments: list[str], path: Path) -> str:
         """Return the scenario file's text."""
-        return scenario_text(self.content(workload, arrivals), comments, path)
+        return scenario_text(path, self.content(workload, arrivals), comments)
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,11 +123,8 @@ class Driven:
 
     def content(self, workload: Workload, arrivals: dict[str, Any]) -> dict[str, Any]:
         """Return the content of the scenario file."""
-        root = self.scenario.source.root
-        base = root.data() if root else None
-        if not isinstance(base, dict):
-            raise TypeError("a scenario comes from a file here")
-        return base | {"workload": arrivals}
+        content: dict[str, Any] = self.scenario.source.data()
+        return content | {"workload": arrivals}
 
     def text(self, workload: Workload, arrivals: dict[str, Any], comments: list[str], path: Path) -> str:
         """Return the scenario's own text with other arrivals; its comments and formatting stay."""
@@ -135,10 +132,10 @@ class Driven:
         if (path.suffix.lower() == ".json") != (file.suffix.lower() == ".json"):
             problem = f"is not of the sort of {file.name}; allowed is a name that ends in {file.suffix}"
             raise InputError(str(path), None, "file", problem)
-        text = "\n".join(read_text(file).splitlines()) + "\n"
         if path.suffix.lower() == ".json":
-            return json.dumps(json.loads(text) | {"workload": arrivals}, ensure_ascii=False, indent=1) + "\n"
-        return scenario_text({"workload": arrivals}, comments, path).join(self._around_workload(text))
+            return scenario_text(path, self.content(workload, arrivals))
+        text = "\n".join(read_text(file).splitlines()) + "\n"
+        return scenario_text(path, {"workload": arrivals}, comments).join(self._around_workload(text))
 
     def _around_workload(self, text: str) -> tuple[str, str]:
         """Return the lines before and after the section ``workload``, which must be one of block style."""

@@ -7,9 +7,8 @@ import tomllib
 from collections.abc import Iterator
 
 from models.scenario import InputError
-from models.scenario.json_text import parse_json
+from models.scenario.reading import parse_document
 from models.scenario.source import Node
-from models.scenario.yaml_text import parse_yaml
 from planner.inputs.estimate.sources.description import Problem
 from planner.inputs.estimate.sources.setting import Origin, Setting
 
@@ -24,7 +23,7 @@ def read_settings(text: str, file: str, suffix: str) -> list[Setting] | Problem:
     try:
         if suffix == ".toml":
             return list(_limited(_of_table(tomllib.loads(text), (), file, _toml_lines(text), 1)))
-        root = parse_json(text, file) if suffix == ".json" else parse_yaml(text, file)
+        root = parse_document(text, file, suffix)
     except InputError as error:
         return Problem(file, error.line or 1, error.problem)
     except tomllib.TOMLDecodeError as error:
