@@ -18,6 +18,7 @@ from itertools import combinations, pairwise
 import pulp
 
 from models.formulations.choices import Choices
+from models.formulations.milp_costs import complete_jobs, minimise
 from models.formulations.milp_pairs import Pairs, first_start, last_end, last_start
 from models.formulations.milp_residency import (
     fit_memory,
@@ -33,7 +34,7 @@ from models.formulations.milp_variables import Variables, declare, loaded
 from models.formulations.scale import ScaledObjective
 from models.formulations.windows import horizon_us, time_windows, transfer_matrix
 from models.instance import Instance
-from models.objective import Objective, Term, charges, timeline_value
+from models.objective import Objective, timeline_value
 from models.timeline import Timeline
 
 
@@ -63,7 +64,7 @@ def formulate(instance: Instance, objective: Objective, known: Timeline | None =
         A feasible timeline: the problem then holds only plans no worse than it, and what it proves is
         min(bound, value of that timeline).
     """
-    instance.require_one_at_a_time("the MILP")
+    instance.require_one_at_a_time("the MILP of orders")
     horizon = max(horizon_us(instance), 0 if known is None else int(known.end_us.max()))
     scaled = ScaledObjective.of(objective, instance, horizon)
     limit = None if known is None else scaled.floor(timeline_value(objective, instance, known))
@@ -72,7 +73,7 @@ def formulate(instance: Instance, objective: Objective, known: Timeline | None =
     variables = declare(problem, choices, scaled)
     for constrain in CONSTRAINTS:
         constrain(problem, variables, choices)
-    _minimise(problem, variables, choices, scaled)
+    minimise(problem, variables, choices, scaled)
     return Formulation(problem, variables, choices, scaled, limit)
 
 
@@ -198,17 +199,6 @@ def number_equal_gpus(problem: pulp.LpProblem, v: Variables, choices: Choices) -
                     problem.addConstraint(numbered, f"numbered[{task},{following}]")
 
 
-def complete_jobs(problem: pulp.LpProblem, v: Variables, choices: Choices) -> None:
-    """Bound the completion of a job by the ends of its last tasks.
-
-    C_j >= e_t for the tasks without successors.
-    """
-    for job, completion in v.completion.items():
-        for task in choices.instance.tasks_of(job):
-            if not any(True for _ in choices.instance.task_outputs(task)):
-                problem.addConstraint(completion >= v.end[task], f"completion[{job},{task}]")
-
-
 CONSTRAINTS: tuple[Callable[[pulp.LpProblem, Variables, Choices], None], ...] = (
     run_each_task_once,
     run_one_task_at_a_time,
@@ -225,27 +215,3 @@ CONSTRAINTS: tuple[Callable[[pulp.LpProblem, Variables, Choices], None], ...] = 
     number_equal_gpus,
     complete_jobs,
 )
-
-
-def _minimise(problem: pulp.LpProblem, v: Variables, choices: Choices, scaled: ScaledObjective) -> None:
-    """Bind the terms to the completions and minimise.
-
-    T_j >= C_j - r_j - deadline_j, or C_j <= r_j + deadline_j + M T_j;  sum_j w_j T_j, or W with W >= w_j T_j.
-    """
-    due_us = charges(scaled.objective, choices.instance).due_us
-    latest = choices.windows.completion_upper_us
-    for job, term in v.term.items():
-        due = int(due_us[job])
-        if scaled.term is Term.TARDINESS:
-            problem.addConstraint(term >= v.completion[job] - v.units.time(due), f"tardiness[{job}]")
-        elif scaled.term is Term.LATE:
-            overrun = max(0, int(latest[job]) - due)
-            in_time = v.completion[job] <= v.units.time(due) + v.units.time(overrun) * term
-            problem.addConstraint(in_time, f"in_time[{job}]")
-    weighted = {job: v.units.weight(scaled.weights[job]) * term for job, term in v.term.items()}
-    if v.worst is None:
-        problem.setObjective(pulp.lpSum(weighted.values()))
-        return
-    for job, cost in weighted.items():
-        problem.addConstraint(v.worst >= cost, f"worst[{job}]")
-    problem.setObjective(v.worst)

@@ -14,9 +14,9 @@ import networkx as nx
 import pulp
 
 from models.formulations.milp import Formulation
+from models.formulations.milp_costs import start_costs
 from models.formulations.normal_form import Chain, normal_form, serving_chains
 from models.formulations.symmetry import renumber
-from models.objective import completion_us
 from models.timeline import Placement, Residency, Timeline
 
 Operation = tuple[str, int]
@@ -38,7 +38,7 @@ def start_values(formulation: Formulation, timeline: Timeline) -> dict[str, floa
         chains.needs(),
         chains.orders(),
         chains.rooms(),
-        _start_costs(formulation, known),
+        start_costs(formulation.variables, formulation.objective, formulation.choices.instance, known),
     )
     return {variable.name: value for part in parts for variable, value in part}
 
@@ -127,21 +127,6 @@ class _Chains:
         same_model = self.choices.needs[first][1] == self.choices.needs[second][1]
         same_gpu = self.where[first] == self.where[second]
         return same_model or (same_gpu and self.room[first] == self.room[second])
-
-
-def _start_costs(formulation: Formulation, timeline: Timeline) -> Assignment:
-    """Yield the values of completions, terms and the worst term."""
-    v, scaled, instance = formulation.variables, formulation.objective, formulation.choices.instance
-    completion = completion_us(instance, timeline)
-    terms = scaled.terms(instance, completion)
-    for job, expression in v.completion.items():
-        for variable in expression:
-            if variable is not v.term[job]:
-                yield variable, v.units.time(int(completion[job]))
-    for job, term in v.term.items():
-        yield term, v.units.term(terms[job])
-    if v.worst is not None:
-        yield v.worst, v.units.cost(scaled.combine(terms))
 
 
 def read_timeline(formulation: Formulation, value: Callable[[pulp.LpVariable], float]) -> Timeline:

@@ -1,58 +1,16 @@
-"""The decisions of the MILP: those of the CP-SAT twin, and an order wherever that one has intervals.
-
-Times and costs are divided by powers of two, so that every number keeps its value in floating point and the
-largest are around a thousand: a solver's absolute tolerances then mean something.
-"""
+"""The decisions of the MILP: those of the CP-SAT twin, and an order wherever that one has intervals."""
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
-from fractions import Fraction
 
 import pulp
 
 from models.formulations.choices import Choices
+from models.formulations.milp_costs import declare_costs
 from models.formulations.milp_pairs import Pair, Pairs, crowded_rooms, first_start, last_start
+from models.formulations.milp_units import Units
 from models.formulations.scale import ScaledObjective
-from models.objective import Term, charges
-
-_LARGEST_BITS = 10
-
-
-@dataclass(frozen=True, slots=True)
-class Units:
-    """Exponents of the powers of two by which microseconds, job weights and terms are divided."""
-
-    time_bits: int
-    weight_bits: int
-    term_bits: int
-
-    @classmethod
-    def of(cls, choices: Choices, scaled: ScaledObjective) -> Units:
-        """Return units in which the latest end is below 1024 and the largest weight at most 1."""
-        time_bits = max(0, int(choices.windows.completion_upper_us.max()).bit_length() - _LARGEST_BITS)
-        return cls(time_bits, max(scaled.weights).bit_length(), 0 if scaled.term is Term.LATE else time_bits)
-
-    def time(self, us: int) -> float:
-        """Return a time in units."""
-        return math.ldexp(us, -self.time_bits)
-
-    def term(self, value: int) -> float:
-        """Return a job's term in units."""
-        return math.ldexp(value, -self.term_bits)
-
-    def weight(self, weight: int) -> float:
-        """Return a job's weight in units."""
-        return math.ldexp(weight, -self.weight_bits)
-
-    def cost(self, scaled: int) -> float:
-        """Return a scaled objective value, a weight times a term, in units."""
-        return math.ldexp(scaled, -self.weight_bits - self.term_bits)
-
-    def scaled(self, cost: float) -> Fraction:
-        """Return a cost in units as the exact scaled objective value."""
-        return Fraction(cost) * (1 << self.weight_bits + self.term_bits)
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,7 +112,7 @@ class _Declaration:
         start = [self._time(f"start[{t}]", first_start(choices, t), last_start(choices, t)) for t in tasks]
         load_before = {(u, v): self._binary(f"load_before[{u},{v}]") for u, v in self.pairs.loads()}
         place = self._place(assign)
-        completion, term, worst = self._costs()
+        completion, term, worst = declare_costs(self.problem, choices, self.scaled, self.units)
         return Variables(
             self.units,
             assign,
@@ -228,29 +186,3 @@ class _Declaration:
             return {}
         places = {(self.choices.needs[u][1], g, room) for u, g, room in place}
         return {(m, g, room): self._binary(f"resident[{m},{g},{room}]") for m, g, room in sorted(places)}
-
-    def _costs(
-        self,
-    ) -> tuple[dict[int, pulp.LpAffineExpression], dict[int, pulp.LpVariable], pulp.LpVariable | None]:
-        """Return completions, terms and the largest weighted term; jobs that never count have none."""
-        instance, windows, scaled, units = self.choices.instance, self.choices.windows, self.scaled, self.units
-        least = scaled.terms(instance, windows.completion_lower_us)
-        most = scaled.terms(instance, windows.completion_upper_us)
-        due_us = charges(scaled.objective, instance).due_us
-        completion: dict[int, pulp.LpAffineExpression] = {}
-        term: dict[int, pulp.LpVariable] = {}
-        for job in [job for job, weight in enumerate(scaled.weights) if weight]:
-            name = f"{scaled.term.value}[{job}]"
-            if scaled.term is Term.LATE:
-                term[job] = self._binary(name)
-            else:
-                term[job] = self.problem.add_variable(name, units.term(least[job]), units.term(most[job]))
-            if scaled.term in (Term.COMPLETION, Term.LATENCY):
-                completion[job] = term[job] + units.time(int(due_us[job]))
-            else:
-                bounds = int(windows.completion_lower_us[job]), int(windows.completion_upper_us[job])
-                completion[job] = self._time(f"completion[{job}]", *bounds) + 0
-        if scaled.objective.is_sum:
-            return completion, term, None
-        bounds_of_worst = (units.cost(scaled.combine(terms)) for terms in (least, most))
-        return completion, term, self.problem.add_variable("worst", *bounds_of_worst)

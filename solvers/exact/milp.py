@@ -29,6 +29,7 @@ import pulp
 from highspy import HighsModelStatus as _Status
 from highspy import cb
 
+from models.formulations import milp_instants
 from models.formulations.milp import Formulation, formulate
 from models.formulations.milp_plans import ContradictoryOrderError, read_timeline, start_values
 from models.instance import Instance
@@ -36,6 +37,8 @@ from models.objective import Objective
 from models.timeline import Timeline
 from solvers.exact import cp_sat
 from solvers.result import Result, Search, SolverFaultError
+
+AnyFormulation = Formulation | milp_instants.Formulation
 
 METHOD = "milp"
 """Name of the bounds that this solver proves."""
@@ -120,7 +123,11 @@ def improve(search: Search, workers: int = 2, seed: int = 0, solver: str = HIGHS
     size = search.instance.n_tasks**2 * search.instance.n_gpus
     if search.proved or search.remaining_s <= size * (_BUILD_S if solver == HIGHS else _PREPROCESS_S):
         return
-    formulation = formulate(search.instance, search.objective, search.timeline)
+    serving = not search.instance.one_at_a_time
+    build = milp_instants.formulate if serving else formulate
+    formulation = build(search.instance, search.objective, search.timeline)
+    if formulation is None:
+        return
     run = (
         _HighsRun(search, formulation, workers, seed)
         if solver == HIGHS
@@ -132,7 +139,7 @@ def improve(search: Search, workers: int = 2, seed: int = 0, solver: str = HIGHS
 class _Run(ABC):
     """One run of a solver in a thread, followed from the caller's."""
 
-    def __init__(self, search: Search, formulation: Formulation, tolerances: _Tolerances) -> None:
+    def __init__(self, search: Search, formulation: AnyFormulation, tolerances: _Tolerances) -> None:
         self.search, self.formulation, self.tolerances = search, formulation, tolerances
         self.known = search.value
         self.reach = _reach(formulation.problem)
@@ -167,7 +174,7 @@ class _Run(ABC):
     def _offer_plan(self, value: Callable[[pulp.LpVariable], float]) -> None:
         """Offer the plan of a solution; one whose decisions contradict each other within tolerances is none."""
         with suppress(ContradictoryOrderError):
-            self.search.offer(read_timeline(self.formulation, value))
+            self.search.offer(_read(self.formulation, value))
 
     def _offer_bound(self, cost: float) -> None:
         """Offer a bound that the solver states; it holds among plans no worse than the known one."""
@@ -195,6 +202,18 @@ class _Run(ABC):
         cp_sat.improve(self.search, workers=1)
 
 
+def _start(formulation: AnyFormulation, timeline: Timeline) -> dict[str, float]:
+    if isinstance(formulation, Formulation):
+        return start_values(formulation, timeline)
+    return milp_instants.start_values(formulation, timeline)
+
+
+def _read(formulation: AnyFormulation, value: Callable[[pulp.LpVariable], float]) -> Timeline:
+    if isinstance(formulation, Formulation):
+        return read_timeline(formulation, value)
+    return milp_instants.read_timeline(formulation, value)
+
+
 def _reach(problem: pulp.LpProblem) -> float:
     """Return the sum over all columns and rows of a problem of how far they can move."""
     columns = sum(_width(variable) for variable in problem.variables())
@@ -209,9 +228,9 @@ def _width(variable: pulp.LpVariable) -> float:
 class _HighsRun(_Run):
     """HiGHS, which reports while it runs, stops when told to, and starts from the plan that is known."""
 
-    def __init__(self, search: Search, formulation: Formulation, workers: int, seed: int) -> None:
+    def __init__(self, search: Search, formulation: AnyFormulation, workers: int, seed: int) -> None:
         super().__init__(search, formulation, _HIGHS_TOLERANCES)
-        self.start = {} if search.timeline is None else start_values(formulation, search.timeline)
+        self.start = {} if search.timeline is None else _start(formulation, search.timeline)
         self.solutions: deque[list[float]] = deque(maxlen=1)
         self.bounds: deque[float] = deque(maxlen=1)
         self.solver = pulp.HiGHS(
@@ -279,7 +298,7 @@ class _PlainRun(_Run):
     denies that there is a plan, if it is handed one of a few thousand variables.
     """
 
-    def __init__(self, search: Search, formulation: Formulation, workers: int, solver: str) -> None:
+    def __init__(self, search: Search, formulation: AnyFormulation, workers: int, solver: str) -> None:
         super().__init__(search, formulation, _USUAL_TOLERANCES)
         wanted = {"gapRel": 0.0} if workers == 1 else {"gapRel": 0.0, "threads": workers}
         with warnings.catch_warnings():

@@ -22,7 +22,7 @@ FEASIBLE = [case for case in CASES if case.optimum is not None]
 
 
 def test_constraint_families_are_those_of_the_twin() -> None:
-    batches = {"run_in_batches", "start_batches_apart"}  # the MILP refuses batches and shares
+    batches = {"run_in_batches", "start_batches_apart"}  # of the MILP of instants
     twins = [c.__name__ for c in cp_sat.CONSTRAINTS if c.__name__ not in batches]
     assert [c.__name__ for c in milp.CONSTRAINTS] == twins
 

@@ -11,10 +11,11 @@ import pytest
 from ortools.sat.python import cp_model
 
 from models import WHOLE, BatchClass, Edge, Instance, Job, Objective, Task, Timeline, check, measure
+from models.formulations import milp_instants
 from models.formulations.cp_sat import formulate
 from models.formulations.cp_sat_plans import add_hint, read_timeline
 from models.formulations.normal_form import restrict
-from solvers.exact import arc_flow, cp_sat, exhaustive
+from solvers.exact import arc_flow, cp_sat, exhaustive, milp
 from tests.formulations.cases import Case, case
 from tests.instances import chain, cluster, gpu, instance, random_instance, random_serving_instance, task
 
@@ -109,6 +110,8 @@ def test_optimum_derived_by_hand(case: Case) -> None:
     assert exhaustive.solve(case.instance, case.objective).value == case.optimum
     result = cp_sat.solve(case.instance, case.objective, 20, workers=1)
     assert (result.value, result.lower_bound) == (case.optimum, case.optimum)
+    twin = milp.solve(case.instance, case.objective, 20, workers=1)
+    assert (twin.value, twin.lower_bound) == (case.optimum, case.optimum)
 
 
 def test_the_oracle_and_cp_sat_agree() -> None:
@@ -145,6 +148,34 @@ def test_hints_are_complete_and_feasible_and_are_read_back(seed: int) -> None:
     read = read_timeline(formulation, [values[index] for index in range(len(values))])
     assert check(built, read) == []
     assert sorted(read.start_us.tolist()) == sorted(plan.start_us.tolist())
+
+
+@pytest.mark.parametrize("seed", range(7))
+def test_the_milp_agrees_and_starts_from_any_plan(seed: int) -> None:
+    built, objective = random_serving_instance(random.Random(seed), 3), list(Objective)[seed]
+    best = exhaustive.solve(built, objective)
+    twin = milp.solve(built, objective, 20, workers=1)
+    assert (twin.status, twin.value) == (best.status, best.value)
+    plan = exhaustive.solve(built, Objective.MAKESPAN).timeline
+    assert plan is not None
+    formulation = milp_instants.formulate(built, objective, plan)
+    assert formulation is not None
+    values = milp_instants.start_values(formulation, plan)
+    assert values.keys() == {variable.name for variable in formulation.problem.variables()}
+    for variable in formulation.problem.variables():
+        variable.varValue = values[variable.name]
+    assert [row.name for row in formulation.problem.constraints() if not row.valid(1e-9)] == []
+    read = milp_instants.read_timeline(formulation, lambda variable: values[variable.name])
+    assert check(built, read) == []
+    assert read.start_us.tolist() == plan.start_us.tolist()
+
+
+def test_the_milp_leaves_windows_of_too_many_instants() -> None:
+    long = served(*(shared(1_000_001 + index, 5_000) for index in range(3)))
+    assert milp_instants.formulate(long, Objective.MAKESPAN) is None
+    # All times are multiples of 1 s, so are the instants.
+    coarse = served(*(shared(1_000_000 * index, 6_000) for index in (1, 2, 3)))
+    assert milp.solve(coarse, Objective.MAKESPAN, 20, workers=1).value == 6_000_000
 
 
 def test_what_is_left_of_a_batch_is_shorter() -> None:

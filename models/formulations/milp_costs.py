@@ -1,0 +1,118 @@
+"""What the MILPs minimise: completions and terms of jobs, and the objective over them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Protocol
+
+import pulp
+
+from models.formulations.choices import Choices
+from models.formulations.milp_units import Units
+from models.formulations.scale import ScaledObjective
+from models.instance import Instance
+from models.objective import Term, charges, completion_us
+from models.timeline import Timeline
+
+
+class Costs(Protocol):
+    """The variables that costs depend on; letters as in `milp_variables.Variables`."""
+
+    @property
+    def units(self) -> Units:
+        """What one unit of a time, weight or term stands for."""
+
+    @property
+    def end(self) -> list[pulp.LpAffineExpression]:
+        """Per task (e_t)."""
+
+    @property
+    def completion(self) -> dict[int, pulp.LpAffineExpression]:
+        """Per job that counts (C_j)."""
+
+    @property
+    def term(self) -> dict[int, pulp.LpVariable]:
+        """Per job that counts: the term that its weight multiplies (T_j)."""
+
+    @property
+    def worst(self) -> pulp.LpVariable | None:
+        """The largest weighted term, if the objective is a maximum (W)."""
+
+
+def declare_costs(
+    problem: pulp.LpProblem, choices: Choices, scaled: ScaledObjective, units: Units
+) -> tuple[dict[int, pulp.LpAffineExpression], dict[int, pulp.LpVariable], pulp.LpVariable | None]:
+    """Return completions, terms and the largest weighted term; jobs that never count have none."""
+    instance, windows = choices.instance, choices.windows
+    least = scaled.terms(instance, windows.completion_lower_us)
+    most = scaled.terms(instance, windows.completion_upper_us)
+    due_us = charges(scaled.objective, instance).due_us
+    completion: dict[int, pulp.LpAffineExpression] = {}
+    term: dict[int, pulp.LpVariable] = {}
+    for job in [job for job, weight in enumerate(scaled.weights) if weight]:
+        name = f"{scaled.term.value}[{job}]"
+        if scaled.term is Term.LATE:
+            term[job] = problem.add_variable(name, cat=pulp.LpBinary)
+        else:
+            term[job] = problem.add_variable(name, units.term(least[job]), units.term(most[job]))
+        if scaled.term in (Term.COMPLETION, Term.LATENCY):
+            completion[job] = term[job] + units.time(int(due_us[job]))
+        else:
+            bounds_us = int(windows.completion_lower_us[job]), int(windows.completion_upper_us[job])
+            done = problem.add_variable(f"completion[{job}]", *map(units.time, bounds_us))
+            completion[job] = done + 0
+    if scaled.objective.is_sum:
+        return completion, term, None
+    bounds_of_worst = (units.cost(scaled.combine(terms)) for terms in (least, most))
+    return completion, term, problem.add_variable("worst", *bounds_of_worst)
+
+
+def complete_jobs(problem: pulp.LpProblem, v: Costs, choices: Choices) -> None:
+    """Bound the completion of a job by the ends of its last tasks.
+
+    C_j >= e_t for the tasks without successors.
+    """
+    for job, completion in v.completion.items():
+        for task in choices.instance.tasks_of(job):
+            if not any(True for _ in choices.instance.task_outputs(task)):
+                problem.addConstraint(completion >= v.end[task], f"completion[{job},{task}]")
+
+
+def minimise(problem: pulp.LpProblem, v: Costs, choices: Choices, scaled: ScaledObjective) -> None:
+    """Bind the terms to the completions and minimise.
+
+    T_j >= C_j - r_j - deadline_j, or C_j <= r_j + deadline_j + M T_j;  sum_j w_j T_j, or W with W >= w_j T_j.
+    """
+    due_us = charges(scaled.objective, choices.instance).due_us
+    latest = choices.windows.completion_upper_us
+    for job, term in v.term.items():
+        due = int(due_us[job])
+        if scaled.term is Term.TARDINESS:
+            problem.addConstraint(term >= v.completion[job] - v.units.time(due), f"tardiness[{job}]")
+        elif scaled.term is Term.LATE:
+            overrun = max(0, int(latest[job]) - due)
+            in_time = v.completion[job] <= v.units.time(due) + v.units.time(overrun) * term
+            problem.addConstraint(in_time, f"in_time[{job}]")
+    weighted = {job: v.units.weight(scaled.weights[job]) * term for job, term in v.term.items()}
+    if v.worst is None:
+        problem.setObjective(pulp.lpSum(weighted.values()))
+        return
+    for job, cost in weighted.items():
+        problem.addConstraint(v.worst >= cost, f"worst[{job}]")
+    problem.setObjective(v.worst)
+
+
+def start_costs(
+    v: Costs, scaled: ScaledObjective, instance: Instance, timeline: Timeline
+) -> Iterator[tuple[pulp.LpVariable, float]]:
+    """Yield the values of completions, terms and the worst term."""
+    completion = completion_us(instance, timeline)
+    terms = scaled.terms(instance, completion)
+    for job, expression in v.completion.items():
+        for variable in expression:
+            if variable is not v.term[job]:
+                yield variable, v.units.time(int(completion[job]))
+    for job, term in v.term.items():
+        yield term, v.units.term(terms[job])
+    if v.worst is not None:
+        yield v.worst, v.units.cost(scaled.combine(terms))
