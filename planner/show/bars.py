@@ -12,6 +12,7 @@ from models.cluster import GPU
 from models.instance import Instance
 from models.timeline import UNPLACED, Residency, Timeline
 from models.units import say_size
+from planner.show.runs import ShownRun, runs_by_gpu
 
 MOST_ROWS = 16
 """A picture shows at most so many GPUs, the busiest; more would be too thin to read."""
@@ -87,12 +88,13 @@ def rows_of(instance: Instance, timeline: Timeline) -> Rows:
     """Return the chart of a timeline: per GPU what runs, what is copied, and the models in memory."""
     gpus, left_out = _drawn_gpus(instance, [timeline])
     until_us = _last_us([timeline])
+    runs = runs_by_gpu(instance, timeline)
     rows = []
     for gpu in gpus:
         device = instance.cluster.gpus[gpu]
         here = [residency for residency in timeline.residencies if residency.gpu == gpu]
         lanes = (
-            Lane("compute", 0.42, _runs(instance, timeline, gpu)),
+            Lane("compute", 0.42, _runs(instance, runs[gpu])),
             Lane("copy", 0.18, _loads(here), hatched=True),
             _memory(instance, device, here, until_us),
         )
@@ -104,10 +106,11 @@ def rows_of_both(instance: Instance, predicted: Timeline, measured: Timeline) ->
     """Return the chart of a run on devices: per GPU its runs and its loads, predicted over measured."""
     both = {"predicted": predicted, "measured": measured}
     gpus, left_out = _drawn_gpus(instance, list(both.values()))
+    run = {how: runs_by_gpu(instance, line) for how, line in both.items()}
     rows = []
     for gpu in gpus:
         device = instance.cluster.gpus[gpu]
-        runs = [Lane(f"compute, {how}", 0.3, _runs(instance, line, gpu)) for how, line in both.items()]
+        runs = [Lane(f"compute, {how}", 0.3, _runs(instance, run[how][gpu])) for how in both]
         loads = [
             Lane(f"copy, {how}", 0.2, _loads(r for r in line.residencies if r.gpu == gpu), hatched=True)
             for how, line in both.items()
@@ -141,14 +144,13 @@ def _drawn_gpus(instance: Instance, timelines: Sequence[Timeline]) -> tuple[list
     return kept, f"{len(kept)} of {instance.n_gpus} GPUs; not drawn: {' and '.join(parts)}." if parts else ""
 
 
-def _runs(instance: Instance, timeline: Timeline, gpu: int) -> tuple[Bar, ...]:
-    """Return the tasks on a GPU in order of time, each with the number of its job."""
-    here = np.flatnonzero(timeline.gpu == gpu)
+def _runs(instance: Instance, runs: Sequence[ShownRun]) -> tuple[Bar, ...]:
+    """Return the runs on a GPU, each with the number of its job and, of a batch, its size."""
     bars = []
-    for task in here[np.argsort(timeline.start_us[here], kind="stable")].tolist():
-        needs = instance.task_needs(task)
-        span = int(timeline.start_us[task]), int(timeline.end_us[task])
-        bars.append(Bar(*span, needs[0] if needs else None, str(instance.task_job[task])))
+    for run in runs:
+        needs, job = instance.task_needs(run.tasks[0]), instance.task_job[run.tasks[0]]
+        text = f"{job}" if len(run.tasks) == 1 else f"{job} and {len(run.tasks) - 1} more"
+        bars.append(Bar(run.start_us, run.end_us, needs[0] if needs else None, text, run.low, run.high))
     return tuple(bars)
 
 

@@ -6,6 +6,7 @@ from typing import Any
 
 from models.instance import Instance
 from models.timeline import Timeline
+from planner.show.runs import runs_by_gpu
 
 _COMPUTE, _COPY = 0, 1
 
@@ -37,18 +38,33 @@ def _name(what: str, process: int, thread: int, name: str) -> dict[str, Any]:
 
 
 def _runs(instance: Instance, timeline: Timeline, first: int) -> list[dict[str, Any]]:
-    return [
-        {
-            "ph": "X",
-            "name": f"{instance.task_name(p.task)} (job {instance.task_job[p.task]})",
-            "pid": first + p.gpu,
-            "tid": _COMPUTE,
-            "ts": p.start_us,
-            "dur": p.end_us - p.start_us,
-            "args": {"models": [instance.models[model].name for model in instance.task_needs(p.task)]},
-        }
-        for p in timeline.placements
-    ]
+    """Return a slice per run; runs at different heights, which share a GPU, need tracks of their own."""
+    by_gpu, events = runs_by_gpu(instance, timeline), []
+    floors = sorted({run.low for runs in by_gpu for run in runs} - {0.0})
+    for gpu, runs in enumerate(by_gpu):
+        beside = {_track(floors, run.low): f"compute, from {run.low:.0%} on" for run in runs if run.low > 0}
+        events += [_name("thread_name", first + gpu, track, name) for track, name in sorted(beside.items())]
+        for run in runs:
+            task, size = run.tasks[0], len(run.tasks)
+            batch = f" and {size - 1} more" if size > 1 else ""
+            models = [instance.models[model].name for model in instance.task_needs(task)]
+            events.append(
+                {
+                    "ph": "X",
+                    "name": f"{instance.task_name(task)} (job {instance.task_job[task]}{batch})",
+                    "pid": first + gpu,
+                    "tid": _track(floors, run.low),
+                    "ts": run.start_us,
+                    "dur": run.end_us - run.start_us,
+                    "args": {"models": models} | ({"batch_size": size} if size > 1 else {}),
+                }
+            )
+    return events
+
+
+def _track(floors: list[float], low: float) -> int:
+    """Return the track of the runs at a height: the lowest one is the compute engine's own."""
+    return _COMPUTE if low == 0 else _COPY + 1 + floors.index(low)
 
 
 def _loads(instance: Instance, timeline: Timeline, first: int) -> list[dict[str, Any]]:

@@ -60,7 +60,9 @@
     jobs.workflow.forEach((workflow, job) => {
       for (const template of workflows[workflow].tasks) {
         const from = timeline.start_us[task], to = from + timeline.run_us[task], gpu = timeline.gpu[task];
-        rows[gpu]?.runs.push({ kind: "run", from, to, job, workflow: workflows[workflow].name, template });
+        // A batch is one run, that of its first task; a run reaches as high as its share of the GPU.
+        const members = timeline.members?.[task] ?? 1, low = timeline.low?.[task] ?? 0, high = timeline.high?.[task] ?? 1;
+        if (members) rows[gpu]?.runs.push({ kind: "run", from, to, job, workflow: workflows[workflow].name, template, members, low, high });
         end = Math.max(end, to);
         task += 1;
       }
@@ -74,6 +76,7 @@
       for (const lane of [row.runs, row.loads, row.here]) lane.sort((a, b) => a.from - b.from);
       row.here.forEach((stay) => { stay.to = Math.min(stay.to, Math.max(end, stay.from + 1)); });
       row.bars = bars(row.here, row.gpu, models);
+      row.shared = row.runs.some((run) => run.high - run.low < 1);
       row.idle = !row.runs.length && !row.loads.length;
     }
     let top = 0;
@@ -213,6 +216,11 @@
       if (!row || row.idle || x < LABELS || y > this.height - AXIS) return null;
       const now = this.at(x), slack = 1.5 / this.scale, inside = ([top, height]) => within >= top && within < top + height;
       const lane = inside(COMPUTE) ? row.runs : inside(COPY) ? row.loads : null;
+      if (lane === row.runs && row.shared) {
+        const level = 1 - (within - COMPUTE[0]) / COMPUTE[1];
+        const item = lane.find((run) => run.from <= now + slack && now - slack < run.to && run.low <= level && level < run.high);
+        return item ? { ...item, row } : null;
+      }
       if (lane) {
         const item = lane[firstEndingAfter(lane, now - slack)];
         return item && item.from <= now + slack ? { ...item, row } : null;
@@ -245,7 +253,7 @@
       if (item.kind === "run") {
         const { job, template } = item, latency = this.timeline.latency_us[job];
         return [
-          `${template.name}, job ${job} (${item.workflow})`,
+          `${template.name}, job ${job} (${item.workflow})${item.members > 1 ? `, first of a batch of ${item.members}` : ""}`,
           `${place}: ${time(item.from)} to ${time(item.to)}, runs ${time(item.to - item.from)}`,
           template.models.length ? `needs ${template.models.map((model) => models[model].name).join(", ")}` : "needs no model",
           `job released at ${time(jobs.release_us[job])}, latency ${time(latency)}, slowdown ${this.timeline.slowdown[job]}`,
@@ -312,7 +320,8 @@
       pen.beginPath();
       pen.rect(LABELS, top, width - LABELS, ROW);
       pen.clip();
-      this.drawLane(row.runs, top + COMPUTE[0], COMPUTE[1], (run) => this.colour(run.template.models[0]), (run) => String(run.job));
+      const named = (run) => (run.members > 1 ? `${run.job} and ${run.members - 1} more` : String(run.job));
+      this.drawLane(row.runs, top + COMPUTE[0], COMPUTE[1], (run) => this.colour(run.template.models[0]), named, row.shared);
       this.drawLane(row.loads, top + COPY[0], COPY[1], (load) => this.colour(load.stay.model), () => "");
       const { from, to } = this.view, floor = top + MEMORY[0] + MEMORY[1], unit = MEMORY[1] / memory;
       for (const bar of row.bars) {
@@ -348,13 +357,15 @@
     }
 
     // Draw what can be seen of a lane; what is narrower than a pixel is drawn once per pixel.
-    drawLane(lane, y, height, colour, name) {
+    // Where runs share a GPU they overlap in time, each at a height of its own.
+    drawLane(lane, floor, room, colour, name, shared = false) {
       const { pen } = this;
       let drawn = -1;
-      for (let index = firstEndingAfter(lane, this.view.from); index < lane.length && lane[index].from < this.view.to; index += 1) {
+      for (let index = shared ? 0 : firstEndingAfter(lane, this.view.from); index < lane.length && lane[index].from < this.view.to; index += 1) {
         const item = lane[index], left = this.x(item.from), right = this.x(item.to);
-        if (right < drawn) continue;
+        if (shared ? item.to <= this.view.from : right < drawn) continue;
         drawn = Math.max(right, Math.floor(left) + 1);
+        const low = item.low ?? 0, high = item.high ?? 1, y = floor + room * (1 - high), height = room * (high - low) - (high - low < 1 ? 0.5 : 0);
         pen.fillStyle = colour(item);
         pen.fillRect(left, y, Math.max(right - left - (right - left > 4 ? 0.8 : 0), 0.8), height);
         if (item.kind === "run" && item.job === this.hovered?.job) {

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,9 @@ from models.identity import scenario_hash
 from models.instance import Instance
 from models.objective import completion_us
 from models.scenario import write_atomically
+from models.timeline import Timeline
 from planner.answers.shown import Shown
+from planner.show.runs import runs_by_gpu
 
 NAME = "timelines.json"
 SCHEMA_VERSION = 1
@@ -93,4 +96,19 @@ def _timeline(entry: Shown, instances: Sequence[Instance]) -> dict[str, Any]:
         "residencies": [
             [r.gpu, r.model, r.load_start_us, r.ready_us, r.end_us, r.slot, r.initial] for r in timeline.residencies
         ],
+        **_batches_and_shares(instance, timeline),
     }
+
+
+def _batches_and_shares(instance: Instance, timeline: Timeline) -> dict[str, Any]:
+    """Return, by task, the size of the batch that it leads, 0 for one of another's, and its place in the compute lane.
+
+    Nothing where every task has its GPU for itself.
+    """
+    if instance.one_at_a_time:
+        return {}
+    members, low, high = [0] * instance.n_tasks, [0.0] * instance.n_tasks, [1.0] * instance.n_tasks
+    for run in chain.from_iterable(runs_by_gpu(instance, timeline)):
+        leader = run.tasks[0]
+        members[leader], low[leader], high[leader] = len(run.tasks), round(run.low, 4), round(run.high, 4)
+    return {"members": members, "low": low, "high": high}
