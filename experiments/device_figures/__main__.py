@@ -23,11 +23,10 @@ from experiments.device_figures.figures import figures, reached
 from experiments.device_figures.parts import Part, parts
 from models import MLModel
 from models.scenario import load_scenario, write_atomically
-from planner import save
 from planner.answers.profile import profile
 from planner.answers.replay import replay_on_devices
 from planner.answers.replay_report import replay_document
-from planner.answers.simulate import simulate
+from planner.answers.simulate import simulate, write_simulation
 
 
 def main() -> None:
@@ -79,7 +78,7 @@ def _runs(part: Part, device: str, rounds: int, folder: Path) -> Iterator[dict[s
     runner = _Remembered(parse_runner(part.runner))
     profile(load_scenario(given), runner, device=device, runner_name=part.runner, rounds=rounds).save(profiled)
     scenario = load_scenario(profiled)
-    save(simulate(scenario, "srpt"), simulated)
+    write_simulation(simulate(scenario, "srpt"), simulated)
     for name, policy in (("srpt", str(simulated)), ("compass", "compass")):
         made = replay_on_devices(
             scenario, policy, runner, LiveSettings(device), runner_name=part.runner, check_outputs=name == "compass"

@@ -12,9 +12,10 @@ from experiments.suites.data import KNOWN_OPTIMA
 from models import Instance, Objective
 from models.objective import reported_bound, reported_value
 from models.scenario import scenario_from
+from models.status import Status
 from planner.answers.plan import solve
 from solvers.portfolio import Method, SearchOptions
-from solvers.result import Result, Status
+from solvers.result import Result
 
 _PROOF_S = 20.0
 SHOPS = frozenset(f"mk{number:02d}" for number in range(1, 11))

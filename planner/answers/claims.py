@@ -10,9 +10,9 @@ import numpy as np
 from models.instance import Instance
 from models.objective import Objective, gap, reported_value, timeline_value
 from models.scenario import TimelineHeader
+from models.status import OPTIMALITY_TOLERANCE, Status
 from models.timeline import UNPLACED, Timeline
 from models.violation import Violation
-from solvers.result import OPTIMALITY_TOLERANCE, Status
 
 RULE = "header"
 """Stands in violations for the rule that a file's header agrees with its timeline and with itself."""

@@ -17,8 +17,8 @@ from typing import Any
 
 from models.objective import reported_bound, reported_value
 from models.scenario import Scenario
+from models.status import proves
 from models.timeline import Timeline
-from solvers.result import proves
 
 AS_IT_RAN, RESIDENCY, ORDER, PLACEMENT, OPEN = "as it ran", "residency", "order", "placement", "open"
 """The steps, by the part that each sets free; the last one is what no plan and no proof decides."""

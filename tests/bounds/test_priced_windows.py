@@ -11,12 +11,13 @@ import pytest
 from models import Instance, Job, Objective, completion_us, timeline_value
 from models.formulations.scale import ScaledObjective
 from models.formulations.windows import Limits, horizon_us
+from models.status import Status
 from models.timeline import Timeline
 from solvers.bounds.lagrangian.improve import Priced, improve
 from solvers.bounds.lagrangian.marginals import Marginals
 from solvers.bounds.lagrangian.windows import limits
 from solvers.exact import cp_sat, exhaustive
-from solvers.result import Search, Status
+from solvers.result import Search
 from tests.instances import chain, instance, random_instance, task
 
 SUMS = [objective for objective in Objective if objective.is_sum]

@@ -60,6 +60,7 @@ def gpus(count: int, memory_bytes: int, slots: tuple[int, ...] = (), **changes: 
 def instance(workflows: Sequence[Workflow], models: Sequence[str], on: Cluster, **options: object) -> Instance:
     """Return one job per workflow, all released at 0; every model has `BYTES`."""
     jobs = tuple(Job(workflow, 0) for workflow in workflows)
+    options.setdefault("catalogue", tuple({workflow.name: workflow for workflow in workflows}.values()))
     return Instance(on, tuple(MLModel(name, BYTES) for name in models), jobs, **options)  # type: ignore[arg-type]
 
 

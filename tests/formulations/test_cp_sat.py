@@ -12,8 +12,9 @@ from models import Job, Objective, Placement, Residency, Timeline, check, timeli
 from models.formulations.cp_sat import formulate
 from models.formulations.cp_sat_plans import add_hint, read_timeline
 from models.instance import Instance
+from models.status import Status
 from solvers.exact import cp_sat, exhaustive
-from solvers.result import Search, Status
+from solvers.result import Search
 from tests.formulations.cases import CASES, Case
 from tests.instances import chain, cluster, instance, random_instance, task
 

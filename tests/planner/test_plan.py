@@ -8,11 +8,11 @@ import pytest
 from experiments import authors
 from models import Objective, Placement, Residency, Timeline, check
 from models.scenario import Scenario, read_timeline
+from models.status import Status
 from planner import jobs, residencies, save, tasks
 from planner.answers.plan import plan, solve
 from planner.show.notebook import html
 from solvers.portfolio import Method, SearchOptions
-from solvers.result import Status
 
 
 @pytest.mark.parametrize("method", [Method.AUTO, Method.CP_SAT, Method.MILP])

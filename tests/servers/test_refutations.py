@@ -10,11 +10,11 @@ import pytest
 
 from models import Instance, Job, Objective, ServiceLevel, objective_value
 from models.slo import ServiceLevel as Level
+from models.status import Status
 from planner.answers.servers.goal import goals, tolerances
 from solvers.bounds import closed_form, fluid
 from solvers.bounds.granularity import round_up
 from solvers.exact import exhaustive
-from solvers.result import Status
 from tests.instances import chain, instance, random_instance, task
 
 LEVELS = ("p50 slowdown <= 1.5", "p100 latency <= 9 us", "60 % within deadline", "mean slowdown <= 2", "no late jobs")

@@ -10,8 +10,9 @@ from hypothesis import strategies as st
 
 from models import Instance, Job, Objective
 from models.formulations import arc_flow as formulation
+from models.status import Status
 from solvers.exact.arc_flow import applies, improve, pack
-from solvers.result import Search, Status
+from solvers.result import Search
 from tests.instances import chain, cluster, instance, task
 
 

@@ -14,8 +14,9 @@ from experiments.authors import instance as authors
 from experiments.authors import poisson
 from models import Job, Objective, timeline_value
 from models.formulations.cp_sat import scaled_objective
+from models.status import Status
 from solvers.exact import cp_sat, exhaustive
-from solvers.result import Search, Status
+from solvers.result import Search
 from solvers.search.dispatch import greedy
 from tests.instances import chain, instance, random_instance, task
 

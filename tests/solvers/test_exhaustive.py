@@ -7,8 +7,8 @@ import random
 import pytest
 
 from models import Objective
+from models.status import Status
 from solvers.exact import cp_sat, exhaustive
-from solvers.result import Status
 from tests.formulations.cases import CASES, Case
 from tests.instances import random_instance
 

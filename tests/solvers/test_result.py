@@ -9,7 +9,8 @@ from itertools import pairwise
 import pytest
 
 from models import InfeasibleTimelineError, Instance, Job, Objective, Placement, Residency, Timeline
-from solvers.result import Progress, Result, Search, Status, UnsoundBoundError, proves
+from models.status import Status, proves
+from solvers.result import Progress, Result, Search, UnsoundBoundError
 from tests import instances as make
 
 
