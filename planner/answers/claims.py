@@ -7,11 +7,11 @@ from fractions import Fraction
 
 import numpy as np
 
-from models.instance import Instance
+from models.instance import NONE, Instance, Ints
 from models.objective import Objective, gap, reported_value, timeline_value
 from models.scenario import TimelineHeader
 from models.status import OPTIMALITY_TOLERANCE, Status
-from models.timeline import UNPLACED, Timeline
+from models.timeline import UNPLACED, Timeline, batch_leaders
 from models.violation import Violation
 
 RULE = "header"
@@ -147,7 +147,7 @@ def _trail(claims: Claims, header: TimelineHeader) -> None:
 def own_times(instance: Instance, timeline: Timeline) -> dict[str, int]:
     """Return how many runs and loads of a timeline take other times than the given ones, and how many there are."""
     placed = timeline.gpu != UNPLACED
-    given = instance.run_us[instance.task_template, instance.gpu_class[np.maximum(timeline.gpu, 0)]]
+    given = _given_us(instance, timeline)
     loads = [stay for stay in timeline.residencies if not stay.initial]
     return {
         "runs": int(placed.sum()),
@@ -157,6 +157,19 @@ def own_times(instance: Instance, timeline: Timeline) -> dict[str, int]:
             stay.ready_us - stay.load_start_us != instance.load_time(stay.model, stay.gpu) for stay in loads
         ),
     }
+
+
+def _given_us(instance: Instance, timeline: Timeline) -> Ints:
+    """Return how long each task runs where it is placed by the scenario, a batch by its size. Shape [tasks]."""
+    classes = instance.gpu_class[np.maximum(timeline.gpu, 0)]
+    given: Ints = instance.run_us[instance.task_template, classes]
+    if not instance.batches:
+        return given
+    batch, leaders = instance.template_batch[instance.task_template], batch_leaders(instance, timeline)
+    members = np.flatnonzero(batch != NONE)
+    sizes = np.minimum(np.bincount(leaders)[leaders], instance.batch_us.shape[2] - 1)
+    given[members] = instance.batch_us[batch[members], classes[members], sizes[members]]
+    return given
 
 
 def _agree(a: float, b: float) -> bool:

@@ -7,9 +7,10 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
+from functools import partial
 from typing import Any
 
-from executor import NoiseError
+from executor import IllegalActionError, NoiseError, PolicyError, StalledError
 from models.metrics import Metrics, measure
 from models.objective import gap, reported_bound, reported_value
 from models.scenario import Scenario
@@ -48,7 +49,8 @@ class Comparison:
 
     `rows` has one entry per contender: policy, objective, metrics, ratio_to_best, gap_to_bound, clairvoyant.
     `regrets` takes apart what the best online policy and Compass lose to the plan and the lower bound. `settings` are
-    the options of ``truenorth compare`` that repeat it.
+    the options of ``truenorth compare`` that repeat it. `left_out` says why, by the names of policies that nobody asked
+    for by name and that cannot serve the window.
     """
 
     scenario: Scenario
@@ -58,6 +60,7 @@ class Comparison:
     rows: tuple[dict[str, Any], ...]
     regrets: tuple[Regret, ...] = ()
     settings: Mapping[str, str] = field(default_factory=dict)
+    left_out: Mapping[str, str] = field(default_factory=dict)
 
     def __repr__(self) -> str:
         return f"<Comparison of {self.plan!r} with {', '.join(repr(s.policy) for s in self.simulations)}>"
@@ -66,12 +69,14 @@ class Comparison:
     def note(self) -> str:
         """What has to be known to read the figures."""
         noise = self.settings.get("noise")
-        return CLAIRVOYANCE if noise is None else f"{CLAIRVOYANCE} {TOLD_WRONGLY.format(noise=noise)}"
+        wrongly = [] if noise is None else [TOLD_WRONGLY.format(noise=noise)]
+        without = [f"{policy} is left out: {problem}." for policy, problem in self.left_out.items()]
+        return " ".join([CLAIRVOYANCE, *wrongly, *without])
 
     @property
-    def best(self) -> str:
-        """Name of the contender with the best objective."""
-        return str(self.rows[0]["policy"])
+    def best(self) -> str | None:
+        """Name of the contender with the best objective; None if there is none."""
+        return str(self.rows[0]["policy"]) if self.rows else None
 
     def as_dict(self) -> dict[str, Any]:
         """Return the comparison with the keys of ``compare --json``."""
@@ -83,6 +88,7 @@ class Comparison:
             "bound_method": self.plan.result.bound_method,
             "status": str(self.plan.result.status),
             "best": self.best,
+            "left_out": dict(self.left_out),
             "regret": [regret.as_dict() for regret in self.regrets],
             "note": self.note,
         }
@@ -115,7 +121,8 @@ def compare(
     Parameters
     ----------
     policies
-        As `planner.answers.simulate` takes them; None: `DEFAULT_POLICIES`, and `OFFLINE_POLICIES` if there is noise.
+        As `planner.answers.simulate` takes them; None: `DEFAULT_POLICIES`, and `OFFLINE_POLICIES` if there is noise, of
+        those the ones that can serve the window.
     noise
         How wrong the run times are that policies are told, as ``told=published:1``; plan and bound know the true ones.
     time_limit_s
@@ -127,12 +134,18 @@ def compare(
     ------
     NoiseError
         If the noise changes what happens: plan and bound would be those of another window.
+    PolicyError
+        If a policy that was named cannot serve the window.
     """
     if not parse_uncertainty(noise).keeps_truth:
         raise NoiseError(f"{noise!r} moves plan and bound too; compare allows 'told=KIND:SPREAD', simulate all noise")
+    run = partial(simulate, scenario, seed=seed, noise=noise, warmup=warmup)
+    left_out: dict[str, str] = {}
     if policies is None:
-        policies = DEFAULT_POLICIES if noise is None else OFFLINE_POLICIES + DEFAULT_POLICIES
-    simulations = tuple(simulate(scenario, policy, seed=seed, noise=noise, warmup=warmup) for policy in policies)
+        told_wrongly = () if noise is None else OFFLINE_POLICIES
+        simulations, left_out = _serving(run, (*told_wrongly, *DEFAULT_POLICIES))
+    else:
+        simulations = tuple(run(policy) for policy in policies)
     begun = time.monotonic()
     held_s = min(_HOLD_SHARE * time_limit_s, _LONGEST_HOLD_S)
     held = [
@@ -155,14 +168,29 @@ def compare(
     clairvoyance = clairvoyance_in(simulations)
     regrets = tuple(steps.closed_by(planned.result, clairvoyance) for steps in held)
     settings = {
-        "policies": ",".join(policies),
+        "policies": ",".join(s.policy for s in simulations),
         "time-limit": f"{time_limit_s:.12g}",
         "warmup": str(warmup),
         "workers": str(workers),
         "seed": str(seed),
     } | ({} if noise is None else {"noise": noise})
     rows = _rows(planned, simulations, warmup)
-    return Comparison(scenario, planned, simulations, warmup, rows, regrets, settings)
+    return Comparison(scenario, planned, simulations, warmup, rows, regrets, settings, left_out)
+
+
+def _serving(
+    run: Callable[[str], Simulation], policies: Sequence[str]
+) -> tuple[tuple[Simulation, ...], dict[str, str]]:
+    """Simulate the policies that can serve the window; return also why the others cannot."""
+    simulations, left_out = [], {}
+    for policy in policies:
+        try:
+            simulations.append(run(policy))
+        except (IllegalActionError, StalledError):  # a fault of the policy, not of the window
+            raise
+        except PolicyError as error:  # for instance a static placement whose models do not all fit
+            left_out[policy] = str(error)
+    return tuple(simulations), left_out
 
 
 def _rows(planned: Plan, simulations: Sequence[Simulation], warmup: Fraction) -> tuple[dict[str, Any], ...]:
@@ -173,7 +201,7 @@ def _rows(planned: Plan, simulations: Sequence[Simulation], warmup: Fraction) ->
         metrics = measure(scenario.instance, result.timeline, scenario.slo, warmup)
         entries.append((PLAN, result.value, metrics, True))
     entries += [(s.policy, s.value, s.metrics, s.clairvoyant) for s in simulations]
-    best = min(value for _, value, _, _ in entries)
+    best = min((value for _, value, _, _ in entries), default=Fraction(0))
     return tuple(
         {
             "policy": name,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from html import escape
 from importlib import import_module
 from typing import Any
 
@@ -69,7 +70,7 @@ def _bound(answer: Any) -> str:
 
 
 def _comparison(answer: Any) -> str:
-    return f"{_rows(answer)}<p>{answer.note}</p>"
+    return f"{_rows(answer)}<p>{escape(answer.note)}</p>"
 
 
 def _regret(answer: Any) -> str:

@@ -46,6 +46,12 @@ _LONGEST_S: Mapping[str, Callable[[Instance, Objective], float]] = {
 """What each takes at most, as measured where it applies; the critical path counts as nothing: it is always counted."""
 
 
+def is_worth_a_try(instance: Instance, objective: Objective, method: str, left_s: float) -> bool:
+    """Say whether a method holds for an instance and ends in so many seconds, since none can be interrupted."""
+    holds = instance.one_at_a_time or method in FOR_BATCHES
+    return holds and _LONGEST_S[method](instance, objective) <= max(0.0, left_s)
+
+
 def best(
     instance: Instance, objective: Objective, left_s: Callable[[], float] = lambda: math.inf
 ) -> tuple[Fraction, str]:
@@ -58,8 +64,7 @@ def best(
     """
     values: dict[str, Fraction | None] = {}
     for name, method in METHODS.items():
-        holds = instance.one_at_a_time or name in FOR_BATCHES
-        if holds and _LONGEST_S[name](instance, objective) <= max(0.0, left_s()):
+        if is_worth_a_try(instance, objective, name, left_s()):
             values[name] = method(instance, objective)
     highest = max(((value, name) for name, value in values.items() if value is not None), key=lambda pair: pair[0])
     return round_up(instance, objective, highest[0]), highest[1]

@@ -6,6 +6,8 @@ the templates one after the other, those with the most bytes first, and goes bac
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -31,7 +33,7 @@ def static_models(instance: Instance) -> Mask | None:
         (template for template, needs in enumerate(instance.needs) if needs),
         key=lambda template: -sum(int(instance.weight_bytes[model]) for model in instance.needs[template]),
     )
-    if not _settle(instance, templates, settled, [TRIALS]):
+    if not _settle(instance, templates, settled):
         return None
     _fill(instance, allowed, settled)
     mask = np.zeros_like(allowed)
@@ -40,26 +42,40 @@ def static_models(instance: Instance) -> Mask | None:
     return mask
 
 
-def _settle(instance: Instance, templates: list[int], settled: list[set[int]], trials: list[int]) -> bool:
-    """Settle the models of the templates that are left; say whether all found a GPU."""
-    if not templates:
-        return True
-    needs = set(instance.needs[templates[0]])
-    eligible = instance.run_us[templates[0], instance.gpu_class] != NEVER
-    if any(needs <= settled[gpu] for gpu in np.flatnonzero(eligible)):
-        return _settle(instance, templates[1:], settled, trials)
-    # The GPU that already holds most of them first, then the emptiest.
-    for gpu in sorted(np.flatnonzero(eligible).tolist(), key=lambda g: (-len(needs & settled[g]), len(settled[g]))):
-        added = needs - settled[gpu]
-        trials[0] -= 1
-        if trials[0] < 0:
-            return False
-        if _may_settle(instance, settled, gpu, added):
-            settled[gpu] |= added
-            if _settle(instance, templates[1:], settled, trials):
-                return True
+def _settle(instance: Instance, templates: list[int], settled: list[set[int]]) -> bool:
+    """Settle the models of all templates, if each finds a GPU within so many trials; say whether they did."""
+    trials = 0
+    waiting: list[Iterator[int]] = []
+    placed: list[tuple[int, set[int]]] = []
+    while len(placed) < len(templates):
+        template = templates[len(placed)]
+        if len(waiting) == len(placed):  # first visit of this depth; after a step back its GPUs are tried further
+            waiting.append(iter(_rooms(instance, template, settled)))
+        needs = set(instance.needs[template])
+        for gpu in waiting[-1]:
+            added = needs - settled[gpu]
+            trials += bool(added)
+            if trials > TRIALS:
+                return False
+            if _may_settle(instance, settled, gpu, added):
+                settled[gpu] |= added
+                placed.append((gpu, added))
+                break
+        else:
+            waiting.pop()
+            if not placed:
+                return False
+            gpu, added = placed.pop()
             settled[gpu] -= added
-    return False
+    return True
+
+
+def _rooms(instance: Instance, template: int, settled: list[set[int]]) -> list[int]:
+    """Return the GPUs to try: one that holds all models already, else first what holds most, then the emptiest."""
+    needs = set(instance.needs[template])
+    eligible: list[int] = np.flatnonzero(instance.run_us[template, instance.gpu_class] != NEVER).tolist()
+    held = [gpu for gpu in eligible if needs <= settled[gpu]]
+    return held[:1] or sorted(eligible, key=lambda gpu: (-len(needs & settled[gpu]), len(settled[gpu])))
 
 
 def _may_settle(instance: Instance, settled: list[set[int]], gpu: int, added: set[int]) -> bool:

@@ -11,7 +11,8 @@ from typing import Any
 
 import pytest
 
-from models.scenario import Scenario
+from models import Placement, Timeline
+from models.scenario import Scenario, TimelineHeader, load_scenario, write_timeline
 from planner import save
 from planner.answers.plan import plan
 from tests.planner.conftest import TEXT
@@ -54,6 +55,30 @@ def test_an_honest_plan_says_what_is_proved_of_it(command: Command, scenario_fil
     said = command("check", scenario_file, planned)[1]
     assert said.startswith("valid: every rule holds\n")
     assert "claimed, unproved without a certificate: lower_bound 1.4" in said
+
+
+BATCHED = """\
+cluster: {servers: 1, gpu: {kind: A, memory: 10 B, load_bandwidth: 1 MB/s}}
+workflows: {w: {tasks: {a: {batch: c}}}}
+batches: {c: {runtime: {1: 3 us, 2: 5 us}}}
+workload: {jobs: [{release: 0 us, workflow: w}, {release: 0 us, workflow: w}, {release: 0 us, workflow: w}]}
+"""
+
+
+def test_a_batch_takes_the_time_of_its_size(command: Command, tmp_path: Path) -> None:
+    # Two of the three together for 5 us, then the third alone for 3 us: each as the table says.
+    file, written = tmp_path / "batched.yaml", tmp_path / "plan.json"
+    file.write_text(BATCHED)
+    window = load_scenario(file).instance
+    runs = [Placement(0, 0, 0, 5), Placement(1, 0, 0, 5), Placement(2, 0, 5, 8)]
+    write_timeline(written, window, Timeline.build(3, runs, ()), TimelineHeader())
+    verdict = command.json("check", file, written)
+    assert (verdict["valid"], verdict["times"]["runs"], verdict["times"]["runs_of_other_times"]) == (True, 3, 0)
+    # As a run that happened it may take any time: 4 us in place of 5 us are another for both members.
+    runs[:2] = [Placement(0, 0, 0, 4), Placement(1, 0, 0, 4)]
+    write_timeline(written, window, Timeline.build(3, runs, (), realised=True), TimelineHeader())
+    verdict = command.json("check", file, written)
+    assert (verdict["valid"], verdict["times"]["runs_of_other_times"]) == (True, 2)
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -177,8 +176,15 @@ def test_a_plan_of_another_scenario_is_refused(command: Command, scenario_file: 
 
 
 LONG = """\
-import sys
+import os, sys
 from planner.command.cli import main
+from planner.command.console import ProgressLine
+note, numbers = ProgressLine.watch, [{number}]
+def interrupt(line, progress):
+    note(line, progress)
+    if numbers:
+        os.kill(os.getpid(), numbers.pop())
+ProgressLine.watch = interrupt
 sys.argv[1:] = {arguments!r}
 main()
 """
@@ -190,15 +196,13 @@ def test_an_interrupt_keeps_and_writes_the_best_plan(tmp_path: Path, number: sig
     plan = tmp_path / "plan.json"
     arguments = ["plan", str(scenario), "-o", str(plan), "--time-limit", "300", "--json"]
     process = subprocess.Popen(  # noqa: S603
-        [sys.executable, "-c", LONG.format(arguments=arguments)],
+        [sys.executable, "-c", LONG.format(arguments=arguments, number=int(number))],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
         env=os.environ | {"PYTHONUNBUFFERED": "1"},
     )
-    time.sleep(6)
-    process.send_signal(number)
-    out, err = process.communicate(timeout=60)
+    out, err = process.communicate(timeout=250)
     assert (process.returncode, err) == (130, "truenorth: interrupted; the best plan found is kept\n")
     document = json.loads(out)
     assert document["plan"] == str(plan)

@@ -3,6 +3,8 @@ from __future__ import annotations
 import csv
 import io
 import json
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -10,9 +12,33 @@ from rich.console import Console
 
 from models.scenario import Scenario
 from planner import save
-from planner.answers.compare import compare, split_policies
+from planner.answers.compare import CLAIRVOYANCE, DEFAULT_POLICIES, compare, split_policies
+from planner.command.cli import app
+from planner.command.manners import run
 from planner.show.notebook import html
 from planner.show.tables import comparison_view
+
+TWO_MODELS = """\
+cluster: {servers: 1, gpu: {kind: T4, memory: 10 GB, load_bandwidth: 10 GB/s}}
+models: {a: {weights: 6 GB}, b: {weights: 6 GB}}
+workflows:
+  v: {tasks: {run: {models: [a], runtime: 1 s}}}
+  w: {tasks: {run: {models: [b], runtime: 1 s}}}
+workload:
+  jobs: [{release: 0 s, workflow: v}, {release: 0 s, workflow: w}]
+"""
+
+Call = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture
+def call(capsys: pytest.CaptureFixture[str]) -> Call:
+    def called(*arguments: object) -> tuple[int, str, str]:
+        code = run(app, [str(argument) for argument in arguments])
+        output = capsys.readouterr()
+        return code, output.out, output.err
+
+    return called
 
 
 @pytest.mark.parametrize(
@@ -69,6 +95,28 @@ def test_the_note_says_that_the_plan_knows_the_future(scenario: Scenario) -> Non
     made = compare(scenario, ["jit"], time_limit_s=20)
     assert "knows every arrival in advance" in made.as_dict()["note"]
     assert "knows every arrival in advance" in html(made)
+
+
+def test_a_policy_that_nobody_named_is_left_out_where_it_cannot_serve(tmp_path: Path, call: Call) -> None:
+    # Two models of 6 GB on one GPU of 10 GB: who never swaps cannot serve both, everyone else can.
+    file = tmp_path / "two.yaml"
+    file.write_text(TWO_MODELS)
+    code, out, _ = call("compare", file, "--time-limit", "1", "--json", "-o", tmp_path / "out")
+    found = json.loads(out)
+    assert (code, list(found["left_out"])) == (0, ["static"])
+    assert {row["policy"] for row in found["rows"]} == {"plan", *DEFAULT_POLICIES} - {"static"}
+    assert "static is left out: policy static swaps nothing" in found["note"]
+    saved = json.loads((tmp_path / "out" / "comparison.json").read_text())
+    assert ("static" in saved["command"], "jit" in saved["command"]) == (False, True)
+    # Where it was asked for by name, there is no comparison without it.
+    code, out, err = call("compare", file, "--time-limit", "1", "--policies", "jit,static")
+    assert (code, out, err.count("\n")) == (2, "", 1)
+    assert "static swaps nothing" in err
+
+
+def test_a_note_is_text_in_a_notebook(scenario: Scenario) -> None:
+    made = compare(scenario, ["jit"], time_limit_s=1)
+    assert "<p>a&lt;b&gt;" in html(replace(made, left_out={"a<b>": "x"})).replace(CLAIRVOYANCE + " ", "")
 
 
 def test_the_view_takes_policies_apart(scenario: Scenario) -> None:

@@ -92,7 +92,11 @@ def test_answer_plan_and_certificate(call: Call, file: Path, tmp_path: Path) -> 
     code, out, _ = call("verify", folder / "too_few.json", folder / "certificate.json", "--json")
     assert (code, json.loads(out)["valid"]) == (0, True)
     assert json.loads(out)["lower_bound"] >= 1
-    assert json.loads((folder / "answer.json").read_text())["minimum"]["servers"] == 4
+    answer = json.loads((folder / "answer.json").read_text())
+    assert answer["minimum"]["servers"] == 4
+    # What repeats it says the limit that was asked for, not what was left of it once the file was read.
+    asked = "--policies srpt --time-limit 20 --workers 2 --seed 0"
+    assert answer["command"] == f"truenorth servers {file} --slo 'no late jobs' {asked}"
 
 
 def test_a_certificate_is_refused_at_the_size_that_is_enough(call: Call, file: Path, tmp_path: Path) -> None:

@@ -5,9 +5,12 @@ from __future__ import annotations
 import threading
 from pathlib import Path
 
+from models import ServiceLevel
 from models.scenario import load_scenario
 from planner import save
 from planner.answers.servers import Answer, servers
+from planner.answers.servers.goal import tolerances
+from planner.answers.servers.hunt import floor_of
 from planner.show.curves_figure import draw
 from planner.show.report import report
 from planner.show.servers import answer_in_words, rows
@@ -72,10 +75,29 @@ def test_prices_are_bounded_and_mixes_named(tmp_path: Path) -> None:
 
 def test_a_price_below_the_answer_is_said_to_be_open(tmp_path: Path) -> None:
     # One L4 is refuted, as two tasks of 400 ms do not fit in 500 ms; two are not, and time was up before a plan.
-    answer = _ask(tmp_path, "jit on 2 servers")
+    answer = _ask(tmp_path, "jit on 1 servers")
     assert answer.lower_bound is None
     assert answer.mix == (3, 1)
     assert "below 1.6 per hour no mix is, which is proved" in answer_in_words(answer.as_dict())
+
+
+def test_sizes_below_one_that_met_are_simulated_by_halves(tmp_path: Path) -> None:
+    # By price, without the one L4 that is refuted: 2 L4, 3 L4, 1 H100, 1 of each, 2 + 1, and 3 + 1, the scenario's own.
+    # All serve two tasks at once; the middle of the five below is one server, that of the two below it three.
+    path, words = tmp_path / "dear.yaml", list[str]()
+    path.write_text(TEXT)
+    answer = servers(load_scenario(path), policies=["jit"], time_limit_s=600, tell=words.append)
+    assert [said for said in words if said.startswith("jit")] == [f"jit on {n} servers" for n in (4, 1, 3, 2)]
+    assert (answer.policies[0].mix, answer.policies[0].skipped) == ((2, 0), 0)
+
+
+def test_a_bound_that_may_take_longer_than_the_limit_is_not_begun(tmp_path: Path) -> None:
+    # Two tasks of 400 ms due at 399 ms need two GPUs and more; the fluid bound of two jobs may take 2 ms.
+    path = tmp_path / "dear.yaml"
+    path.write_text(TEXT)
+    asked = tolerances(ServiceLevel.parse("p100 latency <= 399 ms"))
+    window = load_scenario(path).instance
+    assert [floor_of(window, asked, limit_s).gpus for limit_s in (600.0, 1e-3)] == [2, 1]
 
 
 def test_nothing_is_said_of_what_was_not_looked_at(tmp_path: Path) -> None:

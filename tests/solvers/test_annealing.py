@@ -124,9 +124,9 @@ def test_limits_and_stops_are_kept() -> None:
     of = authors.instance(authors.poisson(4, 100, 1))
     annealed(of, Objective.MEAN_SLOWDOWN, 10)  # loads the machine code
     search = Search(of, Objective.MEAN_SLOWDOWN, 60.0)
-    begin = time.monotonic()
+    begin = time.process_time()
     improve(search, time_limit_s=0.3)
-    assert time.monotonic() - begin < 1.5
+    assert time.process_time() - begin < 1.5
     stopped = Search(of, Objective.MEAN_SLOWDOWN, 60.0, stop=threading.Event())
     stopped.stop.set()
     improve(stopped)

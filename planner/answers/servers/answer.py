@@ -23,6 +23,8 @@ from planner.answers.servers.question import Question, candidates, cost
 from planner.answers.servers.sizes import Mix, Sizes
 from planner.answers.simulate import is_file
 
+_FLOOR_SHARE = 0.5
+"""The fluid bound of all sizes, which cannot be interrupted, is begun if it takes at most this share of the time."""
 _FORMULAS_SHARE, _POLICY_SHARE = 0.3, 0.4
 """At most these shares of the time left go to bounds without search, and then to simulating policies at more sizes."""
 
@@ -223,10 +225,10 @@ def servers(
         parse(name, scenario)
     sizes = Sizes(scenario)
     tell("fluid bound")
-    floor = floor_of(scenario.instance, tolerances(chosen))
+    floor = floor_of(scenario.instance, tolerances(chosen), _FLOOR_SHARE * time_limit_s)
     asked = candidates(sizes, most, floor.gpus)
     question = Question(sizes, chosen, asked, begun + time_limit_s, workers, seed, stop or threading.Event(), tell)
-    hunt = Hunt(question, formulas_s=time.monotonic() - begun)
+    hunt = Hunt(question)
     hunt.apply_floor(floor)
     trials = try_own_size(hunt, names)
     if not long:
@@ -244,5 +246,17 @@ def servers(
         tuple(scanned),
         asked[-1],
         time.monotonic() - begun,
-        (*(() if most is None else ("--max", str(most))), "--time-limit", f"{time_limit_s:g}", "--seed", str(seed)),
+        options(most, time_limit_s, workers, seed),
     )
+
+
+def options(most: int | None, time_limit_s: float, workers: int, seed: int, replications: int = 1) -> tuple[str, ...]:
+    """Return what was asked for besides level and policies, as options of the command."""
+    asked = {
+        "--max": most,
+        "--time-limit": f"{time_limit_s:.12g}",
+        "--replications": None if replications == 1 else replications,
+        "--workers": workers,
+        "--seed": seed,
+    }
+    return tuple(word for name, value in asked.items() if value is not None for word in (name, str(value)))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -89,13 +90,13 @@ def refuted_by_formula(
     mix: Mix,
     level: ServiceLevel,
     methods: Sequence[str] = tuple(closed_form.METHODS),
-    late: Callable[[], bool] = lambda: False,
+    left_s: Callable[[], float] = lambda: math.inf,
 ) -> Refutation | None:
-    """Refute a size by a bound that needs no search, or return None; `late` says that time is up."""
+    """Refute a size by a bound that needs no search, or return None; none is begun that may take more than is left."""
     for goal in goals(scenario.instance, level):
         for name in methods:
-            if late():
-                return None
+            if not closed_form.is_worth_a_try(goal.instance, goal.objective, name, left_s()):
+                continue
             value = closed_form.METHODS[name](goal.instance, goal.objective)
             bound = None if value is None else round_up(goal.instance, goal.objective, value)
             if bound is not None and bound > goal.most:

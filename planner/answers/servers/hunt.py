@@ -6,7 +6,6 @@ every mix that has no more servers of any group, and a bisection over the sizes 
 
 from __future__ import annotations
 
-import time
 from dataclasses import dataclass, field
 
 from models import Instance, InstanceError, Timeline
@@ -39,8 +38,10 @@ class Floor:
     tolerance: Tolerance
 
 
-def floor_of(instance: Instance, level_tolerances: list[Tolerance]) -> Floor:
-    """Return the highest fluid bound over the tolerances."""
+def floor_of(instance: Instance, level_tolerances: list[Tolerance], limit_s: float) -> Floor:
+    """Return the highest fluid bound over the tolerances; one GPU, if that may take longer than a limit."""
+    if len(level_tolerances) * fluid.longest_s(instance) > limit_s:
+        return Floor(1, None, level_tolerances[0])
     floors = [
         Floor(*fluid.least_gpus(instance, tolerance.due_us(instance), tolerance.most_late(instance)), tolerance)
         for tolerance in level_tolerances
@@ -62,9 +63,6 @@ class Hunt:
         Sizes at which an attempt settled nothing.
     starts
         Timelines that policies made, per size.
-    formulas_s
-        The longest that the bounds without search took at a size, at first what the fluid bound took: what cannot
-        end in time is not begun.
     """
 
     question: Question
@@ -73,7 +71,6 @@ class Hunt:
     refutations: list[Refutation] = field(default_factory=list)
     tried: set[Mix] = field(default_factory=set)
     starts: dict[Mix, list[Timeline]] = field(default_factory=dict)
-    formulas_s: float = 0.0
 
     @property
     def unrefuted(self) -> list[Mix]:
@@ -122,13 +119,14 @@ class Hunt:
         document = closed_form_document(goal.instance, goal.objective, "fluid", bound)
         return Refutation(mix, "fluid", goal, bound, document, words)
 
-    def refute(self, mix: Mix) -> bool:
-        """Try the bounds that need no search on a size; say whether it is refuted."""
+    def refute(self, mix: Mix, reserve_s: float = 0.0) -> bool:
+        """Try the bounds that need no search, and end before a reserve, on a size; say whether it is refuted."""
         if self.refuted(mix):
             return True
-        ask, begun = self.question, time.monotonic()
+        ask = self.question
         try:
-            found = refuted_by_formula(ask.scenario(mix), mix, ask.level, late=lambda: ask.left_s <= 0)
+            scenario = ask.scenario(mix)
+            found = refuted_by_formula(scenario, mix, ask.level, left_s=lambda: ask.left_s - reserve_s)
         except InstanceError as error:
             found = _nowhere(mix, error)
         if found is not None and found.method == LONGEST_PATH:
@@ -136,7 +134,6 @@ class Hunt:
             found = refuted_however_many(ask.scenario(tuple(most)), tuple(most), ask.level) or found
         if found is not None:
             self.refutations.append(found)
-        self.formulas_s = max(self.formulas_s, time.monotonic() - begun)
         return found is not None
 
     def bisect(self, share: float) -> None:
@@ -144,9 +141,9 @@ class Hunt:
         self.question.tell("bounds")
         sizes, reserve_s = self.open, (1 - share) * self.question.left_s
         low, high = 0, len(sizes)
-        while low < high and self.question.left_s > reserve_s + self.formulas_s:
+        while low < high and self.question.left_s > reserve_s:
             middle = (low + high) // 2
-            low, high = (middle + 1, high) if self.refute(sizes[middle]) else (low, middle)
+            low, high = (middle + 1, high) if self.refute(sizes[middle], reserve_s) else (low, middle)
 
     def search(self) -> None:
         """Attempt sizes, the middle one first, until none is open or time is up; what is left goes to the last ones."""
@@ -161,7 +158,7 @@ class Hunt:
     def _attempt(self, mix: Mix, time_limit_s: float) -> None:
         ask = self.question
         ask.tell(f"plans for {sum(mix)} servers")
-        if ask.left_s > self.formulas_s and self.refute(mix):
+        if self.refute(mix):
             return
         scenario = ask.scenario(mix)
         made: Attempt = attempt(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from statistics import median
 from typing import Any
@@ -13,7 +13,7 @@ from typing import Any
 from models import ServiceLevel
 from models.errors import QuestionError
 from models.scenario import Scenario, build
-from planner.answers.servers.answer import Answer, servers
+from planner.answers.servers.answer import Answer, options, servers
 from planner.answers.servers.sizes import Mix
 
 
@@ -159,4 +159,6 @@ def replicate(
                 stop=stopped,
             )
         )
-    return Replications(tuple(answers), what)
+    # What repeats an answer is what was asked for, not the share of the time that one replication had.
+    said = options(most, time_limit_s, workers, seed, count)
+    return Replications(tuple(replace(answer, options=said) for answer in answers), what)
