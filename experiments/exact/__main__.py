@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 
 from experiments.authors import instance as authors_instance
 from experiments.authors import poisson, workflows
-from experiments.exact.twins import run_milp, run_twins
+from experiments.exact.twins import run_milp, run_serving, run_twins
 from experiments.suites import async_how, flexible_job_shop, heft
 from experiments.suites.case import Known
 from experiments.suites.data import KNOWN_OPTIMA
@@ -36,6 +36,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         ("authors", run_authors, {"--time-limit": 60.0}),
         ("oracle", run_oracle, {}),
         ("twins", run_twins, {}),
+        ("serving", run_serving, {}),
         ("milp", run_milp, {"--time-limit": 60.0}),
     ):
         command = commands.add_parser(name, help=(run.__doc__ or "").splitlines()[0])
@@ -47,14 +48,14 @@ def main(arguments: Sequence[str] | None = None) -> None:
             command.add_argument("--tasks", type=int, nargs="*", default=[36, 70, 136, 260])
             command.add_argument("--seeds", type=int, nargs="*", default=[1, 2, 3])
             command.add_argument("--objective", type=Objective, default=Objective.MEAN_LATENCY)
-        if name == "oracle":
+        if name in ("oracle", "serving"):
             command.add_argument("--count", type=int, default=300)
         if name == "twins":
             command.add_argument("--count", type=int, default=200)
         if name == "milp":
             command.add_argument("--jobs", type=int, nargs="*", default=[4, 6, 8, 10])
             command.add_argument("--seeds", type=int, nargs="*", default=[1, 2, 3])
-        if name in ("twins", "milp"):
+        if name in ("twins", "milp", "serving"):
             command.add_argument("--solver", default="HiGHS", help="a name that PuLP gives")
         command.set_defaults(run=run)
     chosen = parser.parse_args(arguments)

@@ -5,12 +5,12 @@ from __future__ import annotations
 import argparse
 import random
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from fractions import Fraction
 
 from experiments.authors import instance as authors_instance
 from experiments.authors import poisson
-from models import Objective
+from models import Instance, Objective, measure
 from models.objective import reported_value
 from solvers.exact import cp_sat, exhaustive, milp
 from solvers.result import Result, Search
@@ -27,15 +27,29 @@ def run_twins(options: argparse.Namespace) -> None:
     """Compare exhaustive search, CP-SAT and the MILP on random tiny instances, every objective in turn."""
     from tests.instances import random_instance  # not part of the installed package
 
-    began, faults = time.monotonic(), list[str]()
+    _compare(random_instance, options)
+
+
+def run_serving(options: argparse.Namespace) -> None:
+    """Do the same with batch classes, shares and memory of tasks, and tell how many optima have larger batches."""
+    from tests.instances import random_serving_instance
+
+    _compare(random_serving_instance, options)
+
+
+def _compare(draw: Callable[[random.Random, int, bool], Instance], options: argparse.Namespace) -> None:
+    began, faults, batched = time.monotonic(), list[str](), 0
     for seed in range(options.count):
-        built = random_instance(random.Random(seed), restricted=seed % 2 == 1)  # noqa: S311
+        built = draw(random.Random(seed), 5, seed % 2 == 1)  # noqa: S311
         objective = list(Objective)[seed % len(Objective)]
         oracle = exhaustive.solve(built, objective)
         joint = cp_sat.solve(built, objective, 30, workers=1)
         twin = milp.solve(built, objective, 30, workers=1, solver=options.solver)
         faults += [f"seed {seed} {fault}" for fault in _faults(oracle, joint) + _faults(oracle, twin)]
-    print(f"{options.count} instances, faults: {faults}, {time.monotonic() - began:.1f} s")
+        if oracle.timeline is not None:
+            batched += (measure(built, oracle.timeline).mean_batch_size or 0) > 1
+    took_s = time.monotonic() - began
+    print(f"{options.count} instances, {batched} optima with larger batches, faults: {faults}, {took_s:.1f} s")
 
 
 def _faults(oracle: Result, result: Result) -> list[str]:
