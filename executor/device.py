@@ -6,6 +6,7 @@ only schedules its end, and time jumps from event to event.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from heapq import heappop, heappush
 from typing import Protocol
 
@@ -33,8 +34,8 @@ class Device(Protocol):
     now: int
     exact: bool
 
-    def run(self, task: int, gpu: int, expected_us: int) -> None:
-        """Start a task; a RUN_END will follow."""
+    def run(self, tasks: Sequence[int], gpu: int, expected_us: int) -> None:
+        """Start a batch; a RUN_END of its first task will follow."""
 
     def load(self, model: int, gpu: int, slot: int | None, expected_us: int) -> None:
         """Start to load a model; a LOAD_END will follow."""
@@ -86,8 +87,9 @@ class VirtualDevice:
         self._sequence = 0
         self._loads: dict[int, int] = {}
 
-    def run(self, task: int, gpu: int, expected_us: int) -> None:
+    def run(self, tasks: Sequence[int], gpu: int, expected_us: int) -> None:
         """Schedule the end of a run."""
+        task = tasks[0]
         if self._truth is not None:
             expected_us = self._truth.run_time(task, gpu)
         if self._noise.run is not None:

@@ -33,7 +33,6 @@ class Engine:
     """
 
     def __init__(self, instance: Instance, policy: Policy, device: Device, seed: int = 0) -> None:
-        instance.require_one_at_a_time("the engine")
         self._instance = instance
         self._policy = policy
         self._device = device
@@ -101,7 +100,7 @@ class Engine:
     def _finish_loads(self) -> None:
         """Let the loads under way come to their end; the policy is not asked any more."""
         site = self._site
-        while any(model != NOWHERE for model in site.loading):
+        while any(state.loading != NOWHERE for state in site.state):
             event = self._device.next(None)
             if event is not None and event[1] == LOAD_END:
                 site.now = self._device.now
@@ -111,10 +110,11 @@ class Engine:
         """Pass an event on; return whether it was a wake-up."""
         _, kind, _, subject, number = event
         if kind == RUN_END:
-            self._unfinished -= 1
-            self._site.end_run(subject, number)
-            self._policy.finished(subject, number)
-            self._site.send_outputs(subject)
+            for task in self._site.end_run(subject, number):
+                self._unfinished -= 1
+                self._site.end_task(task)
+                self._policy.finished(task, number)
+                self._site.send_outputs(task)
         elif kind == ARRIVAL:
             self._site.deliver(subject, number)
         elif kind == LOAD_END:

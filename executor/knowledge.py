@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from models import NEVER, Cluster, Instance, Job, MLModel, Restrictions, Workflow
+from models import NEVER, NONE, Cluster, Instance, Job, MLModel, Restrictions, Workflow
 
 _Row = tuple[tuple[int, int], ...]
 
@@ -25,6 +25,9 @@ class WorkflowTables:
     outputs: tuple[_Row, ...]
     first_edge: int
     transfer_us: list[list[list[list[int]]]]
+    share: list[int]
+    memory_bytes: list[int]
+    batches: list[tuple[str, list[list[int]]] | None]
 
     @classmethod
     def of(cls, instance: Instance, index: int) -> WorkflowTables:
@@ -40,6 +43,12 @@ class WorkflowTables:
             instance.outputs[rows],
             first,
             instance.transfer_us[first : first + len(edges)].tolist(),
+            instance.template_share[rows].tolist(),
+            instance.template_memory[rows].tolist(),
+            [
+                None if batch == NONE else (instance.batches[batch].name, instance.batch_us[batch].tolist())
+                for batch in instance.template_batch[rows].tolist()
+            ],
         )
 
 
@@ -64,6 +73,11 @@ class Knowledge:
         edges count these alone.
     run_us, needs, inputs, outputs, transfer_us, template_first
         Of these workflows, laid out as the instance's tables.
+    share, task_bytes, batch
+        Per template: the share of a GPU's compute that it takes, in parts of WHOLE, the memory that each task holds
+        while it runs, and its batch class by number, NONE without one.
+    batch_us
+        Per batch class so far: run times by GPU class and size, NEVER for sizes that cannot run there.
     template, job
         Per task released so far.
     jobs, job_workflow, job_ingress, job_tasks
@@ -87,6 +101,10 @@ class Knowledge:
         self.inputs: list[_Row] = []
         self.outputs: list[_Row] = []
         self.transfer_us: list[list[list[list[int]]]] = []
+        self.share: list[int] = []
+        self.task_bytes: list[int] = []
+        self.batch: list[int] = []
+        self.batch_us: list[list[list[int]]] = []
         self.template_first: list[int] = [0]
         self.template: list[int] = []
         self.job: list[int] = []
@@ -95,11 +113,17 @@ class Knowledge:
         self.job_ingress: list[int] = []
         self.job_tasks: list[range] = []
         self._number: dict[WorkflowTables, int] = {}
+        self._batch_number: dict[str, int] = {}
         self._eligible: dict[int, tuple[int, ...]] = {}
 
     def run_time(self, task: int, gpu: int) -> int:
         """Return the given run time of a task on a GPU, NEVER if it cannot run there."""
         return self.run_us[self.template[task]][self.gpu_class[gpu]]
+
+    def batch_time(self, batch: int, gpu: int, size: int) -> int:
+        """Return the given run time of a batch of a class on a GPU, NEVER if it cannot run there."""
+        times = self.batch_us[batch][self.gpu_class[gpu]]
+        return times[size] if size < len(times) else NEVER
 
     def load_time(self, model: int, gpu: int) -> int:
         """Return the given load time of a model on a GPU, NEVER if it may not be there."""
@@ -144,4 +168,11 @@ class Knowledge:
         for known, arcs in ((self.inputs, tables.inputs), (self.outputs, tables.outputs)):
             known.extend(tuple((offset, edge + shift) for offset, edge in row) for row in arcs)
         self.transfer_us.extend(tables.transfer_us)
+        self.share.extend(tables.share)
+        self.task_bytes.extend(tables.memory_bytes)
+        for batch in tables.batches:
+            if batch is not None and batch[0] not in self._batch_number:
+                self._batch_number[batch[0]] = len(self.batch_us)
+                self.batch_us.append(batch[1])
+            self.batch.append(NONE if batch is None else self._batch_number[batch[0]])
         self.template_first.append(len(self.needs))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from executor.device import VirtualDevice
@@ -38,8 +38,8 @@ class _RecordedDevice(VirtualDevice):
         self._runs, self._transfers = durations.runs, durations.transfers
         self._recorded = {place: deque(taken) for place, taken in durations.loads.items()}
 
-    def run(self, task: int, gpu: int, expected_us: int) -> None:
-        super().run(task, gpu, self._runs.get(task, expected_us))
+    def run(self, tasks: Sequence[int], gpu: int, expected_us: int) -> None:
+        super().run(tasks, gpu, self._runs.get(tasks[0], expected_us))
 
     def load(self, model: int, gpu: int, slot: int | None, expected_us: int) -> None:
         left = self._recorded.get((gpu, model), deque())

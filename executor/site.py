@@ -5,7 +5,7 @@ Every action is checked against the rules and refused if it breaks one; what is 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -14,8 +14,9 @@ import numpy as np
 from executor.device import WAKE, Device
 from executor.errors import IllegalActionError
 from executor.knowledge import Knowledge, WorkflowTables
-from executor.memory import Memory
-from models import NEVER, Instance, Job, Residency, Timeline
+from models import NEVER, NONE, Instance, Job, Residency, Timeline
+from models.gpu_state import GPUState, Run
+from models.memory import Memory
 
 NOWHERE = -1
 """Stands for the GPU of a task without one, and for the task or model of an idle engine."""
@@ -63,12 +64,13 @@ class Site(Knowledge):
         Per task: inputs that have not reached its GPU; all of them while the GPU is undecided.
     predecessors_left
         Per task: predecessors that have not finished.
-    running, run_end_us
-        Per GPU: its task (NOWHERE: idle) and when that should end by the given run time.
-    loading, load_end_us
-        Per GPU: the model on its copy engine and when that should be ready.
+    state
+        Per GPU: what runs and loads there, what is free, and what its memory holds.
     memory
-        Per GPU.
+        Per GPU: that of its state.
+    running, run_end_us
+        Per GPU: the first task of the batch that runs for longest (NOWHERE: idle), and when the batch that started last
+        should end by the given run time.
     now
         The instant that is being dealt with, in microseconds since the start of the window; set by the engine.
     touched
@@ -82,11 +84,10 @@ class Site(Knowledge):
         self.ended_us: list[int] = []
         self.inputs_missing: list[int] = []
         self.predecessors_left: list[int] = []
+        self.state = [GPUState(gpu, self.weight_bytes, self.overlap_loads) for gpu in self.cluster.gpus]
+        self.memory: list[Memory] = [state.memory for state in self.state]
         self.running = [NOWHERE] * self.n_gpus
         self.run_end_us = [0] * self.n_gpus
-        self.loading = [NOWHERE] * self.n_gpus
-        self.load_end_us = [0] * self.n_gpus
-        self.memory = [Memory(gpu, self.weight_bytes) for gpu in self.cluster.gpus]
         self.now = device.now
         self.touched: dict[int, None] = {}
         self._device = device
@@ -101,7 +102,8 @@ class Site(Knowledge):
 
     def _begin_initial(self, instance: Instance) -> None:
         for resident in instance.initial:
-            self._hold(resident.gpu, resident.model, resident.slot, initial=True)
+            taken = self.memory[resident.gpu].hold_model(resident.model, resident.slot)
+            self._note_stay(resident.gpu, resident.model, taken, initial=True)
             self.memory[resident.gpu].ready.add(resident.model)
 
     # -- what a policy may do -------------------------------------------------------------------------------------
@@ -134,34 +136,59 @@ class Site(Knowledge):
             if self.ended_us[task + offset] >= 0:
                 self._send(task + offset, task, edge)
 
-    def start(self, task: int) -> None:
-        """Start a task on its GPU.
+    def start(self, task: int, *others: int) -> None:
+        """Start a task on its GPU, or several tasks of its batch class there as one batch.
 
         Raises
         ------
         IllegalActionError
-            If it has no GPU, an input or a model is missing, or the compute engine is busy.
+            If one has no GPU, an input or a model is missing, the GPU has too little compute or memory left, or the
+            tasks can be no batch.
         """
+        gpu = self._check_start(task)
+        template = self.template[task]
+        batch, share = self.batch[template], self.share[template]
+        if others:
+            run_us = self._check_batch(task, others)
+            tasks: tuple[int, ...] = tuple(sorted((task, *others)))
+        else:
+            run_us = self.run_us[template][self.gpu_class[gpu]]
+            tasks = (task,)
+        now, state = self.now, self.state[gpu]
+        held = self.task_bytes[template] * len(tasks)
+        run = Run(tasks, now, now + run_us, batch, self.needs[template], share, held)
+        refused = state.refuse_run(run)
+        if refused is not None:
+            raise IllegalActionError(f"{refused} (task {task})")
+        state.begin_run(run)
+        if self.running[gpu] == NOWHERE:
+            self.running[gpu] = tasks[0]
+        self.run_end_us[gpu] = now + run_us
+        for member in tasks:
+            self.started_us[member] = now
+        self._device.run(tasks, gpu, run_us)
+
+    def _check_start(self, task: int) -> int:
+        """Return the GPU of a task that has its inputs and has not started."""
         gpu = self.gpu[task] if 0 <= task < len(self.gpu) else NOWHERE
         if gpu == NOWHERE or self.started_us[task] >= 0:
             raise IllegalActionError(f"T1 task {task}: has no GPU yet, or has started already")
-        if self.running[gpu] != NOWHERE:
-            raise IllegalActionError(f"T3 task {task}: GPU {gpu} runs task {self.running[gpu]}")
         if self.inputs_missing[task]:
             raise IllegalActionError(f"T2 task {task}: {self.inputs_missing[task]} inputs have not arrived")
-        template = self.template[task]
-        ready = self.memory[gpu].ready
-        for model in self.needs[template]:
-            if model not in ready:
-                raise IllegalActionError(f"R3 task {task}: model {model} is not ready on GPU {gpu}")
-        if not self.overlap_loads and self.loading[gpu] != NOWHERE:
-            raise IllegalActionError(f"R5 task {task}: GPU {gpu} is loading, and loads block compute")
-        run_us = self.run_us[template][self.gpu_class[gpu]]
-        now = self.now
-        self.running[gpu] = task
-        self.run_end_us[gpu] = now + run_us
-        self.started_us[task] = now
-        self._device.run(task, gpu, run_us)
+        return gpu
+
+    def _check_batch(self, task: int, others: Sequence[int]) -> int:
+        """Return the run time of a batch."""
+        gpu, batch, size = self.gpu[task], self.batch[self.template[task]], 1 + len(others)
+        if len({task, *others}) < size:
+            raise IllegalActionError(f"T3b task {task}: a task is named twice")
+        for other in others:
+            if self._check_start(other) != gpu or batch == NONE or self.batch[self.template[other]] != batch:
+                raise IllegalActionError(f"T3b task {task}: task {other} is on another GPU or of another batch class")
+        run_us = self.batch_time(batch, gpu, size)
+        if run_us == NEVER:
+            raise IllegalActionError(f"T3b task {task}: a batch of {size} is too large for GPU {gpu}")
+        return run_us
 
     def load(self, gpu: int, model: int, evict: Iterable[int] = (), slot: int | None = None) -> None:
         """Evict models from a GPU and start to load another.
@@ -180,10 +207,10 @@ class Site(Knowledge):
             that came before the refusal stand.
         """
         self._check_place(gpu, model)
-        if self.loading[gpu] != NOWHERE:
-            raise IllegalActionError(f"R1 GPU {gpu}: is loading model {self.loading[gpu]}")
-        if not self.overlap_loads and self.running[gpu] != NOWHERE:
-            raise IllegalActionError(f"R5 GPU {gpu}: runs task {self.running[gpu]}, and loads block compute")
+        state = self.state[gpu]
+        refused = state.refuse_copying()
+        if refused is not None:
+            raise IllegalActionError(refused)
         load_us = self.load_us[model][self.gpu_class[gpu]]
         if load_us == NEVER:
             raise IllegalActionError(f"X GPU {gpu}: model {model} may not be there")
@@ -194,9 +221,11 @@ class Site(Knowledge):
         most = self._most_replicas[model]
         if most is not None and self._replicas[model] >= most:
             raise IllegalActionError(f"X model {model}: {most} replicas are there already")
-        taken = self._hold(gpu, model, slot, initial=False)
-        self.loading[gpu] = model
-        self.load_end_us[gpu] = self.now + load_us
+        refused = state.refuse_load(model, slot)
+        if refused is not None:
+            raise IllegalActionError(refused)
+        taken = state.begin_load(model, self.now + load_us, slot)
+        self._note_stay(gpu, model, taken, initial=False)
         self._device.load(model, gpu, taken, load_us)
 
     def evict(self, gpu: int, model: int) -> None:
@@ -210,10 +239,10 @@ class Site(Knowledge):
         self._check_place(gpu, model)
         if self.restrictions.no_swaps:
             raise IllegalActionError(f"X GPU {gpu}: model {model} may not be evicted")
-        running = self.running[gpu]
-        if running != NOWHERE and model in self.needs[self.template[running]]:
-            raise IllegalActionError(f"R3 GPU {gpu}: task {running} uses model {model}")
-        self.memory[gpu].drop(model)
+        refused = self.state[gpu].refuse_eviction(model)
+        if refused is not None:
+            raise IllegalActionError(refused)
+        self.memory[gpu].drop_model(model)
         self._stay_of[gpu].pop(model).end_us = self.now
         self._replicas[model] -= 1
         self._device.evict(model, gpu)
@@ -230,7 +259,7 @@ class Site(Knowledge):
         stay = self._stay_of[gpu].get(model)
         if stay is None or not stay.initial or self.now:
             raise IllegalActionError(f"R7 GPU {gpu}: model {model} is no initial residency that can be left out now")
-        self.memory[gpu].drop(model)
+        self.memory[gpu].drop_model(model)
         self._stays.remove(self._stay_of[gpu].pop(model))
         self._replicas[model] -= 1
         self._device.evict(model, gpu)
@@ -261,10 +290,17 @@ class Site(Knowledge):
         self.predecessors_left.extend(inputs)
         return len(self.jobs) - 1
 
-    def end_run(self, task: int, gpu: int) -> None:
-        """Free the compute engine; the task counts as ended only with `send_outputs`."""
-        self.running[gpu] = NOWHERE
+    def end_run(self, first_task: int, gpu: int) -> Sequence[int]:
+        """Free what a batch held and return its tasks, each of which is then to be ended by `end_task`."""
+        state = self.state[gpu]
+        tasks = state.end_run(first_task).tasks
+        if self.running[gpu] == first_task:
+            self.running[gpu] = next(iter(state.runs), NOWHERE)
         self.touched[gpu] = None
+        return tasks
+
+    def end_task(self, task: int) -> None:
+        """Note for the successors that a task is over; it counts as ended only with `send_outputs`."""
         left = self.predecessors_left
         for offset, _ in self.outputs[self.template[task]]:
             left[task + offset] -= 1
@@ -278,8 +314,7 @@ class Site(Knowledge):
 
     def end_load(self, model: int, gpu: int) -> None:
         """Free the copy engine and make the model ready."""
-        self.loading[gpu] = NOWHERE
-        self.memory[gpu].ready.add(model)
+        self.state[gpu].end_load()
         self._stay_of[gpu][model].ready_us = self.now
         self.touched[gpu] = None
 
@@ -299,13 +334,11 @@ class Site(Knowledge):
         gpu, start, end = (np.array(column, np.int64) for column in (self.gpu, self.started_us, self.ended_us))
         return Timeline(gpu, start, end, tuple(residencies), realised)
 
-    def _hold(self, gpu: int, model: int, slot: int | None, initial: bool) -> int | None:
-        taken = self.memory[gpu].take(model, slot)
+    def _note_stay(self, gpu: int, model: int, taken: int | None, initial: bool) -> None:
         stay = _Stay(model, gpu, self.now, taken, initial)
         self._stays.append(stay)
         self._stay_of[gpu][model] = stay
         self._replicas[model] += 1
-        return taken
 
     def _send(self, source: int, target: int, edge: int) -> None:
         """Send an output; it arrives at once on the same GPU."""

@@ -126,13 +126,17 @@ class GPUState:
 
     # -- loads ----------------------------------------------------------------------------------------------------
 
-    def refuse_load(self, model: int, slot: int | None = None) -> str | None:
-        """Return which rule keeps a model from being loaded now, into this slot or (None) any; None if none does."""
+    def refuse_copying(self) -> str | None:
+        """Return which rule keeps any load from beginning now; None if none does."""
         if self.loading != IDLE:
             return f"R1 {self.id}: is loading model {self.loading}"
         if not self._overlap_loads and self.runs:
             return f"R5 {self.id}: runs task {next(iter(self.runs))}, and loads block compute"
-        return self.memory.refuse_model(model, slot)
+        return None
+
+    def refuse_load(self, model: int, slot: int | None = None) -> str | None:
+        """Return which rule keeps a model from being loaded now, into this slot or (None) any; None if none does."""
+        return self.refuse_copying() or self.memory.refuse_model(model, slot)
 
     def begin_load(self, model: int, end_us: int, slot: int | None = None) -> int | None:
         """Start a load that nothing refuses; return the slot of the model, None by bytes."""

@@ -7,7 +7,7 @@ running, and the failure is kept. So a policy goes on with the other jobs and ne
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from heapq import heappop, heappush
@@ -78,8 +78,9 @@ class LiveDevice:
 
     # -- what the engine orders -----------------------------------------------------------------------------------
 
-    def run(self, task: int, gpu: int, expected_us: int) -> None:
+    def run(self, tasks: Sequence[int], gpu: int, expected_us: int) -> None:
         """Have a task run, unless its job has failed or a model that it needs is not there."""
+        (task,) = tasks
         self._ran_on[task] = gpu
         record = Record(task, gpu, self.now, self.now, self.now, expected_us)
         job = int(self._instance.task_job[task])

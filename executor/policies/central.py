@@ -10,7 +10,7 @@ import numpy as np
 from executor.policies.costs import Rows, RunRows, TransferRows
 from executor.policies.queueing import QueuePolicy
 from executor.policies.view import Row
-from executor.site import Site
+from executor.site import NOWHERE, Site
 from models import NEVER
 
 
@@ -48,7 +48,7 @@ class CentralQueue(QueuePolicy):
     ready_us
         When each task that waits became ready.
     idle
-        GPUs that run nothing and have nothing to run.
+        GPUs with compute to spare and nothing that is to run there.
     runs, transfers
         Rows over the GPUs.
     """
@@ -75,9 +75,18 @@ class CentralQueue(QueuePolicy):
 
     def finished(self, task: int, gpu: int) -> None:
         """Take note that a GPU is idle, if nothing queues there."""
-        if not self.queue[gpu]:
-            self.idle.add(gpu)
+        self._see_idle(gpu)
         super().finished(task, gpu)
+
+    def started(self, task: int, gpu: int) -> None:
+        """Take note of compute that is left beside a task."""
+        if self.site.state[gpu].free_share:
+            self._see_idle(gpu)
+            self.site.touched[gpu] = None  # so that tasks that wait are offered the rest at this instant
+
+    def _see_idle(self, gpu: int) -> None:
+        if not self.queue[gpu] and self.in_turn[gpu] == NOWHERE:
+            self.idle.add(gpu)
 
     def act(self, gpus: Sequence[int]) -> None:
         """Bind waiting tasks to idle GPUs, then let every worker concerned go on."""

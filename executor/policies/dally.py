@@ -175,10 +175,12 @@ class Dally(CentralQueue):
         self.bind(task, gpu)
 
     def _load(self, gpu: int, model: int, evict: Sequence[int], slot: int | None) -> None:
-        """Count the copies; who waits for a model that is gone everywhere is asked again."""
         super()._load(gpu, model, evict, slot)
         self._copies[model] += 1
-        for victim in evict:
-            self._copies[victim] -= 1
-            if not self._copies[victim]:
-                self._to_ask.update(t for t, group in self._groups.items() if group and victim in self.site.needs[t])
+
+    def evicted(self, model: int, gpu: int) -> None:
+        """Count the copies; who waits for a model that is gone everywhere is asked again."""
+        self._copies[model] -= 1
+        if not self._copies[model]:
+            needs = self.site.needs
+            self._to_ask.update(t for t, group in self._groups.items() if group and model in needs[t])

@@ -64,6 +64,14 @@ def room_for(
     return victims, None
 
 
+def makes_room(site: Site, gpu: int, model: int, evict: Sequence[int]) -> bool:
+    """Say whether a model can be loaded once these have left; what runs may hold too much, or use one of them."""
+    state, size = site.state[gpu], site.weight_bytes
+    if any(state.uses(victim) for victim in evict):
+        return False
+    return bool(state.memory.slots) or state.memory.free_bytes + sum(size[other] for other in evict) >= size[model]
+
+
 def _spare(victims: list[int], surplus: int, size: Callable[[int], int]) -> None:
     """Take those out again that a later, larger one made superfluous, the last chosen first."""
     for other in reversed(victims[:-1]):  # without the last one there was no room

@@ -181,16 +181,21 @@ class Hadar(QueuePolicy):
 
     def _load(self, gpu: int, model: int, evict: Sequence[int], slot: int | None) -> None:
         super()._load(gpu, model, evict, slot)
-        self._resident[list(evict), gpu] = False
         self._resident[model, gpu] = True
 
-    def _start(self, task: int, gpu: int, needs: tuple[int, ...]) -> None:
-        super()._start(task, gpu, needs)
-        self._coming[list(needs), gpu] -= 1
+    def evicted(self, model: int, gpu: int) -> None:
+        """Take note that a model is gone."""
+        self._resident[model, gpu] = False
+
+    def started(self, task: int, gpu: int) -> None:
+        """Take the task out of what is to come."""
+        self._coming[list(self.site.needs[self.site.template[task]]), gpu] -= 1
         del self._booked[task]
 
     def arrived(self, task: int, missing: int) -> None:
-        """Do nothing: the task queued up when it was booked."""
+        """Take note of a task that can run: it queued up when it was booked."""
+        if not missing:
+            self.batches.ready(task)
 
     def next_in_turn(self, gpu: int) -> int | None:
         """Return the place of the head, once its inputs are there."""

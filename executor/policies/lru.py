@@ -74,7 +74,9 @@ class Lru(QueuePolicy):
         return np.where(self._missing, UNREACHABLE, waits)
 
     def arrived(self, task: int, missing: int) -> None:
-        """Do nothing: the task queued up when it was placed."""
+        """Take note of a task that can run: it queued up when it was placed."""
+        if not missing:
+            self.batches.ready(task)
 
     def next_in_turn(self, gpu: int) -> int | None:
         """Return the place of the head, once its inputs are there."""
@@ -97,9 +99,9 @@ class Lru(QueuePolicy):
     def _expire(self, gpu: int, before_us: int) -> None:
         """Evict the models whose last run ended at a time or earlier, unless a task here is to use them."""
         site, last_use_us = self.site, self.last_use_us[gpu]
-        here = [site.running[gpu], self.in_turn[gpu], *self.queue[gpu]]
-        used = {model for task in here if task != NOWHERE for model in site.needs[site.template[task]]}
-        idle = [model for model in site.memory[gpu].ready if last_use_us.get(model, 0) <= before_us]
-        for model in sorted(set(idle) - used):
-            site.evict(gpu, model)
-            self.view.note_memory(gpu)
+        here = [self.in_turn[gpu], *self.queue[gpu]]
+        wanted = {model for task in here if task != NOWHERE for model in site.needs[site.template[task]]}
+        idle = {model for model in site.memory[gpu].ready if last_use_us.get(model, 0) <= before_us}
+        for model in sorted(idle - wanted):
+            if not site.state[gpu].uses(model):
+                self.evict(model, gpu)

@@ -106,6 +106,24 @@ class ViewOptions:
     enqueue: str = option("first", one_of("first", "last"))
 
 
+BATCHES_OFF = -1
+"""Stands for no batches."""
+
+
+def batching(text: str) -> int:
+    """Read how batches are formed: ``greedy``, ``off`` or ``delay:TIME``; in microseconds of delay.
+
+    >>> batching("greedy"), batching("off"), batching("delay:20ms")
+    (0, -1, 20000)
+    """
+    if text in ("greedy", "off"):
+        return 0 if text == "greedy" else BATCHES_OFF
+    word, _, time = text.partition(":")
+    if word != "delay" or not time:
+        raise ValueError(f"{text!r} is not greedy, off or delay:TIME")
+    return duration(time)
+
+
 @dataclass(frozen=True, slots=True)
 class QueueOptions(ViewOptions):
     """How a worker with a queue keeps its memory, besides.
@@ -121,8 +139,13 @@ class QueueOptions(ViewOptions):
         equals by least recent use, and one that a later, larger one makes superfluous stays. ``lookahead-fifo``: the
         same, but equals by their loads, oldest first, and nothing is spared. ``lru``: least recent use alone.
         ``fifo``: the one loaded longest ago.
+    batch
+        ``greedy``: a task in turn takes along what is ready of its batch class in its GPU's queue, up to the largest
+        batch; ``delay:TIME``: but a batch that is not full starts only once that task has been ready for so long, and
+        those behind it wait; ``off``: every task is a batch of one.
     """
 
     lookahead: int = option(3, count)
     prefetch: int = option(1, count)
     evict: str = option("lookahead", one_of("lookahead", "lookahead-fifo", "lru", "fifo"))
+    batch: int = option(0, batching)

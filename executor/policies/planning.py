@@ -11,6 +11,7 @@ from executor.policies.costs import RunRows, TransferRows, least
 from executor.policies.ranks import MeanTransfers, rank_order
 from executor.policies.view import Row
 from executor.site import Site
+from models.workload import WHOLE
 
 
 class LoadCosts(Protocol):
@@ -92,5 +93,6 @@ class JobPlanner:
             if needs and costs is not None:
                 costs.placed(worker, needs)
             where[task] = worker
-            available[worker] = finish[task]
+            share, ran_us = site.share[template], site.run_us[template][site.gpu_class[worker]]
+            available[worker] = finish[task] - (ran_us - ran_us * share // WHOLE if share < WHOLE else 0)
         return where

@@ -11,11 +11,14 @@ from collections.abc import Sequence
 from typing import ClassVar
 
 from executor.errors import PolicyError
-from executor.policies.eviction import furthest_use_first, least_recent_first, oldest_first, room_for
+from executor.policies.batching import Batches
+from executor.policies.eviction import furthest_use_first, least_recent_first, makes_room, oldest_first, room_for
 from executor.policies.options import QueueOptions
 from executor.policies.view import PublishedView
 from executor.policy import Policy
 from executor.site import NOWHERE, Site
+from models import NONE
+from models.workload import WHOLE
 
 
 class QueuePolicy(Policy):
@@ -53,6 +56,7 @@ class QueuePolicy(Policy):
         self.view = PublishedView(site, self.options.period)
         self.queue: list[list[int]] = [[] for _ in range(site.n_gpus)]
         self._queued_on: dict[int, int] = {}
+        self.batches = Batches(site, self.options.batch, self)
         self.in_turn = [NOWHERE] * site.n_gpus
         self.last_use_us: list[dict[int, int]] = [{} for _ in range(site.n_gpus)]
         self._prefetches_left = [self.options.prefetch] * site.n_gpus
@@ -88,8 +92,9 @@ class QueuePolicy(Policy):
         for model in site.needs[site.template[task]]:
             self.last_use_us[gpu][model] = site.now
         if not self.options.remaining:
-            self.view.queued_us[gpu] -= site.run_time(task, gpu)
-            self.view.note_queue(gpu)
+            self._count(gpu, -self._work_us(task, gpu))
+        elif site.state[gpu].runs:
+            self._see_busy(gpu)
         for offset, _ in site.outputs[site.template[task]]:
             successor = task + offset
             if not site.predecessors_left[successor] and site.gpu[successor] == NOWHERE:
@@ -100,49 +105,61 @@ class QueuePolicy(Policy):
         before = self._queued_on.pop(task, NOWHERE)
         if before != NOWHERE:
             self.queue[before].remove(task)
-            self._count(before, -self.site.run_time(task, before))
+            self._count(before, -self._work_us(task, before))
         self.site.assign(task, gpu)
 
     def arrived(self, task: int, missing: int) -> None:
         """Queue a task up."""
+        if not missing:
+            self.batches.ready(task)
         if task in self._queued_on or (missing and self.options.enqueue == "last"):
             return
         self.enqueue(task, self.site.gpu[task])
 
     def enqueue(self, task: int, gpu: int) -> None:
         """Queue a task up at the GPU where it was placed."""
-        site = self.site
         self._queued_on[task] = gpu
         self.queue[gpu].append(task)
-        self._count(gpu, site.run_us[site.template[task]][site.gpu_class[gpu]])
+        self._count(gpu, self._work_us(task, gpu))
 
     def turned_to(self, task: int, gpu: int) -> None:
         """Take note that a worker has taken a task from its queue: it runs, or the loads before it have begun."""
 
+    def started(self, task: int, gpu: int) -> None:
+        """Take note that a task has started."""
+
     def act(self, gpus: Sequence[int]) -> None:
         """Let every worker concerned go on."""
         for gpu in gpus:
-            if self.site.running[gpu] == NOWHERE:
-                self._serve(gpu)
-            if self._prefetches and self.queue[gpu] and self.site.loading[gpu] == NOWHERE:
+            state = self.site.state[gpu]
+            while state.free_share and self._serve(gpu):
+                pass
+            if self._prefetches and self.queue[gpu] and state.loading == NOWHERE:
                 self._prefetch(gpu)
 
-    def _count(self, gpu: int, run_us: int) -> None:
-        self.view.queued_us[gpu] += run_us
+    def _count(self, gpu: int, work_us: int) -> None:
+        self.view.queued_us[gpu] += work_us
         self.view.note_queue(gpu)
 
-    def _serve(self, gpu: int) -> None:
-        """Go on with the task in turn, or take the first one whose inputs are there."""
+    def _work_us(self, task: int, gpu: int) -> int:
+        """Return the work that a task brings to a GPU: its run time, times its share of the compute."""
+        template = self.site.template[task]
+        run_us, share = self.site.run_us[template][self.site.gpu_class[gpu]], self.site.share[template]
+        return run_us if share == WHOLE else run_us * share // WHOLE
+
+    def _serve(self, gpu: int) -> bool:
+        """Go on with the task in turn, or take the next one; say whether it has started."""
         if self.in_turn[gpu] != NOWHERE:
-            self._bring_up(self.in_turn[gpu], gpu)
-            return
+            return self._bring_up(self.in_turn[gpu], gpu)
         position = self.next_in_turn(gpu)
-        if position is not None:
-            task = self.queue[gpu].pop(position)
-            del self._queued_on[task]
-            self.in_turn[gpu] = task
-            self._bring_up(task, gpu)
-            self.turned_to(task, gpu)
+        if position is None:
+            return False
+        task = self.queue[gpu].pop(position)
+        del self._queued_on[task]
+        self.in_turn[gpu] = task
+        has_started = self._bring_up(task, gpu)
+        self.turned_to(task, gpu)
+        return has_started
 
     def next_in_turn(self, gpu: int) -> int | None:
         """Return the place in a queue of the first task whose inputs are there; None if there is none."""
@@ -152,40 +169,81 @@ class QueuePolicy(Policy):
                 return position
         return None
 
-    def _bring_up(self, task: int, gpu: int) -> None:
-        """Start a task if its models are ready; otherwise load the largest missing one, if the copy engine is free."""
-        site = self.site
+    def _bring_up(self, task: int, gpu: int) -> bool:
+        """Start a task if its models are ready; otherwise load the largest missing one, if that is possible now."""
+        site, state = self.site, self.site.state[gpu]
         needs = site.needs[site.template[task]]
-        ready = site.memory[gpu].ready
+        ready = state.memory.ready
         absent = [model for model in needs if model not in ready]
         if not absent:
-            self._start(task, gpu, needs)
-        elif site.loading[gpu] == NOWHERE:
+            tasks = self.batches.gather(task, gpu, self.queue[gpu]) if not self._plain(task, gpu) else (task,)
+            if tasks:
+                self._start(tasks, gpu)
+            return bool(tasks)
+        if state.refuse_copying() is None:
             model = max(absent, key=site.weight_bytes.__getitem__)
             spare = self.options.evict in ("lookahead", "lru")
             evict, slot = room_for(site, gpu, model, needs, self.eviction_order(gpu), spare)
-            self._load(gpu, model, evict, slot)
+            if not state.runs or makes_room(site, gpu, model, evict):
+                self._load(gpu, model, evict, slot)
+        return False
+
+    def _plain(self, task: int, gpu: int) -> bool:
+        """Say whether a task runs alone on an idle GPU and holds no memory: then it can start as it is."""
+        template = self.site.template[task]
+        alone = self.site.batch[template] == NONE and not self.site.task_bytes[template]
+        return alone and self.site.share[template] <= self.site.state[gpu].free_share
 
     def eviction_order(self, gpu: int) -> list[int]:
-        """Return the ready models of a GPU in the order in which they are to leave."""
-        site, evict = self.site, self.options.evict
+        """Return the ready models of a GPU that nothing uses, in the order in which they are to leave."""
+        site, evict, state = self.site, self.options.evict, self.site.state[gpu]
         by_age = evict.endswith("fifo")
         order = oldest_first(site, gpu) if by_age else least_recent_first(site, gpu, self.last_use_us[gpu])
+        if state.runs:
+            order = [model for model in order if not state.uses(model)]
         return furthest_use_first(site, self.queue[gpu], order) if evict.startswith("lookahead") else order
 
     def _load(self, gpu: int, model: int, evict: Sequence[int], slot: int | None) -> None:
         self.site.load(gpu, model, evict, slot)
         self.view.note_memory(gpu)
+        for victim in evict:
+            self.evicted(victim, gpu)
 
-    def _start(self, task: int, gpu: int, needs: tuple[int, ...]) -> None:
+    def evict(self, model: int, gpu: int) -> None:
+        """Evict a model, for what a task holds while it runs."""
+        self.site.evict(gpu, model)
+        self.view.note_memory(gpu)
+        self.evicted(model, gpu)
+
+    def evicted(self, model: int, gpu: int) -> None:
+        """Take note that a model has left a GPU."""
+
+    def _start(self, tasks: Sequence[int], gpu: int) -> None:
+        """Start a batch; its members leave the queue."""
         site, view = self.site, self.view
-        site.start(task)
+        site.start(*tasks)
         self.in_turn[gpu] = NOWHERE
         self._prefetches_left[gpu] = self.options.prefetch
+        for member in tasks[1:]:
+            self.queue[gpu].remove(member)
+            del self._queued_on[member]
+        for member in tasks:
+            self.started(member, gpu)
+            if self.options.remaining:
+                view.queued_us[gpu] -= self._work_us(member, gpu)
         if self.options.remaining:
-            view.queued_us[gpu] -= site.run_us[site.template[task]][site.gpu_class[gpu]]
+            self._see_busy(gpu)
+
+    def _see_busy(self, gpu: int) -> None:
+        """Publish until when what runs on a GPU would keep all of it busy."""
+        site, view, runs = self.site, self.view, self.site.state[gpu].runs
+        if len(runs) == 1 and not site.state[gpu].free_share:
             view.busy_until_us[gpu] = site.run_end_us[gpu]
             view.note_queue(gpu)
+            return
+        work = ((run.end_us - site.now) * run.share for run in runs.values() if run.end_us > site.now)
+        view.busy_until_us[gpu] = site.now + sum(work) // WHOLE
+        view.note_queue(gpu)
 
     def _prefetch(self, gpu: int) -> None:
         """Load a model for one of the next queued tasks if there is room, unless a task in turn will want to load."""

@@ -10,7 +10,7 @@ from typing import ClassVar, Generic, TypeVar
 import numpy as np
 
 from executor.policies.costs import load_rows
-from executor.policies.options import QueueOptions, duration, factor, option, switch
+from executor.policies.options import BATCHES_OFF, QueueOptions, duration, factor, option, switch
 from executor.policies.planning import JobPlanner
 from executor.policies.queueing import QueuePolicy
 from executor.policies.twin import twin_instance
@@ -71,7 +71,7 @@ class ReleasedCompass(QueuePolicy):
 
     def __init__(self, options: ReleasedOptions | None = None) -> None:
         self.readings = options or ReleasedOptions()
-        super().__init__(QueueOptions(prefetch=0, evict="fifo", enqueue="last"))
+        super().__init__(QueueOptions(prefetch=0, evict="fifo", enqueue="last", batch=BATCHES_OFF))
 
     def instance_for(self, instance: Instance) -> Instance:
         """Return the twin instance, unless models are shared."""
@@ -101,7 +101,8 @@ class ReleasedCompass(QueuePolicy):
         """Adjust the successors already now, with the task itself still in the load; then take it out."""
         site = self.site
         if self.readings.adjust:
-            end = site.load_end_us[gpu] if site.loading[gpu] != NOWHERE else site.now
+            state = site.state[gpu]
+            end = state.load_end_us if state.loading != NOWHERE else site.now
             for offset, edge in site.outputs[site.template[task]]:
                 if len(site.inputs[site.template[task + offset]]) == 1:
                     self._adjust(task + offset, edge, gpu, end + site.run_time(task, gpu))

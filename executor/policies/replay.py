@@ -32,6 +32,7 @@ def replay(instance: Instance, timeline: Timeline) -> Callable[[], Policy]:
     PolicyError
         If the timeline breaks a rule, so that it cannot be carried out.
     """
+    instance.require_one_at_a_time("the replay of a plan")
     violations = check(instance, timeline)
     if violations:
         raise PolicyError(f"the plan cannot be carried out; violations: {len(violations)}, first: {violations[0]}")

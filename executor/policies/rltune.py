@@ -75,8 +75,9 @@ class Rltune(CentralQueue):
         self._work.released(job)
         super().released(job)
 
-    def _start(self, task: int, gpu: int, needs: tuple[int, ...]) -> None:
-        super()._start(task, gpu, needs)
+    def started(self, task: int, gpu: int) -> None:
+        """Take note of what is left."""
+        super().started(task, gpu)
         self._work.started(task)
 
     def offer(self) -> None:
@@ -168,4 +169,8 @@ class Rltune(CentralQueue):
 
     def _load(self, gpu: int, model: int, evict: Sequence[int], slot: int | None) -> None:
         super()._load(gpu, model, evict, slot)
+        self._free_bytes[gpu] = self.site.memory[gpu].free_bytes
+
+    def evicted(self, model: int, gpu: int) -> None:
+        """Take note of the room."""
         self._free_bytes[gpu] = self.site.memory[gpu].free_bytes

@@ -89,7 +89,8 @@ class Srpt(CentralQueue):
         path_us = self.site.jobs[job].critical_path_us if self._order == "slowdown" else 1
         return self._work.remaining_us[job] * path_us, task
 
-    def _start(self, task: int, gpu: int, needs: tuple[int, ...]) -> None:
-        super()._start(task, gpu, needs)
+    def started(self, task: int, gpu: int) -> None:
+        """Take note of what is left, and of when the GPU will be free."""
+        super().started(task, gpu)
         self._free_at[gpu] = self.site.run_end_us[gpu]
         self._work.started(task)

@@ -9,7 +9,6 @@ from typing import ClassVar
 import numpy as np
 
 from executor.errors import PolicyError
-from executor.memory import Memory
 from executor.named import nearest
 from executor.policies.costs import UNREACHABLE, Rows, RunRows, least
 from executor.policies.eviction import fit_slots
@@ -19,6 +18,7 @@ from executor.policies.ranks import mean_run
 from executor.policies.view import Row
 from executor.site import NOWHERE, Site
 from models import NEVER, Workflow
+from models.memory import Memory
 from models.tables import GPUClasses, needed_models, run_times
 
 
@@ -126,13 +126,13 @@ class Static(QueuePolicy):
             model, slot = self._to_load[gpu].pop(0)
             self._load(gpu, model, (), slot)
 
-    def _bring_up(self, task: int, gpu: int) -> None:
+    def _bring_up(self, task: int, gpu: int) -> bool:
         """Start the task in turn when its models are there; with overlap off, when all pins are."""
-        site = self.site
-        needs = site.needs[site.template[task]]
-        blocked = not site.overlap_loads and site.loading[gpu] != NOWHERE
-        if not blocked and site.memory[gpu].ready.issuperset(needs):
-            self._start(task, gpu, needs)
+        site, state = self.site, self.site.state[gpu]
+        blocked = not site.overlap_loads and state.loading != NOWHERE
+        if blocked or not state.memory.ready.issuperset(site.needs[site.template[task]]):
+            return False
+        return super()._bring_up(task, gpu)
 
 
 def choose_pins(site: Site, workflows: Sequence[Workflow]) -> list[list[tuple[int, int | None]]]:
@@ -203,7 +203,7 @@ class _Fit:
         self._shelf = [Memory(gpu, site.weight_bytes) for gpu in site.cluster.gpus]
         for shelf, memory in zip(self._shelf, site.memory, strict=True):
             for model, slot in memory.residents.items():
-                shelf.take(model, slot)
+                shelf.hold_model(model, slot)
         self.pins: list[list[tuple[int, int | None]]] = [[] for _ in self._shelf]
         self._carried = [0.0] * site.n_gpus
         self._hosts: list[list[int]] = [[] for _ in tasks]
@@ -251,7 +251,7 @@ class _Fit:
 
     def _host(self, task: int, gpu: int) -> None:
         for model in self._absent(task, gpu):
-            self.pins[gpu].append((model, self._shelf[gpu].take(model, None)))
+            self.pins[gpu].append((model, self._shelf[gpu].hold_model(model, None)))
             self._copies[model] += 1
         hosts = self._hosts[task]
         for host in hosts:

@@ -43,7 +43,8 @@ def twin_instance(instance: Instance) -> Instance:
 
 def _own_models(workflow: Workflow) -> Workflow:
     tasks = (
-        replace(task, models=tuple(f"{workflow.name}/{model}" for model in task.models)) for task in workflow.tasks
+        replace(task, batch=None, models=tuple(f"{workflow.name}/{model}" for model in task.models))
+        for task in workflow.tasks
     )
     return Workflow(workflow.name, tuple(tasks))
 

@@ -109,9 +109,9 @@ REFUSED: dict[str, tuple[dict[str, object], list[Step]]] = {
     r"T1 task 0: GPU 1 is not eligible": ({}, [(0, lambda site: site.assign(0, 1))]),
     r"T1 task 0: GPU 2 is not eligible": ({}, [(0, lambda site: site.assign(0, 2))]),
     r"T1 task 0: has no GPU yet": ({}, [(0, lambda site: site.start(0))]),
-    r"R3 task 0: model 0 is not ready": ({}, [(0, place_all), (0, lambda site: site.start(0))]),
+    r"R3 s0/g0: model 0 is not ready": ({}, [(0, place_all), (0, lambda site: site.start(0))]),
     r"T2 task 1: 1 inputs": ({}, [(0, place_all), (0, lambda site: site.start(1))]),
-    r"R1 GPU 0: is loading model 0": ({}, [(0, lambda site: site.load(0, 0)), (3, lambda site: site.load(0, 1))]),
+    r"R1 s0/g0: is loading model 0": ({}, [(0, lambda site: site.load(0, 0)), (3, lambda site: site.load(0, 1))]),
     r"R4 s0/g0: model 0 is there": ({}, [(0, lambda site: site.load(0, 0)), (4, lambda site: site.load(0, 0))]),
     r"R2 s0/g0: model 1 needs 7 bytes, 6 are free": (
         {},
@@ -119,7 +119,7 @@ REFUSED: dict[str, tuple[dict[str, object], list[Step]]] = {
     ),
     r"R4 s0/g0: model 0 is not ready there": ({}, [(0, lambda site: site.load(0, 1, evict=[0]))]),
     r"R2 s0/g0: has no slots": ({}, [(0, lambda site: site.load(0, 1, slot=0))]),
-    r"R3 GPU 0: task 0 uses model 0": (
+    r"R3 s0/g0: a running task uses model 0": (
         {},
         [
             (0, place_all),
@@ -128,13 +128,13 @@ REFUSED: dict[str, tuple[dict[str, object], list[Step]]] = {
             (5, lambda site: site.evict(0, 0)),
         ],
     ),
-    r"T3 task 1: GPU 0 runs task 2": (
-        {"extra": True},
+    r"T3 s0/g0: runs tasks 2": (
+        {"extra": True, "initial": (InitialResidency(0, 0),)},
         [
             (0, lambda site: site.assign(2, 0)),
-            (0, lambda site: site.assign(1, 0)),
+            (0, lambda site: site.assign(0, 0)),
             (0, lambda site: site.start(2)),
-            (1, lambda site: site.start(1)),
+            (1, lambda site: site.start(0)),
         ],
     ),
     r"has started already": (
@@ -145,11 +145,11 @@ REFUSED: dict[str, tuple[dict[str, object], list[Step]]] = {
         {"extra": True},
         [(0, lambda site: site.assign(2, 0)), (0, lambda site: site.start(2)), (1, lambda site: site.assign(2, 0))],
     ),
-    r"R5 GPU 0: runs task 2": (
+    r"R5 s0/g0: runs task 2": (
         {"extra": True, "overlap_loads": False},
         [(0, lambda site: site.assign(2, 0)), (0, lambda site: site.start(2)), (1, lambda site: site.load(0, 0))],
     ),
-    r"R5 task 2: GPU 0 is loading": (
+    r"R5 s0/g0: is loading": (
         {"extra": True, "overlap_loads": False},
         [(0, lambda site: site.assign(2, 0)), (0, lambda site: site.load(0, 0)), (1, lambda site: site.start(2))],
     ),

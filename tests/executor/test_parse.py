@@ -181,7 +181,7 @@ def test_what_fails_in_a_policy_of_ones_own_is_named(
         ),
         (
             WRONG.format(body="pass") + "    def loaded(self, model, gpu): raise KeyError(model)\n"
-            "    def act(self, gpus): self.site.loading[0] < 0 and self.site.load(0, 0)\n",
+            "    def act(self, gpus): self.site.state[0].loading < 0 and self.site.load(0, 0)\n",
             "policy bad_policy:Wrong: loaded of model a: KeyError: 0",
         ),
     ],

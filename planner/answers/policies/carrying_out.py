@@ -112,7 +112,7 @@ class CarryingOut:
     def _begin(self, what: Run | Load, gpu: int) -> bool:
         """Begin a run or a load; say whether that was possible."""
         site = self._site
-        blocked = not site.overlap_loads and (site.running[gpu] != NOWHERE or site.loading[gpu] != NOWHERE)
+        blocked = not site.overlap_loads and (site.running[gpu] != NOWHERE or site.state[gpu].loading != NOWHERE)
         if isinstance(what, Run):
             possible = not blocked and self._may_run(what.task, gpu)
             if possible:
@@ -131,7 +131,7 @@ class CarryingOut:
 
     def _may_load(self, load: Load, gpu: int) -> bool:
         site = self._site
-        if site.loading[gpu] != NOWHERE:
+        if site.state[gpu].loading != NOWHERE:
             return False
         if load.after is not None and (load.after >= len(site.gpu) or site.ended_us[load.after] < 0):
             return False

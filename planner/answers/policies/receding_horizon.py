@@ -159,7 +159,7 @@ class RecedingHorizon(Policy):
     def loaded(self, model: int, gpu: int) -> None:
         """Have the work planned anew if a load took another time than given."""
         given_us = self.site.load_time(model, gpu)
-        self._due |= self._is_off(self.site.load_end_us[gpu], given_us)
+        self._due |= self._is_off(self.site.state[gpu].load_end_us, given_us)
 
     def act(self, gpus: Sequence[int]) -> None:
         """Plan anew if there are news, then go on with the plan."""
@@ -229,10 +229,7 @@ class RecedingHorizon(Policy):
         """Return from when on compute and copy engines are free, by the given times; overdue ones at once."""
         site = self.site
         compute = [self._expected_end_us(gpu) if task != NOWHERE else site.now for gpu, task in enumerate(site.running)]
-        copy = [
-            max(site.now, end_us) if model != NOWHERE else site.now
-            for model, end_us in zip(site.loading, site.load_end_us, strict=True)
-        ]
+        copy = [max(site.now, state.load_end_us) if state.loading != NOWHERE else site.now for state in site.state]
         if site.overlap_loads:
             return compute, copy
         either = [max(pair) for pair in zip(compute, copy, strict=True)]
@@ -246,7 +243,7 @@ class RecedingHorizon(Policy):
             used = site.needs[site.template[running]] if running != NOWHERE else ()
             for model, slot in memory.residents.items():
                 if model not in memory.ready:
-                    ready_us = last_use_us = max(site.now, site.load_end_us[gpu])
+                    ready_us = last_use_us = max(site.now, site.state[gpu].load_end_us)
                 else:
                     ready_us, last_use_us = site.now, self._last_use_us[gpu].get(model, 0)
                 if model in used:
