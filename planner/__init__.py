@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from planner.answers.compare import compare as compare
     from planner.answers.plan import plan as plan
     from planner.answers.profile import profile as profile
+    from planner.answers.replan import replan as replan
     from planner.answers.replay import replay_on_devices as replay_on_devices
     from planner.answers.servers import servers as servers
     from planner.answers.simulate import simulate as simulate
@@ -50,6 +51,7 @@ _HOME = {
     "plan_uncertain": "planner.answers.uncertain.planning",
     "profile": "planner.answers.profile",
     "regret": "planner.answers.take_apart",
+    "replan": "planner.answers.replan",
     "replay_on_devices": "planner.answers.replay",
     "report": "planner.show.report",
     "residencies": "planner.show.frames",
