@@ -96,7 +96,7 @@ class GPUState:
                 return f"R3 {self.id}: model {model} is not ready"
         if run.batch != NONE and any(r.batch == run.batch and r.start_us == run.start_us for r in self.runs.values()):
             return f"T3b {self.id}: a batch of the same class starts at this instant; start all its tasks at once"
-        return self.memory.refuse_bytes(run.memory_bytes)
+        return self.memory.refuse_bytes(run.memory_bytes) if run.memory_bytes else None
 
     def begin_run(self, run: Run) -> None:
         """Start a batch that nothing refuses."""

@@ -88,7 +88,6 @@ class QueuePolicy(Policy):
     def finished(self, task: int, gpu: int) -> None:
         """Note the use of models, and pass on the successors that have become runnable."""
         site = self.site
-        self.view.advance()  # even if nobody reads the view: its log would grow with the trace
         for model in site.needs[site.template[task]]:
             self.last_use_us[gpu][model] = site.now
         if not self.options.remaining:
@@ -110,7 +109,7 @@ class QueuePolicy(Policy):
 
     def arrived(self, task: int, missing: int) -> None:
         """Queue a task up."""
-        if not missing:
+        if self.options.batch > 0 and not missing:
             self.batches.ready(task)
         if task in self._queued_on or (missing and self.options.enqueue == "last"):
             return
@@ -172,11 +171,13 @@ class QueuePolicy(Policy):
     def _bring_up(self, task: int, gpu: int) -> bool:
         """Start a task if its models are ready; otherwise load the largest missing one, if that is possible now."""
         site, state = self.site, self.site.state[gpu]
-        needs = site.needs[site.template[task]]
-        ready = state.memory.ready
+        template = site.template[task]
+        needs, ready = site.needs[template], state.memory.ready
         absent = [model for model in needs if model not in ready]
         if not absent:
-            tasks = self.batches.gather(task, gpu, self.queue[gpu]) if not self._plain(task, gpu) else (task,)
+            tasks: tuple[int, ...] = (task,)
+            if site.batch[template] != NONE or site.task_bytes[template] or site.share[template] > state.free_share:
+                tasks = self.batches.gather(task, gpu, self.queue[gpu])
             if tasks:
                 self._start(tasks, gpu)
             return bool(tasks)
@@ -187,12 +188,6 @@ class QueuePolicy(Policy):
             if not state.runs or makes_room(site, gpu, model, evict):
                 self._load(gpu, model, evict, slot)
         return False
-
-    def _plain(self, task: int, gpu: int) -> bool:
-        """Say whether a task runs alone on an idle GPU and holds no memory: then it can start as it is."""
-        template = self.site.template[task]
-        alone = self.site.batch[template] == NONE and not self.site.task_bytes[template]
-        return alone and self.site.share[template] <= self.site.state[gpu].free_share
 
     def eviction_order(self, gpu: int) -> list[int]:
         """Return the ready models of a GPU that nothing uses, in the order in which they are to leave."""
@@ -231,16 +226,15 @@ class QueuePolicy(Policy):
             self.started(member, gpu)
             if self.options.remaining:
                 view.queued_us[gpu] -= self._work_us(member, gpu)
-        if self.options.remaining:
+        if self.options.remaining and site.state[gpu].free_share:
             self._see_busy(gpu)
+        elif self.options.remaining:
+            view.busy_until_us[gpu] = site.run_end_us[gpu]
+            view.note_queue(gpu)
 
     def _see_busy(self, gpu: int) -> None:
         """Publish until when what runs on a GPU would keep all of it busy."""
         site, view, runs = self.site, self.view, self.site.state[gpu].runs
-        if len(runs) == 1 and not site.state[gpu].free_share:
-            view.busy_until_us[gpu] = site.run_end_us[gpu]
-            view.note_queue(gpu)
-            return
         work = ((run.end_us - site.now) * run.share for run in runs.values() if run.end_us > site.now)
         view.busy_until_us[gpu] = site.now + sum(work) // WHOLE
         view.note_queue(gpu)

@@ -54,6 +54,7 @@ class PublishedView:
         self._queue_log: deque[tuple[int, int, int, int]] = deque()
         self._memory_log: deque[tuple[int, int, list[int]]] = deque()
         self._waits = np.zeros(site.n_gpus, np.int64)
+        self._longest_log = 100 + 4 * site.n_gpus
 
     def _load_costs(self, gpu: int) -> list[int]:
         """Return, per model: 0 if it is there, its load time if it fits, twice that if something must be evicted."""
@@ -66,6 +67,8 @@ class PublishedView:
     def note_queue(self, gpu: int) -> None:
         """Publish the load of a worker at the next boundary."""
         self._queue_log.append((self._site.now, gpu, self.queued_us[gpu], self.busy_until_us[gpu]))
+        if len(self._queue_log) > self._longest_log:
+            self.advance()  # nobody may ever read the view, and the log must not grow with the trace
 
     def note_memory(self, gpu: int) -> None:
         """Publish the resident models of a worker at the next boundary."""
