@@ -62,14 +62,19 @@ def test_prices_are_bounded_and_mixes_named(tmp_path: Path) -> None:
         ("jit", "3 L4 + 1 2xH100 at 8.9 per hour", "simulated; no time for 6 sizes below"),
     ]
     save(answer, tmp_path / "out")
-    (section,) = report([tmp_path / "out"]).sections
+    made = report([tmp_path / "out"])
+    (section,) = made.sections
     assert section.question == "dear: which servers are enough for p100 latency <= 500 ms?"
     assert section.answer == (
         "3 L4 + 1 2xH100 at 8.9 per hour are enough; whether less is enough is open. "
         "Of the policies simulated, jit needs least: 3 L4 + 1 2xH100 at 8.9 per hour."
     )
+    assert section.tables[0].columns == ["", "cheapest mix", "how it is known"]
     (figure,) = section.figures
     assert figure.x_label == "price per hour"
+    # Mixes of one price are no series: each is a dot, and so says the legend.
+    assert [curve.joined for curve in figure.curves] == [True, False, False]
+    assert made.html.count('class="line dot"') == 2
     assert figure.curves[2].words[0].endswith("with 3 L4 + 1 2xH100 at 8.9 per hour")
 
 

@@ -46,9 +46,8 @@ def section(folder: Path) -> Section:
 
 
 def _sizes(found: Found) -> Table:
-    listed = [[who, known, size] for who, size, known in rows(found)]
     what = "cheapest mix" if priced(found) else "servers"
-    return Table(f"Servers for {found['slo']}", ["", "how it is known", what], listed, 2)
+    return Table(f"Servers for {found['slo']}", ["", what, "how it is known"], rows(found), words=3)
 
 
 def _reached(found: Found) -> list[Curves]:
