@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from experiments import authors
+from experiments.random_instances import random_instance
 from models import GPU, Cluster, Instance, Job, Link, Network, Objective, Task, Workflow
 from models.objective import reported_bound
 from solvers.bounds import closed_form
@@ -118,8 +119,6 @@ def run_linear_programme(options: argparse.Namespace) -> None:
 
 def run_oracle(options: argparse.Namespace) -> None:
     """Count bounds above the optimum, and certificates wrongly judged, over random tiny instances and objectives."""
-    from tests.instances import random_instance
-
     bounds = above = refused = accepted = 0
     for seed in range(options.count):
         rng = random.Random(seed)  # noqa: S311

@@ -7,10 +7,8 @@ computed again, so an interrupted run goes on where it was.
 from __future__ import annotations
 
 import argparse
-import csv
-import io
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -20,6 +18,7 @@ from experiments import authors
 from experiments.estimation_error_2026_11_21.answer import answer
 from experiments.estimation_error_2026_11_21.cells import CONTENDERS, LEVELS, PLAN_OF_TRUTH, Cell, Level
 from experiments.estimation_error_2026_11_21.figure import draw
+from experiments.resumed import fill
 from models import assert_feasible, timeline_value
 from models.instance import Instance
 from models.scenario import Scenario, load_scenario, write_atomically
@@ -62,21 +61,20 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--rates", type=float, nargs="+", default=[2.0, 3.0, 4.0], help="jobs per second")
     parser.add_argument("--folder", type=Path, default=FOLDER, help="where results.csv and the picture lie")
     options = parser.parse_args(arguments)
-    path = options.folder / "results.csv"
-    rows = read(path) if path.exists() else []
     cells = [
         Cell(rate, seed, options.jobs, level) for seed in options.seeds for rate in options.rates for level in LEVELS
     ]
-    for cell in cells:
-        if not any(row.cell == cell for row in rows):
-            rows += measured(cell)
-            write(path, rows)
-            figures = ", ".join(f"{row.contender} {row.mean_slowdown:.4g}" for row in rows if row.cell == cell)
-            print(f"{cell.jobs_per_s:g}/s, draw {cell.seed}, {cell.level}: {figures}", flush=True)
-    values = {(row.cell, row.contender): row.mean_slowdown for row in rows if row.cell in cells}
+    wanted = fill(options.folder / "results.csv", Row, cells, measured, tell)
+    values = {(row.cell, row.contender): row.mean_slowdown for row in wanted}
     for line in answer(values, options.rates):
         print(line)
     write_atomically(options.folder / "estimation_error.png", png(draw(values, options.rates)))
+
+
+def tell(cell: Cell, rows: Sequence[Row]) -> None:
+    """Print what a cell came to."""
+    figures = ", ".join(f"{row.contender} {row.mean_slowdown:.4g}" for row in rows)
+    print(f"{cell.jobs_per_s:g}/s, draw {cell.seed}, {cell.level}: {figures}", flush=True)
 
 
 def measured(cell: Cell) -> Iterator[Row]:
@@ -109,33 +107,6 @@ def _carried_out(scenario: Scenario, sides: Sides, seed: int) -> Iterator[tuple[
         chosen = parse(policy, scenario, sides.told)
         truth = None if sides.truth is scenario.instance else sides.truth
         yield name, simulate(scenario.instance, chosen, seed, truth=truth)
-
-
-def read(path: Path) -> list[Row]:
-    """Return the rows of a results file."""
-    with path.open(newline="") as file:
-        return [
-            Row(
-                float(row["jobs_per_s"]),
-                int(row["seed"]),
-                int(row["jobs"]),
-                row["side"],
-                row["kind"],
-                float(row["size"]),
-                row["contender"],
-                float(row["mean_slowdown"]),
-            )
-            for row in csv.DictReader(file)
-        ]
-
-
-def write(path: Path, rows: Sequence[Row]) -> None:
-    """Write a results file, whole or not at all."""
-    text = io.StringIO()
-    table = csv.DictWriter(text, [field.name for field in fields(Row)], lineterminator="\n")
-    table.writeheader()
-    table.writerows(asdict(row) for row in rows)
-    write_atomically(path, text.getvalue())
 
 
 if __name__ == "__main__":

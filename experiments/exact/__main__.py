@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from experiments.authors import instance as authors_instance
 from experiments.authors import poisson, workflows
 from experiments.exact.twins import run_milp, run_serving, run_twins
+from experiments.random_instances import random_instance
 from experiments.suites import async_how, flexible_job_shop, heft
 from experiments.suites.case import Known
 from experiments.suites.data import KNOWN_OPTIMA
@@ -125,8 +126,6 @@ def authors_window(tasks: int, seed: int) -> Instance:
 
 def run_oracle(options: argparse.Namespace) -> None:
     """Compare exhaustive search and CP-SAT on random tiny instances, every objective in turn."""
-    from tests.instances import random_instance  # not part of the installed package
-
     began, different = time.monotonic(), []
     for seed in range(options.count):
         built = random_instance(random.Random(seed), restricted=seed % 2 == 1)  # noqa: S311

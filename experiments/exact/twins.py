@@ -10,6 +10,7 @@ from fractions import Fraction
 
 from experiments.authors import instance as authors_instance
 from experiments.authors import poisson
+from experiments.random_instances import random_instance, random_serving_instance
 from models import Instance, Objective, measure
 from models.objective import reported_value
 from solvers.exact import cp_sat, exhaustive, milp
@@ -25,15 +26,11 @@ ANNEALING_S = 0.5
 
 def run_twins(options: argparse.Namespace) -> None:
     """Compare exhaustive search, CP-SAT and the MILP on random tiny instances, every objective in turn."""
-    from tests.instances import random_instance  # not part of the installed package
-
     _compare(random_instance, options)
 
 
 def run_serving(options: argparse.Namespace) -> None:
     """Do the same with batch classes, shares and memory of tasks, and tell how many optima have larger batches."""
-    from tests.instances import random_serving_instance
-
     _compare(random_serving_instance, options)
 
 

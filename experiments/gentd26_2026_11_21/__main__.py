@@ -8,14 +8,13 @@ part of this repository).
 from __future__ import annotations
 
 import argparse
-import csv
-import io
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import dataclass
 from pathlib import Path
 
 from experiments.gentd26_2026_11_21.assignment import assigned
 from experiments.gentd26_2026_11_21.figure import BOUND, PLAN, STATIC, figure
+from experiments.resumed import fill
 from models.objective import reported_bound, reported_value
 from models.scenario import write_atomically
 from planner.answers.plan import plan
@@ -61,14 +60,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--folder", type=Path, default=FOLDER, help="where results.csv and the picture lie")
     options = parser.parse_args(arguments)
     options.folder.mkdir(parents=True, exist_ok=True)
-    path = options.folder / "results.csv"
-    rows = read(path) if path.exists() else []
     cells = [(*options.window, gpus, options.time_limit) for gpus in options.gpus]
-    for cell in cells:
-        if not any(row.cell == cell for row in rows):
-            rows += measured(*cell)
-            write(path, rows)
-    wanted = [row for row in rows if row.cell in cells]
+    wanted = fill(options.folder / "results.csv", Row, cells, lambda cell: measured(*cell))
     print(table(wanted))
     write_atomically(options.folder / "slowdown.png", png(figure(values(wanted), " to ".join(options.window))))
 
@@ -132,35 +125,6 @@ def table(rows: Sequence[Row]) -> str:
 
 def _shown(value: float | None, form: str) -> str:
     return "" if value is None else format(value, form)
-
-
-def read(path: Path) -> list[Row]:
-    """Return the rows of a results file."""
-    with path.open(newline="") as file:
-        return [
-            Row(
-                row["start"],
-                row["end"],
-                int(row["gpus"]),
-                float(row["time_limit_s"]),
-                row["contender"],
-                float(row["mean_slowdown"]),
-                float(row["mean_latency_s"]) if row["mean_latency_s"] else None,
-                float(row["p95_latency_s"]) if row["p95_latency_s"] else None,
-                int(row["loads"]) if row["loads"] else None,
-                float(row["hit_rate"]) if row["hit_rate"] else None,
-            )
-            for row in csv.DictReader(file)
-        ]
-
-
-def write(path: Path, rows: Sequence[Row]) -> None:
-    """Write a results file, whole or not at all."""
-    text = io.StringIO()
-    made = csv.DictWriter(text, [field.name for field in fields(Row)], lineterminator="\n")
-    made.writeheader()
-    made.writerows(asdict(row) for row in rows)
-    write_atomically(path, text.getvalue())
 
 
 if __name__ == "__main__":

@@ -7,14 +7,13 @@ not computed again, so an interrupted run goes on where it was.
 from __future__ import annotations
 
 import argparse
-import csv
-import io
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from experiments import authors
 from experiments.load_2026_11_21.figure import figure
+from experiments.resumed import fill
 from models.objective import reported_bound, reported_value
 from models.scenario import Scenario, load_scenario, write_atomically
 from planner.answers.plan import plan
@@ -53,15 +52,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--rates", type=float, nargs="+", default=RATES, help="jobs per second")
     parser.add_argument("--folder", type=Path, default=FOLDER, help="where results.csv and the picture lie")
     options = parser.parse_args(arguments)
-    path = options.folder / "results.csv"
-    rows = read(path) if path.exists() else []
     cells = [(rate, seed, options.jobs, options.time_limit) for seed in options.seeds for rate in options.rates]
-    for cell in cells:
-        if not any(row.cell == cell for row in rows):
-            rows += measured(*cell)
-            write(path, rows)
-            print(", ".join(f"{row.contender} {row.mean_slowdown:.4g}" for row in rows if row.cell == cell), flush=True)
-    wanted = [row for row in rows if row.cell in cells]
+    wanted = fill(options.folder / "results.csv", Row, cells, lambda cell: measured(*cell), tell)
     values = {
         contender: {
             rate: [row.mean_slowdown for row in wanted if (row.contender, row.jobs_per_s) == (contender, rate)]
@@ -70,6 +62,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
         for contender in (*POLICIES, PLAN, BOUND)
     }
     write_atomically(options.folder / "load.png", png(figure(values, options.jobs, len(options.seeds))))
+
+
+def tell(_: object, rows: Sequence[Row]) -> None:
+    """Print what a cell came to."""
+    print(", ".join(f"{row.contender} {row.mean_slowdown:.4g}" for row in rows), flush=True)
 
 
 def measured(rate: float, seed: int, jobs: int, time_limit_s: float) -> Iterator[Row]:
@@ -92,31 +89,6 @@ def _scenario(rate: float, seed: int, jobs: int) -> Scenario:
     """Return the authors' cluster and workflows with these arrivals; the objective is mean slowdown."""
     like = load_scenario(FOLDER.parent / "scenarios" / "compass_edge.yaml")
     return replace(like, instance=authors.instance(authors.poisson(rate, jobs, seed)))
-
-
-def read(path: Path) -> list[Row]:
-    """Return the rows of a results file."""
-    with path.open(newline="") as file:
-        return [
-            Row(
-                float(row["jobs_per_s"]),
-                int(row["seed"]),
-                int(row["jobs"]),
-                float(row["time_limit_s"]),
-                row["contender"],
-                float(row["mean_slowdown"]),
-            )
-            for row in csv.DictReader(file)
-        ]
-
-
-def write(path: Path, rows: Sequence[Row]) -> None:
-    """Write a results file, whole or not at all."""
-    text = io.StringIO()
-    table = csv.DictWriter(text, [field.name for field in fields(Row)], lineterminator="\n")
-    table.writeheader()
-    table.writerows(asdict(row) for row in rows)
-    write_atomically(path, text.getvalue())
 
 
 if __name__ == "__main__":

@@ -9,6 +9,7 @@ import pytest
 from experiments.gentd26_2026_11_21 import __main__ as study
 from experiments.gentd26_2026_11_21.assignment import assigned, owners
 from experiments.gentd26_2026_11_21.figure import BOUND, PLAN, STATIC
+from experiments.resumed import read, write
 from models.scenario import Scenario, scenario_from
 
 CONTENDERS = (*study.POLICIES, STATIC, PLAN, BOUND)
@@ -50,8 +51,8 @@ def row(contender: str, gpus: int, value: float) -> study.Row:
 
 def test_results_are_read_as_they_were_written(tmp_path: Path) -> None:
     rows = [row(contender, 2, 4 / 3) for contender in CONTENDERS]
-    study.write(tmp_path / "results.csv", rows)
-    assert study.read(tmp_path / "results.csv") == rows
+    write(tmp_path / "results.csv", rows)
+    assert read(tmp_path / "results.csv", study.Row) == rows
 
 
 def test_a_cell_that_is_known_is_not_computed_again(
@@ -64,7 +65,7 @@ def test_a_cell_that_is_known_is_not_computed_again(
         return [row(contender, gpus, 6.0 if contender == "compass" else 3.0) for contender in CONTENDERS]
 
     monkeypatch.setattr(study, "measured", measured)
-    study.write(tmp_path / "results.csv", [row(contender, 2, 2.0) for contender in CONTENDERS])
+    write(tmp_path / "results.csv", [row(contender, 2, 2.0) for contender in CONTENDERS])
     arguments = ["--window", "0 s", "9 s", "--gpus", "2", "3", "--time-limit", "5", "--folder", str(tmp_path)]
     study.main(arguments)
     study.main(arguments)

@@ -11,6 +11,7 @@ from matplotlib.text import Text
 
 from experiments.load_2026_11_21 import __main__ as study
 from experiments.load_2026_11_21.figure import figure
+from experiments.resumed import read, write
 
 CONTENDERS = (*study.POLICIES, study.PLAN, study.BOUND)
 
@@ -21,8 +22,8 @@ def row(contender: str, value: float, rate: float = 1.0) -> study.Row:
 
 def test_results_are_read_as_they_were_written(tmp_path: Path) -> None:
     rows = [row("compass", 1.1), row("plan", 1 / 3)]
-    study.write(tmp_path / "results.csv", rows)
-    assert study.read(tmp_path / "results.csv") == rows
+    write(tmp_path / "results.csv", rows)
+    assert read(tmp_path / "results.csv", study.Row) == rows
 
 
 def test_a_cell_that_is_known_is_not_computed_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -34,7 +35,7 @@ def test_a_cell_that_is_known_is_not_computed_again(tmp_path: Path, monkeypatch:
         return [study.Row(*asked[-1], contender, 2.0) for contender in CONTENDERS]
 
     monkeypatch.setattr(study, "measured", measured)
-    study.write(tmp_path / "results.csv", [row(contender, 3.0) for contender in CONTENDERS])
+    write(tmp_path / "results.csv", [row(contender, 3.0) for contender in CONTENDERS])
     arguments = ["--time-limit", "10", "--seeds", "1", "--rates", "1", "2", "--folder", str(tmp_path)]
     study.main(arguments)
     assert asked == [(2.0, 1, 100, 10.0)]

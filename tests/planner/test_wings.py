@@ -78,3 +78,8 @@ def test_no_module_of_the_planner_bears_the_name_of_a_public_call() -> None:
 def test_every_public_call_is_found(name: str) -> None:
     assert callable(getattr(planner, name))
     assert getattr(planner, name).__name__ == name
+
+
+def test_nothing_that_is_shipped_imports_tests() -> None:
+    shipped = [*modules().values(), *(ROOT / "experiments").rglob("*.py")]
+    assert [path for path in shipped if any(name.split(".")[0] == "tests" for name in imports(path))] == []
