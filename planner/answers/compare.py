@@ -70,7 +70,9 @@ class Comparison:
         """What has to be known to read the figures."""
         noise = self.settings.get("noise")
         wrongly = [] if noise is None else [TOLD_WRONGLY.format(noise=noise)]
-        without = [f"{policy} is left out: {problem}." for policy, problem in self.left_out.items()]
+        why = {policy: problem.removeprefix(f"policy {policy} ") for policy, problem in self.left_out.items()}
+        alike = {problem: [policy for policy in why if why[policy] == problem] for problem in why.values()}
+        without = [f"Left out: {', '.join(policies)}: {problem}." for problem, policies in alike.items()]
         return " ".join([CLAIRVOYANCE, *wrongly, *without])
 
     @property

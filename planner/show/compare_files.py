@@ -80,10 +80,10 @@ def _pictures(comparison: Comparison, folder: Path) -> list[Path]:
     if comparison.regrets:
         paths.append(folder / "regret.png")
         write_atomically(paths[-1], png(regret_bars(comparison.regrets)))
-    shown = comparison.shown
-    ecdf = slowdown_ecdf({e.name: slowdowns(e) for e in shown}, [e.name for e in shown if e.clairvoyant])
-    paths.append(folder / "slowdown_ecdf.png")
-    write_atomically(paths[-1], png(draw(ecdf)))
+    if shown := comparison.shown:
+        ecdf = slowdown_ecdf({e.name: slowdowns(e) for e in shown}, [e.name for e in shown if e.clairvoyant])
+        paths.append(folder / "slowdown_ecdf.png")
+        write_atomically(paths[-1], png(draw(ecdf)))
     return paths
 
 

@@ -12,7 +12,7 @@ from rich.console import Console
 
 from models.scenario import Scenario
 from planner import save
-from planner.answers.compare import CLAIRVOYANCE, DEFAULT_POLICIES, compare, split_policies
+from planner.answers.compare import DEFAULT_POLICIES, compare, split_policies
 from planner.command.cli import app
 from planner.command.manners import run
 from planner.show.notebook import html
@@ -105,7 +105,7 @@ def test_a_policy_that_nobody_named_is_left_out_where_it_cannot_serve(tmp_path: 
     found = json.loads(out)
     assert (code, list(found["left_out"])) == (0, ["static"])
     assert {row["policy"] for row in found["rows"]} == {"plan", *DEFAULT_POLICIES} - {"static"}
-    assert "static is left out: policy static swaps nothing" in found["note"]
+    assert "Left out: static: swaps nothing" in found["note"]
     saved = json.loads((tmp_path / "out" / "comparison.json").read_text())
     assert ("static" in saved["command"], "jit" in saved["command"]) == (False, True)
     # Where it was asked for by name, there is no comparison without it.
@@ -114,9 +114,20 @@ def test_a_policy_that_nobody_named_is_left_out_where_it_cannot_serve(tmp_path: 
     assert "static swaps nothing" in err
 
 
+def test_a_window_that_nobody_can_serve(tmp_path: Path, call: Call) -> None:
+    # The same two models where nothing may be swapped: there is no plan, and no policy.
+    file, folder = tmp_path / "two.yaml", tmp_path / "out"
+    file.write_text(TWO_MODELS + "restrictions: {no_swaps: true}\n")
+    code, out, _ = call("compare", file, "--time-limit", "1", "--json", "-o", folder)
+    found = json.loads(out)
+    assert (code, found["rows"], found["best"]) == (1, [], None)
+    assert set(found["left_out"]) == set(DEFAULT_POLICIES)
+    assert call("report", folder, "-o", tmp_path / "page.html")[0] == 0
+
+
 def test_a_note_is_text_in_a_notebook(scenario: Scenario) -> None:
     made = compare(scenario, ["jit"], time_limit_s=1)
-    assert "<p>a&lt;b&gt;" in html(replace(made, left_out={"a<b>": "x"})).replace(CLAIRVOYANCE + " ", "")
+    assert "Left out: a&lt;b&gt;: x." in html(replace(made, left_out={"a<b>": "x"}))
 
 
 def test_the_view_takes_policies_apart(scenario: Scenario) -> None:

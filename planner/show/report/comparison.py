@@ -26,7 +26,7 @@ def section(folder: Path) -> Section:
     document, timelines = read_json(folder / NAME, documents.Comparison), read_timelines(folder)
     scenario, words = document["scenario"], _words(document)
     figures: list[Curves | None] = [gap_over_time(document["incumbents"], document["runtime_s"])]
-    if timelines is not None:
+    if timelines is not None and timelines["timelines"]:
         figures.insert(0, _ecdf(timelines["timelines"]))
     return Section(
         f"{scenario['name']}: how far from the least possible {words} are online policies?",
