@@ -90,12 +90,15 @@ class Charges:
     due_us
         The instant up to which a job costs nothing; its release where it has no deadline to be measured by.
         Shape [jobs].
+    alike
+        Whether every job that counts has the same weight, whatever the instance.
     """
 
     term: Term
     is_sum: bool
     weights: Weights
     due_us: Ints
+    alike: bool
 
     @property
     def job_weights(self) -> list[Fraction]:
@@ -127,13 +130,15 @@ def charges(objective: Objective, instance: Instance) -> Charges:
     """Return what an objective charges the jobs of an instance."""
     row = _TABLE[objective]
     weights, deadline = row.weights(instance), _deadlines_us(instance)
+    due_us = instance.job_release_us + np.maximum(deadline, 0)
     if row.term is Term.COMPLETION:
-        return Charges(row.term, row.is_sum, weights, np.zeros_like(deadline))
-    if row.term is Term.LATENCY:
-        return Charges(row.term, row.is_sum, weights, instance.job_release_us)
-    # A job without a deadline is never late: it gets a weight of 0, after all the others.
-    counted = Weights((*weights.distinct, Fraction(0)), np.where(deadline < 0, len(weights.distinct), weights.of_job))
-    return Charges(row.term, row.is_sum, counted, instance.job_release_us + np.maximum(deadline, 0))
+        due_us = np.zeros_like(deadline)
+    elif row.term is Term.LATENCY:
+        due_us = instance.job_release_us
+    else:  # a job without a deadline is never late: it gets a weight of 0, after all the others
+        of_job = np.where(deadline < 0, len(weights.distinct), weights.of_job)
+        weights = Weights((*weights.distinct, Fraction(0)), of_job)
+    return Charges(row.term, row.is_sum, weights, due_us, row.weights in (_shared_evenly, _one_each))
 
 
 def _deadlines_us(instance: Instance) -> Ints:

@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from experiments import authors
-from experiments.random_instances import random_instance
+from experiments.bounds import batches
+from experiments.random_instances import random_instance, random_serving_instance
 from models import GPU, Cluster, Instance, Job, Link, Network, Objective, Task, Workflow
 from models.objective import reported_bound
 from solvers.bounds import closed_form
@@ -40,6 +41,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         ("unrelated", run_unrelated, 20.0),
         ("lp", run_linear_programme, 60.0),
         ("oracle", run_oracle, 0.1),
+        ("batches", run_batches, 8.0),
     ):
         command = commands.add_parser(name, help=(run.__doc__ or "").splitlines()[0])
         command.add_argument("--time-limit", type=float, default=seconds, help="seconds per instance and objective")
@@ -57,6 +59,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
             command.add_argument("--slot-ms", type=int, nargs="*", default=[50])
         if name == "oracle":
             command.add_argument("--count", type=int, default=100)
+            command.add_argument("--serving", action="store_true", help="with batches, shares and memory of tasks")
+        if name == "batches":
+            command.add_argument(
+                "--gaps-ms", type=int, nargs="*", default=[20, 10, 7, 6, 5], help="mean time between tasks"
+            )
+            command.add_argument("--seeds", type=int, nargs="*", default=[0, 1, 2])
         command.set_defaults(run=run)
     chosen = parser.parse_args(arguments)
     benchmark: Callable[[argparse.Namespace], None] = chosen.run
@@ -119,10 +127,11 @@ def run_linear_programme(options: argparse.Namespace) -> None:
 
 def run_oracle(options: argparse.Namespace) -> None:
     """Count bounds above the optimum, and certificates wrongly judged, over random tiny instances and objectives."""
+    draw = random_serving_instance if options.serving else random_instance
     bounds = above = refused = accepted = 0
     for seed in range(options.count):
         rng = random.Random(seed)  # noqa: S311
-        instance = random_instance(rng, 5, restricted=rng.random() < 0.3)
+        instance = draw(rng, 4 if options.serving else 5, restricted=rng.random() < 0.3)
         for objective in Objective:
             optimum = exhaustive.solve(instance, objective).value
             for document, bound in _certificates(instance, objective, options.time_limit):
@@ -135,6 +144,23 @@ def run_oracle(options: argparse.Namespace) -> None:
     print(
         f"{bounds} bounds: {above} above the optimum, {refused} certificates refused, {accepted} higher claims accepted"
     )
+
+
+def run_batches(options: argparse.Namespace) -> None:
+    """Compare with the optimum of one batch class on one GPU, mean latency, by how often tasks come."""
+    for gap_ms in options.gaps_ms:
+        for seed in options.seeds:
+            instance = batches.draw(gap_ms * 1_000, seed)
+            least = Fraction(batches.least_ends(instance)[1] - int(instance.job_release_us.sum()), batches.TASKS)
+            search = Search(instance, Objective.MEAN_LATENCY, options.time_limit)
+            formula, method = closed_form.best(instance, Objective.MEAN_LATENCY)
+            priced = improve(search, finest_us=500)
+            short = None if priced is None else float(1 - priced.bound / least)
+            print(
+                f"a task every {gap_ms} ms, seed {seed}: optimum {float(least) / 1e3:.2f} ms; short of it: "
+                f"lagrangian {short:.1%}, {method} {float(1 - formula / least):.1%}",
+                flush=True,
+            )
 
 
 def _certificates(instance: Instance, objective: Objective, seconds: float) -> list[tuple[dict[str, Any], Fraction]]:

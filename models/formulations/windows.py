@@ -99,7 +99,8 @@ def time_windows(
         upper = np.minimum(upper, limits.latest_completion_us)
     latest = upper[instance.task_job][:, None] - tail
     if limits is not None:
-        latest = _latest_ends(instance, run, np.minimum(latest, limits.latest_start_us + run))
+        longest = np.maximum(run, _longest_by_gpu(instance))
+        latest = _latest_ends(instance, run, np.minimum(latest, limits.latest_start_us + longest))
     return Windows(earliest, latest, earliest + run <= latest, lower, upper)
 
 
@@ -154,6 +155,14 @@ def _longest_runs(instance: Instance) -> Ints:
         batched = instance.batch_us.max(axis=(1, 2))[np.maximum(own, 0)] + 1
         longest = np.where(own == NONE, longest, np.maximum(longest, batched))
     return np.asarray(longest[instance.task_template], np.int64)
+
+
+def _longest_by_gpu(instance: Instance) -> Ints:
+    """Return the longest run times of batches with each task, NEVER without a class. Shape [tasks, gpus]."""
+    own = instance.template_batch[instance.task_template]
+    longest = np.full((len(instance.batches) + 1, len(instance.class_gpu)), NEVER, np.int64)
+    longest[:-1] = instance.batch_us.max(axis=2, initial=NEVER)
+    return np.asarray(longest[own][:, instance.gpu_class], np.int64)  # NONE is the last row
 
 
 def _load_heads(instance: Instance) -> Ints:

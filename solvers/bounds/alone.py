@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from models import NEVER, Instance
+from collections import Counter
+
+from models import NEVER, NONE, WHOLE, Instance
 from models.tables import Arcs
 
 
@@ -13,6 +15,8 @@ class Alone:
     ----------
     fastest, head, tail
         Per template: its shortest run time, and the longest chains of those before and after it, in microseconds.
+    share
+        Per template: of a GPU's compute that it takes, its whole batch together, in parts of `WHOLE`.
     """
 
     def __init__(self, instance: Instance) -> None:
@@ -34,6 +38,8 @@ class Alone:
         for first, workflow in zip(self._first, instance.workflows, strict=False):
             self._chain(first, workflow.topological, instance.inputs, self.head)
             self._chain(first, workflow.topological[::-1], instance.outputs, self.tail)
+        self.share = instance.template_share.tolist()
+        self._members = Counter(instance.template_batch[instance.task_template].tolist())
         self._known: dict[tuple[int, int], tuple[list[int], list[int]]] = {}
         self._cold: dict[tuple[tuple[int, ...], int], int] = {}
         self._settled: dict[int, int] = {}
@@ -43,9 +49,28 @@ class Alone:
             beside = [first + position + offset for offset, _ in arcs[first + position]]
             out[first + position] = max((self.fastest[t] + out[t] for t in beside), default=0)
 
-    def work(self, workflow: int) -> int:
-        """Return the sum of the fastest runs of a workflow."""
-        return sum(self.fastest[self._first[workflow] : self._first[workflow + 1]])
+    def runs(self, template: int, c: int) -> list[int]:
+        """Return the run times of a template on a class in batches of 1, 2, 3, ... tasks; [] where it cannot run.
+
+        No batch is larger than there are tasks of its class.
+        """
+        if self._run[template][c] == NEVER:
+            return []
+        batch = int(self.instance.template_batch[template])
+        if batch == NONE:
+            return [self._run[template][c]]
+        return [run for run in self.instance.batch_us[batch, c, 1 : self._members[batch] + 1].tolist() if run != NEVER]
+
+    def fastest_runs(self, template: int) -> list[int]:
+        """Return the shortest run times of a template in batches of 1, 2, 3, ... tasks."""
+        tables = [self.runs(template, c) for c in range(len(self.instance.class_gpu))]
+        longest = max(map(len, tables))
+        return [min(table[at] for table in tables if at < len(table)) for at in range(longest)]
+
+    def rates(self, template: int, parts: int) -> list[tuple[int, int]]:
+        """Return what a task takes of a GPU for how long, by batch size: in `parts` of a microsecond, rounded down."""
+        runs = enumerate(self.fastest_runs(template), 1)
+        return [(parts * self.share[template] // (WHOLE * size), run) for size, run in runs]
 
     def templates(self, workflow: int) -> range:
         """Return the templates of a workflow."""

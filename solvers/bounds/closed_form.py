@@ -10,7 +10,6 @@ from typing import Any, Protocol
 from models import Instance, Objective
 from solvers.bounds import critical_path, energetic, fluid, mean_busy_time
 from solvers.bounds.granularity import round_up
-from solvers.bounds.proof import FOR_BATCHES
 
 
 class ClosedForm(Protocol):
@@ -47,9 +46,8 @@ _LONGEST_S: Mapping[str, Callable[[Instance, Objective], float]] = {
 
 
 def is_worth_a_try(instance: Instance, objective: Objective, method: str, left_s: float) -> bool:
-    """Say whether a method holds for an instance and ends in so many seconds, since none can be interrupted."""
-    holds = instance.one_at_a_time or method in FOR_BATCHES
-    return holds and _LONGEST_S[method](instance, objective) <= max(0.0, left_s)
+    """Say whether a method ends in so many seconds, since none can be interrupted."""
+    return _LONGEST_S[method](instance, objective) <= max(0.0, left_s)
 
 
 def best(

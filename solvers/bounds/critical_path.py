@@ -58,24 +58,6 @@ def jobs_by_workflow(instance: Instance) -> list[Ints]:
     return np.split(np.argsort(instance.job_workflow, kind="stable"), np.cumsum(counts)[:-1])
 
 
-def tails(instance: Instance) -> Ints:
-    """Return the longest chain of fastest run times after each template, the template left out. Shape [templates]."""
-    fastest = fastest_run(instance)
-    tail = np.zeros(len(fastest), np.int64)
-    for index, workflow in enumerate(instance.workflows):
-        first = int(instance.template_first[index])
-        for position in reversed(workflow.topological):
-            after = [first + position + offset for offset, _ in instance.outputs[first + position]]
-            tail[first + position] = max((int(fastest[t] + tail[t]) for t in after), default=0)
-    return tail
-
-
-def fastest_run(instance: Instance) -> Ints:
-    """Return the shortest run time of each template in this cluster. Shape [templates]."""
-    possible: Ints = np.where(instance.run_us == NEVER, UNREACHABLE, instance.run_us)
-    return np.asarray(possible.min(axis=1), np.int64)
-
-
 def cold_load(instance: Instance) -> Ints:
     """Return the earliest instant at which a GPU of a class can hold a template's models. Shape [templates, classes].
 

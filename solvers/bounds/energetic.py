@@ -5,6 +5,7 @@ together, each with a head (its earliest start) and a tail (what its job still n
 due date first minimises the largest lateness (Jackson 1955, Horn 1974), and it is late exactly if some interval
 holds more work than time. Whichever task of that interval ends last, it ends after the work is done: what this costs
 at least is the bound. For late jobs, an interval with too much work has jobs that must be late (Moore, Hodgson 1968).
+All of a task's work lies in its interval: of a task that may run in batches, the least of share x p(b) / b over all b.
 
 The interval is the proof: `solvers.bounds.recomputed` prices it again with code of its own.
 """
@@ -15,13 +16,17 @@ import heapq
 from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from models import NEVER, Instance, Objective
+from models.chains import tails_us
 from models.instance import Ints
+from models.objective import Charges, Term, charges
 from solvers.bounds import critical_path
+from solvers.bounds.batch_work import Work
 from solvers.bounds.proof import Proof
 
 SLOWDOWN_STEPS = 24
@@ -40,21 +45,36 @@ WORK_LEVELS = 128
 
 
 @dataclass(frozen=True, slots=True)
-class _Work:
-    """Tasks that run on these GPUs alone: which, their job, head, run time and tail in microseconds; and the GPUs."""
+class _Captive:
+    """Tasks that run on these GPUs alone, and the GPUs.
+
+    Parameters
+    ----------
+    tasks, job, head, tail
+        Which tasks, their jobs, heads and tails in microseconds.
+    work
+        What each takes at least, in `parts` of a GPU's microsecond.
+    speed
+        How many of these the GPUs do in a microsecond.
+    """
 
     tasks: Ints
     job: Ints
     head: Ints
-    run: Ints
+    work: Ints
     tail: Ints
     classes: tuple[int, ...]
-    n_gpus: int
+    parts: int
+    speed: int
 
-    def only(self, chosen: Flags) -> _Work:
+    def only(self, chosen: Flags) -> _Captive:
         """Return the work of some of the tasks."""
-        task, job, head, run, tail = (part[chosen] for part in (self.tasks, self.job, self.head, self.run, self.tail))
-        return _Work(task, job, head, run, tail, self.classes, self.n_gpus)
+        task, job, head, work, tail = (part[chosen] for part in (self.tasks, self.job, self.head, self.work, self.tail))
+        return _Captive(task, job, head, work, tail, self.classes, self.parts, self.speed)
+
+    def witness(self) -> dict[str, Any]:
+        """Return what the verifier must know of it."""
+        return {"gpu_classes": list(self.classes)} | ({"parts": self.parts} if self.parts > 1 else {})
 
 
 def bound(instance: Instance, objective: Objective) -> Fraction | None:
@@ -65,74 +85,79 @@ def bound(instance: Instance, objective: Objective) -> Fraction | None:
 
 def prove(instance: Instance, objective: Objective) -> Proof | None:
     """Return the same bound with the intervals that prove it."""
-    if objective is Objective.LATE_JOBS:
-        return _late_jobs(instance)
-    if objective in (Objective.MAKESPAN, Objective.MAX_SLOWDOWN, Objective.WEIGHTED_TARDINESS):
-        return _last_end(instance, objective)
+    charged = charges(objective, instance)
+    if charged.is_sum and charged.term is Term.LATE and charged.alike:
+        return _late_jobs(instance, charged)
+    if charged.term is Term.TARDINESS or not charged.is_sum:
+        return _last_end(instance, objective, charged)
     return None
 
 
-def _captive_work(instance: Instance) -> Iterator[_Work]:
+def _captive_work(instance: Instance) -> Iterator[_Captive]:
     """Yield the work that is confined to a set of GPU classes, for every set that some template is confined to."""
     eligible = instance.run_us != NEVER
     sets = {tuple(row) for row in eligible.tolist()} | {(True,) * eligible.shape[1]}
-    earliest, fastest = critical_path.earliest(instance), critical_path.fastest_run(instance)
-    tail = critical_path.tails(instance)
+    earliest, tail, work = critical_path.earliest(instance), tails_us(instance), Work.of(instance, bounded=True)
+    least = np.array(work.least, np.int64)
     for chosen in sorted(sets):
         inside = np.array(chosen)
         tasks = np.flatnonzero(~(eligible & ~inside).any(axis=1)[instance.task_template])
         template = instance.task_template[tasks]
         classes, n_gpus = tuple(np.flatnonzero(inside).tolist()), int(inside[instance.gpu_class].sum())
         job, head = instance.task_job[tasks], earliest.start_us[tasks]
-        yield _Work(tasks, job, head, fastest[template], tail[template], classes, n_gpus)
+        speed = n_gpus * work.parts
+        yield _Captive(tasks, job, head, least[template], tail[template], classes, work.parts, speed)
 
 
 # Who ends last
 
 
-def _last_end(instance: Instance, objective: Objective) -> Proof:
+def _last_end(instance: Instance, objective: Objective, charged: Charges) -> Proof:
     """Return what the tasks of an overfull interval prove about the one that ends last, or what a job alone does."""
     best = Proof(critical_path.bound(instance, objective), {})
     with_deadline = np.array([job.deadline_us is not None for job in instance.jobs])
     for work in _captive_work(instance):
-        if objective is Objective.WEIGHTED_TARDINESS:
+        if charged.term is Term.TARDINESS:
             work = work.only(with_deadline[work.job])
         if not len(work.tasks):
             continue
         for _ in range(SLOWDOWN_STEPS):
             level = best.value
-            due = _due(instance, objective, work, level)
+            due = _due(charged, work, level)
             lateness, last = _most_late(work, due)
-            if lateness <= 0 and objective is not Objective.MAKESPAN:
+            if lateness <= 0 and charged.term is not Term.COMPLETION:
                 break
             first = _fullest_from(work, due <= last)
             inside = work.only((work.head >= first) & (due <= last))
-            value = _cost_of_ending(instance, objective, inside, first - (-int(inside.run.sum()) // work.n_gpus))
+            value = _cost_of_ending(charged, inside, first - (-int(inside.work.sum()) // work.speed))
             if value > best.value:
-                witness = {"gpu_classes": list(work.classes), "from_us": first, "due_us": last}
-                if objective is Objective.MAX_SLOWDOWN:
+                witness = work.witness() | {"from_us": first, "due_us": last}
+                if _has_levels(charged):
                     witness["level"] = [level.numerator, level.denominator]
                 best = Proof(value, witness)
-            if objective is not Objective.MAX_SLOWDOWN:
+            if not _has_levels(charged):
                 break
     return best
 
 
-def _due(instance: Instance, objective: Objective, work: _Work, level: Fraction) -> Ints:
-    """Return when each task must end for its job to be done in time: at 0, at a slowdown, or at the deadline."""
-    if objective is Objective.MAKESPAN:
-        return -work.tail
-    if objective is Objective.MAX_SLOWDOWN:  # ends are whole, so rounding down takes nothing from any plan
-        paths, index = np.unique(instance.job_critical_us, return_inverse=True)
-        allowed = np.array([min(int(level * path), NO_END) for path in paths.tolist()], np.int64)[index]
-    else:
-        allowed = np.array([job.deadline_us or 0 for job in instance.jobs], np.int64)
-    return np.asarray((instance.job_release_us + allowed)[work.job] - work.tail, np.int64)
+def _has_levels(charged: Charges) -> bool:
+    """Say whether due dates depend on the value to be refuted: not where all jobs weigh the same, nor in a sum."""
+    return not (charged.is_sum or charged.alike)
 
 
-def _most_late(work: _Work, due: Ints) -> tuple[int, int]:
+def _due(charged: Charges, work: _Captive, level: Fraction) -> Ints:
+    """Return when each task must end for its job to cost nothing, or no more than a level."""
+    due = charged.due_us
+    if _has_levels(charged):  # ends are whole, so rounding down takes nothing from any plan
+        weights = charged.weights.distinct
+        allowed = [min(int(level / weight), NO_END) if weight else NO_END for weight in weights]
+        due = due + np.array(allowed, np.int64)[charged.weights.of_job]
+    return np.asarray(due[work.job] - work.tail, np.int64)
+
+
+def _most_late(work: _Captive, due: Ints) -> tuple[int, int]:
     """Return the least possible largest (end - due) on the fast machine, in 1 / speed us, and the due date missed."""
-    speed, head, run, due_at = work.n_gpus, work.head.tolist(), work.run.tolist(), due.tolist()
+    speed, head, run, due_at = work.speed, work.head.tolist(), work.work.tolist(), due.tolist()
     order = np.argsort(work.head, kind="stable").tolist()
     waiting: list[tuple[int, int]] = []  # (due, remaining), in 1 / speed of a microsecond
     now, coming, worst = 0, 0, (-1 << 100, 0)
@@ -154,64 +179,58 @@ def _most_late(work: _Work, due: Ints) -> tuple[int, int]:
     return worst
 
 
-def _fullest_from(work: _Work, chosen: Flags) -> int:
+def _fullest_from(work: _Captive, chosen: Flags) -> int:
     """Return the instant from which on the chosen tasks, and no earlier ones, keep the GPUs busy for longest."""
-    head, run = work.head[chosen], work.run[chosen]
+    head, done_there = work.head[chosen], work.work[chosen]
     order = np.argsort(head, kind="stable")[::-1]
-    ends = zip(head[order].tolist(), np.cumsum(run[order]).tolist(), strict=True)
-    return int(max((work.n_gpus * begin + done, begin) for begin, done in ends)[1])
+    ends = zip(head[order].tolist(), np.cumsum(done_there[order]).tolist(), strict=True)
+    return int(max((work.speed * begin + done, begin) for begin, done in ends)[1])
 
 
-def _cost_of_ending(instance: Instance, objective: Objective, work: _Work, end_us: int) -> Fraction:
+def _cost_of_ending(charged: Charges, work: _Captive, end_us: int) -> Fraction:
     """Return the least value of the objective if one of these tasks ends then or later, whichever it is."""
-    done = end_us + work.tail
-    if objective is Objective.MAKESPAN:
-        return Fraction(int(done.min()))
-    latency = done - instance.job_release_us[work.job]
-    if objective is Objective.MAX_SLOWDOWN:
-        paths, index = np.unique(instance.job_critical_us[work.job], return_inverse=True)
-        least = np.full(len(paths), NO_END)
-        np.minimum.at(least, index, latency)
-        return min(Fraction(flow, path) for flow, path in zip(least.tolist(), paths.tolist(), strict=True))
-    jobs = [instance.jobs[job] for job in work.job.tolist()]
-    late = [max(0, flow - (job.deadline_us or 0)) for job, flow in zip(jobs, latency.tolist(), strict=True)]
-    return min((job.weight * us for job, us in zip(jobs, late, strict=True)), default=Fraction(0))
+    least = np.full(len(charged.weights.distinct), NO_END)
+    beyond = np.maximum(end_us + work.tail - charged.due_us[work.job], 0)
+    np.minimum.at(least, charged.weights.of_job[work.job], beyond)
+    costs = [weight * us for weight, us in zip(charged.weights.distinct, least.tolist(), strict=True) if us < NO_END]
+    return min(costs, default=Fraction(0))
 
 
 # Late jobs
 
 
-def _late_jobs(instance: Instance) -> Proof:
+def _late_jobs(instance: Instance, charged: Charges) -> Proof:
     """Return jobs late even alone, plus the most that disjoint intervals prove late among the others.
 
     Job j occupies [release, release + deadline] if it is on time. An interval [a, b] holds the captive work of the
     jobs that lie inside it.
     """
     ends = np.maximum.reduceat(critical_path.earliest(instance).end_us, instance.job_first_task[:-1])
-    due = np.array([-1 if job.deadline_us is None else job.release_us + job.deadline_us for job in instance.jobs])
+    each = charged.weights.distinct[0]
+    due = np.where(charged.weights.of_job == 0, charged.due_us, -1)
     hopeless = int(np.count_nonzero((due >= 0) & (ends > due)))
-    best = Proof(Fraction(hopeless), {})
+    best = Proof(each * hopeless, {})
     for work in _captive_work(instance):
         captive = np.zeros(len(instance.jobs), np.int64)
-        np.add.at(captive, work.job, work.run)
+        np.add.at(captive, work.job, work.work)
         jobs = np.flatnonzero((due >= ends) & (captive > 0))
-        spans = _Spans(instance.job_release_us[jobs], due[jobs], captive[jobs], work.n_gpus)
+        spans = _Spans(instance.job_release_us[jobs], due[jobs], captive[jobs], work.speed)
         intervals = spans.overfull() if len(jobs) else []
         late = hopeless + sum(spans.late(first, last) for first, last in intervals)
-        if late > best.value:
-            witness = {"gpu_classes": list(work.classes), "intervals": [list(interval) for interval in intervals]}
-            best = Proof(Fraction(late), witness)
+        if each * late > best.value:
+            witness = work.witness() | {"intervals": [list(interval) for interval in intervals]}
+            best = Proof(each * late, witness)
     return best
 
 
 @dataclass(frozen=True, slots=True)
 class _Spans:
-    """The times that jobs occupy if they are on time, and their work in microseconds."""
+    """The times that jobs occupy if they are on time, their work in parts, and the parts done in a microsecond."""
 
     release: Ints
     due: Ints
     work: Ints
-    n_gpus: int
+    speed: int
 
     def late(self, first: int, last: int) -> int:
         """Return how many jobs inside an interval are late at least: while too much is due, the largest goes."""
@@ -222,7 +241,7 @@ class _Spans:
         for due, work in zip(self.due[inside].tolist(), self.work[inside].tolist(), strict=True):
             heapq.heappush(kept, -work)
             total += work
-            if total > self.n_gpus * (due - first):
+            if total > self.speed * (due - first):
                 total += heapq.heappop(kept)
                 removed += 1
         return removed
@@ -255,8 +274,8 @@ class _Spans:
         np.add.at(count, (level, first, np.searchsorted(ends, self.due)), 1)
         count = count[:, ::-1].cumsum(axis=1)[:, ::-1].cumsum(axis=2)
         excess = np.tensordot(levels, count, 1)
-        longest = int(excess.max()) // self.n_gpus + 1  # more room than that is never filled
-        excess -= self.n_gpus * np.clip(ends - begins[:, None], 0, longest)
+        longest = int(excess.max()) // self.speed + 1  # more room than that is never filled
+        excess -= self.speed * np.clip(ends - begins[:, None], 0, longest)
         removed = np.zeros_like(excess)
         for amount, there in zip(levels[::-1].tolist(), count[::-1], strict=True):
             taken = np.clip(-(-excess // amount), 0, there)

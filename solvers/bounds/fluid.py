@@ -2,7 +2,8 @@
 
 A job on time does all its work between its release and its due date. Of a window [a, b) that is work which no plan can
 move out of it: of each task at least min(p, b - a, head + p - a, b - (latest end - p)), Baptiste, Le Pape, Nuijten,
-Constraint-Based Scheduling (2001), section 3.3. On time 0 the copy engines are cold, so that every model which jobs
+Constraint-Based Scheduling (2001), section 3.3; of a task that may run in batches, the least of share / b times that
+of p(b), over all b. On time 0 the copy engines are cold, so that every model which jobs
 due by b need was loaded in [0, b). And a model used in [a, b) was resident at a or is loaded in it. Whatever
 exceeds the rates makes jobs late: at least as many as must go, largest first, until the rest fits.
 
@@ -15,14 +16,17 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import reduce
 from math import ceil
 from typing import Any, Literal
 
 import numpy as np
 
 from models import Instance, Objective
+from models.chains import heads_us, tails_us
 from models.instance import Ints
-from solvers.bounds import critical_path
+from models.objective import Term, charges
+from solvers.bounds.batch_work import Work
 from solvers.bounds.proof import Proof
 
 Resource = Literal["compute", "copy engine", "memory"]
@@ -54,6 +58,8 @@ class Demand:
         to save it. GPU-microseconds for compute and copy engines, bytes for memory.
     rate
         What one GPU offers in the window, in the same unit.
+    parts
+        The unit is cut into so many.
     """
 
     begin_us: int
@@ -63,6 +69,7 @@ class Demand:
     amount: Ints
     share: tuple[Fraction, ...] | None
     rate: Fraction
+    parts: int = 1
 
     def late(self, gpus: int) -> int:
         """Return how many jobs at least are late on so many GPUs."""
@@ -101,7 +108,8 @@ def bound(instance: Instance, objective: Objective) -> Fraction | None:
 
 def prove(instance: Instance, objective: Objective) -> Proof | None:
     """Return the same bound with the window that proves it."""
-    if objective is not Objective.LATE_JOBS:
+    charged = charges(objective, instance)
+    if not (charged.is_sum and charged.term is Term.LATE and charged.alike):
         return None
     most, witness = 0, dict[str, Any]()
     for demand in demands(instance, due_us(instance)):
@@ -109,14 +117,16 @@ def prove(instance: Instance, objective: Objective) -> Proof | None:
         if late > most:
             most = late
             witness = {"resource": demand.resource, "begin_us": demand.begin_us, "end_us": demand.end_us}
-    return Proof(Fraction(most), witness)
+            witness |= {"parts": demand.parts} if demand.parts > 1 else {}
+    return Proof(charged.weights.distinct[0] * most, witness)
 
 
 def longest_s(instance: Instance) -> float:
     """Return how many seconds the bound may take: about a millisecond for each window of a short trace."""
+    sizes = max(1, int(instance.batch_largest.max(initial=1)))
     if instance.n_tasks > SHORT_TRACE:
-        return 2e-6 * instance.n_tasks
-    return 5e-4 * min(len(instance.jobs), WINDOW_EDGES) ** 2
+        return 2e-6 * instance.n_tasks * sizes
+    return 5e-4 * min(len(instance.jobs), WINDOW_EDGES) ** 2 * sizes
 
 
 def due_us(instance: Instance) -> Ints:
@@ -146,8 +156,8 @@ def least_gpus(instance: Instance, due: Ints, most_late: int) -> tuple[int, Dema
 
 def demands(instance: Instance, due: Ints) -> Iterator[Demand]:
     """Yield the demands of all windows that are looked at; they do not depend on the number of GPUs, only on kinds."""
-    work = _Work.of(instance, due)
-    if not (instance.one_at_a_time and len(work.due)):
+    work = _Jobs.of(instance, due)
+    if not len(work.due):
         return
     for begin, end in _windows(work, instance.n_tasks <= SHORT_TRACE):
         yield work.compute(begin, end)
@@ -156,7 +166,7 @@ def demands(instance: Instance, due: Ints) -> Iterator[Demand]:
 
 
 @dataclass(frozen=True, slots=True)
-class _Work:
+class _Jobs:
     """The jobs with a due date, in release order, and what their tasks need."""
 
     instance: Instance
@@ -166,28 +176,27 @@ class _Work:
     work: Ints
     head: Ints
     tail: Ints
-    run: Ints
+    of_tasks: Work
     needs: Ints
 
     @classmethod
-    def of(cls, instance: Instance, due: Ints) -> _Work:
-        fastest, workflow = critical_path.fastest_run(instance), instance.job_workflow
-        per_workflow = np.add.reduceat(fastest, instance.template_first[:-1])
+    def of(cls, instance: Instance, due: Ints) -> _Jobs:
+        of_tasks, workflow = Work.of(instance, bounded=True), instance.job_workflow
+        per_workflow = np.add.reduceat(np.array(of_tasks.least, np.int64), instance.template_first[:-1])
         needs = np.zeros((len(instance.workflows), len(instance.models)), np.int64)
         for index, first in enumerate(instance.template_first[:-1].tolist()):
             for template in range(first, int(instance.template_first[index + 1])):
                 needs[index, list(instance.needs[template])] = 1
         jobs = np.flatnonzero(due != NO_DEADLINE)
-        heads = _heads(instance, fastest)
         return cls(
             instance,
             jobs,
             instance.job_release_us[jobs],
             due[jobs],
             per_workflow[workflow[jobs]],
-            heads,
-            critical_path.tails(instance),
-            fastest,
+            heads_us(instance),
+            tails_us(instance),
+            of_tasks,
             needs,
         )
 
@@ -201,15 +210,23 @@ class _Work:
             chosen = np.flatnonzero(workflow == index)
             release, due = self.release[first:beyond][chosen], self.due[first:beyond][chosen]
             for template in range(*self.instance.template_first[index : index + 2].tolist()):
-                run = self.run[template]
-                earliest_end = release + (self.head[template] + run)
-                latest_start = due - (self.tail[template] + run)
-                inside = np.minimum(np.minimum(earliest_end - begin, end - latest_start), min(int(run), end - begin))
-                inside = np.maximum(inside, 0)
+                inside = self._inside(template, release, due, begin, end)
                 energy[chosen] += inside
                 by_model[list(self.instance.needs[template])] += inside.sum()
         amount = -np.sort(-energy[energy > 0])
-        return Demand(begin, end, "compute", _largest(by_model), amount, None, Fraction(end - begin))
+        parts = self.of_tasks.parts
+        return Demand(begin, end, "compute", _largest(by_model), amount, None, Fraction((end - begin) * parts), parts)
+
+    def _inside(self, template: int, release: Ints, due: Ints, begin: int, end: int) -> Ints:
+        """Return what jobs on time do of a task in a window, in the batches that do least of it there. Shape [jobs]."""
+
+        def done(rate: int, run: int) -> Ints:
+            earliest_end = release + (self.head[template] + run)
+            latest_start = due - (self.tail[template] + run)
+            inside = np.minimum(np.minimum(earliest_end - begin, end - latest_start), min(run, end - begin))
+            return np.asarray(np.maximum(inside, 0) * rate, np.int64)
+
+        return reduce(np.minimum, (done(rate, run) for rate, run in self.of_tasks.runs[template]))
 
     def memory(self, begin: int, end: int) -> Iterator[Demand]:
         """Yield what the models used in a window hold, against the memory and what can be loaded in it."""
@@ -257,18 +274,7 @@ class _Work:
         )
 
 
-def _heads(instance: Instance, fastest: Ints) -> Ints:
-    """Return the longest chain of fastest run times before each template. Shape [templates]."""
-    head = np.zeros(len(fastest), np.int64)
-    for index, workflow in enumerate(instance.workflows):
-        first = int(instance.template_first[index])
-        for position in workflow.topological:
-            before = [first + position + offset for offset, _ in instance.inputs[first + position]]
-            head[first + position] = max((int(head[t] + fastest[t]) for t in before), default=0)
-    return head
-
-
-def _windows(work: _Work, short: bool) -> Iterator[tuple[int, int]]:
+def _windows(work: _Jobs, short: bool) -> Iterator[tuple[int, int]]:
     """Yield windows: all pairs of picked instants in a short trace, else the busiest of every length."""
     if short:
         ends = np.array(_thinned(np.unique(work.due).tolist()), np.int64)

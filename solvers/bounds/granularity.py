@@ -6,16 +6,15 @@ from fractions import Fraction
 from math import ceil
 
 from models import Instance, Objective
+from models.objective import charges
 
 
 def round_up(instance: Instance, objective: Objective, bound: Fraction) -> Fraction:
     """Return the least value at or above a bound that whole completion times can give.
 
-    Late jobs and the makespan are whole, a mean latency is a whole number of microseconds over the number of jobs;
-    for the other objectives the bound stays as it is.
+    Times are whole. Where all jobs weigh the same, so are values in units of that weight: late jobs and the makespan
+    are whole, a mean latency is a whole number of microseconds over the number of jobs. Other bounds stay as they are.
     """
-    if objective in (Objective.LATE_JOBS, Objective.MAKESPAN):
-        return Fraction(ceil(bound))
-    if objective is Objective.MEAN_LATENCY:
-        return Fraction(ceil(bound * len(instance.jobs)), len(instance.jobs))
-    return bound
+    charged = charges(objective, instance)
+    each = charged.weights.distinct[0]
+    return ceil(bound / each) * each if charged.alike else bound

@@ -3,7 +3,9 @@
 For sums of weighted completions. A task that ends at e was busy on average at e - p/2, and its job ends no earlier
 than e + tail. Averaged over a job's work, C_j >= M_j + sum over its tasks of p (tail + p/2) / W_j, where M_j is
 the mean busy time of the job's work W_j. The sum of w_j M_j is least if the machine always works on the
-released task of highest w_j / W_j, so the bound holds for the sum, never job by job. Sources: Goemans,
+released task of highest w_j / W_j, so the bound holds for the sum, never job by job. In a batch of b a task answers for
+a b-th of its share: its work is the least of share x p(b) / b over all b, and p / 2 counts it alone, when it runs
+shortest. Sources: Goemans,
 Queyranne, Schulz, Skutella, Wang, Single machine scheduling with release dates (2002); the fast machine as in Eastman,
 Even, Isaacs (1964). For equal weights, shortest remaining work first on the fast machine is a bound too (Schrage 1968).
 """
@@ -18,7 +20,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from models import Instance, Objective
-from solvers.bounds.critical_path import earliest, fastest_run, tails
+from models.chains import fastest_run_us, tails_us
+from models.objective import Term, charges
+from solvers.bounds.batch_work import Work
+from solvers.bounds.critical_path import earliest
 
 Floats = NDArray[np.float64]
 
@@ -28,24 +33,17 @@ def bound(instance: Instance, objective: Objective) -> Fraction | None:
     weights = latency_weights(instance, objective)
     if weights is None:
         return None
-    busy = _weighted_completions(instance, weights)
+    work = Work.of(instance)
+    busy = _weighted_completions(instance, weights, work)
     if all(weight is weights[0] or weight == weights[0] for weight in weights):
-        busy = max(busy, weights[0] * _least_completions(instance))
+        busy = max(busy, weights[0] * _least_completions(instance, work))
     return busy - _weighted_releases(instance, weights)
 
 
 def latency_weights(instance: Instance, objective: Objective) -> list[Fraction] | None:
     """Return the weights w_j with objective = sum of w_j (C_j - r_j), or None where it has not this form."""
-    n = len(instance.jobs)
-    if objective is Objective.MEAN_LATENCY:
-        return [Fraction(1, n)] * n
-    if objective is Objective.MEAN_SLOWDOWN:
-        per_path = {int(path): Fraction(1, n * int(path)) for path in set(instance.job_critical_us.tolist())}
-        return [per_path[path] for path in instance.job_critical_us.tolist()]
-    if objective is Objective.WEIGHTED_LATENCY:
-        total = sum((job.weight for job in instance.jobs), Fraction(0))
-        return [job.weight / total if total else Fraction(0) for job in instance.jobs]
-    return None
+    charged = charges(objective, instance)
+    return charged.job_weights if charged.is_sum and charged.term is Term.LATENCY else None
 
 
 def _weighted_releases(instance: Instance, weights: list[Fraction]) -> Fraction:
@@ -63,11 +61,11 @@ class _FastMachine:
     Parameters
     ----------
     speed
-        The number of GPUs.
-    run_us
-        Fastest run time of every task.
+        How many parts of work the GPUs do in a microsecond.
+    work
+        The least work of every task, in parts.
     shares
-        Weight per work, w_j / W_j, by rank, the highest first.
+        Weight per part of work, w_j / W_j, by rank, the highest first.
     rank
         Rank of every task.
     pieces
@@ -75,39 +73,40 @@ class _FastMachine:
     """
 
     speed: int
-    run_us: list[int]
+    work: list[int]
     shares: list[Fraction]
     rank: list[int]
     pieces: list[tuple[int, int, int]]
 
 
-def _fast_machine(instance: Instance, weights: list[Fraction]) -> _FastMachine:
+def _fast_machine(instance: Instance, weights: list[Fraction], work: Work) -> _FastMachine:
     """Return the schedule that always works on the released task of highest weight per work."""
-    start, run = earliest(instance).start_us, fastest_run(instance)[instance.task_template].tolist()
+    start, of_task = earliest(instance).start_us, work.of_tasks(instance)
     job_of = instance.task_job.tolist()
-    work = [0] * len(instance.jobs)
-    for job, p in zip(job_of, run, strict=True):
-        work[job] += p
+    of_job = [0] * len(instance.jobs)
+    for job, part in zip(job_of, of_task, strict=True):
+        of_job[job] += part
     # Few weights and works differ, and fractions are slow to divide, to compare and to hash.
-    pairs = [(*weight.as_integer_ratio(), total) for weight, total in zip(weights, work, strict=True)]
+    pairs = [(*weight.as_integer_ratio(), total) for weight, total in zip(weights, of_job, strict=True)]
     by_pair = {(a, b, total): Fraction(a, b * total) for a, b, total in set(pairs)}
     shares = sorted(set(by_pair.values()), reverse=True)
     ranks = {share: rank for rank, share in enumerate(shares)}
     by_job = [ranks[by_pair[pair]] for pair in pairs]
     rank = [by_job[job] for job in job_of]
-    speed = instance.n_gpus
-    return _FastMachine(speed, run, shares, rank, list(_preempted(start.tolist(), run, rank, speed)))
+    speed = instance.n_gpus * work.parts
+    return _FastMachine(speed, of_task, shares, rank, list(_preempted(start.tolist(), of_task, rank, speed)))
 
 
-def _weighted_completions(instance: Instance, weights: list[Fraction]) -> Fraction:
+def _weighted_completions(instance: Instance, weights: list[Fraction], work: Work) -> Fraction:
     """Return a lower bound on the sum of w_j C_j."""
-    machine, after = _fast_machine(instance, weights), tails(instance)[instance.task_template]
+    machine = _fast_machine(instance, weights, work)
+    added = (2 * tails_us(instance) + fastest_run_us(instance))[instance.task_template].tolist()
     # Twice the integral of time over the busy time of each rank, and twice what every end adds to it.
     moments, extras = [0] * len(machine.shares), [0] * len(machine.shares)
     for task, begin, end in machine.pieces:
         moments[machine.rank[task]] += end * end - begin * begin
-    for rank, p, tail in zip(machine.rank, machine.run_us, after.tolist(), strict=True):
-        extras[rank] += p * (2 * tail + p)
+    for rank, part, us in zip(machine.rank, machine.work, added, strict=True):
+        extras[rank] += part * us
     return sum(
         (share * (Fraction(moments[r], machine.speed) + extras[r]) / 2 for r, share in enumerate(machine.shares)),
         Fraction(0),
@@ -144,8 +143,9 @@ def work_prices(instance: Instance, weights: list[Fraction]) -> WorkPrices:
     weights
         The objective is the sum of w_j (C_j - r_j).
     """
-    machine = _fast_machine(instance, weights)
-    shares, job_of = [float(share) for share in machine.shares], instance.task_job.tolist()
+    work = Work.of(instance)
+    machine = _fast_machine(instance, weights, work)
+    shares, job_of = [float(share * work.parts) for share in machine.shares], instance.task_job.tolist()
     times, prices = [machine.pieces[-1][2] / machine.speed], [0.0]
     ended, last_price = np.zeros((2, len(instance.jobs)))
     later = _LowerHull(times[0])
@@ -223,11 +223,11 @@ def _preempted(release: list[int], work: list[int], rank: list[int], speed: int)
     return pieces
 
 
-def _least_completions(instance: Instance) -> Fraction:
+def _least_completions(instance: Instance, work: Work) -> Fraction:
     """Return the sum of completions of the jobs on the fast machine, shortest remaining work first."""
-    run = fastest_run(instance)[instance.task_template].tolist()
-    work = [sum(run[task] for task in instance.tasks_of(job)) for job in range(len(instance.jobs))]
-    speed, release = instance.n_gpus, instance.job_release_us.tolist()
+    of_task = work.of_tasks(instance)
+    of_job = [sum(of_task[task] for task in instance.tasks_of(job)) for job in range(len(instance.jobs))]
+    speed, release = instance.n_gpus * work.parts, instance.job_release_us.tolist()
     waiting: list[int] = []
     now = total = 0
     for job, begin in enumerate(release):
@@ -237,7 +237,7 @@ def _least_completions(instance: Instance) -> Fraction:
         if waiting:
             heapq.heapreplace(waiting, waiting[0] - (begin * speed - now))
         now = begin * speed
-        heapq.heappush(waiting, work[job])
+        heapq.heappush(waiting, of_job[job])
     while waiting:
         now += heapq.heappop(waiting)
         total += now

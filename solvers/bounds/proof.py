@@ -6,9 +6,6 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
-FOR_BATCHES = frozenset({"critical_path"})
-"""The methods that hold where tasks come in batches, take shares of a GPU or hold memory."""
-
 
 @dataclass(frozen=True, slots=True)
 class Proof:

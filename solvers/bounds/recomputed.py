@@ -7,13 +7,13 @@ alone is priced: any interval proves something, whoever chose it.
 from __future__ import annotations
 
 import heapq
+from collections import Counter
 from collections.abc import Callable, Mapping
 from fractions import Fraction
 from itertools import pairwise
+from math import lcm
 
-import numpy as np
-
-from models import NEVER, Instance, Objective, objective_value
+from models import NEVER, WHOLE, Instance, Job, Objective
 from solvers.bounds.alone import Alone
 from solvers.bounds.certified import RefusedError, as_list, get, whole
 
@@ -23,12 +23,28 @@ _LATEST = 1 << 62
 _LARGEST_LEVEL = 1 << 200
 """Neither part of a fraction in a certificate is larger."""
 
+_MAXIMA = (Objective.MAKESPAN, Objective.MAX_SLOWDOWN)
+
 Recompute = Callable[[Instance, Objective, object], Fraction | None]
 
 
 def critical_path(instance: Instance, objective: Objective, _: object) -> Fraction:
     """Return the value of the objective if every job ended as early as it could alone."""
-    return objective_value(objective, instance, np.array(_ends(Alone(instance)), np.int64))
+    ends = _ends(Alone(instance))
+    weights = latency_weights(instance, objective)
+    if weights is not None:
+        latencies = Counter[tuple[int, int]]()
+        for weight, job, end in zip(weights, instance.jobs, ends, strict=True):
+            latencies[weight.as_integer_ratio()] += end - job.release_us
+        return sum((Fraction(*weight) * total for weight, total in latencies.items()), Fraction(0))
+    if objective is Objective.LATE_JOBS:
+        return Fraction(sum(map(_is_late, instance.jobs, ends)))
+    costs = [_cost(instance, objective, job, end) for job, end in enumerate(ends)]
+    return max(costs) if objective in _MAXIMA else sum(costs, Fraction(0))
+
+
+def _is_late(job: Job, end_us: int) -> bool:
+    return job.deadline_us is not None and end_us > job.release_us + job.deadline_us
 
 
 def _ends(alone: Alone) -> list[int]:
@@ -47,20 +63,25 @@ def mean_busy_time(instance: Instance, objective: Objective, _: object) -> Fract
     weights = latency_weights(instance, objective)
     if weights is None:
         return None
-    alone, speed = Alone(instance), instance.n_gpus
-    works = [alone.work(workflow) for workflow in instance.job_workflow.tolist()]
+    alone = Alone(instance)
+    least = [
+        min(Fraction(alone.share[t] * run, WHOLE * size) for size, run in enumerate(alone.fastest_runs(t), 1))
+        for t in range(len(alone.share))
+    ]
+    parts = lcm(*(work.denominator for work in least))  # of a GPU's microsecond: so all work is whole
+    work, speed = [int(task * parts) for task in least], instance.n_gpus * parts
+    works = [sum(work[t] for t in _templates(alone, job)) for job in range(len(instance.jobs))]
     by_share: dict[Fraction, list[int]] = {}
-    for job, (weight, work) in enumerate(zip(weights, works, strict=True)):
-        by_share.setdefault(weight / work, []).append(job)
+    for job, (weight, total_work) in enumerate(zip(weights, works, strict=True)):
+        by_share.setdefault(weight / total_work, []).append(job)
     heads = sorted({at for job in range(len(works)) for at in alone.times(job)[0]})
     room, total = _Room(heads, speed), Fraction(0)
     for share in sorted(by_share, reverse=True):
         moment = ends = 0  # twice what each task is busy on average, and twice what its end adds, times its work
         for job in by_share[share]:
             for template, head in zip(_templates(alone, job), alone.times(job)[0], strict=True):
-                run = alone.fastest[template]
-                moment += room.take(head, run)
-                ends += run * (2 * alone.tail[template] + run)
+                moment += room.take(head, work[template])
+                ends += work[template] * (2 * alone.tail[template] + alone.fastest[template])
         total += share * (Fraction(moment, speed) + ends) / 2
     if len(set(weights)) == 1:
         releases = [job.release_us for job in instance.jobs]
@@ -149,7 +170,7 @@ def _late_in_interval(instance: Instance, objective: Objective, parameters: obje
     level = _level(parameters) if objective is Objective.MAX_SLOWDOWN else Fraction(0)
     first = whole(get(parameters, "from_us"), 0, _LATEST, "from_us")
     last = whole(get(parameters, "due_us"), -_LATEST, _LATEST, "due_us")
-    alone, (captive, gpus) = Alone(instance), _confined(instance, parameters)
+    alone, (captive, gpus), parts = Alone(instance), _confined(instance, parameters), _parts(parameters)
     work, inside = 0, list[tuple[int, int]]()
     for job, owner in enumerate(instance.jobs):
         due = 0
@@ -161,9 +182,9 @@ def _late_in_interval(instance: Instance, objective: Objective, parameters: obje
             due = owner.release_us + owner.deadline_us
         for template, head in zip(_templates(alone, job), alone.times(job)[0], strict=True):
             if captive[template] and head >= first and due - alone.tail[template] <= last:
-                work += alone.fastest[template]
+                work += _least_work(alone, template, parts)
                 inside.append((job, alone.tail[template]))
-    end = first - (-work // gpus)  # ends are whole
+    end = first - (-work // (gpus * parts))  # ends are whole
     return min((_cost(instance, objective, job, end + tail) for job, tail in set(inside)), default=Fraction(0))
 
 
@@ -174,15 +195,17 @@ def _cost(instance: Instance, objective: Objective, job: int, end_us: int) -> Fr
         return Fraction(end_us)
     if objective is Objective.MAX_SLOWDOWN:
         return Fraction(end_us - owner.release_us, owner.critical_path_us)
-    return owner.weight * max(0, end_us - owner.release_us - (owner.deadline_us or 0))
+    if owner.deadline_us is None:
+        return Fraction(0)
+    return owner.weight * max(0, end_us - owner.release_us - owner.deadline_us)
 
 
 def _late_in_intervals(instance: Instance, parameters: object) -> Fraction:
     """Return the jobs late even alone, plus those late in each interval, which share no job if they do not overlap."""
-    alone, intervals, gpus = Alone(instance), list[tuple[int, int]](), 1
+    alone, intervals, gpus, parts = Alone(instance), list[tuple[int, int]](), 1, 1
     captive = [False] * len(alone.fastest)
     if parameters != {}:
-        captive, gpus = _confined(instance, parameters)
+        (captive, gpus), parts = _confined(instance, parameters), _parts(parameters)
         for pair in as_list(get(parameters, "intervals"), None, "intervals"):
             begin, end = (whole(at, 0, _LATEST, "intervals") for at in as_list(pair, 2, "intervals"))
             intervals.append((begin, end))
@@ -193,17 +216,17 @@ def _late_in_intervals(instance: Instance, parameters: object) -> Fraction:
         if owner.deadline_us is not None:
             due = owner.release_us + owner.deadline_us
             late += end > due
-            work = sum(alone.fastest[t] for t in _templates(alone, job) if captive[t])
+            work = sum(_least_work(alone, t, parts) for t in _templates(alone, job) if captive[t])
             if end <= due and work:
                 on_time.append((due, owner.release_us, work))
     on_time.sort()
     for first, last in intervals:
         inside = [(due, work) for due, begin, work in on_time if first <= begin and due <= last]
-        late += _too_many(inside, first, gpus)
+        late += _too_many(inside, first, gpus * parts)
     return Fraction(late)
 
 
-def _too_many(inside: list[tuple[int, int]], begin: int, gpus: int) -> int:
+def _too_many(inside: list[tuple[int, int]], begin: int, speed: int) -> int:
     """Return how many of these jobs cannot all do their work between `begin` and their due dates, which ascend.
 
     Whenever the work due by a date exceeds the time until then, the largest must go (Moore and Hodgson 1968).
@@ -212,7 +235,7 @@ def _too_many(inside: list[tuple[int, int]], begin: int, gpus: int) -> int:
     for due, work in inside:
         heapq.heappush(kept, -work)
         total += work
-        if total > gpus * (due - begin):
+        if total > speed * (due - begin):
             total += heapq.heappop(kept)
     return len(inside) - len(kept)
 
@@ -226,6 +249,17 @@ def _confined(instance: Instance, parameters: object) -> tuple[list[bool], int]:
     if not gpus:
         raise RefusedError("gpu_classes is empty")
     return [all(c in chosen for c in classes if row[c] != NEVER) for row in instance.run_us.tolist()], gpus
+
+
+def _parts(parameters: object) -> int:
+    """Return in how many parts of a GPU's microsecond work is counted; rounded down, any number of them is sound."""
+    told = isinstance(parameters, dict) and "parts" in parameters
+    return whole(get(parameters, "parts"), 1, _LATEST, "parts") if told else 1
+
+
+def _least_work(alone: Alone, template: int, parts: int) -> int:
+    """Return the least that a task takes of the GPUs, in parts of a GPU's microsecond."""
+    return min(rate * run for rate, run in alone.rates(template, parts))
 
 
 def _level(parameters: object) -> Fraction:
@@ -251,7 +285,7 @@ def fluid(instance: Instance, objective: Objective, parameters: object) -> Fract
     end = whole(get(parameters, "end_us"), begin + 1, _LATEST, "end_us")
     resource, gpus = get(parameters, "resource"), instance.n_gpus
     if resource == "compute":
-        return Fraction(_late_for_work(instance, begin, end))
+        return Fraction(_late_for_work(instance, begin, end, _parts(parameters)))
     if resource == "copy engine" and begin == 0:
         held = {resident.model for resident in instance.initial}
         size = [
@@ -267,28 +301,33 @@ def fluid(instance: Instance, objective: Objective, parameters: object) -> Fract
     raise RefusedError("resource must be compute, memory, or copy engine from 0 on")
 
 
-def _late_for_work(instance: Instance, begin: int, end: int) -> int:
+def _late_for_work(instance: Instance, begin: int, end: int, parts: int) -> int:
     """Return how many jobs must go until the work that no job on time can move out of the window fits into it."""
     alone, energies = Alone(instance), list[int]()
+    rates = [alone.rates(template, parts) for template in range(len(alone.share))]
     for job, owner in enumerate(instance.jobs):
         if owner.deadline_us is not None:
             release, due = owner.release_us, owner.release_us + owner.deadline_us
             energies.append(
                 sum(
-                    max(
-                        0,
-                        min(
-                            (run := alone.fastest[t]),
-                            end - begin,
-                            release + alone.head[t] + run - begin,
-                            end - (due - alone.tail[t] - run),
-                        ),
+                    min(
+                        rate
+                        * max(
+                            0,
+                            min(
+                                run,
+                                end - begin,
+                                release + alone.head[t] + run - begin,
+                                end - (due - alone.tail[t] - run),
+                            ),
+                        )
+                        for rate, run in rates[t]
                     )
                     for t in _templates(alone, job)
                 )
             )
     energies.sort()
-    excess, late = sum(energies) - instance.n_gpus * (end - begin), 0
+    excess, late = sum(energies) - instance.n_gpus * parts * (end - begin), 0
     while excess > 0:
         excess -= energies.pop()
         late += 1

@@ -15,7 +15,7 @@ from fractions import Fraction
 
 import numpy as np
 
-from models import NEVER, Instance, Objective, scenario_hash
+from models import WHOLE, Instance, Objective, scenario_hash
 from models.instance import Ints
 from models.objective import reported_bound
 from solvers.bounds.alone import Alone
@@ -33,9 +33,8 @@ from solvers.bounds.certified import (
     table,
     whole,
 )
-from solvers.bounds.granularity import round_up
-from solvers.bounds.proof import FOR_BATCHES
 from solvers.bounds.recomputed import RECOMPUTED, latency_weights
+from solvers.bounds.ways import Lane, Ways
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,13 +51,22 @@ def verify(instance: Instance, document: object) -> Verdict:
     bound: Fraction | None = None
     try:
         objective, method, claim = _header(instance, document)
-        bound = round_up(instance, objective, _again(instance, objective, method, document))
+        bound = _round_up(instance, objective, _again(instance, objective, method, document))
         if claim > Fraction(reported_bound(objective, bound)):
             proved = reported_bound(objective, bound)
             raise RefusedError(f"claims {_in_words(claim)}, but only {proved} is proved")
     except RefusedError as refusal:
         return Verdict(False, bound, str(refusal))
     return Verdict(True, bound, None)
+
+
+def _round_up(instance: Instance, objective: Objective, bound: Fraction) -> Fraction:
+    """Return the least value from a bound on that the objective can take, since times are whole."""
+    if objective in (Objective.LATE_JOBS, Objective.MAKESPAN):
+        return Fraction(math.ceil(bound))
+    if objective is Objective.MEAN_LATENCY:
+        return Fraction(math.ceil(bound * len(instance.jobs)), len(instance.jobs))
+    return bound
 
 
 def _header(instance: Instance, document: object) -> tuple[Objective, str, Fraction]:
@@ -84,8 +92,6 @@ def _in_words(claim: Fraction) -> str:
 
 
 def _again(instance: Instance, objective: Objective, method: str, document: object) -> Fraction:
-    if not instance.one_at_a_time and method not in FOR_BATCHES:
-        raise RefusedError(f"{method} does not bound batches and shares")
     if method != "lagrangian":
         value = RECOMPUTED[method](instance, objective, get(document, "parameters"))
         if value is None:
@@ -118,17 +124,20 @@ class _LagrangianCheck:
         self.shapes = read_shapes(instance, get(parameters, "priced_precedences"))
         self.alone = Alone(instance)
         self.falls = as_list(get(prices, "precedences"), len(self.costs), "precedences")
-        self.lanes: dict[tuple[int, tuple[int, ...]], tuple[Ints, Ints]] = {}
+        self.ways = Ways(instance, self.alone)
+        self.lanes: dict[Lane, tuple[Ints, Ints]] = {}
         self._refuse_overflow()
 
     def _refuse_overflow(self) -> None:
+        working = set(self.instance.template_memory.tolist())
         largest = int(self.compute.max(initial=0)) + int(self.copy.max(initial=0))
         largest += sum(int(row.max(initial=0)) for row in self.use_prices)
         largest += sum(
-            max(parts, default=0) * int(price.max(initial=0))
-            for (_, parts, _), price in zip(self.rows, self.memory, strict=True)
+            max([*parts, *(self._held(row, memory) for memory in working)]) * int(price.max(initial=0))
+            for row, (_, parts, _), price in zip(range(len(self.rows)), self.rows, self.memory, strict=True)
         )
-        slowest = int(self.instance.run_us.max()) * max(len(workflow.tasks) for workflow in self.instance.workflows)
+        slowest = max(int(self.instance.run_us.max()), int(self.instance.batch_us.max(initial=0)))
+        slowest *= max(len(workflow.tasks) for workflow in self.instance.workflows)
         horizon = (self.slots + 2) * self.slot_us
         completion = max((weight * (1 if step else horizon) for _, weight, _, step in self.costs), default=0)
         if max(largest, 1) * max(horizon, slowest) + completion >= LARGEST_SUM:
@@ -165,18 +174,35 @@ class _LagrangianCheck:
             raise RefusedError("prices are too large")
         return {arc: np.cumsum(row[::-1])[::-1] for arc, row in zip(priced, falls, strict=True)}
 
-    def least_price(self, c: int, needs: tuple[int, ...], earliest: int, run: int, wait: Ints) -> Ints:
+    def _held(self, row: int, memory_bytes: int) -> int:
+        """Return how many parts of a limit on memory a task holds that holds so many bytes, rounded down."""
+        c, _, capacity = self.rows[row]
+        gpu = self.instance.class_gpu[c]
+        return 0 if gpu.slots else memory_bytes * capacity // gpu.memory_bytes
+
+    def _rate(self, lane: Lane) -> Ints:
+        """Return what a task pays per microsecond in every slot."""
+        rate = self.compute[lane.gpu_class].copy()
+        for index, (model, c) in enumerate(self.uses):
+            if c == lane.gpu_class and model in lane.needs:
+                rate += self.use_prices[index]
+        if lane.share < WHOLE or lane.joined_us:
+            members = (lane.members((slot + 1) * self.slot_us) for slot in range(self.slots))
+            parts = [price * lane.share // (WHOLE * size) for price, size in zip(rate.tolist(), members, strict=True)]
+            rate = np.array(parts, np.int64)
+        for row, price in enumerate(self.memory):
+            if self.rows[row][0] == lane.gpu_class:
+                rate += self._held(row, lane.memory_bytes) * price
+        return np.asarray(rate, np.int64)
+
+    def least_price(self, paying: Lane, earliest: int, run: int, wait: Ints) -> Ints:
         """Return the least price of a run that starts in [earliest + k, earliest + k + 1) slots, for every delay k.
 
         To it belongs what waiting within that interval costs: wait[k] per microsecond.
         """
-        if (c, needs) not in self.lanes:
-            rate = self.compute[c].copy()
-            for index, use in enumerate(self.uses):
-                if use[1] == c and use[0] in needs:
-                    rate += self.use_prices[index]
-            self.lanes[c, needs] = _integral(rate, self.slot_us)
-        lane, slot = self.lanes[c, needs], self.slot_us
+        if paying not in self.lanes:
+            self.lanes[paying] = _integral(self._rate(paying), self.slot_us)
+        lane, slot = self.lanes[paying], self.slot_us
         first = earliest + np.arange(len(wait), dtype=np.int64) * slot
         edges = ((first // slot + 1) * slot, ((first + run) // slot + 1) * slot - run)
         last = first + slot - 1
@@ -236,16 +262,15 @@ class _Tree:
 
     def __init__(self, check: _LagrangianCheck, number: int) -> None:
         job, self.weight, self.free_until, self.step = check.costs[number]
-        instance, workflow = check.instance, int(check.instance.job_workflow[job])
-        first, last = instance.template_first[workflow : workflow + 2].tolist()
+        workflow = int(check.instance.job_workflow[job])
         start, end = check.alone.times(job)
         self.shape = check.shapes[workflow]
         self.root = self.shape.root
         self.check, self.count = check, check.delays[number]
-        self.run_us, self.needs = instance.run_us[first:last].tolist(), instance.needs[first:last]
+        self.ways = [check.ways.of(template) for template in check.alone.templates(workflow)]
         self.earliest = [*start, max(end)] if self.root == len(start) else start
         self.fences = check.fences(number, self.shape)
-        reach = max(self.earliest) + self.count * check.slot_us + max(map(max, self.run_us))
+        reach = max(self.earliest) + self.count * check.slot_us + max(way.run_us for ways in self.ways for way in ways)
         if reach // check.slot_us + 2 > check.slots:
             raise RefusedError("a window reaches beyond the priced slots")
 
@@ -265,12 +290,13 @@ class _Tree:
             for source in self.shape.priced_into[node]:
                 sums += self.fences[source, node]
             options = []
-            for run, cost in self._running(node):
+            for run, blocked, cost in self._running(node):
                 cost += sums
                 for child, least in following.items():
                     cost += np.minimum.accumulate(least[::-1])[::-1][self._later(node, run, child)]
                 for target in self.shape.priced_from[node]:
                     cost -= self.fences[node, target][self._later(node, run, target)]
+                cost[:blocked] = LARGEST_SUM
                 options.append((run, cost))
             below[node] = options
         return below[self.root]
@@ -295,16 +321,20 @@ class _Tree:
         costs = node == self.root and not self.step
         return np.where(costs & (self._last_ends(run) >= 0), self.weight, 0)[: self.count - 1]
 
-    def _running(self, node: int) -> list[tuple[int, Ints]]:
-        """Return run times and prices of a node by delay; the last delay, and an added end, pay none."""
-        if node == len(self.run_us):
-            return [(0, np.zeros(self.count, np.int64))]
-        earliest, needs = self.earliest[node], self.needs[node]
-        return [
-            (run, np.append(self.check.least_price(c, needs, earliest, run, self._waiting(node, run)), 0))
-            for c, run in enumerate(self.run_us[node])
-            if run != NEVER
-        ]
+    def _running(self, node: int) -> list[tuple[int, int, Ints]]:
+        """Return run times of a node, the first delay possible, and prices by delay.
+
+        The last delay is always possible and pays nothing, nor does an added end.
+        """
+        if node == len(self.ways):
+            return [(0, 0, np.zeros(self.count, np.int64))]
+        earliest, listed = self.earliest[node], list[tuple[int, int, Ints]]()
+        for lane, run, begin in self.ways[node]:
+            paid = self.check.least_price(lane, earliest, run, self._waiting(node, run))
+            # A delay is ruled out if the last start that it stands for lies before `begin`.
+            blocked = max(0, min(self.count - 1, (begin - earliest) // self.check.slot_us))
+            listed.append((run, blocked, np.append(paid, 0)))
+        return listed
 
     def _later(self, source: int, run: int, target: int) -> Ints:
         """Return the least delay of the target for each delay of the source."""

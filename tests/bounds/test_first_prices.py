@@ -7,8 +7,10 @@ import numpy as np
 import pytest
 
 from models import Instance, Job, Objective
+from models.chains import fastest_run_us
 from solvers.bounds import mean_busy_time
-from solvers.bounds.critical_path import earliest, fastest_run
+from solvers.bounds.batch_work import Work
+from solvers.bounds.critical_path import earliest
 from solvers.bounds.lagrangian.evaluation import Prices, exact_bound, round_prices
 from solvers.bounds.lagrangian.first_prices import FirstPrices
 from solvers.bounds.lagrangian.relaxation import fixed_parts, job_costs, relax
@@ -47,7 +49,7 @@ def dual_value(instance: Instance, objective: Objective) -> float:
     found = work_prices(instance, weights)
     times, prices = found.times_us, found.prices
     start = earliest(instance).start_us
-    run = fastest_run(instance)[instance.task_template]
+    run = fastest_run_us(instance)[instance.task_template]
     total: float = -instance.n_gpus * float(np.trapezoid(prices, times))
     for task, job in enumerate(instance.task_job.tolist()):
         own = int(run[instance.task_job == job].sum())
@@ -67,7 +69,9 @@ def test_prices_are_worth_the_bound(seed: int, objective: Objective) -> None:
     weights = latency_weights(built, objective)
     assert weights is not None
     # All jobs weigh the same in mean latency, where the bound may be another one that is better still.
-    bound = mean_busy_time._weighted_completions(built, weights) - mean_busy_time._weighted_releases(built, weights)
+    bound = mean_busy_time._weighted_completions(built, weights, Work.of(built)) - mean_busy_time._weighted_releases(
+        built, weights
+    )
     assert dual_value(built, objective) == pytest.approx(float(bound), rel=1e-9)
 
 
@@ -83,7 +87,9 @@ def test_the_ascent_begins_at_least_at_the_bound_of_runs_without_models(seed: in
     weights = latency_weights(built, objective)
     assert found is not None
     assert weights is not None
-    bound = mean_busy_time._weighted_completions(built, weights) - mean_busy_time._weighted_releases(built, weights)
+    bound = mean_busy_time._weighted_completions(built, weights, Work.of(built)) - mean_busy_time._weighted_releases(
+        built, weights
+    )
     assert found >= bound * (1 - Fraction(1, 1000))
 
 

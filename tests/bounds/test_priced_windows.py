@@ -18,10 +18,16 @@ from solvers.bounds.lagrangian.marginals import Marginals
 from solvers.bounds.lagrangian.windows import limits
 from solvers.exact import cp_sat, exhaustive
 from solvers.result import Search
-from tests.instances import chain, instance, random_instance, task
+from tests.instances import chain, instance, random_instance, random_serving_instance, task
 
 SUMS = [objective for objective in Objective if objective.is_sum]
 COMPLETE = "The solution hint is complete and is feasible"
+
+
+def _drawn(seed: int) -> Instance:
+    """Return a random instance: from seed 8 on with batches, shares and memory of tasks."""
+    draw = random_instance if seed % 1000 < 8 else random_serving_instance
+    return draw(random.Random(seed), 5 if seed % 1000 < 8 else 4, restricted=seed % 2 == 1)
 
 
 def _priced(built: Instance, objective: Objective) -> Priced | None:
@@ -34,9 +40,9 @@ def _limits(built: Instance, objective: Objective, priced: Priced, plan: Timelin
 
 
 @pytest.mark.parametrize("objective", SUMS)
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("seed", range(16))
 def test_the_optimum_keeps_to_the_limits_of_every_plan(seed: int, objective: Objective) -> None:
-    built = random_instance(random.Random(3000 + seed), restricted=seed % 2 == 1)
+    built = _drawn(3000 + seed)
     best, other = (exhaustive.solve(built, aim).timeline for aim in (objective, Objective.MAKESPAN))
     priced = _priced(built, objective)
     if best is None or other is None or priced is None:
@@ -56,9 +62,9 @@ def test_the_optimum_keeps_to_the_limits_of_every_plan(seed: int, objective: Obj
 
 
 @pytest.mark.parametrize("objective", SUMS)
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("seed", range(16))
 def test_proofs_inside_the_limits_agree_with_the_oracle(seed: int, objective: Objective) -> None:
-    built = random_instance(random.Random(4000 + seed), restricted=seed % 2 == 1)
+    built = _drawn(4000 + seed)
     exact, hint = exhaustive.solve(built, objective), exhaustive.solve(built, Objective.MAKESPAN).timeline
     if hint is None:
         return

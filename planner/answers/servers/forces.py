@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 
 from models import Instance, Objective
-from models.instance import Ints
 from models.units import say_size
 from planner.answers.servers.goal import Goal
 from solvers.bounds import fluid
+from solvers.bounds.batch_work import Work
 from solvers.bounds.fluid import Demand
 from solvers.bounds.lagrangian.improve import Priced
 
@@ -40,7 +40,7 @@ def demand_in_words(instance: Instance, demand: Demand, late: int) -> str:
     gpus = instance.n_gpus
     window = f"Between {demand.begin_us / 1e6:.6g} s and {demand.end_us / 1e6:.6g} s"
     models = _names(instance, demand.models)
-    offered, asked = float(gpus * demand.rate), float(demand.amount.sum())
+    offered, asked = float(gpus * demand.rate / demand.parts), float(demand.amount.sum()) / demand.parts
     if demand.resource == "compute":
         what = f"jobs on time need {asked / 1e6:.4g} GPU-seconds of compute{models and f' (most for {models})'}"
         has = f"{_gpus(gpus)} {'gives' if gpus == 1 else 'give'} {offered / 1e6:.4g}"
@@ -101,10 +101,8 @@ def _narrowest(mass: np.ndarray[tuple[int], np.dtype[np.float64]]) -> tuple[int,
 
 
 def _work_us(instance: Instance) -> int:
-    from solvers.bounds.critical_path import fastest_run
-
-    run: Ints = fastest_run(instance)
-    return int(run[instance.task_template].sum())
+    work = Work.of(instance)
+    return sum(work.of_tasks(instance)) // work.parts
 
 
 def _names(instance: Instance, models: tuple[int, ...]) -> str:

@@ -7,10 +7,11 @@ from fractions import Fraction
 
 import numpy as np
 
+from models import WHOLE
 from models.instance import Ints
 from solvers.bounds.lagrangian.job_paths import Choice, JobData, Numbers, cheapest_paths
 from solvers.bounds.lagrangian.model_paths import best_residencies, spread, trace_residencies
-from solvers.bounds.lagrangian.relaxation import SUM_BITS, ModelUse, Relaxation
+from solvers.bounds.lagrangian.relaxation import SUM_BITS, LanePrices, ModelUse, Relaxation
 from solvers.bounds.lagrangian.shapes import Shapes
 from solvers.compiled import allocating_kernel
 
@@ -99,12 +100,23 @@ class Evaluation:
 
     def _lane_rates(self, prices: Prices) -> Numbers:
         relaxation = self.relaxation
-        lanes = np.empty((len(relaxation.lane_uses), relaxation.slots), self._dtype)
-        for lane, (c, uses) in enumerate(zip(relaxation.trees.lanes.gpu_class, relaxation.lane_uses, strict=True)):
-            lanes[lane] = prices.compute[c]
-            for use in uses:
-                lanes[lane] += prices.uses[use]
-        return lanes
+        rates = np.empty((len(relaxation.lanes), relaxation.slots), self._dtype)
+        for rate, lane in zip(rates, relaxation.lanes, strict=True):
+            rate[:] = prices.compute[lane.gpu_class]
+            for use in lane.uses:
+                rate += prices.uses[use]
+            if not lane.whole:
+                rate[:] = self._part(rate, lane)
+            for row, parts in lane.held:
+                rate += parts * prices.memory[row]
+        return rates
+
+    def _part(self, rate: Numbers, lane: LanePrices) -> Numbers:
+        """Return the part of prices that a lane pays, rounded down where they are whole: it may be less, never more."""
+        if self._dtype is np.float64:
+            return rate * (lane.share / WHOLE) / lane.size
+        whole, rest = np.divmod(rate, WHOLE * lane.size)  # the product of price and share may outgrow 64 bits
+        return np.asarray(whole * lane.share + rest * lane.share // (WHOLE * lane.size), np.int64)
 
     def _prefix(self, rates: Numbers) -> Numbers:
         """Return the price from 0 to the edges of the slots. Shape [rows, slots + 1]."""
@@ -161,7 +173,7 @@ class Evaluation:
     def excess(self, out: Prices) -> None:
         """Write the gradient at the prices last evaluated: use less capacity, slot by slot, per microsecond."""
         relaxation = self.relaxation
-        lanes = np.zeros((len(relaxation.lane_uses), relaxation.slots))
+        lanes = np.zeros((len(relaxation.lanes), relaxation.slots))
         out.extra[:] = 0
         shapes = relaxation.trees.shapes
         _use_of_jobs(relaxation.data, shapes, self.choice, self._slot_us, lanes, out.extra)
@@ -171,10 +183,14 @@ class Evaluation:
         for row, limit in enumerate(relaxation.memory):
             out.memory[row] = -relaxation.gpus[limit.gpu_class] * limit.capacity
         out.uses[:] = 0
-        for lane, (c, uses) in enumerate(zip(relaxation.trees.lanes.gpu_class, relaxation.lane_uses, strict=True)):
-            out.compute[c] += lanes[lane]
-            for index in uses:
-                out.uses[index] += lanes[lane]
+        for running, lane in zip(lanes, relaxation.lanes, strict=True):
+            for row, parts in lane.held:
+                out.memory[row] += parts * running
+            if not lane.whole:
+                running *= lane.share / WHOLE / lane.size
+            out.compute[lane.gpu_class] += running
+            for index in lane.uses:
+                out.uses[index] += running
         for index, use in enumerate(relaxation.uses):
             self._add_use_of_model(index, use, out)
 
@@ -216,8 +232,9 @@ def _largest_sum(relaxation: Relaxation, prices: Prices) -> int:
     data, shapes, horizon = relaxation.data, relaxation.trees.shapes, relaxation.slots * relaxation.slot_us
     rate = sum(int(part.max(initial=0)) for part in (prices.compute, prices.copy))
     rate += sum(int(row.max(initial=0)) for row in prices.uses)
-    for limit, row in zip(relaxation.memory, prices.memory, strict=True):
-        rate += max(limit.parts, default=0) * int(row.max(initial=0))
+    for index, (limit, row) in enumerate(zip(relaxation.memory, prices.memory, strict=True)):
+        held = (parts for lane in relaxation.lanes for held_in, parts in lane.held if held_in == index)
+        rate += max((*limit.parts, *held), default=0) * int(row.max(initial=0))
     tasks = int(np.diff(shapes.node_first).max())
     completion = int(data.weight.max()) * (1 if data.steps else horizon)
     falls = np.add.reduceat(np.append(prices.extra, 0.0), data.extra_first[:-1]) if len(prices.extra) else np.zeros(1)

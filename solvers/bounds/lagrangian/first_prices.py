@@ -13,7 +13,7 @@ import numpy as np
 
 from models import Instance, Objective
 from models.instance import Ints
-from solvers.bounds.critical_path import fastest_run
+from solvers.bounds.batch_work import Work
 from solvers.bounds.lagrangian.evaluation import Prices
 from solvers.bounds.lagrangian.job_paths import Numbers
 from solvers.bounds.lagrangian.relaxation import Relaxation
@@ -44,7 +44,9 @@ class FirstPrices:
         if weights is None:
             return cls(np.zeros(1), np.zeros(1), np.zeros(len(instance.jobs), np.int64))
         found = work_prices(instance, weights)
-        work_us = np.add.reduceat(fastest_run(instance)[instance.task_template], instance.job_first_task[:-1])
+        work = Work.of(instance)
+        least_us = np.array([least / work.parts for least in work.least])
+        work_us = np.add.reduceat(least_us[instance.task_template], instance.job_first_task[:-1])
         # What a job pays in all, where it ends on the fast machine, is worth waiting so long for.
         paid_us = work_us * found.last_price / np.array([max(float(weight), 1e-300) for weight in weights])
         latest_us = found.times_us[-1] - instance.job_release_us

@@ -74,7 +74,7 @@ def improve(search: Search, time_limit_s: float | None = None, finest_us: int = 
     """
     limit = search.remaining_s if time_limit_s is None else min(search.remaining_s, time_limit_s)
     end = time.monotonic() + limit
-    costs = job_costs(search.instance, search.objective) if search.instance.one_at_a_time else None
+    costs = job_costs(search.instance, search.objective)
     if costs is None or not len(costs.jobs):
         return None
     fixed = fixed_parts(search.instance, costs)

@@ -182,6 +182,9 @@ def _walk_job(
                 for k in range(count):
                     end = over + k * slot_us
                     row[k] += weight * (min(1, max(0, end)) if data.steps else max(0, end))
+            # Before enough of its class can start there is no batch of that size; the last delay has no end.
+            for k in range(min(count - 1, max(0, (shapes.from_us[option] - earliest) // slot_us))):
+                row[k] = FAR
         if shapes.parent[node] >= 0:
             _tell_parent(job, data, shapes, node, slot_us, cost, message[node - first, :count])
 

@@ -7,18 +7,19 @@ Everything is an integer, so that a bound can be evaluated exactly: times in mic
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 from math import gcd
 
 import numpy as np
 
-from models import NEVER, Instance, Objective
+from models import NEVER, WHOLE, Instance, Objective
 from models.instance import Ints
+from models.objective import Term, charges
 from solvers.bounds.critical_path import UNREACHABLE, earliest
 from solvers.bounds.lagrangian.job_paths import JobData
-from solvers.bounds.lagrangian.shapes import Forest, forest, node_earliest
-from solvers.bounds.mean_busy_time import latency_weights
+from solvers.bounds.lagrangian.shapes import Forest, Lane, forest, node_earliest
 
 MEMORY_PARTS = 1 << 14
 """A GPU's memory is counted in at most so many parts."""
@@ -64,6 +65,31 @@ class ModelUse:
 
 
 @dataclass(frozen=True, slots=True)
+class LanePrices:
+    """Which prices the tasks of a lane pay, on a class of GPUs.
+
+    Parameters
+    ----------
+    share, size
+        In a batch of `size` members, slot by slot, each takes `share` / `WHOLE` / `size` of a GPU's compute and of the
+        models that it uses, and pays that part of the prices. Shape [slots].
+    whole
+        Whether that is all.
+    uses
+        The rows of the relaxation's `uses` that they need.
+    held
+        Pairs (row of the relaxation's `memory`, parts that each task holds).
+    """
+
+    gpu_class: int
+    share: int
+    size: Ints
+    whole: bool
+    uses: tuple[int, ...]
+    held: tuple[tuple[int, int], ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Relaxation:
     """The relaxation at one slot width.
 
@@ -77,8 +103,8 @@ class Relaxation:
         Number of slots: every start within a window, and its end, lies in them.
     gpus
         Number of GPUs of each class.
-    lane_uses
-        Per lane: the rows of `uses` that its tasks need.
+    lanes
+        What the tasks of each lane pay.
     """
 
     trees: Forest
@@ -90,7 +116,7 @@ class Relaxation:
     gpus: tuple[int, ...]
     memory: tuple[MemoryRow, ...]
     uses: tuple[ModelUse, ...]
-    lane_uses: tuple[tuple[int, ...], ...]
+    lanes: tuple[LanePrices, ...]
     overlap_loads: bool
 
 
@@ -125,25 +151,20 @@ class Fixed:
 
 def job_costs(instance: Instance, objective: Objective) -> JobCosts | None:
     """Return an objective that adds up over jobs as costs of their completions; None for a maximum."""
-    release = instance.job_release_us
-    deadline = np.array([NEVER if job.deadline_us is None else job.deadline_us for job in instance.jobs], np.int64)
-    weights = latency_weights(instance, objective)
-    free_until, counted = release, np.ones(len(release), bool)
-    if objective in (Objective.WEIGHTED_TARDINESS, Objective.LATE_JOBS):
-        free_until, counted = release + deadline, deadline != NEVER
-        late = objective is Objective.LATE_JOBS
-        weights = [Fraction(1) if late else job.weight for job in instance.jobs]
-    if weights is None:
+    charged = charges(objective, instance)
+    if not charged.is_sum:
         return None
-    jobs = np.array([j for j, w in enumerate(weights) if w > 0 and counted[j]], np.int64)
-    steps = objective is Objective.LATE_JOBS
-    return JobCosts(jobs, tuple(weights[j] for j in jobs.tolist()), free_until[jobs], steps)
+    weights = charged.job_weights
+    jobs = np.array([j for j, w in enumerate(weights) if w > 0], np.int64)
+    steps = charged.term is Term.LATE
+    return JobCosts(jobs, tuple(weights[j] for j in jobs.tolist()), charged.due_us[jobs], steps)
 
 
 def fixed_parts(instance: Instance, costs: JobCosts) -> Fixed:
     """Return what every slot width shares."""
-    trees = forest(instance)
-    node_first, start = node_earliest(instance, trees, earliest(instance))
+    times = earliest(instance)
+    trees = forest(instance, times)
+    node_first, start = node_earliest(instance, trees, times)
     return Fixed(instance, costs, trees, node_first, start, _model_uses(instance), _memory_rows(instance))
 
 
@@ -172,12 +193,21 @@ def relax(fixed: Fixed, slot_us: int, window_us: Ints) -> Relaxation:
         extra_first,
     )
     index = {(use.model, use.gpu_class): q for q, use in enumerate(fixed.uses)}
-    lane_uses = tuple(
-        tuple(index[model, c] for model in needs)
-        for c, needs in zip(trees.lanes.gpu_class, trees.lanes.needs, strict=True)
-    )
     gpus = tuple(np.bincount(instance.gpu_class).tolist())
     slots = horizon // slot_us + 4
+    slot_ends = np.arange(1, slots + 1, dtype=np.int64) * slot_us
+    lanes = tuple(
+        LanePrices(
+            lane.gpu_class,
+            lane.share,
+            # Who runs in a slot has started before its end, and so have all members of the batch.
+            np.searchsorted(np.array(lane.starts_us, np.int64), slot_ends),
+            lane.share == WHOLE and len(lane.starts_us) == 1,
+            tuple(index[model, lane.gpu_class] for model in lane.needs),
+            tuple(_held(instance, fixed.memory, lane)),
+        )
+        for lane in trees.lanes
+    )
     return Relaxation(
         trees,
         data,
@@ -188,7 +218,7 @@ def relax(fixed: Fixed, slot_us: int, window_us: Ints) -> Relaxation:
         gpus,
         fixed.memory,
         fixed.uses,
-        lane_uses,
+        lanes,
         instance.overlap_loads,
     )
 
@@ -219,6 +249,15 @@ def _model_uses(instance: Instance) -> tuple[ModelUse, ...]:
     return tuple(uses)
 
 
+def _held(instance: Instance, memory: tuple[MemoryRow, ...], lane: Lane) -> Iterator[tuple[int, int]]:
+    """Yield the limits on memory that a task runs into, each with the parts that it holds, rounded down."""
+    gpu = instance.class_gpu[lane.gpu_class]
+    for index, row in enumerate(memory):
+        parts = lane.memory_bytes * row.capacity // gpu.memory_bytes
+        if row.gpu_class == lane.gpu_class and parts and not gpu.slots:
+            yield index, parts
+
+
 def _memory_rows(instance: Instance) -> tuple[MemoryRow, ...]:
     """Return the limits on memory of every class: its bytes, or how many models each size of slot leaves room for."""
     rows = []
@@ -231,7 +270,8 @@ def _memory_rows(instance: Instance) -> tuple[MemoryRow, ...]:
                 parts = tuple(int(w > smaller) for w in here)
                 rows.append(MemoryRow(c, parts, sum(slot >= size for slot in gpu.slots)))
         else:
-            unit = gcd(gpu.memory_bytes, *here)
+            held = instance.template_memory[instance.run_us[:, c] != NEVER]
+            unit = gcd(gpu.memory_bytes, *here, *held.tolist())
             capacity = gpu.memory_bytes // unit
             if capacity <= MEMORY_PARTS:
                 rows.append(MemoryRow(c, tuple(w // unit for w in here), capacity))

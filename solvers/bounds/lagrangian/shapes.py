@@ -12,9 +12,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from models import NEVER, Instance
+from models import Instance
+from models.chains import fastest_run_us
 from models.instance import Ints
-from solvers.bounds.critical_path import Earliest, fastest_run, jobs_by_workflow
+from solvers.bounds.batch_work import Sizes
+from solvers.bounds.critical_path import Earliest, jobs_by_workflow
 
 NO_TASK = -1
 """Stands for the position of an added end node."""
@@ -32,9 +34,11 @@ class Shapes(NamedTuple):
     after_parent
         Per node: whether the precedence runs from the parent to the node (otherwise from the node to it).
     option_first
-        First option (GPU class) of each node, and the number of options at the end.
+        First option (GPU class and size of batch) of each node, and the number of options at the end.
     run_us, lane
         Per option: run time, and the lane whose prices it pays (-1: none).
+    from_us
+        Per option: before this instant no batch of its size can start.
     extra_first
         First priced precedence of each workflow, and their number at the end.
     extra_source, extra_target
@@ -51,6 +55,7 @@ class Shapes(NamedTuple):
     option_first: Ints
     run_us: Ints
     lane: Ints
+    from_us: Ints
     extra_first: Ints
     extra_source: Ints
     extra_target: Ints
@@ -62,12 +67,24 @@ class Shapes(NamedTuple):
     next_from: Ints
 
 
-@dataclass(frozen=True, slots=True)
-class Lanes:
-    """Kinds of running that pay the same prices: a GPU class and the models in use. One entry per lane."""
+class Lane(NamedTuple):
+    """Tasks that pay the same prices: on a GPU class, with these models in use, as one of so many in a batch.
 
-    gpu_class: tuple[int, ...]
-    needs: tuple[tuple[int, ...], ...]
+    Parameters
+    ----------
+    share
+        Of a GPU's compute that the batch takes, in parts of `WHOLE`.
+    memory_bytes
+        What a task holds itself while it runs.
+    starts_us
+        From these instants on the batch may have 1, 2, 3, ... members; there are as many as it has at most.
+    """
+
+    gpu_class: int
+    needs: tuple[int, ...]
+    share: int
+    memory_bytes: int
+    starts_us: tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,19 +92,17 @@ class Forest:
     """The trees, their lanes, and per node its position in its workflow (`NO_TASK`: an added end)."""
 
     shapes: Shapes
-    lanes: Lanes
+    lanes: tuple[Lane, ...]
     node_task: Ints
 
 
-def forest(instance: Instance) -> Forest:
-    """Return the trees of an instance's workflows."""
-    fastest = fastest_run(instance)
-    lanes: dict[tuple[int, tuple[int, ...]], int] = {}
+def forest(instance: Instance, times: Earliest) -> Forest:
+    """Return the trees of an instance's workflows; by `times` there are, from some instant on, enough for a batch."""
+    fastest = fastest_run_us(instance)
+    options = _Options(instance, times)
     node_first, option_first, extra_first = [0], [0], [0]
     parents: list[int] = []
     after_parent: list[bool] = []
-    runs: list[int] = []
-    lane_of: list[int] = []
     extra: list[tuple[int, int]] = []
     links: list[list[int]] = [[] for _ in range(6)]
     node_task: list[int] = []
@@ -104,14 +119,11 @@ def forest(instance: Instance) -> Forest:
             node_task.append(node if node < count else NO_TASK)
             parents.append(position[towards[node]] if node in towards else -1)
             after_parent.append(node in towards and (towards[node], node) in kept)
-            for c in range(len(instance.class_gpu)) if node < count else ():
-                if instance.run_us[first + node, c] != NEVER:
-                    runs.append(int(instance.run_us[first + node, c]))
-                    lane_of.append(lanes.setdefault((c, tuple(sorted(instance.needs[first + node]))), len(lanes)))
-            if node >= count:
-                runs.append(0)
-                lane_of.append(-1)
-            option_first.append(len(runs))
+            if node < count:
+                options.add_task(first + node)
+            else:
+                options.add(0, -1, 0)
+            option_first.append(len(options.run_us))
         priced = [(position[a], position[b]) for a, b in arcs if (a, b) not in kept]
         for at, of in enumerate((parents[node_first[-1] :], [b for _, b in priced], [a for a, _ in priced])):
             for out, more in zip(links[2 * at : 2 * at + 2], _linked(of, len(order)), strict=True):
@@ -124,14 +136,44 @@ def forest(instance: Instance) -> Forest:
         np.array(parents, np.int64),
         np.array(after_parent, np.int64),
         np.array(option_first, np.int64),
-        np.array(runs, np.int64),
-        np.array(lane_of, np.int64),
+        np.array(options.run_us, np.int64),
+        np.array(options.lane, np.int64),
+        np.array(options.from_us, np.int64),
         np.array(extra_first, np.int64),
         np.array([a for a, _ in extra], np.int64),
         np.array([b for _, b in extra], np.int64),
         *(np.array(link, np.int64) for link in links),
     )
-    return Forest(shapes, Lanes(tuple(c for c, _ in lanes), tuple(n for _, n in lanes)), np.array(node_task, np.int64))
+    return Forest(shapes, tuple(options.lanes), np.array(node_task, np.int64))
+
+
+class _Options:
+    """The ways to run each task, one after the other, and the lanes that they pay."""
+
+    def __init__(self, instance: Instance, times: Earliest) -> None:
+        self._instance, self._sizes = instance, Sizes(instance)
+        of_task = instance.template_batch[instance.task_template]
+        self._starts = [np.sort(times.start_us[of_task == batch]).tolist() for batch in range(len(instance.batches))]
+        self.run_us: list[int] = []
+        self.lane: list[int] = []
+        self.from_us: list[int] = []
+        self.lanes: dict[Lane, int] = {}
+
+    def add(self, run_us: int, lane: int, from_us: int) -> None:
+        """Add a way to run."""
+        self.run_us.append(run_us)
+        self.lane.append(lane)
+        self.from_us.append(from_us)
+
+    def add_task(self, template: int) -> None:
+        """Add all ways to run a task: on every class, in batches of every size."""
+        instance, needs = self._instance, tuple(sorted(self._instance.needs[template]))
+        share, memory = int(instance.template_share[template]), int(instance.template_memory[template])
+        for c in range(len(instance.class_gpu)):
+            for fewest, most, run_us in self._sizes.on(template, c):
+                starts = (0, *self._starts[instance.template_batch[template]][1:most]) if most > 1 else (0,)
+                lane = Lane(c, needs, share, memory, starts)
+                self.add(run_us, self.lanes.setdefault(lane, len(self.lanes)), starts[fewest - 1])
 
 
 def _linked(of: list[int], nodes: int) -> tuple[list[int], list[int]]:

@@ -18,7 +18,7 @@ import numpy as np
 from models.formulations.scale import ScaledObjective
 from models.formulations.surcharges import Step, Surcharges
 from models.formulations.windows import UNREACHABLE, Limits
-from models.instance import NEVER, Instance, Ints
+from models.instance import Instance, Ints
 from solvers.bounds.lagrangian.improve import Priced
 from solvers.bounds.lagrangian.job_paths import Numbers
 from solvers.bounds.lagrangian.marginals import Marginals
@@ -52,7 +52,10 @@ def limits(instance: Instance, scaled: ScaledObjective, priced: Priced, value: F
         nodes = list(_nodes(instance, marginals, index, job))
         for node in nodes:
             if node.task is not None:
-                earliest[node.task, node.classes], latest[node.task, node.classes] = node.hull(spare)
+                first_us, last_us = node.hull(spare)
+                for c in np.unique(node.classes).tolist():  # a class is as good as the best size of batch on it
+                    here = node.classes == c
+                    earliest[node.task, c], latest[node.task, c] = first_us[here].min(), last_us[here].max()
         root = nodes[-1]
         completion[job] = np.minimum(UNREACHABLE, (root.hull(spare)[1] + root.run_us).max())
         steps[job] = tuple(step for node in nodes for step in node.steps(spare, per_unit))
@@ -69,11 +72,11 @@ class _Node:
     task
         None for the added end of a workflow.
     classes, run_us
-        The classes it may run on, and how long. Shape [classes].
+        The options: classes it may run on, and how long. Shape [options].
     begin_us, slot_us
         Delay k stands for starts in [begin + k slots, begin + (k + 1) slots), the last one for all later ones, too.
     above
-        Shape [classes, delays].
+        Shape [options, delays].
     """
 
     def __init__(
@@ -118,10 +121,9 @@ def _nodes(instance: Instance, marginals: Marginals, index: int, job: int) -> It
     for node in range(low, high):
         position = int(relaxation.trees.node_task[node])
         task = None if position == NO_TASK else int(instance.job_first_task[job]) + position
-        classes = np.zeros(1, np.int64)
-        if task is not None:
-            classes = np.flatnonzero(instance.run_us[instance.task_template[task]] != NEVER)
         options = slice(shapes.option_first[node], shapes.option_first[node + 1])
+        lanes = shapes.lane[options].tolist() if task is not None else []
+        classes = np.array([relaxation.trees.lanes[lane].gpu_class for lane in lanes], np.int64)
         rows = slice(options.start - shapes.option_first[low], options.stop - shapes.option_first[low])
         begin_us = int(data.earliest_us[data.node_first[index] + node - low])
         yield _Node(task, classes, shapes.run_us[options], begin_us, relaxation.slot_us, above[rows])
