@@ -45,13 +45,13 @@ class Engine:
         self._released = 0
         self._unfinished = instance.n_tasks
 
-    def run(self, stop: Callable[[], bool] = lambda: False) -> Timeline:
+    def run(self, stop: Callable[[], bool] | None = None) -> Timeline:
         """Return what happened.
 
         Parameters
         ----------
         stop
-            Asked before every instant whether to give up.
+            Asked before every instant whether to give up; None: never.
 
         Raises
         ------
@@ -64,7 +64,7 @@ class Engine:
         self._policy.begin(self._site)
         self._policy.act(range(self._site.n_gpus))
         while self._unfinished:
-            if stop():
+            if stop is not None and stop():
                 raise StoppedError(f"{self._unfinished} tasks had not ended")
             self._instant()
         self._finish_loads()

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from models import NEVER, NONE, Cluster, Instance, Job, MLModel, Restrictions, Workflow
+from models import NEVER, NONE, WHOLE, Cluster, Instance, Job, MLModel, Restrictions, Workflow
 
 _Row = tuple[tuple[int, int], ...]
 
@@ -73,9 +73,9 @@ class Knowledge:
         edges count these alone.
     run_us, needs, inputs, outputs, transfer_us, template_first
         Of these workflows, laid out as the instance's tables.
-    share, task_bytes, batch
-        Per template: the share of a GPU's compute that it takes, in parts of WHOLE, the memory that each task holds
-        while it runs, and its batch class by number, NONE without one.
+    share, work_us, task_bytes, batch
+        Per template: the share of a GPU's compute that it takes, in parts of WHOLE, its run times multiplied by that
+        share, the memory that each task holds while it runs, and its batch class by number, NONE without one.
     batch_us
         Per batch class so far: run times by GPU class and size, NEVER for sizes that cannot run there.
     template, job
@@ -102,6 +102,7 @@ class Knowledge:
         self.outputs: list[_Row] = []
         self.transfer_us: list[list[list[list[int]]]] = []
         self.share: list[int] = []
+        self.work_us: list[list[int]] = []
         self.task_bytes: list[int] = []
         self.batch: list[int] = []
         self.batch_us: list[list[list[int]]] = []
@@ -169,6 +170,10 @@ class Knowledge:
             known.extend(tuple((offset, edge + shift) for offset, edge in row) for row in arcs)
         self.transfer_us.extend(tables.transfer_us)
         self.share.extend(tables.share)
+        self.work_us.extend(
+            row if share == WHOLE else [run_us if run_us == NEVER else run_us * share // WHOLE for run_us in row]
+            for row, share in zip(tables.run_us, tables.share, strict=True)
+        )
         self.task_bytes.extend(tables.memory_bytes)
         for batch in tables.batches:
             if batch is not None and batch[0] not in self._batch_number:

@@ -20,7 +20,7 @@ def simulate(
     seed: int = 0,
     noise: Noise | None = None,
     truth: Instance | None = None,
-    stop: Callable[[], bool] = lambda: False,
+    stop: Callable[[], bool] | None = None,
 ) -> Timeline:
     """Return what a policy makes of an instance; equal arguments give equal timelines.
 

@@ -102,13 +102,15 @@ class GPUState:
         """Start a batch that nothing refuses."""
         self.runs[run.tasks[0]] = run
         self.free_share -= run.share
-        self.memory.free_bytes -= run.memory_bytes
+        if run.memory_bytes:
+            self.memory.free_bytes -= run.memory_bytes
 
     def end_run(self, first_task: int) -> Run:
         """End the batch of this first task, and return it."""
         run = self.runs.pop(first_task)
         self.free_share += run.share
-        self.memory.free_bytes += run.memory_bytes
+        if run.memory_bytes:
+            self.memory.free_bytes += run.memory_bytes
         return run
 
     def uses(self, model: int) -> bool:

@@ -119,7 +119,8 @@ class QueuePolicy(Policy):
         """Queue a task up at the GPU where it was placed."""
         self._queued_on[task] = gpu
         self.queue[gpu].append(task)
-        self._count(gpu, self._work_us(task, gpu))
+        site = self.site
+        self._count(gpu, site.work_us[site.template[task]][site.gpu_class[gpu]])
 
     def turned_to(self, task: int, gpu: int) -> None:
         """Take note that a worker has taken a task from its queue: it runs, or the loads before it have begun."""
@@ -142,9 +143,7 @@ class QueuePolicy(Policy):
 
     def _work_us(self, task: int, gpu: int) -> int:
         """Return the work that a task brings to a GPU: its run time, times its share of the compute."""
-        template = self.site.template[task]
-        run_us, share = self.site.run_us[template][self.site.gpu_class[gpu]], self.site.share[template]
-        return run_us if share == WHOLE else run_us * share // WHOLE
+        return self.site.work_us[self.site.template[task]][self.site.gpu_class[gpu]]
 
     def _serve(self, gpu: int) -> bool:
         """Go on with the task in turn, or take the next one; say whether it has started."""
@@ -219,16 +218,20 @@ class QueuePolicy(Policy):
         site.start(*tasks)
         self.in_turn[gpu] = NOWHERE
         self._prefetches_left[gpu] = self.options.prefetch
-        for member in tasks[1:]:
-            self.queue[gpu].remove(member)
-            del self._queued_on[member]
+        if len(tasks) > 1:
+            for member in tasks[1:]:
+                self.queue[gpu].remove(member)
+                del self._queued_on[member]
         for member in tasks:
             self.started(member, gpu)
-            if self.options.remaining:
-                view.queued_us[gpu] -= self._work_us(member, gpu)
-        if self.options.remaining and site.state[gpu].free_share:
+        if not self.options.remaining:
+            return
+        gpu_class = site.gpu_class[gpu]
+        for member in tasks:
+            view.queued_us[gpu] -= site.work_us[site.template[member]][gpu_class]
+        if site.state[gpu].free_share:
             self._see_busy(gpu)
-        elif self.options.remaining:
+        else:
             view.busy_until_us[gpu] = site.run_end_us[gpu]
             view.note_queue(gpu)
 
