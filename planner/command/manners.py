@@ -38,8 +38,8 @@ def run(app: typer.Typer, arguments: Sequence[str] | None = None) -> int:
         # In a context of its own, so that what this run has read and promised does not outlive it.
         code = copy_context().run(app, args=None if arguments is None else list(arguments), standalone_mode=False)
         sys.stdout.flush()
-    except _user_errors() as error:
-        return _complain(_by_option(error, app, sys.argv[1:] if arguments is None else arguments))
+    except UsageError as error:
+        return _complain(str(error))
     except typer.TyperException as error:
         return _complain(_described(error))
     except BrokenPipeError:
@@ -51,6 +51,12 @@ def run(app: typer.Typer, arguments: Sequence[str] | None = None) -> int:
     except (KeyboardInterrupt, typer.Abort):
         say("truenorth: interrupted")
         return INTERRUPTED
+    except Exception as error:
+        from models.errors import UserError  # not before something has failed: `--help` waits for no models
+
+        if not isinstance(error, UserError):
+            raise
+        return _complain(_by_option(error, app, sys.argv[1:] if arguments is None else arguments))
     return code if isinstance(code, int) else DONE
 
 
@@ -58,12 +64,6 @@ def _described(error: typer.TyperException) -> str:
     """Return a usage error in words."""
     describe: Callable[[], str] | None = getattr(error, "format_message", None)
     return str(error) if describe is None else describe()
-
-
-def _user_errors() -> tuple[type[Exception], ...]:
-    """Return what bad input raises; before a verb has imported it (`--help` waits for nothing) nobody can raise it."""
-    low = sys.modules.get("models.errors")
-    return (UsageError,) if low is None else (UsageError, low.UserError)
 
 
 def _by_option(error: Exception, app: typer.Typer, arguments: Sequence[str]) -> str:

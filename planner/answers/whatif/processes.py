@@ -1,4 +1,8 @@
-"""Calls on worker processes of this machine, each of which may die without harm to the others."""
+"""Calls on worker processes of this machine, each of which may die without harm to the others.
+
+A killed worker loses the one call it was at, and a killed parent leaves no worker behind. Pebble (5.2) does the first
+as well; but its workers outlive a parent that is killed, and run the program's main file again.
+"""
 
 from __future__ import annotations
 
