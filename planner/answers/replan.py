@@ -79,7 +79,8 @@ def replan(
     timeline = replace(timeline, realised=True)
     value = timeline_value(scenario.objective, truth, timeline)
     metrics = measure(truth, timeline, scenario.slo)
-    return Simulation(scenario, "offline:replan=on", given, truth, timeline, Fraction(0), value, metrics)
+    policy = "offline:replan=on"
+    return Simulation(scenario, policy, given, truth, timeline, Fraction(0), value, metrics, clairvoyant=True)
 
 
 def _task(instance: Instance, job: int, name: str) -> int:

@@ -42,6 +42,8 @@ class Simulation:
         The scenario's objective over all jobs, exactly (microseconds, a ratio, or a count).
     metrics
         After the warm-up.
+    clairvoyant
+        Whether the policy replays a plan, and so may know the future, or looks ahead in time.
     """
 
     scenario: Scenario
@@ -52,6 +54,7 @@ class Simulation:
     warmup: Fraction
     value: Fraction
     metrics: Metrics
+    clairvoyant: bool
 
     def __repr__(self) -> str:
         objective = self.scenario.objective
@@ -73,11 +76,6 @@ class Simulation:
             },
             "metrics": self.metrics.as_dict(),
         }
-
-    @property
-    def clairvoyant(self) -> bool:
-        """Whether the policy replays a plan, and so may know the future, or looks ahead in time."""
-        return is_file(self.policy) or knows_the_future(self.policy)
 
 
 def write_simulation(ran: Simulation, path: Path) -> None:
@@ -128,8 +126,10 @@ def simulate(
     chosen: Callable[[], Policy]
     if is_file(policy):
         told, chosen = instance, replay(instance, feasible_timeline(instance, Path(policy)))
+        clairvoyant = True
     else:
-        chosen = parse(policy, scenario, sides.told)
+        chosen = parsed = parse(policy, scenario, sides.told)
+        clairvoyant = knows_the_future(parsed)
         told, instance = instance_for(told, chosen), instance_for(instance, chosen)
     truth = told if sides.truth is told else instance_for(sides.truth, chosen)
     timeline = run(told, chosen, seed, uncertainty.noise, None if truth is told else truth, stop)
@@ -138,4 +138,4 @@ def simulate(
         timeline = replace(timeline, realised=True)
     value = timeline_value(scenario.objective, truth, timeline)
     metrics = measure(truth, timeline, scenario.slo, warmup)
-    return Simulation(scenario, policy, instance, truth, timeline, warmup, value, metrics)
+    return Simulation(scenario, policy, instance, truth, timeline, warmup, value, metrics, clairvoyant)

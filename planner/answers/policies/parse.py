@@ -49,16 +49,13 @@ def parse(text: str, scenario: Scenario, told: Told | None = None) -> ParsedPoli
     return replace(parsed, policy=partial(RecedingHorizon, oracle=oracle), options=chosen)
 
 
-def knows_the_future(text: str) -> bool:
+def knows_the_future(parsed: ParsedPolicy) -> bool:
     """Say whether a policy is one that looks ahead in time."""
-    if _name(text) == OFFLINE:
-        return True
-    if _name(text) != RECEDING:
-        return False
+    if _name(parsed.name) != RECEDING:
+        return _name(parsed.name) == OFFLINE
     from planner.answers.policies.receding_horizon import RecedingOptions
 
-    options = parse_policy(text, _with_a_solver()).options
-    return isinstance(options, RecedingOptions) and options.lookahead > 0
+    return isinstance(parsed.options, RecedingOptions) and parsed.options.lookahead > 0
 
 
 def _with_a_solver() -> dict[str, type[Policy]]:
