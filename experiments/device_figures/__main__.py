@@ -25,7 +25,6 @@ from models import MLModel
 from models.scenario import load_scenario, write_atomically
 from planner.answers.profile import profile
 from planner.answers.replay import replay_on_devices
-from planner.answers.replay_report import replay_document
 from planner.answers.simulate import simulate, write_simulation
 
 
@@ -83,7 +82,7 @@ def _runs(part: Part, device: str, rounds: int, folder: Path) -> Iterator[dict[s
         made = replay_on_devices(
             scenario, policy, runner, LiveSettings(device), runner_name=part.runner, check_outputs=name == "compass"
         )
-        write_atomically(folder / f"{name}_report.json", json.dumps(replay_document(made), indent=1))
+        write_atomically(folder / f"{name}_report.json", json.dumps(made.as_dict(), indent=1))
         yield {"policy": name, **figures(made, part.large_bytes)}
 
 

@@ -8,7 +8,6 @@ from typing import Any
 
 from executor.devices.records import Record
 from planner.answers.replay import Replayed
-from planner.answers.replay_report import replay_document
 
 TARGETS = {
     "load_share_of_peak": ("at least", 0.90),
@@ -31,7 +30,7 @@ def figures(replayed: Replayed, large_bytes: int) -> dict[str, Any]:
     large_bytes
         From this size on, loads count for the share of the peak.
     """
-    report = replay_document(replayed)
+    report = replayed.as_dict()
     records = replayed.live.records
     return {
         "jobs": len(replayed.instance.jobs),

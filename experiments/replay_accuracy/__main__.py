@@ -15,7 +15,6 @@ from planner import save
 from planner.answers.plan import plan
 from planner.answers.profile import profile
 from planner.answers.replay import replay_on_devices
-from planner.answers.replay_report import replay_document
 
 SCENARIO = Path(__file__).parents[1] / "scenarios" / "paper_small.yaml"
 JOBS_PER_S_AND_GPU = 4
@@ -43,9 +42,7 @@ def main() -> None:
             measured = profile(load_scenario(changed), runner, device="cpu", rounds=given.rounds).measured
             save(plan(measured, time_limit_s=3), path)
             for policy in (path, "compass"):
-                report = replay_document(
-                    replay_on_devices(measured, policy, runner, settings, runner_name=given.runner)
-                )
+                report = replay_on_devices(measured, policy, runner, settings, runner_name=given.runner).as_dict()
                 same = report["same_placement"] and report["same_order"]
                 print(
                     f"{gpus:4}  {'plan' if policy is path else 'compass':8}{'kept' if report['valid'] else 'BROKEN':>8}"

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -23,6 +24,7 @@ from models.timeline import UNPLACED, Timeline
 from models.violation import Violation
 from planner.answers.check import feasible_timeline
 from planner.answers.policies.parse import parse
+from planner.answers.replay_report import replay_document
 from planner.answers.shown import Shown
 from planner.answers.simulate import is_file
 from planner.answers.time_causes import Causes, causes_of_error
@@ -120,6 +122,10 @@ class Replayed:
             Shown(f"{self.policy}, measured", clairvoyant, self.instance, self.timeline),
             Shown(f"{self.policy}, predicted", clairvoyant, self.instance, self.predicted),
         )
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the report with the keys of ``replay --json``."""
+        return replay_document(self)
 
     def save_measured(self, path: Path) -> None:
         """Write the measured timeline; tasks of failed jobs that did not run are left out."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from fractions import Fraction
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -14,7 +14,9 @@ from models.instance import Instance
 from models.objective import Objective, reported_value, timeline_value
 from models.slo import quantile_rank
 from models.timeline import Timeline
-from planner.answers.replay import Replayed
+
+if TYPE_CHECKING:
+    from planner.answers.replay import Replayed
 
 TOLERANCE_US = 0
 """By how much a measured timeline may break a rule: orders and measurements share one clock, so not at all."""

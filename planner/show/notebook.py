@@ -91,9 +91,7 @@ def _servers(answer: Any) -> str:
 def _replayed(answer: Any) -> str:
     import pandas as pd
 
-    from planner.answers.replay_report import replay_document
-
-    document = replay_document(answer)
+    document = answer.as_dict()
     figures = {str(answer.scenario.objective).replace("_", " "): document["objective"]}
     figures |= {"mean latency in s": document["mean_latency_s"], "makespan in s": document["makespan_s"]}
     rows = {name: {key: both[key] for key in ("predicted", "measured", "error")} for name, both in figures.items()}

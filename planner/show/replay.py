@@ -13,7 +13,6 @@ from rich.text import Text
 
 from models.units import say_bandwidth
 from planner.answers.replay import Replayed
-from planner.answers.replay_report import replay_document
 from planner.answers.time_causes import CAUSES
 
 _MOST_FAILURES = 10
@@ -36,7 +35,7 @@ def elapsed_shown(what: str) -> Iterator[None]:
 
 def replay_view(replayed: Replayed) -> Group:
     """Return what a person wants to know: predicted beside measured, where the error came from, what failed."""
-    report = replay_document(replayed)
+    report = replayed.as_dict()
     parts: list[Any] = [_times(report), Text(), _facts(replayed, report)]
     parts += [
         Text(f"job {failure['job']} failed in {failure['task']} on {failure['gpu']}: {failure['message']}")

@@ -12,7 +12,6 @@ from models.identity import scenario_hash
 from models.objective import reported_value, timeline_value
 from models.scenario import TimelineHeader, write_atomically, write_timeline
 from planner.answers.replay import Replayed
-from planner.answers.replay_report import replay_document
 from planner.answers.versions import versions
 from planner.show.canvas import png
 from planner.show.gantt import predicted_over_measured
@@ -45,7 +44,7 @@ def _document(replayed: Replayed) -> dict[str, Any]:
     options = ["--device", settings.device, "--runner", replayed.runner, "--limit", f"{settings.limit_s:g}"]
     options += [] if settings.sharing is None else ["--virtual", settings.sharing]
     return {
-        **replay_document(replayed),
+        **replayed.as_dict(),
         "scenario": {
             "name": scenario.name,
             "hash": scenario_hash(replayed.instance),

@@ -17,7 +17,6 @@ from models import Placement, Residency, Timeline, check
 from models.scenario import Scenario, load_scenario, read_timeline
 from planner import save
 from planner.answers.replay import Replayed, replay_on_devices
-from planner.answers.replay_report import replay_document
 from planner.answers.simulate import simulate
 from planner.answers.time_causes import CAUSES
 from tests.devices.small import BYTES, Small, gpus, instance
@@ -73,7 +72,7 @@ def test_a_plan_is_carried_out_as_planned(tiny: Scenario, tmp_path: Path) -> Non
     replayed = replay(tiny, plan)
     assert (replayed.violations, replayed.achieved) == ([], True)
     assert (replayed.same_placement, replayed.same_order) == (True, True)
-    document = replay_document(replayed)
+    document = replayed.as_dict()
     assert document["outputs"] == {"compared": 24, "different": []}
     assert document["failures"] == document["moves"] == document["unpacked_gpus"] == []
     assert document["run_times"]["count"] == 24
@@ -84,7 +83,7 @@ def test_a_plan_is_carried_out_as_planned(tiny: Scenario, tmp_path: Path) -> Non
 
 @pytest.mark.parametrize("policy", ["compass", "jit", "srpt"])
 def test_causes_add_up_to_the_difference(tiny: Scenario, policy: str) -> None:
-    document = replay_document(replay(tiny, policy))
+    document = replay(tiny, policy).as_dict()
     for name, added in document["causes_s"].items():
         whole = document[f"{name}_s"]["measured"] - document[f"{name}_s"]["predicted"]
         assert list(added) == list(CAUSES)
@@ -129,7 +128,7 @@ class Failing(Small):
 
 def test_a_failed_job_is_reported_and_left_out(tiny: Scenario, tmp_path: Path) -> None:
     replayed = replay(tiny, "jit", Failing())
-    document = replay_document(replayed)
+    document = replayed.as_dict()
     assert not replayed.achieved
     assert document["valid"] is True
     (failure,) = document["failures"]

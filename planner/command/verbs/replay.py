@@ -64,7 +64,6 @@ def replay(
     from executor.devices.run import LiveSettings
     from executor.runners.parse import parse_runner
     from planner.answers.replay import replay_on_devices
-    from planner.answers.replay_report import replay_document
     from planner.show import replay_files
     from planner.show.replay import elapsed_shown, replay_view
 
@@ -80,7 +79,7 @@ def replay(
             check_outputs=check_outputs,
         )
     written = [] if output is None else replay_files.write(replayed, output)
-    manners.show(replay_document(replayed), lambda: replay_view(replayed), as_json)
+    manners.show(replayed.as_dict(), lambda: replay_view(replayed), as_json)
     for path in written:
         manners.say(f"wrote {path}")
     return manners.DONE if replayed.achieved else manners.NOT_ACHIEVED
