@@ -19,11 +19,15 @@ from models.timeline import Timeline
 from solvers.compiled import random_state, random_unit
 from solvers.result import Search
 from solvers.search.annealing_kernel import Scene, Window, anneal, evaluate, settle
-from solvers.search.decoder import Decisions, Decoder, encode
+from solvers.search.decoder import Decisions, Decoder
 from solvers.search.decoder_kernel import INFEASIBLE, cost_so_far, decode, look_ahead
 from solvers.search.decoder_state import FAR, State, copy_of, restore
 from solvers.search.dispatch import greedy_decisions
-from solvers.search.neighbourhood import MOVES, new_plan
+from solvers.search.neighbourhood import new_plan
+from solvers.search.serving_annealing import ServingScene, anneal_serving, evaluate_serving, settle_serving
+from solvers.search.serving_decoder import ServingDecoder, spans_of
+from solvers.search.serving_dispatch import greedy_batches
+from solvers.search.serving_kernel import decode_serving, look_ahead_serving
 
 SLICE = 5_000_000
 """Most task placements between two looks at the clock: about a tenth of a second."""
@@ -45,6 +49,8 @@ class Parameters:
         First and last temperature, as multiples of a job's average share of the cost.
     chances
         Relative frequency of the kinds of moves, as `MOVES` lists them.
+    batch_chances
+        Beside them, where there are batch classes: those that `SERVING_MOVES` adds.
     """
 
     tasks_per_gpu: int = 10
@@ -54,6 +60,11 @@ class Parameters:
     hot: float = 0.1
     cold: float = 0.004
     chances: tuple[float, ...] = (0.08, 0.04, 0.4, 0.15, 0.07, 0.07, 0.02, 0.15)
+    batch_chances: tuple[float, ...] = (0.25, 0.1, 0.1, 0.1, 0.3)
+
+
+SERVING = Parameters(tasks_per_gpu=40, lead_per_gpu=8, tail_per_gpu=20)
+"""Where tasks run together a GPU has more of them at a time, so windows hold more."""
 
 
 class Annealer:
@@ -78,23 +89,26 @@ class Annealer:
         Moves tried so far.
     counts
         Per kind of move: proposed, accepted, improving. Shape [kinds, 3].
+
+    Where tasks run in batches, `ServingAnnealer` is the one to take.
     """
 
     def __init__(self, decoder: Decoder, start: Decisions, seed: int, parameters: Parameters) -> None:
         self.decoder, self.parameters = decoder, parameters
         self.random = random_state(seed)
         self.moves = 0
-        self.counts = np.zeros((len(MOVES), 3), np.int64)
-        self._chances = np.cumsum(np.array(parameters.chances) / sum(parameters.chances))
-        self._chances[-1] = 1.0
+        self.counts = np.zeros((len(self._chances(parameters)), 3), np.int64)
+        self._cumulated = np.cumsum(np.array(self._chances(parameters)) / sum(self._chances(parameters)))
+        self._cumulated[-1] = 1.0
         self._work = decoder.work(start)
         self._state, self._origin = copy_of(decoder.origin), copy_of(decoder.origin)
         self._tasks = len(start.order)
         self._plan = new_plan(start.order, start.gpu, np.argsort(start.order))
         self._work = self._work._replace(order=self._plan.order, gpu=self._plan.gpu)
+        self._joins = self._begin_joins(start)
         self._rewind()
         self.cost = self._cost()
-        settle(self._plan, self._work.start, 0, self._tasks)
+        self._settle(0)
         self.best_cost, self.best = self.cost, start
 
     def sweep(self, temperature: Callable[[], float | None]) -> None:
@@ -113,6 +127,11 @@ class Annealer:
                 return
             first += step
 
+    @staticmethod
+    def _chances(parameters: Parameters) -> tuple[float, ...]:
+        """Return how often each kind of move is tried."""
+        return parameters.chances
+
     def _rewind(self) -> None:
         """Go back to time 0."""
         restore(self._origin, self.decoder.origin)
@@ -120,16 +139,17 @@ class Annealer:
         self._total, self._worst = cost_so_far(self.decoder.tables, self._before)
         self._at = 0
 
+    def _begin_joins(self, start: Decisions) -> Ints:
+        """Return the array that says which tasks join a batch."""
+        return np.zeros(len(start.order), np.int64)
+
     def _advance(self, to: int) -> None:
         """Move the carried state to a later position."""
-        tables, state = self.decoder.tables, self._origin
-        state.upcoming[:] = FAR
-        look_ahead(tables, state, self._work, self._at, self._tasks)
-        jobs = tables.task_job[self._plan.order[self._at : to]]
+        self._origin.upcoming[:] = FAR
+        self._look_ahead(self._at, self._tasks)
+        jobs = self.decoder.tables.task_job[self._plan.order[self._at : to]]
         self._work.completed[jobs] = self._before[jobs]
-        self._total, self._worst = decode(
-            tables, state, self._work, self.decoder.residencies, self._at, to, self._total, self._worst, INFEASIBLE
-        )
+        self._total, self._worst = self._decode(to)
         self._before[jobs] = self._work.completed[jobs]
         self._at = to
 
@@ -137,45 +157,152 @@ class Annealer:
         """Return the cost of the plan, decoded from the beginning."""
         tables = self.decoder.tables
         window = Window(0, 0, self._tasks, self._tasks, *cost_so_far(tables, tables.ideal_us))
-        return evaluate(self._scene(self.decoder.origin, tables.ideal_us.copy()), window, INFEASIBLE)
+        return self._evaluate(self.decoder.origin, tables.ideal_us.copy(), window)
+
+    def _look_ahead(self, first: int, last: int) -> None:
+        """Note the next uses of models on the carried state."""
+        look_ahead(self.decoder.tables, self._origin, self._work, first, last)
+
+    def _decode(self, to: int) -> tuple[float, float]:
+        """Advance the carried state; return summed and worst cost of what then stands."""
+        residencies = self.decoder.residencies
+        return decode(
+            self.decoder.tables,
+            self._origin,
+            self._work,
+            residencies,
+            self._at,
+            to,
+            self._total,
+            self._worst,
+            INFEASIBLE,
+        )
+
+    def _evaluate(self, origin: State, before: Ints, window: Window) -> float:
+        """Return the cost of the plan up to the end of a window."""
+        return evaluate(self._scene(origin, before), window, INFEASIBLE)
+
+    def _anneal(self, window: Window, cost: float, temperature: float, moves: int) -> float:
+        """Try a number of moves in a window that begins with the carried state; return the cost they lead to."""
+        scene = self._scene(self._origin, self._before)
+        return anneal(scene, self._plan, window, cost, temperature, moves, self._cumulated, self.random, self.counts)
 
     def _scene(self, origin: State, before: Ints) -> Scene:
         return Scene(self.decoder.tables, origin, before, self._state, self._work, self.decoder.residencies)
 
+    def _settle(self, first: int) -> None:
+        """Make the decoded start times from a position on those of the plan."""
+        settle(self._plan, self._work.start, first, self._tasks)
+
+    def _decisions(self) -> Decisions:
+        """Return a copy of the current decisions."""
+        return Decisions(self._plan.order.copy(), self._plan.gpu.copy(), self._joins.copy())
+
+    def _part(self, position: int) -> int:
+        """Return the last position up to this one at which the order may be cut."""
+        return position
+
     def _anneal_window(self, first: int, beyond: int, temperature: float) -> None:
         """Anneal a window, then decode the whole plan; keep the change or take it back by its exact cost."""
         plan, gpus = self._plan, self.decoder.instance.n_gpus
-        lead = max(0, first - self.parameters.lead_per_gpu * gpus)
+        lead = max(self._at, self._part(max(0, first - self.parameters.lead_per_gpu * gpus)))
         last = min(self._tasks, beyond + self.parameters.tail_per_gpu * gpus)
         if lead > self._at:
             self._advance(lead)
         old_order, old_time = plan.order[lead:].copy(), plan.time[plan.order[lead:]].copy()
-        old_gpu = plan.gpu[old_order]
+        old_gpu, old_joins = plan.gpu[old_order], self._joins[old_order]
         self._origin.upcoming[:] = FAR
-        look_ahead(self.decoder.tables, self._origin, self._work, last, self._tasks)
+        self._look_ahead(last, self._tasks)
         window = Window(lead, first, beyond, last, self._total, self._worst)
-        scene = self._scene(self._origin, self._before)
-        before = evaluate(scene, window, INFEASIBLE)
+        before = self._evaluate(self._origin, self._before, window)
         moves = max(1, min(self.parameters.moves * (beyond - first), SLICE // (last - lead)))
-        after = anneal(scene, plan, window, before, temperature, moves, self._chances, self.random, self.counts)
+        after = self._anneal(window, before, temperature, moves)
         self.moves += moves
         cost = self._cost()
         if cost - self.cost > max(0.0, after - before) - temperature * np.log(random_unit(self.random)):
             plan.order[lead:] = old_order
             plan.position[old_order] = np.arange(lead, self._tasks)
             plan.gpu[old_order], plan.time[old_order] = old_gpu, old_time
+            self._joins[old_order] = old_joins
             return
-        settle(plan, self._work.start, lead, self._tasks)
+        self._settle(lead)
         self.cost = cost
         if cost < self.best_cost * (1 - 1e-12):
-            self.best_cost, self.best = cost, Decisions(plan.order.copy(), plan.gpu.copy())
+            self.best_cost, self.best = cost, self._decisions()
+
+
+class ServingAnnealer(Annealer):
+    """The same where tasks run in batches, take shares of a GPU or hold memory."""
+
+    decoder: ServingDecoder
+
+    @staticmethod
+    def _chances(parameters: Parameters) -> tuple[float, ...]:
+        return *parameters.chances, *parameters.batch_chances
+
+    def _begin_joins(self, start: Decisions) -> Ints:
+        self._runs, self._spans = self.decoder.runs(start), spans_of(self._work)
+        return self._runs.joins
+
+    def _look_ahead(self, first: int, last: int) -> None:
+        look_ahead_serving(self.decoder.tables, self._origin, self._work, self._runs, first, last)
+
+    def _decode(self, to: int) -> tuple[float, float]:
+        return decode_serving(
+            self.decoder.tables,
+            self.decoder.service,
+            self._origin,
+            self._work,
+            self._spans,
+            self._runs,
+            self.decoder.residencies,
+            self._at,
+            to,
+            self._total,
+            self._worst,
+            INFEASIBLE,
+        )
+
+    def _evaluate(self, origin: State, before: Ints, window: Window) -> float:
+        return evaluate_serving(self._serving_scene(origin, before), window, INFEASIBLE)
+
+    def _anneal(self, window: Window, cost: float, temperature: float, moves: int) -> float:
+        scene = self._serving_scene(self._origin, self._before)
+        return anneal_serving(
+            scene, self._plan, window, cost, temperature, moves, self._cumulated, self.random, self.counts
+        )
+
+    def _settle(self, first: int) -> None:
+        settle_serving(self._serving_scene(self._origin, self._before), self._plan, first, self._tasks)
+
+    def _serving_scene(self, origin: State, before: Ints) -> ServingScene:
+        return ServingScene(
+            self.decoder.tables,
+            self.decoder.service,
+            origin,
+            before,
+            self._state,
+            self._work,
+            self._spans,
+            self._runs,
+            self.decoder.residencies,
+        )
+
+    def _part(self, position: int) -> int:
+        """Return the last position up to this one that lies between two batches: there the start changes."""
+        order, time_us = self._plan.order, self._plan.time
+        while 0 < position < self._tasks and time_us[order[position - 1]] == time_us[order[position]]:
+            position -= 1
+        return position
 
 
 def starts(decoder: Decoder, timeline: Timeline | None, enough: Callable[[], bool]) -> list[Decisions]:
     """Return the decisions to start from, best first: those of the dispatch rules and of a known plan."""
-    found = greedy_decisions(decoder, enough)
+    found = (
+        greedy_batches(decoder, enough) if isinstance(decoder, ServingDecoder) else greedy_decisions(decoder, enough)
+    )
     if timeline is not None:
-        found.append(encode(timeline))
+        found.append(decoder.encode(timeline))
     return sorted(found, key=decoder.cost)
 
 
@@ -199,15 +326,16 @@ def improvements(
     progress
         Share of the time that has passed; 1 or more ends the search, though not before its first plan.
     """
-    settings = parameters or Parameters()
-    decoder = Decoder(instance, objective)
+    settings = parameters or (Parameters() if instance.one_at_a_time else SERVING)
+    decoder = Decoder(instance, objective) if instance.one_at_a_time else ServingDecoder(instance, objective)
     begin = starts(decoder, start, lambda: progress() >= 1)
     if not begin or decoder.cost(begin[0]) == INFEASIBLE:
         return
     first = decoder.timeline(begin[0])
     if first is not None:
         yield first
-    annealer = Annealer(decoder, begin[0], seed, settings)
+    make = ServingAnnealer if isinstance(decoder, ServingDecoder) else Annealer
+    annealer = make(decoder, begin[0], seed, settings)
     share = annealer.cost / len(instance.jobs)
 
     def done() -> float:

@@ -41,10 +41,13 @@ class Decisions:
         The tasks, every predecessor before its successors. Shape [tasks].
     gpu
         Per task. Shape [tasks].
+    joins
+        Per task: 1 if it joins the batch before it on its GPU; None where there are no batches. Shape [tasks].
     """
 
     order: Ints
     gpu: Ints
+    joins: Ints | None = None
 
 
 def encode(timeline: Timeline) -> Decisions:
@@ -79,9 +82,19 @@ class Decoder:
         The instance as the kernels read it.
     origin, residencies
         The state at time 0 and a table that takes the residencies of a decode.
+
+    Raises
+    ------
+    UnsupportedInstanceError
+        If tasks come in batches, take shares or hold memory: `ServingDecoder` knows them.
     """
 
+    serves = False
+    """Whether batches, shares and memory of tasks are known."""
+
     def __init__(self, instance: Instance, objective: Objective) -> None:
+        if not self.serves:
+            instance.require_one_at_a_time("the list decoder")
         self.instance = instance
         self.tables: Tables = tabulate(instance, objective)
         self.origin, self.residencies = initial_state(instance, self.tables)
@@ -102,23 +115,31 @@ class Decoder:
 
     def cost(self, decisions: Decisions) -> float:
         """Return the cost of some decisions, INFEASIBLE if a task cannot run on its GPU."""
-        return self._decode(self.work(decisions), copy_of(self.origin))
+        return self._decode(decisions, self.work(decisions), copy_of(self.origin))
+
+    def encode(self, timeline: Timeline) -> Decisions:
+        """Return the decisions behind a complete feasible timeline."""
+        return encode(timeline)
 
     def timeline(self, decisions: Decisions) -> Timeline | None:
         """Return the timeline of some decisions, or None if a task cannot run on its GPU."""
         work, state = self.work(decisions), copy_of(self.origin)
-        if self._decode(work, state) == INFEASIBLE:
+        if self._decode(decisions, work, state) == INFEASIBLE:
             return None
         return Timeline(work.gpu, work.start, work.end, self._residencies(state))
 
-    def _decode(self, work: Work, state: State) -> float:
+    def _decode(self, decisions: Decisions, work: Work, state: State) -> float:
         """Decode the whole window; return its cost."""
-        last = len(work.order)
-        self.residencies[: len(self._initial)] = self._initial
+        last = len(decisions.order)
+        self._forget()
         total, worst = cost_so_far(self.tables, work.completed)
         look_ahead(self.tables, state, work, 0, last)
         total, worst = decode(self.tables, state, work, self.residencies, 0, last, total, worst, INFEASIBLE)
         return total + worst
+
+    def _forget(self) -> None:
+        """Make the initial residencies what they were before a decode."""
+        self.residencies[: len(self._initial)] = self._initial
 
     def _residencies(self, state: State) -> tuple[Residency, ...]:
         """Return the residencies of a finished decode; unused initial ones are left out."""
@@ -127,7 +148,8 @@ class Decoder:
         rows[state.record[unused], LOAD_START] = ABSENT
         kept = rows[rows[:, LOAD_START] != ABSENT]
         kept = kept[np.lexsort((kept[:, MODEL], kept[:, READY], kept[:, LOAD_START], kept[:, GPU]))]
-        if self.tables.limited or self.tables.slot_bytes.any():
+        # What runs hold would stand in the way of models that stay longer.
+        if (self.tables.limited or self.tables.slot_bytes.any()) and not self.instance.template_memory.any():
             delay_ends(self.instance, kept)
         return tuple(
             Residency(

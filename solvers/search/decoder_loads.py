@@ -15,26 +15,40 @@ from solvers.search.decoder_tables import UNLIMITED, Tables
 
 @inlined
 def load(tables: Tables, state: State, work: Work, residencies: Ints, gpu: int, model: int, position: int) -> int:
-    """Load a model on a GPU for the task at a list position; return when it is ready, ABSENT if it cannot be.
+    """Load a model on a GPU for the task at a list position; return when it is ready, ABSENT if it cannot be."""
+    earliest, slot = find_room(tables, state, residencies, gpu, model, position)
+    if earliest == FAR:
+        return ABSENT
+    return begin_load(tables, state, work, residencies, gpu, model, slot, earliest)
 
-    Models whose `upcoming` is not beyond `position` are needed by that task and stay.
+
+@inlined
+def find_room(tables: Tables, state: State, residencies: Ints, gpu: int, model: int, position: int) -> tuple[int, int]:
+    """Mark what leaves for a load; return when the load may start (FAR if it cannot), and its slot or ABSENT.
+
+    Models whose `upcoming` is not beyond `position` are needed by the task that the load is for, and stay.
     """
-    earliest = state.copy_free[gpu]
+    earliest, slot = state.copy_free[gpu], ABSENT
     if tables.replicas[model] != UNLIMITED:
         earliest = max(earliest, _take_replica(tables, state, residencies, gpu, model))
         if earliest == FAR:
-            return ABSENT
-    slot = ABSENT
+            return FAR, ABSENT
     if tables.slot_bytes.shape[1] > 0 and tables.slot_bytes[gpu, 0] > 0:
         slot = _choose_slot(tables, state, gpu, model, position)
         if slot == ABSENT:
-            return ABSENT
+            return FAR, ABSENT
         if state.slot_model[gpu, slot] != ABSENT:
             earliest = max(earliest, state.last_use[gpu, state.slot_model[gpu, slot]])
     elif state.room[gpu] < tables.weight_bytes[model]:
-        earliest = _choose_victims(tables, state, gpu, model, position, earliest)
-        if earliest == FAR:
-            return ABSENT
+        earliest = choose_victims(tables, state, gpu, tables.weight_bytes[model], position, earliest)
+    return earliest, slot
+
+
+@inlined
+def begin_load(
+    tables: Tables, state: State, work: Work, residencies: Ints, gpu: int, model: int, slot: int, earliest: int
+) -> int:
+    """Load a model as soon as its room is there and, without overlap, compute idles; return when it is ready."""
     duration = tables.load_us[model, tables.gpu_class[gpu]]
     if not tables.overlap_loads:
         earliest = _compute_gap(state, work, gpu, earliest, duration)
@@ -65,13 +79,12 @@ LEAVING = -2
 
 
 @inlined
-def _choose_victims(tables: Tables, state: State, gpu: int, model: int, position: int, earliest: int) -> int:
-    """Mark the models that leave; return when the last of them is free to go, FAR if room cannot be made.
+def choose_victims(tables: Tables, state: State, gpu: int, needed: int, position: int, earliest: int) -> int:
+    """Mark the models that leave for so many bytes; return when the last is free to go, FAR if room cannot be made.
 
     Furthest next use first; among models that are never used again, the one that was used least recently. A
     marked model whose leaving turns out not to be necessary stays, the one needed soonest first.
     """
-    needed = tables.weight_bytes[model]
     room = state.room[gpu]
     while room < needed:
         chosen = _furthest(tables, state, gpu, position)
@@ -140,9 +153,15 @@ def _make_room(tables: Tables, state: State, residencies: Ints, gpu: int, model:
         if state.slot_model[gpu, slot] != ABSENT:
             evict(tables, state, residencies, gpu, state.slot_model[gpu, slot], instant)
     elif state.room[gpu] < tables.weight_bytes[model]:
-        for other in range(state.ready.shape[1]):
-            if state.slot[gpu, other] == LEAVING:
-                evict(tables, state, residencies, gpu, other, instant)
+        evict_marked(tables, state, residencies, gpu, instant)
+
+
+@inlined
+def evict_marked(tables: Tables, state: State, residencies: Ints, gpu: int, instant: int) -> None:
+    """Evict what was marked."""
+    for other in range(state.ready.shape[1]):
+        if state.slot[gpu, other] == LEAVING:
+            evict(tables, state, residencies, gpu, other, instant)
 
 
 @inlined

@@ -94,14 +94,7 @@ class Tables(NamedTuple):
 
 
 def tabulate(instance: Instance, objective: Objective) -> Tables:
-    """Return the tables of an instance under an objective.
-
-    Raises
-    ------
-    UnsupportedInstanceError
-        If tasks come in batches, take shares or hold memory.
-    """
-    instance.require_one_at_a_time("the list decoder")
+    """Return the tables of an instance under an objective; of batches they know size 1."""
     input_first, inputs = _compress(instance.inputs)
     output_first, outputs = _compress(instance.outputs)
     largest_first = [

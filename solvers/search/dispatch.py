@@ -135,7 +135,7 @@ def dispatch(
             missing[task] += int(missing[task + tables.input_offset[entry]] != ABSENT)
         remaining[job] += tables.fastest_us[template]
         if missing[task] == 0:
-            released = max(int(tables.release_us[job]), int(_inputs_end(tables, work, task)))
+            released = max(int(tables.release_us[job]), int(inputs_end(tables, work, task)))
             heapq.heappush(waiting, (released, task))
     placed, now = stands, 0
     while placed < tasks:
@@ -160,12 +160,12 @@ def dispatch(
             follower = task + tables.output_offset[entry]
             missing[follower] -= 1
             if missing[follower] == 0:
-                heapq.heappush(waiting, (int(_inputs_end(tables, work, follower)), int(follower)))
+                heapq.heappush(waiting, (int(inputs_end(tables, work, follower)), int(follower)))
     return placed
 
 
 @inlined
-def _inputs_end(tables: Tables, work: Work, task: int) -> int:
+def inputs_end(tables: Tables, work: Work, task: int) -> int:
     """Return when the last predecessor of a task ends."""
     template, latest = tables.task_template[task], 0
     for entry in range(tables.input_first[template], tables.input_first[template + 1]):
@@ -178,7 +178,7 @@ def _best_gpu(tables: Tables, state: State, work: Work, rule: Rule, permitted: M
     """Return the GPU with the earliest finish plus the price of its loads, ABSENT if none is permitted."""
     template = tables.task_template[task]
     best, best_value = ABSENT, np.inf
-    earliest = max(_inputs_end(tables, work, task), tables.release_us[tables.task_job[task]])
+    earliest = max(inputs_end(tables, work, task), tables.release_us[tables.task_job[task]])
     for gpu in range(state.room.shape[0]):
         runtime = tables.run_us[template, tables.gpu_class[gpu]]
         # Most GPUs are out of the question before transfers and loads are counted.

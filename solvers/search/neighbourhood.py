@@ -95,12 +95,12 @@ def propose(tables: Tables, plan: Plan, random: RandomState, kind: int, first: i
     size = beyond - first
     task = plan.order[first + random_below(random, size)]
     if kind == REPLACE:
-        gpu = _other_gpu(tables, plan, random, task)
-        _take(plan, task, gpu, plan.time[task])
+        gpu = draw_other_gpu(tables, plan, random, task)
+        take(plan, task, gpu, plan.time[task])
         return gpu != plan.gpu[task]
     if kind in (SHIFT, SHIFT_REPLACE):
-        gpu = plan.gpu[task] if kind == SHIFT else _other_gpu(tables, plan, random, task)
-        if not _take_along(plan, random, task, gpu, first, beyond):
+        gpu = plan.gpu[task] if kind == SHIFT else draw_other_gpu(tables, plan, random, task)
+        if not take_along(plan, random, task, gpu, first, beyond):
             return False
         return _keep_precedence(tables, plan, task)
     if kind == EXCHANGE:
@@ -109,11 +109,11 @@ def propose(tables: Tables, plan: Plan, random: RandomState, kind: int, first: i
         if place >= beyond:
             return False
         other = plan.order[place]
-        if not _may_run(tables, task, plan.gpu[other]) or not _may_run(tables, other, plan.gpu[task]):
+        if not may_run(tables, task, plan.gpu[other]) or not may_run(tables, other, plan.gpu[task]):
             return False
-        _take(plan, task, plan.gpu[other], plan.time[other])
-        _take(plan, other, plan.gpu[task], plan.time[task])
-        return _in_order(tables, plan, task) and _in_order(tables, plan, other)
+        take(plan, task, plan.gpu[other], plan.time[other])
+        take(plan, other, plan.gpu[task], plan.time[task])
+        return keeps_order(tables, plan, task) and keeps_order(tables, plan, other)
     if kind in (JOB_SHIFT, JOB_REPLACE):
         return _propose_job(tables, plan, random, task, kind == JOB_REPLACE, first, beyond)
     if kind == MODEL_MOVE:
@@ -136,8 +136,8 @@ def _propose_job(
         if first <= plan.position[member] < beyond:
             gpu = plan.gpu[member]
             if replace and random_unit(random) < each:
-                gpu = _other_gpu(tables, plan, random, member)
-            _take(plan, member, gpu, plan.time[member] + by)
+                gpu = draw_other_gpu(tables, plan, random, member)
+            take(plan, member, gpu, plan.time[member] + by)
         member += 1
     return True
 
@@ -149,22 +149,22 @@ def _propose_model(tables: Tables, plan: Plan, random: RandomState, task: int, f
     if tables.need_first[template] == tables.need_first[template + 1]:
         return False
     model, source = tables.need_model[tables.need_first[template]], plan.gpu[task]
-    target = _other_gpu(tables, plan, random, task)
+    target = draw_other_gpu(tables, plan, random, task)
     if target == source:
         return False
     place = plan.position[task]
     stretch = _distance(random, beyond - first) * 4
     for at in range(place, min(beyond, place + stretch)):
         other = plan.order[at]
-        if plan.gpu[other] == source and _needs(tables, other, model) and _may_run(tables, other, target):
-            _take(plan, other, target, plan.time[other])
+        if plan.gpu[other] == source and _needs(tables, other, model) and may_run(tables, other, target):
+            take(plan, other, target, plan.time[other])
     return True
 
 
 @inlined
 def _propose_gpus(tables: Tables, plan: Plan, random: RandomState, task: int, first: int, beyond: int) -> bool:
     """Exchange the tasks of two GPUs over a stretch of the order, or to its end."""
-    source, target = plan.gpu[task], _other_gpu(tables, plan, random, task)
+    source, target = plan.gpu[task], draw_other_gpu(tables, plan, random, task)
     if source == target:
         return False
     place = plan.position[task]
@@ -173,15 +173,15 @@ def _propose_gpus(tables: Tables, plan: Plan, random: RandomState, task: int, fi
         stop = min(beyond, place + 4 * _distance(random, beyond - first))
     for at in range(place, stop):
         other = plan.order[at]
-        if plan.gpu[other] == source and _may_run(tables, other, target):
-            _take(plan, other, target, plan.time[other])
-        elif plan.gpu[other] == target and _may_run(tables, other, source):
-            _take(plan, other, source, plan.time[other])
+        if plan.gpu[other] == source and may_run(tables, other, target):
+            take(plan, other, target, plan.time[other])
+        elif plan.gpu[other] == target and may_run(tables, other, source):
+            take(plan, other, source, plan.time[other])
     return True
 
 
 @inlined
-def _take(plan: Plan, task: int, gpu: int, time: int) -> None:
+def take(plan: Plan, task: int, gpu: int, time: int) -> None:
     """Make a task part of the move."""
     at = plan.how_many[0]
     plan.moved[at] = task
@@ -197,12 +197,12 @@ def _distance(random: RandomState, size: int) -> int:
 
 
 @inlined
-def _other_gpu(tables: Tables, plan: Plan, random: RandomState, task: int) -> int:
+def draw_other_gpu(tables: Tables, plan: Plan, random: RandomState, task: int) -> int:
     """Return a random GPU that can run a task, preferably another than its own."""
     gpus = tables.gpu_class.shape[0]
     gpu = random_below(random, gpus)
     for _ in range(gpus):
-        if gpu != plan.gpu[task] and _may_run(tables, task, gpu):
+        if gpu != plan.gpu[task] and may_run(tables, task, gpu):
             return gpu
         gpu = 0 if gpu + 1 == gpus else gpu + 1
     return plan.gpu[task]
@@ -218,7 +218,7 @@ def _other_time(plan: Plan, random: RandomState, task: int, first: int, beyond: 
 
 
 @inlined
-def _take_along(plan: Plan, random: RandomState, task: int, gpu: int, first: int, beyond: int) -> bool:
+def take_along(plan: Plan, random: RandomState, task: int, gpu: int, first: int, beyond: int) -> bool:
     """Put a task before an earlier, or behind a later task of a GPU; say whether that GPU has such a task."""
     steps = _distance(random, REACH)
     direction = 1 if random_below(random, 2) == 0 else -1
@@ -229,12 +229,12 @@ def _take_along(plan: Plan, random: RandomState, task: int, gpu: int, first: int
             steps -= 1
         place += direction
     if found >= 0:
-        _take(plan, task, gpu, plan.time[plan.order[found]] + int(direction > 0))
+        take(plan, task, gpu, plan.time[plan.order[found]] + int(direction > 0))
     return found >= 0
 
 
 @inlined
-def _may_run(tables: Tables, task: int, gpu: int) -> bool:
+def may_run(tables: Tables, task: int, gpu: int) -> bool:
     """Say whether a task is eligible on a GPU."""
     return tables.run_us[tables.task_template[task], tables.gpu_class[gpu]] != NEVER
 
@@ -272,7 +272,7 @@ def _new_time(plan: Plan, task: int) -> int:
 
 
 @inlined
-def _in_order(tables: Tables, plan: Plan, task: int) -> bool:
+def keeps_order(tables: Tables, plan: Plan, task: int) -> bool:
     """Say whether a task lies strictly between its predecessors and successors after the move."""
     template, time = tables.task_template[task], _new_time(plan, task)
     for entry in range(tables.input_first[template], tables.input_first[template + 1]):

@@ -1,0 +1,1 @@
+"""Plans of the authors' workload where tasks run in batches."""
