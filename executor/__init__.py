@@ -1,7 +1,7 @@
 """Carry out plans and online policies, on a virtual clock or on devices; knows no solver."""
 
 from executor.errors import DeviceError, IllegalActionError, PolicyError, StalledError, StoppedError
-from executor.noise import Noise, NoiseError, Spread, parse_noise
+from executor.noise import Noise, NoiseError, NoiseSpread, parse_noise
 from executor.policies.parse import POLICIES, ParsedPolicy, parse_policy
 from executor.policies.queueing import QueuePolicy
 from executor.policies.replay import replay
@@ -16,12 +16,12 @@ __all__ = [
     "IllegalActionError",
     "Noise",
     "NoiseError",
+    "NoiseSpread",
     "ParsedPolicy",
     "Policy",
     "PolicyError",
     "QueuePolicy",
     "Site",
-    "Spread",
     "StalledError",
     "StoppedError",
     "instance_for",

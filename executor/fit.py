@@ -10,7 +10,7 @@ _REPETITIONS = 20
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class FittedLine:
     """Time as overhead plus size over bandwidth.
 
     Parameters
@@ -27,13 +27,13 @@ class Line:
     def time_us(self, size_bytes: int) -> float:
         """Return the time that a size takes in microseconds.
 
-        >>> Line(10.0, 1e9).time_us(5000)
+        >>> FittedLine(10.0, 1e9).time_us(5000)
         15.0
         """
         return self.overhead_us + size_bytes / self.bandwidth * _US_PER_S
 
 
-def fit_line(samples: Sequence[tuple[int, float]]) -> Line:
+def fit_line(samples: Sequence[tuple[int, float]]) -> FittedLine:
     """Return the line from which samples differ least in proportion, so that small sizes count as much as large ones.
 
     Least squares, each error divided by the line's own time, which is found by repetition. Samples that do not tell
@@ -55,7 +55,7 @@ def fit_line(samples: Sequence[tuple[int, float]]) -> Line:
     """
     if not samples:
         raise ValueError("no sample to fit a line through; allowed is one or more")
-    through_zero = Line(0.0, _US_PER_S * len(samples) / sum(time / size for size, time in samples))
+    through_zero = FittedLine(0.0, _US_PER_S * len(samples) / sum(time / size for size, time in samples))
     if len({size for size, _ in samples}) == 1:
         return through_zero
     line = through_zero
@@ -63,7 +63,7 @@ def fit_line(samples: Sequence[tuple[int, float]]) -> Line:
         overhead, slope = _weighted(samples, [line.time_us(size) ** -2 for size, _ in samples])
         if overhead <= 0 or slope <= 0:
             return through_zero
-        line = Line(overhead, _US_PER_S / slope)
+        line = FittedLine(overhead, _US_PER_S / slope)
     return line
 
 

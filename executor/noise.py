@@ -28,7 +28,7 @@ class NoiseError(UserError, ValueError):
 
 
 @dataclass(frozen=True, slots=True)
-class Spread:
+class NoiseSpread:
     """A random factor on a time, of mean 1 unless it is a published one.
 
     A factor that would be negative is 0, and all are scaled down by what that adds to their mean. Noisy times are
@@ -80,29 +80,29 @@ class Spread:
 class Noise:
     """Noise on run times and on loads; None leaves them exact."""
 
-    run: Spread | None = None
-    load: Spread | None = None
+    run: NoiseSpread | None = None
+    load: NoiseSpread | None = None
 
 
 def parse_noise(text: str) -> Noise:
     """Read a noise specification.
 
     >>> parse_noise("run=lognormal:0.2,load=normal:0.1").load
-    Spread(kind='normal', size=0.1)
+    NoiseSpread(kind='normal', size=0.1)
 
     Raises
     ------
     NoiseError
         If the text is none.
     """
-    spreads: dict[str, Spread] = {}
+    spreads: dict[str, NoiseSpread] = {}
     for item in text.split(","):
         what, _, rest = item.strip().partition("=")
         kind, _, size = rest.partition(":")
         if what not in ("run", "load") or what in spreads:
             raise NoiseError(f"{text!r} is no noise; allowed is {_GRAMMAR}")
         try:
-            spreads[what] = Spread(kind, float(size))
+            spreads[what] = NoiseSpread(kind, float(size))
         except NoiseError:
             raise
         except ValueError:

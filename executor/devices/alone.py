@@ -13,7 +13,7 @@ from torch import Tensor
 
 from executor.devices.lane import Lane, Order, one_thread_each
 from executor.devices.physical import physical_devices
-from executor.devices.station import Station, Work
+from executor.devices.station import Station, StationWork
 from executor.devices.weights import HostWeights
 from executor.runners.runner import Runner
 from models import Instance
@@ -97,7 +97,7 @@ def _job_alone(instance: Instance, station: Station, job: int, wanted: Collectio
         for model, end in zip(needs, ends, strict=True):
             station.load(model, end - station.space.rounded(model))
         inputs = {e.source: (outputs[first + workflow.position[e.source]], e.size_bytes) for e in task.inputs}
-        work = Work(job, workflow.name, task.name, task.fastest_us, needs, inputs)
+        work = StationWork(job, workflow.name, task.name, task.fastest_us, needs, inputs)
         outputs[number], _ = station.run(work)
     return outputs
 

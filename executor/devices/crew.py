@@ -13,7 +13,7 @@ import torch
 
 from executor.devices.lane import Lane, Order
 from executor.devices.physical import Physical, physical_devices
-from executor.devices.station import Station, Work
+from executor.devices.station import Station, StationWork
 from executor.devices.weights import HostWeights
 from executor.errors import DeviceError
 from executor.runners.runner import Runner
@@ -174,7 +174,9 @@ class Crew:
         empty = torch.zeros(0, dtype=torch.uint8, device=station.physical.device)
         task = instance.workflows[workflow].tasks[position]
         inputs = {edge.source: (empty, edge.size_bytes) for edge in task.inputs}
-        station.run(Work(0, instance.workflows[workflow].name, task.name, run_us, instance.needs[template], inputs))
+        station.run(
+            StationWork(0, instance.workflows[workflow].name, task.name, run_us, instance.needs[template], inputs)
+        )
 
     def _copy_peak(self) -> float:
         sizes = self._instance.weight_bytes.tolist()

@@ -20,7 +20,7 @@ from executor.devices.lane import Lane, Order
 from executor.devices.packing import Packing
 from executor.devices.physical import Span
 from executor.devices.records import Failure, MovedModel, Record, Records
-from executor.devices.station import Work
+from executor.devices.station import StationWork
 from executor.errors import DeviceError
 from models import Instance
 
@@ -238,7 +238,7 @@ class LiveDevice:
 
     # -- tasks and times ------------------------------------------------------------------------------------------
 
-    def _work(self, task: int, gpu: int, run_us: int) -> Work:
+    def _work(self, task: int, gpu: int, run_us: int) -> StationWork:
         """Return a task with the inputs that have reached its GPU."""
         instance = self._instance
         job = int(instance.task_job[task])
@@ -248,7 +248,7 @@ class LiveDevice:
             source = first + workflow.position[edge.source]
             here = self._ran_on[source] == gpu
             inputs[edge.source] = self.outputs[source] if here else self._received[source, task, gpu], edge.size_bytes
-        return Work(job, workflow.name, described.name, run_us, instance.task_needs(task), inputs)
+        return StationWork(job, workflow.name, described.name, run_us, instance.task_needs(task), inputs)
 
     def _edge_bytes(self, source: int, target: int) -> int:
         """Return what travels between two tasks."""

@@ -15,11 +15,11 @@ import torch
 from torch import Tensor, nn
 
 from executor.devices.physical import Span, physical_devices
-from executor.devices.station import Station, Work
+from executor.devices.station import Station, StationWork
 from executor.devices.weights import HostWeights, aligned, packed_bytes
 from executor.errors import DeviceError
-from executor.fit import Line, fit_line
-from executor.runners.runner import Call, Runner
+from executor.fit import FittedLine, fit_line
+from executor.runners.runner import Runner, RunnerCall
 from models import GPU, MLModel, Task, Workflow
 from models.slo import quantile_rank
 
@@ -75,8 +75,8 @@ class Measurements:
     weight_bytes: Mapping[str, int]
     runs: Mapping[Key, Spread]
     loads: Mapping[str, Spread]
-    load: Line | None
-    transfer: Line | None
+    load: FittedLine | None
+    transfer: FittedLine | None
     copy_peak: float | None
 
 
@@ -101,7 +101,7 @@ class _Sized:
     def module(self, model: MLModel) -> nn.Module:
         return self._runner.module(model)
 
-    def run(self, call: Call) -> Tensor:
+    def run(self, call: RunnerCall) -> Tensor:
         return self._runner.run(call)
 
 
@@ -135,7 +135,7 @@ class _Bench:
                 for edge in task.inputs
             }
             needed = [self._place[name] for name in task.models]
-            work = Work(number, workflow.name, task.name, task.fastest_us, needed, inputs)
+            work = StationWork(number, workflow.name, task.name, task.fastest_us, needed, inputs)
             outputs[task.name], span = self.station.run(work)
             _note(self.samples.runs, (workflow.name, task.name), span)
 
@@ -218,5 +218,5 @@ def _note(samples: dict[K, list[float]], key: K, span: Span) -> None:
     samples.setdefault(key, []).append(max(span.duration_us, _SHORTEST_US))
 
 
-def _line(samples: Sequence[tuple[int, float]]) -> Line | None:
+def _line(samples: Sequence[tuple[int, float]]) -> FittedLine | None:
     return fit_line(samples) if samples else None

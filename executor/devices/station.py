@@ -17,12 +17,12 @@ from torch import Tensor, nn
 from executor.devices.addresses import AddressSpace, Move
 from executor.devices.physical import Mark, Physical, Span
 from executor.devices.weights import Binding, HostWeights
-from executor.runners.runner import Call, Runner
+from executor.runners.runner import Runner, RunnerCall
 from models import GPU, MLModel
 
 
 @dataclass(frozen=True, slots=True)
-class Work:
+class StationWork:
     """A task as a station gets it.
 
     Parameters
@@ -130,7 +130,7 @@ class Station:
         self.space.free(model)
         self._evicted.append(self._last_use.pop(model, None))
 
-    def run(self, work: Work, asked_ns: int = 0) -> tuple[Tensor, Span]:
+    def run(self, work: StationWork, asked_ns: int = 0) -> tuple[Tensor, Span]:
         """Run a task whose models are here, and return its output and when the device was busy with it.
 
         Parameters
@@ -170,8 +170,8 @@ class Station:
         received, span, _ = self._incoming.carry_out(travel)
         return received, span
 
-    def _call(self, work: Work) -> Call:
-        return Call(
+    def _call(self, work: StationWork) -> RunnerCall:
+        return RunnerCall(
             work.job,
             work.workflow,
             work.task,

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from executor.policies.costs import Rows, RunRows, TransferRows
+from executor.policies.costs import CostRows, RunRows, TransferRows
 from executor.policies.queueing import QueuePolicy
 from executor.policies.view import Row
 from executor.site import NOWHERE, Site
@@ -25,7 +25,7 @@ class Work:
 
     def __init__(self, site: Site) -> None:
         self._site = site
-        self._fastest = Rows(lambda template: min(run_us for run_us in site.run_us[template] if run_us != NEVER))
+        self._fastest = CostRows(lambda template: min(run_us for run_us in site.run_us[template] if run_us != NEVER))
         self.remaining_us: list[int] = []
 
     def released(self, job: int) -> None:

@@ -7,7 +7,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from executor.policies.costs import Rows, least
+from executor.policies.costs import CostRows, least
 from executor.policies.options import QueueOptions, factor, option, switch
 from executor.policies.planning import JobPlanner
 from executor.policies.queueing import QueuePolicy
@@ -65,7 +65,7 @@ class Compass(QueuePolicy):
         super().begin(site)
         self._planner = JobPlanner(site)
         self._available = np.zeros(site.n_gpus, np.int64)
-        self._movable = Rows(self._movable_after)
+        self._movable = CostRows(self._movable_after)
         self._transfer = np.zeros(site.n_gpus, np.int64)
 
     def released(self, job: int) -> None:

@@ -17,10 +17,10 @@ UNREACHABLE = 1 << 60
 T = TypeVar("T")
 
 
-class Rows(dict[int, T]):
+class CostRows(dict[int, T]):
     """Rows by number, each worked out when it is first asked for: workflows become known with the jobs.
 
-    >>> squares = Rows(lambda number: number * number)
+    >>> squares = CostRows(lambda number: number * number)
     >>> squares[3], dict(squares)
     (9, {3: 9})
     """
@@ -62,8 +62,8 @@ class RunRows:
     def __init__(self, site: Site) -> None:
         self._site = site
         self._of_worker = np.array(site.gpu_class)
-        self.row: Rows[Row] = Rows(self._row)
-        self.uniform: Rows[int | None] = Rows(self._uniform)
+        self.row: CostRows[Row] = CostRows(self._row)
+        self.uniform: CostRows[int | None] = CostRows(self._uniform)
 
     def _row(self, template: int) -> Row:
         times = np.array(self._site.run_us[template], np.int64)
@@ -95,8 +95,8 @@ class TransferRows:
         self._site = site
         self._of_worker = np.array(site.gpu_class)
         self._class = site.gpu_class
-        self._far: Rows[list[Row]] = Rows(lambda edge: self._by_source(edge, 0))
-        self._near: Rows[list[Row]] = Rows(lambda edge: self._by_source(edge, 1))
+        self._far: CostRows[list[Row]] = CostRows(lambda edge: self._by_source(edge, 0))
+        self._near: CostRows[list[Row]] = CostRows(lambda edge: self._by_source(edge, 1))
         servers = np.array(site.gpu_server)
         alike = site.cluster.network.within == site.cluster.network.between
         self._neighbours = [

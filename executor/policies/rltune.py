@@ -14,7 +14,7 @@ from typing import ClassVar
 import numpy as np
 
 from executor.policies.central import CentralQueue, Work
-from executor.policies.costs import UNREACHABLE, Rows, least
+from executor.policies.costs import UNREACHABLE, CostRows, least
 from executor.policies.eviction import room_for
 from executor.policies.options import QueueOptions, duration, factor, option
 from executor.policies.ranks import mean_run
@@ -67,7 +67,7 @@ class Rltune(CentralQueue):
         """Set up the queue."""
         super().begin(site)
         self._work = Work(site)
-        self._mean_run = Rows(lambda template: float(mean_run(site, site.run_us[template])))
+        self._mean_run = CostRows(lambda template: float(mean_run(site, site.run_us[template])))
         self._free_bytes = np.array([memory.free_bytes for memory in site.memory], np.int64)
 
     def released(self, job: int) -> None:

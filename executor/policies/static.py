@@ -10,7 +10,7 @@ import numpy as np
 
 from executor.errors import PolicyError
 from executor.named import nearest
-from executor.policies.costs import UNREACHABLE, Rows, RunRows, least
+from executor.policies.costs import UNREACHABLE, CostRows, RunRows, least
 from executor.policies.eviction import fit_slots
 from executor.policies.options import QueueOptions, ViewOptions, option
 from executor.policies.queueing import QueuePolicy
@@ -79,7 +79,7 @@ class Static(QueuePolicy):
             for memory, of_gpu in zip(site.memory, pins, strict=True)
         ]
         self._runs = RunRows(site)
-        self._rows: Rows[Row] = Rows(self._row)
+        self._rows: CostRows[Row] = CostRows(self._row)
 
     def _expected(self, site: Site) -> Sequence[Workflow]:
         """Return the workflows that it is deployed for."""

@@ -11,7 +11,7 @@ from executor.errors import DeviceError
 from executor.policies.options import count, option
 from executor.runners.inputs import as_bytes, received
 from executor.runners.prototypes import Prototypes
-from executor.runners.runner import Call
+from executor.runners.runner import RunnerCall
 from models import MLModel
 
 
@@ -60,7 +60,7 @@ class FactoryRunner:
         """Return a module of a model, without weights of its own."""
         return self._prototypes.module(model)
 
-    def run(self, call: Call) -> Tensor:
+    def run(self, call: RunnerCall) -> Tensor:
         """Compute a task with the modules of its models."""
         data = received(call)
         for module in call.modules.values():

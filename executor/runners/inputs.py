@@ -7,7 +7,7 @@ from zlib import crc32
 import torch
 from torch import Tensor
 
-from executor.runners.runner import Call
+from executor.runners.runner import RunnerCall
 
 DRAWN_BYTES = 131_072
 """How much a task without inputs draws for itself: as much as a small picture needs."""
@@ -22,7 +22,7 @@ def seed_of(text: str) -> int:
     return crc32(text.encode())
 
 
-def received(call: Call) -> Tensor:
+def received(call: RunnerCall) -> Tensor:
     """Return the bytes from all predecessors, one after the other; where there are none, drawn by job and task.
 
     Returns

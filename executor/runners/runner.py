@@ -17,7 +17,7 @@ from models import MLModel
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
+class RunnerCall:
     """One run of a task.
 
     Parameters
@@ -60,7 +60,7 @@ class Runner(Protocol):
     def module(self, model: MLModel) -> nn.Module:
         """Return a fresh module in evaluation mode; every weight it has is replaced by a view of a GPU's memory."""
 
-    def run(self, call: Call) -> Tensor:
+    def run(self, call: RunnerCall) -> Tensor:
         """Compute a task on its device, in the current stream, without waiting for the device.
 
         Equal jobs, inputs and weights give equal outputs; inputs and weights, which others use too, are left as they

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from executor.devices.physical import Physical
 from executor.policies.options import count, option
 from executor.runners.inputs import received, seed_of
-from executor.runners.runner import Call
+from executor.runners.runner import RunnerCall
 from models import MLModel
 
 _FOLD = 128
@@ -70,7 +70,7 @@ class SyntheticRunner:
         """Return a module that holds a model's bytes."""
         return _Bytes(model.weight_bytes, "meta").eval()
 
-    def run(self, call: Call) -> Tensor:
+    def run(self, call: RunnerCall) -> Tensor:
         """Fold the weights and the inputs, and work for the rest of the run time."""
         key = (call.device, call.workflow, call.task)
         if key not in self._bursts:
@@ -80,7 +80,7 @@ class SyntheticRunner:
         self._work(call.device, self._bursts[key])
         return _folded_together(call)
 
-    def _calibrated(self, call: Call) -> int:
+    def _calibrated(self, call: RunnerCall) -> int:
         """Return how many multiplications fill the run time that folding leaves."""
         if call.device not in self._factors:
             side = _SIDES[call.device.type]
@@ -96,7 +96,7 @@ class SyntheticRunner:
             torch.mm(factor, factor, out=product)
 
 
-def _folded_together(call: Call) -> Tensor:
+def _folded_together(call: RunnerCall) -> Tensor:
     """Return 128 numbers that depend on every byte of the weights and the inputs, and on their order."""
     total = folded(received(call))
     for module in call.modules.values():

@@ -14,7 +14,7 @@ from executor.policies.options import count, one_of, option
 from executor.runners.architectures import ARCHITECTURES, Architecture, build, read
 from executor.runners.inputs import received
 from executor.runners.prototypes import Prototypes
-from executor.runners.runner import Call
+from executor.runners.runner import RunnerCall
 from models import MLModel
 
 
@@ -64,7 +64,7 @@ class TransformersRunner:
         """Return a module of a model, without weights of its own."""
         return self._prototypes.module(model)
 
-    def run(self, call: Call) -> Tensor:
+    def run(self, call: RunnerCall) -> Tensor:
         """Compute a task: tokens and scores, boxes, depths or sound, as bytes."""
         data = received(call)
         for name, module in call.modules.items():

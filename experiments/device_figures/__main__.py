@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from executor.devices.physical import physical_devices
 from executor.devices.run import LiveSettings
 from executor.runners.parse import parse_runner
-from executor.runners.runner import Call, Runner
+from executor.runners.runner import Runner, RunnerCall
 from experiments.device_figures.figures import figures, reached
 from experiments.device_figures.parts import Part, parts
 from models import MLModel
@@ -65,7 +65,7 @@ class _Remembered:
     def module(self, model: MLModel) -> nn.Module:
         return self._runner.module(model)
 
-    def run(self, call: Call) -> Tensor:
+    def run(self, call: RunnerCall) -> Tensor:
         return self._runner.run(call)
 
 

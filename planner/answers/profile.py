@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from executor.devices.profiling import Measurements, Spread, measure
-from executor.fit import Line
+from executor.fit import FittedLine
 from executor.runners.runner import Runner
 from models.cluster import Cluster
 from models.scenario import Scenario, ScenarioDocument, build
@@ -174,7 +174,7 @@ def measured_document(scenario: Scenario, measurements: Measurements) -> dict[st
     return document
 
 
-def _within_server(cluster: Cluster, line: Line) -> dict[str, Any]:
+def _within_server(cluster: Cluster, line: FittedLine) -> dict[str, Any]:
     """Return what copies inside this machine say of a network: of the links within a server, and of no others.
 
     They are whole transfers, so they say nothing where the given network charges the copies by way of the hosts on top
@@ -214,7 +214,7 @@ def _size(size_bytes: int) -> str:
     return f"{megabytes:f} MB"
 
 
-def _bandwidth(line: Line) -> str:
+def _bandwidth(line: FittedLine) -> str:
     return say_bandwidth(line.bandwidth)
 
 
@@ -224,5 +224,5 @@ def _spread(spread: Spread | None, what: str) -> dict[str, float]:
     return {f"{what}_median_us": round(spread.median_us, 1), f"{what}_p95_us": round(spread.p95_us, 1)}
 
 
-def _line(line: Line) -> dict[str, float]:
+def _line(line: FittedLine) -> dict[str, float]:
     return {"bandwidth_bytes_per_s": round(line.bandwidth), "overhead_us": round(line.overhead_us, 1)}

@@ -32,7 +32,7 @@ NOTE = (
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Step:
+class RegretStep:
     """The best timeline found once a part, and all parts before it, are free.
 
     Parameters
@@ -97,7 +97,7 @@ class Regret:
 
     scenario: Scenario
     policy: str
-    steps: tuple[Step, ...]
+    steps: tuple[RegretStep, ...]
     lower_bound: Fraction
     bound_method: str | None
     clairvoyance: Clairvoyance | None = None

@@ -17,7 +17,7 @@ from models.timeline import Timeline
 from planner.answers.fixed import with_placement, without_models
 from planner.answers.plan import plan
 from planner.answers.policies.parse import RECEDING
-from planner.answers.regret import AS_IT_RAN, ORDER, PLACEMENT, RESIDENCY, TOGETHER, Clairvoyance, Regret, Step
+from planner.answers.regret import AS_IT_RAN, ORDER, PLACEMENT, RESIDENCY, TOGETHER, Clairvoyance, Regret, RegretStep
 from planner.answers.simulate import Simulation, simulate
 from solvers.result import Result, Search
 from solvers.search.decoder import Decoder, encode
@@ -44,7 +44,7 @@ class Held:
 
     scenario: Scenario
     policy: str
-    steps: tuple[Step, ...]
+    steps: tuple[RegretStep, ...]
 
     @property
     def best(self) -> Timeline:
@@ -63,7 +63,7 @@ class Held:
         if result.timeline is None or result.value is None or result.value > self.steps[-1].value:
             raise ValueError("the plan must start from the best timeline of the steps before it")
         part = PLACEMENT if self.steps[-1].part == ORDER else TOGETHER
-        backwards = [Step(part, result.timeline, result.value, bound)]
+        backwards = [RegretStep(part, result.timeline, result.value, bound)]
         for step in reversed(self.steps):  # what bounds those with more parts free bounds those with fewer
             backwards.append(replace(step, lower_bound=max(step.lower_bound, backwards[-1].lower_bound)))
         steps = tuple(reversed(backwards))
@@ -128,7 +128,7 @@ def hold(
     instance, objective = scenario.instance, scenario.objective
     ran = with_given_loads(instance, timeline)
     value = timeline_value(objective, instance, ran)
-    steps = [Step(AS_IT_RAN, ran, value, value)]
+    steps = [RegretStep(AS_IT_RAN, ran, value, value)]
     steps.append(_with_free_residency(instance, objective, steps[0]))
     if instance.n_tasks * instance.n_gpus**2 <= _WIDEST:
         placed = replace(scenario, instance=with_placement(instance, ran.gpu))
@@ -163,7 +163,7 @@ def with_given_loads(instance: Instance, timeline: Timeline) -> Timeline:
     return Timeline.build(instance.n_tasks, timeline.placements, residencies)
 
 
-def _with_free_residency(instance: Instance, objective: Objective, ran: Step) -> Step:
+def _with_free_residency(instance: Instance, objective: Objective, ran: RegretStep) -> RegretStep:
     """Keep placement and order; loads and evictions look ahead. Below it lies the same list with no loads at all."""
     decisions = encode(ran.timeline)
     loads_nothing = Decoder(without_models(instance), objective).timeline(decisions)
@@ -175,8 +175,10 @@ def _with_free_residency(instance: Instance, objective: Objective, ran: Step) ->
     return min(kept, _step(instance, objective, RESIDENCY, found, bound), key=lambda step: step.value)
 
 
-def _step(instance: Instance, objective: Objective, part: str, timeline: Timeline, bound: Fraction | None) -> Step:
-    return Step(part, timeline, timeline_value(objective, instance, timeline), bound or Fraction(0))
+def _step(
+    instance: Instance, objective: Objective, part: str, timeline: Timeline, bound: Fraction | None
+) -> RegretStep:
+    return RegretStep(part, timeline, timeline_value(objective, instance, timeline), bound or Fraction(0))
 
 
 def worth_of_clairvoyance(scenario: Scenario, time_limit_s: float, seed: int) -> Clairvoyance | None:

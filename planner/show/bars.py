@@ -46,7 +46,7 @@ class Bar:
 
 
 @dataclass(frozen=True, slots=True)
-class Lane:
+class BarLane:
     """Bars at one height.
 
     Parameters
@@ -71,11 +71,11 @@ class Row:
     """The lanes of a GPU, from above."""
 
     name: str
-    lanes: tuple[Lane, ...]
+    lanes: tuple[BarLane, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Rows:
+class BarRows:
     """A whole chart: its rows from above, the names of the models that it shows by index, and what it leaves out."""
 
     rows: tuple[Row, ...]
@@ -84,7 +84,7 @@ class Rows:
     left_out: str
 
 
-def rows_of(instance: Instance, timeline: Timeline) -> Rows:
+def rows_of(instance: Instance, timeline: Timeline) -> BarRows:
     """Return the chart of a timeline: per GPU what runs, what is copied, and the models in memory."""
     gpus, left_out = _drawn_gpus(instance, [timeline])
     until_us = _last_us([timeline])
@@ -94,15 +94,15 @@ def rows_of(instance: Instance, timeline: Timeline) -> Rows:
         device = instance.cluster.gpus[gpu]
         here = [residency for residency in timeline.residencies if residency.gpu == gpu]
         lanes = (
-            Lane("compute", 0.42, _runs(instance, runs[gpu])),
-            Lane("copy", 0.18, _loads(here), hatched=True),
+            BarLane("compute", 0.42, _runs(instance, runs[gpu])),
+            BarLane("copy", 0.18, _loads(here), hatched=True),
             _memory(instance, device, here, until_us),
         )
         rows.append(Row(f"{device.id} ({device.kind})", lanes))
-    return Rows(tuple(rows), until_us, _named(instance, [timeline]), left_out)
+    return BarRows(tuple(rows), until_us, _named(instance, [timeline]), left_out)
 
 
-def rows_of_both(instance: Instance, predicted: Timeline, measured: Timeline) -> Rows:
+def rows_of_both(instance: Instance, predicted: Timeline, measured: Timeline) -> BarRows:
     """Return the chart of a run on devices: per GPU its runs and its loads, predicted over measured."""
     both = {"predicted": predicted, "measured": measured}
     gpus, left_out = _drawn_gpus(instance, list(both.values()))
@@ -110,13 +110,13 @@ def rows_of_both(instance: Instance, predicted: Timeline, measured: Timeline) ->
     rows = []
     for gpu in gpus:
         device = instance.cluster.gpus[gpu]
-        runs = [Lane(f"compute, {how}", 0.3, _runs(instance, run[how][gpu])) for how in both]
+        runs = [BarLane(f"compute, {how}", 0.3, _runs(instance, run[how][gpu])) for how in both]
         loads = [
-            Lane(f"copy, {how}", 0.2, _loads(r for r in line.residencies if r.gpu == gpu), hatched=True)
+            BarLane(f"copy, {how}", 0.2, _loads(r for r in line.residencies if r.gpu == gpu), hatched=True)
             for how, line in both.items()
         ]
         rows.append(Row(f"{device.id} ({device.kind})", (*runs, *loads)))
-    return Rows(tuple(rows), _last_us(both.values()), _named(instance, list(both.values())), left_out)
+    return BarRows(tuple(rows), _last_us(both.values()), _named(instance, list(both.values())), left_out)
 
 
 def _last_us(timelines: Iterable[Timeline]) -> int:
@@ -158,7 +158,7 @@ def _loads(here: Iterable[Residency]) -> tuple[Bar, ...]:
     return tuple(Bar(r.load_start_us, r.ready_us, r.model) for r in here if not r.initial)
 
 
-def _memory(instance: Instance, device: GPU, here: Sequence[Residency], until_us: int) -> Lane:
+def _memory(instance: Instance, device: GPU, here: Sequence[Residency], until_us: int) -> BarLane:
     """Return the memory of a GPU: its slots with what they hold, or its models upon each other in their order."""
     memory = device.memory_bytes
     stays = [_Stay(r, r.load_start_us, until_us if r.end_us is None else min(r.end_us, until_us)) for r in here]
@@ -172,7 +172,7 @@ def _memory(instance: Instance, device: GPU, here: Sequence[Residency], until_us
         if ready_us < end_us:
             bars.append(Bar(ready_us, end_us, model, instance.models[model].name, low, high, _HELD))
     tops = np.cumsum(device.slots or [memory]) / memory
-    return Lane(f"memory {say_size(memory)}", 0.4, tuple(bars), levels=tuple(tops.tolist()))
+    return BarLane(f"memory {say_size(memory)}", 0.4, tuple(bars), levels=tuple(tops.tolist()))
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -13,7 +13,7 @@ from matplotlib.patches import Patch
 from models.cluster import MICROSECONDS_PER_SECOND
 from models.instance import Instance
 from models.timeline import Timeline
-from planner.show.bars import Bar, Lane, Rows, rows_of, rows_of_both
+from planner.show.bars import Bar, BarLane, BarRows, rows_of, rows_of_both
 from planner.show.canvas import PNG_DPI
 from planner.show.colours import PLAIN, colour_of, fade, ink_on
 from planner.show.picture import AS_DATA
@@ -38,7 +38,7 @@ def predicted_over_measured(instance: Instance, predicted: Timeline, measured: T
 
 
 @AS_DATA
-def draw(chart: Rows, title: str, note: str) -> Figure:
+def draw(chart: BarRows, title: str, note: str) -> Figure:
     """Return the picture of a chart."""
     figure = Figure(figsize=(16, _AROUND_INCHES + _ROW_INCHES * len(chart.rows)), layout="constrained")
     FigureCanvasAgg(figure)
@@ -63,7 +63,7 @@ def draw(chart: Rows, title: str, note: str) -> Figure:
     return figure
 
 
-def _place_lanes(axes: Axes, chart: Rows) -> list[tuple[Lane, float, float]]:
+def _place_lanes(axes: Axes, chart: BarRows) -> list[tuple[BarLane, float, float]]:
     """Name the lanes on the vertical axis, shade every other row, and return every lane's floor and height."""
     placed, names = [], []
     for index, row in enumerate(chart.rows):
@@ -81,7 +81,7 @@ def _place_lanes(axes: Axes, chart: Rows) -> list[tuple[Lane, float, float]]:
     return placed
 
 
-def _draw_lane(axes: Axes, lane: Lane, span: tuple[float, float], pixel_us: float, pixel_row: float) -> None:
+def _draw_lane(axes: Axes, lane: BarLane, span: tuple[float, float], pixel_us: float, pixel_row: float) -> None:
     """Draw the bars of a lane, each at least a pixel wide, with texts where they fit and lines at the lane's levels.
 
     Parameters
@@ -118,7 +118,7 @@ def _right_us(bar: Bar, pixel_us: float) -> float:
     return bar.start_us + pixel_us * (width - _GAP if width > _WIDE else max(width, 1.0))
 
 
-def _name_models(figure: Figure, chart: Rows) -> None:
+def _name_models(figure: Figure, chart: BarRows) -> None:
     """Say below the chart which colour is which model."""
     named: Sequence[tuple[int, str]] = list(chart.models.items())
     patches = [Patch(color=colour_of(model), label=name) for model, name in named[:_MOST_NAMES]]

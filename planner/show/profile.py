@@ -12,7 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from executor.devices.profiling import WARMUP_ROUNDS
-from executor.fit import Line
+from executor.fit import FittedLine
 from models.scenario.work import build_workflows
 from models.units import say_bandwidth
 from planner.answers.profile import Profile
@@ -71,5 +71,5 @@ def _ms(us: float | None) -> str:
     return "-" if us is None else f"{us / 1000:.3f}"
 
 
-def _copy(what: str, line: Line | None) -> str:
+def _copy(what: str, line: FittedLine | None) -> str:
     return "" if line is None else f"{what}: {line.overhead_us:.1f} us + bytes / ({say_bandwidth(line.bandwidth)})"

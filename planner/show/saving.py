@@ -8,7 +8,7 @@ from pathlib import Path
 from planner.answers.bound import Bound, write_certificate
 from planner.answers.compare import Comparison
 from planner.answers.plan import Plan, write_plan
-from planner.answers.servers.answer import Answer
+from planner.answers.servers.answer import ServersAnswer
 from planner.answers.servers.written import write as write_servers
 from planner.answers.simulate import Simulation, write_simulation
 from planner.answers.uncertain.planning import UncertainPlan
@@ -66,5 +66,5 @@ def _(answer: Comparison, path: str | Path) -> list[Path]:
 
 
 @save.register
-def _(answer: Answer, path: str | Path) -> list[Path]:
+def _(answer: ServersAnswer, path: str | Path) -> list[Path]:
     return write_servers(answer, Path(path))

@@ -13,8 +13,8 @@ from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
-from planner.answers.servers.answer import Answer
-from planner.answers.servers.replicate import Replications, Spread
+from planner.answers.servers.answer import ServersAnswer
+from planner.answers.servers.replicate import CountSpread, Replications
 
 NOT_MONOTONE = (
     "Policies are not monotone in the number of servers: where a size counts as simulated, so was every smaller one "
@@ -142,7 +142,7 @@ def _trial(found: Found, size: Mapping[str, Any]) -> str:
     return f"misses the level at {sizes} simulated ({'' if tried == 1 else 'up to '}{last}); {time_up}"
 
 
-def view(answer: Answer) -> Group:
+def view(answer: ServersAnswer) -> Group:
     """Return the table with the sentences that belong to it."""
     found = answer.as_dict()
     name = answer.sizes.scenario.name
@@ -174,6 +174,6 @@ def replications_view(made: Replications) -> Group:
     return Group(view(made.answers[0]), Text(), table)
 
 
-def _spread(spread: Spread, total: int) -> list[str]:
+def _spread(spread: CountSpread, total: int) -> list[str]:
     figures = [spread.least, spread.median, spread.most]
     return [*("-" if figure is None else f"{figure:g}" for figure in figures), f"{spread.found} of {total}"]

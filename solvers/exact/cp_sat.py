@@ -23,7 +23,7 @@ from models.objective import Objective, completion_us
 from models.timeline import Timeline
 from solvers.bounds.lagrangian.improve import Priced
 from solvers.bounds.lagrangian.windows import limits
-from solvers.exact.cp_sat_run import FOR_MAXIMA, FOR_SUMS, Run
+from solvers.exact.cp_sat_run import FOR_MAXIMA, FOR_SUMS, SolverRun
 from solvers.result import Result, Search
 from solvers.result import SolverFaultError as SolverFaultError
 
@@ -128,7 +128,7 @@ def _run(
         proved = scaled.true_bound(bound)
         search.offer_bound(proved if value is None else min(proved, value), METHOD)
 
-    Run(search, formulation, offer_bound, workers, seed, subsolvers, log).follow()
+    SolverRun(search, formulation, offer_bound, workers, seed, subsolvers, log).follow()
 
 
 def _floors(search: Search, known: Timeline, scaled: ScaledObjective, workers: int, seed: int) -> tuple[int, ...]:
@@ -170,5 +170,5 @@ def _floor(
     formulation = formulate_scaled(part, scaled, limit, plan, floors)
     add_hint(formulation, plan)
     bounds = [floors[-1]]
-    Run(trial, formulation, bounds.append, workers, seed).follow()
+    SolverRun(trial, formulation, bounds.append, workers, seed).follow()
     return max(bounds)

@@ -47,7 +47,7 @@ def solve_until(
         return running.result()
 
 
-class Run:
+class SolverRun:
     """One run of the solver in a thread, followed from the caller's.
 
     Parameters

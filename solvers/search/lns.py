@@ -19,7 +19,7 @@ from models.formulations.cp_sat_plans import add_hint
 from models.formulations.scale import ScaledObjective
 from models.objective import completion_us, timeline_value
 from models.timeline import Timeline
-from solvers.exact.cp_sat_run import Run
+from solvers.exact.cp_sat_run import SolverRun
 from solvers.result import Search
 from solvers.search.decoder import Decoder, encode
 from solvers.search.lns_cut import Cut, cut_out
@@ -161,7 +161,7 @@ class LargeNeighbourhoods:
         if freedom.in_order:
             _keep_order(formulation, known)
         add_hint(formulation, known)
-        run = Run(repair, formulation, lambda bound: None, self.workers, self.rng.randrange(2**31))
+        run = SolverRun(repair, formulation, lambda bound: None, self.workers, self.rng.randrange(2**31))
         run.follow()
         if repair.found is not None:
             self._accept(repair.found)

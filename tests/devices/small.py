@@ -9,7 +9,7 @@ from fractions import Fraction
 import torch
 from torch import Tensor, nn
 
-from executor.runners.runner import Call
+from executor.runners.runner import RunnerCall
 from models import GPU, Cluster, Instance, Job, MLModel, Placement, Residency, Timeline, Workflow
 from tests.instances import network, task
 
@@ -27,7 +27,7 @@ class Small:
         Called in every run, to count, to wait or to raise.
     """
 
-    def __init__(self, before: Callable[[Call], None] = lambda call: None) -> None:
+    def __init__(self, before: Callable[[RunnerCall], None] = lambda call: None) -> None:
         self.before = before
 
     def weights(self, model: MLModel) -> Mapping[str, Tensor]:
@@ -38,7 +38,7 @@ class Small:
     def module(self, model: MLModel) -> nn.Module:
         return nn.Linear(WIDTH, WIDTH, device="meta").eval()
 
-    def run(self, call: Call) -> Tensor:
+    def run(self, call: RunnerCall) -> Tensor:
         self.before(call)
         values = torch.full((WIDTH,), float(call.job + 1), device=call.device)
         for name in sorted(call.inputs):

@@ -18,7 +18,7 @@ from executor.devices.run import LiveRun, LiveSettings, run_live
 from executor.devices.station import Station
 from executor.errors import DeviceError
 from executor.policies.parse import parse_policy
-from executor.runners.runner import Call
+from executor.runners.runner import RunnerCall
 from executor.simulation import simulate
 from models import Instance, MLModel, check
 from tests.devices.small import BYTES, Small, gpus, instance
@@ -55,7 +55,7 @@ def forks(jobs: int, memory: int = 2 * BYTES, count: int = 2) -> Instance:
 def raising(error: BaseException, job: int, name: str) -> Small:
     """Return a runner that raises in one task of one job."""
 
-    def before(call: Call) -> None:
+    def before(call: RunnerCall) -> None:
         if (call.job, call.task) == (job, name):
             raise error
 
@@ -94,7 +94,7 @@ def test_a_runner_that_raises_fails_its_job_alone(
 )
 def test_what_is_no_tensor_on_the_device_fails_the_task(returned: Tensor | None, said: str) -> None:
     class Other(Small):
-        def run(self, call: Call) -> Tensor:
+        def run(self, call: RunnerCall) -> Tensor:
             return returned  # type: ignore[return-value]
 
     run = run_live(instance([X], ["m0"], gpus(1, BYTES)), parse_policy("jit"), Other(), PATIENT)
@@ -103,7 +103,7 @@ def test_what_is_no_tensor_on_the_device_fails_the_task(returned: Tensor | None,
 
 
 def test_every_job_may_fail(play: Callable[..., LiveRun]) -> None:
-    def before(call: Call) -> None:
+    def before(call: RunnerCall) -> None:
         raise ValueError(call.task)
 
     run = play(forks(3), Small(before))
@@ -115,7 +115,7 @@ def test_a_run_that_never_ends_is_given_up(play: Callable[..., LiveRun]) -> None
     """Its GPU is lost with it, so on one GPU the other jobs fail too; but the run ends."""
     gate = threading.Event()
 
-    def before(call: Call) -> None:
+    def before(call: RunnerCall) -> None:
         if (call.job, call.task) == (1, "b"):
             gate.wait(30)
 

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from executor import PolicyError, parse_policy, replay, simulate
 from executor.devices.run import LiveSettings, run_live
-from executor.runners.runner import Call
+from executor.runners.runner import RunnerCall
 from models import InitialResidency, Instance, MLModel, Timeline, check
 from tests.devices.small import BYTES, Small, gpus, instance
 from tests.executor.scripted import Listed
@@ -36,7 +36,7 @@ class Bytes:
         module.register_buffer("byte", torch.zeros(1, dtype=torch.uint8))
         return module
 
-    def run(self, call: Call) -> Tensor:
+    def run(self, call: RunnerCall) -> Tensor:
         parts = [*call.inputs.values(), *(module.get_buffer("byte") for module in call.modules.values())]
         return torch.stack([part.sum() for part in parts]).sum() if parts else torch.tensor(call.job)
 
@@ -87,12 +87,12 @@ def test_an_edge_carries_the_output_cut_or_padded_to_its_bytes() -> None:
     """x puts out 16 numbers (64 bytes); y gets 80 bytes on its own GPU, z 8 bytes on another, w nothing."""
     seen: dict[str, tuple[int, list[int]]] = {}
 
-    def before(call: Call) -> None:
+    def before(call: RunnerCall) -> None:
         for payload in call.inputs.values():
             seen[call.task] = (len(payload), payload[64:].tolist())
 
     class Plain(Small):
-        def run(self, call: Call) -> Tensor:
+        def run(self, call: RunnerCall) -> Tensor:
             before(call)
             return torch.ones(16)
 

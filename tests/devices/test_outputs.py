@@ -9,7 +9,7 @@ from executor import replay
 from executor.devices.alone import different_outputs, outputs_alone
 from executor.devices.run import LiveRun, LiveSettings, run_live
 from executor.policies.parse import parse_policy
-from executor.runners.runner import Call
+from executor.runners.runner import RunnerCall
 from models import Instance, Job, MLModel, Placement, Residency, Timeline, check
 from tests.devices.small import BYTES, PIECE, Small, gpus, instance, unpackable
 from tests.executor.scripted import Listed
@@ -69,7 +69,7 @@ def test_an_output_that_is_a_view_of_weights_outlives_them() -> None:
     """The first task hands out m0's bias; then m1 takes m0's place. What travels is a copy, not what lies there now."""
 
     class Bias(Small):
-        def run(self, call: Call) -> Tensor:
+        def run(self, call: RunnerCall) -> Tensor:
             return call.modules["m0"].get_parameter("bias") if call.task == "a" else super().run(call)
 
     on = instance([ABC], ["m0", "m1", "m2"], gpus(1, BYTES))
@@ -83,7 +83,7 @@ def test_a_reference_that_fails_counts_as_different() -> None:
     on = instance([ABC], ["m0", "m1", "m2"], gpus(1, 3 * BYTES))
     run = run_live(on, parse_policy("jit"), Small(), KEPT)
 
-    def refuse(call: Call) -> None:
+    def refuse(call: RunnerCall) -> None:
         raise RuntimeError(call.task)
 
     assert different_outputs(on, Small(refuse), "cpu", run.outputs, 30) == [0, 1, 2]

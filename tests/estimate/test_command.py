@@ -13,7 +13,7 @@ from models.scenario import load_scenario
 from planner.answers.uncertain.estimates_file import read_quantiles
 from planner.command.cli import app
 from planner.command.manners import run
-from planner.inputs.estimate.known import Known
+from planner.inputs.estimate.known import KnownTimes
 from planner.inputs.estimate.measured import read_profile
 from planner.inputs.estimate.tasks import Tasks
 from tests.estimate.past import past
@@ -100,7 +100,7 @@ def test_the_measured_tail_gives_the_interval(tmp_path: Path) -> None:
     path.write_text(MEASURED + TEXT)
     history = past([{"model": "m", "s": 1}], ("model",))
     tasks = Tasks.of([{"workflow": "w", "task": "a"}, {"workflow": "w", "task": "x"}], ("workflow", "task"))
-    answers = read_profile(path).answer(tasks, Known(history, ("model",)))
+    answers = read_profile(path).answer(tasks, KnownTimes(history, ("model",)))
     # Median 3 us, 95 % at 12 us, four times as much; normal quantiles 1.2816 and 1.6449 put p90 at 3 x 4^0.7791 us.
     assert np.exp(answers.quantiles[0]).tolist() == pytest.approx([3 / 4**0.77912, 3.0, 3 * 4**0.77912], rel=1e-4)
     assert answers.given.tolist() == [True, False]

@@ -11,7 +11,7 @@ import pytest
 from models.scenario import InputError
 from planner.inputs.estimate.estimate import Estimate
 from planner.inputs.estimate.naming import Naming, roles
-from planner.inputs.estimate.run import Options, estimate
+from planner.inputs.estimate.run import EstimateOptions, estimate
 from planner.inputs.estimate.score import score
 from planner.inputs.estimate.table import Wanted, columns_of, read_table
 
@@ -142,7 +142,7 @@ def test_what_sources_say_is_read_relative_to_the_table(tmp_path: Path) -> None:
     history.write_text("script,runtime_s\n" + rows)
     requests.write_text("script\njobs/c.py\n")
     naming = Naming(source="script", key=("source_model", "source_batch_size", "source_precision"))
-    made = estimate(history, requests, naming, Options(cache=tmp_path / "cache.json"))
+    made = estimate(history, requests, naming, EstimateOptions(cache=tmp_path / "cache.json"))
     # The six runs of a.py, whose model, batch and precision c.py has, 100 to 105 s; the third and fourth lie around
     # the median: the geometric mean of 102 and 103.
     assert made.found[0].p50_us / 1e6 == pytest.approx((102 * 103) ** 0.5, abs=1e-6)

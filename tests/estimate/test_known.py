@@ -8,7 +8,7 @@ import pytest
 from planner.inputs.estimate.calibration import climb
 from planner.inputs.estimate.default import Default
 from planner.inputs.estimate.estimate import Estimate
-from planner.inputs.estimate.known import WINDOW, Known, Runs
+from planner.inputs.estimate.known import WINDOW, KnownTimes, Runs
 from planner.inputs.estimate.medians import SteadyKey, back_offs
 from planner.inputs.estimate.tasks import History, Tasks, plain
 from tests.estimate.past import past
@@ -42,7 +42,7 @@ def test_a_history_is_sorted_by_time() -> None:
 def test_only_the_latest_runs_of_a_key_count() -> None:
     # 5 runs of 100 s, then as many as the window holds of 1 s: the old ones are forgotten.
     history = past([{"model": "opt", "s": 100}] * 5 + [{"model": "opt", "s": 1}] * WINDOW)
-    known = Known(history, NAMES)
+    known = KnownTimes(history, NAMES)
     task = Tasks.of([{"model": "opt"}], NAMES)
     assert seconds(SteadyKey().answer(task, known).quantiles[0]) == [1.0, 1.0, 1.0]
 
@@ -51,7 +51,7 @@ def test_the_gate_wants_five_repeats_within_a_factor_of_one_and_a_half() -> None
     # Logs of 10, 10, 10, 10, x: p10 = 10 and p90 lies at 0.6 of the way from the fourth to the fifth (0.9 x 4 = 3.6),
     # 10 (x / 10)^0.6; that is 15 for x = 10 x 1.5^(1 / 0.6) = 19.656.
     def answered(*runs: float) -> bool:
-        known = Known(past([{"model": "opt", "steps": 3, "s": run} for run in runs]), NAMES)
+        known = KnownTimes(past([{"model": "opt", "steps": 3, "s": run} for run in runs]), NAMES)
         return bool(SteadyKey().answer(Tasks.of([{"model": "opt", "steps": "3.0"}], NAMES), known).given[0])
 
     assert answered(10, 10, 10, 10, 19.65)
@@ -61,7 +61,7 @@ def test_the_gate_wants_five_repeats_within_a_factor_of_one_and_a_half() -> None
 
 def test_back_offs_drop_columns_from_the_end_and_never_the_first() -> None:
     rows = [{"model": "opt", "steps": 3, "s": s} for s in (1, 2, 4)] + [{"model": "opt", "steps": 9, "s": 8}] * 2
-    known = Known(past(rows), NAMES)
+    known = KnownTimes(past(rows), NAMES)
     asked = Tasks.of([{"model": m, "steps": s} for m, s in (("opt", 3), ("opt", 9), ("opt", 5), ("nli", 3))], NAMES)
     answers, _ = climb(back_offs(NAMES), asked, known)
     # opt / 3 has three runs, median 2. opt / 9 has only two, opt / 5 none: all of opt, 1 2 4 8 8, median 4.
@@ -73,14 +73,14 @@ def test_back_offs_drop_columns_from_the_end_and_never_the_first() -> None:
 def test_the_default_counts_every_model_alike() -> None:
     # Nine runs of 1 s of one model and one of 100 s of another: half of the models take 100 s.
     history = past([{"model": "opt", "s": 1}] * 9 + [{"model": "nli", "s": 100}])
-    answers = Default().answer(Tasks.of([{"model": "new"}], NAMES), Known(history, NAMES))
+    answers = Default().answer(Tasks.of([{"model": "new"}], NAMES), KnownTimes(history, NAMES))
     assert seconds(answers.quantiles[0]) == [1.0, 1.0, 100.0]
 
 
 def test_the_default_of_a_model_taken_for_new_leaves_out_its_own_runs() -> None:
     history = past([{"model": "opt", "s": 1}] * 9 + [{"model": "nli", "s": 100}])
     asked = Tasks.of([{"model": "opt"}, {"model": "nli"}, {"model": "new"}], NAMES)
-    answers = Default(others_only=True).answer(asked, Known(history, NAMES))
+    answers = Default(others_only=True).answer(asked, KnownTimes(history, NAMES))
     assert [seconds(row) for row in answers.quantiles] == [[100.0] * 3, [1.0] * 3, [1.0, 1.0, 100.0]]
 
 

@@ -9,15 +9,15 @@ import pytest
 
 from planner.inputs.estimate.asked import Asked
 from planner.inputs.estimate.calibration import ordered
-from planner.inputs.estimate.known import Known, Novelty
+from planner.inputs.estimate.known import KnownTimes, Novelty
 from planner.inputs.estimate.ladder import Ladder, Recipe, fit_ladder, fit_rungs
-from planner.inputs.estimate.measured import Measured, Profile
+from planner.inputs.estimate.measured import Measured, MeasuredProfile
 from planner.inputs.estimate.medians import BackOff, SteadyKey
 from planner.inputs.estimate.score import score
 from planner.inputs.estimate.tasks import Columns, History, Tasks
 from tests.estimate.past import COLUMNS, lognormal, past
 
-PROFILE = Profile({("w", "measured"): Measured(7e6, 7e6 * 1.1)})
+PROFILE = MeasuredProfile({("w", "measured"): Measured(7e6, 7e6 * 1.1)})
 FEW = Columns(("model", "steps", "workflow", "task"), ("text",))
 # Ten runs of opt, steady for 3 steps and wide for 9; and what else is asked answers for one model.
 ROWS = [{"model": "opt", "steps": 3, "text": "decoder", "s": 10 + i % 2} for i in range(10)]
@@ -60,7 +60,7 @@ def test_a_rung_that_is_better_on_common_tasks_goes_first() -> None:
     # Runs of the exact key alternate 1 and 2 s; then 40 tasks take 9 s. A rung that says 9 s is better on them all.
     history = past([{"model": "opt", "steps": 3, "s": 1 + i % 2} for i in range(20)])
     tasks = Tasks.of([{"model": "opt", "steps": 3}] * 40, COLUMNS.all)
-    truth, known = np.full(40, np.log(9e6)), Known(history, COLUMNS.key)
+    truth, known = np.full(40, np.log(9e6)), KnownTimes(history, COLUMNS.key)
     nine = Asked(lambda task: (9.0, 9.0, 9.0))
     key = BackOff(("model",), 2)
     assert ordered([key, nine], tasks, truth, known) == [nine, key]

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from planner.inputs.estimate.answers import Answers
-from planner.inputs.estimate.known import Known
+from planner.inputs.estimate.known import KnownTimes
 from planner.inputs.estimate.retrieval import Retrieval, documents, tf_idf, unit, words
 from planner.inputs.estimate.tasks import Columns, History, Tasks
 from tests.estimate.past import past
@@ -23,7 +23,7 @@ ROWS = [
 
 def retrieve(text: str, history: History, model: str = "gpt2-medium", others_only: bool = False) -> Answers:
     retrieval = Retrieval(COLUMNS, tf_idf(history, COLUMNS), others_only=others_only)
-    return retrieval.answer(Tasks.of([{"model": model, "text": text}], COLUMNS.all), Known(history, COLUMNS.key))
+    return retrieval.answer(Tasks.of([{"model": model, "text": text}], COLUMNS.all), KnownTimes(history, COLUMNS.key))
 
 
 def test_an_unseen_model_takes_the_runs_of_the_job_that_reads_alike() -> None:
@@ -55,7 +55,7 @@ def test_runs_count_by_likeness_document_by_document() -> None:
         return np.array([vectors[text.rpartition("\n")[2]] for text in texts])
 
     asked = Tasks.of([{"model": "w", "text": "a?"}], COLUMNS.all)
-    answers = Retrieval(COLUMNS, unit(encoder)).answer(asked, Known(history, COLUMNS.key))
+    answers = Retrieval(COLUMNS, unit(encoder)).answer(asked, KnownTimes(history, COLUMNS.key))
     assert (np.exp(answers.quantiles[0]) / 1e6).round(6).tolist() == [1.0, 1.0, 5.0]
     assert answers.neighbours[0] == ("x", "y")  # z has cosine 0.4, below the gate of 0.5
 

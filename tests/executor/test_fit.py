@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from executor.fit import Line, fit_line
+from executor.fit import FittedLine, fit_line
 
 
 def test_points_on_a_line_give_the_line() -> None:
@@ -82,4 +82,4 @@ def test_no_sample_is_refused() -> None:
 
 
 def test_a_line_without_overhead() -> None:
-    assert Line(0.0, 2e9).time_us(2_000) == pytest.approx(1.0)
+    assert FittedLine(0.0, 2e9).time_us(2_000) == pytest.approx(1.0)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from executor import Noise, NoiseError, PolicyError, Spread, parse_noise, parse_policy, simulate
+from executor import Noise, NoiseError, NoiseSpread, PolicyError, parse_noise, parse_policy, simulate
 from executor.policies.compass import CompassOptions
 from executor.policies.released import ReleasedOptions
 from models import Job
@@ -92,8 +92,10 @@ def test_a_policy_of_ones_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_noise_is_read() -> None:
-    assert parse_noise("run=lognormal:0.2,load=normal:0.1") == Noise(Spread("lognormal", 0.2), Spread("normal", 0.1))
-    assert parse_noise("load=uniform:0.5") == Noise(None, Spread("uniform", 0.5))
+    assert parse_noise("run=lognormal:0.2,load=normal:0.1") == Noise(
+        NoiseSpread("lognormal", 0.2), NoiseSpread("normal", 0.1)
+    )
+    assert parse_noise("load=uniform:0.5") == Noise(None, NoiseSpread("uniform", 0.5))
 
 
 @pytest.mark.parametrize(
@@ -120,9 +122,9 @@ def test_bad_noise_is_refused(text: str) -> None:
 def test_noise_has_mean_one_and_never_reaches_zero(kind: str, size: float) -> None:
     # 20,000 draws: normal:10, cut at 0 and scaled, has a standard deviation of 1.4, so that the standard error of the
     # mean is at most 1 %, and 3 % are three of them. Cut and not scaled, normal:1 has mean 1.083, uniform:2 1.125.
-    draws = [Spread(kind, size).draw(1_000_000, f"luck {k}") for k in range(20_000)]
+    draws = [NoiseSpread(kind, size).draw(1_000_000, f"luck {k}") for k in range(20_000)]
     assert abs(sum(draws) / len(draws) / 1_000_000 - 1) < 0.03
-    assert min(Spread("normal", 9.0).draw(3, f"luck {k}") for k in range(50)) == 1
+    assert min(NoiseSpread("normal", 9.0).draw(3, f"luck {k}") for k in range(50)) == 1
 
 
 def test_noise_falls_on_tasks_not_on_events() -> None:

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from executor.devices.profiling import WARMUP_ROUNDS, Measurements, Spread, measure
 from executor.errors import DeviceError
-from executor.fit import Line
+from executor.fit import FittedLine
 from executor.runners.factory import FactoryRunner
 from models import Edge, Link, MLModel, Task, Workflow
 from models.scenario import InputError, Scenario, load_scenario, scenario_from
@@ -52,8 +52,8 @@ MEASURED = Measurements(
         ("one", "only"): Spread(0.2, 0.3),
     },
     loads={"m": Spread(100.0, 120.0), "n": Spread(20.0, 21.0)},
-    load=Line(12.4, 9.87654e9),
-    transfer=Line(45.6, 3.21e9),
+    load=FittedLine(12.4, 9.87654e9),
+    transfer=FittedLine(45.6, 3.21e9),
     copy_peak=1.1e10,
 )
 

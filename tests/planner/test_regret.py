@@ -21,7 +21,7 @@ from planner import frame, save
 from planner.answers.bound import bound
 from planner.answers.compare import compare
 from planner.answers.fixed import with_placement, without_models
-from planner.answers.regret import AS_IT_RAN, ORDER, PLACEMENT, RESIDENCY, Clairvoyance, Regret, Step
+from planner.answers.regret import AS_IT_RAN, ORDER, PLACEMENT, RESIDENCY, Clairvoyance, Regret, RegretStep
 from planner.answers.simulate import simulate
 from planner.answers.take_apart import hold, regret, with_given_loads, worth_of_clairvoyance
 from planner.command.cli import app
@@ -254,7 +254,7 @@ def test_a_loss_that_is_only_bounded_is_shown_with_its_interval(scenario: Scenar
     # 3 - 1 = 2; placement 1, exactly 0 to 2.
     timeline = simulate(scenario, "jit").timeline
     rows = ((AS_IT_RAN, 4, 4), (RESIDENCY, 3, 1), (ORDER, 3, 1), (PLACEMENT, 2, 1))
-    steps = tuple(Step(part, timeline, Fraction(value), Fraction(bound)) for part, value, bound in rows)
+    steps = tuple(RegretStep(part, timeline, Fraction(value), Fraction(bound)) for part, value, bound in rows)
     made = Regret(scenario, "p", steps, Fraction(1), "by hand")
     text = StringIO()
     Console(file=text, width=200).print(losses_table([made]))

@@ -17,7 +17,7 @@ from planner.answers.policies.following import Following
 from planner.answers.policies.offline import anneal
 from planner.answers.policies.receding_horizon import RecedingOptions
 from planner.answers.uncertain.told import Told
-from planner.inputs.estimate.logs import Failure, FailureClass, LogReading, Remaining, read_log
+from planner.inputs.estimate.logs import FailureClass, LogFailure, LogReading, Remaining, read_log
 from tests.executor.scripted import runs
 from tests.instances import random_instance
 from tests.uncertain.work import timeline
@@ -26,7 +26,7 @@ from tests.uncertain.work import timeline
 def reading(left_us: int | None = None, *, finished: bool = False, retry: bool | None = None) -> LogReading:
     """Return what a log says: of what is left, that it is through, or that it failed."""
     remaining = None if left_us is None else Remaining(None, left_us, None)
-    failure = None if retry is None else Failure(FailureClass.NCCL, retry, "a rank was lost: line", (1,))
+    failure = None if retry is None else LogFailure(FailureClass.NCCL, retry, "a rank was lost: line", (1,))
     return LogReading(1, (), None, remaining, (), finished, failure)
 
 

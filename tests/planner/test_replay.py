@@ -12,7 +12,7 @@ from torch import Tensor
 from executor.devices.records import Record, Records, measured
 from executor.devices.run import LiveSettings
 from executor.recorded import Durations, simulate_recorded
-from executor.runners.runner import Call
+from executor.runners.runner import RunnerCall
 from models import Placement, Residency, Timeline, check
 from models.scenario import Scenario, load_scenario, read_timeline
 from planner import save
@@ -120,7 +120,7 @@ def test_measured_times_replace_those_of_the_engine() -> None:
 
 
 class Failing(Small):
-    def run(self, call: Call) -> Tensor:
+    def run(self, call: RunnerCall) -> Tensor:
         if (call.job, call.task) == (2, "b"):
             raise torch.OutOfMemoryError("tried to allocate 3 GiB")
         return super().run(call)

@@ -8,7 +8,7 @@ import torch
 from executor.errors import DeviceError
 from executor.runners.factory import FactoryRunner
 from executor.runners.parse import parse_runner
-from executor.runners.runner import Call
+from executor.runners.runner import RunnerCall
 from executor.runners.synthetic import SyntheticRunner
 from executor.runners.transformers_runner import TransformersRunner
 from models import MLModel
@@ -37,7 +37,7 @@ def test_modules_of_a_factory_compute_with_the_weights_they_are_given() -> None:
     assert module.get_parameter("scale").device.type == "meta"
     module.register_parameter("scale", torch.nn.Parameter(torch.tensor([2.0])))
     data = {"a": torch.tensor([1, 2], dtype=torch.uint8), "b": torch.tensor([250], dtype=torch.uint8)}
-    call = Call(0, "w", "t", {"sum": module}, data, torch.device("cpu"), 1)
+    call = RunnerCall(0, "w", "t", {"sum": module}, data, torch.device("cpu"), 1)
     with torch.inference_mode():
         output = runner.run(call)
     assert output.view(torch.float32).tolist() == [506.0]

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from executor.devices.weights import packed_bytes
 from executor.runners import synthetic
-from executor.runners.runner import Call
+from executor.runners.runner import RunnerCall
 from executor.runners.synthetic import SyntheticRunner, folded
 from models import MLModel
 
@@ -22,8 +22,8 @@ def module(runner: SyntheticRunner, content: Tensor) -> nn.Module:
     return made
 
 
-def call(modules: dict[str, nn.Module], data: list[int], run_us: int = 1) -> Call:
-    return Call(0, "w", "t", modules, {"a": torch.tensor(data, dtype=torch.uint8)}, torch.device("cpu"), run_us)
+def call(modules: dict[str, nn.Module], data: list[int], run_us: int = 1) -> RunnerCall:
+    return RunnerCall(0, "w", "t", modules, {"a": torch.tensor(data, dtype=torch.uint8)}, torch.device("cpu"), run_us)
 
 
 def test_weights_have_the_size_that_was_asked_for() -> None:

@@ -12,11 +12,11 @@ import torch
 from torch import Tensor
 
 from executor.devices.physical import physical_devices
-from executor.devices.station import Station, Work
+from executor.devices.station import Station, StationWork
 from executor.devices.weights import HostWeights, aligned, packed_bytes
 from executor.errors import DeviceError
 from executor.runners.architectures import ARCHITECTURES, build, library
-from executor.runners.runner import Call
+from executor.runners.runner import RunnerCall
 from executor.runners.transformers_runner import TransformersOptions, TransformersRunner
 from models import GPU, MLModel
 
@@ -95,7 +95,7 @@ def test_outputs_do_not_depend_on_where_the_weights_lie(
     drawn, room = Drawn(runner, weights), aligned(model.weight_bytes)
     gpu = GPU("s0/g0", 0, "core", 2 * room, Fraction(1))
     station = Station(gpu, [model], HostWeights([model], drawn, physical), drawn, physical)
-    work = Work(0, "w", "t", 1, [0], {"before": (INPUT, len(INPUT))})
+    work = StationWork(0, "w", "t", 1, [0], {"before": (INPUT, len(INPUT))})
     for address in (0, room, 256):
         station.load(0, address)
         output, _ = station.run(work)
@@ -115,9 +115,9 @@ def test_weights_come_from_seed_and_name_alone(weights: Mapping[str, Mapping[str
     assert torch.equal(torch.get_rng_state(), state)
 
 
-def call(**changes: object) -> Call:
+def call(**changes: object) -> RunnerCall:
     fields = {"job": 1, "workflow": "w", "task": "t", "modules": {}, "inputs": {}, "run_us": 1}
-    return Call(**(fields | {"device": torch.device("cpu")} | changes))  # type: ignore[arg-type]
+    return RunnerCall(**(fields | {"device": torch.device("cpu")} | changes))  # type: ignore[arg-type]
 
 
 def test_tasks_without_models_pass_on_what_they_received(runner: TransformersRunner) -> None:

@@ -9,14 +9,14 @@ from typing import Any
 import pytest
 
 from models import ServiceLevel
-from planner.answers.servers import Answer, servers
+from planner.answers.servers import ServersAnswer, servers
 from planner.answers.servers.decide import meets
 from tests.servers.scenarios import NO_LATE_JOBS, scenario
 
 SHORT = {"run": {"runtime": "400 ms"}}
 
 
-def ask(*arguments: object, **options: object) -> Answer:
+def ask(*arguments: object, **options: object) -> ServersAnswer:
     return servers(*arguments, **({"policies": (), "time_limit_s": 20.0} | options))  # type: ignore[arg-type]
 
 

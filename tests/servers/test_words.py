@@ -8,7 +8,7 @@ from pathlib import Path
 from models import ServiceLevel
 from models.scenario import load_scenario
 from planner import save
-from planner.answers.servers import Answer, servers
+from planner.answers.servers import ServersAnswer, servers
 from planner.answers.servers.goal import tolerances
 from planner.answers.servers.hunt import floor_of
 from planner.show.curves_figure import draw
@@ -33,7 +33,7 @@ slo: p100 latency <= 500 ms
 """Two tasks at once: two L4 at 1.6 per hour, one each, or the two H100 of one server."""
 
 
-def _ask(folder: Path, stop_at: str, text: str = TEXT, policy: str = "jit") -> Answer:
+def _ask(folder: Path, stop_at: str, text: str = TEXT, policy: str = "jit") -> ServersAnswer:
     """Ask until the work turns to something, when time is up."""
     path = folder / "dear.yaml"
     path.write_text(text)

@@ -9,7 +9,7 @@ from statistics import median
 import numpy as np
 import pytest
 
-from executor import NoiseError, Spread, parse_noise
+from executor import NoiseError, NoiseSpread, parse_noise
 from executor.published import published_error, published_factor
 from planner.answers.uncertain.error import Error, parse_error
 from planner.answers.uncertain.spec import Uncertainty, parse_uncertainty
@@ -57,13 +57,13 @@ def test_the_shares_of_drawn_errors_are_the_published_ones() -> None:
 
 def test_noise_of_the_published_errors() -> None:
     # As a spread of run times: the median stays, and the power 2 squares every factor.
-    once, twice = Spread("published", 1.0), Spread("published", 2.0)
+    once, twice = NoiseSpread("published", 1.0), NoiseSpread("published", 2.0)
     drawn = [once.draw(1_000_000, f"{index}") for index in range(2_000)]
     assert median(drawn) == pytest.approx(1_000_000, rel=0.1)
     for index in range(20):
         assert twice.draw(10**9, f"{index}") == pytest.approx((once.draw(10**9, f"{index}") / 1e9) ** 2 * 1e9, rel=1e-6)
-    assert parse_noise("run=published:0.5").run == Spread("published", 0.5)
-    assert Spread("published", 0.0).draw(123, "any") == 123
+    assert parse_noise("run=published:0.5").run == NoiseSpread("published", 0.5)
+    assert NoiseSpread("published", 0.0).draw(123, "any") == 123
 
 
 def test_a_factor_is_as_likely_as_its_reciprocal() -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from planner.answers.whatif.pool import CallFailedError, StoppedError, as_finished, in_order
+from planner.answers.whatif.pool import CallFailedError, CallsStoppedError, as_finished, in_order
 from planner.answers.whatif.processes import CRASHED
 from tests.whatif.calls import slow, square, troubled
 
@@ -44,7 +44,7 @@ def test_a_stop_gives_up_running_calls_and_keeps_finished_ones() -> None:
         finished.append(outcome.index)
         stop.set()
     assert finished == [0]
-    with pytest.raises(StoppedError, match="stopped after 0 of 1 calls"):
+    with pytest.raises(CallsStoppedError, match="stopped after 0 of 1 calls"):
         in_order(slow, [600.0], stop=stop)
 
 

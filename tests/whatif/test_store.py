@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 from models.errors import QuestionError
-from planner.answers.whatif.cell import Answer
-from planner.answers.whatif.store import Known, Store
+from planner.answers.whatif.cell import CellAnswer
+from planner.answers.whatif.store import Store, StoredCell
 
 KEY = "a" * 64
-KNOWN = Known(Answer(({"policy": "jit", "value": 0.1 + 0.2, "jobs": 3, "hit_rate": None},)), 0.25)
+KNOWN = StoredCell(CellAnswer(({"policy": "jit", "value": 0.1 + 0.2, "jobs": 3, "hit_rate": None},)), 0.25)
 
 
 def test_a_cell_is_read_as_it_was_kept(tmp_path: Path) -> None:

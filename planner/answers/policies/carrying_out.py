@@ -18,7 +18,7 @@ from models.timeline import Placement, Residency, Timeline
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
+class PlannedRun:
     """Start a task."""
 
     task: int
@@ -34,7 +34,7 @@ class Load:
     after: int | None
 
 
-Lane = list[Run | Load]
+Lane = list[PlannedRun | Load]
 """What an engine does; the next comes last, so that it is taken off in no time."""
 
 
@@ -61,7 +61,7 @@ def lanes(instance: Instance, plan: Timeline, standing: Collection[int], number:
     for here, models in zip(runs, stays, strict=True):
         here.sort(key=lambda run: run.start_us)
         loads = _loads(instance, here, models, number)
-        starts: list[tuple[int, Run | Load]] = [(run.start_us, Run(number[run.task])) for run in here]
+        starts: list[tuple[int, PlannedRun | Load]] = [(run.start_us, PlannedRun(number[run.task])) for run in here]
         engines = [starts, loads] if instance.overlap_loads else [[*starts, *loads]]
         made.append([[what for _, what in sorted(engine, key=lambda entry: -entry[0])] for engine in engines])
     return made
@@ -69,7 +69,7 @@ def lanes(instance: Instance, plan: Timeline, standing: Collection[int], number:
 
 def _loads(
     instance: Instance, runs: Sequence[Placement], stays: Sequence[Residency], number: Sequence[int]
-) -> list[tuple[int, Run | Load]]:
+) -> list[tuple[int, PlannedRun | Load]]:
     """Return the loads of a GPU with their planned starts; each evicts what the plan ends since the one before."""
     loads = sorted((stay for stay in stays if not stay.initial), key=lambda stay: stay.load_start_us)
     begin = [stay.load_start_us for stay in loads]
@@ -77,7 +77,7 @@ def _loads(
     for stay in stays:
         if stay.end_us is not None:
             leaving[bisect_left(begin, stay.end_us)].append(stay.model)
-    found: list[tuple[int, Run | Load]] = []
+    found: list[tuple[int, PlannedRun | Load]] = []
     for stay, evict in zip(loads, leaving, strict=False):
         users = [
             number[run.task]
@@ -109,11 +109,11 @@ class CarryingOut:
                 while lane and self._begin(lane[-1], gpu):
                     lane.pop()
 
-    def _begin(self, what: Run | Load, gpu: int) -> bool:
+    def _begin(self, what: PlannedRun | Load, gpu: int) -> bool:
         """Begin a run or a load; say whether that was possible."""
         site = self._site
         blocked = not site.overlap_loads and (site.running[gpu] != NOWHERE or site.state[gpu].loading != NOWHERE)
-        if isinstance(what, Run):
+        if isinstance(what, PlannedRun):
             possible = not blocked and self._may_run(what.task, gpu)
             if possible:
                 site.start(what.task)

@@ -30,7 +30,7 @@ _FORMULAS_SHARE, _POLICY_SHARE = 0.3, 0.4
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class ServersAnswer:
     """The least size that meets a level, or the interval it lies in.
 
     Parameters
@@ -189,7 +189,7 @@ def servers(
     seed: int = 0,
     tell: Callable[[str], None] = lambda words: None,
     stop: threading.Event | None = None,
-) -> Answer:
+) -> ServersAnswer:
     """Find the least number of servers that meets a service level, or of priced groups the cheapest mix.
 
     Parameters
@@ -236,7 +236,7 @@ def servers(
     scanned = scan(hunt, trials, 1.0 if long else _POLICY_SHARE)
     if not long:
         hunt.search()
-    return Answer(
+    return ServersAnswer(
         sizes,
         chosen,
         hunt.best,

@@ -13,12 +13,12 @@ from typing import Any
 from models import ServiceLevel
 from models.errors import QuestionError
 from models.scenario import Scenario, build
-from planner.answers.servers.answer import Answer, options, servers
+from planner.answers.servers.answer import ServersAnswer, options, servers
 from planner.answers.servers.sizes import Mix
 
 
 @dataclass(frozen=True, slots=True)
-class Spread:
+class CountSpread:
     """Least, median and most over the replications in which a size was found, and in how many it was.
 
     Of servers, or of priced groups of the price per hour.
@@ -30,11 +30,11 @@ class Spread:
     found: int
 
     @classmethod
-    def of(cls, sizes: Sequence[float | None]) -> Spread:
+    def of(cls, sizes: Sequence[float | None]) -> CountSpread:
         """Return the spread of sizes, None where none was found.
 
-        >>> Spread.of([3, None, 4])
-        Spread(least=3, median=3.5, most=4, found=2)
+        >>> CountSpread.of([3, None, 4])
+        CountSpread(least=3, median=3.5, most=4, found=2)
         """
         known = [size for size in sizes if size is not None]
         if not known:
@@ -52,7 +52,7 @@ class Replications:
         What differs: ``arrival seeds`` or ``windows of the trace``.
     """
 
-    answers: tuple[Answer, ...]
+    answers: tuple[ServersAnswer, ...]
     what: str
 
     @property
@@ -61,20 +61,20 @@ class Replications:
         return self.answers[0].sizes.prices is not None
 
     @property
-    def spread(self) -> dict[str, Spread]:
+    def spread(self) -> dict[str, CountSpread]:
         """The spread of the plan's size, of its lower bound, and of each policy's."""
         bounds = [answer.lower_bound_price if self.priced else answer.lower_bound for answer in self.answers]
         found = {
-            "plan": Spread.of([self._size(answer, answer.mix) for answer in self.answers]),
-            "lower bound": Spread.of([None if bound is None else self._number(bound) for bound in bounds]),
+            "plan": CountSpread.of([self._size(answer, answer.mix) for answer in self.answers]),
+            "lower bound": CountSpread.of([None if bound is None else self._number(bound) for bound in bounds]),
         }
         for position, row in enumerate(self.answers[0].policies):
-            found[row.policy] = Spread.of(
+            found[row.policy] = CountSpread.of(
                 [self._size(answer, answer.policies[position].mix) for answer in self.answers]
             )
         return found
 
-    def _size(self, answer: Answer, mix: Mix | None) -> float | None:
+    def _size(self, answer: ServersAnswer, mix: Mix | None) -> float | None:
         return None if mix is None else self._number(answer.cost(mix))
 
     def _number(self, cost: Fraction | int) -> float:

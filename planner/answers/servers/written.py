@@ -16,13 +16,13 @@ from planner.answers.servers.sizes import Mix
 from planner.answers.versions import versions
 
 if TYPE_CHECKING:
-    from planner.answers.servers.answer import Answer
+    from planner.answers.servers.answer import ServersAnswer
 
 
 _FILES = ("enough.json", "plan.json", "too_few.json", "certificate.json", "answer.json")
 
 
-def write(answer: Answer, folder: Path) -> list[Path]:
+def write(answer: ServersAnswer, folder: Path) -> list[Path]:
     """Write what there is of plan, certificate, their scenarios and answer; return the paths."""
     folder.mkdir(parents=True, exist_ok=True)
     for name in _FILES:  # what an earlier answer left here would stand beside this one as if it belonged to it
@@ -47,7 +47,7 @@ def write(answer: Answer, folder: Path) -> list[Path]:
     return [*written, path]
 
 
-def _origin(answer: Answer) -> dict[str, Any]:
+def _origin(answer: ServersAnswer) -> dict[str, Any]:
     """Return what a report says besides the answer: of what it is, and how to repeat it."""
     scenario = answer.sizes.scenario
     command = ["truenorth", "servers", scenario.source.file, "--slo", str(answer.level)]

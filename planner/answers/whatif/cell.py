@@ -19,7 +19,7 @@ from planner.answers.whatif.verbs import VERBS, Row, Verb
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
+class CellCall:
     """What a cell asks: plain data, so that it can be sent to another process and hashed.
 
     Parameters
@@ -75,16 +75,16 @@ def _digest(path: Path) -> str | None:
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class CellAnswer:
     """What a cell came to: its rows, or why its scenario or policy cannot be used."""
 
     rows: tuple[Row, ...]
     error: str | None = None
 
 
-def answer(call: Call) -> Answer:
+def answer(call: CellCall) -> CellAnswer:
     """Return the answer of a cell; that a scenario or a policy is refused is an answer too."""
     try:
-        return Answer(tuple(call.told().rows(scenario_from(call.data, call.folder))))
+        return CellAnswer(tuple(call.told().rows(scenario_from(call.data, call.folder))))
     except (InputError, PolicyError, QuestionError) as refused:
-        return Answer((), " ".join(str(refused).split()))
+        return CellAnswer((), " ".join(str(refused).split()))

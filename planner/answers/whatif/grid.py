@@ -14,7 +14,7 @@ from models.scenario.errors import FieldError, Where, allowed, quote
 from models.scenario.section import validate
 from models.scenario.source import Source
 from planner.answers.whatif.axes import Axis, Point, is_setting, read_axes, told, verb_of
-from planner.answers.whatif.cell import Call
+from planner.answers.whatif.cell import CellCall
 from planner.answers.whatif.document import Base, SweepDocument
 from planner.answers.whatif.paths import PathError, factor, first_missing, places, replaced, scaled, value_at
 
@@ -26,7 +26,7 @@ class Cell:
     """A combination of one point of every axis, given by their positions, and what it asks."""
 
     at: tuple[int, ...]
-    call: Call
+    call: CellCall
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,13 +73,13 @@ class _Reader:
         self._document, self._base, self._source = document, base, source
         self._kind = verb_of(document, source)
 
-    def call(self, points: Sequence[Point]) -> Call:
+    def call(self, points: Sequence[Point]) -> CellCall:
         """Return what the cell of these points asks."""
         data = self._base.data
         for point in points:
             for name, value in self._scenario_changes(point).items():
                 data = self._changed(data, point, name, value)
-        return Call(data, str(self._base.folder), self._document.verb, self._settings(points))
+        return CellCall(data, str(self._base.folder), self._document.verb, self._settings(points))
 
     def refuse_overlaps(self, axes: Sequence[Axis]) -> None:
         """Refuse two axes that change the same place, or a place inside one that the other replaces."""

@@ -13,7 +13,7 @@ class CallFailedError(RuntimeError):
     """A call raised, or its worker died; the message says which call and why."""
 
 
-class StoppedError(RuntimeError):
+class CallsStoppedError(RuntimeError):
     """A stop was asked for before every call had ended."""
 
 
@@ -43,7 +43,7 @@ def in_order(
     ------
     CallFailedError
         For the first call that fails.
-    StoppedError
+    CallsStoppedError
         If `stop` is set before all calls have ended.
     """
     values: dict[int, Value] = {}
@@ -52,7 +52,7 @@ def in_order(
             raise CallFailedError(f"call {outcome.index}: {outcome.failure or 'it returned nothing'}")
         values[outcome.index] = outcome.value
     if len(values) < len(items):
-        raise StoppedError(f"stopped after {len(values)} of {len(items)} calls")
+        raise CallsStoppedError(f"stopped after {len(values)} of {len(items)} calls")
     return [values[index] for index in range(len(items))]
 
 

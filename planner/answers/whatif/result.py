@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from planner.answers.whatif.grid import Grid
-from planner.answers.whatif.store import Known, Store
+from planner.answers.whatif.store import Store, StoredCell
 from planner.answers.whatif.table import Value, axis_column, csv_bytes, parquet_bytes, table_of
 from planner.answers.whatif.verbs import Row
 
@@ -108,7 +108,7 @@ def sweep_of(
     name: str,
     verb: str,
     grid: Grid,
-    answers: Sequence[Known | None],
+    answers: Sequence[StoredCell | None],
     counts: Counts,
     changed: bool,
     store: Store | None,
@@ -127,7 +127,9 @@ def sweep_of(
     return Sweep(name, verb, rows, names, seconds, counts, changed, None if store is None else store.folder)
 
 
-def _rows(grid: Grid, columns: Sequence[tuple[str, Sequence[Value]]], answers: Sequence[Known | None]) -> Iterator[Row]:
+def _rows(
+    grid: Grid, columns: Sequence[tuple[str, Sequence[Value]]], answers: Sequence[StoredCell | None]
+) -> Iterator[Row]:
     """Yield the rows of every finished cell: its number, its place on every axis, its figures and its error."""
     for index, (cell, known) in enumerate(zip(grid.cells, answers, strict=True)):
         if known is None:

@@ -13,12 +13,12 @@ from models.identity import scenario_hash
 from models.scenario import Scenario
 from models.scenario.section import validate
 from models.scenario.source import Source
-from planner.answers.whatif.cell import Answer, Call, answer
+from planner.answers.whatif.cell import CellAnswer, CellCall, answer
 from planner.answers.whatif.document import Base, SweepDocument, base_of, base_of_file, base_of_loaded, read_sweep
 from planner.answers.whatif.grid import read_grid
 from planner.answers.whatif.pool import as_finished
 from planner.answers.whatif.result import Counts, Sweep, sweep_of, write_tables
-from planner.answers.whatif.store import Known, Store
+from planner.answers.whatif.store import Store, StoredCell
 
 Watch = Callable[[Counts], None]
 
@@ -141,12 +141,12 @@ def _run(name: str, document: SweepDocument, base: Base, source: Source, folder:
     return made
 
 
-def _finished(calls: Mapping[str, Call], store: Store | None, way: _Way) -> Iterator[tuple[str, Known]]:
+def _finished(calls: Mapping[str, CellCall], store: Store | None, way: _Way) -> Iterator[tuple[str, StoredCell]]:
     """Yield every cell that ends, once it is kept; a crash is not kept, so that the next run tries the cell again."""
     keys = list(calls)
     for outcome in as_finished(answer, list(calls.values()), workers=way.workers, ray=way.ray, stop=way.stop):
         key = keys[outcome.index]
-        known = Known(outcome.value or Answer((), outcome.failure), outcome.seconds)
+        known = StoredCell(outcome.value or CellAnswer((), outcome.failure), outcome.seconds)
         if store is not None and outcome.value is not None:
             store.keep(key, known)
         yield key, known

@@ -13,7 +13,7 @@ from pathlib import Path
 from models.errors import QuestionError
 from models.scenario import write_atomically
 from planner.answers.versions import versions
-from planner.answers.whatif.cell import Answer
+from planner.answers.whatif.cell import CellAnswer
 
 SCHEMA_VERSION = 1
 TABLES = ("results.csv", "results.parquet", "times.csv")
@@ -21,10 +21,10 @@ TABLES = ("results.csv", "results.parquet", "times.csv")
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
+class StoredCell:
     """A finished cell: its answer, and how long it took."""
 
-    answer: Answer
+    answer: CellAnswer
     seconds: float
 
 
@@ -96,7 +96,7 @@ class Store:
         for table in TABLES:
             (self.folder / table).unlink(missing_ok=True)
 
-    def read(self, key: str) -> Known | None:
+    def read(self, key: str) -> StoredCell | None:
         """Return a finished cell; None if it is not there, or damaged."""
         try:
             document = json.loads((self._cells / f"{key}.json").read_bytes())
@@ -104,11 +104,11 @@ class Store:
                 return None
             if (document["schema_version"], document["key"]) != (SCHEMA_VERSION, key):
                 return None
-            return Known(Answer(tuple(document["rows"]), document["error"]), document["seconds"])
+            return StoredCell(CellAnswer(tuple(document["rows"]), document["error"]), document["seconds"])
         except (OSError, ValueError, KeyError, RecursionError):
             return None
 
-    def keep(self, key: str, known: Known) -> None:
+    def keep(self, key: str, known: StoredCell) -> None:
         """Write a finished cell."""
         document = {
             "schema_version": SCHEMA_VERSION,

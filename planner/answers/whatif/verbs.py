@@ -77,7 +77,7 @@ class _Limited(Verb):
         return self.time_limit / MICROSECONDS_PER_SECOND
 
 
-class Simulate(_WarmingUp):
+class SimulateVerb(_WarmingUp):
     """``simulate``: one row with the objective's value and the metrics."""
 
     policy: Name
@@ -102,7 +102,7 @@ class Simulate(_WarmingUp):
         return [{"policy": self.policy, **_valued(scenario, done.value), **done.metrics.as_dict()}]
 
 
-class Plan(_Limited):
+class PlanVerb(_Limited):
     """``plan``: one row with status, value, lower bound, gap and the plan's metrics."""
 
     method: Name = str(Method.AUTO)
@@ -163,7 +163,7 @@ class _WithPolicies(_Limited):
         return self.named() or []
 
 
-class Compare(_WithPolicies, _WarmingUp):
+class CompareVerb(_WithPolicies, _WarmingUp):
     """``compare``: a row for the plan and one for every policy, best first."""
 
     def rows(self, scenario: Scenario) -> list[Row]:
@@ -195,7 +195,7 @@ class Compare(_WithPolicies, _WarmingUp):
         ]
 
 
-class Bound(_Limited):
+class BoundVerb(_Limited):
     """``bound``: one row with the certified lower bound and, where it is higher, the one without a certificate."""
 
     def rows(self, scenario: Scenario) -> list[Row]:
@@ -215,7 +215,7 @@ class Bound(_Limited):
         ]
 
 
-class Servers(_WithPolicies):
+class ServersVerb(_WithPolicies):
     """``servers``: a row for the plan and one for every policy, with the fewest servers that meet the service level."""
 
     time_limit: PositiveTime = 300 * MICROSECONDS_PER_SECOND
@@ -261,10 +261,10 @@ def _bounded(scenario: Scenario, bound: Fraction | None, method: str | None) -> 
 
 
 VERBS: Mapping[str, type[Verb]] = {
-    "simulate": Simulate,
-    "plan": Plan,
-    "compare": Compare,
-    "bound": Bound,
-    "servers": Servers,
+    "simulate": SimulateVerb,
+    "plan": PlanVerb,
+    "compare": CompareVerb,
+    "bound": BoundVerb,
+    "servers": ServersVerb,
 }
 """The verbs by name."""

@@ -63,7 +63,7 @@ def estimate(
     if output is not None:
         promise(output)
     naming = Naming(runtime, time, _names(key), _names(text), source_column, _only(only or []))
-    options = run.Options(profile, _own("encoder", encoder), _own("ask", ask), cache, skip_malformed, seed)
+    options = run.EstimateOptions(profile, _own("encoder", encoder), _own("ask", ask), cache, skip_malformed, seed)
     made = run.estimate(history, requests, naming, options)
     if output is not None:
         written.save(made, output)

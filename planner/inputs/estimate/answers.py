@@ -8,7 +8,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from planner.inputs.estimate.known import Known
+from planner.inputs.estimate.known import KnownTimes
 from planner.inputs.estimate.tasks import Floats, Tasks, Texts
 
 
@@ -55,6 +55,6 @@ class Rung(Protocol):
         """What estimates call their source."""
         ...
 
-    def answer(self, tasks: Tasks, known: Known) -> Answers:
+    def answer(self, tasks: Tasks, known: KnownTimes) -> Answers:
         """Return quantiles of the tasks, from nothing but what was known when each was asked about."""
         ...

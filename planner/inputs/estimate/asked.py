@@ -11,7 +11,7 @@ import numpy as np
 
 from models.errors import UserError
 from planner.inputs.estimate.answers import Answers
-from planner.inputs.estimate.known import Known
+from planner.inputs.estimate.known import KnownTimes
 from planner.inputs.estimate.tasks import Tasks
 
 Answerer: TypeAlias = Callable[[Mapping[str, str]], tuple[float, float, float] | None]
@@ -35,7 +35,7 @@ class Asked:
     answerer: Answerer
     name: str = "asked"
 
-    def answer(self, tasks: Tasks, known: Known) -> Answers:
+    def answer(self, tasks: Tasks, known: KnownTimes) -> Answers:
         """Return what the callable says.
 
         Raises

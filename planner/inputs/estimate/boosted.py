@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from planner.inputs.estimate.answers import Answers
-from planner.inputs.estimate.known import LEVELS, Known
+from planner.inputs.estimate.known import LEVELS, KnownTimes
 from planner.inputs.estimate.tasks import UNKNOWN, Columns, Floats, Tasks
 
 LEAST_TASKS = 500
@@ -51,7 +51,7 @@ class Boosted:
     new_key: bool = False
     name: str = "boosted"
 
-    def answer(self, tasks: Tasks, known: Known) -> Answers:
+    def answer(self, tasks: Tasks, known: KnownTimes) -> Answers:
         """Return the fitted quantiles of tasks whose first key value is known."""
         answers, seen = Answers.silent(len(tasks)), known.seen(tasks)
         if seen.any():
@@ -97,7 +97,7 @@ class Encoder:
         """Positions of the categories in the matrix."""
         return list(range(len(self.numbers), len(self.numbers) + len(self.categories)))
 
-    def matrix(self, tasks: Tasks, known: Known) -> Floats:
+    def matrix(self, tasks: Tasks, known: KnownTimes) -> Floats:
         """Return the numbers of some tasks, NaN where unknown. Shape [tasks, numbers + categories + 2 x levels]."""
         parts = [tasks.numbers(name) for name in self.numbers]
         for name, codes in self.categories.items():
@@ -108,7 +108,7 @@ class Encoder:
         return np.column_stack(parts)
 
 
-def fit_boosted(known: Known, columns: Columns, seed: int) -> Boosted | None:
+def fit_boosted(known: KnownTimes, columns: Columns, seed: int) -> Boosted | None:
     """Fit the quantiles of past tasks, each seen with what was known when it was asked about.
 
     Returns

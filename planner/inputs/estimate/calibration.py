@@ -14,7 +14,7 @@ from planner.inputs.estimate.answers import Answers, Rung
 from planner.inputs.estimate.boosted import Boosted
 from planner.inputs.estimate.conformal import LEAST_CASES, UNMOVED, Shift, covered, shift
 from planner.inputs.estimate.default import Default
-from planner.inputs.estimate.known import Known, Novelty
+from planner.inputs.estimate.known import KnownTimes, Novelty
 from planner.inputs.estimate.retrieval import Retrieval
 from planner.inputs.estimate.tasks import Floats, Tasks
 
@@ -70,7 +70,7 @@ def calibration(quantiles: Floats, truth: Floats) -> Calibration:
     )
 
 
-def ordered(rungs: Sequence[Rung], tasks: Tasks, truth: Floats, known: Known) -> list[Rung]:
+def ordered(rungs: Sequence[Rung], tasks: Tasks, truth: Floats, known: KnownTimes) -> list[Rung]:
     """Return rungs so that the better comes first.
 
     One goes before those that stand above it for as long as its mean absolute log error is less than theirs on the
@@ -92,7 +92,7 @@ def _better(one: Floats, other: Floats, truth: Floats) -> bool:
     return bool(common.sum() >= _LEAST_COMMON and errors[0].mean() < errors[1].mean())
 
 
-def climb(rungs: Sequence[Rung], tasks: Tasks, known: Known) -> tuple[Answers, Ints]:
+def climb(rungs: Sequence[Rung], tasks: Tasks, known: KnownTimes) -> tuple[Answers, Ints]:
     """Return the first answer to each task, and which rung gave it; -1 where all were silent. Shape [tasks]."""
     answers, by = Answers.silent(len(tasks)), np.full(len(tasks), -1)
     for place, rung in enumerate(rungs):
@@ -107,7 +107,7 @@ def climb(rungs: Sequence[Rung], tasks: Tasks, known: Known) -> tuple[Answers, I
     return answers, by
 
 
-def calibrated(rungs: Sequence[Rung], tasks: Tasks, truth: Floats, known: Known) -> Calibrations:
+def calibrated(rungs: Sequence[Rung], tasks: Tasks, truth: Floats, known: KnownTimes) -> Calibrations:
     """Return what later tasks say of each rung, by its name and by what is new about a task.
 
     A rung is judged by the tasks that reach it, those with a new key for themselves; if those are few, by all that it
@@ -137,7 +137,7 @@ def _enough(one: Calibration, otherwise: Calibration) -> Calibration:
     return one if one.cases >= _LEAST_COMMON else otherwise
 
 
-def _asked(rung: Rung, tasks: Tasks, truth: Floats, known: Known) -> Calibration:
+def _asked(rung: Rung, tasks: Tasks, truth: Floats, known: KnownTimes) -> Calibration:
     answers = rung.answer(tasks, known)
     return calibration(answers.quantiles[answers.given], truth[answers.given])
 

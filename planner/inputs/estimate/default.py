@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from planner.inputs.estimate.answers import Answers
-from planner.inputs.estimate.known import LEVELS, Known
+from planner.inputs.estimate.known import LEVELS, KnownTimes
 from planner.inputs.estimate.tasks import UNKNOWN, Floats, Tasks
 
 
@@ -26,7 +26,7 @@ class Default:
     others_only: bool = False
     name: str = "default"
 
-    def answer(self, tasks: Tasks, known: Known) -> Answers:
+    def answer(self, tasks: Tasks, known: KnownTimes) -> Answers:
         """Return quantiles, the same for all tasks that are asked about at the same time (unless `others_only`)."""
         answers, runs = Answers.silent(len(tasks)), known.runs(known.key[:1])
         own = tasks.keys(known.key[:1]) if self.others_only else np.full(len(tasks), UNKNOWN, np.object_)

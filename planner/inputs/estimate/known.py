@@ -85,7 +85,7 @@ class Runs:
         return self.log_us[latest + 1 - min(WINDOW, int(self.count[latest])) : latest + 1]
 
 
-class Known:
+class KnownTimes:
     """A history, and its runs by any key.
 
     Parameters

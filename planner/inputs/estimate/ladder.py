@@ -15,7 +15,7 @@ from planner.inputs.estimate.boosted import fit_boosted
 from planner.inputs.estimate.calibration import Calibrations, calibrated, climb, moved, ordered
 from planner.inputs.estimate.default import Default
 from planner.inputs.estimate.estimate import Estimate, Features
-from planner.inputs.estimate.known import Known, Novelty
+from planner.inputs.estimate.known import KnownTimes, Novelty
 from planner.inputs.estimate.medians import SteadyKey, back_offs
 from planner.inputs.estimate.retrieval import Retrieval, SentenceEncoder, tf_idf, unit
 from planner.inputs.estimate.tasks import Columns, History, Tasks
@@ -44,7 +44,7 @@ class Ladder:
     columns: Columns
     rungs: tuple[Rung, ...]
     calibrations: Calibrations
-    known: Known
+    known: KnownTimes
 
     def predict(self, task: Features) -> Estimate:
         """Return the estimate of a task, with the whole history known."""
@@ -64,7 +64,7 @@ class Ladder:
         ValueError
             If nothing was known yet when a task was asked about.
         """
-        known = self.known if past is None else Known(past, self.columns.key)
+        known = self.known if past is None else KnownTimes(past, self.columns.key)
         answers, by = climb(self.rungs, tasks, known)
         if early := int((by < 0).sum()):
             raise ValueError(f"{early} tasks are asked about before any run time is known; allowed are later ones")
@@ -108,7 +108,7 @@ class Recipe:
     encoder: SentenceEncoder | None = None
     seed: int = 0
 
-    def fitted(self, known: Known) -> tuple[Rung, ...]:
+    def fitted(self, known: KnownTimes) -> tuple[Rung, ...]:
         """Return the rungs between the first and the last, fitted on what is known."""
         boosted = fit_boosted(known, self.columns, self.seed)
         encode = tf_idf(known.history, self.columns) if self.encoder is None else unit(self.encoder)
@@ -131,9 +131,9 @@ class Fitted:
     """
 
     recipe: Recipe
-    known: Known
+    known: KnownTimes
     rungs: tuple[Rung, ...]
-    known_then: Known | None
+    known_then: KnownTimes | None
     rungs_then: tuple[Rung, ...]
     later: History
 
@@ -164,10 +164,10 @@ class Fitted:
 
 def fit_rungs(history: History, recipe: Recipe) -> Fitted:
     """Fit rungs on past tasks: on what was known before the latest fifth, and on all."""
-    known = Known(history, recipe.columns.key)
+    known = KnownTimes(history, recipe.columns.key)
     cut = len(history) - max(1, round(len(history) * CALIBRATION_SHARE))
     earlier = np.flatnonzero(history.known_us[:cut] <= history.tasks.asked_us[cut])
-    then = Known(history.take(earlier), recipe.columns.key) if len(earlier) else None
+    then = KnownTimes(history.take(earlier), recipe.columns.key) if len(earlier) else None
     later = np.unique(np.linspace(cut, len(history) - 1, min(_MOST_CASES, len(history) - cut)).astype(np.int64))
     rungs_then = () if then is None else recipe.fitted(then)
     return Fitted(recipe, known, recipe.fitted(known), then, rungs_then, history.take(later))

@@ -16,7 +16,7 @@ from models.scenario.source import read_text
 from models.scenario.work import build_workflows
 from models.workload import Workflow
 from planner.inputs.estimate.answers import Answers
-from planner.inputs.estimate.known import Known
+from planner.inputs.estimate.known import KnownTimes
 from planner.inputs.estimate.tasks import Tasks
 
 WORKFLOW, TASK = "workflow", "task"
@@ -33,7 +33,7 @@ class Measured(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Profile:
+class MeasuredProfile:
     """Measured medians, with an interval as wide as the measured 95 % quantile says.
 
     The interval takes the logarithm of run times as normal: p90 lies 0.78 times as far above the median as p95, and p10
@@ -48,7 +48,7 @@ class Profile:
     tasks: Mapping[tuple[str, str], Measured]
     name: str = "profile"
 
-    def answer(self, tasks: Tasks, known: Known) -> Answers:
+    def answer(self, tasks: Tasks, known: KnownTimes) -> Answers:
         """Return the quantiles of tasks whose workflow and name were measured."""
         answers = Answers.silent(len(tasks))
         for row, at in enumerate(zip(tasks.text(WORKFLOW), tasks.text(TASK), strict=True)):
@@ -59,7 +59,7 @@ class Profile:
         return answers
 
 
-def read_profile(path: Path) -> Profile:
+def read_profile(path: Path) -> MeasuredProfile:
     """Read the scenario that ``truenorth profile -o`` wrote: its run times, and the 95 % quantiles in its comments.
 
     A run time without such a comment counts as its own 95 % quantile, unless calibration widens it.
@@ -80,7 +80,7 @@ def read_profile(path: Path) -> Profile:
         for task in workflow.tasks:
             median_us = task.runtime_on(kind) or task.fastest_us
             measured[workflow.name, task.name] = Measured(median_us, max(median_us, p95_us.get(task.name, 0.0)))
-    return Profile(measured)
+    return MeasuredProfile(measured)
 
 
 def _tails(workflow: Workflow, text: str) -> dict[str, float]:

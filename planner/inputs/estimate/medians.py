@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from planner.inputs.estimate.answers import Answers
-from planner.inputs.estimate.known import Known, shorter
+from planner.inputs.estimate.known import KnownTimes, shorter
 from planner.inputs.estimate.tasks import Tasks
 
 BACK_OFF = "back-off key"
@@ -32,7 +32,7 @@ class SteadyKey:
     widest: float = 1.5
     name: str = "exact key"
 
-    def answer(self, tasks: Tasks, known: Known) -> Answers:
+    def answer(self, tasks: Tasks, known: KnownTimes) -> Answers:
         """Return the quantiles of steady keys."""
         answers, runs = Answers.silent(len(tasks)), known.runs(known.key)
         latest = known.latest(known.key, tasks)
@@ -66,7 +66,7 @@ class BackOff:
         """What estimates call their source, such as ``back-off key 2/3``."""
         return f"{BACK_OFF} {len(self.columns)}/{self.of}"
 
-    def answer(self, tasks: Tasks, known: Known) -> Answers:
+    def answer(self, tasks: Tasks, known: KnownTimes) -> Answers:
         """Return the quantiles of keys with enough runs."""
         answers = Answers.silent(len(tasks))
         runs, latest = known.runs(self.columns), known.latest(self.columns, tasks)

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from models.instance import Ints
 from planner.inputs.estimate.answers import Answers
 from planner.inputs.estimate.default import weighted_quantiles
-from planner.inputs.estimate.known import Known, Runs
+from planner.inputs.estimate.known import KnownTimes, Runs
 from planner.inputs.estimate.tasks import UNKNOWN, Columns, Floats, History, Tasks, Texts
 
 SentenceEncoder: TypeAlias = Callable[[Sequence[str]], NDArray[np.floating[Any]]]
@@ -54,7 +54,7 @@ class Retrieval:
     others_only: bool = False
     name: str = "retrieval"
 
-    def answer(self, tasks: Tasks, known: Known) -> Answers:
+    def answer(self, tasks: Tasks, known: KnownTimes) -> Answers:
         """Return the quantiles of tasks that resemble past ones."""
         answers = Answers.silent(len(tasks))
         past = known.once(("documents", self.encode), lambda: self._past(known.history, known.key))

@@ -19,7 +19,7 @@ from planner.inputs.estimate.measured import TASK, WORKFLOW, read_profile
 from planner.inputs.estimate.naming import LINE, MODEL, SCENARIO_COLUMNS, Naming, Roles, roles
 from planner.inputs.estimate.retrieval import SentenceEncoder
 from planner.inputs.estimate.sources import DescriptionCache
-from planner.inputs.estimate.table import MICROSECONDS, Table, Wanted, columns_of, read_table, unit_of
+from planner.inputs.estimate.table import MICROSECONDS, HistoryTable, Wanted, columns_of, read_table, unit_of
 from planner.inputs.estimate.tasks import Floats, History, Tasks, Texts
 from planner.inputs.importers.tally import Tally
 
@@ -27,7 +27,7 @@ _SCENARIO_FILES = (".yaml", ".yml", ".json")
 
 
 @dataclass(frozen=True, slots=True)
-class Options:
+class EstimateOptions:
     """What can be chosen beside the columns.
 
     Parameters
@@ -54,7 +54,7 @@ class Options:
     seed: int = 0
 
 
-DEFAULTS = Options()
+DEFAULTS = EstimateOptions()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -98,7 +98,7 @@ class Estimates:
         return {value: asked.count(value) for value in dict.fromkeys(asked)}
 
 
-def estimate(history: Path, requests: Path, naming: Naming, options: Options = DEFAULTS) -> Estimates:
+def estimate(history: Path, requests: Path, naming: Naming, options: EstimateOptions = DEFAULTS) -> Estimates:
     """Estimate the run times of requests, or of a scenario's tasks, from past tasks.
 
     Parameters
@@ -150,26 +150,26 @@ def scenario_tasks(scenario: Scenario) -> Tasks:
     )
 
 
-def _past(path: Path, naming: Naming, meaning: Roles, skip: bool, cache: DescriptionCache | None) -> Table:
+def _past(path: Path, naming: Naming, meaning: Roles, skip: bool, cache: DescriptionCache | None) -> HistoryTable:
     columns = meaning.shared if naming.source is None else (*meaning.shared, naming.source)
     wanted = Wanted(columns, meaning.runtime, naming.time, naming.only)
     return _with_sources(path, read_table(path, wanted, skip_malformed=skip), naming, cache)
 
 
-def _requested(path: Path, naming: Naming, meaning: Roles, cache: DescriptionCache | None) -> Table:
+def _requested(path: Path, naming: Naming, meaning: Roles, cache: DescriptionCache | None) -> HistoryTable:
     more = [*([naming.source] if naming.source else []), *([meaning.runtime] if meaning.compared else [])]
     return _with_sources(path, read_table(path, Wanted((*meaning.shared, *more))), naming, cache)
 
 
-def _with_sources(path: Path, table: Table, naming: Naming, cache: DescriptionCache | None) -> Table:
+def _with_sources(path: Path, table: HistoryTable, naming: Naming, cache: DescriptionCache | None) -> HistoryTable:
     if naming.source is None:
         return table
     tasks = table.tasks
     made = described(path, table.line, tasks.text(naming.source), cache)
-    return Table(Tasks({**tasks.columns, **made}, tasks.asked_us), table.line, table.runtime_us, table.tally)
+    return HistoryTable(Tasks({**tasks.columns, **made}, tasks.asked_us), table.line, table.runtime_us, table.tally)
 
 
-def _history(table: Table, *, timed: bool) -> History:
+def _history(table: HistoryTable, *, timed: bool) -> History:
     if table.runtime_us is None:
         raise ValueError("a history has run times")
     return History.of(table.tasks, table.runtime_us, timed=timed)

@@ -57,7 +57,7 @@ class Wanted:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Table:
+class HistoryTable:
     """What was read of a table.
 
     Parameters
@@ -85,7 +85,7 @@ def columns_of(path: Path) -> list[str]:
     return [str(name) for name in _parquet(path).column_names] if _is_parquet(path) else header_of(path)
 
 
-def read_table(path: Path, wanted: Wanted, *, skip_malformed: bool = False) -> Table:
+def read_table(path: Path, wanted: Wanted, *, skip_malformed: bool = False) -> HistoryTable:
     """Read tasks.
 
     Parameters
@@ -105,7 +105,7 @@ def read_table(path: Path, wanted: Wanted, *, skip_malformed: bool = False) -> T
     if len(lines) == 0:
         left_out = ", ".join(f"{count} {reason}" for reason, count in (tally.left_out + tally.refused).items())
         raise InputError(str(path), 1, "file", f"no row is left ({left_out}); allowed is a table with at least one")
-    return Table(Tasks(columns, times), lines, None if wanted.runtime is None else runtimes, tally)
+    return HistoryTable(Tasks(columns, times), lines, None if wanted.runtime is None else runtimes, tally)
 
 
 def _rows(path: Path, wanted: Wanted, tally: Tally) -> Iterator[Rows]:

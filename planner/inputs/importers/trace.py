@@ -26,7 +26,7 @@ from planner.inputs.importers.summary import Summary
 from planner.inputs.importers.tables import Jobs, Requests
 from planner.inputs.importers.tally import Tally
 from planner.inputs.importers.target import Documented, Driven, Target, assert_valid
-from planner.inputs.importers.window import Window, cut
+from planner.inputs.importers.window import ImportWindow, cut
 from planner.inputs.importers.workload import Workload, gathered, workload_of
 
 
@@ -63,7 +63,7 @@ class Imported:
     tally: Tally
     target: Target
     workload: Workload
-    window: Window | None
+    window: ImportWindow | None
     rate_factor: Fraction
 
     def __repr__(self) -> str:
@@ -214,7 +214,7 @@ def import_trace(
     """
     chosen, reader = parse_format(format_text)
     assert_each_once(files)
-    span = None if window is None else Window.parse(*window, dated=chosen.dated)
+    span = None if window is None else ImportWindow.parse(*window, dated=chosen.dated)
     classes, tally = Classes.parse(runtime_classes), Tally(skip_malformed)
     if not 0 < rate_factor <= MAX_JOBS:
         raise QuestionError(

@@ -15,7 +15,7 @@ from models.units import QuantityError, parse_time
 
 
 @dataclass(frozen=True, slots=True)
-class Window:
+class ImportWindow:
     """Releases from a start to before an end.
 
     Parameters
@@ -31,7 +31,7 @@ class Window:
     moments: bool = False
 
     @classmethod
-    def parse(cls, start: str, end: str, dated: bool) -> Window:
+    def parse(cls, start: str, end: str, dated: bool) -> ImportWindow:
         """Read two times with a unit, or, for a dated trace, two moments.
 
         Raises
@@ -39,10 +39,10 @@ class Window:
         QuestionError
             If they are neither, before time zero or too late, or the window is empty.
 
-        >>> Window.parse("10 min", "0.5 h", dated=False)
-        Window(start_us=600000000, end_us=1800000000, moments=False)
-        >>> Window.parse("1970-01-01 00:00", "1970-01-01T00:01:00", dated=True)
-        Window(start_us=0, end_us=60000000, moments=True)
+        >>> ImportWindow.parse("10 min", "0.5 h", dated=False)
+        ImportWindow(start_us=600000000, end_us=1800000000, moments=False)
+        >>> ImportWindow.parse("1970-01-01 00:00", "1970-01-01T00:01:00", dated=True)
+        ImportWindow(start_us=0, end_us=60000000, moments=True)
         """
         read = [_bound(text, dated) for text in (start, end)]
         (start_us, moment), (end_us, other) = read
@@ -78,7 +78,7 @@ def _bound(text: str, dated: bool) -> tuple[int, bool]:
     return int(moment.as_unit("us").asm8.astype(np.int64)), True
 
 
-def cut(release_us: Ints, window: Window | None, rate_factor: Fraction, dated: bool) -> tuple[Ints, Ints]:
+def cut(release_us: Ints, window: ImportWindow | None, rate_factor: Fraction, dated: bool) -> tuple[Ints, Ints]:
     """Return the positions of the releases in a window, in release order, and the releases from its start on.
 
     Equal releases keep their order. Time zero is the window's start; without a window, the first release of a dated

@@ -9,13 +9,13 @@ from typing import Any
 from planner.show.curves import Curves, gap_over_time, slowdown_ecdf
 from planner.show.report import documents
 from planner.show.report.folders import read_json, read_timelines
-from planner.show.report.section import Section, Table
+from planner.show.report.section import PageSection, PageTable
 
 NAME = "comparison.json"
 _PLAN, _COMPASS = "plan", "compass"
 
 
-def section(folder: Path) -> Section:
+def section(folder: Path) -> PageSection:
     """Return what a page says of a folder that ``compare -o`` wrote.
 
     Raises
@@ -23,12 +23,12 @@ def section(folder: Path) -> Section:
     InputError
         If a file in it cannot be read.
     """
-    document, timelines = read_json(folder / NAME, documents.Comparison), read_timelines(folder)
+    document, timelines = read_json(folder / NAME, documents.ComparisonFile), read_timelines(folder)
     scenario, words = document["scenario"], _words(document)
     figures: list[Curves | None] = [gap_over_time(document["incumbents"], document["runtime_s"])]
     if timelines is not None and timelines["timelines"]:
         figures.insert(0, _ecdf(timelines["timelines"]))
-    return Section(
+    return PageSection(
         f"{scenario['name']}: how far from the least possible {words} are online policies?",
         _answer(document),
         [
@@ -84,7 +84,7 @@ def _set_beside(row: Mapping[str, Any], rows: Mapping[str, Mapping[str, Any]], u
     return f"{value}, {row['objective'] / plan['objective']:.2f} times the plan"
 
 
-def _contenders(document: Mapping[str, Any]) -> Table:
+def _contenders(document: Mapping[str, Any]) -> PageTable:
     unit, bound = document["unit"], document["lower_bound"]
     levels = any(row["metrics"]["slo_attainment"] is not None for row in document["rows"])
     columns = ["policy", "knows the future", f"{_words(document)}{f' ({unit})' if unit else ''}", "x best"]
@@ -100,7 +100,7 @@ def _contenders(document: Mapping[str, Any]) -> Table:
         notes.append(
             f"The columns from p50 slowdown on leave out the first {document['warmup']} of the jobs; the others do not."
         )
-    return Table("Contenders, best first", columns, rows, 2, " ".join(notes))
+    return PageTable("Contenders, best first", columns, rows, 2, " ".join(notes))
 
 
 def _contender(row: Mapping[str, Any], levels: bool) -> list[str]:
@@ -123,7 +123,7 @@ def _share(share: float | None) -> str:
     return "-" if share is None else f"{share:.1%}"
 
 
-def _losses(document: Mapping[str, Any]) -> list[Table]:
+def _losses(document: Mapping[str, Any]) -> list[PageTable]:
     """Return what stands between policies and the lower bound, a row per policy and part."""
     regrets: Sequence[Mapping[str, Any]] = document["regret"]
     if not regrets:
@@ -134,7 +134,7 @@ def _losses(document: Mapping[str, Any]) -> list[Table]:
         for loss in regret["losses"]
     ]
     columns = ["policy", "lost by", f"{_words(document)} lost", "share", "exactly between"]
-    return [Table("What stands between a policy and the lower bound", columns, rows, 2, regrets[0]["note"])]
+    return [PageTable("What stands between a policy and the lower bound", columns, rows, 2, regrets[0]["note"])]
 
 
 def _interval(loss: Mapping[str, Any]) -> str:

@@ -25,7 +25,7 @@ Level = Annotated[str, AfterValidator(_readable)]
 
 
 @with_config(_OPEN)
-class Origin(TypedDict):
+class OriginOfFile(TypedDict):
     """The scenario of an answer."""
 
     name: str
@@ -33,7 +33,7 @@ class Origin(TypedDict):
 
 
 @with_config(_OPEN)
-class Window(Origin):
+class WindowOfFile(OriginOfFile):
     """The scenario of a comparison."""
 
     jobs: Count
@@ -68,7 +68,7 @@ class Contender(TypedDict):
 
 
 @with_config(_OPEN)
-class Loss(TypedDict):
+class LossRow(TypedDict):
     """A part of a regret."""
 
     part: str
@@ -79,16 +79,16 @@ class Loss(TypedDict):
 
 
 @with_config(_OPEN)
-class Regret(TypedDict):
+class RegretRow(TypedDict):
     """What a policy loses to each part."""
 
     policy: str
     note: str
-    losses: list[Loss]
+    losses: list[LossRow]
 
 
 @with_config(_OPEN)
-class Comparison(TypedDict):
+class ComparisonFile(TypedDict):
     """``comparison.json``."""
 
     objective: str
@@ -96,9 +96,9 @@ class Comparison(TypedDict):
     lower_bound: Figure | None
     bound_method: str | None
     status: str
-    regret: list[Regret]
+    regret: list[RegretRow]
     note: str
-    scenario: Window
+    scenario: WindowOfFile
     unit: str
     warmup: str
     gap: Figure | None
@@ -143,7 +143,7 @@ class Reached(Size):
 
 
 @with_config(_OPEN)
-class Trial(Size):
+class TrialRow(Size):
     """The least size at which a policy meets the level."""
 
     not_simulated: Count
@@ -151,14 +151,14 @@ class Trial(Size):
 
 
 @with_config(_OPEN)
-class Refutation(Size):
+class RefutationRow(Size):
     """Why no cheaper size is enough."""
 
     forces: str
     however_many: bool
 
 
-def _priced_throughout(found: Servers) -> Servers:
+def _priced_throughout(found: ServersFile) -> ServersFile:
     """Refuse a document of priced groups in which a size lacks its mix or its price."""
     minimum, refutation = found["minimum"], found["refutation"]
     if "mix" not in minimum:
@@ -176,7 +176,7 @@ def _priced_throughout(found: Servers) -> Servers:
 
 
 @with_config(_OPEN)
-class Servers(TypedDict):
+class ServersFile(TypedDict):
     """``answer.json``."""
 
     slo: Level
@@ -184,15 +184,15 @@ class Servers(TypedDict):
     largest: Size
     open_sizes: Count
     minimum: Minimum
-    policies: dict[str, Trial]
-    refutation: Refutation | None
+    policies: dict[str, TrialRow]
+    refutation: RefutationRow | None
     runtime_s: Figure
-    scenario: Origin
+    scenario: OriginOfFile
     command: str
     versions: dict[str, str]
 
 
-ServerCount = Annotated[Servers, AfterValidator(_priced_throughout)]
+ServerCount = Annotated[ServersFile, AfterValidator(_priced_throughout)]
 
 
 @with_config(_OPEN)
@@ -211,7 +211,7 @@ class Named(Both):
 
 
 @with_config(_OPEN)
-class Replay(TypedDict):
+class ReplayFile(TypedDict):
     """``replay.json``."""
 
     policy: str
@@ -226,13 +226,13 @@ class Replay(TypedDict):
     same_order: bool
     latency_error: Figure | None
     failures: list[Any]
-    scenario: Origin
+    scenario: OriginOfFile
     command: str
     versions: dict[str, str]
 
 
 @with_config(_OPEN)
-class Sweep(TypedDict):
+class SweepFile(TypedDict):
     """``sweep.json``."""
 
     name: str

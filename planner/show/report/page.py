@@ -11,11 +11,11 @@ from models.errors import QuestionError
 from models.scenario import write_atomically
 from planner.show.report import comparison, replay, servers, sweep
 from planner.show.report.render import compact, render
-from planner.show.report.section import Section
+from planner.show.report.section import PageSection
 
 TIMELINES_BYTES = 2_400_000
 """Room for timelines in a page of at most 3 MB; those that do not fit are named, and left out of the Gantt chart."""
-_SECTIONS: Mapping[str, Callable[[Path], Section]] = {
+_SECTIONS: Mapping[str, Callable[[Path], PageSection]] = {
     comparison.NAME: comparison.section,
     servers.NAME: servers.section,
     sweep.NAME: sweep.section,
@@ -36,7 +36,7 @@ class Report:
         The whole file.
     """
 
-    sections: tuple[Section, ...]
+    sections: tuple[PageSection, ...]
     html: str = field(repr=False)
 
     def save(self, path: Path) -> None:
@@ -76,7 +76,7 @@ def report(folders: Sequence[Path]) -> Report:
     return Report(tuple(sections), render("page.html.j2", sections=sections))
 
 
-def _section(folder: Path) -> Section:
+def _section(folder: Path) -> PageSection:
     for name, read in _SECTIONS.items():
         if (folder / name).is_file():
             return read(folder)
@@ -86,7 +86,7 @@ def _section(folder: Path) -> Section:
     )
 
 
-def _within(section: Section, room: int) -> tuple[Section, int]:
+def _within(section: PageSection, room: int) -> tuple[PageSection, int]:
     """Return a section with as many of its timelines, from the first on, as there is room for, and their size."""
     document = section.timelines
     if document is None:

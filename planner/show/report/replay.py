@@ -8,12 +8,12 @@ from typing import Any
 
 from planner.show.report import documents
 from planner.show.report.folders import read_json, read_timelines
-from planner.show.report.section import Section, Table
+from planner.show.report.section import PageSection, PageTable
 
 NAME = "replay.json"
 
 
-def section(folder: Path) -> Section:
+def section(folder: Path) -> PageSection:
     """Return what a page says of a folder that ``replay -o`` wrote.
 
     Raises
@@ -21,9 +21,9 @@ def section(folder: Path) -> Section:
     InputError
         If a file in it cannot be read.
     """
-    found = read_json(folder / NAME, documents.Replay)
+    found = read_json(folder / NAME, documents.ReplayFile)
     scenario = found["scenario"]
-    return Section(
+    return PageSection(
         f"{scenario['name']}: does {Path(found['policy']).name} hold on {found['device']}?",
         _answer(found),
         [f"Devices: {', '.join(map(str, found['devices']))}; the tasks are computed by {found['runner']}."],
@@ -49,7 +49,7 @@ def _answer(found: Mapping[str, Any]) -> str:
     return f"Job latency was off by {found['latency_error']:.1%} of its predicted mean; {kept}{failed}."
 
 
-def _figures(found: Mapping[str, Any]) -> Table:
+def _figures(found: Mapping[str, Any]) -> PageTable:
     name = str(found["objective"]["name"]).replace("_", " ")
     rows = {
         name: found["objective"],
@@ -57,7 +57,7 @@ def _figures(found: Mapping[str, Any]) -> Table:
         "makespan in s": found["makespan_s"],
     }
     cells = [[what, *(_shown(both[key]) for key in ("predicted", "measured"))] for what, both in rows.items()]
-    return Table("Predicted and measured", ["", "predicted", "measured"], cells)
+    return PageTable("Predicted and measured", ["", "predicted", "measured"], cells)
 
 
 def _shown(value: float | None) -> str:

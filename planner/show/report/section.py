@@ -10,7 +10,7 @@ from planner.show.curves import Curves
 
 
 @dataclass(frozen=True, slots=True)
-class Table:
+class PageTable:
     """Rows of text under a caption.
 
     Parameters
@@ -29,7 +29,7 @@ class Table:
 
 
 @dataclass(frozen=True, slots=True)
-class Section:
+class PageSection:
     """All that a page says of one folder.
 
     Parameters
@@ -47,7 +47,7 @@ class Section:
     question: str
     answer: str
     remarks: Sequence[str] = ()
-    tables: Sequence[Table] = ()
+    tables: Sequence[PageTable] = ()
     figures: Sequence[Curves] = ()
     timelines: Mapping[str, Any] | None = None
     reproduce: Mapping[str, str] = field(default_factory=dict)

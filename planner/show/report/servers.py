@@ -13,14 +13,14 @@ from planner.answers.shown import Shown
 from planner.show.curves import Curves, Point, dots, lines
 from planner.show.report import documents
 from planner.show.report.folders import read_json
-from planner.show.report.section import Section, Table
+from planner.show.report.section import PageSection, PageTable
 from planner.show.report.timelines import document
 from planner.show.servers import NOT_MONOTONE, Found, answer_in_words, describe_mix, priced, rows
 
 NAME = "answer.json"
 
 
-def section(folder: Path) -> Section:
+def section(folder: Path) -> PageSection:
     """Return what a page says of a folder that ``servers -o`` wrote; its plan's timeline is read from the plan file.
 
     Raises
@@ -29,7 +29,7 @@ def section(folder: Path) -> Section:
         If a file in it cannot be read.
     """
     found = read_json(folder / NAME, documents.ServerCount)
-    return Section(
+    return PageSection(
         f"{found['scenario']['name']}: {'which servers' if priced(found) else 'how many servers'} are enough for "
         f"{found['slo']}?",
         answer_in_words(found),
@@ -45,9 +45,9 @@ def section(folder: Path) -> Section:
     )
 
 
-def _sizes(found: Found) -> Table:
+def _sizes(found: Found) -> PageTable:
     what = "cheapest mix" if priced(found) else "servers"
-    return Table(f"Servers for {found['slo']}", ["", what, "how it is known"], rows(found), words=3)
+    return PageTable(f"Servers for {found['slo']}", ["", what, "how it is known"], rows(found), words=3)
 
 
 def _reached(found: Found) -> list[Curves]:

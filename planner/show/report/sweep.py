@@ -16,7 +16,7 @@ from planner.show.colours import COLOURS
 from planner.show.curves import Curves, Point, lines
 from planner.show.report import documents
 from planner.show.report.folders import read_json
-from planner.show.report.section import Section, Table
+from planner.show.report.section import PageSection, PageTable
 
 NAME, _NOTE = "results.csv", "sweep.json"
 MOST_ROWS = 200
@@ -34,7 +34,7 @@ _UNITS: Mapping[str, Callable[[float], str]] = {
 _SHOWN = ("value", "servers", "lower_bound", "gap", "p95_slowdown", "p99_slowdown", "hit_rate", "compute_busy", "error")
 
 
-def section(folder: Path) -> Section:
+def section(folder: Path) -> PageSection:
     """Return what a page says of a folder in which ``sweep -o`` has finished.
 
     Raises
@@ -56,8 +56,8 @@ def section(folder: Path) -> Section:
     objectives = sorted({row["objective"] for row in rows if row.get("objective")})
     what = _what(asked, objectives[0] if len(objectives) == 1 else "value")
     drawn = _drawn(rows, keys, asked, what)
-    noted = read_json(folder / _NOTE, documents.Sweep)
-    return Section(
+    noted = read_json(folder / _NOTE, documents.SweepFile)
+    return PageSection(
         f"{noted['name']}: what if {', '.join(_named(axis, axes) for axis in axes) or 'nothing'} changes?",
         _answer(rows, keys, asked, what),
         tables=[_table(rows, keys)],
@@ -122,14 +122,14 @@ def _command(file: object, folder: Path) -> str:
     return shlex.join(["truenorth", "sweep", str(file), "-o", str(folder)])
 
 
-def _table(rows: Sequence[Mapping[str, str]], keys: Sequence[str]) -> Table:
+def _table(rows: Sequence[Mapping[str, str]], keys: Sequence[str]) -> PageTable:
     figures = [name for name in _SHOWN if any(row.get(name) for row in rows)]
     cells = [
         [_said(name, row[name]) for name in keys] + [_number(row.get(name, "")) for name in figures]
         for row in rows[:MOST_ROWS]
     ]
     note = f"The first {MOST_ROWS} of {len(rows)} rows; results.csv has all." if len(rows) > MOST_ROWS else ""
-    return Table("Cells", [*keys, *figures], cells, len(keys), note)
+    return PageTable("Cells", [*keys, *figures], cells, len(keys), note)
 
 
 def _drawn(rows: Sequence[Mapping[str, str]], keys: Sequence[str], asked: str, what: str) -> Curves | None:

@@ -15,7 +15,7 @@ _TRACEBACK_LINES = 300
 _LONGEST_QUOTE = 160
 _EXCEPTION = re.compile(
     r"^(?:\[[\w:., -]{1,40}\]:?\s?|\d{1,4}: ?){0,2}(?:[A-Za-z_]\w{0,60}\.){0,8}"
-    r"([A-Z]\w{0,60}(?:Error|Exception|Exit|Exhausted|NotFound|StopIteration|Failure))(?::|$)"
+    r"([A-Z]\w{0,60}(?:Error|Exception|Exit|Exhausted|NotFound|StopIteration|LogFailure))(?::|$)"
 )
 _CONSEQUENCES = frozenset(
     (
@@ -31,7 +31,7 @@ _OTHER = Cause(
 
 
 @dataclass(frozen=True, slots=True)
-class Failure:
+class LogFailure:
     """Why a job failed.
 
     Parameters
@@ -96,7 +96,7 @@ class Judge:
             return None
         return _OTHER if exception[1] in _CONSEQUENCES else _USER
 
-    def verdict(self, advances: int) -> Failure | None:
+    def verdict(self, advances: int) -> LogFailure | None:
         """Return the failure closest to the root, of those that the job did not survive; None if there is none."""
         left = [each for each in self._found.values() if advances - each.advances < WENT_ON]
         if not left:
@@ -104,4 +104,4 @@ class Judge:
         root = min(left, key=lambda each: (each.cause.weight, each.lines[0]))
         said = " ".join(root.text.split())
         quote = said if len(said) <= _LONGEST_QUOTE else said[:_LONGEST_QUOTE] + "..."
-        return Failure(root.cause.failure, root.cause.retry, f"{root.cause.reason}: {quote}", tuple(root.lines))
+        return LogFailure(root.cause.failure, root.cause.retry, f"{root.cause.reason}: {quote}", tuple(root.lines))

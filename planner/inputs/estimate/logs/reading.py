@@ -9,7 +9,7 @@ from typing import Any
 
 from models.cluster import MICROSECONDS_PER_SECOND
 from planner.inputs.estimate.logs.clock import written_us
-from planner.inputs.estimate.logs.failures import Failure, Judge
+from planner.inputs.estimate.logs.failures import Judge, LogFailure
 from planner.inputs.estimate.logs.lines import read_lines
 from planner.inputs.estimate.logs.marks import Rate, said
 from planner.inputs.estimate.logs.pace import Remaining
@@ -49,7 +49,7 @@ class LogReading:
     remaining: Remaining | None
     rates: tuple[Rate, ...]
     finished: bool
-    failure: Failure | None
+    failure: LogFailure | None
 
     @property
     def state(self) -> str:

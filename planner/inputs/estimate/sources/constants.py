@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from planner.inputs.estimate.sources.names import Binding, Names, Scope, member
+from planner.inputs.estimate.sources.names import NameBinding, Names, Scope, member
 from planner.inputs.estimate.sources.setting import Constant, Origin, Setting, canonical
 from planner.inputs.estimate.sources.vocabulary import MAX_NUMBER
 
@@ -23,7 +23,7 @@ _DEFAULTS = frozenset(["field", "Field", "Option", "Argument"])
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
+class KnownConstants:
     """A constant and where it stands."""
 
     value: Constant
@@ -55,22 +55,22 @@ class Constants:
     _open: set[int] = field(default_factory=set)
     """Assignments that are being looked up, so that none answers for itself."""
 
-    def of(self, node: ast.expr | None, scope: Scope) -> Known | None:
+    def of(self, node: ast.expr | None, scope: Scope) -> KnownConstants | None:
         """Return the constant that an expression stands for; None if that cannot be known: see `blocked`."""
         self._looks, self.blocked = 0, None
         return self._of(node, scope, 0)
 
-    def named(self, name: str, scope: Scope) -> Known | None:
+    def named(self, name: str, scope: Scope) -> KnownConstants | None:
         """Return what a name that is bound in a scope stands for."""
         self._looks = 0
         return self._decided(scope.bindings[name], 0)
 
-    def keyed(self, key: str) -> Known | None:
+    def keyed(self, key: str) -> KnownConstants | None:
         """Return what an attribute, option or key of a dictionary of this name stands for."""
         self._looks = 0
         return self._keyed(key, 0)
 
-    def _of(self, node: ast.expr | None, scope: Scope, depth: int) -> Known | None:
+    def _of(self, node: ast.expr | None, scope: Scope, depth: int) -> KnownConstants | None:
         self._looks += 1
         self._looks_in_all += 1
         if node is None or depth > _DEEPEST or self._looks > _MOST_LOOKS or self._looks_in_all > _MOST_LOOKS_IN_ALL:
@@ -87,7 +87,7 @@ class Constants:
             return self._call(node, scope, depth)
         return self._compound(node, scope, depth)
 
-    def _compound(self, node: ast.expr, scope: Scope, depth: int) -> Known | None:
+    def _compound(self, node: ast.expr, scope: Scope, depth: int) -> KnownConstants | None:
         """Return the constant of an expression that is made of others."""
         if isinstance(node, ast.IfExp):
             test = self._of(node.test, scope, depth + 1)
@@ -108,7 +108,7 @@ class Constants:
             return None if items is None else self._join(node, items, tuple(item.value for item in items))
         return None
 
-    def _call(self, node: ast.Call, scope: Scope, depth: int) -> Known | None:
+    def _call(self, node: ast.Call, scope: Scope, depth: int) -> KnownConstants | None:
         name = self.dotted(node.func)
         last = name.rsplit(".", 1)[-1]
         keywords = {keyword.arg: keyword.value for keyword in node.keywords}
@@ -126,15 +126,15 @@ class Constants:
             return self._of(node.args[0], scope, depth + 1)
         return None
 
-    def _variable(self, node: ast.Call, scope: Scope, depth: int) -> Known | None:
+    def _variable(self, node: ast.Call, scope: Scope, depth: int) -> KnownConstants | None:
         """Return a variable of the environment, or the default that stands beside it."""
         name = self._of(node.args[0], scope, depth + 1)
         if name is not None and name.value in self.environment:
             value = self.environment[str(name.value)]
-            return None if value is None else Known(value, Origin.SCRIPT, self.file, node.lineno)
+            return None if value is None else KnownConstants(value, Origin.SCRIPT, self.file, node.lineno)
         return self._of(node.args[1], scope, depth + 1) if len(node.args) == 2 else None
 
-    def _name(self, name: str, scope: Scope, depth: int) -> Known | None:
+    def _name(self, name: str, scope: Scope, depth: int) -> KnownConstants | None:
         where: Scope | None = scope
         while where is not None:
             if name in where.bindings:
@@ -142,7 +142,7 @@ class Constants:
             where = where.parent
         return None
 
-    def _member(self, node: ast.Attribute | ast.Subscript, depth: int) -> Known | None:
+    def _member(self, node: ast.Attribute | ast.Subscript, depth: int) -> KnownConstants | None:
         """Return what ``config.model.name`` or ``config["model"]["name"]`` stands for."""
         key, section = member(node), member(node.value)
         both = "" if key is None or section is None else canonical(f"{section}_{key}")
@@ -150,37 +150,37 @@ class Constants:
             return self._overriding(self.overrides[both])
         return None if key is None else self._keyed(key, depth)
 
-    def _keyed(self, key: str, depth: int) -> Known | None:
+    def _keyed(self, key: str, depth: int) -> KnownConstants | None:
         key = canonical(key)
         if key in self.overrides:
             return self._overriding(self.overrides[key])
         return self._keyed_here(self.names.keyed.get(key, ()), depth)
 
-    def _overriding(self, setting: Setting) -> Known | None:
+    def _overriding(self, setting: Setting) -> KnownConstants | None:
         if setting.value is None:
             self.blocked = setting
             return None
-        return Known(setting.value, setting.origin, setting.file, setting.line)
+        return KnownConstants(setting.value, setting.origin, setting.file, setting.line)
 
-    def _decided(self, bindings: Sequence[Binding], depth: int) -> Known | None:
+    def _decided(self, bindings: Sequence[NameBinding], depth: int) -> KnownConstants | None:
         """Return the last value that is certainly assigned to a name, else the one on which all branches agree."""
         certain = [binding for binding in bindings if binding.certain and id(binding) not in self._open]
         return self._bound(certain[-1], depth) if certain else self._agreed(bindings, depth)
 
-    def _keyed_here(self, bindings: Sequence[Binding], depth: int) -> Known | None:
+    def _keyed_here(self, bindings: Sequence[NameBinding], depth: int) -> KnownConstants | None:
         """Return what attributes, options and keys of one name say; objects are not told apart, so the known wins."""
-        best: tuple[tuple[Origin, bool], Known] | None = None
+        best: tuple[tuple[Origin, bool], KnownConstants] | None = None
         for binding in [binding for binding in bindings if binding.certain][-_DEEPEST:]:
             found = self._bound(binding, depth)
             if found is not None and (best is None or (found.origin, binding.default) >= best[0]):
                 best = (found.origin, binding.default), found
         return best[1] if best else self._agreed(bindings, depth)
 
-    def _agreed(self, bindings: Sequence[Binding], depth: int) -> Known | None:
+    def _agreed(self, bindings: Sequence[NameBinding], depth: int) -> KnownConstants | None:
         found = [self._bound(binding, depth) for binding in bindings[:_DEEPEST] if not binding.certain]
         return found[0] if found and len({None if one is None else one.value for one in found}) == 1 else None
 
-    def _bound(self, binding: Binding, depth: int) -> Known | None:
+    def _bound(self, binding: NameBinding, depth: int) -> KnownConstants | None:
         if id(binding) in self._open:
             return None
         self._open.add(id(binding))
@@ -188,10 +188,10 @@ class Constants:
         self._open.discard(id(binding))
         if found is None or not binding.default or found.origin > Origin.ASSIGNMENT:
             return found
-        return Known(found.value, Origin.DEFAULT, found.file, found.line)
+        return KnownConstants(found.value, Origin.DEFAULT, found.file, found.line)
 
-    def _all(self, nodes: Iterable[ast.expr], scope: Scope, depth: int) -> list[Known] | None:
-        found: list[Known] = []
+    def _all(self, nodes: Iterable[ast.expr], scope: Scope, depth: int) -> list[KnownConstants] | None:
+        found: list[KnownConstants] = []
         for node in nodes:
             known = self._of(node, scope, depth + 1)
             if known is None:
@@ -199,17 +199,17 @@ class Constants:
             found.append(known)
         return found
 
-    def _at(self, node: ast.expr, value: Constant) -> Known | None:
-        return Known(value, Origin.ASSIGNMENT, self.file, node.lineno) if _is_small(value) else None
+    def _at(self, node: ast.expr, value: Constant) -> KnownConstants | None:
+        return KnownConstants(value, Origin.ASSIGNMENT, self.file, node.lineno) if _is_small(value) else None
 
-    def _join(self, node: ast.expr, parts: Sequence[Known], value: Constant | None) -> Known | None:
+    def _join(self, node: ast.expr, parts: Sequence[KnownConstants], value: Constant | None) -> KnownConstants | None:
         """Return what parts make together; it stands where its part of the highest origin stands."""
         if value is None or not _is_small(value):
             return None
         highest = max(parts, key=lambda part: part.origin, default=None)
         if highest is None or highest.origin <= Origin.ASSIGNMENT:
-            return Known(value, Origin.ASSIGNMENT, self.file, node.lineno)
-        return Known(value, highest.origin, highest.file, highest.line)
+            return KnownConstants(value, Origin.ASSIGNMENT, self.file, node.lineno)
+        return KnownConstants(value, highest.origin, highest.file, highest.line)
 
     def _is_dtype(self, node: ast.Attribute) -> bool:
         return node.attr in _DTYPES and isinstance(node.value, ast.Name) and node.value.id in _TENSORS

@@ -29,7 +29,7 @@ _RANKS = frozenset(["np", "n"])
 
 
 @dataclass(frozen=True, slots=True)
-class Options:
+class LaunchOptions:
     """The options that a script declares.
 
     Parameters
@@ -53,7 +53,7 @@ class LaunchReader:
 
     file: str
     origin: Origin
-    options: Options
+    options: LaunchOptions
     variables: dict[str, str | None] = field(default_factory=dict)
     """None: assigned, but not to a constant."""
 

@@ -19,15 +19,15 @@ class Scope:
     """A module or a function; `parent` is where names go on being looked up."""
 
     parent: Scope | None
-    bindings: dict[str, list[Binding]] = field(default_factory=dict)
+    bindings: dict[str, list[NameBinding]] = field(default_factory=dict)
 
-    def add(self, name: str, binding: Binding) -> None:
+    def add(self, name: str, binding: NameBinding) -> None:
         """Note an assignment."""
         self.bindings.setdefault(name, []).append(binding)
 
 
 @dataclass(frozen=True, slots=True)
-class Binding:
+class NameBinding:
     """An assignment.
 
     Parameters
@@ -73,7 +73,7 @@ class Names:
     """
 
     module: Scope
-    keyed: dict[str, list[Binding]] = field(default_factory=lambda: defaultdict(list))
+    keyed: dict[str, list[NameBinding]] = field(default_factory=lambda: defaultdict(list))
     names: dict[str, str] = field(default_factory=dict)
     switches: set[str] = field(default_factory=set)
     positionals: list[str] = field(default_factory=list)
@@ -104,7 +104,7 @@ class Names:
             inner = Scope(scope)
             self.scopes.append(inner)
             for argument, default in _parameters(node.args):
-                inner.add(argument.arg, Binding(default, scope, argument.lineno, default=True))
+                inner.add(argument.arg, NameBinding(default, scope, argument.lineno, default=True))
             return inner, True, False
         if isinstance(node, ast.ClassDef):
             return scope, certain, True
@@ -131,7 +131,7 @@ class Names:
         elif isinstance(node, ast.Dict):
             for key, value in zip(node.keys, node.values, strict=True):
                 if isinstance(key, ast.Constant) and isinstance(key.value, str):
-                    self.keyed[canonical(key.value)].append(Binding(value, scope, value.lineno, certain))
+                    self.keyed[canonical(key.value)].append(NameBinding(value, scope, value.lineno, certain))
 
     def _assign(self, target: ast.expr, value: ast.expr | None, scope: Scope, certain: bool, in_class: bool) -> None:
         if isinstance(target, ast.Tuple | ast.List):
@@ -143,7 +143,7 @@ class Names:
         key = member(target)
         if key is None:
             return
-        binding = Binding(value, scope, target.lineno, certain, default=in_class)
+        binding = NameBinding(value, scope, target.lineno, certain, default=in_class)
         if isinstance(target, ast.Name) and not in_class:
             scope.add(target.id, binding)
         else:
@@ -165,7 +165,7 @@ class Names:
         if name.startswith("DEFINE_") and texts:
             default = call.args[1] if len(call.args) > 1 else keywords.get("default")
             self.names[f"--{texts[0]}"] = texts[0]
-            self.keyed[canonical(texts[0])].append(Binding(default, scope, call.lineno, default=True))
+            self.keyed[canonical(texts[0])].append(NameBinding(default, scope, call.lineno, default=True))
         if name not in _DECLARES or not texts:
             return
         flags = [flag for text in texts for flag in text.split("/") if flag.startswith("-")]
@@ -183,7 +183,7 @@ class Names:
         default = keywords.get("default")
         if default is None and means is not None:
             default = ast.copy_location(ast.Constant(not means), call)
-        self.keyed[canonical(key)].append(Binding(default, scope, call.lineno, default=True))
+        self.keyed[canonical(key)].append(NameBinding(default, scope, call.lineno, default=True))
 
 
 _SWITCHES = {"store_true": True, "store_false": False, "count": True}

@@ -8,9 +8,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 from planner.inputs.estimate.sources import constructors
-from planner.inputs.estimate.sources.constants import Constants, Known
+from planner.inputs.estimate.sources.constants import Constants, KnownConstants
 from planner.inputs.estimate.sources.description import Problem
-from planner.inputs.estimate.sources.launch import Options
+from planner.inputs.estimate.sources.launch import LaunchOptions
 from planner.inputs.estimate.sources.names import Names, Scope
 from planner.inputs.estimate.sources.setting import EVALUATION, Origin, Setting, canonical, words
 from planner.inputs.estimate.sources.vocabulary import field_of
@@ -44,9 +44,9 @@ class CodeReader:
         self._constants = Constants(file, self.names)
 
     @property
-    def options(self) -> Options:
+    def options(self) -> LaunchOptions:
         """The options that the file declares."""
-        return Options(dict(self.names.names), frozenset(self.names.switches), tuple(self.names.positionals))
+        return LaunchOptions(dict(self.names.names), frozenset(self.names.switches), tuple(self.names.positionals))
 
     def settings(self, overrides: Mapping[str, Setting], environment: Mapping[str, str | None]) -> Iterator[Setting]:
         """Yield what the file sets, given what configurations and launch lines override."""
@@ -89,7 +89,7 @@ class CodeReader:
             return
         weak = self._of_evaluation(call)
         for path, node, helper in constructors.named_arguments(call, name, self._constants.dotted):
-            found = Known(node, Origin.CALL, self._file, call.lineno) if isinstance(node, str) else None
+            found = KnownConstants(node, Origin.CALL, self._file, call.lineno) if isinstance(node, str) else None
             if found is not None:
                 yield _setting(path, found, Origin.CALL, weak or helper)
             elif isinstance(node, ast.expr):
@@ -131,11 +131,13 @@ class CodeReader:
         return self._constants.dotted(call.func).rsplit(".", 1)[-1]
 
 
-def _between(key: str, first: Known, last: Known) -> Iterator[Setting]:
+def _between(key: str, first: KnownConstants, last: KnownConstants) -> Iterator[Setting]:
     """Yield the length of ``range(1, epochs + 1)``."""
     if isinstance(first.value, int | float) and isinstance(last.value, int | float):
         yield _setting((key,), replace(last, value=last.value - first.value), Origin.CALL)
 
 
-def _setting(path: tuple[str, ...], found: Known, least: Origin = Origin.DEFAULT, weak: bool = False) -> Setting:
+def _setting(
+    path: tuple[str, ...], found: KnownConstants, least: Origin = Origin.DEFAULT, weak: bool = False
+) -> Setting:
     return Setting(path, found.value, max(found.origin, least), found.file, found.line, weak)

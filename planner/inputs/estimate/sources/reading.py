@@ -14,7 +14,7 @@ from planner.inputs.estimate.sources.cache import DescriptionCache
 from planner.inputs.estimate.sources.configs import read_settings
 from planner.inputs.estimate.sources.decide import Decision, overrides_of
 from planner.inputs.estimate.sources.description import JobDescription, Problem
-from planner.inputs.estimate.sources.launch import LaunchReader, Options
+from planner.inputs.estimate.sources.launch import LaunchOptions, LaunchReader
 from planner.inputs.estimate.sources.python_code import CodeReader, parse
 from planner.inputs.estimate.sources.setting import Origin, Setting
 
@@ -82,7 +82,7 @@ class _File:
 class _Job:
     """What has been read so far; files go by their position, so that a description depends on content alone."""
 
-    options: Options = field(default_factory=Options)
+    options: LaunchOptions = field(default_factory=LaunchOptions)
     environment: dict[str, str | None] = field(default_factory=dict)
     outside: list[Setting] = field(default_factory=list)
     """Settings of configurations and launch lines."""
@@ -174,10 +174,10 @@ def _launch(reader: LaunchReader, text: str, job: _Job) -> None:
     job.words += retrieval.plain_words(text)
 
 
-def _together(declared: Sequence[Options]) -> Options:
+def _together(declared: Sequence[LaunchOptions]) -> LaunchOptions:
     """Return the options of all files as one; the file named later wins."""
     names: dict[str, str] = {}
     for options in declared:
         names |= options.names
     switches = frozenset(flag for options in declared for flag in options.switches)
-    return Options(names, switches, next((o.positionals for o in reversed(declared) if o.positionals), ()))
+    return LaunchOptions(names, switches, next((o.positionals for o in reversed(declared) if o.positionals), ()))

@@ -15,7 +15,7 @@ from planner.inputs.importers.tally import Tally
 
 
 @dataclass(frozen=True, slots=True)
-class Table:
+class TableReader:
     """Reads the columns that its options name.
 
     Parameters
@@ -56,5 +56,5 @@ FORMAT = Format(
     title="a CSV file with a release, a model and a run time per row; options name the columns and the unit",
     source="your own log",
     notes=("sizes are assumed: models of 6 GB that load at 6 GB/s, GPUs of 24 GB",),
-    reader=Table,
+    reader=TableReader,
 )
