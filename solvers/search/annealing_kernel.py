@@ -92,11 +92,14 @@ def anneal(
         if not propose(scene.tables, plan, random, kind, window.first, window.beyond):
             continue
         apply(plan, window.first, window.beyond)
+        # Metropolis with the draw first: exp(-(found - cost) / temperature) > u says the same as found < limit, and the
+        # decode of a hopeless move ends at the limit instead of at the end of the window.
         limit = cost - temperature * np.log(random_unit(random))
         found = evaluate(scene, window, limit)
         if found > limit:
             undo(plan)
             continue
+        # What is accepted re-sorts the order by the new starts, or moves would soon speak of times that do not hold.
         counts[kind, 1] += 1
         counts[kind, 2] += int(found < cost)
         accept(plan, scene.work.start, window.lead, window.last)
@@ -108,10 +111,12 @@ def anneal(
 def evaluate(scene: Scene, window: Window, limit: float) -> float:
     """Return the cost of the plan up to the end of a window, or something above `limit` if it is above."""
     first, last = window.lead, window.last
+    # A job may have tasks before the window: its completion starts over from those alone.
     for place in range(first, last):
         job = scene.tables.task_job[scene.work.order[place]]
         scene.work.completed[job] = scene.before[job]
     restore(scene.state, scene.origin)
+    # Where everything fits nobody is evicted, and nobody asks for next uses.
     if scene.tables.evictable:
         look_ahead(scene.tables, scene.state, scene.work, first, last)
     total, worst = decode(

@@ -64,6 +64,7 @@ def models_ready(
     for need in range(first, beyond):
         model = tables.need_model[need]
         at = state.ready[gpu, model]
+        # Appending in list order is what makes this the next load of the GPU: nothing later can come before it.
         if at == ABSENT:
             at = load(tables, state, work, residencies, gpu, model, position)
             if at == ABSENT:
@@ -85,6 +86,7 @@ def append(tables: Tables, state: State, work: Work, residencies: Ints, task: in
         return False
     begin = max(begin, ready, state.compute_free[gpu])
     finish = begin + runtime
+    # From now on the next use of its models is the one behind this task.
     use = tables.use_first[task]
     for need in range(tables.need_first[template], tables.need_first[template + 1]):
         state.last_use[gpu, tables.need_model[need]] = finish
@@ -131,9 +133,11 @@ def decode(
         if not append(tables, state, work, residencies, task, work.gpu[task], position):
             return INFEASIBLE, INFEASIBLE
         job = tables.task_job[task]
+        # Counting the tail makes the cost of a job known long before its last task, and only ever growing.
         finish = work.end[task] + tables.tail_us[tables.task_template[task]]
         before = work.completed[job]
         work.completed[job] = max(before, finish)
+        # Jobs come back task by task: what they have paid already is taken off.
         early = max(before - tables.due_us[job], 0)
         late = max(finish - tables.due_us[job], early)
         total += tables.linear[job] * (late - early) + tables.step[job] * (int(late > 0) - int(early > 0))

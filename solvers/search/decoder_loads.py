@@ -38,6 +38,7 @@ def find_room(tables: Tables, state: State, residencies: Ints, gpu: int, model: 
         if slot == ABSENT:
             return FAR, ABSENT
         if state.slot_model[gpu, slot] != ABSENT:
+            # The model in the slot may still be in use by a task that was appended before.
             earliest = max(earliest, state.last_use[gpu, state.slot_model[gpu, slot]])
     elif state.room[gpu] < tables.weight_bytes[model]:
         earliest = choose_victims(tables, state, gpu, tables.weight_bytes[model], position, earliest)
@@ -52,6 +53,7 @@ def begin_load(
     duration = tables.load_us[model, tables.gpu_class[gpu]]
     if not tables.overlap_loads:
         earliest = _compute_gap(state, work, gpu, earliest, duration)
+        # Tasks are appended: none slips in before this load any more.
         state.compute_free[gpu] = max(state.compute_free[gpu], earliest + duration)
     _make_room(tables, state, residencies, gpu, model, slot, earliest)
     row = state.records[0]
@@ -65,6 +67,7 @@ def begin_load(
     residencies[row, INITIAL] = 0
     state.copy_free[gpu] = earliest + duration
     state.ready[gpu, model] = earliest + duration
+    # Not used yet, but it cannot leave before it has arrived.
     state.last_use[gpu, model] = earliest + duration
     state.record[gpu, model] = row
     state.slot[gpu, model] = slot
@@ -86,6 +89,7 @@ def choose_victims(tables: Tables, state: State, gpu: int, needed: int, position
     marked model whose leaving turns out not to be necessary stays, the one needed soonest first.
     """
     room = state.room[gpu]
+    # Furthest next use first may take more than is needed once a large model has gone ...
     while room < needed:
         chosen = _furthest(tables, state, gpu, position)
         if chosen == ABSENT:
@@ -93,6 +97,7 @@ def choose_victims(tables: Tables, state: State, gpu: int, needed: int, position
         state.slot[gpu, chosen] = LEAVING
         room += tables.weight_bytes[chosen]
     while True:
+        # ... so the marked ones that the rest makes superfluous stay, the one needed soonest first.
         spared = ABSENT
         for other in range(state.ready.shape[1]):
             dispensable = state.slot[gpu, other] == LEAVING and room - tables.weight_bytes[other] >= needed
@@ -118,6 +123,7 @@ def _furthest(tables: Tables, state: State, gpu: int, position: int) -> int:
         if state.upcoming[gpu, other] <= position or (tables.no_swaps and state.last_use[gpu, other] != ABSENT):
             continue
         if chosen != ABSENT:
+            # Equal only where neither is used again: then the one idle for longest can go earliest.
             ahead = state.upcoming[gpu, other] - state.upcoming[gpu, chosen]
             if ahead < 0 or (ahead == 0 and state.last_use[gpu, other] >= state.last_use[gpu, chosen]):
                 continue
@@ -136,6 +142,7 @@ def _choose_slot(tables: Tables, state: State, gpu: int, model: int, position: i
         if tables.slot_bytes[gpu, slot] < tables.weight_bytes[model]:
             continue
         occupant = state.slot_model[gpu, slot]
+        # An empty slot is better than any that somebody has to leave.
         use = FAR + 1
         if occupant != ABSENT:
             use = state.upcoming[gpu, occupant]
@@ -169,6 +176,7 @@ def evict(tables: Tables, state: State, residencies: Ints, gpu: int, model: int,
     """End a residency; one that began at time 0 and was never used vanishes from the table."""
     residencies[state.record[gpu, model], END] = instant
     if state.last_use[gpu, model] == ABSENT:
+        # Holding it was of no use to anybody; the timeline leaves the row out.
         residencies[state.record[gpu, model], LOAD_START] = ABSENT
     if state.slot[gpu, model] >= 0:
         state.slot_model[gpu, state.slot[gpu, model]] = ABSENT
@@ -231,6 +239,7 @@ def clear_slots(tables: Tables, state: State, residencies: Ints, gpu: int, templ
                 for other in range(first, beyond):
                     if state.slot_model[gpu, slot] == tables.need_model[other]:
                         open_slots -= 1
+        # Needs are in order of size, so the k-th missing one finds k - 1 of its slots taken by larger ones.
         conflict = conflict or open_slots < missing
     if conflict:
         for need in range(first, beyond):
@@ -254,6 +263,7 @@ def _compute_gap(state: State, work: Work, gpu: int, earliest: int, duration: in
     task = state.last_task[gpu]
     while task != ABSENT and work.end[task] > earliest:
         before = work.previous[task]
+        # The gap between this task and the one before it, as far as it lies beyond `earliest`.
         begin = earliest if before == ABSENT else max(earliest, work.end[before])
         if work.start[task] - begin >= duration:
             found = begin

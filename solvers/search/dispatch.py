@@ -125,6 +125,7 @@ def dispatch(
     ready = [(0.0, 0)]
     waiting.pop()  # an empty list has no type to compile
     ready.pop()
+    # Marked so that their followers do not wait for them.
     for position in range(stands):
         missing[work.order[position]] = ABSENT
     for task in range(tasks):
@@ -139,6 +140,7 @@ def dispatch(
             heapq.heappush(waiting, (released, task))
     placed, now = stands, 0
     while placed < tasks:
+        # Nobody could start: time jumps to the next release or arrival.
         if not ready:
             now = max(now, waiting[0][0])
         now = max(now, int(state.compute_free.min()))
@@ -146,6 +148,7 @@ def dispatch(
             task = heapq.heappop(waiting)[1]
             job, template = tables.task_job[task], tables.task_template[task]
             path = tables.tail_us[template] + tables.fastest_us[template]
+            # Ranked once, when it becomes ready: re-ranking at every start would cost n log n each.
             value = rule.by_work[job] * remaining[job] + rule.constant[job] + rule.by_tail * path
             heapq.heappush(ready, (value, task))
         task = heapq.heappop(ready)[1]
@@ -197,6 +200,7 @@ def _best_gpu(tables: Tables, state: State, work: Work, rule: Rule, permitted: M
                 copied += duration
                 begin = max(begin, copied)
                 room -= tables.weight_bytes[model]
+                # A load that needs room delays whatever the leaving model would have served: it counts twice.
                 price += rule.load_price * duration * (1.0 if room >= 0 else 2.0)
         if possible and begin + runtime + price < best_value:
             best, best_value = gpu, begin + runtime + price
@@ -209,7 +213,9 @@ def _append(tables: Tables, state: State, work: Work, residencies: Ints, task: i
     use = tables.use_first[task]
     template = tables.task_template[task]
     for need in range(tables.need_first[template], tables.need_first[template + 1]):
+        # The needs of this very task must not be evicted for one another.
         state.upcoming[gpu, tables.need_model[need]] = ABSENT
+        # Ever smaller, so that furthest next use means least recent use.
         work.next_use[use] = FAR - placed - 1
         use += 1
     return append(tables, state, work, residencies, task, gpu, ABSENT)

@@ -127,9 +127,12 @@ def _propose_job(
 ) -> bool:
     """Shift all tasks of a job by the same time; if asked, each goes to a random GPU with some probability."""
     job = tables.task_job[task]
+    # The job keeps its own rhythm: what is exchanged with others is only when it happens.
     by = _other_time(plan, random, task, first, beyond) - plan.time[task]
+    # Drawn once per move, so that jobs are moved whole and in part equally often.
     each = random_unit(random)
     member = task
+    # Tasks are numbered job by job: the others lie around this one.
     while member > 0 and tables.task_job[member - 1] == job:
         member -= 1
     while member < tables.task_job.shape[0] and tables.task_job[member] == job:
@@ -153,6 +156,7 @@ def _propose_model(tables: Tables, plan: Plan, random: RandomState, task: int, f
     if target == source:
         return False
     place = plan.position[task]
+    # Residency pays over stretches: longer ones than other moves reach.
     stretch = _distance(random, beyond - first) * 4
     for at in range(place, min(beyond, place + stretch)):
         other = plan.order[at]
@@ -169,6 +173,7 @@ def _propose_gpus(tables: Tables, plan: Plan, random: RandomState, task: int, fi
         return False
     place = plan.position[task]
     stop = beyond
+    # To the end swaps all that two GPUs hold from here on; a stretch pays two more changes of models.
     if random_below(random, 2) == 0:
         stop = min(beyond, place + 4 * _distance(random, beyond - first))
     for at in range(place, stop):
@@ -204,6 +209,7 @@ def draw_other_gpu(tables: Tables, plan: Plan, random: RandomState, task: int) -
     for _ in range(gpus):
         if gpu != plan.gpu[task] and may_run(tables, task, gpu):
             return gpu
+        # The next one rather than another draw: ends even where a single GPU is eligible.
         gpu = 0 if gpu + 1 == gpus else gpu + 1
     return plan.gpu[task]
 
@@ -214,6 +220,7 @@ def _other_time(plan: Plan, random: RandomState, task: int, first: int, beyond: 
     distance = _distance(random, beyond - first)
     if random_below(random, 2) == 0:
         return plan.time[plan.order[max(first, plan.position[task] - distance)]]
+    # A microsecond behind, so that the merge puts it after that task and not before.
     return plan.time[plan.order[min(beyond - 1, plan.position[task] + distance)]] + 1
 
 
@@ -224,6 +231,7 @@ def take_along(plan: Plan, random: RandomState, task: int, gpu: int, first: int,
     direction = 1 if random_below(random, 2) == 0 else -1
     place, found = plan.position[task] + direction, -1
     while first <= place < beyond and steps > 0:
+        # Only passing tasks of the same GPU changes what that GPU does.
         if plan.gpu[plan.order[place]] == gpu:
             found = place
             steps -= 1
@@ -288,6 +296,7 @@ def keeps_order(tables: Tables, plan: Plan, task: int) -> bool:
 def apply(plan: Plan, first: int, beyond: int) -> None:
     """Carry a move out: merge the moved tasks into the order at their new times, and change their GPUs."""
     count = plan.how_many[0]
+    # Only the stretch between the first and the last change is written again.
     low, high = beyond, first
     for at in range(count):
         task = plan.moved[at]
@@ -295,6 +304,7 @@ def apply(plan: Plan, first: int, beyond: int) -> None:
         target = _first_at(plan, plan.moved_time[at], first, beyond)
         low = min(low, place, target)
         high = max(high, place + 1, target)
+        # Marked tasks are skipped in their old places while the others are merged.
         plan.mark[task] = 1
         plan.old_gpu[at] = plan.gpu[task]
         plan.gpu[task] = plan.moved_gpu[at]
@@ -307,6 +317,7 @@ def apply(plan: Plan, first: int, beyond: int) -> None:
         task = plan.old_order[place]
         if plan.mark[task] == 1:
             continue
+        # A moved task goes before those that start at its new time: it took the time of the one it passes.
         while at < count and plan.moved_time[at] <= plan.time[task]:
             plan.order[to] = plan.moved[at]
             plan.position[plan.moved[at]] = to
@@ -342,6 +353,7 @@ def accept(plan: Plan, start: Ints, first: int, last: int) -> None:
         time = start[task]
         plan.time[task] = time
         at = place
+        # Insertion sort: the order was sorted before the move, and few tasks change places.
         while at > first and plan.time[plan.order[at - 1]] > time:
             plan.order[at] = plan.order[at - 1]
             plan.position[plan.order[at]] = at
@@ -366,6 +378,7 @@ def _first_at(plan: Plan, time: int, first: int, beyond: int) -> int:
 @inlined
 def _sort_moved(plan: Plan) -> None:
     """Sort the tasks of a move by their new times; equal times keep their place in the order."""
+    # A move has a handful of tasks; no sort with a call of its own pays for them.
     for at in range(1, plan.how_many[0]):
         task, gpu, time, old = plan.moved[at], plan.moved_gpu[at], plan.moved_time[at], plan.old_gpu[at]
         to = at

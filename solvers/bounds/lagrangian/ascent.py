@@ -61,6 +61,7 @@ def ascend(relaxation: Relaxation, start: Numbers, steps: Steps, go_on: Callable
             best_value = value
             best[:] = flat
             job_value[:] = evaluation.choice.value
+        # Asked after the evaluation, so that even an ascent without time has one value to offer.
         if not go_on():
             break
         evaluation.excess(excess)
@@ -90,5 +91,6 @@ def _move(
     for i in range(len(prices)):
         mean[i] = SMOOTHING * mean[i] + (1 - SMOOTHING) * gradient[i]
         square[i] = SIZE_SMOOTHING * square[i] + (1 - SIZE_SMOOTHING) * gradient[i] * gradient[i]
+        # Early means are short of the past: dividing by the share makes up for it.
         size = np.sqrt(square[i] / square_share) + 1e-9
         prices[i] = max(0.0, prices[i] + length * unit[i] * mean[i] / mean_share / size)

@@ -111,6 +111,7 @@ def _candidate(number: int, first_us: int, run_us: int, slot_us: int) -> int:
 @allocating_kernel
 def _cheapest_start(prefix: Numbers, rate: Numbers, first_us: int, run_us: int, slot_us: int, wait: int) -> int:
     """Return the start in [first, first + slot) that pays least; `wait` is what a microsecond after first costs."""
+    # Times zero takes the type of the prices: float64 in the ascent, int64 in a proof.
     best_us, best = first_us, prefix[0] * 0 + FAR
     for candidate in range(4):
         start = first_us + _candidate(candidate, first_us, run_us, slot_us)
@@ -170,6 +171,7 @@ def _walk_job(
             row[:] = 0
             over, weight = earliest + run - data.free_until_us[job], data.weight[job]
             if lane >= 0:
+                # Before the job starts to pay for its end no microsecond of waiting inside a slot costs anything.
                 free = count - 1
                 if shapes.parent[node] < 0:
                     free = _costs_from(over, data.steps, slot_us, count - 1)
@@ -288,6 +290,7 @@ def _trace_job(
         best, at, taken = far, 0, shapes.option_first[node]
         for option in range(shapes.option_first[node], shapes.option_first[node + 1]):
             low, high = 0, count
+            # What the parent chose leaves the node only delays that respect their precedence.
             if parent >= 0:
                 told_us, told = data.earliest_us[base + parent], choice.delay[base + parent]
                 if shapes.after_parent[node]:

@@ -54,8 +54,10 @@ def best_residencies(
     """
     slots = len(on_rate)
     on, off = np.empty(slots + 1, load_prefix.dtype), np.zeros(slots + 1, load_prefix.dtype)
+    # Initially resident models are on at no cost; they may be dropped in the first step.
     on[0] = 0 if starts_on else FAR
     on_by[:], off_by[:] = STAY, False
+    # An optimal load begins or ends at the edge of a slot, so two candidates per slot suffice.
     reach, within = load_us // slot_us, load_us % slot_us
     for k in range(slots + 1):
         if k:
@@ -73,6 +75,7 @@ def best_residencies(
                 on[k], on_by[k] = cost, BEGUN_AT_EDGE
         if k:
             off[k] = off[k - 1]
+        # Evicting is free at any instant.
         if on[k] < off[k]:
             off[k], off_by[k] = on[k], True
     least: float = off[slots]
@@ -99,6 +102,7 @@ def trace_residencies(
 ) -> None:
     """Add the time on and the time loading, per slot, of the path that `best_residencies` found, `copies` times."""
     k = len(on_by) - 1
+    # The path ends off: the last stay on is the one that was given up last.
     while k > 0 and not off_by[k]:
         k -= 1
     while k > 0:
