@@ -21,15 +21,17 @@ test: $(EXTRAS)
 	$(VENV)/bin/lint-imports
 	$(VENV)/bin/python -m pytest
 
-# Kernels are compiled here, once and on several cores, so that no run pays for it.
+# Kernels are compiled here, once and on several cores, so that no run pays for it; those for batches and shares, which the
+# comparison does not need, with the extras.
 $(INSTALLED): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
 	$(INSTALL) .
-	$(VENV)/bin/python -m solvers.warm_up
+	$(VENV)/bin/python -m solvers.warm_up search bound
 	touch $@
 
 $(EXTRAS): $(INSTALLED)
 	$(INSTALL) '.[dev]'
+	$(VENV)/bin/python -m solvers.warm_up serving
 	touch $@
 
 clean:

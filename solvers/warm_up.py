@@ -1,12 +1,17 @@
-"""Compile every kernel once, at installation, so that no run pays for it: ``python -m solvers.warm_up``."""
+"""Compile kernels once, at installation, so that no run pays for it: ``python -m solvers.warm_up [PART...]``.
+
+The parts are ``search``, ``bound`` and ``serving`` (batches, shares and memory of tasks); none named: all.
+"""
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
 from fractions import Fraction
 from multiprocessing import get_context
 
-from models.cluster import GPU, Cluster, Link, Network
+from models.cluster import GPU, MICROSECONDS_PER_SECOND, Cluster, Link, Network
 from models.instance import Instance
 from models.objective import Objective
 from models.workload import WHOLE, Job, MLModel, Task, Workflow
@@ -15,14 +20,14 @@ from solvers.result import Search
 from solvers.search.annealing import improve
 
 
-def warm_up() -> None:
-    """Compile every kernel, so that no later run pays for it; the machine code stays on disk.
+def warm_up(parts: Sequence[str] = ()) -> None:
+    """Compile the kernels of these parts, or of all, so that no later run pays for it; the machine code stays on disk.
 
-    Searches and bound share next to no kernels, so that a process each shortens the wait.
+    The parts share next to no kernels, so that a process each shortens the wait.
     """
-    parts = (_compile_search, _compile_serving, _compile_bound)
-    with ProcessPoolExecutor(len(parts), mp_context=get_context("spawn")) as pool:
-        for compiled in [pool.submit(part) for part in parts]:
+    named = parts or tuple(_COMPILE)
+    with ProcessPoolExecutor(len(named), mp_context=get_context("spawn")) as pool:
+        for compiled in [pool.submit(_COMPILE[part]) for part in named]:
             compiled.result()
 
 
@@ -38,9 +43,12 @@ def _compile_bound() -> None:
     raise_bound(_smallest())
 
 
+_COMPILE = {"search": _compile_search, "bound": _compile_bound, "serving": _compile_serving}
+
+
 def _smallest(share: int = WHOLE) -> Search:
-    """Return a search for one task of one job."""
-    gpu = GPU("s0/g0", 0, "any", 1, Fraction(1))
+    """Return a search for one task of one job; its load takes 1 us, for a bound counts in slots as long as its run."""
+    gpu = GPU("s0/g0", 0, "any", 1, Fraction(MICROSECONDS_PER_SECOND))
     link = Link()
     job = Job(Workflow("one", (Task("one", {"any": 1}, ("one",), share=share),)), 0)
     instance = Instance(Cluster((gpu,), Network(link, link)), (MLModel("one", 1),), (job,))
@@ -48,4 +56,4 @@ def _smallest(share: int = WHOLE) -> Search:
 
 
 if __name__ == "__main__":
-    warm_up()
+    warm_up(sys.argv[1:])

@@ -28,7 +28,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         return Row(case.suite, case.name, 7, 6, None, 8, "FEASIBLE", "", 1.0, 1.0, time_limit_s)
 
     monkeypatch.setattr(rows, "planned", planned)
-    monkeypatch.setattr("solvers.warm_up.warm_up", lambda: None)
+    monkeypatch.setattr("solvers.warm_up.warm_up", lambda parts=(): None)
     return names
 
 
