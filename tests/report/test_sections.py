@@ -23,7 +23,7 @@ def test_servers_are_counted_and_the_plan_is_drawn(tmp_path: Path) -> None:
     (section,) = report([tmp_path / "servers"]).sections
     assert section.question == "by-hand: how many servers are enough for p99 slowdown <= 2?"
     assert section.answer.startswith("1 server is enough, and no cheaper size is, which is proved")
-    assert section.tables[0].rows[0] == ["plan (offline optimum)", "a plan; the smallest", "1"]
+    assert section.tables[0].rows[0] == ("plan (offline optimum)", "1", "a plan; the smallest")
     # What is drawn is the p99 slowdown: the plan's and jit's at 1 server, beside the most allowed.
     assert [curve.name for curve in section.figures[0].curves] == [
         "p99 slowdown <= 2",
@@ -34,7 +34,8 @@ def test_servers_are_counted_and_the_plan_is_drawn(tmp_path: Path) -> None:
     assert section.timelines is not None
     assert [gpu["id"] for gpu in section.timelines["instances"][0]["gpus"]] == ["s0/g0"]
     assert section.reproduce["command"] == (
-        f"truenorth servers {source} --slo 'p99 slowdown <= 2' --policies jit --max 3 --time-limit 20 --seed 0"
+        f"truenorth servers {source} --slo 'p99 slowdown <= 2' --policies jit --max 3 --time-limit 20 "
+        "--workers 2 --seed 0"
     )
 
 
