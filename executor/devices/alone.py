@@ -21,10 +21,23 @@ from models import Instance
 _US_PER_S = 1_000_000
 
 
+ABSOLUTE, RELATIVE = 1e-3, 1e-6
+"""How far a number that a batch put out may be from that of its task alone, and this much of its size besides: sums of
+stacked inputs are rounded otherwise."""
+
+
 def different_outputs(
-    instance: Instance, runner: Runner, kind: str, outputs: Mapping[int, Tensor], limit_s: float
+    instance: Instance,
+    runner: Runner,
+    kind: str,
+    outputs: Mapping[int, Tensor],
+    limit_s: float,
+    batched: Collection[int] = (),
 ) -> list[int]:
-    """Return the tasks whose outputs in a run are not, bit for bit, those when their models are loaded alone.
+    """Return the tasks whose outputs in a run are not those when they run alone, their models loaded for them.
+
+    Outputs are compared bit for bit, those of batches as numbers; what follows a batch is run again on what the batch
+    put out.
 
     Parameters
     ----------
@@ -32,6 +45,8 @@ def different_outputs(
         ``cpu`` or ``cuda``.
     outputs
         By task; tasks that are not in it, because they failed, are not compared.
+    batched
+        Tasks that ran together with others.
     limit_s
         How much longer than given the tasks of a job may take; a job that takes longer, or fails, counts as different.
 
@@ -40,12 +55,22 @@ def different_outputs(
     DeviceError
         If the device or the runner cannot serve the instance.
     """
-    alone = dict(outputs_alone(instance, runner, kind, outputs.keys(), limit_s))
-    return [task for task, output in sorted(outputs.items()) if task not in alone or not _same(alone[task], output)]
+    given = {task: outputs[task] for task in batched if task in outputs}
+    alone = dict(outputs_alone(instance, runner, kind, outputs.keys(), limit_s, given))
+
+    def agrees(task: int) -> bool:
+        return (_close if task in given else _same)(alone[task], outputs[task])
+
+    return [task for task in sorted(outputs) if task not in alone or not agrees(task)]
 
 
 def outputs_alone(
-    instance: Instance, runner: Runner, kind: str, tasks: Collection[int], limit_s: float
+    instance: Instance,
+    runner: Runner,
+    kind: str,
+    tasks: Collection[int],
+    limit_s: float,
+    given: Mapping[int, Tensor] | None = None,
 ) -> Iterator[tuple[int, Tensor]]:
     """Yield tasks with their outputs, on one device, with nothing in its memory but the models that a task needs.
 
@@ -55,6 +80,8 @@ def outputs_alone(
         Those wanted; with a task, its predecessors.
     limit_s
         As for `different_outputs`; nothing more is yielded after a job that takes longer.
+    given
+        Outputs that successors get in place of those computed here, by task.
 
     Raises
     ------
@@ -73,7 +100,7 @@ def outputs_alone(
             for job in range(len(instance.jobs)):
                 wanted = [task for task in instance.tasks_of(job) if task in tasks]
                 limit = limit_s + sum(task.fastest_us for task in instance.jobs[job].workflow.tasks) / _US_PER_S
-                lane.submit(Order(partial(_job_alone, instance, station, job, wanted), limit, _no_one))
+                lane.submit(Order(partial(_job_alone, instance, station, job, wanted, given or {}), limit, _no_one))
                 yield from (reports.get(timeout=limit).result or {}).items()
         except Empty:
             return
@@ -85,7 +112,9 @@ def _no_one(order: Order) -> None:
     """Tell nobody."""
 
 
-def _job_alone(instance: Instance, station: Station, job: int, wanted: Collection[int]) -> dict[int, Tensor]:
+def _job_alone(
+    instance: Instance, station: Station, job: int, wanted: Collection[int], given: Mapping[int, Tensor]
+) -> dict[int, Tensor]:
     workflow, first = instance.jobs[job].workflow, instance.tasks_of(job).start
     outputs: dict[int, Tensor] = {}
     for position in workflow.topological:
@@ -96,9 +125,13 @@ def _job_alone(instance: Instance, station: Station, job: int, wanted: Collectio
         ends = accumulate(station.space.rounded(model) for model in needs)
         for model, end in zip(needs, ends, strict=True):
             station.load(model, end - station.space.rounded(model))
-        inputs = {e.source: (outputs[first + workflow.position[e.source]], e.size_bytes) for e in task.inputs}
+        sources = {edge.source: first + workflow.position[edge.source] for edge in task.inputs}
+        inputs = {
+            edge.source: (given.get(sources[edge.source], outputs[sources[edge.source]]), edge.size_bytes)
+            for edge in task.inputs
+        }
         work = StationWork(job, workflow.name, task.name, task.fastest_us, needs, inputs)
-        outputs[number], _ = station.run(work)
+        (outputs[number],), _ = station.run([work])
     return outputs
 
 
@@ -108,3 +141,12 @@ def _same(one: Tensor, other: Tensor) -> bool:
         return False
     bits = [tensor.contiguous().view(-1).view(torch.uint8).cpu() for tensor in (one, other)]
     return torch.equal(*bits)
+
+
+def _close(one: Tensor, other: Tensor) -> bool:
+    """Say whether two tensors hold the same numbers up to rounding."""
+    if one.shape != other.shape or one.dtype != other.dtype:
+        return False
+    if not one.is_floating_point():
+        return _same(one, other)
+    return torch.allclose(other, one, rtol=RELATIVE, atol=ABSOLUTE, equal_nan=True)

@@ -1,10 +1,11 @@
-"""Who carries out a run on devices: a station and three lanes per planned GPU, dealt out over the physical devices."""
+"""Who carries out a run on devices: a station and its lanes per planned GPU, dealt out over the physical devices."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from queue import Empty, SimpleQueue
 from typing import Literal
@@ -46,8 +47,8 @@ class Crew:
 
     Attributes
     ----------
-    stations, compute, copy, incoming
-        Per planned GPU; lanes of compute are shared where runs are serialised.
+    stations, copy, incoming
+        Per planned GPU.
     reports
         Where orders end up.
 
@@ -69,27 +70,45 @@ class Crew:
             for gpu, physical in zip(instance.cluster.gpus, self.physical, strict=True)
         ]
         self.reports: SimpleQueue[Order] = SimpleQueue()
-        self.compute = self._compute_lanes(sharing == "serial")
+        self._serial = sharing == "serial"
+        self._compute: list[list[Lane]] = self._compute_lanes()
         self.copy = [Lane(f"{gpu.id} copy engine", self.reports) for gpu in instance.cluster.gpus]
         self.incoming = [Lane(f"{gpu.id} incoming transfers", self.reports) for gpu in instance.cluster.gpus]
 
-    def _compute_lanes(self, serial: bool) -> list[Lane]:
-        """Return the lane of every GPU's runs; one for all GPUs of a physical device where runs are serialised."""
-        shared: dict[Physical, Lane] = {}
+    def _compute_lanes(self) -> list[list[Lane]]:
+        """Return the first lane of every GPU's runs; the same for all GPUs of a device where runs are serialised."""
+        shared: dict[Physical, list[Lane]] = {}
         lanes = []
         for gpu, physical in zip(self._instance.cluster.gpus, self.physical, strict=True):
-            if not serial:
-                lanes.append(Lane(f"{gpu.id} compute engine", self.reports))
+            if not self._serial:
+                lanes.append([Lane(f"{gpu.id} compute engine", self.reports)])
                 continue
             if physical not in shared:
-                shared[physical] = Lane(f"{physical.name} compute engine", self.reports)
+                shared[physical] = [Lane(f"{physical.name} compute engine", self.reports)]
             lanes.append(shared[physical])
         return lanes
+
+    def compute_lane(self, gpu: int) -> Lane:
+        """Return the lane for a run on a GPU: one that has nothing to do, where shares let several run at a time.
+
+        A GPU that has lost one of its lanes has lost its compute engine.
+        """
+        lanes = self._compute[gpu]
+        if self._serial:
+            return lanes[0]
+        for lane in lanes:
+            if lane.lost is not None:
+                return lane
+        idle = next((lane for lane in lanes if not lane.under_way), None)
+        if idle is None:
+            idle = Lane(lanes[0].name, self.reports)
+            lanes.append(idle)
+        return idle
 
     @property
     def lanes(self) -> list[Lane]:
         """Every lane once."""
-        return list(dict.fromkeys([*self.compute, *self.copy, *self.incoming]))
+        return list(dict.fromkeys([*chain.from_iterable(self._compute), *self.copy, *self.incoming]))
 
     def close(self) -> None:
         """End the threads and free the memory."""
@@ -112,7 +131,8 @@ class Crew:
     def prepare(self) -> float:
         """Warm every engine up and return the peak bandwidth of a pinned copy, in bytes per second (0 without models).
 
-        Every task that a GPU can run is run there once, with empty inputs; what it raises is left to the run proper.
+        Every task that a GPU can run is run there once, in batches of every listed size, with empty inputs, while
+        nothing else happens; what it raises is left to the run proper.
 
         Raises
         ------
@@ -120,12 +140,13 @@ class Crew:
             If the runner's modules and weights do not agree.
         """
         trials: list[tuple[Lane, Callable[[], object]]] = [
-            (self.compute[gpu], partial(self._try, gpu, workflow, position))
+            (self.compute_lane(gpu), partial(self._try, gpu, workflow, position))
             for gpu in range(self._instance.n_gpus)
             for workflow in range(len(self._instance.workflows))
             for position in range(len(self._instance.workflows[workflow].tasks))
         ]
-        for order in self.carry_out(trials):
+        for trial in trials:
+            (order,) = self.carry_out([trial])
             if isinstance(order.error, DeviceError):
                 raise order.error
         return self._copy_peak()
@@ -174,9 +195,10 @@ class Crew:
         empty = torch.zeros(0, dtype=torch.uint8, device=station.physical.device)
         task = instance.workflows[workflow].tasks[position]
         inputs = {edge.source: (empty, edge.size_bytes) for edge in task.inputs}
-        station.run(
-            StationWork(0, instance.workflows[workflow].name, task.name, run_us, instance.needs[template], inputs)
-        )
+        times = {1: run_us} if task.batch is None else task.batch.times_on(instance.cluster.gpus[gpu].kind)
+        for size, time_us in times.items():
+            name, needs = instance.workflows[workflow].name, instance.needs[template]
+            station.run([StationWork(0, name, task.name, time_us, needs, inputs)] * size)
 
     def _copy_peak(self) -> float:
         sizes = self._instance.weight_bytes.tolist()

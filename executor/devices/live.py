@@ -7,7 +7,7 @@ running, and the failure is kept. So a policy goes on with the other jobs and ne
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from heapq import heappop, heappush
@@ -22,7 +22,7 @@ from executor.devices.physical import Span
 from executor.devices.records import Failure, MovedModel, Record, Records
 from executor.devices.station import StationWork
 from executor.errors import DeviceError
-from models import Instance
+from models import NONE, Instance
 
 _US_PER_S = 1_000_000
 
@@ -65,12 +65,13 @@ class LiveDevice:
         self._sequence = 0
         self._under_way = 0
         self._origin_ns = 0
-        self._received: dict[tuple[int, int, int], Tensor] = {}
+        self._received: dict[tuple[int, int], dict[int, Tensor]] = {}
         self._ran_on: dict[int, int] = {}
         self._uses_left = [len(instance.outputs[template]) for template in instance.task_template.tolist()]
         self._loads_on = [0] * instance.n_gpus
         self._broken: dict[tuple[int, int], str] = {}
         self._failed_jobs: set[int] = set()
+        self._starts: set[tuple[int, int, int]] = set()
 
     def begin(self) -> None:
         """Start the clock."""
@@ -79,20 +80,21 @@ class LiveDevice:
     # -- what the engine orders -----------------------------------------------------------------------------------
 
     def run(self, tasks: Sequence[int], gpu: int, expected_us: int) -> None:
-        """Have a task run, unless its job has failed or a model that it needs is not there."""
-        (task,) = tasks
-        self._ran_on[task] = gpu
-        record = Record(task, gpu, self.now, self.now, self.now, expected_us)
-        job = int(self._instance.task_job[task])
-        if job in self._failed_jobs:
-            self._end_run(record, f"job {job} had failed")
-            return
-        for model in self._instance.task_needs(task):
+        """Have a batch run without the tasks whose job has failed, unless a model that it needs is not there."""
+        self._ran_on.update(dict.fromkeys(tasks, gpu))
+        records = [Record(task, gpu, self.now, self.now, self.now, expected_us) for task in tasks]
+        jobs = {task: int(self._instance.task_job[task]) for task in tasks}
+        errors = {task: f"job {job} had failed" for task, job in jobs.items() if job in self._failed_jobs}
+        for model in self._instance.task_needs(tasks[0]):
             if (gpu, model) in self._broken:
-                self._end_run(record, self._broken[gpu, model])
-                return
-        work = partial(self._crew.stations[gpu].run, self._work(task, gpu, expected_us), time.perf_counter_ns())
-        self._give(self._crew.compute[gpu], work, expected_us, partial(self._run_done, record))
+                errors = dict.fromkeys(tasks, self._broken[gpu, model]) | errors
+        members = [task for task in tasks if task not in errors]
+        if not members:
+            self._end_run(records, errors)
+            return
+        works = [self._work(task, gpu, expected_us) for task in members]
+        work = partial(self._crew.stations[gpu].run, works, time.perf_counter_ns())
+        self._give(self._crew.compute_lane(gpu), work, expected_us, partial(self._run_done, records, errors))
 
     def load(self, model: int, gpu: int, slot: int | None, expected_us: int) -> None:
         """Have a model copied to its address, after those that must make way."""
@@ -114,7 +116,7 @@ class LiveDevice:
         """Give a model's address away."""
         self._broken.pop((gpu, model), None)
         if model in self._crew.stations[gpu].space.address:
-            self._crew.stations[gpu].evict(model)
+            self._crew.stations[gpu].space.free(model)
 
     def send(self, source: int, target: int, gpu: int, number: int, expected_us: int) -> bool:
         """Have an output travel; it arrives when it is there, but no earlier than given."""
@@ -176,27 +178,43 @@ class LiveDevice:
         self._under_way -= 1
         order.done(order)
 
-    def _run_done(self, record: Record, order: Order) -> None:
+    def _run_done(self, records: Sequence[Record], errors: Mapping[int, str], order: Order) -> None:
+        """Take in how a batch ended; `errors` are those of the members that did not run."""
         if order.error is not None:
-            self._end_run(self._until_now(record, order), _in_words(order.error))
+            failed = dict.fromkeys((record.subject for record in records), _in_words(order.error))
+            self._end_run([self._until_now(record, order) for record in records], failed | dict(errors))
             return
-        output, span = order.result
-        self.outputs[record.subject] = output
-        self._end_run(self._during(record, span), None)
+        outputs, span = order.result
+        members = [record.subject for record in records if record.subject not in errors]
+        self.outputs.update(zip(members, outputs, strict=True))
+        self._end_run([self._during(record, span) for record in records], errors)
 
-    def _end_run(self, record: Record, error: str | None) -> None:
-        """Report the end of a run, forget inputs that nobody needs any more, and keep a failure."""
-        task, gpu = record.subject, record.gpu
-        self.records.runs.append(replace(record, error=error))
-        if error is not None:
-            self._fail(task, gpu, record.end_us, error)
-        for offset, _ in self._instance.inputs[int(self._instance.task_template[task])]:
-            source = task + offset
-            self._received.pop((source, task, gpu), None)
-            self._uses_left[source] -= 1
-            self._forget(source)
-        self._forget(task)
-        self.at(record.end_us, RUN_END, task, gpu)
+    def _end_run(self, records: Sequence[Record], errors: Mapping[int, str]) -> None:
+        """Report the end of a batch, forget inputs that nobody needs any more, and keep failures."""
+        start_us = self._start_apart(records[0])
+        end_us = max(start_us, records[0].end_us)
+        for record in records:
+            task, error = record.subject, errors.get(record.subject)
+            self.records.runs.append(replace(record, start_us=start_us, end_us=end_us, error=error))
+            if error is not None:
+                self._fail(task, record.gpu, end_us, error)
+            for offset, _ in self._instance.inputs[int(self._instance.task_template[task])]:
+                source = task + offset
+                self._received.pop((source, task), None)
+                self._uses_left[source] -= 1
+                self._forget(source)
+            self._forget(task)
+        self.at(end_us, RUN_END, records[0].subject, records[0].gpu)
+
+    def _start_apart(self, record: Record) -> int:
+        """Return the start of a batch, no other batch of its class having the same on its GPU (rule T3b)."""
+        batch = int(self._instance.template_batch[self._instance.task_template[record.subject]])
+        start_us = record.start_us
+        if batch != NONE:
+            while (record.gpu, batch, start_us) in self._starts:
+                start_us += 1
+            self._starts.add((record.gpu, batch, start_us))
+        return start_us
 
     def _load_done(self, record: Record, touched: list[int], order: Order) -> None:
         if order.error is None:
@@ -217,7 +235,9 @@ class LiveDevice:
     def _transfer_done(self, record: Record, number: int, order: Order) -> None:
         target, error = record.target or 0, None
         if order.error is None:
-            self._received[record.subject, target, record.gpu], span = order.result
+            received, span = order.result
+            if target not in self._ran_on:  # else it was sent before the target moved elsewhere, and nobody wants it
+                self._received.setdefault((record.subject, target), {})[record.gpu] = received
             record = self._during(record, span)
         else:
             record, error = self._until_now(record, order), _in_words(order.error)
@@ -247,7 +267,7 @@ class LiveDevice:
         for edge in described.inputs:
             source = first + workflow.position[edge.source]
             here = self._ran_on[source] == gpu
-            inputs[edge.source] = self.outputs[source] if here else self._received[source, task, gpu], edge.size_bytes
+            inputs[edge.source] = self.outputs[source] if here else self._received[source, task][gpu], edge.size_bytes
         return StationWork(job, workflow.name, described.name, run_us, instance.task_needs(task), inputs)
 
     def _edge_bytes(self, source: int, target: int) -> int:

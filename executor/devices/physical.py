@@ -1,8 +1,8 @@
 """Physical devices: what copies and computes, how long that took, and in which order.
 
-Work is handed to a stream, which returns when it is done. On CUDA the order of streams is kept by events and durations
-are those between events on the device; on a CPU a stream is the calling thread. One clock stamps both:
-`time.perf_counter_ns`.
+Work is handed to a stream, which returns when the device is done with it: so whoever waits for a stream needs no event
+of the device. On CUDA durations are those between events on the device; on a CPU a stream is the calling thread. One
+clock stamps both: `time.perf_counter_ns`.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -20,9 +20,6 @@ from torch import Tensor
 from executor.errors import DeviceError
 
 Result = TypeVar("Result")
-Mark = torch.cuda.Event | None
-"""A point in a stream that others can wait for; None on a CPU, where work is over when it returns."""
-
 _NS_PER_MS = 1_000_000
 
 
@@ -43,35 +40,29 @@ class Stream(ABC):
     """An ordered lane of work on a physical device."""
 
     @abstractmethod
-    def carry_out(
-        self, work: Callable[[], Result], after: Sequence[Mark] = (), not_before_ns: int = 0
-    ) -> tuple[Result, Span, Mark]:
+    def carry_out(self, work: Callable[[], Result], not_before_ns: int = 0) -> tuple[Result, Span]:
         """Do something and wait until the device is done with it.
 
         Parameters
         ----------
-        after
-            What the device waits for before it begins.
         not_before_ns
             When the work was asked for: the span cannot start earlier, however the device's clock is read.
 
         Returns
         -------
         tuple
-            What `work` returned, when the device was busy with it, and the point at which it was done.
+            What `work` returned, and when the device was busy with it.
         """
 
 
 class HostStream(Stream):
     """The calling thread."""
 
-    def carry_out(
-        self, work: Callable[[], Result], after: Sequence[Mark] = (), not_before_ns: int = 0
-    ) -> tuple[Result, Span, Mark]:
-        """Do it now; what it comes after has returned already."""
+    def carry_out(self, work: Callable[[], Result], not_before_ns: int = 0) -> tuple[Result, Span]:
+        """Do it now."""
         start = time.perf_counter_ns()
         result = work()
-        return result, Span(start, time.perf_counter_ns()), None
+        return result, Span(start, time.perf_counter_ns())
 
 
 class CudaStream(Stream):
@@ -81,22 +72,17 @@ class CudaStream(Stream):
         self._device = device
         self._stream = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
 
-    def carry_out(
-        self, work: Callable[[], Result], after: Sequence[Mark] = (), not_before_ns: int = 0
-    ) -> tuple[Result, Span, Mark]:
+    def carry_out(self, work: Callable[[], Result], not_before_ns: int = 0) -> tuple[Result, Span]:
         """Enqueue it between two events and wait for the second; the duration is the one between them."""
         begin, end = _event(), _event()
         with torch.cuda.device(self._device), torch.cuda.stream(self._stream):
-            for mark in after:
-                if mark is not None:
-                    self._stream.wait_event(mark)
             begin.record(self._stream)
             result = work()
             end.record(self._stream)
         end.synchronize()
         done = time.perf_counter_ns()
         start = max(not_before_ns, done - round(begin.elapsed_time(end) * _NS_PER_MS))
-        return result, Span(start, done), end
+        return result, Span(start, done)
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,13 +154,6 @@ def physical_devices(kind: str) -> list[Physical]:
         raise DeviceError("no CUDA device can be reached (torch.cuda.is_available() is false); allowed here is cpu")
     count = torch.cuda.device_count()
     return [Physical(torch.device("cuda", index), torch.cuda.get_device_name(index)) for index in range(count)]
-
-
-def copy_peak(physical: Physical, size_bytes: int, repeats: int = 5) -> float:
-    """Return the best measured bandwidth of a pinned host-to-device copy, in bytes per second."""
-    source, target, stream = physical.host_memory(size_bytes), physical.memory(size_bytes), physical.stream()
-    spans = [stream.carry_out(lambda: target.copy_(source, non_blocking=True))[1] for _ in range(repeats + 1)]
-    return size_bytes / min(span.duration_us for span in spans[1:]) * 1_000_000
 
 
 def _event() -> torch.cuda.Event:

@@ -1,14 +1,17 @@
 """What tasks, loads and transfers take on a device: every workflow, round after round, one thing at a time.
 
-A round loads and runs what a real run loads and runs, in turn, so that caches are as cold as they will be then.
+A round loads and runs what a real run loads and runs, in turn, so that caches are as cold as they will be then. A task
+that takes a share runs beside as many copies of itself as fit, one of a batch class also in every listed size.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
 from fractions import Fraction
 from itertools import accumulate
+from threading import Barrier
 from typing import TypeVar
 
 import torch
@@ -20,34 +23,17 @@ from executor.devices.weights import HostWeights, aligned, packed_bytes
 from executor.errors import DeviceError
 from executor.fit import FittedLine, fit_line
 from executor.runners.runner import Runner, RunnerCall
-from models import GPU, MLModel, Task, Workflow
-from models.slo import quantile_rank
+from executor.spread import Spread
+from models import GPU, WHOLE, BatchClass, MLModel, Task, Workflow
 
 WARMUP_ROUNDS = 2
-_P95 = Fraction(95, 100)
+MOST_BESIDE = 64
+"""Most runs that are measured side by side, however small a share they take."""
 _SHORTEST_US = 0.001
 Key = tuple[str, str]
 """A workflow's name and a task's."""
 
 K = TypeVar("K")
-
-
-@dataclass(frozen=True, slots=True)
-class Spread:
-    """How long something took over all rounds, in microseconds."""
-
-    median_us: float
-    p95_us: float
-
-    @classmethod
-    def of(cls, samples_us: Sequence[float]) -> Spread:
-        """Return the spread of samples; p_q is the ceil(q n)-th smallest.
-
-        >>> Spread.of([4.0, 1.0, 2.0, 3.0])
-        Spread(median_us=2.0, p95_us=4.0)
-        """
-        ordered = sorted(samples_us)
-        return cls(ordered[quantile_rank(Fraction(1, 2), len(ordered))], ordered[quantile_rank(_P95, len(ordered))])
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,9 +47,13 @@ class Measurements:
     weight_bytes
         Of each model, as packed in memory.
     runs
-        By workflow and task.
+        By workflow and task, one of a batch class alone.
+    batches
+        By batch class and size.
     loads
         By model.
+    transfers
+        By bytes.
     load, transfer
         Overhead and bandwidth of loads, and of transfers between GPUs; None where there was none.
     copy_peak
@@ -74,7 +64,9 @@ class Measurements:
     device: str
     weight_bytes: Mapping[str, int]
     runs: Mapping[Key, Spread]
+    batches: Mapping[str, Mapping[int, Spread]]
     loads: Mapping[str, Spread]
+    transfers: Mapping[int, Spread]
     load: FittedLine | None
     transfer: FittedLine | None
     copy_peak: float | None
@@ -82,9 +74,10 @@ class Measurements:
 
 @dataclass(slots=True)
 class _Samples:
-    runs: dict[Key, list[float]]
-    loads: dict[str, list[float]]
-    transfers: dict[int, list[float]]
+    runs: dict[Key, list[float]] = field(default_factory=dict)
+    batches: dict[tuple[str, int], list[float]] = field(default_factory=dict)
+    loads: dict[str, list[float]] = field(default_factory=dict)
+    transfers: dict[int, list[float]] = field(default_factory=dict)
 
 
 class _Sized:
@@ -104,6 +97,9 @@ class _Sized:
     def run(self, call: RunnerCall) -> Tensor:
         return self._runner.run(call)
 
+    def run_batch(self, calls: Sequence[RunnerCall]) -> Sequence[Tensor]:
+        return self._runner.run_batch(calls)
+
 
 class _Bench:
     """One planned GPU as large as the largest task's models, and where transfers to it come from."""
@@ -119,7 +115,7 @@ class _Bench:
         gpu = GPU("s0/g0", 0, kind, room, Fraction(1))
         host = HostWeights(self.models, sized, self.physical)
         self.station = Station(gpu, self.models, host, runner, self.physical)
-        self.samples = _Samples({}, {}, {})
+        self.samples = _Samples()
 
     def _size(self, model: str) -> int:
         return aligned(self.models[self._place[model]].weight_bytes)
@@ -134,10 +130,38 @@ class _Bench:
                 edge.source: (self._receive(outputs[edge.source], edge.size_bytes), edge.size_bytes)
                 for edge in task.inputs
             }
-            needed = [self._place[name] for name in task.models]
-            work = StationWork(number, workflow.name, task.name, task.fastest_us, needed, inputs)
-            outputs[task.name], span = self.station.run(work)
-            _note(self.samples.runs, (workflow.name, task.name), span)
+            outputs[task.name] = self._run(workflow, task, number, inputs)
+
+    def _run(self, workflow: Workflow, task: Task, number: int, inputs: Mapping[str, tuple[Tensor, int]]) -> Tensor:
+        """Run a task in batches of every size of its class, and return its output alone."""
+        needed = [self._place[name] for name in task.models]
+        times = {1: task.fastest_us} if task.batch is None else _fastest(task.batch)
+        for size in sorted(times, reverse=True):  # alone comes last
+            members = [
+                StationWork(number * size + k, workflow.name, task.name, times[size], needed, inputs)
+                for k in range(size)
+            ]
+            ran = self._run_beside(members, min(MOST_BESIDE, WHOLE // task.share))
+            for _, span in ran:
+                if task.batch is not None:
+                    _note(self.samples.batches, (task.batch.name, size), span)
+                if size == 1:
+                    _note(self.samples.runs, (workflow.name, task.name), span)
+        return ran[0][0][0]
+
+    def _run_beside(self, members: Sequence[StationWork], copies: int) -> list[tuple[list[Tensor], Span]]:
+        """Run so many copies of a batch, starting together, each on a thread of its own."""
+        if copies == 1:
+            return [self.station.run(members)]
+        together = Barrier(copies)
+
+        def run_copy(_: int) -> tuple[list[Tensor], Span]:
+            torch.set_num_threads(1)
+            together.wait()
+            return self.station.run(members)
+
+        with ThreadPoolExecutor(copies) as threads:
+            return list(threads.map(run_copy, range(copies)))
 
     def _load(self, task: Task) -> None:
         addresses = accumulate([self._size(name) for name in task.models], initial=0)
@@ -156,15 +180,21 @@ class _Bench:
     def measurements(self) -> Measurements:
         """Return what the rounds so far have shown."""
         loads = {name: Spread.of(times) for name, times in self.samples.loads.items()}
+        transfers = {size: Spread.of(times) for size, times in self.samples.transfers.items()}
+        batches: dict[str, dict[int, Spread]] = {}
+        for (name, size), times in sorted(self.samples.batches.items()):
+            batches.setdefault(name, {})[size] = Spread.of(times)
         sizes = {model.name: model.weight_bytes for model in self.models}
         largest = max(loads, key=sizes.__getitem__, default=None)
         return Measurements(
             self.physical.name,
             sizes,
             {key: Spread.of(times) for key, times in self.samples.runs.items()},
+            batches,
             loads,
+            transfers,
             _line([(sizes[name], spread.median_us) for name, spread in loads.items()]),
-            _line([(size, Spread.of(times).median_us) for size, times in self.samples.transfers.items()]),
+            _line([(size, spread.median_us) for size, spread in transfers.items()]),
             None if largest is None else self.station.copy_peak(self._place[largest]),
         )
 
@@ -204,7 +234,7 @@ def measure(
         bench = _Bench(models, workflows, runner, kind)
         for number in range(WARMUP_ROUNDS + rounds):
             if number == WARMUP_ROUNDS:
-                bench.samples = _Samples({}, {}, {})
+                bench.samples = _Samples()
             for workflow in workflows:
                 bench.round(workflow, number)
             watch(number + 1)
@@ -216,6 +246,15 @@ def measure(
 def _note(samples: dict[K, list[float]], key: K, span: Span) -> None:
     # A clock that did not move between two readings would make a relative error infinite.
     samples.setdefault(key, []).append(max(span.duration_us, _SHORTEST_US))
+
+
+def _fastest(batch: BatchClass) -> dict[int, int]:
+    """Return the shortest run time that is given for each listed size, whatever the kind of GPU."""
+    times: dict[int, int] = {}
+    for table in batch.runtime_us.values():
+        for size, time_us in table.items():
+            times[size] = min(time_us, times.get(size, time_us))
+    return times
 
 
 def _line(samples: Sequence[tuple[int, float]]) -> FittedLine | None:

@@ -104,7 +104,6 @@ def run_live(
     PolicyError
         If the policy cannot, or misbehaves.
     """
-    instance.require_one_at_a_time("a device")
     made = policy()
     if made.instance_for(instance) is not instance:
         raise PolicyError("this policy runs on a twin of the instance, whose models no device has")

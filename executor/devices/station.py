@@ -1,21 +1,21 @@
 """One planned GPU on a physical device: its arena, its engines, and the code bound to what lies there.
 
-Everything here waits until it is done; who wants two things at a time calls from two threads.
+Everything here waits until it is done; who wants several things at a time calls from several threads.
 """
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from threading import Lock
+from queue import Empty, SimpleQueue
+from threading import Condition
 
 import torch
 from torch import Tensor, nn
 
 from executor.devices.addresses import AddressSpace, Move
-from executor.devices.physical import Mark, Physical, Span
+from executor.devices.physical import Physical, Span, Stream
 from executor.devices.weights import Binding, HostWeights
 from executor.runners.runner import Runner, RunnerCall
 from models import GPU, MLModel
@@ -41,6 +41,38 @@ class StationWork:
     run_us: int
     models: Sequence[int]
     inputs: Mapping[str, tuple[Tensor, int]]
+
+
+class _Use:
+    """Who uses a model's weights: any number of runs, or one load, which waits for the runs before it."""
+
+    def __init__(self) -> None:
+        self._change = Condition()
+        self._runs, self._loading = 0, False
+
+    @contextmanager
+    def use(self) -> Iterator[None]:
+        with self._change:
+            self._change.wait_for(lambda: not self._loading)
+            self._runs += 1
+        try:
+            yield
+        finally:
+            with self._change:
+                self._runs -= 1
+                self._change.notify_all()
+
+    @contextmanager
+    def replace(self) -> Iterator[None]:
+        with self._change:
+            self._loading = True  # from now on no run begins, so that the load's turn comes
+            self._change.wait_for(lambda: not self._runs)
+        try:
+            yield
+        finally:
+            with self._change:
+                self._loading = False
+                self._change.notify_all()
 
 
 class Station:
@@ -80,16 +112,14 @@ class Station:
         self.physical = physical
         self._models, self._host, self._runner = models, host, runner
         self._arena = physical.memory(self.space.size_bytes)
-        self._compute, self._copy, self._incoming = physical.stream(), physical.stream(), physical.stream()
+        self._copy, self._incoming = physical.stream(), physical.stream()
+        self._idle: SimpleQueue[Stream] = SimpleQueue()
         self._bindings: dict[int, Binding] = {}
         self._views: dict[tuple[int, int], dict[str, nn.Parameter | Tensor]] = {}
-        self._in_use = [Lock() for _ in models]
-        self._loaded: dict[int, Mark] = {}
-        self._last_use: dict[int, Mark] = {}
-        self._evicted: deque[Mark] = deque()
+        self._using = [_Use() for _ in models]
 
     def load(self, model: int, address: int, asked_ns: int = 0) -> Span:
-        """Copy a model's weights to an address and point its module there; a run that uses it is waited for.
+        """Copy a model's weights to an address and point its module there; runs that use it are waited for.
 
         Parameters
         ----------
@@ -101,16 +131,11 @@ class Station:
         DeviceError
             If the runner's module and weights do not agree.
         """
-        with self._in_use[model]:
+        with self._using[model].replace():
             self._bind(model, address)
             source = self._host.flat[model]
             target = self._arena[address : address + len(source)]
-            after = [self._last_use.get(model)]
-            while self._evicted:
-                after.append(self._evicted.popleft())
-            copy = self._copy.carry_out(lambda: target.copy_(source, non_blocking=True), after, asked_ns)
-            _, span, self._loaded[model] = copy
-            return span
+            return self._copy.carry_out(lambda: target.copy_(source, non_blocking=True), asked_ns)[1]
 
     def load_after(self, moves: Sequence[Move], model: int, address: int, asked_ns: int) -> Span:
         """Load a model after those that make way for it, which are copied from the host again."""
@@ -125,32 +150,46 @@ class Station:
         spans = [self._copy.carry_out(lambda: target.copy_(source, non_blocking=True))[1] for _ in range(repeats)]
         return len(source) / min(span.duration_us for span in spans) * 1_000_000
 
-    def evict(self, model: int) -> None:
-        """Give a model's room away; the next load waits for its last use."""
-        self.space.free(model)
-        self._evicted.append(self._last_use.pop(model, None))
+    def run(self, works: Sequence[StationWork], asked_ns: int = 0) -> tuple[list[Tensor], Span]:
+        """Run tasks as one batch, whose models are here; return their outputs and when the device was busy with it.
 
-    def run(self, work: StationWork, asked_ns: int = 0) -> tuple[Tensor, Span]:
-        """Run a task whose models are here, and return its output and when the device was busy with it.
+        Several batches may run at a time, each called from a thread of its own.
 
         Parameters
         ----------
+        works
+            One task, or several of a batch class.
         asked_ns
             When the run was ordered.
 
         Raises
         ------
         TypeError
-            If the runner returns anything but a tensor on its device.
+            If the runner returns anything but a tensor on its device per task.
         """
-        with self._using(work.models), torch.inference_mode():
-            after = [self._loaded.get(model) for model in work.models]
-            output, span, mark = self._compute.carry_out(
-                lambda: self._own(self._runner.run(self._call(work))), after, asked_ns
-            )
-            for model in work.models:
-                self._last_use[model] = mark
-        return output, span
+        with ExitStack() as held, self._stream() as compute, torch.inference_mode():
+            for model in sorted(works[0].models):
+                held.enter_context(self._using[model].use())
+            return compute.carry_out(lambda: self._compute(works), asked_ns)
+
+    def _compute(self, works: Sequence[StationWork]) -> list[Tensor]:
+        calls = [self._call(work) for work in works]
+        outputs = [self._runner.run(calls[0])] if len(calls) == 1 else self._runner.run_batch(calls)
+        if len(outputs) != len(calls):
+            raise TypeError(f"the runner returned {len(outputs)} outputs for a batch of {len(calls)}")
+        return [self._own(output) for output in outputs]
+
+    @contextmanager
+    def _stream(self) -> Iterator[Stream]:
+        """Lend a stream that nobody computes on."""
+        try:
+            stream = self._idle.get_nowait()
+        except Empty:
+            stream = self.physical.stream()
+        try:
+            yield stream
+        finally:
+            self._idle.put(stream)
 
     def receive(self, output: Tensor, size_bytes: int, staged: bool) -> tuple[Tensor, Span]:
         """Bring an edge's bytes of another station's output here.
@@ -167,8 +206,7 @@ class Station:
                 sent = sent.to("cpu", copy=True)
             return sent.to(self.physical.device, copy=True)
 
-        received, span, _ = self._incoming.carry_out(travel)
-        return received, span
+        return self._incoming.carry_out(travel)
 
     def _call(self, work: StationWork) -> RunnerCall:
         return RunnerCall(
@@ -188,18 +226,6 @@ class Station:
             raise TypeError(f"the runner returned {found}; allowed is a tensor on {self.physical.device}")
         shared = output.untyped_storage().data_ptr() == self._arena.untyped_storage().data_ptr()
         return output.clone() if shared else output
-
-    @contextmanager
-    def _using(self, models: Sequence[int]) -> Iterator[None]:
-        """Keep models where they are while a run uses them."""
-        locks = [self._in_use[model] for model in sorted(models)]
-        for lock in locks:
-            lock.acquire()
-        try:
-            yield
-        finally:
-            for lock in locks:
-                lock.release()
 
     def _bind(self, model: int, address: int) -> None:
         """Point a model's module at an address; the views of every address are made once."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import importlib
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from types import ModuleType
 from typing import Any
@@ -31,7 +31,7 @@ class Architecture:
     small, full
         Configurations: tens of megabytes at most, and as published.
     use
-        Runs the model on bytes.
+        Runs the model on the bytes of each task.
     efforts
         What a task asks for, by size.
     """
@@ -39,7 +39,7 @@ class Architecture:
     kind: str
     small: Make
     full: Make
-    use: Callable[[Any, Tensor, Effort], Tensor]
+    use: Callable[[Any, Sequence[Tensor], Effort], list[Tensor]]
     efforts: Mapping[str, Effort]
 
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
+import torch
 from torch import Tensor, nn
 
 from executor.errors import DeviceError
@@ -32,7 +33,9 @@ class FactoryRunner:
     """Modules that a factory of the user's makes.
 
     A module is called with one tensor, the bytes that reached the task (one-dimensional, uint8, on the device), and
-    returns one tensor of any kind. A task with several models hands each the output of the one before.
+    returns one tensor of any kind. A task with several models hands each the output of the one before. The tasks of a
+    batch are stacked (two-dimensional, shape [tasks, bytes]) and what is returned for them is taken apart along the
+    first dimension; tasks that received different numbers of bytes go one after the other.
 
     Parameters
     ----------
@@ -64,7 +67,28 @@ class FactoryRunner:
         """Compute a task with the modules of its models."""
         data = received(call)
         for module in call.modules.values():
-            data = as_bytes(module(data))
+            data = module(as_bytes(data))
+        return data
+
+    def run_batch(self, calls: Sequence[RunnerCall]) -> Sequence[Tensor]:
+        """Compute tasks in one forward pass per model, where their inputs can be stacked.
+
+        Raises
+        ------
+        TypeError
+            If a module returns anything but a tensor with an entry per task.
+        """
+        data = [received(call) for call in calls]
+        if len({len(each) for each in data}) > 1:
+            return [self.run(call) for call in calls]
+        for name, module in calls[0].modules.items():
+            made = module(torch.stack([as_bytes(each) for each in data]))
+            if not isinstance(made, Tensor) or not made.dim() or len(made) != len(calls):
+                found = f"shape {list(made.shape)}" if isinstance(made, Tensor) else f"a {type(made).__name__}"
+                raise TypeError(
+                    f"model {name} returned {found} for a batch of {len(calls)}; allowed is an entry per task"
+                )
+            data = list(made)
         return data
 
     def _build(self, model: MLModel) -> nn.Module:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from zlib import crc32
 
 import torch
@@ -46,8 +47,8 @@ def stretch(data: Tensor, size: int) -> Tensor:
     return data.repeat(-(-size // len(data)))[:size]
 
 
-def tokens(data: Tensor, count: int, vocabulary: int, first: int = 0) -> Tensor:
-    """Read bytes as tokens, two bytes each.
+def tokens(data: Sequence[Tensor], count: int, vocabulary: int, first: int = 0) -> Tensor:
+    """Read the bytes of each task as tokens, two bytes each.
 
     Parameters
     ----------
@@ -57,33 +58,44 @@ def tokens(data: Tensor, count: int, vocabulary: int, first: int = 0) -> Tensor:
     Returns
     -------
     Tensor
-        Shape [1, count], at least `first` and below `vocabulary`.
+        Shape [tasks, count], at least `first` and below `vocabulary`.
 
-    >>> tokens(torch.tensor([1, 0, 0, 7], dtype=torch.uint8), 2, 200, first=10).tolist()
+    >>> tokens([torch.tensor([1, 0, 0, 7], dtype=torch.uint8)], 2, 200, first=10).tolist()
     [[76, 17]]
     """
-    pairs = stretch(data, 2 * count).view(count, 2).long()
-    return ((pairs[:, 0] * 256 + pairs[:, 1]) % (vocabulary - first) + first)[None]
+    pairs = torch.stack([stretch(each, 2 * count).view(count, 2) for each in data]).long()
+    return (pairs[..., 0] * 256 + pairs[..., 1]) % (vocabulary - first) + first
 
 
-def picture(data: Tensor, side: int) -> Tensor:
-    """Read bytes as a square picture of three colours.
+def pictures(data: Sequence[Tensor], side: int) -> Tensor:
+    """Read the bytes of each task as a square picture of three colours.
 
     Returns
     -------
     Tensor
-        Shape [1, 3, side, side], float32 from 0 to 1.
+        Shape [tasks, 3, side, side], float32 from 0 to 1.
 
-    >>> picture(torch.tensor([0, 255], dtype=torch.uint8), 2)[0, 0].tolist()
+    >>> pictures([torch.tensor([0, 255], dtype=torch.uint8)], 2)[0, 0].tolist()
     [[0.0, 1.0], [0.0, 1.0]]
     """
-    return stretch(data, 3 * side * side).view(1, 3, side, side).float() / 255
+    return torch.stack([stretch(each, 3 * side * side).view(3, side, side) for each in data]).float() / 255
 
 
-def as_bytes(*parts: Tensor) -> Tensor:
-    """Return tensors of any kind as the bytes they consist of, one after the other.
+def rows(*parts: Tensor) -> list[Tensor]:
+    """Return what tensors whose first dimension counts tasks hold for each: numbers of 32 bits, one after the other.
 
-    >>> as_bytes(torch.tensor([1.0]), torch.tensor([[2, 3]], dtype=torch.uint8)).tolist()
-    [0, 0, 128, 63, 2, 3]
+    Tokens stay exact, since there are fewer than 2^24 of them.
+
+    >>> [row.tolist() for row in rows(torch.tensor([[1], [2]]), torch.tensor([0.5, 1.5]))]
+    [[1.0, 0.5], [2.0, 1.5]]
     """
-    return torch.cat([part.detach().contiguous().view(-1).view(torch.uint8) for part in parts])
+    return list(torch.cat([part.detach().float().reshape(len(part), -1) for part in parts], 1))
+
+
+def as_bytes(output: Tensor) -> Tensor:
+    """Return the bytes that a tensor of any kind consists of.
+
+    >>> as_bytes(torch.tensor([1.0])).tolist()
+    [0, 0, 128, 63]
+    """
+    return output.detach().contiguous().view(-1).view(torch.uint8)

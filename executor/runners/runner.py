@@ -6,7 +6,7 @@ and points the module's parameters at views of that arena before it asks the run
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -33,7 +33,7 @@ class RunnerCall:
     device
         Where the run takes place and where its output belongs.
     run_us
-        The given run time on this GPU in microseconds.
+        The given run time on this GPU in microseconds; in a batch, that of the batch.
     """
 
     job: int
@@ -65,4 +65,13 @@ class Runner(Protocol):
 
         Equal jobs, inputs and weights give equal outputs; inputs and weights, which others use too, are left as they
         are. Whatever this raises fails the task and its job.
+        """
+
+    def run_batch(self, calls: Sequence[RunnerCall]) -> Sequence[Tensor]:
+        """Compute the tasks of a batch together, on the device and with the modules that they share.
+
+        Returns
+        -------
+        Sequence
+            An output per task, that of `run` up to rounding.
         """

@@ -6,7 +6,7 @@ rest of the run time is calibrated once per task and device, and changes nothing
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
 from threading import Lock
@@ -55,7 +55,8 @@ class SyntheticRunner:
 
     def __init__(self, options: SyntheticOptions | None = None) -> None:
         self._seed = (options or SyntheticOptions()).seed
-        self._bursts: dict[tuple[torch.device, str, str], int] = {}
+        self._folding_us: dict[tuple[torch.device, str, str], float] = {}
+        self._each_us: dict[torch.device, float] = {}
         self._factors: dict[torch.device, Tensor] = {}
         self._calibrating = Lock()
 
@@ -72,22 +73,31 @@ class SyntheticRunner:
 
     def run(self, call: RunnerCall) -> Tensor:
         """Fold the weights and the inputs, and work for the rest of the run time."""
-        key = (call.device, call.workflow, call.task)
-        if key not in self._bursts:
-            with self._calibrating:
-                if key not in self._bursts:
-                    self._bursts[key] = self._calibrated(call)
-        self._work(call.device, self._bursts[key])
-        return _folded_together(call)
+        return self.run_batch([call])[0]
 
-    def _calibrated(self, call: RunnerCall) -> int:
-        """Return how many multiplications fill the run time that folding leaves."""
-        if call.device not in self._factors:
-            side = _SIDES[call.device.type]
-            self._factors[call.device] = torch.full((side, side), 1 / side, device=call.device)
-        folding = _duration_us(call.device, lambda: _folded_together(call))
-        each = _duration_us(call.device, lambda: self._work(call.device, _BURST)) / _BURST
-        return max(0, round((call.run_us - folding) / each))
+    def run_batch(self, calls: Sequence[RunnerCall]) -> Sequence[Tensor]:
+        """Fold for every task, and work for the rest of the batch's run time."""
+        device, left_us = calls[0].device, float(calls[0].run_us)
+        for call in calls:
+            left_us -= self._folding(call)
+        self._work(device, max(0, round(left_us / self._each_us[device])))
+        return [_folded_together(call) for call in calls]
+
+    def _folding(self, call: RunnerCall) -> float:
+        """Return how long folding for a task takes; measured once, with what a multiplication takes on its device."""
+        key = (call.device, call.workflow, call.task)
+        if key not in self._folding_us:
+            with self._calibrating:
+                if key not in self._folding_us:
+                    if call.device not in self._each_us:
+                        self._each_us[call.device] = self._each(call.device)
+                    self._folding_us[key] = _duration_us(call.device, lambda: _folded_together(call))
+        return self._folding_us[key]
+
+    def _each(self, device: torch.device) -> float:
+        side = _SIDES[device.type]
+        self._factors[device] = torch.full((side, side), 1 / side, device=device)
+        return _duration_us(device, lambda: self._work(device, _BURST)) / _BURST
 
     def _work(self, device: torch.device, times: int) -> None:
         factor = self._factors[device]

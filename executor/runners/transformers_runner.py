@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from executor.errors import DeviceError
 from executor.policies.options import count, one_of, option
 from executor.runners.architectures import ARCHITECTURES, Architecture, build, read
-from executor.runners.inputs import received
+from executor.runners.inputs import as_bytes, received
 from executor.runners.prototypes import Prototypes
 from executor.runners.runner import RunnerCall
 from models import MLModel
@@ -65,11 +65,16 @@ class TransformersRunner:
         return self._prototypes.module(model)
 
     def run(self, call: RunnerCall) -> Tensor:
-        """Compute a task: tokens and scores, boxes, depths or sound, as bytes."""
-        data = received(call)
-        for name, module in call.modules.items():
+        """Compute a task: tokens and scores, boxes, depths or sound."""
+        return self.run_batch([call])[0]
+
+    def run_batch(self, calls: Sequence[RunnerCall]) -> Sequence[Tensor]:
+        """Compute tasks in one forward pass per model, their inputs stacked."""
+        data = [received(call) for call in calls]
+        for name, module in calls[0].modules.items():
             architecture = architecture_of(name)
-            data = architecture.use(module, data, architecture.efforts[self._options.size])
+            read = [as_bytes(each) for each in data]
+            data = architecture.use(module, read, architecture.efforts[self._options.size])
         return data
 
     def _build(self, model: MLModel) -> nn.Module:

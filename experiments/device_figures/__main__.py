@@ -6,7 +6,7 @@ import argparse
 import json
 import platform
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -67,6 +67,9 @@ class _Remembered:
 
     def run(self, call: RunnerCall) -> Tensor:
         return self._runner.run(call)
+
+    def run_batch(self, calls: Sequence[RunnerCall]) -> Sequence[Tensor]:
+        return self._runner.run_batch(calls)
 
 
 def _runs(part: Part, device: str, rounds: int, folder: Path) -> Iterator[dict[str, Any]]:

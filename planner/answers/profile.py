@@ -12,16 +12,18 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from executor.devices.profiling import Measurements, Spread, measure
+from executor.devices.profiling import Measurements, measure
 from executor.fit import FittedLine
 from executor.runners.runner import Runner
+from executor.spread import Spread
 from models.cluster import Cluster
-from models.scenario import Scenario, ScenarioDocument, build
+from models.scenario import Scenario, ScenarioDocument, build, write_atomically
 from models.scenario.section import validate
 from models.scenario.source import Plain
 from models.scenario.work import build_workflows
 from models.scenario.writing import write_scenario
 from models.units import say_bandwidth
+from planner.inputs.samples import samples_path, samples_text
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +35,7 @@ class Profile:
     scenario
         What was profiled.
     measurements
-        Medians and 95th percentiles of every run and load, lines through loads and transfers.
+        Samples of every run, batch, load and transfer, and lines through loads and transfers.
     document
         The scenario file's content with measured figures; quantities are text with units.
     measured
@@ -66,39 +68,63 @@ class Profile:
                 {"workflow": workflow, "task": task, **_spread(spread, "run")}
                 for (workflow, task), spread in found.runs.items()
             ],
+            "batches": [
+                {"batch": name, "size": size, **_spread(spread, "run")}
+                for name, sizes in found.batches.items()
+                for size, spread in sizes.items()
+            ],
             "load": None if found.load is None else {**_line(found.load), "copy_peak_bytes_per_s": found.copy_peak},
             "transfer": None if found.transfer is None else _line(found.transfer),
             "profile": None if path is None else str(path),
+            "samples": None if path is None else str(samples_path(path)),
         }
 
-    def save(self, path: Path) -> None:
-        """Write the measured scenario as YAML, whole or not at all; how it was measured stands in its comments.
+    def save(self, path: Path) -> list[Path]:
+        """Write the measured scenario as YAML, and every sample as JSON beside it; return both paths.
 
         Raises
         ------
         InputError
-            If the file cannot be written.
+            If a file cannot be written.
         """
         document = dict(self.document)
         trace = document["workload"].get("trace")
         if trace is not None:
             there = os.path.relpath(self.scenario.source.folder / trace["file"], path.parent)
             document["workload"] = {"trace": {**trace, "file": there}}
-        write_scenario(path, document, self._told())
+        samples = samples_path(path)
+        write_scenario(path, document, self._told(samples.name))
+        write_atomically(samples, samples_text(self._samples()))
+        return [path, samples]
 
-    def _told(self) -> list[str]:
+    def _samples(self) -> dict[str, Any]:
+        """Return everything that was measured."""
+        found = self.measurements
+        runs: dict[str, dict[str, list[float]]] = {}
+        for (workflow, task), spread in found.runs.items():
+            runs.setdefault(workflow, {})[task] = _rounded(spread)
+        return {
+            "device": found.device,
+            "kind": self.kind,
+            "runner": self.runner,
+            "rounds": self.rounds,
+            "runs": runs,
+            "batches": {
+                name: {str(size): _rounded(spread) for size, spread in sizes.items()}
+                for name, sizes in found.batches.items()
+            },
+            "loads": {name: _rounded(spread) for name, spread in found.loads.items()},
+            "transfers": {str(size): _rounded(spread) for size, spread in found.transfers.items()},
+        }
+
+    def _told(self, samples: str) -> list[str]:
         """Return how it was measured, in words."""
         found = self.measurements
         lines = [
             f"Measured by truenorth profile on {datetime.now(UTC):%Y-%m-%d %H:%M} UTC: {found.device}, "
             f"{platform.machine()}, torch {version('torch')}, runner {self.runner},",
-            f"medians of {self.rounds} rounds. 95th percentiles of runs in ms:",
+            f"medians of {self.rounds} rounds; every sample is in {samples}.",
         ]
-        for workflow in dict.fromkeys(workflow for workflow, _ in found.runs):
-            tails = [
-                f"{task} {spread.p95_us / 1000:.3f}" for (of, task), spread in found.runs.items() if of == workflow
-            ]
-            lines.append(f"    {workflow}: {', '.join(tails)}")
         if found.copy_peak is not None:
             lines.append(f"Best bare copy of the largest model: {say_bandwidth(found.copy_peak)}.")
         return lines
@@ -147,8 +173,9 @@ def profile(
 def measured_document(scenario: Scenario, measurements: Measurements) -> dict[str, Any]:
     """Return a scenario file's content with measured weights, run times, loads and links within a server.
 
-    Run times replace those of every kind of GPU that the cluster has; kinds that it lacks keep theirs. What was not
-    measured stays as it is, above all the network between servers.
+    Run times replace those of every kind of GPU that the cluster has; kinds that it lacks keep theirs. Where a larger
+    batch was measured as faster than a smaller one, the smaller one's time stands for both. What was not measured stays
+    as it is, above all the network between servers.
 
     Raises
     ------
@@ -161,7 +188,11 @@ def measured_document(scenario: Scenario, measurements: Measurements) -> dict[st
     kinds = {gpu.kind for gpu in scenario.instance.cluster.gpus}
     for (workflow, task), spread in measurements.runs.items():
         section = document["workflows"][workflow]["tasks"][task]
-        section["runtime"] = _runtime(section["runtime"], kinds, spread)
+        if "batch" not in section:
+            section["runtime"] = _runtime(section["runtime"], kinds, spread)
+    for name, sizes in measurements.batches.items():
+        section = document["batches"][name]
+        section["runtime"] = _tables(section["runtime"], kinds, sizes)
     cluster = document["cluster"]
     if measurements.load is not None:
         for group in cluster.get("groups", [cluster]):
@@ -192,6 +223,25 @@ def _runtime(given: object, kinds: set[str], spread: Spread) -> object:
     if not isinstance(given, Mapping):
         return measured
     return {kind: measured if kind in kinds else runtime for kind, runtime in given.items()}
+
+
+def _tables(given: Mapping[str, Any], kinds: set[str], sizes: Mapping[int, Spread]) -> dict[str, Any]:
+    """Return a class's table, or its tables by kind, with measured times for the sizes that each lists."""
+    if any(isinstance(table, Mapping) for table in given.values()):
+        return {kind: _table(table, sizes) if kind in kinds else table for kind, table in given.items()}
+    return _table(given, sizes)
+
+
+def _table(given: Mapping[str, Any], sizes: Mapping[int, Spread]) -> dict[str, Any]:
+    longest, times = 1.0, {}
+    for size in sorted(map(int, given)):
+        longest = max(longest, sizes[size].median_us)
+        times[size] = _time(longest)
+    return {size: times[int(size)] for size in given}
+
+
+def _rounded(spread: Spread) -> list[float]:
+    return [round(us, 1) or spread.samples_us[0] for us in spread.samples_us]
 
 
 def _time(us: float) -> str:

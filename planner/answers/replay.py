@@ -24,7 +24,7 @@ from models.timeline import UNPLACED, Timeline
 from models.violation import Violation
 from planner.answers.check import feasible_timeline
 from planner.answers.policies.parse import parse
-from planner.answers.replay_report import replay_document
+from planner.answers.replay_report import batched_tasks, replay_document
 from planner.answers.shown import Shown
 from planner.answers.simulate import is_file
 from planner.answers.time_causes import Causes, causes_of_error
@@ -164,7 +164,8 @@ def replay_on_devices(
     seed
         Of the ingress servers.
     check_outputs
-        Whether every task is run again alone afterwards and its output compared, bit for bit.
+        Whether every task is run again alone afterwards and its output compared: bit for bit, those of batches as
+        numbers.
 
     Raises
     ------
@@ -183,7 +184,8 @@ def replay_on_devices(
     causes = None if live.records.failures else causes_of_error(instance, chosen, predicted, live, seed)
     different = None
     if check_outputs:
-        different = different_outputs(instance, runner, settings.device, live.outputs, settings.limit_s)
+        together = batched_tasks(instance, live.timeline)
+        different = different_outputs(instance, runner, settings.device, live.outputs, settings.limit_s, together)
     return Replayed(scenario, named, plan, runner_name, settings, predicted, live, causes, different)
 
 

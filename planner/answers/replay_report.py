@@ -13,7 +13,7 @@ from models.cluster import MICROSECONDS_PER_SECOND
 from models.instance import Instance
 from models.objective import Objective, reported_value, timeline_value
 from models.slo import quantile_rank
-from models.timeline import Timeline
+from models.timeline import Timeline, batch_leaders
 
 if TYPE_CHECKING:
     from planner.answers.replay import Replayed
@@ -131,11 +131,19 @@ def _moved(instance: Instance, gpu: int, model: int, at_us: int) -> dict[str, st
     }
 
 
+def batched_tasks(instance: Instance, timeline: Timeline) -> list[int]:
+    """Return the tasks that ran in a batch of two or more."""
+    leaders = batch_leaders(instance, timeline)
+    together: list[int] = np.flatnonzero(np.bincount(leaders, minlength=instance.n_tasks)[leaders] > 1).tolist()
+    return together
+
+
 def _outputs(replayed: Replayed) -> dict[str, Any] | None:
     if replayed.different is None:
         return None
     names = [_task_name(replayed.instance, task) for task in replayed.different]
-    return {"compared": len(replayed.live.outputs), "different": names}
+    together = len(batched_tasks(replayed.instance, replayed.timeline))
+    return {"compared": len(replayed.live.outputs), "different": names, "of_batches": together}
 
 
 def _task_name(instance: Instance, task: int) -> str:

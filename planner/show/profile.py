@@ -42,10 +42,15 @@ def profile_view(profile: Profile) -> Group:
 
 def _runs(profile: Profile) -> Table:
     table = _table("task", "run, median in ms", "95 %", "given")
-    workflows = build_workflows(profile.scenario.document).values()
+    workflows = list(build_workflows(profile.scenario.document).values())
     given = {(workflow.name, task.name): task.fastest_us for workflow in workflows for task in workflow.tasks}
     for (workflow, task), spread in profile.measurements.runs.items():
         table.add_row(f"{workflow}/{task}", *map(_ms, (spread.median_us, spread.p95_us, given[workflow, task])))
+    classes = {task.batch.name: task.batch for of in workflows for task in of.tasks if task.batch is not None}
+    for name, sizes in profile.measurements.batches.items():
+        for size, spread in sizes.items():
+            fastest = min(filter(None, (classes[name].runtime_on(kind, size) for kind in classes[name].runtime_us)))
+            table.add_row(f"{size} of {name}", *map(_ms, (spread.median_us, spread.p95_us, fastest)))
     return table
 
 

@@ -38,6 +38,9 @@ class Small:
     def module(self, model: MLModel) -> nn.Module:
         return nn.Linear(WIDTH, WIDTH, device="meta").eval()
 
+    def run_batch(self, calls: Sequence[RunnerCall]) -> Sequence[Tensor]:
+        return [self.run(call) for call in calls]
+
     def run(self, call: RunnerCall) -> Tensor:
         self.before(call)
         values = torch.full((WIDTH,), float(call.job + 1), device=call.device)

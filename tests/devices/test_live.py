@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 import sys
 import threading
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from itertools import pairwise
@@ -35,6 +35,9 @@ class Bytes:
         module = nn.Module()
         module.register_buffer("byte", torch.zeros(1, dtype=torch.uint8))
         return module
+
+    def run_batch(self, calls: Sequence[RunnerCall]) -> Sequence[Tensor]:
+        return [self.run(call) for call in calls]
 
     def run(self, call: RunnerCall) -> Tensor:
         parts = [*call.inputs.values(), *(module.get_buffer("byte") for module in call.modules.values())]

@@ -16,14 +16,11 @@ from planner.command.manners import run
 from planner.inputs.estimate.known import KnownTimes
 from planner.inputs.estimate.measured import read_profile
 from planner.inputs.estimate.tasks import Tasks
+from planner.inputs.samples import samples_path
 from tests.estimate.past import past
 from tests.planner.conftest import TEXT
 
-MEASURED = """\
-# Measured by truenorth profile on 2026-11-21 04:58 UTC: cpu core 0, x86_64, torch 2.13.0, runner synthetic,
-# medians of 8 rounds. 95th percentiles of runs in ms:
-#     w: a 0.012
-"""
+SAMPLES = '{"schema_version": 1, "runs": {"w": {"a": [2.0, 3.0, 12.0]}}}'
 
 
 @pytest.fixture
@@ -88,21 +85,23 @@ def test_a_profile_goes_first_and_nothing_it_measured_need_be_profiled(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     profiled = folder / "profiled.yaml"
-    profiled.write_text(MEASURED + TEXT)
+    profiled.write_text(TEXT)
+    samples_path(profiled).write_text(SAMPLES)
     found = told(folder, str(folder / "scenario.yaml"), "--profile", str(profiled), capsys=capsys)
     estimates = found["estimates"]
     assert isinstance(estimates, list)
     assert [row["source"] for row in estimates] == ["profile", "profile", "back-off key 2/3"]
 
 
-def test_the_measured_tail_gives_the_interval(tmp_path: Path) -> None:
+def test_the_samples_give_the_interval(tmp_path: Path) -> None:
     path = tmp_path / "profiled.yaml"
-    path.write_text(MEASURED + TEXT)
+    path.write_text(TEXT)
+    samples_path(path).write_text(SAMPLES)
     history = past([{"model": "m", "s": 1}], ("model",))
     tasks = Tasks.of([{"workflow": "w", "task": "a"}, {"workflow": "w", "task": "x"}], ("workflow", "task"))
     answers = read_profile(path).answer(tasks, KnownTimes(history, ("model",)))
-    # Median 3 us, 95 % at 12 us, four times as much; normal quantiles 1.2816 and 1.6449 put p90 at 3 x 4^0.7791 us.
-    assert np.exp(answers.quantiles[0]).tolist() == pytest.approx([3 / 4**0.77912, 3.0, 3 * 4**0.77912], rel=1e-4)
+    # Of three samples the quantiles are the ceil(0.3)-th, the ceil(1.5)-th and the ceil(2.7)-th.
+    assert np.exp(answers.quantiles[0]).tolist() == pytest.approx([2.0, 3.0, 12.0])
     assert answers.given.tolist() == [True, False]
 
 

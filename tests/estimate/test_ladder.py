@@ -17,7 +17,7 @@ from planner.inputs.estimate.score import score
 from planner.inputs.estimate.tasks import Columns, History, Tasks
 from tests.estimate.past import COLUMNS, lognormal, past
 
-PROFILE = MeasuredProfile({("w", "measured"): Measured(7e6, 7e6 * 1.1)})
+PROFILE = MeasuredProfile({("w", "measured"): Measured(6.5e6, 7e6, 7.5e6)})
 FEW = Columns(("model", "steps", "workflow", "task"), ("text",))
 # Ten runs of opt, steady for 3 steps and wide for 9; and what else is asked answers for one model.
 ROWS = [{"model": "opt", "steps": 3, "text": "decoder", "s": 10 + i % 2} for i in range(10)]

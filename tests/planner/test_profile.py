@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
+from dataclasses import replace
 from fractions import Fraction
 from io import StringIO
 from pathlib import Path
@@ -12,15 +14,19 @@ import torch
 from rich.console import Console
 from torch import Tensor, nn
 
-from executor.devices.profiling import WARMUP_ROUNDS, Measurements, Spread, measure
+from executor.devices.profiling import WARMUP_ROUNDS, Measurements, measure
 from executor.errors import DeviceError
 from executor.fit import FittedLine
 from executor.runners.factory import FactoryRunner
-from models import Edge, Link, MLModel, Task, Workflow
+from executor.runners.runner import RunnerCall
+from executor.spread import Spread
+from models import WHOLE, BatchClass, Edge, Link, MLModel, Task, Workflow
 from models.scenario import InputError, Scenario, load_scenario, scenario_from
 from planner.answers.profile import Profile, measured_document, profile
+from planner.answers.uncertain.estimates_file import read_quantiles
 from planner.command.cli import app
 from planner.command.manners import run
+from planner.inputs.samples import read_runs
 from planner.show.profile import profile_view
 from tests.devices.small import BYTES, Small
 
@@ -47,11 +53,13 @@ MEASURED = Measurements(
     device="bench",
     weight_bytes={"m": 1_000_123, "n": 99_999},
     runs={
-        ("two", "first"): Spread(1234.5, 2000.0),
-        ("two", "2"): Spread(20.4, 30.0),
-        ("one", "only"): Spread(0.2, 0.3),
+        ("two", "first"): Spread((1234.5, 2000.0)),
+        ("two", "2"): Spread((20.4, 30.0)),
+        ("one", "only"): Spread((0.2, 0.3)),
     },
-    loads={"m": Spread(100.0, 120.0), "n": Spread(20.0, 21.0)},
+    batches={},
+    loads={"m": Spread((100.0, 120.0)), "n": Spread((20.0, 21.0))},
+    transfers={},
     load=FittedLine(12.4, 9.87654e9),
     transfer=FittedLine(45.6, 3.21e9),
     copy_peak=1.1e10,
@@ -123,8 +131,7 @@ def test_comments_say_how_it_was_measured(scenario: Scenario, tmp_path: Path) ->
     saved(scenario, tmp_path / "profiled.yaml")
     lines = (tmp_path / "profiled.yaml").read_text().splitlines()
     assert lines[0].startswith("# Measured by truenorth profile on ")
-    assert "# medians of 3 rounds. 95th percentiles of runs in ms:" in lines
-    assert "#     two: first 2.000, 2 0.030" in lines
+    assert "# medians of 3 rounds; every sample is in profiled.samples.json." in lines
     assert "# Best bare copy of the largest model: 11 GB/s." in lines
     assert "      first: {models: [m], runtime: {A: 1.234 ms, B: 1.234 ms, C: 5 ms}, output: 1 KB}" in lines
 
@@ -178,6 +185,56 @@ def test_every_task_load_and_transfer_is_measured_after_the_warm_up() -> None:
     assert min(m, n) * 0.99 <= found.load.time_us(BYTES) <= max(m, n) * 1.01
 
 
+PAIRS = BatchClass("pairs", {"A": {1: 50, 4: 90}, "B": {1: 60, 2: 70}}, ("m",), WHOLE // 2)
+"""Half a GPU; sizes 1, 2 and 4 over both kinds."""
+
+
+def test_batches_are_measured_by_size_and_beside_each_other() -> None:
+    """Two copies of every size at a time, each in one pass with distinct jobs; given is the fastest kind's time."""
+    seen: list[tuple[int, tuple[int, ...]]] = []
+
+    class Batching(Small):
+        def run_batch(self, calls: Sequence[RunnerCall]) -> Sequence[Tensor]:
+            seen.append((calls[0].run_us, tuple(call.job for call in calls)))
+            return super().run_batch(calls)
+
+    found = measure(MODELS[:1], [Workflow("w", (Task.of_class("t", PAIRS),))], Batching(), "cpu", rounds=2)
+    assert seen[:4] == [(90, (0, 1, 2, 3))] * 2 + [(70, (0, 1))] * 2
+    assert {size: len(spread.samples_us) for size, spread in found.batches["pairs"].items()} == {1: 4, 2: 4, 4: 4}
+    assert len(found.runs["w", "t"].samples_us) == 4
+
+
+def test_a_measured_table_lists_the_given_sizes_and_never_falls(tmp_path: Path) -> None:
+    path = tmp_path / "batched.yaml"
+    classes = "batches: {c: {models: [m], runtime: {A: {1: 9 ms, 4: 9 ms}, B: {1: 9 ms, 2: 9 ms}, C: {1: 7 ms}}}}\n"
+    tasks = "workflows: {w: {tasks: {t: {batch: c}}}}\nworkload: {jobs: [{release: 0 s, workflow: w}]}\n"
+    path.write_text(SCENARIO.partition("workflows:")[0] + classes + tasks)
+    sizes = {1: Spread((2000.0,)), 2: Spread((1500.0,)), 4: Spread((3000.0,))}
+    measured = replace(MEASURED, runs={("w", "t"): sizes[1]}, batches={"c": sizes})
+    document = measured_document(load_scenario(path), measured)
+    assert document["batches"]["c"]["runtime"] == {
+        "A": {"1": "2.000 ms", "4": "3.000 ms"},
+        "B": {"1": "2.000 ms", "2": "2.000 ms"},  # size 2 was faster than size 1
+        "C": {"1": "7 ms"},
+    }
+
+
+def test_samples_lie_beside_the_profile(scenario: Scenario, tmp_path: Path) -> None:
+    saved(scenario, tmp_path / "profiled.yaml")
+    runs = read_runs(tmp_path / "profiled.samples.json")
+    assert runs["two", "first"] == Spread((1234.5, 2000.0))
+    # Of two samples both p10 and p50 are the first; 1234.5 us round upwards.
+    assert read_quantiles(tmp_path / "profiled.samples.json", scenario)["two", "first"] == (1235, 1235, 2000)
+    for text in (
+        "[]",
+        '{"schema_version": 1, "runs": {"w": {"t": [0]}}}',
+        '{"schema_version": 1, "runs": {"w": {"t": 3}}}',
+    ):
+        (tmp_path / "bad.samples.json").write_text(text)
+        with pytest.raises(InputError, match="allowed"):
+            read_runs(tmp_path / "bad.samples.json")
+
+
 def test_work_without_models_or_edges_has_no_loads_and_no_transfers() -> None:
     found = measure([], [Workflow("w", (Task("t", {"*": 1}),))], Small(), "cpu", rounds=1)
     assert (found.load, found.transfer, found.copy_peak, dict(found.loads)) == (None, None, None, {})
@@ -221,9 +278,11 @@ def test_the_command_prints_and_writes_what_it_measured(
     arguments = ["profile", scenario.source.file, "--device", "cpu", "--rounds", "1", "-o", str(made), "--json"]
     assert run(app, arguments) == 0
     output = capsys.readouterr()
-    assert output.err == ""
+    assert output.err.count("wrote ") == 2
     document = json.loads(output.out)
-    assert set(document) == {"device", "kind", "runner", "rounds", "models", "tasks", "load", "transfer", "profile"}
+    assert set(document) == {
+        "device", "kind", "runner", "rounds", "models", "tasks", "batches", "load", "transfer", "profile", "samples",
+    }  # fmt: skip
     assert (document["kind"], document["runner"], document["rounds"]) == ("cpu", "synthetic", 1)
     assert document["profile"] == str(made)
     assert {name: model["weight_bytes"] for name, model in document["models"].items()} == {"m": 1_000_000, "n": 100_000}

@@ -73,7 +73,7 @@ def test_a_plan_is_carried_out_as_planned(tiny: Scenario, tmp_path: Path) -> Non
     assert (replayed.violations, replayed.achieved) == ([], True)
     assert (replayed.same_placement, replayed.same_order) == (True, True)
     document = replayed.as_dict()
-    assert document["outputs"] == {"compared": 24, "different": []}
+    assert document["outputs"] == {"compared": 24, "different": [], "of_batches": 0}
     assert document["failures"] == document["moves"] == document["unpacked_gpus"] == []
     assert document["run_times"]["count"] == 24
     assert document["run_times"]["predicted_s"] == pytest.approx(6 * 0.0041)

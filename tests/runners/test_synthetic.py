@@ -71,7 +71,7 @@ def test_the_order_of_models_and_inputs_shows() -> None:
 @pytest.mark.parametrize(("run_us", "bursts"), [(1000, 450), (100, 0), (50, 0)])
 def test_work_fills_what_folding_leaves(run_us: int, bursts: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Folding takes 100 us, 32 multiplications 64 us: (1000 - 100) / 2 = 450 of them."""
-    durations = iter([100.0, 64.0])
+    durations = iter([64.0, 100.0])
     monkeypatch.setattr(synthetic, "_duration_us", lambda device, work: next(durations))
     counted: list[int] = []
     monkeypatch.setattr(SyntheticRunner, "_work", lambda self, device, times: counted.append(times))

@@ -71,7 +71,7 @@ class Drawn:
     """The runner of the tests with weights that are drawn already."""
 
     def __init__(self, runner: TransformersRunner, weights: Mapping[str, Mapping[str, Tensor]]) -> None:
-        self._weights, self.module, self.run = weights, runner.module, runner.run
+        self._weights, self.module, self.run, self.run_batch = weights, runner.module, runner.run, runner.run_batch
 
     def weights(self, model: MLModel) -> Mapping[str, Tensor]:
         return self._weights[model.name]
@@ -89,7 +89,7 @@ def test_outputs_do_not_depend_on_where_the_weights_lie(
     assert missing == []
     assert set(unexpected) <= set(weights[name])
     with torch.inference_mode():
-        expected = architecture.use(module, INPUT, architecture.efforts["small"])
+        expected = architecture.use(module, [INPUT], architecture.efforts["small"])
 
     physical = physical_devices("cpu")[0]
     drawn, room = Drawn(runner, weights), aligned(model.weight_bytes)
@@ -98,8 +98,8 @@ def test_outputs_do_not_depend_on_where_the_weights_lie(
     work = StationWork(0, "w", "t", 1, [0], {"before": (INPUT, len(INPUT))})
     for address in (0, room, 256):
         station.load(0, address)
-        output, _ = station.run(work)
-        assert torch.equal(output, expected)
+        (output,), _ = station.run([work])
+        assert torch.equal(output, expected[0])
 
 
 def test_weights_come_from_seed_and_name_alone(weights: Mapping[str, Mapping[str, Tensor]]) -> None:

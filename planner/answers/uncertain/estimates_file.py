@@ -1,7 +1,7 @@
 """Files of estimates: one row per task of a workflow, with the quantiles of its run time in seconds.
 
 What ``truenorth estimate`` writes: CSV, plain or gzip, with the columns workflow, task, p10_s, p50_s, p90_s; further
-ones are skipped.
+ones are skipped. What ``truenorth profile`` writes beside its scenario, ``*.samples.json``, serves as well.
 """
 
 from __future__ import annotations
@@ -16,14 +16,15 @@ from models.instance import Instance
 from models.scenario import InputError, Scenario
 from models.scenario.errors import allowed, quote
 from models.workload import Workflow
-from planner.answers.uncertain.told import Told, stretch, stretched_workflow
+from planner.answers.uncertain.told import Told, round_time, stretch, stretched_workflow
+from planner.inputs.samples import outer_quantiles_us, read_runs
 
 QUANTILES = ("p10_s", "p50_s", "p90_s")
 _NAMES = ("workflow", "task")
 
 Quantiles = Mapping[tuple[str, str], tuple[int, int, int]]
 """The 10 %, 50 % and 90 % quantile of a run time in microseconds by the names of workflow and task."""
-_Row = tuple[int, str, str, tuple[int, int, int]]
+_Row = tuple[int | None, str, str, tuple[int, int, int]]
 """Line, workflow, task, and its quantiles in microseconds."""
 
 
@@ -45,7 +46,7 @@ def read_quantiles(path: Path, scenario: Scenario) -> Quantiles:
     """Return the rows of a file of estimates; InputError as `read_told`."""
     known = {(name, task) for name, workflow in scenario.document.workflows.items() for task in workflow.tasks}
     found: dict[tuple[str, str], tuple[int, int, int]] = {}
-    for line, workflow, task, times in _rows(path):
+    for line, workflow, task, times in _measured(path) if path.suffix == ".json" else _rows(path):
         if workflow not in scenario.document.workflows:
             names = allowed(workflow, scenario.document.workflows)
             raise InputError(str(path), line, "workflow", f"unknown workflow {quote(workflow)}; {names}")
@@ -78,6 +79,15 @@ def _by_its_medians(workflow: Workflow, quantiles: Quantiles) -> Workflow:
     rows = [quantiles.get((workflow.name, task.name)) for task in workflow.tasks]
     factor = [1.0 if row is None else row[1] / task.fastest_us for row, task in zip(rows, workflow.tasks, strict=True)]
     return stretched_workflow(workflow, np.array(factor))
+
+
+def _measured(path: Path) -> list[_Row]:
+    """Return the quantiles of every task in a file of samples."""
+    found: list[_Row] = []
+    for (workflow, task), spread in read_runs(path).items():
+        low, middle, high = (max(1, round_time(us)) for us in outer_quantiles_us(spread))
+        found.append((None, workflow, task, (low, middle, high)))
+    return found
 
 
 def _rows(path: Path) -> list[_Row]:

@@ -28,17 +28,20 @@ def profile(
     from executor.runners.parse import parse_runner
     from models.scenario import load_scenario, promise
     from planner.answers import profile as profiling
+    from planner.inputs.samples import samples_path
     from planner.show.profile import profile_view, rounds_shown
 
     if output is not None:
         if output.suffix.lower() == ".json":
             raise manners.UsageError(f"{output}: a profile is written as YAML; name it {output.with_suffix('.yaml')}")
         promise(output)
+        promise(samples_path(output))
     loaded = load_scenario(scenario)
     computing = parse_runner(runner)
     with rounds_shown(rounds) as watch:
         made = profiling.profile(loaded, computing, device=device.value, runner_name=runner, rounds=rounds, watch=watch)
-    if output is not None:
-        made.save(output)
+    written = [] if output is None else made.save(output)
     manners.show(made.as_dict(output), lambda: profile_view(made), as_json)
+    for path in written:
+        manners.say(f"wrote {path}")
     return manners.DONE
