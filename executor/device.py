@@ -11,7 +11,7 @@ from heapq import heappop, heappush
 from typing import Protocol
 
 from executor.noise import Noise
-from models import Instance
+from models import NONE, Instance
 
 RUN_END, LOAD_END, ARRIVAL, WAKE = range(4)
 """Kinds of events, in their order at equal times: what ends comes before what begins."""
@@ -89,9 +89,10 @@ class VirtualDevice:
 
     def run(self, tasks: Sequence[int], gpu: int, expected_us: int) -> None:
         """Schedule the end of a run."""
-        task = tasks[0]
-        if self._truth is not None:
-            expected_us = self._truth.run_time(task, gpu)
+        task, truth = tasks[0], self._truth
+        if truth is not None:
+            batch = int(truth.template_batch[truth.task_template[task]])
+            expected_us = truth.run_time(task, gpu) if batch == NONE else truth.batch_time(batch, gpu, len(tasks))
         if self._noise.run is not None:
             expected_us = self._noise.run.draw(expected_us, f"{self._seed} run {task}")
         self._sequence += 1

@@ -94,9 +94,13 @@ class GPUState:
         for model in run.models:
             if model not in self.memory.ready:
                 return f"R3 {self.id}: model {model} is not ready"
-        if run.batch != NONE and any(r.batch == run.batch and r.start_us == run.start_us for r in self.runs.values()):
+        if self.begins(run.batch, run.start_us):
             return f"T3b {self.id}: a batch of the same class starts at this instant; start all its tasks at once"
         return self.memory.refuse_bytes(run.memory_bytes) if run.memory_bytes else None
+
+    def begins(self, batch: int, now: int) -> bool:
+        """Say whether a batch of a class has started at this instant: another one has to start 1 us later."""
+        return any(run.batch == batch != NONE and run.start_us == now for run in self.runs.values())
 
     def begin_run(self, run: Run) -> None:
         """Start a batch that nothing refuses."""

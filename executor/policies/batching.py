@@ -52,7 +52,7 @@ class Batches:
         if not largest:
             return ()
         batch = site.batch[template]
-        if any(run.batch == batch != NONE and run.start_us == site.now for run in site.state[gpu].runs.values()):
+        if site.state[gpu].begins(batch, site.now):
             site.wake(site.now + 1)  # two batches of one class start apart
             return ()
         alike = (other for other in queue if site.batch[site.template[other]] == batch)

@@ -1,22 +1,28 @@
-"""Replay: carry out a plan, keeping its placement, orders, loads and evictions, each as early as reality allows.
+"""Replay: carry out a plan, keeping its placement, batches, order, loads and evictions, each as early as possible.
 
 The plan becomes a graph of operations. Every operation waits for others that ended, in the plan, no later than it
 started; so the graph has no cycle, a late operation delays only what depends on it, and without noise no operation
-starts later than planned. Evictions happen at the start of the load that takes their room (normal form R7).
+starts later than planned. Operations that wait for one another neither way lay beside each other in the plan, all of
+them at some instant: whatever runs at once in reality has the compute and the memory that it had there. Evictions
+happen at the start of the load or run that takes their room (normal form R7).
 """
 
 from __future__ import annotations
 
-from bisect import bisect_left
+from bisect import bisect_right
 from collections import defaultdict
-from collections.abc import Callable, Sequence
-from itertools import pairwise
+from collections.abc import Callable, Iterator, Sequence
+from heapq import heapify, heappop, heappush
+from itertools import accumulate
+from math import inf
+from typing import NamedTuple
 
 from executor.errors import PolicyError
 from executor.policy import Policy
-from executor.site import Site
+from executor.site import NOWHERE, Site
 from models import Instance, Timeline, check
 from models.metrics import serving_residency
+from models.timeline import batch_leaders
 
 
 def replay(instance: Instance, timeline: Timeline) -> Callable[[], Policy]:
@@ -32,7 +38,6 @@ def replay(instance: Instance, timeline: Timeline) -> Callable[[], Policy]:
     PolicyError
         If the timeline breaks a rule, so that it cannot be carried out.
     """
-    instance.require_one_at_a_time("the replay of a plan")
     violations = check(instance, timeline)
     if violations:
         raise PolicyError(f"the plan cannot be carried out; violations: {len(violations)}, first: {violations[0]}")
@@ -48,9 +53,12 @@ class Replay(Policy):
     def __init__(self, instance: Instance, timeline: Timeline) -> None:
         self._plan = timeline
         self._gpu: list[int] = timeline.gpu.tolist()
-        self._operations = _Operations(instance, timeline)
-        self._possible = [key for key, count in enumerate(self._operations.waiting) if not count]
+        self._operations = operations = _Operations(instance, timeline)
+        loads = range(instance.n_tasks, len(operations.waiting))
+        self._possible = [(operations.planned_us[key], key) for key in loads if not operations.waiting[key]]
+        heapify(self._possible)
         self._under_way: dict[int, int] = {}
+        self._evicted: set[int] = set()
 
     def begin(self, site: Site) -> None:
         """Leave out the initial residencies that the plan does without."""
@@ -68,10 +76,10 @@ class Replay(Policy):
     def arrived(self, task: int, missing: int) -> None:
         """Free a task of its wait for inputs."""
         if not missing:
-            self._free(task)
+            self._free(self._operations.leader[task])
 
     def finished(self, task: int, gpu: int) -> None:
-        """Free what waited for a run."""
+        """Free what waited for a run; a batch is known by its first task."""
         self._done(task)
 
     def loaded(self, model: int, gpu: int) -> None:
@@ -79,24 +87,39 @@ class Replay(Policy):
         self._done(self._under_way.pop(gpu))
 
     def act(self, gpus: Sequence[int]) -> None:
-        """Carry out every operation that waits for nothing."""
+        """Carry out every operation that waits for nothing, in the planned order."""
+        site, apart = self.site, []
         while self._possible:
-            operation = self._possible.pop()
-            if operation < len(self._gpu):
-                self.site.start(operation)
-            elif operation in self._operations.eviction_of:
-                residency = self._plan.residencies[self._operations.eviction_of[operation]]
-                self.site.evict(residency.gpu, residency.model)
-                self._done(operation)
+            planned_us, operation = heappop(self._possible)
+            if operation >= len(self._gpu):
+                self._move_models(operation)
+            elif site.state[self._gpu[operation]].begins(site.batch[site.template[operation]], site.now):
+                apart.append((planned_us, operation))
             else:
-                self._load(operation)
+                for model in self._leaving(operation):
+                    site.evict(self._gpu[operation], model)
+                site.start(*self._operations.members[operation])
+        if apart:  # two batches of one class start apart
+            self._possible = apart
+            site.wake(site.now + 1)
 
-    def _load(self, operation: int) -> None:
-        residencies = self._plan.residencies
-        loaded = residencies[self._operations.load_of[operation]]
-        evict = [residencies[other].model for other in self._operations.evicted_by[operation]]
-        self._under_way[loaded.gpu] = operation
-        self.site.load(loaded.gpu, loaded.model, evict, loaded.slot)
+    def _move_models(self, operation: int) -> None:
+        """Carry out a load, or an eviction on its own."""
+        residencies, operations = self._plan.residencies, self._operations
+        if operation in operations.eviction_of:
+            residency = residencies[operations.eviction_of[operation]]
+            self.site.evict(residency.gpu, residency.model)
+            self._done(operation)
+        else:
+            loaded = residencies[operations.load_of[operation]]
+            self._under_way[loaded.gpu] = operation
+            self.site.load(loaded.gpu, loaded.model, self._leaving(operation), loaded.slot)
+
+    def _leaving(self, operation: int) -> list[int]:
+        """Return the models that leave at the start of an operation: the first of those that wait for it evicts one."""
+        leaving = [other for other in self._operations.evicted_by[operation] if other not in self._evicted]
+        self._evicted.update(leaving)
+        return [self._plan.residencies[other].model for other in leaving]
 
     def _done(self, operation: int) -> None:
         for other in self._operations.then[operation]:
@@ -105,105 +128,161 @@ class Replay(Policy):
     def _free(self, operation: int) -> None:
         self._operations.waiting[operation] -= 1
         if not self._operations.waiting[operation]:
-            self._possible.append(operation)
+            heappush(self._possible, (self._operations.planned_us[operation], operation))
+
+
+class _Span(NamedTuple):
+    """Since and until when the plan has something on a GPU: an operation, or a residency from its load on."""
+
+    start_us: int
+    end_us: float
+    operation: int
+    residency: int = NOWHERE
 
 
 class _Operations:
-    """The runs (numbered as the tasks), loads and separate evictions of a plan, and who waits for whom.
+    """The batches (numbered as their first tasks), loads and separate evictions of a plan, and who waits for whom.
 
     Attributes
     ----------
+    leader, members
+        The first task of each task's batch; the tasks of each batch by its first one.
+    planned_us
+        Per operation: when the plan begins it.
     waiting, then
         Per operation: how many things it waits for (a run also for its inputs), and which operations it frees.
     load_of, eviction_of
         Residency of an operation that is a load, or an eviction on its own.
     evicted_by
-        Residencies that end with a load.
+        Residencies that have ended when an operation begins and may still be there.
     """
 
     def __init__(self, instance: Instance, plan: Timeline) -> None:
         self._instance, self._plan = instance, plan
-        self.waiting = [1] * instance.n_tasks
+        self.leader: list[int] = batch_leaders(instance, plan).tolist()
+        self.members: defaultdict[int, list[int]] = defaultdict(list)
+        for task, leader in enumerate(self.leader):
+            self.members[leader].append(task)
+        self.planned_us: list[int] = plan.start_us.tolist()
+        self.waiting = [len(self.members.get(task, ())) for task in range(instance.n_tasks)]
         self.then: list[list[int]] = [[] for _ in range(instance.n_tasks)]
         self.load_of: dict[int, int] = {}
         self.eviction_of: dict[int, int] = {}
         self.evicted_by: defaultdict[int, list[int]] = defaultdict(list)
-        self._loads_on: defaultdict[int, list[tuple[int, int, int]]] = defaultdict(list)
         self._users = self._uses()
         self._load_key = self._loads()
-        self._engines()
-        for residency in range(len(plan.residencies)):
+        self._eviction_key = self._separate_evictions()
+        for residency, load in self._load_key.items():
             for user in self._users[residency]:
-                if residency in self._load_key:
-                    self._order(self._load_key[residency], user)
-            if plan.residencies[residency].end_us is not None:
-                self._eviction(residency)
+                self._order(load, user)
+        self._engines()
+        self._room()
 
     def _order(self, before: int, after: int) -> None:
         self.then[before].append(after)
         self.waiting[after] += 1
 
-    def _operation(self) -> int:
+    def _operation(self, planned_us: int) -> int:
+        self.planned_us.append(planned_us)
         self.waiting.append(0)
         self.then.append([])
         return len(self.waiting) - 1
 
-    def _uses(self) -> list[list[int]]:
-        """Return the tasks that use each residency."""
-        users: list[list[int]] = [[] for _ in self._plan.residencies]
+    def _uses(self) -> list[set[int]]:
+        """Return the batches that use each residency."""
+        users: list[set[int]] = [set() for _ in self._plan.residencies]
         task, model = self._instance.model_uses()
         serving = serving_residency(self._instance, self._plan, task, model)
         for user, residency in zip(task.tolist(), serving.tolist(), strict=True):
-            users[residency].append(user)
+            users[residency].add(self.leader[user])
         return users
 
     def _loads(self) -> dict[int, int]:
         """Give every load a number; return it by residency."""
         for residency, stay in enumerate(self._plan.residencies):
             if not stay.initial:
-                self.load_of[self._operation()] = residency
+                self.load_of[self._operation(stay.load_start_us)] = residency
         return {residency: operation for operation, residency in self.load_of.items()}
+
+    def _runs(self) -> Iterator[tuple[int, _Span]]:
+        """Yield GPU and span of every batch."""
+        for run in self._plan.placements:
+            if self.leader[run.task] == run.task:
+                yield run.gpu, _Span(run.start_us, run.end_us, run.task)
 
     def _engines(self) -> None:
         """Keep the order of runs and of loads on every GPU; with overlap off they are one order."""
-        lanes: defaultdict[tuple[int, bool], list[tuple[int, int, int]]] = defaultdict(list)
+        lanes: defaultdict[tuple[int, bool], list[_Span]] = defaultdict(list)
         one_lane = not self._instance.overlap_loads
-        for run in self._plan.placements:
-            lanes[run.gpu, one_lane].append((run.start_us, run.end_us, run.task))
+        for gpu, run in self._runs():
+            lanes[gpu, one_lane].append(run)
         for residency, operation in self._load_key.items():
             stay = self._plan.residencies[residency]
-            lanes[stay.gpu, True].append((stay.load_start_us, stay.ready_us, operation))
-            self._loads_on[stay.gpu].append((stay.load_start_us, stay.ready_us, operation))
-        for loads in self._loads_on.values():
-            loads.sort()
+            lanes[stay.gpu, True].append(_Span(stay.load_start_us, stay.ready_us, operation))
         for lane in lanes.values():
-            for (_, _, before), (_, _, after) in pairwise(sorted(lane)):
-                self._order(before, after)
+            for before, after in _successions(lane):
+                self._order(before.operation, after.operation)
 
-    def _eviction(self, residency: int) -> None:
-        """Tie the end of a residency to the load that follows it on its GPU, after everything that uses it."""
-        stay = self._plan.residencies[residency]
-        if self._instance.models[stay.model].name in self._instance.restrictions.max_replicas:
-            self._separate_eviction(residency)
+    def _room(self) -> None:
+        """Let what takes room on a GPU, a load or a run that holds memory, wait for what had it before."""
+        held: defaultdict[int, list[_Span]] = defaultdict(list)
+        for gpu, run in self._runs():
+            if self._instance.template_memory[self._instance.task_template[run.operation]]:
+                held[gpu].append(run)
+        for residency, stay in enumerate(self._plan.residencies):
+            since_us = -1 if stay.initial else stay.load_start_us
+            until_us = inf if stay.end_us is None else stay.end_us
+            load = self._load_key.get(residency, NOWHERE)
+            held[stay.gpu].append(_Span(since_us, until_us, load, residency))
+        for spans in held.values():
+            for before, after in _successions(spans):
+                if before.residency == NOWHERE:
+                    self._order(before.operation, after.operation)
+                else:
+                    self._end_before(before.residency, after.operation)
+
+    def _end_before(self, residency: int, operation: int) -> None:
+        """Tie the end of a residency to an operation that takes its room, after everything that uses it."""
+        if residency in self._eviction_key:
+            self._order(self._eviction_key[residency], operation)
             return
-        loads = self._loads_on[stay.gpu]
-        following = bisect_left(loads, (stay.end_us or 0,))
-        if following == len(loads):
-            return  # nothing takes its room: in normal form it stays
-        load = loads[following][2]
-        self.evicted_by[load].append(residency)
-        for user in self._users[residency]:
-            self._order(user, load)
+        self.evicted_by[operation].append(residency)
+        for before in self._last_of(residency):
+            self._order(before, operation)
 
-    def _separate_eviction(self, residency: int) -> None:
+    def _last_of(self, residency: int) -> set[int]:
+        """Return what has to end before a residency does: its users, or its load if there are none."""
+        load = {self._load_key[residency]} if residency in self._load_key else set()
+        return self._users[residency] or load
+
+    def _separate_evictions(self) -> dict[int, int]:
         """Evict a model of limited replicas as soon as its users have ended: other GPUs may wait for that."""
-        eviction = self._operation()
-        self.eviction_of[eviction] = residency
-        for before in [*self._users[residency], *filter(None, [self._load_key.get(residency)])]:
-            self._order(before, eviction)
-        stay = self._plan.residencies[residency]
-        for other, load in self._load_key.items():
-            later = self._plan.residencies[other]
-            concerned = later.gpu == stay.gpu or later.model == stay.model
-            if concerned and later.load_start_us >= (stay.end_us or 0):
-                self._order(eviction, load)
+        made: dict[int, int] = {}
+        limited = self._instance.restrictions.max_replicas
+        for residency, stay in enumerate(self._plan.residencies):
+            if stay.end_us is None or self._instance.models[stay.model].name not in limited:
+                continue
+            made[residency] = eviction = self._operation(stay.end_us)
+            self.eviction_of[eviction] = residency
+            for before in self._last_of(residency):
+                self._order(before, eviction)
+            for other, load in self._load_key.items():
+                later = self._plan.residencies[other]
+                if later.model == stay.model and later.load_start_us >= stay.end_us:
+                    self._order(eviction, load)
+        return made
+
+
+def _successions(spans: Sequence[_Span]) -> Iterator[tuple[_Span, _Span]]:
+    """Yield the pairs of spans one of which ends before the other begins, without those that follow from others.
+
+    Of what has ended when a span begins, only that counts which ended after the last of these had begun.
+    """
+    by_end = sorted(spans, key=lambda span: span.end_us)
+    ends = [span.end_us for span in by_end]
+    begun = list(accumulate((span.start_us for span in by_end), max))
+    for span in spans:
+        beyond = bisect_right(ends, span.start_us)
+        if beyond:
+            for before in by_end[bisect_right(ends, begun[beyond - 1]) : beyond]:
+                yield before, span

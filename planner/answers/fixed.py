@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import TypeVar
 
+from models.cluster import GPU
 from models.instance import Instance, Ints
 from models.workload import Job, Task, Workflow
+
+Times = TypeVar("Times")
 
 
 def with_placement(instance: Instance, gpu: Ints) -> Instance:
@@ -18,14 +22,8 @@ def with_placement(instance: Instance, gpu: Ints) -> Instance:
     Parameters
     ----------
     gpu
-        Per task. Shape [tasks].
-
-    Raises
-    ------
-    UnsupportedInstanceError
-        If tasks come in batches, take shares or hold memory.
+        Per task; tasks of a batch class on different GPUs are then of different ones. Shape [tasks].
     """
-    instance.require_one_at_a_time("an instance with given placements")
     gpus = tuple(replace(device, kind=f"on {device.id}") for device in instance.cluster.gpus)
     known: dict[tuple[int, bytes], Workflow] = {}
     jobs = []
@@ -43,27 +41,31 @@ def _placed(instance: Instance, job: Job, numbers: range, places: Sequence[int])
     """Return a job's workflow whose tasks run in one place; the times of other kinds stay, for critical paths."""
 
     def placed(task: Task, number: int, where: int) -> Task:
-        elsewhere = {f"of {kind}": time for kind, time in task.runtime_us.items()}
-        here = {f"on {instance.cluster.gpus[where].id}": instance.run_time(number, where)}
-        return replace(task, runtime_us=elsewhere | here)
+        gpu = instance.cluster.gpus[where]
+        if task.batch is not None:
+            tables = _moved(task.batch.runtime_us, task.batch.times_on(gpu.kind), gpu)
+            batch = replace(task.batch, name=f"{task.batch.name} on {gpu.id}", runtime_us=tables)
+            return Task.of_class(task.name, batch, task.inputs)
+        return replace(task, runtime_us=_moved(task.runtime_us, instance.run_time(number, where), gpu))
 
     workflow = job.workflow
     return Workflow(workflow.name, tuple(map(placed, workflow.tasks, numbers, places)))
 
 
-def without_models(instance: Instance) -> Instance:
-    """Return the instance in which no task needs a model: no plan of the given one is better than its best.
+def _moved(times: Mapping[str, Times], here: Times, gpu: GPU) -> dict[str, Times]:
+    """Return run times by kind in which one GPU is a kind of its own, and no kind of before exists."""
+    return {f"of {kind}": time for kind, time in times.items()} | {f"on {gpu.id}": here}
 
-    Raises
-    ------
-    UnsupportedInstanceError
-        If tasks come in batches, take shares or hold memory.
-    """
-    instance.require_one_at_a_time("an instance without models")
-    bare = [
-        Workflow(workflow.name, tuple(replace(task, models=()) for task in workflow.tasks))
-        for workflow in instance.workflows
-    ]
+
+def without_models(instance: Instance) -> Instance:
+    """Return the instance in which no task needs a model: no plan of the given one is better than its best."""
+    bare = [Workflow(workflow.name, tuple(map(_without_models, workflow.tasks))) for workflow in instance.workflows]
     of_job = instance.job_workflow.tolist()
     jobs = tuple(replace(job, workflow=bare[index]) for job, index in zip(instance.jobs, of_job, strict=True))
     return replace(instance, jobs=jobs, initial=())
+
+
+def _without_models(task: Task) -> Task:
+    if task.batch is not None:
+        return Task.of_class(task.name, replace(task.batch, models=()), task.inputs)
+    return replace(task, models=())

@@ -16,7 +16,7 @@ from models.metrics import measure
 from models.objective import timeline_value
 from models.scenario import Scenario
 from models.scenario.errors import allowed, quote
-from models.timeline import Timeline
+from models.timeline import Timeline, batch_leaders
 from planner.answers.policies.following import Following
 from planner.answers.policies.informed import Informed
 from planner.answers.policies.receding_horizon import RecedingOptions
@@ -67,11 +67,14 @@ def replan(
     options = RecedingOptions(moves=moves, objective=str(scenario.objective), seed=seed)
     # Carried out, a plan may be ahead of its times: everything starts as soon as its order allows.
     followed = simulate(given, lambda: Following(Told.exactly(given), plan, options), seed)
-    end_us: dict[int, int] = {}
+    leaders, end_us = batch_leaders(given, followed), dict[int, int]()
     factor = np.ones(given.n_tasks)
     for (job, name), reading in logs.items():
         task = _task(given, job, name)
-        end_us[task] = _end_us(given, followed, task, at_us, reading, f"task {name} of job {job}")
+        ends = _end_us(given, followed, task, at_us, reading, f"task {name} of job {job}")
+        for member in np.flatnonzero(leaders == leaders[task]).tolist():  # a batch ends with the last of its members
+            end_us[member] = max(ends, end_us.get(member, 0))
+    for task in end_us:
         factor[task] = (end_us[task] - followed.start_us[task]) / (followed.end_us[task] - followed.start_us[task])
     truth = stretch(given, factor)
     timeline = simulate(given, lambda: Informed(given, plan, options, at_us, end_us), seed, truth=truth)

@@ -7,11 +7,12 @@ from dataclasses import replace
 
 import pytest
 
-from executor import PolicyError, parse_noise, replay, simulate
+from executor import PolicyError, parse_noise, parse_policy, replay, simulate
 from models import InitialResidency, Job, Objective, Placement, Residency, Restrictions, Timeline, check, timeline_value
+from models.timeline import batch_leaders
 from solvers.exact import exhaustive
 from tests.executor.scripted import loads, runs
-from tests.instances import chain, cluster, instance, random_instance, task
+from tests.instances import chain, cluster, instance, random_instance, random_serving_instance, task
 from tests.models.random_timelines import simple_timeline
 
 NOISE = parse_noise("run=lognormal:0.5,load=normal:0.4")
@@ -66,6 +67,20 @@ def test_an_optimal_plan_keeps_its_value_under_restrictions(seed: int) -> None:
     assert check(on, done) == []
     assert timeline_value(Objective.MEAN_LATENCY, on, done) == found.value
     assert check(on, simulate(on, replay(on, found.timeline), seed, NOISE)) == []
+
+
+@pytest.mark.parametrize("policy", ["jit", "hash:batch=delay:3us", "compass:batch=off"])
+def test_batches_shares_and_memory_come_true_and_noise_does_not_break_them(policy: str) -> None:
+    for seed in range(60):
+        on = random_serving_instance(random.Random(seed), max_tasks=9)
+        plan = simulate(on, parse_policy(policy), seed)
+        done = simulate(on, replay(on, plan))
+        assert check(on, done) == []
+        assert (done.end_us <= plan.end_us).all()
+        assert (batch_leaders(on, done) == batch_leaders(on, plan)).all()
+        late = simulate(on, replay(on, plan), seed, NOISE)
+        assert check(on, late) == []
+        assert (batch_leaders(on, late) == batch_leaders(on, plan)).all()
 
 
 def test_slack_is_taken_out() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+from collections.abc import Callable
 from dataclasses import replace
 from fractions import Fraction
 from io import StringIO
@@ -29,7 +30,7 @@ from planner.command.manners import run as command
 from planner.show.regret_figure import regret_bars
 from planner.show.tables import losses_table
 from solvers.exact.exhaustive import solve
-from tests.instances import chain, cluster, instance, random_instance, task
+from tests.instances import chain, cluster, instance, random_instance, random_serving_instance, task
 
 SECONDS = 20.0  # every instance here is proved long before
 
@@ -156,9 +157,12 @@ def test_order_is_kept_while_only_residency_is_free(scenario: Scenario, seed: in
         assert before == after
 
 
+@pytest.mark.parametrize("draw", [random_instance, random_serving_instance])
 @pytest.mark.parametrize("seed", range(20))
-def test_instances_with_a_part_given_have_the_same_timelines_and_bounds(seed: int) -> None:
-    window = random_instance(random.Random(seed), max_tasks=4)
+def test_instances_with_a_part_given_have_the_same_timelines_and_bounds(
+    seed: int, draw: Callable[[random.Random, int], Instance]
+) -> None:
+    window = draw(random.Random(seed), 4)
     timeline = run(window, parse_policy("hash"))
     fixed = with_placement(window, timeline.gpu)
     assert check(fixed, timeline) == []

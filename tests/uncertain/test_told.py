@@ -9,9 +9,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from executor import NoiseError
-from models import GPU, Cluster, Job
-from models.scenario import InputError, Scenario
+from executor import NoiseError, parse_policy, simulate
+from models import GPU, BatchClass, Cluster, Job, Task, check
+from models.scenario import InputError, Scenario, scenario_from
 from planner.answers.uncertain.estimates_file import read_told
 from planner.answers.uncertain.spec import parse_uncertainty
 from planner.answers.uncertain.told import TRUTH, Told, stretch
@@ -48,6 +48,40 @@ def test_jobs_may_be_off_as_a_whole() -> None:
     assert together[1] == pytest.approx(3 * together[0], rel=1e-4)
     apart = told(instance(pair), 0.5, 2.0).drawn(1).run_us[:, 0].tolist()
     assert abs(apart[1] - 3 * apart[0]) > 1_000
+
+
+def test_the_tasks_of_a_batch_class_are_off_together() -> None:
+    # Medians 4 and 6 us for one and two, p90 twice as long: whatever is drawn holds for the whole table.
+    pairs = BatchClass("pairs", {"*": {1: 4_000, 2: 6_000}})
+    on = instance([Job(chain(Task.of_class("t", pairs)), 0) for _ in range(3)])
+    drawn = told(on, 0.5, 2.0).drawn(1)
+    one, two = drawn.batch_us[0, 0, 1:].tolist()
+    assert len(drawn.batches) == 1
+    assert one != 4_000
+    assert two == pytest.approx(1.5 * one, rel=1e-3)
+    timeline = simulate(on, parse_policy("jit"), truth=drawn)  # two, then the third alone
+    assert sorted(timeline.end_us.tolist()) == [two, two, two + one]
+    assert check(drawn, timeline) == []
+
+
+def test_rows_of_one_batch_class_agree(tmp_path: Path) -> None:
+    tasks = {name: {"batch": "c"} for name in "ab"}
+    given = scenario_from(
+        {
+            "cluster": {"servers": 1, "gpu": {"kind": "A", "memory": "1 GB", "load_bandwidth": "1 GB/s"}},
+            "batches": {"c": {"runtime": {1: "2 s", 2: "3 s"}}},
+            "workflows": {"w": {"tasks": tasks}},
+            "workload": {"jobs": [{"release": "0 s", "workflow": "w"}]},
+        }
+    )
+    path = tmp_path / "estimates.csv"
+    path.write_text(HEADER + "w,a,3,4,5,,,\n")
+    known = read_told(path, given)  # it speaks of the class: b takes 4 s as well, and two together 6 s
+    assert known.instance.batch_us[0, 0, 1:].tolist() == [4_000_000, 6_000_000]
+    assert known.high.tolist() == [1.25, 1.25]
+    path.write_text(HEADER + "w,a,3,4,5,,,\nw,b,3,4,6,,,\n")
+    with pytest.raises(InputError, match="3: task: w/b is of batch class c, for which another row says something else"):
+        read_told(path, given)
 
 
 def test_what_is_left_of_a_task() -> None:

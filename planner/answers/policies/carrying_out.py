@@ -1,32 +1,33 @@
 """Carry out a plan that may be replaced at any time: what every engine does next, in the planned order.
 
 A GPU has a lane of runs and a lane of loads, one common lane where loads block compute. The head of a lane begins as
-soon as the site allows it. Everything waits only for what the plan ends before it, so nothing blocks for ever, and
+soon as the site allows it. Everything waits only for what the plan begins before it, so nothing blocks for ever, and
 without noise nothing begins later than planned.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 
 from executor import Site
 from executor.site import NOWHERE
 from models.instance import Instance
-from models.timeline import Placement, Residency, Timeline
+from models.timeline import Placement, Residency, Timeline, batch_leaders
 
 
 @dataclass(frozen=True, slots=True)
 class PlannedRun:
-    """Start a task."""
+    """Start a batch, lowest task first, in place of models that leave room for what it holds."""
 
-    task: int
+    tasks: tuple[int, ...]
+    evict: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """Load a model in place of others, once the last task that is to use them here has ended (None: at once)."""
+    """Load a model in place of others, once a run has begun behind which all of its room is free (None: at once)."""
 
     model: int
     slot: int | None
@@ -36,6 +37,17 @@ class Load:
 
 Lane = list[PlannedRun | Load]
 """What an engine does; the next comes last, so that it is taken off in no time."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Batch:
+    """A batch of the plan."""
+
+    start_us: int
+    end_us: int
+    tasks: tuple[int, ...]
+    models: frozenset[int]
+    memory_bytes: int
 
 
 def lanes(instance: Instance, plan: Timeline, standing: Collection[int], number: Sequence[int]) -> list[list[Lane]]:
@@ -50,43 +62,68 @@ def lanes(instance: Instance, plan: Timeline, standing: Collection[int], number:
     number
         The numbers of the instance's tasks on the site.
     """
-    runs: list[list[Placement]] = [[] for _ in range(instance.n_gpus)]
+    runs: list[list[_Batch]] = [[] for _ in range(instance.n_gpus)]
     stays: list[list[Residency]] = [[] for _ in range(instance.n_gpus)]
-    for run in plan.placements:
-        if run.task not in standing:
-            runs[run.gpu].append(run)
+    for gpu, batch in _batches(instance, plan, standing, number):
+        runs[gpu].append(batch)
     for stay in plan.residencies:
         stays[stay.gpu].append(stay)
     made = []
     for here, models in zip(runs, stays, strict=True):
-        here.sort(key=lambda run: run.start_us)
-        loads = _loads(instance, here, models, number)
-        starts: list[tuple[int, PlannedRun | Load]] = [(run.start_us, PlannedRun(number[run.task])) for run in here]
+        here.sort(key=lambda batch: batch.start_us)
+        starts, loads = _moves(here, models)
         engines = [starts, loads] if instance.overlap_loads else [[*starts, *loads]]
         made.append([[what for _, what in sorted(engine, key=lambda entry: -entry[0])] for engine in engines])
     return made
 
 
-def _loads(
-    instance: Instance, runs: Sequence[Placement], stays: Sequence[Residency], number: Sequence[int]
-) -> list[tuple[int, PlannedRun | Load]]:
-    """Return the loads of a GPU with their planned starts; each evicts what the plan ends since the one before."""
+def _batches(
+    instance: Instance, plan: Timeline, standing: Collection[int], number: Sequence[int]
+) -> Iterator[tuple[int, _Batch]]:
+    """Yield GPU and batch of everything that is still to start."""
+    members: dict[tuple[int, int], list[Placement]] = {}
+    leaders = batch_leaders(instance, plan).tolist()
+    for run in plan.placements:
+        if run.task not in standing:
+            members.setdefault((run.gpu, leaders[run.task]), []).append(run)
+    for (gpu, leader), together in members.items():
+        held = int(instance.template_memory[instance.task_template[leader]]) * len(together)
+        tasks = tuple(number[run.task] for run in together)
+        run = together[0]
+        yield gpu, _Batch(run.start_us, run.end_us, tasks, frozenset(instance.task_needs(leader)), held)
+
+
+def _moves(
+    runs: Sequence[_Batch], stays: Sequence[Residency]
+) -> tuple[list[tuple[int, PlannedRun | Load]], list[tuple[int, PlannedRun | Load]]]:
+    """Return runs and loads of a GPU with their planned starts.
+
+    Each load, and each run that holds memory, evicts what the plan ends since the one of them before.
+    """
     loads = sorted((stay for stay in stays if not stay.initial), key=lambda stay: stay.load_start_us)
-    begin = [stay.load_start_us for stay in loads]
-    leaving: list[list[int]] = [[] for _ in range(len(loads) + 1)]
+    takers = sorted(
+        [(run.start_us, 1, i) for i, run in enumerate(runs) if run.memory_bytes]
+        + [(stay.load_start_us, 0, i) for i, stay in enumerate(loads)]
+    )
+    begin = [start_us for start_us, _, _ in takers]
+    leaving: list[list[int]] = [[] for _ in range(len(takers) + 1)]
     for stay in stays:
         if stay.end_us is not None:
             leaving[bisect_left(begin, stay.end_us)].append(stay.model)
+    evicted = {(kind, index): tuple(models) for (_, kind, index), models in zip(takers, leaving, strict=False)}
+    starts: list[tuple[int, PlannedRun | Load]] = [
+        (run.start_us, PlannedRun(run.tasks, evicted.get((1, index), ()))) for index, run in enumerate(runs)
+    ]
     found: list[tuple[int, PlannedRun | Load]] = []
-    for stay, evict in zip(loads, leaving, strict=False):
-        users = [
-            number[run.task]
+    for index, stay in enumerate(loads):
+        evict = evicted[0, index]
+        before = [
+            run.tasks[0]
             for run in runs
-            if run.start_us < stay.load_start_us and not set(evict).isdisjoint(instance.task_needs(run.task))
+            if run.end_us <= stay.load_start_us and (run.memory_bytes or not run.models.isdisjoint(evict))
         ]
-        load = Load(stay.model, stay.slot, tuple(evict), users[-1] if users else None)
-        found.append((stay.load_start_us, load))
-    return found
+        found.append((stay.load_start_us, Load(stay.model, stay.slot, evict, before[-1] if before else None)))
+    return starts, found
 
 
 class CarryingOut:
@@ -96,11 +133,14 @@ class CarryingOut:
     ----------
     lanes
         Per GPU and engine: what is left to do; replaced whenever there is a new plan.
+    given_us
+        How long each task was to run that has started.
     """
 
     def __init__(self, site: Site) -> None:
         self._site = site
         self.lanes: list[list[Lane]] = [[] for _ in range(site.n_gpus)]
+        self.given_us: dict[int, int] = {}
 
     def go_on(self, gpus: Collection[int]) -> None:
         """Begin whatever can begin on these GPUs."""
@@ -112,28 +152,44 @@ class CarryingOut:
     def _begin(self, what: PlannedRun | Load, gpu: int) -> bool:
         """Begin a run or a load; say whether that was possible."""
         site = self._site
-        blocked = not site.overlap_loads and (site.running[gpu] != NOWHERE or site.state[gpu].loading != NOWHERE)
         if isinstance(what, PlannedRun):
-            possible = not blocked and self._may_run(what.task, gpu)
+            possible = self._may_run(what, gpu)
             if possible:
-                site.start(what.task)
+                for model in what.evict:
+                    site.evict(gpu, model)
+                site.start(*what.tasks)
+                self.given_us.update(dict.fromkeys(what.tasks, site.run_end_us[gpu] - site.now))
         else:
-            possible = not blocked and self._may_load(what, gpu)
+            possible = self._may_load(what, gpu)
             if possible:
                 site.load(gpu, what.model, what.evict, what.slot)
         return possible
 
-    def _may_run(self, task: int, gpu: int) -> bool:
-        site = self._site
-        if task >= len(site.gpu) or site.running[gpu] != NOWHERE or site.inputs_missing[task]:
+    def _may_run(self, run: PlannedRun, gpu: int) -> bool:
+        site, state = self._site, self._site.state[gpu]
+        if any(task >= len(site.gpu) or site.inputs_missing[task] for task in run.tasks):
             return False
-        return site.memory[gpu].ready.issuperset(site.needs[site.template[task]])
+        template = site.template[run.tasks[0]]
+        if site.share[template] > state.free_share or not state.memory.ready.issuperset(site.needs[template]):
+            return False
+        if not site.overlap_loads and state.loading != NOWHERE:
+            return False
+        if state.begins(site.batch[template], site.now):
+            site.wake(site.now + 1)  # two batches of one class start apart
+            return False
+        return self._may_leave(run.evict, gpu, site.task_bytes[template] * len(run.tasks))
 
     def _may_load(self, load: Load, gpu: int) -> bool:
-        site = self._site
-        if site.state[gpu].loading != NOWHERE:
+        site, state = self._site, self._site.state[gpu]
+        if state.refuse_copying() is not None or load.model in state.memory.residents:
             return False
-        if load.after is not None and (load.after >= len(site.gpu) or site.ended_us[load.after] < 0):
+        if load.after is not None and (load.after >= len(site.gpu) or site.started_us[load.after] < 0):
             return False
-        running = site.running[gpu]
-        return running == NOWHERE or set(load.evict).isdisjoint(site.needs[site.template[running]])
+        return self._may_leave(load.evict, gpu, 0 if state.memory.slots else site.weight_bytes[load.model])
+
+    def _may_leave(self, models: Sequence[int], gpu: int, room_bytes: int) -> bool:
+        """Say whether models can be evicted now, and leave so much room."""
+        state, size = self._site.state[gpu], self._site.weight_bytes
+        if any(model not in state.memory.ready or state.uses(model) for model in models):
+            return False
+        return state.memory.free_bytes + sum(size[model] for model in models) >= room_bytes

@@ -7,10 +7,10 @@ says of tasks that have run for that long.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from executor import Site
-from executor.site import NOWHERE
+from models.gpu_state import Run
 from models.timeline import Timeline
 from planner.answers.policies.carrying_out import lanes
 from planner.answers.policies.receding_horizon import EVERYTHING, Oracle, RecedingHorizon, RecedingOptions
@@ -44,7 +44,7 @@ class Following(RecedingHorizon):
             for model in [model for model in memory.residents if (gpu, model) not in kept]:
                 site.leave_out(gpu, model)
         self._known = len(instance.jobs)
-        self._watched = [NOWHERE] * site.n_gpus
+        self._watched: set[int] = set()
         self._outlasted: set[int] = set()
         self._planned = {run.task: (run.gpu, run.start_us) for run in plan.placements}
         self._carrying.lanes = lanes(instance, plan, (), range(instance.n_tasks))
@@ -57,31 +57,33 @@ class Following(RecedingHorizon):
 
     def act(self, gpus: Sequence[int]) -> None:
         """Plan anew if a task has outlasted its interval, then go on, and watch what has begun."""
-        for gpu, task in enumerate(self.site.running):
-            if task != NOWHERE and task not in self._outlasted and self.site.now == self._latest_us(gpu):
-                self._outlasted.add(task)
+        for run in self._running():
+            if run.tasks[0] not in self._outlasted and self.site.now == self._latest_us(run):
+                self._outlasted.add(run.tasks[0])
                 self._due = True
         super().act(gpus)
-        for gpu, task in enumerate(self.site.running):
-            if task not in (NOWHERE, self._watched[gpu]):
-                self._watched[gpu] = task
-                self.site.wake(self._latest_us(gpu))
+        for run in self._running():
+            if run.tasks[0] not in self._watched:
+                self._watched.add(run.tasks[0])
+                self.site.wake(self._latest_us(run))
+
+    def _running(self) -> Iterator[Run]:
+        """Yield what runs."""
+        return (run for state in self.site.state for run in state.runs.values())
 
     def loaded(self, model: int, gpu: int) -> None:
         """Go on with the plan, however long a load took: estimates are of runs."""
 
-    def _unexpected(self, task: int, gpu: int) -> bool:
+    def _unexpected(self, task: int, given_us: int) -> bool:
         """Say whether a task that has just ended ran for a time outside its interval."""
-        low_us, high_us = self._told.limits_us(task, self.site.run_time(task, gpu))
+        low_us, high_us = self._told.limits_us(task, given_us)
         return not low_us <= self.site.now - self.site.started_us[task] <= high_us
 
-    def _expected_end_us(self, gpu: int) -> int:
-        """Return when what runs on a GPU should end, given that it has not ended yet."""
-        task, now = self.site.running[gpu], self.site.now
-        run_us = self.site.run_time(task, gpu)
-        return now + self._told.remaining_us(task, run_us, now - self.site.started_us[task])
+    def _expected_end_us(self, run: Run) -> int:
+        """Return when what runs should end, given that it has not ended yet."""
+        now, given_us = self.site.now, run.end_us - run.start_us
+        return now + self._told.remaining_us(run.tasks[0], given_us, now - run.start_us)
 
-    def _latest_us(self, gpu: int) -> int:
-        """Return when a running task leaves its interval if it still runs then."""
-        task = self.site.running[gpu]
-        return self.site.started_us[task] + self._told.limits_us(task, self.site.run_time(task, gpu))[1]
+    def _latest_us(self, run: Run) -> int:
+        """Return when what runs leaves its interval if it still runs then."""
+        return run.start_us + self._told.limits_us(run.tasks[0], run.end_us - run.start_us)[1]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from executor import Site
+from models.gpu_state import Run
 from models.instance import Instance
 from models.timeline import Timeline
 from planner.answers.policies.following import Following
@@ -45,14 +46,14 @@ class Informed(Following):
         self._due |= self.site.now == self._at_us
         super().act(gpus)
 
-    def _unexpected(self, task: int, gpu: int) -> bool:
-        return task not in self._end_us and super()._unexpected(task, gpu)
+    def _unexpected(self, task: int, given_us: int) -> bool:
+        return task not in self._end_us and super()._unexpected(task, given_us)
 
-    def _expected_end_us(self, gpu: int) -> int:
-        known = self._end_us.get(self.site.running[gpu])
-        return super()._expected_end_us(gpu) if known is None else known
+    def _expected_end_us(self, run: Run) -> int:
+        known = self._end_us.get(run.tasks[0])
+        return super()._expected_end_us(run) if known is None else known
 
-    def _latest_us(self, gpu: int) -> int:
+    def _latest_us(self, run: Run) -> int:
         # A task that has outlasted its run time by the moment was no surprise to the plan that was followed until then.
-        known = self._end_us.get(self.site.running[gpu])
-        return super()._latest_us(gpu) if known is None else known
+        known = self._end_us.get(run.tasks[0])
+        return super()._latest_us(run) if known is None else known

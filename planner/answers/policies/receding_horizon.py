@@ -16,6 +16,7 @@ from typing import ClassVar
 from executor import Policy, PolicyError, Site
 from executor.policies.options import count, duration, factor, one_of, option
 from executor.site import NOWHERE
+from models.gpu_state import Run
 from models.instance import Instance
 from models.objective import Objective
 from models.timeline import Placement
@@ -148,7 +149,7 @@ class RecedingHorizon(Policy):
 
     def finished(self, task: int, gpu: int) -> None:
         """Take note of finished jobs and of the latest use of models; plan anew if the end was not as expected."""
-        self._due |= self._unexpected(task, gpu)
+        self._due |= self._unexpected(task, self._carrying.given_us.pop(task))
         job = self.site.job[task]
         self._tasks_left[job] -= 1
         if not self._tasks_left[job]:
@@ -174,17 +175,17 @@ class RecedingHorizon(Policy):
             gpus = range(self.site.n_gpus)
         self._carrying.go_on(gpus)
 
-    def _unexpected(self, task: int, gpu: int) -> bool:
+    def _unexpected(self, task: int, given_us: int) -> bool:
         """Say whether a task that has just ended ran for another time than given."""
-        return self._is_off(self.site.run_end_us[gpu], self.site.run_time(task, gpu))
+        return self._is_off(self.site.started_us[task] + given_us, given_us)
 
     def _is_off(self, expected_us: int, given_us: int) -> bool:
         """Say whether what ends now should have ended at another time, by more than is tolerated."""
         return abs(self.site.now - expected_us) > self._options.tolerance * given_us
 
-    def _expected_end_us(self, gpu: int) -> int:
-        """Return when what runs on a GPU should end, by the given time; at once if that has passed."""
-        return max(self.site.now, self.site.run_end_us[gpu])
+    def _expected_end_us(self, run: Run) -> int:
+        """Return when what runs should end, by the given time; at once if that has passed."""
+        return max(self.site.now, run.end_us)
 
     def _jobs_ahead(self) -> Sequence[Job]:
         """Return the jobs that are in sight but not released."""
@@ -219,16 +220,16 @@ class RecedingHorizon(Policy):
     def _standing(self, number: Sequence[int]) -> Iterator[Placement]:
         """Yield the tasks that have started, with their ends, expected ones if they still run."""
         site = self.site
+        ends = {task: run for state in site.state for run in state.runs.values() for task in run.tasks}
         for index, task in enumerate(number):
             if task < len(site.gpu) and site.started_us[task] >= 0:
-                gpu, end_us = site.gpu[task], site.ended_us[task]
-                expected_us = end_us if end_us >= 0 else self._expected_end_us(gpu)
-                yield Placement(index, gpu, site.started_us[task], expected_us)
+                end_us = self._expected_end_us(ends[task]) if task in ends else site.ended_us[task]
+                yield Placement(index, site.gpu[task], site.started_us[task], end_us)
 
     def _engines(self) -> tuple[list[int], list[int]]:
         """Return from when on compute and copy engines are free, by the given times; overdue ones at once."""
         site = self.site
-        compute = [self._expected_end_us(gpu) if task != NOWHERE else site.now for gpu, task in enumerate(site.running)]
+        compute = [max(map(self._expected_end_us, state.runs.values()), default=site.now) for state in site.state]
         copy = [max(site.now, state.load_end_us) if state.loading != NOWHERE else site.now for state in site.state]
         if site.overlap_loads:
             return compute, copy
@@ -239,13 +240,11 @@ class RecedingHorizon(Policy):
         """Yield the models that are on a GPU or on their way."""
         site = self.site
         for gpu, memory in enumerate(site.memory):
-            running = site.running[gpu]
-            used = site.needs[site.template[running]] if running != NOWHERE else ()
+            uses = [(run.models, self._expected_end_us(run)) for run in site.state[gpu].runs.values()]
             for model, slot in memory.residents.items():
                 if model not in memory.ready:
                     ready_us = last_use_us = max(site.now, site.state[gpu].load_end_us)
                 else:
                     ready_us, last_use_us = site.now, self._last_use_us[gpu].get(model, 0)
-                if model in used:
-                    last_use_us = self._expected_end_us(gpu)
+                last_use_us = max([last_use_us, *(end_us for models, end_us in uses if model in models)])
                 yield Stay(gpu, model, slot, ready_us, last_use_us)

@@ -11,7 +11,7 @@ import numpy as np
 from executor import NoiseError
 from executor.published import published_factor
 from models.instance import Instance
-from planner.answers.uncertain.told import Told, stretch
+from planner.answers.uncertain.told import Told, alike_in_classes, stretch
 
 LARGEST = {"lognormal": 5.0, "published": 3.0}
 """Largest spread of each kind: 80 % of the factors are then within 600, or 72, either way."""
@@ -36,7 +36,8 @@ class Error:
         Standard deviation of the factor's logarithm, or the power of the published factors; 0: no error. At most
         `LARGEST`.
     by_job
-        Whether the tasks of a job share their factor, as the published errors are those of jobs.
+        Whether the tasks of a job share their factor, as the published errors are those of jobs; those of a batch
+        class share theirs in any case.
     """
 
     kind: str
@@ -63,7 +64,7 @@ class Error:
         """Return an instance whose run times lie around those of another one; equal seeds draw the same quantiles."""
         draws = np.random.default_rng([seed, _STREAM]).random(len(instance.jobs) if self.by_job else instance.n_tasks)
         factors = np.array([self.factor(level) for level in draws.tolist()])
-        return stretch(instance, factors[instance.task_job] if self.by_job else factors)
+        return stretch(instance, alike_in_classes(instance, factors[instance.task_job] if self.by_job else factors))
 
     def told(self, medians: Instance) -> Told:
         """Return what is told if these run times are: they come with the interval that holds 80 % of the true ones.

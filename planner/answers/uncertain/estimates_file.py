@@ -32,7 +32,8 @@ def read_told(path: Path, scenario: Scenario) -> Told:
     """Return what a file of estimates tells of a scenario's run times.
 
     A row speaks of a task's run time on its fastest kind of GPU; the other kinds are taken to be off by the same
-    factor. Tasks without a row keep the scenario's run times, as certain. Each task of each job is uncertain by itself.
+    factor. Tasks without a row keep the scenario's run times, as certain. Each task of each job is uncertain by itself,
+    but a batch class as a whole: a row of one of its tasks, alone in a batch, holds for all of them at every size.
 
     Raises
     ------
@@ -44,8 +45,13 @@ def read_told(path: Path, scenario: Scenario) -> Told:
 
 def read_quantiles(path: Path, scenario: Scenario) -> Quantiles:
     """Return the rows of a file of estimates; InputError as `read_told`."""
-    known = {(name, task) for name, workflow in scenario.document.workflows.items() for task in workflow.tasks}
+    known = {
+        (name, task): given.batch
+        for name, workflow in scenario.document.workflows.items()
+        for task, given in workflow.tasks.items()
+    }
     found: dict[tuple[str, str], tuple[int, int, int]] = {}
+    of_class: dict[str, tuple[int, int, int]] = {}
     for line, workflow, task, times in _measured(path) if path.suffix == ".json" else _rows(path):
         if workflow not in scenario.document.workflows:
             names = allowed(workflow, scenario.document.workflows)
@@ -56,7 +62,11 @@ def read_quantiles(path: Path, scenario: Scenario) -> Quantiles:
         if (workflow, task) in found:
             raise InputError(str(path), line, "task", f"{workflow}/{task} has a row already; allowed is one per task")
         found[workflow, task] = times
-    return found
+        batch = known[workflow, task]
+        if batch is not None and of_class.setdefault(batch, times) != times:
+            problem = f"{workflow}/{task} is of batch class {batch}, for which another row says something else"
+            raise InputError(str(path), line, "task", f"{problem}; allowed is one estimate per class")
+    return found | {name: of_class[batch] for name, batch in known.items() if batch in of_class}
 
 
 def told_of(quantiles: Quantiles, instance: Instance) -> Told:

@@ -14,8 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from executor import NoiseError
-from models.instance import Instance, InstanceError
-from models.workload import Workflow
+from models.instance import NONE, Instance, InstanceError
+from models.workload import Task, Workflow
 
 Floats = NDArray[np.float64]
 
@@ -35,9 +35,11 @@ class Told:
     instance
         With the medians as run times.
     low, high
-        Per task: its 10 % and 90 % quantile as multiples of the median. Shape [tasks].
+        Per task: its 10 % and 90 % quantile as multiples of the median, the same for all of a batch class. Shape
+        [tasks].
     by_job
-        Whether the tasks of a job are off together, by the same quantile; otherwise each for itself.
+        Whether the tasks of a job are off together, by the same quantile; otherwise each for itself. Those of a batch
+        class always are.
     """
 
     instance: Instance
@@ -69,6 +71,7 @@ class Told:
         return self._at(draws.standard_normal(self.instance.n_tasks))
 
     def _at(self, deviations: Floats) -> Instance:
+        deviations = alike_in_classes(self.instance, deviations)
         side = np.where(deviations < 0, -np.log(self.low), np.log(self.high))
         return stretch(self.instance, np.exp(deviations * side / OUTER))
 
@@ -106,8 +109,20 @@ class Told:
         return math.log(factor) * OUTER / side if side else math.copysign(math.inf, factor - 1)
 
 
+def alike_in_classes(instance: Instance, values: Floats) -> Floats:
+    """Return values per task that the tasks of a batch class share, the first one's: a class has one table of times."""
+    batch = instance.template_batch[instance.task_template]
+    in_class = np.flatnonzero(batch != NONE)
+    _, first, of_class = np.unique(batch[in_class], return_index=True, return_inverse=True)
+    shared = values.copy()
+    shared[in_class] = values[in_class[first[of_class]]]
+    return shared
+
+
 def stretch(instance: Instance, factor: Floats) -> Instance:
     """Return an instance with other run times; its catalogue stays, for what single jobs take is not known beforehand.
+
+    Tasks of a batch class that differ in their factor are of different classes then.
 
     Parameters
     ----------
@@ -126,7 +141,6 @@ def stretch(instance: Instance, factor: Floats) -> Instance:
     """
     if bool((factor == 1).all()):
         return instance
-    instance.require_one_at_a_time("an instance with other run times")
     made: dict[tuple[int, bytes], Workflow] = {}
     jobs = []
     for index, job in enumerate(instance.jobs):
@@ -145,11 +159,25 @@ def stretch(instance: Instance, factor: Floats) -> Instance:
 
 def stretched_workflow(workflow: Workflow, factor: Floats) -> Workflow:
     """Return a workflow with other run times; `factor` is per task."""
-    tasks = [
-        replace(task, runtime_us={kind: max(1, round_time(us * by)) for kind, us in task.runtime_us.items()})
-        for task, by in zip(workflow.tasks, factor.tolist(), strict=True)
-    ]
+    tasks = [_stretched_task(task, by) for task, by in zip(workflow.tasks, factor.tolist(), strict=True)]
     return Workflow(workflow.name, tuple(tasks))
+
+
+def _stretched_task(task: Task, by: float) -> Task:
+    if task.batch is None:
+        return replace(task, runtime_us={kind: _stretch_time(us, by) for kind, us in task.runtime_us.items()})
+    if by == 1:
+        return task
+    tables = {
+        kind: {size: _stretch_time(us, by) for size, us in table.items()}
+        for kind, table in task.batch.runtime_us.items()
+    }
+    batch = replace(task.batch, name=f"{task.batch.name} x {by!r}", runtime_us=tables)
+    return Task.of_class(task.name, batch, task.inputs)
+
+
+def _stretch_time(time_us: int, by: float) -> int:
+    return max(1, round_time(time_us * by))
 
 
 def round_time(time_us: float) -> int:
