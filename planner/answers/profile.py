@@ -237,7 +237,7 @@ def _table(given: Mapping[str, Any], sizes: Mapping[int, Spread]) -> dict[str, A
     for size in sorted(map(int, given)):
         longest = max(longest, sizes[size].median_us)
         times[size] = _time(longest)
-    return {size: times[int(size)] for size in given}
+    return {Plain(size): times[int(size)] for size in given}
 
 
 def _rounded(spread: Spread) -> list[float]:

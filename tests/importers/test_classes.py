@@ -19,7 +19,7 @@ from tests.importers.small import table, written
 
 def representatives(runtimes: list[int], most: int, models: list[int] | None = None) -> list[int]:
     frame = pd.DataFrame({"model": models or [0] * len(runtimes), "gpus": 1, "runtime_us": runtimes})
-    return [int(value) for value in Classes(most).representatives(frame)[0]]
+    return [int(value) for value in Classes(most).representatives(frame)[0]["runtime_us"]]
 
 
 def test_classes_are_quantiles_represented_by_their_mean() -> None:

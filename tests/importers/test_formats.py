@@ -78,6 +78,54 @@ def test_azure_tokens_become_run_times(tmp_path: Path) -> None:
     assert jobs(made) == [(0, "chat 0.7608 s"), (52_000, "chat 0.02 s"), (52_001, "chat 0.02 s")]
 
 
+def test_azure_requests_share_a_gpu_in_batches_and_hold_their_cache(tmp_path: Path) -> None:
+    options = "start=10ms,prefill=100us,decode=30ms,concurrency=4,kv=10B,batch=3,crowding=0.5"
+    made = import_trace(f"azure-llm:{options}", [written(tmp_path, AZURE, "chat.csv")])
+    # By size: 10 ms + b x 480.8 ms + 9 x 30 ms x (1 + (b - 1) / 2); the two short ones differ by a token of cache.
+    assert [name for _, name in jobs(made)] == ["chat 0.7608 s", "chat 0.02 s", "chat 0.02 s #2"]
+    instance = load_scenario(made.save(tmp_path / "scenario.yaml")[0]).instance
+    tasks = [job.workflow.tasks[0] for job in instance.jobs]
+    assert [(task.share, task.memory_bytes) for task in tasks] == [(2500, 48_180), (2500, 1000), (2500, 1010)]
+    tables = [dict(task.batch.times_on("8xH100")) for task in tasks if task.batch is not None]
+    assert tables[0] == {1: 760_800, 2: 1_376_600, 3: 1_992_400}
+    assert tables[1] == tables[2] == {1: 20_000, 2: 30_000, 3: 40_000}
+    # Run times of a class are its means, for every size, and so is the cache: 10 x (4818 + 101 + 100) / 3.
+    few = import_trace(f"azure-llm:{options}", [written(tmp_path, AZURE, "chat.csv")], runtime_classes="1")
+    (task,) = few.workload.workflows[0].tasks
+    assert task.memory_bytes == 16_730
+    assert task.batch is not None
+    assert dict(task.batch.times_on("8xH100")) == {1: 266_933, 2: 478_867, 3: 690_800}
+    # Work counts by its share: 266.933 ms x 3 x 1/4, within 52.001 ms, on 40 GPUs.
+    assert few.summary.fluid_load == pytest.approx(266.933 * 3 / 4 / (52.001 * 40), rel=1e-4)
+
+
+def test_a_table_may_say_what_requests_share(tmp_path: Path) -> None:
+    log = written(tmp_path, "release,model,runtime,part,held,pair\n0,a,2,0.25,100,3\n1,a,2,1,0,2\n")
+    made = import_trace("table:share=part,memory=held,batch=2:pair", [log])
+    instance = load_scenario(made.save(tmp_path / "scenario.yaml")[0]).instance
+    tasks = [job.workflow.tasks[0] for job in instance.jobs]
+    assert [(task.share, task.memory_bytes) for task in tasks] == [(2500, 100), (10_000, 0)]
+    assert [batch.runtime_us["*"] for batch in instance.batches] == [
+        {1: 2_000_000, 2: us} for us in (3 * 10**6, 2 * 10**6)
+    ]
+    assert import_trace("table:share=part", [log]).scenario.instance.batches == ()
+
+
+@pytest.mark.parametrize(
+    ("row", "message"),
+    [
+        ("0,a,2,1.2,0,3", "part: '1.2' is no share; allowed is a decimal above 0 and at most 1, of up to four places"),
+        ("0,a,2,0.12345,0,3", "part: '0.12345' is no share"),
+        ("0,a,2,1,-1,3", "held: '-1' is no whole number in range"),
+        ("0,a,2,1,0,1", "pair: '1' is less than a smaller batch takes; allowed is a time that does not fall"),
+    ],
+)
+def test_a_table_of_shares_is_checked(tmp_path: Path, row: str, message: str) -> None:
+    log = written(tmp_path, f"release,model,runtime,part,held,pair\n{row}\n")
+    with pytest.raises(InputError, match=message):
+        import_trace("table:share=part,memory=held,batch=2:pair", [log])
+
+
 def test_azure_files_are_services_unless_they_share_a_model(tmp_path: Path) -> None:
     files = [written(tmp_path, AZURE, name) for name in ("chat.csv.gz", "code.csv")]
     assert set(import_trace("azure-llm", files).summary.model_requests) == {"chat", "code"}

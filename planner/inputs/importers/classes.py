@@ -7,7 +7,6 @@ from dataclasses import dataclass
 import pandas as pd
 
 from models.errors import QuestionError
-from models.instance import Ints
 
 MOST_EXACT = 5_000
 """Up to so many distinct pairs of model and run time, run times stay as they are unless classes are asked for."""
@@ -49,17 +48,17 @@ class Classes:
             raise QuestionError(f"{text[:40]!r} is no number of classes; allowed is {allowed}", "runtime_classes")
         return cls(int(text))
 
-    def representatives(self, table: pd.DataFrame) -> tuple[Ints, str]:
-        """Return the run time that stands for each request, and the rule in words.
+    def representatives(self, table: pd.DataFrame) -> tuple[pd.DataFrame, str]:
+        """Return the figures that stand for each request, and the rule in words.
 
-        The requests of a model (and number of GPUs) are ordered by run time and cut into classes of equally many;
-        equal run times share a class. A class is represented by its mean, rounded to a microsecond, so the work of
-        every model stays what it was to within half a microsecond per request.
+        The requests of a model (and number of GPUs, and share) are ordered by run time and cut into classes of equally
+        many; equal run times share a class. A class is represented by the mean of every further column, rounded to a
+        whole number, so the work of every model stays what it was to within half a microsecond per request.
 
         Parameters
         ----------
         table
-            Columns ``model``, ``gpus``, ``runtime_us``.
+            Columns ``model``, ``gpus``, ``runtime_us``, perhaps ``share``, and any that are averaged.
 
         Raises
         ------
@@ -69,17 +68,20 @@ class Classes:
         exact = len(table.drop_duplicates())
         if self.most == 0 or (self.most is None and exact <= MOST_EXACT):
             _refuse_more(exact)
-            return table["runtime_us"].to_numpy(), "run times as they are"
-        by_model = table.groupby(["model", "gpus"])["runtime_us"]
+            return table, "run times as they are"
+        kinds = [column for column in ("model", "gpus", "share") if column in table]
+        by_model = table.groupby(kinds)["runtime_us"]
         classes = self.most or max(1, min(DEFAULT_CLASSES, MOST_WORKFLOWS // by_model.ngroups))
         below = by_model.rank(method="min").astype("int64") - 1
         klass = below * classes // by_model.transform("size")
-        by_class = table["runtime_us"].groupby([table["model"], table["gpus"], klass])
-        total, size = by_class.transform("sum"), by_class.transform("size")
+        by_class = table.groupby([*(table[column] for column in kinds), klass])
         _refuse_more(by_class.ngroups)
+        made, size = table.copy(), by_class["runtime_us"].transform("size")
+        for column in table.columns.difference(kinds):
+            made[column] = (2 * by_class[column].transform("sum") + size) // (2 * size)
         cut = "1 class of run time per model," if classes == 1 else f"{classes} classes of run time per model, each"
         mapping = f"{cut} represented by its mean ({exact:,} distinct before)"
-        return ((2 * total + size) // (2 * size)).to_numpy("int64"), mapping
+        return made, mapping
 
 
 def _refuse_more(workflows: int) -> None:

@@ -19,7 +19,9 @@ from models.scenario import InputError
 from models.scenario.errors import quote
 from models.scenario.quantities import MAX_TIME_US
 from models.scenario.trace import microseconds
-from planner.inputs.importers.tables import Requests, Texts
+from models.units import parse_number
+from models.workload import WHOLE
+from planner.inputs.importers.tables import Requests, Serving, Texts
 from planner.inputs.importers.tally import Tally
 
 LONGEST_NAME = 150
@@ -153,6 +155,18 @@ class Rows:
         self.refuse(~good[codes], column, "is no number in range", f"a number from {least:g} to {most:g}")
         return np.asarray(np.where(good, values, least)[codes], np.float64)
 
+    def shares(self, column: str) -> Ints:
+        """Return shares of a GPU in parts of `WHOLE`. Shape [rows]."""
+
+        def read(text: str) -> int:
+            parts = parse_number(text.strip()) * WHOLE
+            if parts.denominator != 1:
+                raise ValueError(text)
+            return int(parts)
+
+        allowed = "a decimal above 0 and at most 1, of up to four places"
+        return self._each(column, read, (1, WHOLE), "is no share", allowed)
+
     def moments(self, column: str) -> Ints:
         """Return dates with a time of day in microseconds since 1970; without a zone: UTC. Shape [rows]."""
         texts = self.columns[column]
@@ -180,6 +194,7 @@ class Rows:
         runtime_us: Ints,
         deadline_us: Ints | None = None,
         gpus: Ints | None = None,
+        serving: Serving | None = None,
     ) -> Requests:
         """Return the rows that are kept as requests; columns as in `Requests`, each of shape [rows]."""
         kept = self.kept
@@ -189,6 +204,7 @@ class Rows:
             runtime_us[kept],
             None if deadline_us is None else deadline_us[kept],
             None if gpus is None else gpus[kept],
+            None if serving is None else serving.at(kept),
         )
 
     def settle(self, tally: Tally) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from models.instance import Ints
+from models.workload import WHOLE
 from planner.inputs.importers.target import Target
 from planner.inputs.importers.workload import Workload
 
@@ -31,7 +32,7 @@ class Summary:
     length_us
         Length of the window, or from time zero to the last release; 0 if all jobs arrive at time zero.
     job_work_us
-        Run times of all tasks of each job together, each on its fastest kind. Shape [jobs].
+        Run times of all tasks of each job together, each alone on its fastest kind, times its share. Shape [jobs].
     task_runtime_us
         Run times of all tasks of all jobs, ascending. Shape [tasks].
     model_requests, model_work_us
@@ -53,7 +54,9 @@ class Summary:
     def of(cls, workload: Workload, target: Target, length_us: float | None) -> Summary:
         """Return the figures of a workload; without a length it ends with its last release."""
         count = np.bincount(workload.workflow, minlength=len(workload.workflows))
-        work = np.array([sum(task.fastest_us for task in w.tasks) for w in workload.workflows], np.int64)
+        work = np.array(
+            [sum(task.fastest_us * task.share for task in w.tasks) // WHOLE for w in workload.workflows], np.int64
+        )
         requests: dict[str, int] = {}
         model_work: dict[str, int] = {}
         runtimes, repeats = [], []

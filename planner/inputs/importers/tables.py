@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import TypeAlias
 
 import numpy as np
@@ -13,6 +14,31 @@ from models.workload import Workflow
 
 Texts: TypeAlias = NDArray[np.object_]
 """An array of Python strings."""
+
+
+@dataclass(frozen=True, slots=True)
+class Serving:
+    """How GPUs serve requests several at a time: one entry per request in every column.
+
+    Parameters
+    ----------
+    share
+        Of a GPU's compute, in parts of `WHOLE`. Shape [requests].
+    memory_bytes
+        Held while a request runs. Shape [requests].
+    batch_us
+        Run time of a batch of requests like this one by size, 2 and above, not falling; empty: they run alone. Each of
+        shape [requests].
+    """
+
+    share: Ints
+    memory_bytes: Ints
+    batch_us: Mapping[int, Ints] = field(default_factory=dict)
+
+    def at(self, rows: Ints | NDArray[np.bool_]) -> Serving:
+        """Return that of some requests."""
+        batch_us = {size: times[rows] for size, times in self.batch_us.items()}
+        return Serving(self.share[rows], self.memory_bytes[rows], batch_us)
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +57,8 @@ class Requests:
         Relative to the release, -1 for none; None if no request has one. Shape [requests].
     gpus
         How many GPUs run the request side by side, each for its run time; None: one each. Shape [requests].
+    serving
+        Shares, memory and batches; None: each request has its GPU to itself.
     """
 
     release_us: Ints
@@ -38,6 +66,7 @@ class Requests:
     runtime_us: Ints
     deadline_us: Ints | None = None
     gpus: Ints | None = None
+    serving: Serving | None = None
 
     def __post_init__(self) -> None:
         columns = (self.model, self.runtime_us, self.deadline_us, self.gpus)

@@ -173,6 +173,9 @@ class Driven:
         """
         if isinstance(found, Jobs):
             raise QuestionError("the log's jobs are DAGs already; allowed are logs of requests", "workflows")
+        if found.serving is not None:
+            allowed = "allowed are the format's options without shares, memory and batches, which the scenario brings"
+            raise QuestionError(f"the log says how its requests share a GPU; {allowed}", "workflows")
         workflows = tuple(build_workflows(self.scenario.document).values())
         deadline = None if found.deadline_us is None else found.deadline_us[rows]
         named = _by_name(workflows, found.model[rows])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -11,10 +12,10 @@ import pandas as pd
 from models.errors import QuestionError
 from models.instance import Ints
 from models.scenario.limits import MAX_HORIZON_US
-from models.workload import ANY_KIND, Task, Workflow
+from models.workload import ANY_KIND, WHOLE, BatchClass, Task, Workflow
 from planner.inputs.importers.classes import Classes
 from planner.inputs.importers.quantities import seconds
-from planner.inputs.importers.tables import Jobs, Requests
+from planner.inputs.importers.tables import Jobs, Requests, Serving
 
 MOST_READ = 30_000_000
 """Most requests of all files together, before a window is cut; they take about 1 GB."""
@@ -77,6 +78,18 @@ def _joined(chunks: Sequence[Requests]) -> Requests:
         np.concatenate([chunk.runtime_us for chunk in chunks]),
         _column([chunk.deadline_us for chunk in chunks], chunks, -1),
         _column([chunk.gpus for chunk in chunks], chunks, 1),
+        _joined_serving([chunk.serving for chunk in chunks if chunk.serving is not None]),
+    )
+
+
+def _joined_serving(found: Sequence[Serving]) -> Serving | None:
+    """Return how all chunks are served: a reader says so of all of them or of none."""
+    if not found:
+        return None
+    return Serving(
+        np.concatenate([each.share for each in found]),
+        np.concatenate([each.memory_bytes for each in found]),
+        {size: np.concatenate([each.batch_us[size] for each in found]) for size in found[0].batch_us},
     )
 
 
@@ -119,19 +132,47 @@ def workload_of(found: Requests | Jobs, rows: Ints, release_us: Ints, classes: C
         raise QuestionError(
             f"all run times add up to more than {MAX_HORIZON_US / 10:.0e} us; allowed is a shorter window"
         )
-    table = pd.DataFrame({"model": model, "gpus": gpus, "runtime_us": runtime})
-    table["runtime_us"], mapping = classes.representatives(table)
-    grouped = table.groupby(["model", "gpus", "runtime_us"], sort=True)
-    kinds = grouped.size().index
-    workflows = tuple(_single(str(names[m]), int(g), int(r)) for m, g, r in kinds)
+    table = pd.DataFrame({"model": model, "gpus": gpus, "runtime_us": runtime} | _served(found, rows))
+    table, mapping = classes.representatives(table)
+    grouped = table.groupby(list(table.columns), sort=True)
+    kinds = grouped.size().index.to_frame(index=False).to_dict("records")
+    known: dict[str, int] = {}
+    workflows = tuple(_single(str(names[kind.pop("model")]), kind, known) for kind in kinds)
     return Workload(workflows, np.asarray(grouped.ngroup(), np.int64), release_us, deadline, mapping)
 
 
-def _single(model: str, gpus: int, runtime_us: int) -> Workflow:
-    """Return a workflow of equal tasks side by side, one per GPU; the name tells model, run time and GPUs apart."""
+def _served(found: Requests, rows: Ints) -> dict[str | int, Ints]:
+    """Return the further columns of a table: share, memory, and run times by batch size."""
+    if found.serving is None:
+        return {}
+    serving = found.serving.at(rows)
+    return {
+        "share": serving.share,
+        "memory_bytes": serving.memory_bytes,
+        **{size: times for size, times in serving.batch_us.items()},  # noqa: C416 (keys of another type)
+    }
+
+
+def _single(model: str, kind: dict[Any, int], known: dict[str, int]) -> Workflow:
+    """Return a workflow of equal tasks side by side, one per GPU; the name tells model, run time and GPUs apart.
+
+    Parameters
+    ----------
+    known
+        Names so far, and how many workflows have each: where only memory or batches differ, a number is added.
+    """
+    gpus, runtime_us = kind.pop("gpus"), kind.pop("runtime_us")
+    share, memory = kind.pop("share", WHOLE), kind.pop("memory_bytes", 0)
     name = f"{model} {seconds(runtime_us)}" + (f" x {gpus}" if gpus > 1 else "")
+    known[name] = known.get(name, 0) + 1
+    if known[name] > 1:
+        name += f" #{known[name]}"
     steps = ["run"] if gpus == 1 else [f"run{index}" for index in range(gpus)]
-    return Workflow(name, tuple(Task(step, {ANY_KIND: runtime_us}, (model,)) for step in steps))
+    if kind:
+        table = {ANY_KIND: {1: runtime_us} | kind}
+        batch = BatchClass(name, table, (model,), share, memory)
+        return Workflow(name, tuple(Task.of_class(step, batch) for step in steps))
+    return Workflow(name, tuple(Task(step, {ANY_KIND: runtime_us}, (model,), (), share, memory) for step in steps))
 
 
 def _of_jobs(workflows: Sequence[Workflow], release_us: Ints) -> Workload:
