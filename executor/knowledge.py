@@ -25,6 +25,7 @@ class WorkflowTables:
     outputs: tuple[_Row, ...]
     first_edge: int
     transfer_us: list[list[list[list[int]]]]
+    input_us: list[int]
     share: list[int]
     memory_bytes: list[int]
     batches: list[tuple[str, list[list[int]]] | None]
@@ -43,6 +44,7 @@ class WorkflowTables:
             instance.outputs[rows],
             first,
             instance.transfer_us[first : first + len(edges)].tolist(),
+            instance.input_us[rows].tolist(),
             instance.template_share[rows].tolist(),
             instance.template_memory[rows].tolist(),
             [
@@ -71,7 +73,7 @@ class Knowledge:
     workflows
         Those that some job released so far asks for, by their first jobs; all numbers of workflows, templates and
         edges count these alone.
-    run_us, needs, inputs, outputs, transfer_us, template_first
+    run_us, needs, inputs, outputs, transfer_us, input_us, template_first
         Of these workflows, laid out as the instance's tables.
     share, work_us, task_bytes, batch
         Per template: the share of a GPU's compute that it takes, in parts of WHOLE, its run times multiplied by that
@@ -101,6 +103,7 @@ class Knowledge:
         self.inputs: list[_Row] = []
         self.outputs: list[_Row] = []
         self.transfer_us: list[list[list[list[int]]]] = []
+        self.input_us: list[int] = []
         self.share: list[int] = []
         self.work_us: list[list[int]] = []
         self.task_bytes: list[int] = []
@@ -137,6 +140,13 @@ class Knowledge:
         row = self.transfer_us[edge][self.gpu_class[source]][self.gpu_class[target]]
         return row[self.gpu_server[source] == self.gpu_server[target]]
 
+    def input_time(self, task: int, gpu: int) -> int:
+        """Return how long the input bytes of a task take to a GPU: 0 at its job's ingress, and if it names none."""
+        travels = self.input_us[self.template[task]]
+        if not travels:
+            return 0
+        return travels if self.jobs[self.job[task]].ingress not in (None, self.gpu_server[gpu]) else 0
+
     def eligible_gpus(self, task: int) -> tuple[int, ...]:
         """Return the GPUs that can run a task, in order."""
         template = self.template[task]
@@ -169,6 +179,7 @@ class Knowledge:
         for known, arcs in ((self.inputs, tables.inputs), (self.outputs, tables.outputs)):
             known.extend(tuple((offset, edge + shift) for offset, edge in row) for row in arcs)
         self.transfer_us.extend(tables.transfer_us)
+        self.input_us.extend(tables.input_us)
         self.share.extend(tables.share)
         self.work_us.extend(
             row if share == WHOLE else [run_us if run_us == NEVER else run_us * share // WHOLE for run_us in row]

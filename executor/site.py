@@ -11,7 +11,7 @@ from typing import Protocol
 
 import numpy as np
 
-from executor.device import WAKE, Device
+from executor.device import ARRIVAL, WAKE, Device
 from executor.errors import IllegalActionError
 from executor.knowledge import Knowledge, WorkflowTables
 from models import NEVER, NONE, Instance, Job, Residency, Timeline
@@ -109,7 +109,7 @@ class Site(Knowledge):
     # -- what a policy may do -------------------------------------------------------------------------------------
 
     def assign(self, task: int, gpu: int) -> None:
-        """Decide where a task will run, or decide anew: outputs of its finished predecessors leave for there now.
+        """Decide where a task will run, or decide anew: outputs of finished predecessors, or input bytes, leave now.
 
         Raises
         ------
@@ -130,8 +130,7 @@ class Site(Knowledge):
         inputs = self.inputs[template]
         self.inputs_missing[task] = len(inputs)
         if not inputs:
-            self.touched[gpu] = None
-            self._listener.arrived(task, 0)
+            self._bring_input(task, gpu)
         for offset, edge in inputs:
             if self.ended_us[task + offset] >= 0:
                 self._send(task + offset, task, edge)
@@ -339,6 +338,17 @@ class Site(Knowledge):
         self._stays.append(stay)
         self._stay_of[gpu][model] = stay
         self._replicas[model] += 1
+
+    def _bring_input(self, task: int, gpu: int) -> None:
+        """Have what a task without predecessors is given brought from its job's ingress server."""
+        travels_us = self.input_time(task, gpu)
+        if travels_us:
+            self.inputs_missing[task] = 1
+            sending = self._sending.get(task, 0) if self._sending else 0
+            self._device.at(self.now + travels_us, ARRIVAL, task, sending)
+        else:
+            self.touched[gpu] = None
+            self._listener.arrived(task, 0)
 
     def _send(self, source: int, target: int, edge: int) -> None:
         """Send an output; it arrives at once on the same GPU."""

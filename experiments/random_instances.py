@@ -30,8 +30,8 @@ MB = 1_000_000
 def random_instance(rng: random.Random, max_tasks: int = 5, restricted: bool = False) -> Instance:
     """Return a tiny random instance; `restricted` adds an operator's limits.
 
-    Bytes or slots, one or two kinds, shared servers, several models per task, edge bytes, initial residency, overlap on
-    or off.
+    Bytes or slots, one or two kinds, shared servers, several models per task, edge and input bytes, initial residency,
+    overlap on or off.
     """
     while True:
         try:
@@ -82,7 +82,7 @@ def _random_share(rng: random.Random) -> int:
 
 def _random_service(rng: random.Random, task: Task, classes: list[BatchClass]) -> Task:
     if rng.random() < 0.7:
-        return Task.of_class(task.name, rng.choice(classes), task.inputs)
+        return Task.of_class(task.name, rng.choice(classes), task.inputs, task.input_bytes)
     return replace(task, share=_random_share(rng), memory_bytes=rng.choice((0, 0, 1, 2)))
 
 
@@ -91,6 +91,11 @@ def _draw(rng: random.Random, max_tasks: int, restricted: bool) -> Instance:
     names = [f"m{index}" for index in range(rng.randint(1, 3))]
     sizes = {name: rng.randint(1, 7) for name in names}
     workflows = [_random_workflow(rng, f"w{index}", names, max_tasks) for index in range(rng.randint(1, 2))]
+    own = random.Random(repr(workflows))  # noqa: S311
+    servers: list[int | None] = [None]
+    if own.random() < 1 / 3:  # jobs name their ingress and bring bytes along
+        workflows = [_fed(own, workflow) for workflow in workflows]
+        servers += sorted({gpu.server for gpu in on.gpus})
     jobs: list[Job] = []
     budget = max_tasks
     for release in sorted(rng.choice((0, 0, rng.randint(0, 12))) for _ in range(3)):
@@ -99,11 +104,18 @@ def _draw(rng: random.Random, max_tasks: int, restricted: bool) -> Instance:
         if jobs and budget < 0:
             break
         deadline = rng.choice((None, rng.randint(1, 20)))
-        jobs.append(Job(workflow, release, Fraction(rng.choice(("1", "2", "0.5"))), deadline))
+        weight = Fraction(rng.choice(("1", "2", "0.5")))
+        jobs.append(Job(workflow, release, weight, deadline, own.choice(servers)))
     initial = _random_initial(rng, on, len(names))
     limits = _random_restrictions(rng, names, workflows, len(on.gpus)) if restricted else Restrictions()
     listed = tuple(MLModel(name, size) for name, size in sizes.items())
     return Instance(on, listed, tuple(jobs), rng.random() < 0.7, initial, limits, tuple(workflows))
+
+
+def _fed(rng: random.Random, workflow: Workflow) -> Workflow:
+    """Return a workflow whose first tasks get bytes."""
+    tasks = (task if task.inputs else replace(task, input_bytes=rng.randint(0, 4)) for task in workflow.tasks)
+    return Workflow(workflow.name, tuple(tasks))
 
 
 def _random_cluster(rng: random.Random) -> Cluster:

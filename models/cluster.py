@@ -114,8 +114,18 @@ class Network:
         seconds_per_byte = Fraction(0) if link.bandwidth is None else 1 / link.bandwidth
         if self.staged:
             seconds_per_byte += 1 / source.load_bandwidth + 1 / target.load_bandwidth
-        us, per_bytes = (seconds_per_byte * MICROSECONDS_PER_SECOND).as_integer_ratio()
-        return [link.latency_us - (-size * us // per_bytes) for size in sizes_bytes]
+        return [_travel_us(link, seconds_per_byte, size) for size in sizes_bytes]
+
+    def input_us(self, size_bytes: int) -> int:
+        """Return how long what a job brings along takes from the host of one server to that of another; 0 for none."""
+        link = self.between
+        seconds_per_byte = Fraction(0) if link.bandwidth is None else 1 / link.bandwidth
+        return _travel_us(link, seconds_per_byte, size_bytes) if size_bytes else 0
+
+
+def _travel_us(link: Link, seconds_per_byte: Fraction, size_bytes: int) -> int:
+    us, per_bytes = (seconds_per_byte * MICROSECONDS_PER_SECOND).as_integer_ratio()
+    return link.latency_us - (-size_bytes * us // per_bytes)
 
 
 @dataclass(frozen=True, slots=True)

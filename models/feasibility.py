@@ -200,7 +200,7 @@ def _runs(instance: Instance, timeline: Timeline) -> Iterator[Violation]:
 
 
 def _precedence(instance: Instance, timeline: Timeline) -> Iterator[Violation]:
-    """T2: start >= end of each predecessor + transfer from its GPU to this one."""
+    """T2: start >= end of each predecessor + transfer from its GPU to this one; input bytes come from the ingress."""
     source, target, edge = instance.edges()
     a, b = timeline.gpu[source], timeline.gpu[target]
     same_server = (instance.gpu_server[a] == instance.gpu_server[b]).astype(np.int64)
@@ -210,6 +210,12 @@ def _precedence(instance: Instance, timeline: Timeline) -> Iterator[Violation]:
         subject = f"{name_task(instance, int(target[arc]))} after {name_task(instance, int(source[arc]))}"
         found, least = int(timeline.start_us[target[arc]]), int(earliest[arc])
         yield Violation("T2", subject, "starts before its input arrives", found, least)
+    for task in np.flatnonzero(instance.input_us[instance.task_template]):
+        subject = f"{name_task(instance, int(task))} from its ingress"
+        least = instance.earliest_start(int(task), int(timeline.gpu[task]))
+        travels = least > instance.job_release_us[instance.task_job[task]]
+        if travels and timeline.start_us[task] < least:
+            yield Violation("T2", subject, "starts before its input arrives", int(timeline.start_us[task]), least)
 
 
 def _restrictions(instance: Instance, timeline: Timeline) -> Iterator[Violation]:

@@ -66,10 +66,12 @@ def canonical(instance: Instance) -> dict[str, Any]:
 
 def _demand(task: Task) -> list[dict[str, Any]]:
     """Return what a task asks for beyond a whole GPU and its models; nothing where it asks for nothing."""
+    given = {"input": task.input_bytes} if task.input_bytes else {}
     if task.batch is not None:
-        return [{"batch": task.batch.name}]
+        return [{"batch": task.batch.name, **given}]
     asked = {"share": task.share, "memory": task.memory_bytes}
-    return [] if asked == {"share": WHOLE, "memory": 0} else [asked]
+    plain = asked == {"share": WHOLE, "memory": 0}
+    return [given if plain else {**asked, **given}] if given or not plain else []
 
 
 def _batch(batch: BatchClass) -> list[Any]:

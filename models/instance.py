@@ -64,6 +64,8 @@ class Instance:
         The distinct workflows of the jobs.
     job_workflow, job_release_us, job_critical_us
         Per job: index of its workflow, release, P_j. Shape [jobs].
+    job_ingress
+        Per job: the server where its input bytes lie, NONE where it names none. Shape [jobs].
     job_first_task
         First task of each job, and the number of tasks at the end. Shape [jobs + 1].
     task_job, task_template
@@ -101,6 +103,8 @@ class Instance:
     transfer_us
         Transfer time by edge, class of source, class of target, and 1 for the same server. Zero on the
         same GPU is the caller's case: see `transfer_time`. Shape [edges, classes, classes, 2].
+    input_us
+        Per template: how long its input bytes take to any server but the job's ingress. Shape [templates].
     """
 
     cluster: Cluster
@@ -115,6 +119,7 @@ class Instance:
     job_workflow: Ints = _derived()
     job_release_us: Ints = _derived()
     job_critical_us: Ints = _derived()
+    job_ingress: Ints = _derived()
     job_first_task: Ints = _derived()
     task_job: Ints = _derived()
     task_template: Ints = _derived()
@@ -136,6 +141,7 @@ class Instance:
     inputs: Arcs = _derived()
     outputs: Arcs = _derived()
     transfer_us: Ints = _derived()
+    input_us: Ints = _derived()
 
     def __post_init__(self) -> None:
         self._check_parts()
@@ -186,6 +192,8 @@ class Instance:
         self._set("job_workflow", of_job)
         self._set("job_release_us", tables.as_ints([job.release_us for job in self.jobs], "releases"))
         self._set("job_critical_us", critical[of_job])
+        ingress = [NONE if job.ingress is None else job.ingress for job in self.jobs]
+        self._set("job_ingress", np.array(ingress, np.int64))
         self._set("job_first_task", job_first)
         self._set("task_job", task_job)
         self._set("task_template", template_first[of_job[task_job]] + within)
@@ -208,6 +216,7 @@ class Instance:
         self._set("inputs", inputs)
         self._set("outputs", outputs)
         self._set("transfer_us", tables.transfer_times(edges, self.cluster, classes))
+        self._set("input_us", tables.input_times(self.workflows, self.cluster.network))
         self._set("batches", batches)
         self._set("template_batch", template_batch)
         self._set("batch_us", tables.batch_times(batches, self.models, load_us, classes))
@@ -287,6 +296,19 @@ class Instance:
             return 0
         same_server = int(self.gpu_server[source] == self.gpu_server[target])
         return int(self.transfer_us[edge, self.gpu_class[source], self.gpu_class[target], same_server])
+
+    def earliest_start(self, task: int, gpu: int) -> int:
+        """Return when a task's job is released and its input bytes have reached a GPU (T1, T2), in microseconds."""
+        job = self.task_job[task]
+        there = self.job_ingress[job] in (NONE, self.gpu_server[gpu])
+        return int(self.job_release_us[job]) + (0 if there else int(self.input_us[self.task_template[task]]))
+
+    def earliest_starts(self) -> Ints:
+        """Return `earliest_start` of every task on every GPU. Shape [tasks, gpus]."""
+        ingress = self.job_ingress[self.task_job][:, None]
+        away = (ingress != NONE) & (ingress != self.gpu_server[None, :])
+        earliest: Ints = self.job_release_us[self.task_job][:, None] + self.input_us[self.task_template][:, None] * away
+        return earliest
 
     def task_needs(self, task: int) -> tuple[int, ...]:
         """Return the models a task needs."""

@@ -13,7 +13,7 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from models.cluster import GPU, Cluster
+from models.cluster import GPU, Cluster, Network
 from models.restrictions import InstanceError, Restrictions
 from models.workload import BatchClass, Edge, Job, MLModel, Workflow
 
@@ -69,6 +69,7 @@ def _content(workflow: Workflow) -> object:
             task.inputs,
             task.share,
             task.memory_bytes,
+            task.input_bytes,
             None if task.batch is None else task.batch.content,
         )
         for task in workflow.tasks
@@ -227,6 +228,12 @@ def precedence_arcs(workflows: Sequence[Workflow]) -> tuple[Arcs, Arcs, list[Edg
                 edges.append(edge)
             inputs.append(tuple(row))
     return tuple(inputs), tuple(tuple(row) for row in outputs), edges
+
+
+def input_times(workflows: Sequence[Workflow], network: Network) -> Ints:
+    """Return how long the input bytes of each template take to another server than the job's ingress."""
+    sizes = [task.input_bytes for workflow in workflows for task in workflow.tasks]
+    return as_ints([network.input_us(size) for size in sizes], "transfer times")
 
 
 def transfer_times(edges: Sequence[Edge], cluster: Cluster, classes: GPUClasses) -> Ints:

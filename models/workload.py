@@ -137,6 +137,8 @@ class Task:
     batch
         The class with which it may run in batches; run times (alone), models, share and memory are then the
         class's (see `of_class`).
+    input_bytes
+        What a task without predecessors is given by its job; it lies at the job's ingress server, if it names one.
     """
 
     name: str
@@ -146,6 +148,7 @@ class Task:
     share: int = WHOLE
     memory_bytes: int = 0
     batch: BatchClass | None = None
+    input_bytes: int = 0
 
     def __post_init__(self) -> None:
         if not self.runtime_us or min(self.runtime_us.values()) < 1:
@@ -153,13 +156,15 @@ class Task:
         _check_demand(f"task {self.name}", self.models, self.share, self.memory_bytes)
         if len({edge.source for edge in self.inputs}) < len(self.inputs):
             raise ValueError(f"task {self.name}: a predecessor is named twice")
-        if self.batch is not None and self != Task.of_class(self.name, self.batch, self.inputs):
+        if self.input_bytes < 0 or (self.input_bytes and self.inputs):
+            raise ValueError(f"task {self.name}: only a task without predecessors is given input bytes, 0 or more")
+        if self.batch is not None and self != Task.of_class(self.name, self.batch, self.inputs, self.input_bytes):
             raise ValueError(f"task {self.name}: differs from its batch class {self.batch.name}")
 
     @classmethod
-    def of_class(cls, name: str, batch: BatchClass, inputs: tuple[Edge, ...] = ()) -> Task:
+    def of_class(cls, name: str, batch: BatchClass, inputs: tuple[Edge, ...] = (), input_bytes: int = 0) -> Task:
         """Return a task of a batch class."""
-        task = cls(name, batch.single_us, batch.models, inputs, batch.share, batch.memory_bytes)
+        task = cls(name, batch.single_us, batch.models, inputs, batch.share, batch.memory_bytes, None, input_bytes)
         object.__setattr__(task, "batch", batch)
         return task
 
@@ -251,7 +256,8 @@ class Job:
     deadline_us
         Relative to the release; soft. None: the job is never late.
     ingress
-        Index of the server that plans the job online; None: drawn at random by the policy's seed.
+        Index of the server that plans the job online, and where its input bytes lie; None: drawn at random by the
+        policy's seed, and its input costs nothing.
     """
 
     workflow: Workflow

@@ -53,10 +53,12 @@ def task(
     runtime_us: int | Mapping[str, int],
     models: Sequence[str] = (),
     after: Mapping[str, int] | None = None,
+    input_bytes: int = 0,
 ) -> Task:
     """Return a task; `after` maps predecessors to the bytes of the edge."""
     runtimes = {"*": runtime_us} if isinstance(runtime_us, int) else dict(runtime_us)
-    return Task(name, runtimes, tuple(models), tuple(Edge(source, size) for source, size in (after or {}).items()))
+    edges = tuple(Edge(source, size) for source, size in (after or {}).items())
+    return Task(name, runtimes, tuple(models), edges, input_bytes=input_bytes)
 
 
 def chain(*tasks: Task, name: str = "w") -> Workflow:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from executor.policies.costs import CostRows, RunRows, TransferRows
+from executor.policies.costs import CostRows, InputRows, RunRows, TransferRows
 from executor.policies.queueing import QueuePolicy
 from executor.policies.view import Row
 from executor.site import NOWHERE, Site
@@ -49,7 +49,7 @@ class CentralQueue(QueuePolicy):
         When each task that waits became ready.
     idle
         GPUs with compute to spare and nothing that is to run there.
-    runs, transfers
+    runs, transfers, inputs
         Rows over the GPUs.
     """
 
@@ -59,7 +59,7 @@ class CentralQueue(QueuePolicy):
         self.waiting: list[int] = []
         self.ready_us: dict[int, int] = {}
         self.idle = set(range(site.n_gpus))
-        self.runs, self.transfers = RunRows(site), TransferRows(site)
+        self.runs, self.transfers, self.inputs = RunRows(site), TransferRows(site), InputRows(site)
         self._arrival = np.zeros(site.n_gpus, np.int64)
 
     def runnable(self, task: int, server: int) -> None:
@@ -104,7 +104,8 @@ class CentralQueue(QueuePolicy):
         for offset, edge in site.inputs[site.template[task]]:
             self.transfers.arrive(edge, site.gpu[task + offset], site.now, self._arrival)
             free = np.maximum(free, self._arrival)
-        return free
+        given = self.inputs.of(task)
+        return free if given is None else np.maximum(free, given + site.now)
 
     def favoured(self, task: int) -> Sequence[int]:
         """Return the GPUs of the ingress server of a task's job."""

@@ -74,7 +74,7 @@ class Compass(QueuePolicy):
         server = site.job_ingress[job]
         view.advance()
         available = np.add(view.waits(server), site.now, out=self._available)
-        where = self._planner.plan(site.job_workflow[job], available, _SeenCosts(view, server), view.gpus_of[server])
+        where = self._planner.plan(job, available, _SeenCosts(view, server), view.gpus_of[server])
         for task, gpu in zip(site.job_tasks[job], where, strict=True):
             self.place(task, gpu)
 

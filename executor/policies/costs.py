@@ -82,6 +82,26 @@ def load_rows(site: Site) -> list[Row]:
     return [np.maximum(np.array(times, np.int64), 0)[of_worker] for times in site.load_us]
 
 
+class InputRows:
+    """What the input bytes of tasks without predecessors cost, as rows over the workers."""
+
+    def __init__(self, site: Site) -> None:
+        self._site = site
+        self._servers = np.array(site.gpu_server)
+        self._rows: dict[tuple[int, int], Row] = {}
+
+    def of(self, task: int) -> Row | None:
+        """Return how long the input bytes of a task take to each worker; None where they cost nothing."""
+        site = self._site
+        template = site.template[task]
+        ingress = site.jobs[site.job[task]].ingress if site.input_us[template] else None
+        if ingress is None:
+            return None
+        if (template, ingress) not in self._rows:
+            self._rows[template, ingress] = np.where(self._servers == ingress, 0, site.input_us[template])
+        return self._rows[template, ingress]
+
+
 class TransferRows:
     """Transfer times per edge as rows over the receiving workers.
 

@@ -16,7 +16,7 @@ from typing import ClassVar
 import numpy as np
 
 from executor.policies.bookings import Bookings
-from executor.policies.costs import UNREACHABLE, RunRows, TransferRows, least, load_rows
+from executor.policies.costs import UNREACHABLE, InputRows, RunRows, TransferRows, least, load_rows
 from executor.policies.options import QueueOptions, count_from_1, option, positive_duration
 from executor.policies.queueing import QueuePolicy
 from executor.policies.ranks import MeanTransfers, rank_order
@@ -71,7 +71,8 @@ class Hadar(QueuePolicy):
         self._prices = _FIRST[0] * mean, _FIRST[1] * mean
         self._avoided: deque[float] = deque(maxlen=_JOBS)
         self._books = Bookings(site.n_gpus, self._readings.windows, self._readings.window, self._prices)
-        self._runs, self._transfers, self._means = RunRows(site), TransferRows(site), MeanTransfers(site)
+        self._runs, self._transfers, self._inputs = RunRows(site), TransferRows(site), InputRows(site)
+        self._means = MeanTransfers(site)
         self._loads = load_rows(site)
         self._memory = np.array([gpu.memory_bytes for gpu in site.cluster.gpus], float)
         self._coming = np.zeros((len(site.models), site.n_gpus), np.int64)
@@ -149,7 +150,8 @@ class Hadar(QueuePolicy):
             source, end_us = finish[task + offset]
             self._transfers.arrive(edge, source, end_us, self._arrival)
             earliest = np.maximum(earliest, self._arrival)
-        return earliest
+        given = self._inputs.of(task)
+        return earliest if given is None else np.maximum(earliest, given + site.now)
 
     def _see_lateness(self) -> None:
         """Once a window, add up what each GPU should have done by now and has not."""

@@ -26,6 +26,6 @@ class Heft(QueuePolicy):
         site = self.site
         available = np.full(site.n_gpus, site.now, np.int64)
         ingress = self.view.gpus_of[site.job_ingress[job]]
-        where = self._planner.plan(site.job_workflow[job], available, None, ingress)
+        where = self._planner.plan(job, available, None, ingress)
         for task, gpu in zip(site.job_tasks[job], where, strict=True):
             self.place(task, gpu)

@@ -7,7 +7,7 @@ from typing import Protocol
 
 import numpy as np
 
-from executor.policies.costs import RunRows, TransferRows, least
+from executor.policies.costs import InputRows, RunRows, TransferRows, least
 from executor.policies.ranks import MeanTransfers, rank_order
 from executor.policies.view import Row
 from executor.site import Site
@@ -46,12 +46,13 @@ class JobPlanner:
         self._site = site
         self.runs = RunRows(site)
         self.transfers = TransferRows(site)
+        self._inputs = InputRows(site)
         self._mean_transfers = MeanTransfers(site)
         self._orders: dict[int, list[int]] = {}
         self._start = np.zeros(site.n_gpus, np.int64)
         self._arrival = np.zeros(site.n_gpus, np.int64)
 
-    def plan(self, workflow: int, available: Row, costs: LoadCosts | None, ingress: Sequence[int]) -> list[int]:
+    def plan(self, job: int, available: Row, costs: LoadCosts | None, ingress: Sequence[int]) -> list[int]:
         """Return the worker of every task of a job.
 
         Parameters
@@ -64,6 +65,7 @@ class JobPlanner:
             The workers of the server where the job arrives.
         """
         site, start, arrival = self._site, self._start, self._arrival
+        workflow, tasks = site.job_workflow[job], site.job_tasks[job]
         first = site.template_first[workflow]
         if workflow not in self._orders:
             self._orders[workflow] = rank_order(site, workflow, self._mean_transfers)
@@ -75,6 +77,10 @@ class JobPlanner:
             for offset, edge in site.inputs[template]:
                 source = task + offset
                 self.transfers.arrive(edge, where[source], finish[source], arrival)
+                earliest = np.maximum(earliest, arrival, out=start)
+            given = self._inputs.of(tasks[task])
+            if given is not None:
+                np.add(given, site.now, out=arrival)
                 earliest = np.maximum(earliest, arrival, out=start)
             needs = site.needs[template]
             if needs and costs is not None:

@@ -93,7 +93,7 @@ class ReleasedCompass(QueuePolicy):
         server, now = site.job_ingress[job], site.now
         available = np.array([now + self._wait(gpu, server, now) for gpu in range(site.n_gpus)], np.int64)
         costs = _ReleasedCosts(site, self._load_rows, self._seen_models(server, now))
-        where = self._planner.plan(site.job_workflow[job], available, costs, ingress=())
+        where = self._planner.plan(job, available, costs, ingress=())
         for task, gpu in zip(site.job_tasks[job], where, strict=True):
             self.place(task, gpu)
 

@@ -63,7 +63,8 @@ class Grid:
         """Return the coarsest grid that holds every earliest start."""
         instance = choices.instance
         times = [table[table != NEVER] for table in (instance.run_us, instance.load_us, instance.batch_us)]
-        known = np.concatenate([instance.job_release_us, instance.transfer_us.ravel(), *(t.ravel() for t in times)])
+        travels = instance.transfer_us.ravel(), instance.input_us
+        known = np.concatenate([instance.job_release_us, *travels, *(t.ravel() for t in times)])
         apart = any(2 * batch.share <= WHOLE for batch in instance.batches)  # T3b: by 1 us
         step = 1 if apart else gcd(*known.tolist()) or 1
         return cls(step, -(-int(choices.windows.latest_end_us.max()) // step))

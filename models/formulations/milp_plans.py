@@ -199,7 +199,7 @@ class _Reading:
         start: dict[Operation, int] = {}
         for operation in nx.topological_sort(graph):
             kind, index = operation
-            released = int(self.instance.job_release_us[self.instance.task_job[index]]) if kind == "run" else 0
+            released = self.instance.earliest_start(index, self.gpu[index]) if kind == "run" else 0
             ready = [start[before] + self._duration(before) + gap for before, gap in waits[operation]]
             start[operation] = max([released, *ready])
         return start

@@ -121,6 +121,7 @@ def horizon_us(instance: Instance) -> int:
     transfer = instance.transfer_us.max(axis=(1, 2, 3), initial=0)
     per_template = np.array([sum(int(load[model]) for model in needed) for needed in instance.needs], np.int64)
     per_template += np.array([sum(int(transfer[edge]) for _, edge in row) for row in instance.inputs], np.int64)
+    per_template += instance.input_us
     return int(instance.job_release_us.max() + run.sum() + per_template[instance.task_template].sum())
 
 
@@ -183,7 +184,7 @@ def _load_heads(instance: Instance) -> Ints:
 def _heads(instance: Instance, run: Ints, given: Ints) -> Ints:
     """Return the earliest start of each task on each GPU: release, inputs and own loads, and what is given."""
     loaded = _load_heads(instance)[instance.task_template]
-    heads = np.maximum(np.maximum(instance.job_release_us[instance.task_job][:, None], loaded), given)
+    heads = np.maximum(np.maximum(instance.earliest_starts(), loaded), given)
     for job, workflow in enumerate(instance.job_workflow):
         for index in instance.workflows[workflow].topological:
             task = int(instance.job_first_task[job]) + index

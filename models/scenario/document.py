@@ -201,6 +201,11 @@ class TaskSection(Section):
         default_factory=dict,
         description="Predecessors: a list, or a mapping to the bytes of the edge (null: the output's).",
     )
+    input: Size = Field(
+        default="0 B",
+        validate_default=True,
+        description="Bytes that a task without predecessors gets from the ingress of its job, if the job names one.",
+    )
     batch: Name | None = Field(
         default=None, description="The batch class it belongs to, in place of models, runtime, share and memory."
     )
@@ -213,6 +218,8 @@ class TaskSection(Section):
         if self.batch is not None and own:
             problem_text = f"has batch and {own[0]}; allowed is batch in place of models, runtime, share and memory"
             raise problem(problem_text, own[0])
+        if self.input and self.after:
+            raise problem("has input and after; allowed is input for a task without predecessors", "input")
         return self
 
 

@@ -71,12 +71,14 @@ def workflow_graph(workflow: Workflow) -> Graph:
 
 def _attributes(task: Task) -> dict[str, Any]:
     """Return what a task asks for, with the keys of a scenario file."""
+    given = {"input": f"{task.input_bytes} B"} if task.input_bytes else {}
     if task.batch is not None:
-        return {"batch": task.batch.name}
+        return {"batch": task.batch.name, **given}
     runtime = {kind: f"{runtime_us} us" for kind, runtime_us in task.runtime_us.items()}
     asked: dict[str, Any] = {
         "models": list(task.models),
         "runtime": runtime["*"] if runtime.keys() == {"*"} else runtime,
+        **given,
     }
     if task.share != WHOLE:
         asked["share"] = task.share / WHOLE

@@ -47,22 +47,30 @@ def check_models(document: ScenarioDocument, cluster: Cluster) -> None:
 
 
 def check_transfers(document: ScenarioDocument, cluster: Cluster, workflows: Sequence[Workflow]) -> None:
-    """Refuse an edge whose transfer takes too long between the GPUs that load slowest.
+    """Refuse input bytes, or an edge between the GPUs that load slowest, whose transfer takes too long.
 
     Raises
     ------
     FieldError
         At the task that receives the most bytes.
     """
-    edges = [(edge.size_bytes, w.name, task.name) for w in workflows for task in w.tasks for edge in task.inputs]
-    if not edges or len(cluster.gpus) == 1:
+    if len(cluster.gpus) == 1:
         return
-    size, workflow, task = max(edges, key=lambda edge: edge[0])
     slowest = min(_one_of_each(document, cluster), key=lambda gpu: gpu.load_bandwidth)
-    took = max(cluster.network.transfer_us(size, slowest, slowest, same) for same in (False, True))
-    if took > MAX_TIME_US:
-        where = ("workflows", workflow, "tasks", task, "after")
-        raise FieldError(where, f"{size} bytes take {took} us to arrive; allowed are at most {MAX_TIME_US} us")
+    inputs = [(task.input_bytes, w.name, task.name) for w in workflows for task in w.tasks]
+    size, workflow, task = max(inputs, key=lambda given: given[0])
+    _refuse_travel(size, cluster.network.input_us(size), workflow, task, "input")
+    edges = [(edge.size_bytes, w.name, task.name) for w in workflows for task in w.tasks for edge in task.inputs]
+    if edges:
+        size, workflow, task = max(edges, key=lambda edge: edge[0])
+        took = max(cluster.network.transfer_us(size, slowest, slowest, same) for same in (False, True))
+        _refuse_travel(size, took, workflow, task, "after")
+
+
+def _refuse_travel(size: int, took_us: int, workflow: str, task: str, key: str) -> None:
+    if took_us > MAX_TIME_US:
+        problem = f"{size} bytes take {took_us} us to arrive; allowed are at most {MAX_TIME_US} us"
+        raise FieldError(("workflows", workflow, "tasks", task, key), problem)
 
 
 def check_tables(cluster: Cluster, restrictions: Restrictions, workflows: Sequence[Workflow]) -> None:
@@ -114,6 +122,7 @@ def check_horizon(instance: Instance) -> None:
     for template, needs in enumerate(instance.needs):
         per_template[template] += sum(float(instance.load_us[model].max()) for model in needs)
         per_template[template] += sum(float(instance.transfer_us[edge].max()) for _, edge in instance.inputs[template])
+        per_template[template] += float(instance.input_us[template])
     total = float(instance.job_release_us[-1]) + float(per_template[instance.task_template].sum())
     if total > MAX_HORIZON_US:
         problem = f"all tasks one after the other end at {total:.3g} us; allowed is {MAX_HORIZON_US:.0e} us"

@@ -56,9 +56,9 @@ def _task(
             raise FieldError((*where, "after", source), f"unknown task; {allowed(source, section.tasks)}")
     inputs = _inputs(task, section)
     if task.batch is not None:
-        return Task.of_class(name, batches[task.batch], inputs)
+        return Task.of_class(name, batches[task.batch], inputs, task.input)
     with blame((*where, "models"), "each model once"):
-        return Task(name, task.runtime or {}, task.models, inputs, task.share, task.memory)
+        return Task(name, task.runtime or {}, task.models, inputs, task.share, task.memory, None, task.input)
 
 
 def _inputs(task: TaskSection, section: WorkflowSection) -> tuple[Edge, ...]:

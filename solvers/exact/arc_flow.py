@@ -30,7 +30,7 @@ def applies(instance: Instance, objective: Objective) -> bool:
         and instance.one_at_a_time
         and instance.n_tasks == len(instance.jobs)
         and not any(instance.task_needs(task) for task in range(instance.n_tasks))
-        and not instance.job_release_us.any()
+        and not instance.earliest_starts().any()
         and len({gpu.kind for gpu in instance.cluster.gpus}) == 1
         and instance.restrictions == Restrictions()
     )

@@ -158,7 +158,7 @@ class Enumeration:
             state.runs[before].end_us + self.instance.transfer_time(edge, state.runs[before].gpu, gpu)
             for before, edge in inputs
         ]
-        release = int(self.instance.job_release_us[self.instance.task_job[task]])
+        release = self.instance.earliest_start(task, gpu)
         copying = 0 if self.instance.overlap_loads else state.copy_free[gpu]
         ready = [copy.residency.ready_us for copy in used]
         return max(release, state.compute_free[gpu], copying, *ready, *arrivals)

@@ -90,7 +90,7 @@ class ServingEnumeration(Enumeration):
             for task in members
             for before, edge in self.instance.task_inputs(task)
         ]
-        release = max(int(self.instance.job_release_us[self.instance.task_job[task]]) for task in members)
+        release = max(self.instance.earliest_start(task, gpu) for task in members)
         operation = _Operation(
             gpu,
             max(release, *arrivals, *(copy.residency.ready_us for copy in used), 0),

@@ -7,7 +7,7 @@ One pass backwards notes the next use of every model, one pass forwards places t
 
 from __future__ import annotations
 
-from models.instance import NEVER, Ints
+from models.instance import NEVER, NONE, Ints
 from solvers.compiled import inlined, kernel
 from solvers.search.decoder_loads import clear_slots, load
 from solvers.search.decoder_state import ABSENT, State, Work
@@ -37,8 +37,11 @@ def look_ahead(tables: Tables, state: State, work: Work, first: int, last: int) 
 @inlined
 def arrival(tables: Tables, work: Work, task: int, gpu: int) -> int:
     """Return when a task's job is released and its inputs have arrived on a GPU."""
-    template = tables.task_template[task]
-    ready = tables.release_us[tables.task_job[task]]
+    template, job = tables.task_template[task], tables.task_job[task]
+    ready = tables.release_us[job]
+    # Input bytes lie at the ingress server; most jobs name none, so that this is seldom looked into.
+    if tables.job_ingress[job] != NONE and tables.job_ingress[job] != tables.gpu_server[gpu]:
+        ready += tables.input_us[template]
     for entry in range(tables.input_first[template], tables.input_first[template + 1]):
         source = task + tables.input_offset[entry]
         other = work.gpu[source]

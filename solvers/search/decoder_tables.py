@@ -36,7 +36,7 @@ class Tables(NamedTuple):
     ----------
     task_template, task_job, use_first
         Per task; `use_first` numbers the (task, model) pairs.
-    release_us, linear, step, peak, due_us, ideal_us
+    release_us, job_ingress, linear, step, peak, due_us, ideal_us
         Per job; `ideal_us` is the earliest completion that run times allow.
     input_first, input_offset, input_edge
         Inputs of template k are the entries input_first[k] to input_first[k + 1].
@@ -44,8 +44,9 @@ class Tables(NamedTuple):
         The same for its successors.
     need_first, need_model
         The same for its models, largest first.
-    fastest_us, tail_us
-        Per template: fastest run time in this cluster, longest path of fastest run times after it.
+    fastest_us, tail_us, input_us
+        Per template: fastest run time in this cluster, longest path of fastest run times after it, and how long its
+        input bytes take to any server but the job's ingress.
     run_us, load_us, gpu_class, gpu_server, weight_bytes
         As in `Instance`.
     transfer_us
@@ -64,6 +65,7 @@ class Tables(NamedTuple):
     task_job: Ints
     use_first: Ints
     release_us: Ints
+    job_ingress: Ints
     linear: Floats
     step: Floats
     peak: Floats
@@ -78,6 +80,7 @@ class Tables(NamedTuple):
     need_model: Ints
     fastest_us: Ints
     tail_us: Ints
+    input_us: Ints
     run_us: Ints
     load_us: Ints
     transfer_us: Ints
@@ -117,6 +120,7 @@ def tabulate(instance: Instance, objective: Objective) -> Tables:
         task_job=instance.task_job,
         use_first=np.concatenate(([0], np.cumsum(per_task))),
         release_us=instance.job_release_us,
+        job_ingress=instance.job_ingress,
         linear=linear,
         step=step,
         peak=peak,
@@ -131,6 +135,7 @@ def tabulate(instance: Instance, objective: Objective) -> Tables:
         need_model=needs[:, 0].copy(),
         fastest_us=fastest,
         tail_us=tail,
+        input_us=instance.input_us,
         run_us=instance.run_us,
         load_us=instance.load_us,
         transfer_us=np.pad(instance.transfer_us, ((0, 0), (0, 0), (0, 0), (0, 1))),

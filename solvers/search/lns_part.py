@@ -240,7 +240,8 @@ def _windows(
     sources = [(other, edge) for other, edge in instance.task_inputs(task) if other not in inside]
     targets = [(other, edge) for other, edge in instance.task_outputs(task) if other not in inside]
     for gpu in free[task]:
-        first, last = int(borders.opens_us[gpu]), int(borders.closes_us[gpu])
+        first = max(int(borders.opens_us[gpu]), instance.earliest_start(task, gpu))
+        last = int(borders.closes_us[gpu])
         for other, edge in sources:
             arrival = int(timeline.end_us[other]) + instance.transfer_time(edge, int(timeline.gpu[other]), gpu)
             first = max(first, arrival)

@@ -111,10 +111,12 @@ def futures(kind: str, seeds: range) -> Iterator[tuple[int, Instance, Instance, 
             possible = [own(f"request {k}", rng.choice(possible), rng) for k in range(len(on.jobs) + 4)]
         catalogue = tuple(possible) if kind == "one per request" else on.catalogue
         asked = asked_for(kind, possible, rng)
-        jobs = [Job(next(asked), each.release_us) for each in on.jobs]
+        jobs = [Job(next(asked), each.release_us, ingress=each.ingress) for each in on.jobs]
         kept = rng.randint(1, len(jobs))
         release = jobs[kept - 1].release_us + rng.randint(0, 5)
-        others = [Job(next(asked), release + 2 * k) for k in range(rng.randint(0, 3))]
+        others = [
+            Job(next(asked), release + 2 * k, ingress=rng.choice(on.jobs).ingress) for k in range(rng.randint(0, 3))
+        ]
         rest = on.overlap_loads, on.initial, on.restrictions, catalogue
         first, second = (Instance(on.cluster, on.models, tuple(j), *rest) for j in (jobs, [*jobs[:kept], *others]))
         before = min([each.release_us for each in (*jobs[kept:], *others)], default=10**9)

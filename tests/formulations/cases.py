@@ -27,6 +27,11 @@ def one(runtime: int, *models: str, name: str = "w") -> object:
     return chain(task("a", runtime, models), name=name)
 
 
+def named(input_bytes: int) -> list[Job]:
+    """Return two jobs of 4 us that bring bytes along to s0."""
+    return [Job(chain(task("a", 4, input_bytes=input_bytes)), 0, ingress=0) for _ in range(2)]
+
+
 def case(name: str, optimum: int | str | None, built: Instance, objective: Objective = Objective.MAKESPAN) -> Case:
     return Case(name, objective, built, None if optimum is None else Fraction(optimum))
 
@@ -107,6 +112,11 @@ RULES = (
             on=Cluster((gpu(0, 0), gpu(1, 0)), network(within=Link())),
         ),
     ),
+    # Both jobs name s0. Elsewhere the second runs 4 from 1 + 2 on: 7; with 5 bytes from 6 on, so both stay: 8.
+    case("T2 input pays", 7, instance(named(2), on=TWO_SERVERS)),
+    case("T2 input does not pay", 8, instance(named(5), on=TWO_SERVERS)),
+    # A drawn ingress costs nothing.
+    case("T2 input of a drawn ingress", 4, instance(jobs(*(j.workflow for j in named(5))), on=TWO_SERVERS)),
     # Two tasks of 5 on one GPU, on two.
     case("T3 one GPU", 10, instance(jobs(one(5), one(5, name="v")))),
     case("T3 two GPUs", 5, instance(jobs(one(5), one(5, name="v")), on=TWO_SERVERS)),

@@ -94,6 +94,13 @@ def _task_rules(instance: Instance, timeline: Timeline, number: int) -> set[str]
             instance, int(timeline.gpu[before]), where, edge.size_bytes
         ):
             broken.add("T2")
+    owner, far = instance.jobs[job], Fraction(0)
+    if task.input_bytes and owner.ingress is not None and owner.ingress != instance.cluster.gpus[where].server:
+        link = instance.cluster.network.between
+        far += link.latency_us
+        far += 0 if link.bandwidth is None else 1_000_000 * Fraction(task.input_bytes) / link.bandwidth
+    if far and start < owner.release_us + far:
+        broken.add("T2")
     for model in needed:
         stays = [r for r in timeline.residencies if r.gpu == where and instance.models[r.model] == model]
         if not all(any(r.ready_us <= u < _end(r) for r in stays) for u in range(start, end)):

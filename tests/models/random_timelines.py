@@ -18,7 +18,7 @@ def simple_timeline(rng: random.Random, instance: Instance) -> Timeline:
     gpus = [_GPUState(instance, index) for index in range(instance.n_gpus)]
     for task in range(instance.n_tasks):
         where = rng.choice(instance.eligible_gpus(task))
-        earliest = int(instance.job_release_us[instance.task_job[task]])
+        earliest = instance.earliest_start(task, where)
         for before, edge in instance.task_inputs(task):
             arrival = placements[before].end_us + instance.transfer_time(edge, placements[before].gpu, where)
             earliest = max(earliest, arrival)

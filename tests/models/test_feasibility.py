@@ -366,6 +366,18 @@ class TestT2Precedence:
         assert broken(self.pair(), [(0, 0, 7), (1, 11, 12)], realised=True) == []
         assert broken(self.pair(), [(0, 0, 7), (1, 10, 12)], realised=True) == ["T2"]
 
+    @pytest.mark.parametrize(
+        ("ingress", "start", "expected"), [(0, 13, []), (0, 12, ["T2"]), (1, 5, []), (None, 5, [])]
+    )
+    def test_input_bytes_travel_from_the_ingress_that_a_job_names(
+        self, ingress: int | None, start: int, expected: list[str]
+    ) -> None:
+        # Released at 5; 7 bytes from s0 to the GPU of s1 take 1 + 7 us, however outputs are staged.
+        job = Job(make.chain(make.task("t", 5, input_bytes=7)), 5, ingress=ingress)
+        on = make.instance([job], None, make.cluster(2, make.network(staged=True)))
+        assert broken(on, [(1, start, start + 5)]) == expected
+        assert broken(on, [(0, 5, 10)]) == ([] if ingress != 1 else ["T2"])
+
     def test_every_predecessor_counts_in_every_job(self) -> None:
         workflow = make.chain(
             make.task("x", 2), make.task("y", 2), make.task("join", 2, after={"x": 0, "y": 9}), make.task("z", 2)

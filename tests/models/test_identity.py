@@ -14,8 +14,9 @@ from models.identity import canonical
 from tests import instances as make
 
 
-def build(runtime_us: int = 5, edge_bytes: int = 3) -> Instance:
-    workflow = make.chain(make.task("a", 2, ["m"]), make.task("b", runtime_us, after={"a": edge_bytes}))
+def build(runtime_us: int = 5, edge_bytes: int = 3, input_bytes: int = 0) -> Instance:
+    first = make.task("a", 2, ["m"], input_bytes=input_bytes)
+    workflow = make.chain(first, make.task("b", runtime_us, after={"a": edge_bytes}))
     return make.instance([Job(workflow, 0), Job(workflow, 7, Fraction(1, 2), 20)], {"m": 4, "n": 5}, make.cluster(2))
 
 
@@ -90,6 +91,7 @@ LINK = Link(1, Fraction(make.MB))
         with_job(deadline_us=None),
         with_job(deadline_us=21),
         with_job(ingress=1),
+        lambda _: build(input_bytes=1),
         with_restrictions(Restrictions({"n": frozenset({0})})),
         with_restrictions(Restrictions(workflow_gpus={"w": frozenset({0})})),
         with_restrictions(Restrictions(max_replicas={"m": 1})),

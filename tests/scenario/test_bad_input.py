@@ -13,7 +13,7 @@ TIME = "no time; allowed is a number with one of us, ms, s, min, h"
 SIZE = "no size; allowed is a number with one of B, KB, MB, GB, TB, KiB, MiB, GiB, TiB"
 BANDWIDTHS = "B/s, KB/s, MB/s, GB/s, TB/s, KiB/s, MiB/s, GiB/s, TiB/s, bit/s, Kbit/s, Mbit/s, Gbit/s, Tbit/s"
 TOP = "name, cluster, models, workflows, workload, batches, objective, slo, options, restrictions"
-TASK = "models, runtime, output, after, batch, share, memory"
+TASK = "models, runtime, output, after, input, batch, share, memory"
 OPT = "{models: [opt], runtime: 560 ms, output: 2 KB}"
 SECTIONS = [
     (
@@ -443,6 +443,18 @@ def test_transfer_that_takes_too_long(tmp_path: Path) -> None:
     assert (
         refused(tmp_path, slow.replace("2 KB", "1 TB")) == f"scenario.yaml:13: workflows.qa.tasks.nli.after: {message}"
     )
+
+
+def test_input_bytes_are_for_tasks_without_predecessors(tmp_path: Path) -> None:
+    given = changed("output: 2 KB}", "output: 2 KB, input: 3 MB}")
+    assert loaded(tmp_path, given).instance.jobs[0].workflow.tasks[0].input_bytes == 3_000_000
+    where = "scenario.yaml:12: workflows.qa.tasks.opt.input: "
+    slow = given.replace("bandwidth: 10 GB/s, latency", "bandwidth: 1 bit/s, latency").replace("3 MB", "1 TB")
+    message = "1000000000000 bytes take 8000000000000000002 us to arrive; allowed are at most 1000000000000000 us"
+    assert refused(tmp_path, slow) == where + message
+    late = refused(tmp_path, changed("after: [opt]", "after: [opt], input: 1 KB"))
+    message = "has input and after; allowed is input for a task without predecessors"
+    assert late == f"scenario.yaml:13: workflows.qa.tasks.nli.input: {message}"
 
 
 def test_workflow_that_no_job_uses_is_checked_too(tmp_path: Path) -> None:

@@ -144,7 +144,7 @@ class Fixed:
         """An instant by which some plan without idle GPUs has ended, and beyond which no delay needs a price."""
         work = self.instance.run_us.max(axis=1)[self.instance.task_template].sum()
         load = int(self.instance.load_us.max(initial=0)) * max(map(len, self.instance.needs), default=0)
-        transfer = int(self.instance.transfer_us.max(initial=0))
+        transfer = int(max(self.instance.transfer_us.max(initial=0), self.instance.input_us.max()))
         total = int(self.instance.job_release_us[-1] + work) + (load + transfer) * self.instance.n_tasks
         return min(total, int(UNREACHABLE))
 
