@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from planner.answers.profile import profile as profile
     from planner.answers.replan import replan as replan
     from planner.answers.replay import replay_on_devices as replay_on_devices
+    from planner.answers.replications import replicate as replicate
     from planner.answers.servers import servers as servers
     from planner.answers.simulate import simulate as simulate
     from planner.answers.take_apart import regret as regret
@@ -53,6 +54,7 @@ _HOME = {
     "regret": "planner.answers.take_apart",
     "replan": "planner.answers.replan",
     "replay_on_devices": "planner.answers.replay",
+    "replicate": "planner.answers.replications",
     "report": "planner.show.report",
     "residencies": "planner.show.frames",
     "save": "planner.show.saving",

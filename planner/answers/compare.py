@@ -11,6 +11,7 @@ from functools import partial
 from typing import Any
 
 from executor import IllegalActionError, NoiseError, PolicyError, StalledError
+from models.errors import QuestionError
 from models.metrics import Metrics, measure
 from models.objective import gap, reported_bound, reported_value
 from models.scenario import Scenario
@@ -26,7 +27,7 @@ PLAN = "plan"
 """Name of the plan's row."""
 COMPASS = "compass"
 """Name of the policy whose regret is always shown if it is among the contenders."""
-_HOLD_SHARE, _LONGEST_HOLD_S = 0.1, 5.0
+_HOLD_SHARE, _HELD_TOGETHER, _LONGEST_HOLD_S = 0.1, 0.5, 5.0
 OFFLINE_POLICIES = ("offline", "offline:on=p90", "offline:on=samples", "offline:replan=on")
 """Contenders besides, where run times are told wrongly."""
 DEFAULT_POLICIES = (
@@ -48,9 +49,9 @@ class Comparison:
     """A plan and simulations of the same scenario, best objective first in every view.
 
     `rows` has one entry per contender: policy, objective, metrics, ratio_to_best, gap_to_bound, clairvoyant.
-    `regrets` takes apart what the best online policy and Compass lose to the plan and the lower bound. `settings` are
-    the options of ``truenorth compare`` that repeat it. `left_out` says why, by the names of policies that nobody asked
-    for by name and that cannot serve the window.
+    `regrets` takes apart what policies, unless named the best online one and Compass, lose to plan and lower bound.
+    `settings` are the options of ``truenorth compare`` that repeat it. `left_out` says why, by the names of policies
+    that nobody asked for by name and that cannot serve the window.
     """
 
     scenario: Scenario
@@ -109,6 +110,7 @@ def compare(
     policies: Sequence[str] | None = None,
     *,
     noise: str | None = None,
+    regret: Sequence[str] | None = None,
     time_limit_s: float = 60.0,
     warmup: Fraction = Fraction(0),
     workers: int = 2,
@@ -118,7 +120,8 @@ def compare(
 ) -> Comparison:
     """Simulate the policies, then plan for the time limit, starting from the best of them.
 
-    A tenth of the time, at most `_LONGEST_HOLD_S`, goes to the regret of each policy that is taken apart.
+    A tenth of the time, at most `_LONGEST_HOLD_S`, goes to the regret of each policy that is taken apart, and together
+    no more than half of it.
 
     Parameters
     ----------
@@ -127,6 +130,8 @@ def compare(
         those the ones that can serve the window.
     noise
         How wrong the run times are that policies are told, as ``told=published:1``; plan and bound know the true ones.
+    regret
+        Policies, as they are named among the contenders, that are taken apart; None: the best online one and Compass.
     time_limit_s
         For plan and bound together.
     warmup
@@ -134,6 +139,8 @@ def compare(
 
     Raises
     ------
+    QuestionError
+        If a policy that is to be taken apart is no contender, or ran on an instance of its own.
     NoiseError
         If the noise changes what happens: plan and bound would be those of another window.
     PolicyError
@@ -149,10 +156,11 @@ def compare(
     else:
         simulations = tuple(run(policy) for policy in policies)
     begun = time.monotonic()
-    held_s = min(_HOLD_SHARE * time_limit_s, _LONGEST_HOLD_S)
+    apart = _taken_apart(scenario, simulations) if regret is None else _named(scenario, simulations, regret)
+    share = min(_HOLD_SHARE, _HELD_TOGETHER / max(1, len(apart)))
+    held_s = min(share * time_limit_s, _LONGEST_HOLD_S)
     held = [
-        hold(scenario, s.timeline, s.policy, time_limit_s=held_s, workers=workers, seed=seed, stop=stop)
-        for s in _taken_apart(scenario, simulations)
+        hold(scenario, s.timeline, s.policy, time_limit_s=held_s, workers=workers, seed=seed, stop=stop) for s in apart
     ]
     ran = [s for s in simulations if s.instance is scenario.instance and not s.timeline.realised]
     known = [(s.value, s.timeline) for s in ran] + [(steps.steps[-1].value, steps.best) for steps in held]
@@ -176,6 +184,7 @@ def compare(
         "workers": str(workers),
         "seed": str(seed),
     } | ({} if noise is None else {"noise": noise})
+    settings |= {} if regret is None else {"regret": ",".join(regret)}
     rows = _rows(planned, simulations, warmup)
     return Comparison(scenario, planned, simulations, warmup, rows, regrets, settings, left_out)
 
@@ -222,6 +231,17 @@ def _taken_apart(scenario: Scenario, simulations: Sequence[Simulation]) -> list[
     online = [s for s in simulations if s.instance is scenario.instance and not s.clairvoyant]
     chosen = sorted(online, key=lambda s: s.value)[:1]
     return chosen + [s for s in online if s.policy == COMPASS and s not in chosen]
+
+
+def _named(scenario: Scenario, simulations: Sequence[Simulation], names: Sequence[str]) -> list[Simulation]:
+    """Return the simulations that are to be taken apart."""
+    ran = {s.policy: s for s in simulations if s.instance is scenario.instance}
+    for name in names:
+        if name not in ran:
+            named = any(s.policy == name for s in simulations)
+            why = "ran on an instance of its own" if named else "is none of the policies that are compared"
+            raise QuestionError(f"{name!r} {why}; allowed are {', '.join(ran) or 'none'}", "regret")
+    return [ran[name] for name in dict.fromkeys(names)]
 
 
 def split_policies(text: str) -> list[str]:

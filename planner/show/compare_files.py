@@ -1,4 +1,4 @@
-"""What ``compare -o FOLDER`` leaves: a table, the plan, a Gantt chart per contender worth a look, an ECDF, a trace.
+"""What ``compare -o FOLDER`` leaves: tables, the plan, a Gantt chart per contender worth a look, an ECDF, a trace.
 
 ``comparison.json`` and ``timelines.json`` hold all that ``truenorth report`` needs of it.
 """
@@ -18,13 +18,15 @@ from planner.answers.simulate import Simulation
 from planner.answers.versions import versions
 from planner.show.canvas import png
 from planner.show.curves import slowdown_ecdf
-from planner.show.curves_figure import draw
+from planner.show.curves_figure import draw, draw_in_a_column
 from planner.show.frames import frame
 from planner.show.gantt import gantt
+from planner.show.paper import write_figure, write_table, write_vectors
 from planner.show.perfetto import trace_events
 from planner.show.regret_figure import regret_bars
 from planner.show.report.timelines import slowdowns
 from planner.show.report.timelines import write as write_timelines
+from planner.show.tables import comparison_table, losses_table
 
 
 def write(comparison: Comparison, folder: Path) -> list[Path]:
@@ -33,6 +35,7 @@ def write(comparison: Comparison, folder: Path) -> list[Path]:
     written = [folder / "table.csv", folder / "comparison.json"]
     write_atomically(written[0], frame(comparison).to_csv())
     write_atomically(written[1], json.dumps(comparison.as_dict() | _origin(comparison), indent=2))
+    written += write_table(comparison_table(comparison), folder / "table")
     written.append(write_timelines(folder, comparison.shown))
     if comparison.plan.timeline is not None:
         written.append(folder / "plan.json")
@@ -68,22 +71,21 @@ def _pictures(comparison: Comparison, folder: Path) -> list[Path]:
     """Draw the plan, the best online policy, and everybody's slowdowns."""
     instance, paths = comparison.scenario.instance, []
     if comparison.plan.timeline is not None:
-        paths.append(folder / "gantt_plan.png")
         title = f"Plan of {comparison.scenario.name}: it knows every arrival in advance. {_headline(comparison, PLAN)}"
-        write_atomically(paths[-1], png(gantt(instance, comparison.plan.timeline, title)))
+        paths += write_figure(gantt(instance, comparison.plan.timeline, title), folder / "gantt_plan")
     online = _best_online(comparison)
     if online is not None:
-        paths.append(folder / "gantt_online.png")
         headline = _headline(comparison, online.policy)
         title = f"Best online policy ({online.policy}): it learns of a job at its release. {headline}"
-        write_atomically(paths[-1], png(gantt(online.instance, online.timeline, title)))
+        paths += write_figure(gantt(online.instance, online.timeline, title), folder / "gantt_online")
     if comparison.regrets:
-        paths.append(folder / "regret.png")
-        write_atomically(paths[-1], png(regret_bars(comparison.regrets)))
+        paths += write_figure(regret_bars(comparison.regrets), folder / "regret")
+        paths += write_table(losses_table(comparison.regrets), folder / "losses")
     if shown := comparison.shown:
         ecdf = slowdown_ecdf({e.name: slowdowns(e) for e in shown}, [e.name for e in shown if e.clairvoyant])
         paths.append(folder / "slowdown_ecdf.png")
         write_atomically(paths[-1], png(draw(ecdf)))
+        paths += write_vectors(draw_in_a_column(ecdf), folder / "slowdown_ecdf")
     return paths
 
 

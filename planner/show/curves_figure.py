@@ -13,6 +13,7 @@ from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocato
 
 from planner.show.canvas import INK, LINE, SOFT, svg
 from planner.show.curves import Curve, Curves
+from planner.show.paper import COLUMN_INCHES, IN_A_COLUMN
 from planner.show.picture import AS_DATA
 
 _SIZE, _PAGE_SIZE = (10, 6), (8.9, 4.2)
@@ -36,6 +37,20 @@ def draw(shown: Curves) -> Figure:
     _draw(axes, shown, ink="black", soft="black", line="#DDDDDD")
     axes.set_title(shown.title, loc="left", fontsize=13)
     figure.legend(loc="outside lower left", ncols=2, frameon=False, fontsize=9)
+    return figure
+
+
+@AS_DATA
+@IN_A_COLUMN
+def draw_in_a_column(shown: Curves) -> Figure:
+    """Return curves as a figure for a column of a paper, which has the title in its own text."""
+    figure = Figure(figsize=(COLUMN_INCHES, 2.3 + 0.16 * len(shown.curves)), layout="constrained")
+    FigureCanvasAgg(figure)
+    axes = figure.add_subplot()
+    _draw(axes, shown, ink="black", soft="black", line="#DDDDDD")
+    for curve in axes.lines:
+        curve.set_linewidth(curve.get_linewidth() / 2)
+    figure.legend(loc="outside lower left", frameon=False, fontsize=7)
     return figure
 
 

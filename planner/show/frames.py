@@ -39,15 +39,27 @@ def _(answer: Sweep) -> pd.DataFrame:
     return made
 
 
-def _first(answer: WithTimelines) -> Shown:
-    if not answer.shown:
-        raise ValueError("no plan was found: there is no timeline")
-    return answer.shown[0]
+def _chosen(answer: WithTimelines, of: str | None) -> Shown:
+    """Return an answer's first timeline, or the one of that name.
+
+    Raises
+    ------
+    ValueError
+        If there is none.
+    """
+    for shown in answer.shown:
+        if of in (None, shown.name):
+            return shown
+    names = ", ".join(shown.name for shown in answer.shown)
+    raise ValueError(f"there is no timeline of {of}; allowed are {names}" if names else "no plan was found")
 
 
-def tasks(answer: WithTimelines) -> pd.DataFrame:
-    """Return one row per task of an answer's first timeline: job, workflow, task, models, gpu, start_s, end_s."""
-    instance, timeline = _first(answer).instance, _first(answer).timeline
+def tasks(answer: WithTimelines, of: str | None = None) -> pd.DataFrame:
+    """Return one row per task of an answer's first timeline: job, workflow, task, models, gpu, start_s, end_s.
+
+    Of a comparison, `of` names the contender whose timeline it is: the plan, a policy of the house or of your own.
+    """
+    instance, timeline = _chosen(answer, of).instance, _chosen(answer, of).timeline
     job = instance.task_job
     return pd.DataFrame(
         {
@@ -65,9 +77,9 @@ def tasks(answer: WithTimelines) -> pd.DataFrame:
     )
 
 
-def residencies(answer: WithTimelines) -> pd.DataFrame:
+def residencies(answer: WithTimelines, of: str | None = None) -> pd.DataFrame:
     """Return one row per residency: gpu, model, slot, load_start_s, ready_s, end_s (NaN: never), initial."""
-    instance, timeline = _first(answer).instance, _first(answer).timeline
+    instance, timeline = _chosen(answer, of).instance, _chosen(answer, of).timeline
     rows = [
         (
             instance.cluster.gpus[residency.gpu].id,
@@ -89,7 +101,7 @@ def jobs(answer: WithTimelines) -> pd.DataFrame:
 
     Slowdowns of a simulation with wrong estimates count by the run times that held.
     """
-    first = _first(answer)
+    first = _chosen(answer, None)
     instance, timeline = answer.truth if isinstance(answer, Simulation) else first.instance, first.timeline
     completion = completion_us(instance, timeline)
     latency = completion - instance.job_release_us

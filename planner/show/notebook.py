@@ -112,6 +112,7 @@ _SHOWN: dict[tuple[str, str], Html] = {
     ("planner.answers.plan", "Plan"): _plan,
     ("planner.answers.regret", "Regret"): _regret,
     ("planner.answers.replay", "Replayed"): _replayed,
+    ("planner.answers.replications", "Replicated"): _comparison,
     ("planner.answers.servers.answer", "ServersAnswer"): _servers,
     ("planner.answers.simulate", "Simulation"): _simulation,
     ("planner.answers.whatif.result", "Sweep"): _rows,

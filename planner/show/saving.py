@@ -8,19 +8,24 @@ from pathlib import Path
 from planner.answers.bound import Bound, write_certificate
 from planner.answers.compare import Comparison
 from planner.answers.plan import Plan, write_plan
+from planner.answers.replications import Replicated
 from planner.answers.servers.answer import ServersAnswer
 from planner.answers.servers.written import write as write_servers
 from planner.answers.simulate import Simulation, write_simulation
 from planner.answers.uncertain.planning import UncertainPlan
-from planner.show import compare_files
+from planner.show import compare_files, replicated
+from planner.show.paper import write_figure, write_table
+from planner.show.regret_figure import regret_bars
+from planner.show.tables import regret_table
 
 
 @singledispatch
 def save(answer: object, path: str | Path) -> list[Path]:
     """Write an answer, each file whole or not at all; return the paths.
 
-    A plan, a simulation or a bound is one file; a comparison, an answer about servers or a run on devices a folder of
-    files, with pictures and what ``truenorth report`` makes a page of.
+    A plan, a simulation or a bound is one file, beside it pictures and tables of a schedule's regret; a comparison, an
+    answer about servers or a run on devices a folder of files, with pictures and what ``truenorth report`` makes a page
+    of.
 
     Raises
     ------
@@ -56,8 +61,21 @@ def _(answer: Simulation, path: str | Path) -> list[Path]:
 
 @save.register
 def _(answer: Bound, path: str | Path) -> list[Path]:
-    write_certificate(answer, Path(path))
-    return [Path(path)]
+    certificate = Path(path)
+    write_certificate(answer, certificate)
+    if answer.regret is None:
+        return [certificate]
+    stem = certificate.with_name(f"{certificate.stem}_regret")
+    return [
+        certificate,
+        *write_figure(regret_bars([answer.regret]), stem),
+        *write_table(regret_table(answer.regret), stem),
+    ]
+
+
+@save.register
+def _(answer: Replicated, path: str | Path) -> list[Path]:
+    return replicated.write(answer, Path(path))
 
 
 @save.register

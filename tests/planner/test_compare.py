@@ -89,6 +89,9 @@ def test_a_folder_holds_table_pictures_plan_and_trace(scenario: Scenario, tmp_pa
     assert len(runs) == 2 * scenario.instance.n_tasks  # the plan's and the online policy's
     for name in ("gantt_plan.png", "gantt_online.png", "slowdown_ecdf.png"):
         assert (folder / name).read_bytes().startswith(b"\x89PNG")
+        assert (folder / name).with_suffix(".pdf").read_bytes().startswith(b"%PDF")
+    assert (folder / "table.md").read_text().startswith("| policy | knows the future | mean slowdown |")
+    assert r"jit & no & " in (folder / "table.tex").read_text()
 
 
 def test_the_note_says_that_the_plan_knows_the_future(scenario: Scenario) -> None:

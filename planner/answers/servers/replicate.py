@@ -11,10 +11,10 @@ from statistics import median
 from typing import Any
 
 from models import ServiceLevel
-from models.errors import QuestionError
 from models.scenario import Scenario, build
 from planner.answers.servers.answer import ServersAnswer, options, servers
 from planner.answers.servers.sizes import Mix
+from planner.answers.windows import windows_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,20 +102,12 @@ def scenarios(scenario: Scenario, count: int) -> tuple[list[Scenario], str]:
     InputError
         If the trace has no arrival in one of the windows.
     """
-    workload = scenario.document.workload
     if count == 1:
         return [scenario], "window"
-    if workload.poisson is not None:
-        drawn = [
-            workload.poisson.model_copy(update={"seed": workload.poisson.seed + index}) for index in range(1, count)
-        ]
-        return [scenario, *(_with(scenario, {"poisson": section}) for section in drawn)], "arrival seeds"
-    if workload.trace is None or workload.trace.window is None:
-        raise QuestionError("need poisson arrivals, or a trace with a window that others follow", "replications")
-    begin, end = workload.trace.window
-    windows = [(begin + index * (end - begin), end + index * (end - begin)) for index in range(1, count)]
-    sections = [workload.trace.model_copy(update={"window": window}) for window in windows]
-    return [scenario, *(_with(scenario, {"trace": section}) for section in sections)], "windows of the trace"
+    windows = windows_of(scenario, count)
+    section = getattr(scenario.document.workload, windows.section)
+    others = [section.model_copy(update={windows.key: value}) for value in windows.values[1:]]
+    return [scenario, *(_with(scenario, {windows.section: other}) for other in others)], windows.what
 
 
 def _with(scenario: Scenario, update: dict[str, Any]) -> Scenario:

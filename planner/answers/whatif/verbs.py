@@ -164,21 +164,27 @@ class _WithPolicies(_Limited):
 
 
 class CompareVerb(_WithPolicies, _WarmingUp):
-    """``compare``: a row for the plan and one for every policy, best first."""
+    """``compare``: a row for the plan and one for every policy, best first; with `regret` also what its parts lose."""
+
+    regret: Name | None = None
+    noise: Name | None = None
 
     def rows(self, scenario: Scenario) -> list[Row]:
         """Return the rows of the comparison."""
-        from planner.answers.compare import DEFAULT_POLICIES, compare
+        from planner.answers.compare import compare, split_policies
 
         done = compare(
             scenario,
-            self.named() or DEFAULT_POLICIES,
+            self.named(),
+            noise=self.noise,
+            regret=None if self.regret is None else split_policies(self.regret),
             time_limit_s=self.time_limit_s,
             warmup=self.warmup,
             workers=1,
             seed=self.seed,
         )
         result, objective = done.plan.result, scenario.objective
+        lost = {regret.policy: regret.rows for regret in done.regrets} if self.regret is not None else {}
         return [
             {
                 "policy": row["policy"],
@@ -190,6 +196,7 @@ class CompareVerb(_WithPolicies, _WarmingUp):
                 **_bounded(scenario, result.lower_bound, result.bound_method),
                 "gap_to_bound": row["gap_to_bound"],
                 **row["metrics"],
+                **{f"lost_to_{part['part'].replace(' ', '_')}": part["lost"] for part in lost.get(row["policy"], ())},
             }
             for row in done.rows
         ]

@@ -28,6 +28,7 @@ def bound(
     from models.scenario import load_scenario, promise
     from planner.answers import bound as bounding
     from planner.command.console import ProgressLine, interruptible
+    from planner.show.saving import save
 
     if output is not None:
         promise(output)
@@ -43,8 +44,7 @@ def bound(
             watch=line.watch,
             stop=stop,
         )
-    if output is not None:
-        bounding.write_certificate(made, output)
+    written = [] if output is None else save(made, output)
 
     def view() -> object:
         from planner.show.tables import bound_view
@@ -52,6 +52,8 @@ def bound(
         return bound_view(made)
 
     manners.show(made.as_dict(output), view, as_json)
+    for path in written[1:]:
+        manners.say(f"wrote {path}")
     if stop.is_set():
         manners.say("truenorth: interrupted; the best bound found is kept")
         return manners.INTERRUPTED

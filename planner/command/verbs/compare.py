@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from planner.command import manners
 from planner.command.verbs.options import Json, ScenarioPath, Seed, TimeLimit, Warmup, Workers
+
+if TYPE_CHECKING:
+    from models.scenario import Scenario
 
 
 def compare(
@@ -19,6 +22,15 @@ def compare(
     ] = None,
     time_limit: TimeLimit = 60.0,
     warmup: Warmup = "0",
+    regret: Annotated[
+        str | None, typer.Option(help="Policies to take apart, separated by commas (default: the best, and compass).")
+    ] = None,
+    replications: Annotated[
+        int, typer.Option(min=1, max=10_000, help="Compare on so many seeds, or windows of the trace, with intervals.")
+    ] = 1,
+    ray: Annotated[
+        str | None, typer.Option(metavar="ADDRESS", help="Run replications on this Ray cluster, not on processes.")
+    ] = None,
     output: Annotated[
         Path | None, typer.Option("-o", "--output", metavar="FOLDER", help="Write table, pictures and trace here.")
     ] = None,
@@ -37,12 +49,19 @@ def compare(
         manners.prepare_folder(output)
     loaded = load_scenario(scenario)
     names = None if policies is None else comparing.split_policies(policies)
+    apart = None if regret is None else comparing.split_policies(regret)
+    if replications > 1:
+        told = {"noise": noise, "regret": apart, "time_limit_s": time_limit, "warmup": share, "seed": seed}
+        return _replicate(loaded, replications, names, output, as_json, workers=workers, ray=ray, **told)
+    if ray is not None:
+        raise manners.UsageError("--ray: runs replications; allowed is with --replications above 1")
     line = ProgressLine(loaded.objective, "comparing")
     with interruptible() as stop, line.shown():
         made = comparing.compare(
             loaded,
             names,
             noise=noise,
+            regret=apart,
             time_limit_s=time_limit,
             warmup=share,
             workers=workers,
@@ -66,3 +85,32 @@ def compare(
         manners.say("truenorth: interrupted; the best plan found is kept")
         return manners.INTERRUPTED
     return manners.DONE if made.plan.timeline is not None else manners.NOT_ACHIEVED
+
+
+def _replicate(
+    loaded: Scenario,
+    count: int,
+    names: list[str] | None,
+    output: Path | None,
+    as_json: bool,
+    **told: Any,
+) -> int:
+    """Compare over replications."""
+    from planner.answers.replications import replicate
+    from planner.command.console import interruptible
+    from planner.command.sweep_progress import SweepLine
+    from planner.show import replicated
+
+    line = SweepLine()
+    with interruptible() as stop, line.shown():
+        made = replicate(loaded, count, names, folder=output, watch=line.watch, stop=stop, **told)
+    written = [] if output is None or not made.replications else replicated.write(made, output)
+    manners.show(made.as_dict(), lambda: replicated.replicated_view(made), as_json)
+    for path in written:
+        manners.say(f"wrote {path}")
+    for error in made.sweep.as_dict()["errors"]:
+        manners.say(f"replication {error['cell']}: {error['error']}")
+    if not made.sweep.complete:
+        manners.say(f"truenorth: interrupted; {len(made.replications)} finished replications are kept")
+        return manners.INTERRUPTED
+    return manners.NOT_ACHIEVED if made.sweep.counts.failed else manners.DONE

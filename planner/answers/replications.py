@@ -1,0 +1,204 @@
+"""The same comparison over several arrival seeds or windows of a trace: one window is one draw.
+
+Every replication is a cell of a sweep: it runs on the sweep's pool, is kept when it is finished, and is found again.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+from executor import NoiseError
+from models.scenario import Scenario
+from planner.answers.intervals import LEVEL, Interval, interval_of
+from planner.answers.uncertain.spec import parse_uncertainty
+from planner.answers.whatif.result import Counts, Sweep
+from planner.answers.whatif.run import whatif
+from planner.answers.whatif.verbs import Row
+from planner.answers.windows import windows_of
+
+_Cell = Mapping[str, Row]
+"""The rows of a replication by policy."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Replicated:
+    """Comparisons over replications, and means over them with confidence intervals.
+
+    Parameters
+    ----------
+    what
+        What differs: ``arrival seeds`` or ``windows of the trace``.
+    sweep
+        The rows of every replication.
+    """
+
+    scenario: Scenario
+    what: str
+    sweep: Sweep
+    settings: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def replications(self) -> list[_Cell]:
+        """Of every replication without an error, its rows by policy."""
+        cells: dict[object, dict[str, Row]] = {}
+        for row in self.sweep.rows:
+            if row["error"] is None:
+                cells.setdefault(row["cell"], {})[str(row["policy"])] = row
+        return list(cells.values())
+
+    @property
+    def against(self) -> str | None:
+        """The online policy of the least mean objective among those in every replication."""
+        cells = self.replications
+        online = [name for name in _names(cells) if not any(c[name]["clairvoyant"] for c in cells if name in c)]
+        everywhere = [name for name in online if all(name in cell for cell in cells)]
+        return min(everywhere, key=lambda name: sum(_values(cells, name)), default=None)
+
+    @property
+    def rows(self) -> list[dict[str, Any]]:
+        """A row per contender, least mean objective first.
+
+        policy, clairvoyant, replications; then, each with _low and _high, objective, ratio_to_best (of each
+        replication), and difference (to `against`, in the same replication); better_in (replications in which it is
+        better than that one), gap_to_bound, and the means of the metrics.
+        """
+        cells, against = self.replications, self.against
+        rows = [_row(cells, name, against) for name in _names(cells)]
+        return sorted(rows, key=lambda row: (-row["replications"], row["objective"]))
+
+    @property
+    def lower_bound(self) -> Interval | None:
+        """The mean of the lower bounds; None if a replication has none."""
+        bounds = [next(iter(cell.values()))["lower_bound"] for cell in self.replications]
+        known = [float(bound) for bound in bounds if bound is not None]
+        return interval_of(known) if known and len(known) == len(bounds) else None
+
+    @property
+    def note(self) -> str:
+        """What has to be known to read the figures."""
+        count, failed = len(self.replications), self.sweep.counts.failed
+        text = f"Means over {count} {self.what}, each with its {LEVEL:.0%} bootstrap interval."
+        if self.against is not None:
+            text += f" Differences are to {self.against} in the same replication."
+        return text + (f" {failed} more could not be used." if failed else "")
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return what ``compare --json`` prints with replications."""
+        bound = self.lower_bound
+        return {
+            "objective": str(self.scenario.objective),
+            "replications": len(self.replications),
+            "of": self.what,
+            "against": self.against,
+            "rows": self.rows,
+            **(Interval(0.0, None, None) if bound is None else bound).named("lower_bound"),
+            **({"lower_bound": None} if bound is None else {}),
+            "best": self.rows[0]["policy"] if self.rows else None,
+            "errors": self.sweep.as_dict()["errors"],
+            "complete": self.sweep.complete,
+            "note": self.note,
+        }
+
+
+def _names(cells: Sequence[_Cell]) -> list[str]:
+    return list(dict.fromkeys(name for cell in cells for name in cell))
+
+
+def _values(cells: Sequence[_Cell], name: str, key: str = "value") -> list[float]:
+    found = (cell[name].get(key) for cell in cells if name in cell)
+    return [float(value) for value in found if isinstance(value, (int, float))]
+
+
+def _row(cells: Sequence[_Cell], name: str, against: str | None) -> dict[str, Any]:
+    here = [cell for cell in cells if name in cell]
+    row: dict[str, Any] = {"policy": name, "clairvoyant": here[0][name]["clairvoyant"], "replications": len(here)}
+    row |= interval_of(_values(here, name)).named("objective")
+    row |= _interval(_values(here, name, "ratio_to_best"), "ratio_to_best")
+    differences = [] if against in (None, name) else list(_differences(here, name, str(against)))
+    row |= _interval(differences, "difference")
+    row["better_in"] = sum(difference < 0 for difference in differences) if differences else None
+    row |= {key: _mean(_values(here, name, key)) for key in _figures(here, name)}
+    return row
+
+
+def _differences(cells: Sequence[_Cell], name: str, other: str) -> Iterator[float]:
+    for cell in cells:
+        mine, its = _values([cell], name), _values([cell], other)
+        if mine and its:
+            yield mine[0] - its[0]
+
+
+def _interval(values: Sequence[float], name: str) -> dict[str, float | None]:
+    return interval_of(values).named(name) if values else dict.fromkeys((name, f"{name}_low", f"{name}_high"))
+
+
+def _mean(values: Sequence[float]) -> float | None:
+    return sum(values) / len(values) if values else None
+
+
+def _figures(cells: Sequence[_Cell], name: str) -> list[str]:
+    """Return the other columns of figures: the gap, the metrics, and what parts lose."""
+    columns = list(dict.fromkeys(key for cell in cells for key in cell[name]))
+    return columns[columns.index("gap_to_bound") : columns.index("error")]
+
+
+def replicate(
+    scenario: Scenario,
+    count: int,
+    policies: Sequence[str] | None = None,
+    *,
+    noise: str | None = None,
+    regret: Sequence[str] | None = None,
+    time_limit_s: float = 60.0,
+    warmup: Fraction = Fraction(0),
+    folder: str | Path | None = None,
+    workers: int = 2,
+    ray: str | None = None,
+    seed: int = 0,
+    watch: Callable[[Counts], None] | None = None,
+    stop: threading.Event | None = None,
+) -> Replicated:
+    """Compare over `count` replications, the first being the scenario as it stands; other parameters as of `compare`.
+
+    Parameters
+    ----------
+    time_limit_s
+        For plan and bound of one replication, on one core.
+    folder
+        Where finished replications are kept; those found there are not run again, so that their number may grow.
+    workers, ray, watch, stop
+        As of `whatif`.
+
+    Raises
+    ------
+    InputError
+        If the scenario comes from no file.
+    QuestionError
+        If the workload is a list of jobs, or a trace without a window.
+    """
+    if not parse_uncertainty(noise).keeps_truth:
+        raise NoiseError(f"{noise!r} moves plan and bound too; compare allows 'told=KIND:SPREAD', simulate all noise")
+    windows = windows_of(scenario, count)
+    values = [v if isinstance(v, int) else [f"{time_us} us" for time_us in v] for v in windows.values]
+    axis = {f"workload.{windows.section}.{windows.key}": values}
+    named = {
+        "policies": None if policies is None else ",".join(policies),
+        "noise": noise,
+        "regret": None if regret is None else ",".join(regret),
+    }
+    settings = {
+        "time_limit": f"{time_limit_s:.12g} s",
+        "warmup": float(warmup),
+        "seed": seed,
+        **{name: value for name, value in named.items() if value is not None},
+    }
+    made = whatif(
+        scenario, axis, verb="compare", folder=folder, workers=workers, ray=ray, watch=watch, stop=stop, **settings
+    )
+    said = {"replications": str(count), **{name.replace("_", "-"): str(value) for name, value in settings.items()}}
+    return Replicated(scenario, windows.what, made, said)

@@ -1,0 +1,102 @@
+"""Comparisons over replications: a table for the terminal, a picture of the intervals, and their files."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+from rich.console import Group
+from rich.table import Table
+from rich.text import Text
+
+from models.scenario import write_atomically
+from planner.answers.replications import Replicated
+from planner.show.colours import COLOURS
+from planner.show.frames import frame
+from planner.show.paper import COLUMN_INCHES, IN_A_COLUMN, write_figure, write_table
+from planner.show.picture import AS_DATA
+
+_ROW_INCHES = 0.22
+
+
+def replicated_view(made: Replicated) -> Group:
+    """Return the table with the remark that belongs to it."""
+    return Group(replicated_table(made), Text(made.note, style="italic"))
+
+
+def replicated_table(made: Replicated) -> Table:
+    """Return a row per contender: means over the replications, each with its interval."""
+    objective = str(made.scenario.objective).replace("_", " ")
+    unit = f" in {made.scenario.objective.unit}" if made.scenario.objective.unit else ""
+    table = Table(title=f"{made.scenario.name}: {objective}{unit}, {made.what}", title_justify="left")
+    table.add_column("policy")
+    table.add_column("knows the future")
+    against = made.against or "-"
+    for name in (objective, "x best", f"minus {against}", "better in", "gap to bound", "hit rate"):
+        table.add_column(name, justify="right")
+    for row in made.rows:
+        better = "-" if row["better_in"] is None else f"{row['better_in']} of {row['replications']}"
+        table.add_row(
+            row["policy"],
+            "yes" if row["clairvoyant"] else "no",
+            *(_figure(row, name) for name in ("objective", "ratio_to_best", "difference")),
+            better,
+            "-" if row["gap_to_bound"] is None else f"{row['gap_to_bound']:.1%}",
+            "-" if row["hit_rate"] is None else f"{row['hit_rate']:.3f}",
+        )
+    if made.lower_bound is not None:
+        table.add_section()
+        table.add_row("lower bound", "-", _figure(made.lower_bound.named("bound"), "bound"))
+    return table
+
+
+def _figure(row: Mapping[str, Any], name: str) -> str:
+    """Return a mean with its interval.
+
+    >>> _figure({"x": 2.0, "x_low": 1.51, "x_high": 2.6}, "x")
+    '2 [1.51, 2.6]'
+    """
+    mean, low, high = row[name], row[f"{name}_low"], row[f"{name}_high"]
+    if mean is None:
+        return "-"
+    return f"{mean:.4g}" if low is None else f"{mean:.4g} [{low:.4g}, {high:.4g}]"
+
+
+@AS_DATA
+@IN_A_COLUMN
+def draw_intervals(made: Replicated) -> Figure:
+    """Return a dot and its interval per contender, as wide as a column: times the best of each replication."""
+    rows = [row for row in made.rows if row["ratio_to_best"] is not None]
+    figure = Figure(figsize=(COLUMN_INCHES, 0.9 + _ROW_INCHES * len(rows)), layout="constrained")
+    FigureCanvasAgg(figure)
+    axes = figure.add_subplot()
+    for place, row in enumerate(rows):
+        mean, low, high = (row[f"ratio_to_best{end}"] for end in ("", "_low", "_high"))
+        colour = "black" if row["clairvoyant"] else COLOURS[0]
+        if low is not None:
+            axes.plot([low, high], [place, place], color=colour, linewidth=1.5, solid_capstyle="butt")
+        axes.plot([mean], [place], "o", color=colour, markersize=4)
+    names = [f"{row['policy']} (knows the future)" if row["clairvoyant"] else str(row["policy"]) for row in rows]
+    axes.set_yticks(range(len(rows)), names)
+    axes.invert_yaxis()
+    if rows and max(row["ratio_to_best_high"] or row["ratio_to_best"] for row in rows) > 5:
+        axes.set_xscale("log")
+    axes.set_xlabel(f"{str(made.scenario.objective).replace('_', ' ')}, times the best of the same replication")
+    axes.grid(axis="x", color="#DDDDDD", linewidth=0.5)
+    axes.tick_params(length=0)
+    for side in axes.spines.values():
+        side.set_visible(False)
+    return figure
+
+
+def write(made: Replicated, folder: Path) -> list[Path]:
+    """Write the intervals as table and picture beside the replications of the sweep; return the paths."""
+    paths = [folder / "intervals.csv", folder / "intervals.json"]
+    write_atomically(paths[0], frame(made).to_csv())
+    write_atomically(paths[1], json.dumps(made.as_dict() | {"settings": dict(made.settings)}, indent=1))
+    paths += write_table(replicated_table(made), folder / "intervals")
+    return paths + write_figure(draw_intervals(made), folder / "intervals")
