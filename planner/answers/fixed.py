@@ -45,7 +45,7 @@ def _placed(instance: Instance, job: Job, numbers: range, places: Sequence[int])
         if task.batch is not None:
             tables = _moved(task.batch.runtime_us, task.batch.times_on(gpu.kind), gpu)
             batch = replace(task.batch, name=f"{task.batch.name} on {gpu.id}", runtime_us=tables)
-            return Task.of_class(task.name, batch, task.inputs)
+            return Task.of_class(task.name, batch, task.inputs, task.input_bytes)
         return replace(task, runtime_us=_moved(task.runtime_us, instance.run_time(number, where), gpu))
 
     workflow = job.workflow
@@ -67,5 +67,5 @@ def without_models(instance: Instance) -> Instance:
 
 def _without_models(task: Task) -> Task:
     if task.batch is not None:
-        return Task.of_class(task.name, replace(task.batch, models=()), task.inputs)
+        return Task.of_class(task.name, replace(task.batch, models=()), task.inputs, task.input_bytes)
     return replace(task, models=())

@@ -173,7 +173,7 @@ def _stretched_task(task: Task, by: float) -> Task:
         for kind, table in task.batch.runtime_us.items()
     }
     batch = replace(task.batch, name=f"{task.batch.name} x {by!r}", runtime_us=tables)
-    return Task.of_class(task.name, batch, task.inputs)
+    return Task.of_class(task.name, batch, task.inputs, task.input_bytes)
 
 
 def _stretch_time(time_us: int, by: float) -> int:
