@@ -19,6 +19,8 @@ from models.instance import Instance
 from models.objective import Objective
 from models.timeline import Timeline
 from solvers.bounds import closed_form
+from solvers.exact import consecutive
+from solvers.lanes import lanes_of
 from solvers.result import Progress, Result, Search
 
 if TYPE_CHECKING:
@@ -109,6 +111,8 @@ _BOUND_SHARE, _SHORT_BOUND_S = 0.3, 10.0
 """The bound gets a share of the time, and of a short limit the first so many seconds, in which it gains most."""
 _ASCENT_S_PER_TASK, _ASCENT_SHARE = 1e-4, 0.5
 """What an ascent takes before it first looks at the clock, as measured, and the share of its time that it may take."""
+_CONSECUTIVE_SHARE = 0.5
+"""The programme of consecutive batches proves small windows at once, and may take this share of the time for others."""
 _CP_SAT_SHARE = 0.2
 """CP-SAT is asked unbidden if building its model takes at most this share of the time."""
 
@@ -136,11 +140,26 @@ def solve(
     stop
         Set it to end early with the best plan so far.
     """
+    lanes = lanes_of(instance)
+    if lanes is not None:
+        spread = None if hint is None else lanes.spread(hint)
+        found = solve(
+            lanes.twin,
+            objective,
+            options,
+            hint=spread,
+            starts=lambda left_s: map(lanes.spread, starts(left_s)),
+            watch=watch,
+            stop=stop,
+        )
+        return replace(found, timeline=None if found.timeline is None else lanes.gather(found.timeline))
     search = Search(instance, objective, options.time_limit_s, watch, stop)
     if hint is not None:
         search.offer(hint)
     _offer_starts(search, starts, options.time_limit_s)
     offer_formulas(search)
+    if consecutive.applies(instance, objective) and not search.proved:
+        consecutive.improve(search, _CONSECUTIVE_SHARE * search.remaining_s)
     exact, priced = options.method in (Method.CP_SAT, Method.MILP), None
     if not search.proved:
         if options.method is Method.AUTO and options.iterations is None:  # where CP-SAT gets to depends on the clock

@@ -1,44 +1,52 @@
-"""``python -m experiments.batches``: plans of the authors' workload with and without batches, mean slowdown."""
+"""``python -m experiments.batches BENCHMARK``: plans and bounds where tasks run in batches or side by side."""
 
 from __future__ import annotations
 
 import argparse
-from pathlib import Path
+from collections.abc import Sequence
 
-from experiments import authors
-from models import Instance, Objective, measure
-from models.objective import reported_value
-from planner.answers.plan import solve
-from solvers.portfolio import SearchOptions
-
-RECORDED = Path(__file__).parents[3] / "shared" / "data" / "compass" / "arrivals_4_per_s.csv"
+from experiments.batches import loaded, oracles
 
 
-def window(rate_per_s: int, jobs: int) -> Instance:
-    """Return the first jobs that were recorded at 4 jobs/s, or of a Poisson draw, compressed in time to a rate."""
-    arrivals = authors.recorded(RECORDED, jobs, from_zero=True) if RECORDED.exists() else authors.poisson(4, jobs, 1)
-    return authors.instance([(release * 4 // rate_per_s, name) for release, name in arrivals])
-
-
-def main() -> None:
-    """Print one row per rate."""
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run one benchmark."""
     parser = argparse.ArgumentParser(prog="python -m experiments.batches", description=__doc__)
-    parser.add_argument("--rates", type=int, nargs="+", default=[6, 8], help="jobs per second")
-    parser.add_argument("--jobs", type=int, default=100)
-    parser.add_argument("--time-limit", type=float, default=60.0, help="seconds for plan and bound together")
-    arguments = parser.parse_args()
-    print(f"{'jobs/s':>6}{'tasks':>8}{'one by one':>12}{'batches':>10}{'mean size':>11}{'seconds':>9}")
-    objective = Objective.MEAN_SLOWDOWN
-    for rate in arguments.rates:
-        plain = window(rate, arguments.jobs)
-        batched = authors.batched(plain)
-        single = solve(plain, objective, SearchOptions(arguments.time_limit))
-        found = solve(batched, objective, SearchOptions(arguments.time_limit))
-        if found.timeline is None or found.value is None or single.value is None:
-            raise SystemExit(f"{rate} jobs/s: {found.status}")
-        values = [reported_value(objective, value) for value in (single.value, found.value)]
-        size = measure(batched, found.timeline).mean_batch_size
-        print(f"{rate:6}{batched.n_tasks:8}{values[0]:12.4f}{values[1]:10.4f}{size:11.2f}{found.runtime_s:9.1f}")
+    commands = parser.add_subparsers(required=True, dest="benchmark")
+    for name, words in (
+        ("one-class", "40 tasks of one class on one GPU against the dynamic programme"),
+        ("shares", "tasks of share 1/k on one GPU against k GPUs"),
+    ):
+        command = commands.add_parser(name, help=words)
+        command.add_argument("--count", type=int, default=100, help="draws")
+        command.add_argument("--time-limit", type=float, default=5.0, help="seconds for each plan")
+    for name, words, seconds in (
+        ("plan", "plan and bound of the authors' workload", 60.0),
+        ("bound", "its bound alone", 60.0),
+        ("policies", "what policies reach on it", None),
+    ):
+        command = commands.add_parser(name, help=words)
+        command.add_argument("--rates", type=int, nargs="+", default=[6, 8], help="jobs per second")
+        command.add_argument("--jobs", type=int, default=100, help="first jobs of the recorded ones; 0: all")
+        if seconds is None:
+            command.add_argument("policies", nargs="+", help="such as compass:batch=greedy")
+        else:
+            command.add_argument("--time-limit", type=float, default=seconds)
+    _run(parser.parse_args(arguments))
+
+
+def _run(chosen: argparse.Namespace) -> None:
+    if chosen.benchmark == "one-class":
+        oracles.print_rows(oracles.compare_one_class, chosen.count, chosen.time_limit, 0.0)
+    elif chosen.benchmark == "shares":
+        oracles.print_rows(oracles.compare_shares, chosen.count, chosen.time_limit, 0.005)
+    for rate in chosen.rates if "rates" in chosen else ():
+        jobs = chosen.jobs or None
+        if chosen.benchmark == "plan":
+            loaded.print_plan(rate, jobs, chosen.time_limit)
+        elif chosen.benchmark == "bound":
+            loaded.print_bound(rate, jobs, chosen.time_limit)
+        else:
+            loaded.print_policies(rate, jobs, chosen.policies)
 
 
 if __name__ == "__main__":

@@ -1,0 +1,105 @@
+"""One batch class on one GPU, solved: batches are runs of consecutive releases, so a dynamic programme finds the best.
+
+Two tasks out of order exchange their places without loss where all count alike and are due in the order of their
+releases. The state is how many tasks are done and when the GPU is free; of two states the one that is free no later at
+no higher cost is as good as both.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from itertools import pairwise
+from typing import NamedTuple
+
+import numpy as np
+
+from models import NONE, WHOLE, Instance, Objective, Placement, Timeline
+from models.objective import Charges, Term, charges
+from models.restrictions import Restrictions
+from solvers.result import Search
+
+METHOD = "consecutive batches"
+"""Name of the optima that are proved here."""
+
+
+class _State(NamedTuple):
+    """Some first tasks are done.
+
+    Parameters
+    ----------
+    free_us
+        When the next batch may start: the GPU is free and its first task released.
+    cost
+        What the tasks that are done cost.
+    size, before
+        The last batch, and the state that it was added to.
+    """
+
+    free_us: int
+    cost: int
+    size: int
+    before: _State | None
+
+
+def applies(instance: Instance, objective: Objective) -> bool:
+    """Say whether all there is to decide is which consecutive tasks of one class run together on one GPU."""
+    if instance.n_gpus > 1 or len(instance.batches) != 1 or instance.n_tasks > len(instance.jobs):
+        return False
+    if NONE in instance.template_batch or instance.template_share[0] < WHOLE or instance.needs[0]:
+        return False
+    charged = charges(objective, instance)
+    alike = charged.term is not Term.LATE and len(set(charged.job_weights)) == 1
+    return alike and bool((np.diff(charged.due_us) >= 0).all()) and instance.restrictions == Restrictions()
+
+
+def improve(search: Search, time_limit_s: float) -> None:
+    """Offer the optimum and its proof, unless there are too many states for this limit."""
+    end_s = search.elapsed_s + time_limit_s
+    best = _best_state(search.instance, charges(search.objective, search.instance), lambda: search.elapsed_s > end_s)
+    if best is not None:
+        search.offer(_timeline(search.instance, best))
+        if search.value is not None:
+            search.offer_bound(search.value, METHOD)
+
+
+def _best_state(instance: Instance, charged: Charges, over: Callable[[], bool]) -> _State | None:
+    """Return the best state in which all tasks are done; None if time is over before."""
+    releases, due = instance.job_release_us.tolist(), charged.due_us.tolist()
+    run_us = [instance.batch_time(0, 0, size) for size in range(1, int(instance.batch_largest[0, 0]) + 1)]
+    reached: list[list[_State]] = [[_State(releases[0], 0, 0, None)], *([] for _ in releases)]
+    for done in range(len(releases)):
+        if over():
+            return None
+        states, reached[done] = list(_undominated(reached[done])), []  # what later states need, they hold
+        for size, run in enumerate(run_us[: len(releases) - done], 1):
+            released, follower = releases[done + size - 1], min(done + size, len(releases) - 1)
+            for state in states:
+                end = max(state.free_us, released) + run
+                terms = [max(0, end - at) for at in due[done : done + size]]
+                cost = state.cost + sum(terms) if charged.is_sum else max(state.cost, *terms)
+                reached[done + size].append(_State(max(end, releases[follower]), cost, size, state))
+    return min(reached[-1], key=lambda state: state.cost)
+
+
+def _undominated(states: list[_State]) -> Iterator[_State]:
+    """Yield the states that no other one equals or beats in both time and cost."""
+    least = None
+    for state in sorted(states, key=lambda state: state[:2]):
+        if least is None or state.cost < least:
+            least = state.cost
+            yield state
+
+
+def _timeline(instance: Instance, last: _State) -> Timeline:
+    """Return the plan that leads to a state."""
+    path: list[_State] = [last]
+    while path[-1].before is not None:
+        path.append(path[-1].before)
+    placements, done = list[Placement](), 0
+    for before, after in pairwise(reversed(path)):
+        members = range(done, done + after.size)
+        begin = max(before.free_us, int(instance.job_release_us[members[-1]]))
+        end = begin + instance.batch_time(0, 0, after.size)
+        placements += [Placement(task, 0, begin, end) for task in members]
+        done += after.size
+    return Timeline.build(instance.n_tasks, placements, ())
