@@ -78,6 +78,8 @@ class Static(QueuePolicy):
             {*memory.residents, *(model for model, _ in of_gpu)}
             for memory, of_gpu in zip(site.memory, pins, strict=True)
         ]
+        to_come = [sum(site.weight_bytes[model] for model, _ in of_gpu) for of_gpu in pins]
+        self._spare_bytes = [memory.free_bytes - size for memory, size in zip(site.memory, to_come, strict=True)]
         self._runs = RunRows(site)
         self._rows: CostRows[Row] = CostRows(self._row)
 
@@ -92,10 +94,13 @@ class Static(QueuePolicy):
         return [known[name] for name in self._named] or site.catalogue
 
     def _row(self, template: int) -> Row:
-        """Return the run times of a template on the GPUs that hold its models, UNREACHABLE elsewhere."""
-        site, needs = self.site, self.site.needs[template]
-        missing = np.array([0 if models.issuperset(needs) else UNREACHABLE for models in self._hosted], np.int64)
-        row: Row = self._runs.row[template] + missing
+        """Return the run times of a template on the GPUs that hold its models and have room, UNREACHABLE elsewhere."""
+        site, needs, held_bytes = self.site, self.site.needs[template], self.site.task_bytes[template]
+        able = [
+            models.issuperset(needs) and held_bytes <= spare
+            for models, spare in zip(self._hosted, self._spare_bytes, strict=True)
+        ]
+        row: Row = self._runs.row[template] + np.where(able, 0, UNREACHABLE)
         if row.min() >= UNREACHABLE:
             listed = ", ".join(site.models[model].name for model in needs)
             raise PolicyError(f"policy static swaps nothing, and no eligible GPU was given all of {listed} beforehand")
@@ -160,15 +165,16 @@ _Shape = tuple[tuple[tuple[int, ...], ...], tuple[tuple[bool, ...], ...]]
 
 @dataclass(frozen=True, slots=True)
 class _Expected:
-    """A task that will come: its models, its mean run time, and the GPUs that can run it."""
+    """A task that will come: its models, its mean run time, what it holds beside them, and the GPUs that can run it."""
 
     needs: tuple[int, ...]
     work_us: float
+    memory_bytes: int
     eligible: list[int]
 
 
 def _expected_tasks(site: Site, workflows: Sequence[Workflow]) -> list[_Expected]:
-    """Return the tasks of workflows that need models; workflows alike in all but run times count as one, by the mean.
+    """Return the tasks of workflows that need models or memory; workflows alike in all but run times count as one.
 
     A workflow that the cluster cannot run is left out, for no job can ask for it.
     """
@@ -177,6 +183,7 @@ def _expected_tasks(site: Site, workflows: Sequence[Workflow]) -> list[_Expected
     load_us = np.array(site.load_us, np.int64).reshape(len(site.models), len(classes.gpus))
     rows = run_times(workflows, needs, site.models, load_us, classes, site.restrictions)
     alike: dict[_Shape, list[list[list[int]]]] = {}
+    held: dict[_Shape, list[int]] = {}
     first = 0
     for workflow in workflows:
         here = slice(first, first + len(workflow.tasks))
@@ -184,14 +191,18 @@ def _expected_tasks(site: Site, workflows: Sequence[Workflow]) -> list[_Expected
         by_class = rows[here].tolist()
         possible = tuple(tuple(run_us != NEVER for run_us in row) for row in by_class)
         if all(map(any, possible)):
-            alike.setdefault((needs[here], possible), []).append(by_class)
+            shape = needs[here], possible
+            alike.setdefault(shape, []).append(by_class)
+            before = held.get(shape, [0] * len(workflow.tasks))
+            held[shape] = [max(task.memory_bytes, most) for task, most in zip(workflow.tasks, before, strict=True)]
     found = []
     for (models, possible), of_all in alike.items():
         for position, needed in enumerate(models):
             work_us = float(sum(mean_run(site, of_one[position]) for of_one in of_all) / len(of_all))
             eligible = [gpu for gpu, of_class in enumerate(site.gpu_class) if possible[position][of_class]]
-            if needed:
-                found.append(_Expected(needed, work_us, eligible))
+            memory_bytes = held[models, possible][position]
+            if needed or memory_bytes:
+                found.append(_Expected(needed, work_us, memory_bytes, eligible))
     return found
 
 
@@ -247,7 +258,15 @@ class _Fit:
         if any(self._copies[model] >= self._limit[model] for model in absent):
             return False
         sizes = [self._site.weight_bytes[model] for model in absent]
-        return fit_slots(sizes, shelf.empty_slots) if shelf.slots else sum(sizes) <= shelf.free_bytes
+        if shelf.slots:
+            return fit_slots(sizes, shelf.empty_slots)
+        return sum(sizes) + self._working_bytes(gpu, absent) <= shelf.free_bytes
+
+    def _working_bytes(self, gpu: int, absent: Sequence[int]) -> int:
+        """Return what the most demanding task that could then run on a GPU holds beside the models: nothing leaves."""
+        models = self._shelf[gpu].residents.keys() | set(absent)
+        able = (task for task in self._tasks if gpu in task.eligible and models.issuperset(task.needs))
+        return max((task.memory_bytes for task in able), default=0)
 
     def _host(self, task: int, gpu: int) -> None:
         for model in self._absent(task, gpu):
