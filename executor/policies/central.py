@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Sequence
+from itertools import islice
 
 import numpy as np
 
@@ -11,7 +12,7 @@ from executor.policies.costs import CostRows, InputRows, RunRows, TransferRows
 from executor.policies.queueing import QueuePolicy
 from executor.policies.view import Row
 from executor.site import NOWHERE, Site
-from models import NEVER
+from models import NEVER, NONE
 
 
 class Work:
@@ -46,7 +47,7 @@ class CentralQueue(QueuePolicy):
     waiting
         Tasks that are ready and not bound.
     ready_us
-        When each task that waits became ready.
+        When each task that waits became ready; whoever is not here waits no more.
     idle
         GPUs with compute to spare and nothing that is to run there.
     runs, transfers, inputs
@@ -68,10 +69,23 @@ class CentralQueue(QueuePolicy):
         self.ready_us[task] = self.site.now
 
     def bind(self, task: int, gpu: int) -> None:
-        """Give a task a GPU; the caller takes it out of those that wait."""
+        """Give a task a GPU; it waits no more, which those who keep a list of their own find out by `ready_us`."""
         self.idle.discard(gpu)
         del self.ready_us[task]
         self.place(task, gpu)
+
+    def bind_batch(self, task: int, gpu: int) -> None:
+        """Give a task a GPU, and those behind it in its batch class, as many as fit a batch."""
+        self.bind(task, gpu)
+        site = self.site
+        batch = site.batch[site.template[task]]
+        if batch == NONE:
+            return
+        most = self.batches.largest(site.template[task], gpu)
+        alike = (other for other in self.waiting or self.ready_us if site.batch[site.template[other]] == batch)
+        able = (other for other in alike if other in self.ready_us and site.run_time(other, gpu) != NEVER)
+        for other in list(islice(able, max(0, most - 1))):
+            self.bind(other, gpu)
 
     def finished(self, task: int, gpu: int) -> None:
         """Take note that a GPU is idle, if nothing queues there."""

@@ -95,7 +95,7 @@ class Dally(CentralQueue):
         self.ready_us[task] = self.site.now
         template = self.site.template[task]
         group = self._groups.setdefault(template, deque())
-        if not group:
+        if not self._waits(template):
             self._to_ask.add(template)
         group.append(task)
 
@@ -105,19 +105,30 @@ class Dally(CentralQueue):
         fresh = self.idle - self._asked
         self._to_ask = set()
         asked = self._groups if fresh else again
-        heads = [self._head(template) for template in asked if self._groups[template]]
+        heads = [self._head(template) for template in asked if self._waits(template)]
         heapify(heads)
         while heads and self.idle:
             _, task, template = heappop(heads)
+            if task not in self.ready_us:  # another one took it along
+                if self._waits(template):
+                    heappush(heads, self._head(template))
+                continue
             best = self._best_offer(task, self.idle if template in again else fresh & self.idle)
             if best is None:
                 self._ask_again(task, template)
                 continue
             self._groups[template].popleft()
             self._take(task, *best)
-            if self._groups[template]:
+            if self._waits(template):
                 heappush(heads, self._head(template))
         self._asked = set(self.idle)
+
+    def _waits(self, template: int) -> bool:
+        """Say whether a task of a group waits, after dropping those that others took along."""
+        group = self._groups[template]
+        while group and group[0] not in self.ready_us:
+            group.popleft()
+        return bool(group)
 
     def _head(self, template: int) -> tuple[int, int, int]:
         """Return the first task of a group behind its turn."""
@@ -172,7 +183,7 @@ class Dally(CentralQueue):
         if not level and needs in self._mean_wait:
             waited = self.site.now - self.ready_us[task]
             self._mean_wait[needs] += _RECENT * (waited - self._mean_wait[needs])
-        self.bind(task, gpu)
+        self.bind_batch(task, gpu)
 
     def _load(self, gpu: int, model: int, evict: Sequence[int], slot: int | None) -> None:
         super()._load(gpu, model, evict, slot)
@@ -183,4 +194,4 @@ class Dally(CentralQueue):
         self._copies[model] -= 1
         if not self._copies[model]:
             needs = self.site.needs
-            self._to_ask.update(t for t, group in self._groups.items() if group and model in needs[t])
+            self._to_ask.update(t for t in self._groups if model in needs[t] and self._waits(t))

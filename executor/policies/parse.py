@@ -7,8 +7,10 @@ from dataclasses import dataclass
 
 from executor.errors import PolicyError
 from executor.named import Kind, nearest
+from executor.policies.clockwork import Clockwork
 from executor.policies.compass import Compass
 from executor.policies.dally import Dally
+from executor.policies.deferred import Deferred
 from executor.policies.hadar import Hadar
 from executor.policies.hashing import Hash
 from executor.policies.heft import Heft
@@ -33,6 +35,8 @@ POLICIES: Mapping[str, type[Policy]] = {
     "dally": Dally,
     "hadar": Hadar,
     "rltune": Rltune,
+    "clockwork": Clockwork,
+    "deferred": Deferred,
 }
 """The built-in online policies by name."""
 

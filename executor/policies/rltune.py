@@ -85,7 +85,8 @@ class Rltune(CentralQueue):
         while self.waiting and self.idle:
             self._sort()
             task = self.waiting.pop(0)
-            self.bind(task, self._cheapest(task))
+            self.bind_batch(task, self._cheapest(task))
+            self.waiting = [other for other in self.waiting if other in self.ready_us]
 
     def _sort(self) -> None:
         """Put the most urgent task first; equals by their numbers."""

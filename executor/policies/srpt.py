@@ -72,17 +72,19 @@ class Srpt(CentralQueue):
             if not self.idle:
                 left.extend(self.waiting[position:])
                 break
+            if task not in self.ready_us:
+                continue  # another one took it along
             template = site.template[task]
             finish = self.inputs_at(task, free) + self.runs.row[template]
             view.add_load_costs(finish, site.needs[template], site.gpu_server[0])
             best = least(finish, self.favoured(task))
             if best in self.idle:
                 free[best] = self._free_at[best] = finish[best]
-                self.bind(task, best)
+                self.bind_batch(task, best)
             else:
                 free[best] += site.run_time(task, best)
                 left.append(task)
-        self.waiting = left
+        self.waiting = [task for task in left if task in self.ready_us]
 
     def _precedence(self, task: int) -> tuple[int, int]:
         job = self.site.job[task]

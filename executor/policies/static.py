@@ -122,14 +122,23 @@ class Static(QueuePolicy):
             for gpu in range(self.site.n_gpus):
                 self._load_next(gpu)
 
-    def loaded(self, model: int, gpu: int) -> None:
-        """Go on to the next pin."""
-        self._load_next(gpu)
+    def act(self, gpus: Sequence[int]) -> None:
+        """Go on to the next pins, then with the queues."""
+        if self.site.jobs:
+            for gpu in gpus:
+                self._load_next(gpu)
+        super().act(gpus)
 
     def _load_next(self, gpu: int) -> None:
-        if self._to_load[gpu]:
-            model, slot = self._to_load[gpu].pop(0)
+        """Load the next pin, unless the one before is under way or running tasks hold its room."""
+        left = self._to_load[gpu]
+        if left and self.site.state[gpu].refuse_load(*left[0]) is None:
+            model, slot = left.pop(0)
             self._load(gpu, model, (), slot)
+
+    def eviction_order(self, gpu: int) -> list[int]:
+        """Return nothing: all pins stay."""
+        return []
 
     def _bring_up(self, task: int, gpu: int) -> bool:
         """Start the task in turn when its models are there; with overlap off, when all pins are."""

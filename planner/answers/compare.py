@@ -34,6 +34,8 @@ DEFAULT_POLICIES = (
     *("receding", "srpt", "rltune", "compass", "compass-released", "jit", "dally", "hadar", "lru", "heft", "hash"),
     "static",
 )
+BATCHING_POLICIES = ("clockwork", "deferred")
+"""Contenders besides, where tasks come in batch classes."""
 CLAIRVOYANCE = (
     "The plan knows every arrival in advance; the online policies learn of a job when it is released. "
     "The distance between them is what greediness and not knowing the future cost together."
@@ -126,8 +128,8 @@ def compare(
     Parameters
     ----------
     policies
-        As `planner.answers.simulate` takes them; None: `DEFAULT_POLICIES`, and `OFFLINE_POLICIES` if there is noise, of
-        those the ones that can serve the window.
+        As `planner.answers.simulate` takes them; None: `DEFAULT_POLICIES`, and `OFFLINE_POLICIES` if there is noise or
+        `BATCHING_POLICIES` if there are batch classes, of those the ones that can serve the window.
     noise
         How wrong the run times are that policies are told, as ``told=published:1``; plan and bound know the true ones.
     regret
@@ -152,7 +154,8 @@ def compare(
     left_out: dict[str, str] = {}
     if policies is None:
         told_wrongly = () if noise is None else OFFLINE_POLICIES
-        simulations, left_out = _serving(run, (*told_wrongly, *DEFAULT_POLICIES))
+        batching = BATCHING_POLICIES if scenario.instance.batches else ()
+        simulations, left_out = _serving(run, (*told_wrongly, *DEFAULT_POLICIES, *batching))
     else:
         simulations = tuple(run(policy) for policy in policies)
     begun = time.monotonic()

@@ -11,6 +11,8 @@ from solvers.portfolio import Starts
 
 START_POLICIES = ("srpt", "compass", "jit", "static")
 """A plan starts from these and is never worse than the best of them, if there is time to simulate them."""
+BATCHING_STARTS = ("clockwork",)
+"""Before them, where tasks come in batch classes."""
 
 _S_PER_TASK = 2e-5
 """No policy is simulated in fewer seconds per task, so without that much time it is not begun."""
@@ -23,7 +25,7 @@ def starts_for(instance: Instance, seed: int, given: Sequence[Timeline] | None =
     """
 
     def simulated(left_s: Callable[[], float]) -> Iterator[Timeline]:
-        for name in START_POLICIES:
+        for name in (*BATCHING_STARTS, *START_POLICIES) if instance.batches else START_POLICIES:
             if left_s() <= _S_PER_TASK * instance.n_tasks:
                 return
             try:

@@ -12,7 +12,7 @@ import pytest
 
 from executor import PolicyError, QueuePolicy, Site, instance_for, parse_noise, parse_policy, simulate
 from models import Instance, InstanceError, Job, Timeline, Workflow, check
-from tests.instances import random_instance
+from tests.instances import random_instance, random_serving_instance
 from tests.normal_form import loose_ends
 
 POLICIES = (
@@ -37,7 +37,11 @@ POLICIES = (
     "hadar:window=4us,windows=5",
     "rltune",
     "rltune:reload=2,balance=1,room=3,period=2us",
+    "clockwork",
+    "deferred",
+    "deferred:due=2,period=2us",
 )
+BATCHING = (*POLICIES, "jit:batch=delay:3us", "compass:batch=off", "hash:batch=delay:2us,enqueue=last")
 NOISE = parse_noise("run=uniform:0.9,load=lognormal:0.7")
 
 
@@ -96,6 +100,8 @@ def actions(on: Instance, timeline: Timeline, before_us: int, tasks: int) -> lis
 KINDS = ("as written", "one per request", "run times of their own")
 """How jobs ask for work: for workflows of a catalogue, each for one of its own in it, as in a file made from a log, or
 for one of the catalogue with run times of the job's own, as where estimates are told."""
+BATCHES = "batches, shares and memory"
+"""As written, of instances whose GPUs serve several tasks at a time."""
 
 
 def futures(kind: str, seeds: range) -> Iterator[tuple[int, Instance, Instance, int, int]]:
@@ -105,11 +111,12 @@ def futures(kind: str, seeds: range) -> Iterator[tuple[int, Instance, Instance, 
     """
     for seed in seeds:
         rng = random.Random(seed)
-        on = random_instance(rng, max_tasks=12)
-        possible = [workflow for workflow in on.catalogue if runs_on(on, workflow)]
+        on = (random_serving_instance if kind == BATCHES else random_instance)(rng, 12)
+        catalogue = on.workflows if kind == BATCHES else on.catalogue
+        possible = [workflow for workflow in catalogue if runs_on(on, workflow)]
         if kind == "one per request":
             possible = [own(f"request {k}", rng.choice(possible), rng) for k in range(len(on.jobs) + 4)]
-        catalogue = tuple(possible) if kind == "one per request" else on.catalogue
+        catalogue = tuple(possible) if kind == "one per request" else catalogue
         asked = asked_for(kind, possible, rng)
         jobs = [Job(next(asked), each.release_us, ingress=each.ingress) for each in on.jobs]
         kept = rng.randint(1, len(jobs))
@@ -158,6 +165,19 @@ def test_the_past_does_not_depend_on_the_future(policy: str, kind: str, noisy: b
             assert actions(*first, before, tasks) == actions(*second, before, tasks)
             compared += 1
     assert compared == 40 if policy != "static" else compared > 20
+
+
+@pytest.mark.parametrize("noisy", [False, True])
+@pytest.mark.parametrize("policy", BATCHING)
+def test_the_past_does_not_depend_on_the_future_where_tasks_run_together(policy: str, noisy: bool) -> None:
+    compared = 0
+    for seed, on, changed, before, tasks in futures(BATCHES, range(40)):
+        first, second = run(on, policy, seed, noisy), run(changed, policy, seed, noisy)
+        assert (first is None) == (second is None)
+        if first is not None and second is not None:
+            assert actions(*first, before, tasks) == actions(*second, before, tasks)
+            compared += 1
+    assert compared == 40 if policy != "static" else compared > 15
 
 
 class Snoop(QueuePolicy):

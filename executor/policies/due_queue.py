@@ -1,0 +1,208 @@
+"""What Clockwork and Symphony share: a central queue per batch class, earliest due first, and loads by demand."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from bisect import bisect_left, insort
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+from executor.policies.central import CentralQueue
+from executor.policies.costs import CostRows
+from executor.policies.eviction import makes_room, room_for
+from executor.policies.options import QueueOptions, duration, factor, option
+from executor.site import NOWHERE, Site
+from models import NEVER, NONE
+
+Group = list[tuple[int, int]]
+"""Due time and number of tasks that may run together, earliest due first."""
+
+
+@dataclass(frozen=True, slots=True)
+class DueOptions:
+    """Readings of both.
+
+    Parameters
+    ----------
+    due
+        Jobs without a deadline are due after so many times their critical path of run times.
+    period
+        The queue is central, and what it sees of GPUs is fresh unless a period is given.
+    """
+
+    due: float = option(5.0, factor)
+    period: int = option(0, duration)
+
+
+class DueQueue(CentralQueue):
+    """Forms the batches of idle GPUs from one queue per class, and loads the models that are asked for most.
+
+    A task is due at its job's due time less the longest path of run times behind it. The class of the earliest due time
+    goes first, to the idle GPU with its models that runs it fastest (equals: the ingress server of the first task's
+    job, then the lowest index); what can no longer be on time goes last. A GPU runs one batch at a time. An idle copy
+    engine loads the model of most queued work per second of its load, shared among the copies that there are and the
+    new one; victims are least recently used, none worth as much by the same count as what comes in. Tasks without a
+    class are batches of one.
+    """
+
+    Options: ClassVar[type[object]] = DueOptions
+
+    def __init__(self, options: DueOptions | None = None) -> None:
+        self._readings = options or DueOptions()
+        super().__init__(QueueOptions(period=self._readings.period, prefetch=0, evict="lru"))
+
+    def begin(self, site: Site) -> None:
+        """Set up empty queues."""
+        super().begin(site)
+        self.groups: dict[tuple[int, tuple[int, ...]], Group] = {}
+        self._fastest = CostRows(lambda template: min(us for us in site.run_us[template] if us != NEVER))
+        self._tails: dict[int, list[int]] = {}
+        self._queued_us = [0] * len(site.models)
+        self._copies = [0] * len(site.models)
+        for memory in site.memory:
+            for model in memory.residents:
+                self._copies[model] += 1
+
+    @abstractmethod
+    def batch_now(self, group: Group, gpu: int) -> Sequence[int]:
+        """Return the tasks of a group that an idle GPU starts together now; none if it does better to wait."""
+
+    def runnable(self, task: int, server: int) -> None:
+        """Let a task wait among those of its class."""
+        self.ready_us[task] = self.site.now
+        insort(self.groups.setdefault(self._key(task), []), (self.due_us(task), task))
+        self._count_work(task, 1)
+
+    def due_us(self, task: int) -> int:
+        """Return when a task has to end for its job to be in time, if nothing behind it waits."""
+        site, job = self.site, self.site.job[task]
+        made, workflow = site.jobs[job], site.job_workflow[job]
+        if workflow not in self._tails:
+            self._tails[workflow] = self._tails_of(workflow)
+        relative = made.deadline_us
+        if relative is None:
+            relative = int(self._readings.due * made.critical_path_us)
+        return made.release_us + relative - self._tails[workflow][task - site.job_tasks[job].start]
+
+    def _tails_of(self, workflow: int) -> list[int]:
+        """Return the longest path of run times behind each task of a workflow."""
+        site, first = self.site, self.site.template_first[workflow]
+        tails = [0] * len(site.workflows[workflow].tasks)
+        for position in reversed(site.workflows[workflow].topological):
+            behind = (position + offset for offset, _ in site.outputs[first + position])
+            tails[position] = max((self._fastest[first + other] + tails[other] for other in behind), default=0)
+        return tails
+
+    def _key(self, task: int) -> tuple[int, tuple[int, ...]]:
+        """Return what tasks that may run together have in common."""
+        template = self.site.template[task]
+        batch = self.site.batch[template]
+        return (~template, ()) if batch == NONE else (batch, self.site.eligible_gpus(task))
+
+    def _count_work(self, task: int, sign: int) -> None:
+        template = self.site.template[task]
+        for model in self.site.needs[template]:
+            self._queued_us[model] += sign * self._fastest[template]
+
+    # -- runs -----------------------------------------------------------------------------------------------------
+
+    def run_us(self, task: int, gpu: int, size: int) -> int:
+        """Return how long a batch of a task's class runs on a GPU, NEVER if it cannot."""
+        batch = self.site.batch[self.site.template[task]]
+        return self.site.run_time(task, gpu) if batch == NONE else self.site.batch_time(batch, gpu, size)
+
+    def on_time(self, group: Group, gpu: int) -> int:
+        """Return the place of the first task of a group that would be on time alone, started now."""
+        return bisect_left(group, (self.site.now + self.run_us(group[0][1], gpu, 1), NOWHERE))
+
+    def offer(self) -> None:
+        """Let idle GPUs start batches, most urgent first."""
+        asked = []
+        for key, group in self.groups.items():
+            gpu = self._best_gpu(group) if group else NOWHERE
+            if gpu != NOWHERE:
+                first = self.on_time(group, gpu)
+                asked.append((first == len(group), group[first % len(group)], key))
+        for _, _, key in sorted(asked):
+            group = self.groups[key]
+            gpu = self._best_gpu(group)
+            while gpu != NOWHERE:
+                tasks = self.batch_now(group, gpu)
+                for task in tasks:
+                    group.remove((self.due_us(task), task))
+                    self._count_work(task, -1)
+                    self.bind(task, gpu)
+                    self.enqueue(task, gpu)
+                gpu = self._best_gpu(group) if tasks and group else NOWHERE
+
+    def _best_gpu(self, group: Group) -> int:
+        """Return the idle GPU that serves the first task of a group fastest, NOWHERE if none has its models."""
+        task, site = group[0][1], self.site
+        template, favoured = site.template[task], self.favoured(task)
+        needs = site.needs[template]
+        able = [
+            (site.run_time(task, gpu), gpu not in favoured, gpu)
+            for gpu in self.idle
+            if site.run_time(task, gpu) != NEVER
+            and (site.overlap_loads or site.state[gpu].loading == NOWHERE)
+            and site.memory[gpu].ready.issuperset(needs)
+            and self.batches.largest(template, gpu)
+        ]
+        return min(able)[2] if able else NOWHERE
+
+    def arrived(self, task: int, missing: int) -> None:
+        """Take note of an input; the task queued up when it was bound."""
+
+    def next_in_turn(self, gpu: int) -> int | None:
+        """Return the first task of a GPU's batch once the inputs of all of them are there."""
+        queue = self.queue[gpu]
+        return 0 if queue and not any(self.site.inputs_missing[task] for task in queue) else None
+
+    def _see_idle(self, gpu: int) -> None:
+        if not self.site.state[gpu].runs:
+            super()._see_idle(gpu)
+
+    # -- loads ----------------------------------------------------------------------------------------------------
+
+    def act(self, gpus: Sequence[int]) -> None:
+        """Start what can start, then load what is asked for most."""
+        super().act(gpus)
+        if self.ready_us:
+            for gpu, state in enumerate(self.site.state):
+                if state.refuse_copying() is None and (self.site.overlap_loads or gpu in self.idle):
+                    self._load_by_demand(gpu)
+
+    def _load_by_demand(self, gpu: int) -> None:
+        """Load the model that is worth most on a GPU, if its victims are worth less."""
+        site, memory = self.site, self.site.memory[gpu]
+        wanted: dict[int, int] = {}
+        for group in self.groups.values():
+            template = site.template[group[0][1]] if group else NONE
+            if group and site.run_us[template][site.gpu_class[gpu]] != NEVER:
+                wanted |= dict.fromkeys((m for m in site.needs[template] if m not in memory.residents), template)
+        worth = {model: self._worth(model, gpu, self._copies[model] + 1) for model in wanted}
+        for model in sorted(wanted, key=lambda m: (-worth[m], m)):
+            evict, slot = room_for(site, gpu, model, site.needs[wanted[model]], self._may_leave(gpu))
+            cheap = all(self._worth(victim, gpu, self._copies[victim]) < worth[model] for victim in evict)
+            if cheap and makes_room(site, gpu, model, evict):
+                self._load(gpu, model, evict, slot)
+                return
+
+    def _worth(self, model: int, gpu: int, copies: int) -> float:
+        """Return the queued work of a model per second of its load, for each of its copies."""
+        return self._queued_us[model] / max(1, self.site.load_time(model, gpu)) / copies
+
+    def _may_leave(self, gpu: int) -> list[int]:
+        """Return the models that nothing uses or is bound to use on a GPU, least recently used first."""
+        site = self.site
+        bound = {model for task in self.queue[gpu] for model in site.needs[site.template[task]]}
+        return [model for model in self.eviction_order(gpu) if model not in bound]
+
+    def _load(self, gpu: int, model: int, evict: Sequence[int], slot: int | None) -> None:
+        super()._load(gpu, model, evict, slot)
+        self._copies[model] += 1
+
+    def evicted(self, model: int, gpu: int) -> None:
+        """Count the copies."""
+        self._copies[model] -= 1
