@@ -112,7 +112,8 @@ class VirtualDevice:
     def send(self, source: int, target: int, gpu: int, number: int, expected_us: int) -> bool:
         """Schedule the arrival, unless it takes no time."""
         if expected_us:
-            self.at(self.now + expected_us, ARRIVAL, target, number)
+            self._sequence += 1
+            heappush(self._events, (self.now + expected_us, ARRIVAL, self._sequence, target, number))
         return not expected_us
 
     def at(self, time_us: int, kind: int, subject: int, number: int) -> None:
@@ -122,8 +123,9 @@ class VirtualDevice:
 
     def next(self, until_us: int | None) -> Event | None:
         """Take the earliest event and move the clock to it, or to `until_us` if that comes first."""
-        if self._events and (until_us is None or self._events[0][0] <= until_us):
-            event = heappop(self._events)
+        events = self._events
+        if events and (until_us is None or events[0][0] <= until_us):
+            event = heappop(events)
             self.now = event[0]
             return event
         if until_us is not None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 
-from executor.device import ARRIVAL, LOAD_END, RUN_END, Device, Event
+from executor.device import ARRIVAL, LOAD_END, RUN_END, Device
 from executor.errors import StalledError, StoppedError
 from executor.knowledge import WorkflowTables
 from executor.policy import Policy
@@ -39,7 +39,7 @@ class Engine:
         self._site = Site(instance, device, policy, policy.write_back)
         self._draw = random.Random(seed)  # noqa: S311
         self._servers = sorted(set(self._site.gpu_server))
-        self._releases: list[int] = instance.job_release_us.tolist()
+        self._releases: list[int | None] = [*instance.job_release_us.tolist(), None]
         self._workflows: list[int] = instance.job_workflow.tolist()
         self._tables: dict[int, WorkflowTables] = {}
         self._released = 0
@@ -72,30 +72,40 @@ class Engine:
 
     def _instant(self) -> None:
         """Take in the events of the next instant, then let the policy act."""
-        device, site = self._device, self._site
-        release = self._next_release()
+        device, site, policy = self._device, self._site, self._policy
+        release = self._releases[self._released]
         event = device.next(release)
         if event is None and release is None:
-            name = type(self._policy).__name__
+            name = type(policy).__name__
             raise StalledError(
                 f"policy {name}: {self._unfinished} tasks were never started, and nothing more will happen"
             )
         now = site.now = device.now
         woken = False
         while event is not None:
-            woken |= self._take(event)
+            _, kind, _, subject, number = event
+            if kind == RUN_END:
+                self._end_run(subject, number)
+            elif kind == ARRIVAL:
+                site.deliver(subject, number)
+            elif kind == LOAD_END:
+                site.end_load(subject, number)
+                policy.loaded(subject, number)
+            else:
+                woken = True
             event = device.next(now)
         released = self._released
         while release is not None and release <= now:
             release = self._release()
+        touched = site.touched
         if woken:
-            self._policy.act(range(site.n_gpus))
-        elif self._released > released and not site.touched:
-            self._policy.act(())
-        while site.touched:
-            gpus = list(site.touched)
-            site.touched.clear()
-            self._policy.act(gpus)
+            policy.act(range(site.n_gpus))
+        elif self._released > released and not touched:
+            policy.act(())
+        while touched:
+            gpus = list(touched)
+            touched.clear()
+            policy.act(gpus)
 
     def _finish_loads(self) -> None:
         """Let the loads under way come to their end; the policy is not asked any more."""
@@ -106,26 +116,14 @@ class Engine:
                 site.now = self._device.now
                 site.end_load(event[3], event[4])
 
-    def _take(self, event: Event) -> bool:
-        """Pass an event on; return whether it was a wake-up."""
-        _, kind, _, subject, number = event
-        if kind == RUN_END:
-            for task in self._site.end_run(subject, number):
-                self._unfinished -= 1
-                self._site.end_task(task)
-                self._policy.finished(task, number)
-                self._site.send_outputs(task)
-        elif kind == ARRIVAL:
-            self._site.deliver(subject, number)
-        elif kind == LOAD_END:
-            self._site.end_load(subject, number)
-            self._policy.loaded(subject, number)
-        else:
-            return True
-        return False
-
-    def _next_release(self) -> int | None:
-        return self._releases[self._released] if self._released < len(self._releases) else None
+    def _end_run(self, first_task: int, gpu: int) -> None:
+        """Let the tasks of a batch end, one after the other."""
+        site, policy = self._site, self._policy
+        for task in site.end_run(first_task, gpu):
+            self._unfinished -= 1
+            site.end_task(task)
+            policy.finished(task, gpu)
+            site.send_outputs(task)
 
     def _release(self) -> int | None:
         """Make the next job known; return the release of the one after."""
@@ -136,4 +134,4 @@ class Engine:
             self._tables[workflow] = WorkflowTables.of(self._instance, workflow)
         ingress = self._draw.choice(self._servers) if released.ingress is None else released.ingress
         self._policy.released(self._site.release(released, self._tables[workflow], ingress))
-        return self._next_release()
+        return self._releases[self._released]

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import NoReturn, Protocol
 
 import numpy as np
 
@@ -130,7 +130,11 @@ class Site(Knowledge):
         inputs = self.inputs[template]
         self.inputs_missing[task] = len(inputs)
         if not inputs:
-            self._bring_input(task, gpu)
+            if self.input_us[template]:
+                self._bring_input(task, gpu)
+            else:
+                self.touched[gpu] = None
+                self._listener.arrived(task, 0)
         for offset, edge in inputs:
             if self.ended_us[task + offset] >= 0:
                 self._send(task + offset, task, edge)
@@ -144,7 +148,9 @@ class Site(Knowledge):
             If one has no GPU, an input or a model is missing, the GPU has too little compute or memory left, or the
             tasks can be no batch.
         """
-        gpu = self._check_start(task)
+        gpu = self.gpu[task] if 0 <= task < len(self.gpu) else NOWHERE
+        if gpu == NOWHERE or self.started_us[task] >= 0 or self.inputs_missing[task]:
+            self._refuse_start(task)
         template = self.template[task]
         batch, share = self.batch[template], self.share[template]
         if others:
@@ -155,26 +161,24 @@ class Site(Knowledge):
             tasks = (task,)
         now, state = self.now, self.state[gpu]
         held = self.task_bytes[template] * len(tasks)
-        run = Run(tasks, now, now + run_us, batch, self.needs[template], share, held)
+        end_us = now + run_us
+        run = Run(tasks, now, end_us, batch, self.needs[template], share, held)
         refused = state.refuse_run(run)
         if refused is not None:
             raise IllegalActionError(f"{refused} (task {task})")
         state.begin_run(run)
         if self.running[gpu] == NOWHERE:
             self.running[gpu] = tasks[0]
-        self.run_end_us[gpu] = now + run_us
+        self.run_end_us[gpu] = end_us
         for member in tasks:
             self.started_us[member] = now
         self._device.run(tasks, gpu, run_us)
 
-    def _check_start(self, task: int) -> int:
-        """Return the GPU of a task that has its inputs and has not started."""
-        gpu = self.gpu[task] if 0 <= task < len(self.gpu) else NOWHERE
-        if gpu == NOWHERE or self.started_us[task] >= 0:
+    def _refuse_start(self, task: int) -> NoReturn:
+        """Say what a task lacks."""
+        if not 0 <= task < len(self.gpu) or self.gpu[task] == NOWHERE or self.started_us[task] >= 0:
             raise IllegalActionError(f"T1 task {task}: has no GPU yet, or has started already")
-        if self.inputs_missing[task]:
-            raise IllegalActionError(f"T2 task {task}: {self.inputs_missing[task]} inputs have not arrived")
-        return gpu
+        raise IllegalActionError(f"T2 task {task}: {self.inputs_missing[task]} inputs have not arrived")
 
     def _check_batch(self, task: int, others: Sequence[int]) -> int:
         """Return the run time of a batch."""
@@ -182,7 +186,9 @@ class Site(Knowledge):
         if len({task, *others}) < size:
             raise IllegalActionError(f"T3b task {task}: a task is named twice")
         for other in others:
-            if self._check_start(other) != gpu or batch == NONE or self.batch[self.template[other]] != batch:
+            if not 0 <= other < len(self.gpu) or self.started_us[other] >= 0 or self.inputs_missing[other]:
+                self._refuse_start(other)
+            if self.gpu[other] != gpu or batch == NONE or self.batch[self.template[other]] != batch:
                 raise IllegalActionError(f"T3b task {task}: task {other} is on another GPU or of another batch class")
         run_us = self.batch_time(batch, gpu, size)
         if run_us == NEVER:
@@ -281,10 +287,11 @@ class Site(Knowledge):
     def release(self, job: Job, tables: WorkflowTables, ingress: int) -> int:
         """Make a job known and return its index."""
         tasks = self.learn(job, tables, ingress)
-        self.gpu.extend([NOWHERE] * len(tasks))
-        self.started_us.extend([-1] * len(tasks))
-        self.ended_us.extend([-1] * len(tasks))
-        inputs = [len(self.inputs[self.template[task]]) for task in tasks]
+        n_tasks = len(tasks)
+        self.gpu.extend([NOWHERE] * n_tasks)
+        self.started_us.extend([-1] * n_tasks)
+        self.ended_us.extend([-1] * n_tasks)
+        inputs = [len(arcs) for arcs in tables.inputs]
         self.inputs_missing.extend(inputs)
         self.predecessors_left.extend(inputs)
         return len(self.jobs) - 1
@@ -292,11 +299,11 @@ class Site(Knowledge):
     def end_run(self, first_task: int, gpu: int) -> Sequence[int]:
         """Free what a batch held and return its tasks, each of which is then to be ended by `end_task`."""
         state = self.state[gpu]
-        tasks = state.end_run(first_task).tasks
+        run = state.end_run(first_task)
         if self.running[gpu] == first_task:
-            self.running[gpu] = next(iter(state.runs), NOWHERE)
+            self.running[gpu] = next(iter(state.runs)) if state.runs else NOWHERE
         self.touched[gpu] = None
-        return tasks
+        return run.tasks
 
     def end_task(self, task: int) -> None:
         """Note for the successors that a task is over; it counts as ended only with `send_outputs`."""

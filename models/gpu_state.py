@@ -91,10 +91,10 @@ class GPUState:
             return f"T3 {self.id}: runs tasks {running}, {self.free_share} of {WHOLE} are free and {run.share} needed"
         if not self._overlap_loads and self.loading != IDLE:
             return f"R5 {self.id}: is loading, and loads block compute"
-        for model in run.models:
-            if model not in self.memory.ready:
-                return f"R3 {self.id}: model {model} is not ready"
-        if self.begins(run.batch, run.start_us):
+        if not self.memory.ready.issuperset(run.models):
+            model = next(model for model in run.models if model not in self.memory.ready)
+            return f"R3 {self.id}: model {model} is not ready"
+        if self.runs and self.begins(run.batch, run.start_us):
             return f"T3b {self.id}: a batch of the same class starts at this instant; start all its tasks at once"
         return self.memory.refuse_bytes(run.memory_bytes) if run.memory_bytes else None
 

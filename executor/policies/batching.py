@@ -36,6 +36,7 @@ class Batches:
     def __init__(self, site: Site, delay_us: int, memory: _Memory) -> None:
         self._site, self._delay_us, self._memory = site, delay_us, memory
         self._ready_us: dict[int, int] = {}
+        self._full_size: dict[tuple[int, int], int] = {}
 
     def ready(self, task: int) -> None:
         """Take note that all inputs of a task are there."""
@@ -44,26 +45,42 @@ class Batches:
 
     def gather(self, task: int, gpu: int, queue: Sequence[int]) -> tuple[int, ...]:
         """Return the task and those that start with it, in the order of the queue; nothing if it has to wait."""
-        site = self._site
+        site, state = self._site, self._site.state[gpu]
         template = site.template[task]
-        if site.share[template] > site.state[gpu].free_share:
+        if site.share[template] > state.free_share:
             return ()
         largest = self.largest(template, gpu)
         if not largest:
             return ()
         batch = site.batch[template]
-        if site.state[gpu].begins(batch, site.now):
+        if state.runs and state.begins(batch, site.now):
             site.wake(site.now + 1)  # two batches of one class start apart
             return ()
-        alike = (other for other in queue if site.batch[site.template[other]] == batch)
-        tasks = [task, *(other for other in alike if not site.inputs_missing[other])] if largest > 1 else [task]
-        if self._waits(task, gpu, len(tasks)):
-            return ()
+        tasks = [task]
+        if largest > 1 and queue:
+            tasks = self._alike(task, queue, self._full(batch, gpu))
+        if self._ready_us:
+            if self._waits(task, gpu, len(tasks)):
+                return ()
+            for member in tasks[:largest]:
+                self._ready_us.pop(member, None)
         del tasks[largest:]
-        for member in tasks:
-            self._ready_us.pop(member, None)
-        self._make_room(gpu, site.needs[template], site.task_bytes[template] * len(tasks))
+        held = site.task_bytes[template]
+        if held:
+            self._make_room(gpu, site.needs[template], held * len(tasks))
         return tuple(tasks)
+
+    def _alike(self, task: int, queue: Sequence[int], most: int) -> list[int]:
+        """Return a task and those of its class behind it whose inputs are there, at most so many."""
+        site, tasks = self._site, [task]
+        class_of, template, missing = site.batch, site.template, site.inputs_missing
+        batch = class_of[template[task]]
+        for other in queue:
+            if class_of[template[other]] == batch and not missing[other]:
+                tasks.append(other)
+                if len(tasks) == most:
+                    break
+        return tasks
 
     def largest(self, template: int, gpu: int) -> int:
         """Return the most tasks of a template that can start together on a GPU now; 0 if what runs leaves no room."""
@@ -81,8 +98,11 @@ class Batches:
 
     def _full(self, batch: int, gpu: int) -> int:
         """Return the size of a full batch on an empty GPU."""
-        times = self._site.batch_us[batch][self._site.gpu_class[gpu]]
-        return max((size for size, time_us in enumerate(times) if time_us != NEVER), default=0)
+        kind = batch, self._site.gpu_class[gpu]
+        if kind not in self._full_size:
+            times = self._site.batch_us[batch][kind[1]]
+            self._full_size[kind] = max((size for size, time_us in enumerate(times) if time_us != NEVER), default=0)
+        return self._full_size[kind]
 
     def _waits(self, task: int, gpu: int, size: int) -> bool:
         """Say whether a batch of so many waits for more; the policy is then called when the time is up."""

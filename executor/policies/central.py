@@ -61,7 +61,6 @@ class CentralQueue(QueuePolicy):
         self.ready_us: dict[int, int] = {}
         self.idle = set(range(site.n_gpus))
         self.runs, self.transfers, self.inputs = RunRows(site), TransferRows(site), InputRows(site)
-        self._arrival = np.zeros(site.n_gpus, np.int64)
 
     def runnable(self, task: int, server: int) -> None:
         """Let a task wait."""
@@ -116,8 +115,7 @@ class CentralQueue(QueuePolicy):
         """Return when each GPU is free and has the task's inputs, which leave once it is bound."""
         site = self.site
         for offset, edge in site.inputs[site.template[task]]:
-            self.transfers.arrive(edge, site.gpu[task + offset], site.now, self._arrival)
-            free = np.maximum(free, self._arrival)
+            free = self.transfers.wait_for(free, edge, site.gpu[task + offset], site.now)
         given = self.inputs.of(task)
         return free if given is None else np.maximum(free, given + site.now)
 

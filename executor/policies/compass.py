@@ -5,9 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-import numpy as np
-
-from executor.policies.costs import CostRows, least
+from executor.policies.costs import least
 from executor.policies.options import QueueOptions, factor, option, switch
 from executor.policies.planning import JobPlanner
 from executor.policies.queueing import QueuePolicy
@@ -37,9 +35,9 @@ class _SeenCosts:
     def __init__(self, view: PublishedView, server: int) -> None:
         self._view, self._server = view, server
 
-    def add(self, row: Row, needs: tuple[int, ...]) -> None:
+    def add(self, row: Row, needs: tuple[int, ...], out: Row) -> None:
         """Add TD."""
-        self._view.add_load_costs(row, needs, self._server)
+        self._view.add_load_costs(row, needs, self._server, out)
 
     def placed(self, worker: int, needs: tuple[int, ...]) -> None:
         """Change nothing."""
@@ -64,42 +62,30 @@ class Compass(QueuePolicy):
         """Set up the planner."""
         super().begin(site)
         self._planner = JobPlanner(site)
-        self._available = np.zeros(site.n_gpus, np.int64)
-        self._movable = CostRows(self._movable_after)
-        self._transfer = np.zeros(site.n_gpus, np.int64)
 
     def released(self, job: int) -> None:
         """Plan the job, and let its first tasks queue."""
         site, view = self.site, self.view
         server = site.job_ingress[job]
         view.advance()
-        available = np.add(view.waits(server), site.now, out=self._available)
+        available = view.waits(server, site.now)
         where = self._planner.plan(job, available, _SeenCosts(view, server), view.gpus_of[server])
         for task, gpu in zip(site.job_tasks[job], where, strict=True):
             self.place(task, gpu)
 
-    def finished(self, task: int, gpu: int) -> None:
-        """Adjust the successors before the output leaves."""
-        super().finished(task, gpu)
-        if self.readings.adjust:
-            for offset, edge in self._movable[self.site.template[task]]:
-                self._adjust(task + offset, edge, gpu)
-
-    def _movable_after(self, template: int) -> list[tuple[int, int]]:
-        """Return the successors of a template, with their edges, that have no other predecessor."""
-        site = self.site
-        return [(offset, edge) for offset, edge in site.outputs[template] if len(site.inputs[template + offset]) == 1]
-
-    def _adjust(self, task: int, edge: int, here: int) -> None:
+    def reconsider(self, task: int, edge: int, here: int) -> None:
+        """Adjust the plan, unless the task is a join."""
         site, view = self.site, self.view
         template, planned, server = site.template[task], site.gpu[task], site.gpu_server[here]
+        if not self.readings.adjust or len(site.inputs[template]) > 1:
+            return
         view.advance()
         if view.wait(planned, server) <= self.readings.threshold * site.run_time(task, planned):
             return
-        row = np.add(view.waits(server), self._planner.runs.row[template], out=self._available)
-        view.add_load_costs(row, site.needs[template], server)
-        self._planner.transfers.arrive(edge, here, 0, self._transfer)
-        row += self._transfer
+        row = view.waits(server, view.boundary_us)
+        self._planner.runs.add_to(row, template)
+        view.add_load_costs(row, site.needs[template], server, out=row)
+        self._planner.transfers.add_to(row, edge, here)
         best = least(row, view.gpus_of[site.job_ingress[site.job[task]]])
         if best != planned:
             self.place(task, best)

@@ -40,12 +40,12 @@ def least(row: Row, favoured: Sequence[int]) -> int:
 
     Every policy that picks by argmin favours the GPUs of the job's ingress server.
     """
-    lowest = int(row.argmin())
+    lowest = row.argmin()
     value = row.item(lowest)
     for worker in favoured:
         if row.item(worker) == value:
             return worker
-    return lowest
+    return int(lowest)
 
 
 class RunRows:
@@ -70,6 +70,11 @@ class RunRows:
         times[times == NEVER] = UNREACHABLE
         by_worker: Row = times[self._of_worker]
         return by_worker
+
+    def add_to(self, row: Row, template: int) -> None:
+        """Add run times, less what they have in common, to a row by which workers are compared."""
+        if self.uniform[template] is None:
+            row += self.row[template]
 
     def _uniform(self, template: int) -> int | None:
         times = set(self._site.run_us[template])
@@ -123,6 +128,14 @@ class TransferRows:
             None if alike or (servers == server).sum() == 1 else np.flatnonzero(servers == server)
             for server in site.gpu_server
         ]
+        self._alike = all(neighbours is None for neighbours in self._neighbours)
+        self._uniform: CostRows[list[int | None]] = CostRows(self._uniform_by_source)
+        self._sent = np.zeros((), np.int64)
+        self._arrival = np.zeros(site.n_gpus, np.int64)
+
+    def _uniform_by_source(self, edge: int) -> list[int | None]:
+        """Return, per class of the sender, the transfer time to any other worker; None if they differ."""
+        return [int(row[0]) if self._alike and (row == row[0]).all() else None for row in self._far[edge]]
 
     def _by_source(self, edge: int, same_server: int) -> list[Row]:
         """Return, per class of the sender, when an output of time 0 reaches each worker."""
@@ -137,3 +150,24 @@ class TransferRows:
         if neighbours is not None:
             out[neighbours] = self._near[edge][of_class][neighbours] + sent_us
         out[source] = sent_us
+
+    def wait_for(self, free: Row, edge: int, source: int, sent_us: int, out: Row | None = None) -> Row:
+        """Return when each worker is free and has an output that leaves one worker, in a new row or in `out`."""
+        here, uniform = free.item(source), self._uniform[edge][self._class[source]]
+        if uniform is None:
+            self.arrive(edge, source, sent_us, self._arrival)
+            both: Row = np.maximum(free, self._arrival, out=out)
+        else:
+            self._sent[()] = sent_us + uniform
+            both = np.maximum(free, self._sent, out=out)
+        both[source] = max(here, sent_us)
+        return both
+
+    def add_to(self, row: Row, edge: int, source: int) -> None:
+        """Add transfer times from one worker, less what they have in common, to a row by which workers are compared."""
+        uniform = self._uniform[edge][self._class[source]]
+        if uniform is None:
+            self.arrive(edge, source, 0, self._arrival)
+            row += self._arrival
+        else:
+            row[source] -= uniform

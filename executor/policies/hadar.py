@@ -82,7 +82,6 @@ class Hadar(QueuePolicy):
         self._orders: dict[int, list[int]] = {}
         self._booked: dict[int, tuple[int, int]] = {}
         self._late_us, self._looked_us = np.zeros(site.n_gpus, np.int64), -1
-        self._arrival = np.zeros(site.n_gpus, np.int64)
 
     def released(self, job: int) -> None:
         """Book the tasks of a job."""
@@ -148,8 +147,7 @@ class Hadar(QueuePolicy):
         earliest = site.now + self._late_us
         for offset, edge in site.inputs[site.template[task]]:
             source, end_us = finish[task + offset]
-            self._transfers.arrive(edge, source, end_us, self._arrival)
-            earliest = np.maximum(earliest, self._arrival)
+            earliest = self._transfers.wait_for(earliest, edge, source, end_us)
         given = self._inputs.of(task)
         return earliest if given is None else np.maximum(earliest, given + site.now)
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-import numpy as np
-
 from executor.policies.costs import RunRows, least
 from executor.policies.hashing import hashed_gpu
 from executor.policies.options import QueueOptions, one_of, option
@@ -45,7 +43,6 @@ class Jit(QueuePolicy):
         """Tabulate run times."""
         super().begin(site)
         self._runs = RunRows(site)
-        self._row = np.zeros(site.n_gpus, np.int64)
 
     def runnable(self, task: int, server: int) -> None:
         """Place the task where it could start (several kinds: finish) first."""
@@ -55,6 +52,7 @@ class Jit(QueuePolicy):
             self.place(task, hashed_gpu(site, task))
             return
         view.advance()
-        np.add(view.waits(server), self._runs.row[template], out=self._row)
-        view.add_load_costs(self._row, site.needs[template], server)
-        self.place(task, least(self._row, view.gpus_of[site.job_ingress[site.job[task]]]))
+        row = view.waits(server, view.boundary_us)
+        self._runs.add_to(row, template)
+        view.add_load_costs(row, site.needs[template], server, out=row)
+        self.place(task, least(row, view.gpus_of[site.job_ingress[site.job[task]]]))

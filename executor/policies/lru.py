@@ -70,7 +70,7 @@ class Lru(QueuePolicy):
     def _where_held(self, waits: Row, needs: tuple[int, ...], server: int) -> Row:
         """Return the waits, UNREACHABLE where a model of the task is neither there nor being loaded."""
         self._missing[:] = 0
-        self.view.add_load_costs(self._missing, needs, server)
+        self.view.add_load_costs(self._missing, needs, server, out=self._missing)
         return np.where(self._missing, UNREACHABLE, waits)
 
     def arrived(self, task: int, missing: int) -> None:

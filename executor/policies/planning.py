@@ -17,8 +17,8 @@ from models.workload import WHOLE
 class LoadCosts(Protocol):
     """What the planner is told of loads."""
 
-    def add(self, row: Row, needs: tuple[int, ...]) -> None:
-        """Add the time to bring models in, TD, to a row over the workers."""
+    def add(self, row: Row, needs: tuple[int, ...], out: Row) -> None:
+        """Add the time to bring models in, TD, to a row over the workers; needs are not empty."""
 
     def placed(self, worker: int, needs: tuple[int, ...]) -> None:
         """Take note that a task with these needs goes to a worker."""
@@ -50,7 +50,6 @@ class JobPlanner:
         self._mean_transfers = MeanTransfers(site)
         self._orders: dict[int, list[int]] = {}
         self._start = np.zeros(site.n_gpus, np.int64)
-        self._arrival = np.zeros(site.n_gpus, np.int64)
 
     def plan(self, job: int, available: Row, costs: LoadCosts | None, ingress: Sequence[int]) -> list[int]:
         """Return the worker of every task of a job.
@@ -64,41 +63,39 @@ class JobPlanner:
         ingress
             The workers of the server where the job arrives.
         """
-        site, start, arrival = self._site, self._start, self._arrival
+        site, start = self._site, self._start
         workflow, tasks = site.job_workflow[job], site.job_tasks[job]
         first = site.template_first[workflow]
         if workflow not in self._orders:
             self._orders[workflow] = rank_order(site, workflow, self._mean_transfers)
         order = self._orders[workflow]
         where, finish = [0] * len(order), [0] * len(order)
+        wait_for, uniform = self.transfers.wait_for, self.runs.uniform
         for task in order:
             template = first + task
             earliest = available
             for offset, edge in site.inputs[template]:
                 source = task + offset
-                self.transfers.arrive(edge, where[source], finish[source], arrival)
-                earliest = np.maximum(earliest, arrival, out=start)
-            given = self._inputs.of(tasks[task])
+                earliest = wait_for(earliest, edge, where[source], finish[source], start)
+            given = self._inputs.of(tasks[task]) if site.input_us[template] else None
             if given is not None:
-                np.add(given, site.now, out=arrival)
-                earliest = np.maximum(earliest, arrival, out=start)
+                earliest = np.maximum(earliest, given + site.now, out=start)
             needs = site.needs[template]
             if needs and costs is not None:
-                if earliest is not start:
-                    start[:] = earliest
-                    earliest = start
-                costs.add(start, needs)
-            run_us = self.runs.uniform[template]
+                costs.add(earliest, needs, start)
+                earliest = start
+            run_us = uniform[template]
             if run_us is None:
-                finishes = np.add(earliest, self.runs.row[template], out=start)
-                worker = least(finishes, ingress)
-                finish[task] = finishes.item(worker)
-            else:
-                worker = least(earliest, ingress)
-                finish[task] = earliest.item(worker) + run_us
+                earliest = np.add(earliest, self.runs.row[template], out=start)
+            worker = least(earliest, ingress)
+            end_us = earliest.item(worker) + (run_us or 0)
             if needs and costs is not None:
                 costs.placed(worker, needs)
-            where[task] = worker
-            share, ran_us = site.share[template], site.run_us[template][site.gpu_class[worker]]
-            available[worker] = finish[task] - (ran_us - ran_us * share // WHOLE if share < WHOLE else 0)
+            where[task], finish[task] = worker, end_us
+            share = site.share[template]
+            if share < WHOLE:
+                ran_us = site.run_us[template][site.gpu_class[worker]]
+                available[worker] = end_us - (ran_us - ran_us * share // WHOLE)
+            else:
+                available[worker] = end_us
         return where

@@ -86,7 +86,7 @@ class QueuePolicy(Policy):
         """
 
     def finished(self, task: int, gpu: int) -> None:
-        """Note the use of models, and pass on the successors that have become runnable."""
+        """Note the use of models, and pass on the successors whose last predecessor this was."""
         site = self.site
         for model in site.needs[site.template[task]]:
             self.last_use_us[gpu][model] = site.now
@@ -94,10 +94,22 @@ class QueuePolicy(Policy):
             self._count(gpu, -self._work_us(task, gpu))
         elif site.state[gpu].runs:
             self._see_busy(gpu)
-        for offset, _ in site.outputs[site.template[task]]:
+        for offset, edge in site.outputs[site.template[task]]:
             successor = task + offset
-            if not site.predecessors_left[successor] and site.gpu[successor] == NOWHERE:
-                self.runnable(successor, site.gpu_server[gpu])
+            if not site.predecessors_left[successor]:
+                if site.gpu[successor] == NOWHERE:
+                    self.runnable(successor, site.gpu_server[gpu])
+                else:
+                    self.reconsider(successor, edge, gpu)
+
+    def reconsider(self, task: int, edge: int, here: int) -> None:
+        """Place a task anew, if that is better, before the output of its last predecessor leaves along an edge.
+
+        Parameters
+        ----------
+        here
+            The GPU where that predecessor has just finished.
+        """
 
     def place(self, task: int, gpu: int) -> None:
         """Send a task to a GPU; it queues there when its inputs arrive. A queued task can be sent elsewhere."""
@@ -109,9 +121,12 @@ class QueuePolicy(Policy):
 
     def arrived(self, task: int, missing: int) -> None:
         """Queue a task up."""
-        if self.options.batch > 0 and not missing:
-            self.batches.ready(task)
-        if task in self._queued_on or (missing and self.options.enqueue == "last"):
+        if not missing:
+            if self.options.batch > 0:
+                self.batches.ready(task)
+        elif self.options.enqueue == "last":
+            return
+        if task in self._queued_on:
             return
         self.enqueue(task, self.site.gpu[task])
 
@@ -130,16 +145,18 @@ class QueuePolicy(Policy):
 
     def act(self, gpus: Sequence[int]) -> None:
         """Let every worker concerned go on."""
+        states, queues, in_turn = self.site.state, self.queue, self.in_turn
         for gpu in gpus:
-            state = self.site.state[gpu]
-            while state.free_share and self._serve(gpu):
+            state, queue = states[gpu], queues[gpu]
+            while state.free_share and (queue or in_turn[gpu] != NOWHERE) and self._serve(gpu):
                 pass
-            if self._prefetches and self.queue[gpu] and state.loading == NOWHERE:
+            if queue and self._prefetches and state.loading == NOWHERE:
                 self._prefetch(gpu)
 
     def _count(self, gpu: int, work_us: int) -> None:
-        self.view.queued_us[gpu] += work_us
-        self.view.note_queue(gpu)
+        view = self.view
+        view.queued_us[gpu] += work_us
+        view.note_queue(gpu)
 
     def _work_us(self, task: int, gpu: int) -> int:
         """Return the work that a task brings to a GPU: its run time, times its share of the compute."""
@@ -172,8 +189,7 @@ class QueuePolicy(Policy):
         site, state = self.site, self.site.state[gpu]
         template = site.template[task]
         needs, ready = site.needs[template], state.memory.ready
-        absent = [model for model in needs if model not in ready]
-        if not absent:
+        if ready.issuperset(needs):
             tasks: tuple[int, ...] = (task,)
             if site.batch[template] != NONE or site.task_bytes[template] or site.share[template] > state.free_share:
                 tasks = self.batches.gather(task, gpu, self.queue[gpu])
@@ -181,6 +197,7 @@ class QueuePolicy(Policy):
                 self._start(tasks, gpu)
             return bool(tasks)
         if state.refuse_copying() is None:
+            absent = (model for model in needs if model not in ready)
             model = max(absent, key=site.weight_bytes.__getitem__)
             spare = self.options.evict in ("lookahead", "lru")
             evict, slot = room_for(site, gpu, model, needs, self.eviction_order(gpu), spare)
@@ -226,9 +243,8 @@ class QueuePolicy(Policy):
             self.started(member, gpu)
         if not self.options.remaining:
             return
-        gpu_class = site.gpu_class[gpu]
-        for member in tasks:
-            view.queued_us[gpu] -= site.work_us[site.template[member]][gpu_class]
+        work_us = site.work_us[site.template[tasks[0]]][site.gpu_class[gpu]]  # all members are of one class
+        view.queued_us[gpu] -= len(tasks) * work_us
         if site.state[gpu].free_share:
             self._see_busy(gpu)
         else:

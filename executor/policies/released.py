@@ -118,7 +118,7 @@ class ReleasedCompass(QueuePolicy):
             [self._wait(gpu, server, end_us) + site.transfer_time(edge, here, gpu) for gpu in range(site.n_gpus)],
             np.int64,
         )
-        _ReleasedCosts(site, self._load_rows, self._seen_models(server, end_us)).add(row, site.needs[template])
+        _ReleasedCosts(site, self._load_rows, self._seen_models(server, end_us)).add(row, site.needs[template], out=row)
         best = int(row.argmin())
         if best != planned:
             self.place(task, best)
@@ -193,12 +193,12 @@ class _ReleasedCosts:
         self._used = np.array([used for _, used in seen], np.int64)
         self._memory = np.array([gpu.memory_bytes for gpu in site.cluster.gpus], np.int64)
 
-    def add(self, row: Row, needs: tuple[int, ...]) -> None:
+    def add(self, row: Row, needs: tuple[int, ...], out: Row) -> None:
         """Add, per missing model, its load time, or twice that if it exceeds what is left of the memory."""
         for model in needs:
             missing = np.array([model not in models for models in self._models])
             full = self._used + self._size[model] > self._memory
-            row += self._load_rows[model] * missing * (1 + full)
+            row = np.add(row, self._load_rows[model] * missing * (1 + full), out=out)
 
     def placed(self, worker: int, needs: tuple[int, ...]) -> None:
         """Deduct the bytes to fetch from the memory in use, if that is as much."""

@@ -107,7 +107,7 @@ class Rltune(CentralQueue):
         view.advance()
         waits = view.waits(site.gpu_server[0])
         loads = np.zeros(site.n_gpus, np.int64)
-        view.add_load_costs(loads, site.needs[template], site.gpu_server[0])
+        view.add_load_costs(loads, site.needs[template], site.gpu_server[0], out=loads)
         runs = self.runs.row[template]
         found = self._candidates(task, waits, loads)
         if len(found) == 1:

@@ -76,7 +76,7 @@ class Srpt(CentralQueue):
                 continue  # another one took it along
             template = site.template[task]
             finish = self.inputs_at(task, free) + self.runs.row[template]
-            view.add_load_costs(finish, site.needs[template], site.gpu_server[0])
+            view.add_load_costs(finish, site.needs[template], site.gpu_server[0], out=finish)
             best = least(finish, self.favoured(task))
             if best in self.idle:
                 free[best] = self._free_at[best] = finish[best]

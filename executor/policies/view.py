@@ -35,12 +35,14 @@ class PublishedView:
         Per GPU, now: when its running task should end.
     gpus_of
         Per server: its GPUs.
+    boundary_us
+        When what is seen of the others was published.
     """
 
     def __init__(self, site: Site, period_us: int) -> None:
         self._site = site
         self._period_us = period_us
-        self._boundary = 0
+        self.boundary_us = 0
         self.queued_us = [0] * site.n_gpus
         self.busy_until_us = [0] * site.n_gpus
         self.gpus_of: dict[int, list[int]] = {}
@@ -50,10 +52,12 @@ class PublishedView:
         self._seen_queued = np.zeros(site.n_gpus, np.int64)
         self._seen_busy = np.zeros(site.n_gpus, np.int64)
         self._seen_costs: Row = np.array(self._costs, np.int64).reshape(site.n_gpus, len(site.models)).T.copy()
+        self._seen_cost_of = list(self._seen_costs)
         self._seen_of = list(self._costs)
         self._queue_log: deque[tuple[int, int, int, int]] = deque()
         self._memory_log: deque[tuple[int, int, list[int]]] = deque()
         self._waits = np.zeros(site.n_gpus, np.int64)
+        self._shift = np.zeros((), np.int64)
         self._longest_log = 100 + 4 * site.n_gpus
 
     def _load_costs(self, gpu: int) -> list[int]:
@@ -78,13 +82,13 @@ class PublishedView:
     def advance(self) -> None:
         """Take in what was published up to now."""
         now = self._site.now
-        self._boundary = now - now % self._period_us if self._period_us else now
-        before = self._boundary if self._period_us else now + 1
-        log = self._queue_log
+        self.boundary_us = now - now % self._period_us if self._period_us else now
+        before = self.boundary_us if self._period_us else now + 1
+        log, seen_queued, seen_busy = self._queue_log, self._seen_queued, self._seen_busy
         while log and log[0][0] < before:
             _, gpu, queued, busy = log.popleft()
-            self._seen_queued[gpu] = queued
-            self._seen_busy[gpu] = busy
+            seen_queued[gpu] = queued
+            seen_busy[gpu] = busy
         while self._memory_log and self._memory_log[0][0] < before:
             _, gpu, costs = self._memory_log.popleft()
             self._seen_costs[:, gpu] = costs
@@ -94,23 +98,34 @@ class PublishedView:
         """Return the wait of one worker, seen from a server, in microseconds; after `advance`."""
         if self._site.gpu_server[gpu] == server:
             return self.queued_us[gpu] + max(0, self.busy_until_us[gpu] - self._site.now)
-        return self._seen_queued.item(gpu) + max(0, self._seen_busy.item(gpu) - self._boundary)
+        return self._seen_queued.item(gpu) + max(0, self._seen_busy.item(gpu) - self.boundary_us)
 
-    def waits(self, server: int) -> Row:
-        """Return the waits of all workers, seen from a server; after `advance`. The next call reuses the array."""
-        waits = self._waits
-        np.subtract(self._seen_busy, self._boundary, out=waits)
-        np.maximum(waits, 0, out=waits)
-        np.add(waits, self._seen_queued, out=waits)
+    def waits(self, server: int, from_us: int = 0) -> Row:
+        """Return the waits of all workers, seen from a server; after `advance`. The next call reuses the array.
+
+        Parameters
+        ----------
+        from_us
+            Is added: `now` tells until when each worker is taken, and `boundary_us`, at the least cost, who waits less.
+        """
+        waits, shift, now = self._waits, self._shift, self._site.now
+        shift[()] = self.boundary_us  # an array of no dimension: numpy takes twice as long over a plain number
+        np.maximum(self._seen_busy, shift, out=waits)
+        waits += self._seen_queued
+        if from_us != self.boundary_us:
+            shift[()] = from_us - self.boundary_us
+            waits += shift
         for gpu in self.gpus_of[server]:
-            waits[gpu] = self.queued_us[gpu] + max(0, self.busy_until_us[gpu] - self._site.now)
+            busy_us = self.busy_until_us[gpu] - now
+            waits[gpu] = from_us + self.queued_us[gpu] + (busy_us if busy_us > 0 else 0)
         return waits
 
-    def add_load_costs(self, row: Row, models: tuple[int, ...], server: int) -> None:
+    def add_load_costs(self, row: Row, models: tuple[int, ...], server: int, out: Row) -> None:
         """Add TD, the time to bring missing models in, to a row over the workers; several models add up."""
         for model in models:
-            row += self._seen_costs[model]
+            np.add(row, self._seen_cost_of[model], out=out)
+            row = out
         for gpu in self.gpus_of[server]:
             seen, fresh = self._seen_of[gpu], self._costs[gpu]
             if seen is not fresh:
-                row[gpu] += sum(fresh[model] - seen[model] for model in models)
+                out[gpu] += sum(fresh[model] - seen[model] for model in models)
