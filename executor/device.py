@@ -13,11 +13,12 @@ from typing import Protocol
 from executor.noise import Noise
 from models import NONE, Instance
 
-RUN_END, LOAD_END, ARRIVAL, WAKE = range(4)
+RUN_END, LOAD_END, ARRIVAL, WAKE, LOST = range(5)
 """Kinds of events, in their order at equal times: what ends comes before what begins."""
 
 Event = tuple[int, int, int, int, int]
-"""Time, kind, sequence number, and two subjects: task and GPU, model and GPU, or task and its sending's number."""
+"""Time, kind, sequence number, and two subjects: task and GPU, model and GPU, task and its sending's number, or a GPU
+that is lost and the model whose load it will not end (NOWHERE: none)."""
 
 
 class Device(Protocol):
@@ -33,6 +34,9 @@ class Device(Protocol):
 
     now: int
     exact: bool
+
+    def begin(self) -> None:
+        """Start the clock."""
 
     def run(self, tasks: Sequence[int], gpu: int, expected_us: int) -> None:
         """Start a batch; a RUN_END of its first task will follow."""
@@ -56,6 +60,9 @@ class Device(Protocol):
         bool
             Whether it is there at once; otherwise an ARRIVAL will follow.
         """
+
+    def drop(self, tasks: Sequence[int]) -> None:
+        """Take note that tasks of a job will never run, since no GPU is left that can run all of them."""
 
     def at(self, time_us: int, kind: int, subject: int, number: int) -> None:
         """Have an event reported at a time that is not in the past."""
@@ -87,6 +94,9 @@ class VirtualDevice:
         self._sequence = 0
         self._loads: dict[int, int] = {}
 
+    def begin(self) -> None:
+        """Do nothing: time goes from event to event."""
+
     def run(self, tasks: Sequence[int], gpu: int, expected_us: int) -> None:
         """Schedule the end of a run."""
         task, truth = tasks[0], self._truth
@@ -115,6 +125,9 @@ class VirtualDevice:
             self._sequence += 1
             heappush(self._events, (self.now + expected_us, ARRIVAL, self._sequence, target, number))
         return not expected_us
+
+    def drop(self, tasks: Sequence[int]) -> None:
+        """Do nothing: no GPU is ever lost here."""
 
     def at(self, time_us: int, kind: int, subject: int, number: int) -> None:
         """Schedule any other event."""

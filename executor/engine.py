@@ -9,9 +9,10 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 
-from executor.device import ARRIVAL, LOAD_END, RUN_END, Device
-from executor.errors import StalledError, StoppedError
+from executor.device import ARRIVAL, LOAD_END, LOST, RUN_END, Device
+from executor.errors import PolicyError, StalledError, StoppedError
 from executor.knowledge import WorkflowTables
+from executor.policies.queueing import QueuePolicy
 from executor.policy import Policy
 from executor.site import NOWHERE, Site
 from models import Instance, Timeline
@@ -30,12 +31,22 @@ class Engine:
         Where runs and loads take place.
     seed
         Draws the ingress server of the jobs that name none.
+    stand_in
+        Makes the policy that goes on when a GPU is lost; needed for devices that can lose one.
     """
 
-    def __init__(self, instance: Instance, policy: Policy, device: Device, seed: int = 0) -> None:
+    def __init__(
+        self,
+        instance: Instance,
+        policy: Policy,
+        device: Device,
+        seed: int = 0,
+        stand_in: Callable[[], QueuePolicy] | None = None,
+    ) -> None:
         self._instance = instance
         self._policy = policy
         self._device = device
+        self._stand_in = stand_in
         self._site = Site(instance, device, policy, policy.write_back)
         self._draw = random.Random(seed)  # noqa: S311
         self._servers = sorted(set(self._site.gpu_server))
@@ -62,6 +73,7 @@ class Engine:
             unfinished for ever (StalledError).
         """
         self._policy.begin(self._site)
+        self._device.begin()
         self._policy.act(range(self._site.n_gpus))
         while self._unfinished:
             if stop is not None and stop():
@@ -91,6 +103,9 @@ class Engine:
             elif kind == LOAD_END:
                 site.end_load(subject, number)
                 policy.loaded(subject, number)
+            elif kind == LOST:
+                policy = self._go_on_without(subject, number)
+                woken = True
             else:
                 woken = True
             event = device.next(now)
@@ -112,9 +127,13 @@ class Engine:
         site = self._site
         while any(state.loading != NOWHERE for state in site.state):
             event = self._device.next(None)
-            if event is not None and event[1] == LOAD_END:
-                site.now = self._device.now
+            if event is None:
+                continue
+            site.now = self._device.now
+            if event[1] == LOAD_END:
                 site.end_load(event[3], event[4])
+            elif event[1] == LOST:
+                site.set_aside(event[3], event[4])
 
     def _end_run(self, first_task: int, gpu: int) -> None:
         """Let the tasks of a batch end, one after the other."""
@@ -125,6 +144,30 @@ class Engine:
             policy.finished(task, gpu)
             site.send_outputs(task)
 
+    def _go_on_without(self, gpu: int, model: int) -> Policy:
+        """Set a lost GPU aside, and hand all that has not started to a policy that knows nothing of it; return that."""
+        site = self._site
+        if self._stand_in is None:
+            raise PolicyError(f"GPU {gpu} is lost, and nobody was named to go on without it")
+        site.set_aside(gpu, model)
+        for job in range(len(site.jobs)):
+            self._drop_if_stranded(job)
+        policy = self._stand_in()
+        site.listener = self._policy = policy
+        policy.begin(site)
+        policy.take_over()
+        return policy
+
+    def _drop_if_stranded(self, job: int) -> bool:
+        """End a job of which a task can run on no GPU that is left; say whether it was so."""
+        site = self._site
+        left = [task for task in site.job_tasks[job] if site.started_us[task] < 0]
+        if all(site.eligible_gpus(task) for task in left):
+            return False
+        site.drop(left)
+        self._unfinished -= len(left)
+        return True
+
     def _release(self) -> int | None:
         """Make the next job known; return the release of the one after."""
         job = self._released
@@ -133,5 +176,7 @@ class Engine:
         if workflow not in self._tables:
             self._tables[workflow] = WorkflowTables.of(self._instance, workflow)
         ingress = self._draw.choice(self._servers) if released.ingress is None else released.ingress
-        self._policy.released(self._site.release(released, self._tables[workflow], ingress))
+        number = self._site.release(released, self._tables[workflow], ingress)
+        if not (self._site.lost and self._drop_if_stranded(number)):
+            self._policy.released(number)
         return self._releases[self._released]

@@ -68,6 +68,8 @@ class Knowledge:
         As in the instance.
     gpu_class, gpu_server
         Per GPU.
+    lost
+        GPUs that were set aside; nothing can be assigned to them.
     load_us, weight_bytes
         The instance's tables as plain lists: load time by model and GPU class, bytes by model.
     workflows
@@ -95,6 +97,7 @@ class Knowledge:
         self.n_gpus = instance.n_gpus
         self.gpu_class: list[int] = instance.gpu_class.tolist()
         self.gpu_server: list[int] = instance.gpu_server.tolist()
+        self.lost: set[int] = set()
         self.load_us: list[list[int]] = instance.load_us.tolist()
         self.weight_bytes: list[int] = instance.weight_bytes.tolist()
         self.workflows: list[Workflow] = []
@@ -153,7 +156,8 @@ class Knowledge:
         if template not in self._eligible:
             row = self.run_us[template]
             self._eligible[template] = tuple(gpu for gpu, c in enumerate(self.gpu_class) if row[c] != NEVER)
-        return self._eligible[template]
+        able = self._eligible[template]
+        return tuple(gpu for gpu in able if gpu not in self.lost) if self.lost else able
 
     def learn(self, job: Job, tables: WorkflowTables, ingress: int) -> range:
         """Make a job known, and its workflow if it is the first job of it; return its tasks."""

@@ -92,7 +92,7 @@ class Site(Knowledge):
         self.touched: dict[int, None] = {}
         self._device = device
         self._write_back = write_back
-        self._listener = listener
+        self.listener = listener
         self._sending: dict[int, int] = {}
         self._stays: list[_Stay] = []
         self._stay_of: list[dict[int, _Stay]] = [{} for _ in self.cluster.gpus]
@@ -119,7 +119,7 @@ class Site(Knowledge):
         if not 0 <= task < len(self.template):
             raise IllegalActionError(f"task {task} is not released")
         template = self.template[task]
-        if not 0 <= gpu < self.n_gpus or self.run_us[template][self.gpu_class[gpu]] == NEVER:
+        if not 0 <= gpu < self.n_gpus or gpu in self.lost or self.run_us[template][self.gpu_class[gpu]] == NEVER:
             allowed = ", ".join(map(str, self.eligible_gpus(task)))
             raise IllegalActionError(f"T1 task {task}: GPU {gpu} is not eligible; allowed are {allowed}")
         if self.started_us[task] >= 0:
@@ -134,7 +134,7 @@ class Site(Knowledge):
                 self._bring_input(task, gpu)
             else:
                 self.touched[gpu] = None
-                self._listener.arrived(task, 0)
+                self.listener.arrived(task, 0)
         for offset, edge in inputs:
             if self.ended_us[task + offset] >= 0:
                 self._send(task + offset, task, edge)
@@ -318,6 +318,33 @@ class Site(Knowledge):
             if self.gpu[task + offset] != NOWHERE:
                 self._send(task, task + offset, edge)
 
+    def set_aside(self, gpu: int, model: int) -> None:
+        """Give up a GPU that is lost, and take every task that has not started off its GPU.
+
+        Parameters
+        ----------
+        model
+            Whose load there will not end, NOWHERE without one; it never was resident.
+        """
+        self.lost.add(gpu)
+        if model != NOWHERE:
+            self.state[gpu].end_load()
+            self.memory[gpu].drop_model(model)
+            self._stays.remove(self._stay_of[gpu].pop(model))
+            self._replicas[model] -= 1
+        for task, start_us in enumerate(self.started_us):
+            if start_us < 0 and self.gpu[task] != NOWHERE:
+                self.gpu[task] = NOWHERE
+                self.inputs_missing[task] = len(self.inputs[self.template[task]])
+                self._sending[task] = self._sending.get(task, 0) + 1  # whatever is under way goes to the wrong place
+
+    def drop(self, tasks: Sequence[int]) -> None:
+        """End tasks of a job at once, without a GPU: they will never run."""
+        for task in tasks:
+            self.gpu[task] = NOWHERE
+            self.started_us[task] = self.ended_us[task] = self.now
+        self._device.drop(tasks)
+
     def end_load(self, model: int, gpu: int) -> None:
         """Free the copy engine and make the model ready."""
         self.state[gpu].end_load()
@@ -329,7 +356,7 @@ class Site(Knowledge):
         if sending == self._sending.get(task, 0):
             self.inputs_missing[task] = missing = self.inputs_missing[task] - 1
             self.touched[self.gpu[task]] = None
-            self._listener.arrived(task, missing)
+            self.listener.arrived(task, missing)
 
     def timeline(self, realised: bool) -> Timeline:
         """Return what has happened."""
@@ -355,7 +382,7 @@ class Site(Knowledge):
             self._device.at(self.now + travels_us, ARRIVAL, task, sending)
         else:
             self.touched[gpu] = None
-            self._listener.arrived(task, 0)
+            self.listener.arrived(task, 0)
 
     def _send(self, source: int, target: int, edge: int) -> None:
         """Send an output; it arrives at once on the same GPU."""

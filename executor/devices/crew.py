@@ -89,16 +89,10 @@ class Crew:
         return lanes
 
     def compute_lane(self, gpu: int) -> Lane:
-        """Return the lane for a run on a GPU: one that has nothing to do, where shares let several run at a time.
-
-        A GPU that has lost one of its lanes has lost its compute engine.
-        """
+        """Return the lane for a run on a GPU: one that has nothing to do, where shares let several run at a time."""
         lanes = self._compute[gpu]
         if self._serial:
             return lanes[0]
-        for lane in lanes:
-            if lane.lost is not None:
-                return lane
         idle = next((lane for lane in lanes if not lane.under_way), None)
         if idle is None:
             idle = Lane(lanes[0].name, self.reports)
@@ -125,8 +119,17 @@ class Crew:
                 ended.append(self.reports.get_nowait())
         awaited = [order for order in ended if order.lane is not None and order.lane.taken(order)]
         for lane in self.lanes:
-            awaited += lane.overdue()
+            stuck = lane.overdue()
+            if stuck is not None:
+                awaited.append(stuck)
+                self._replace(lane)
         return awaited
+
+    def _replace(self, lost: Lane) -> None:
+        """Put a fresh lane in the place of one that is stuck, so that others' orders behind it go on."""
+        fresh = lost.replace()
+        for lanes in (*self._compute, self.copy, self.incoming):
+            lanes[:] = [fresh if lane is lost else lane for lane in lanes]
 
     def prepare(self) -> float:
         """Warm every engine up and return the peak bandwidth of a pinned copy, in bytes per second (0 without models).

@@ -20,6 +20,10 @@ _SWITCH_S = 0.0005
 """How long a thread may keep Python's lock while another wants it: the engine must not wait behind a runner."""
 
 
+class LostError(DeviceError):
+    """An engine of a GPU was stuck beyond its limit."""
+
+
 @dataclass(slots=True)
 class Order:
     """Something to be done.
@@ -67,6 +71,8 @@ class Lane:
     ----------
     lost
         Why the lane takes no more orders, or None.
+    under_way
+        Orders that nobody has taken a report of.
     """
 
     def __init__(self, name: str, reports: SimpleQueue[Order]) -> None:
@@ -88,22 +94,25 @@ class Lane:
         """Take note of a report; say whether anybody still waits for it."""
         return self.under_way.pop(id(order), None) is not None
 
-    def overdue(self) -> list[Order]:
-        """Give up every order if the one being carried out is beyond its limit; return them."""
+    def overdue(self) -> Order | None:
+        """Give up the order that is being carried out if it is beyond its limit, and the lane with it; return it."""
         now = time.perf_counter_ns()
         for order in self.under_way.values():
             running = order.began_ns is not None and order.ended_ns is None
             if running and now - (order.began_ns or now) > order.limit_s * _NS_PER_S:
                 self.lost = f"{self.name} is lost: it was stuck for more than {order.limit_s:.3g} s"
-                return self._give_up()
-        return []
+                order.error = LostError(self.lost)
+                del self.under_way[id(order)]
+                return order
+        return None
 
-    def _give_up(self) -> list[Order]:
-        given_up = list(self.under_way.values())
+    def replace(self) -> Lane:
+        """Return a lane that carries out what still waits here."""
+        fresh = Lane(self.name, self._reports)
+        for order in self.under_way.values():
+            fresh.submit(order)
         self.under_way.clear()
-        for order in given_up:
-            order.error = DeviceError(self.lost)
-        return given_up
+        return fresh
 
     def close(self) -> None:
         """Let the thread end; one that is stuck is left behind."""
@@ -114,6 +123,8 @@ class Lane:
     def _serve(self) -> None:
         torch.set_num_threads(1)
         while (order := self._orders.get()) is not None:
+            if order.lane is not self:
+                continue  # it was handed on while this thread was stuck
             order.began_ns = time.perf_counter_ns()
             try:
                 order.result = order.work()

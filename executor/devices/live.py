@@ -1,7 +1,8 @@
 """The live device: carries out the engine's orders on stations and lanes, on a clock that runs by itself.
 
-A failure never holds up the engine: what fails is reported as ended, the job's other tasks then end at once without
-running, and the failure is kept. So a policy goes on with the other jobs and need not know.
+A failure never holds up the engine. A run that fails is reported as ended, the job's other tasks then end at once
+without running, and the failure is kept; loads and transfers are tried again. So a policy goes on with the other jobs
+and need not know. A GPU that fails for good is reported as lost.
 """
 
 from __future__ import annotations
@@ -14,14 +15,16 @@ from heapq import heappop, heappush
 
 from torch import Tensor
 
-from executor.device import ARRIVAL, LOAD_END, RUN_END, Event
+from executor.device import ARRIVAL, LOAD_END, LOST, RUN_END, Event
 from executor.devices.crew import POLL_S, Crew
-from executor.devices.lane import Lane, Order
+from executor.devices.faults import TRIES, Faults
+from executor.devices.lane import Lane, LostError, Order
 from executor.devices.packing import Packing
 from executor.devices.physical import Span
-from executor.devices.records import Failure, MovedModel, Record, Records
+from executor.devices.records import SET_ASIDE, Failure, Fault, MovedModel, Record, Records
 from executor.devices.station import StationWork
 from executor.errors import DeviceError
+from executor.site import NOWHERE
 from models import NONE, Instance
 
 _US_PER_S = 1_000_000
@@ -69,7 +72,8 @@ class LiveDevice:
         self._ran_on: dict[int, int] = {}
         self._uses_left = [len(instance.outputs[template]) for template in instance.task_template.tolist()]
         self._loads_on = [0] * instance.n_gpus
-        self._broken: dict[tuple[int, int], str] = {}
+        self._faults = Faults()
+        self._lost: set[int] = set()
         self._failed_jobs: set[int] = set()
         self._starts: set[tuple[int, int, int]] = set()
 
@@ -80,14 +84,11 @@ class LiveDevice:
     # -- what the engine orders -----------------------------------------------------------------------------------
 
     def run(self, tasks: Sequence[int], gpu: int, expected_us: int) -> None:
-        """Have a batch run without the tasks whose job has failed, unless a model that it needs is not there."""
+        """Have a batch run without the tasks whose job has failed."""
         self._ran_on.update(dict.fromkeys(tasks, gpu))
         records = [Record(task, gpu, self.now, self.now, self.now, expected_us) for task in tasks]
         jobs = {task: int(self._instance.task_job[task]) for task in tasks}
         errors = {task: f"job {job} had failed" for task, job in jobs.items() if job in self._failed_jobs}
-        for model in self._instance.task_needs(tasks[0]):
-            if (gpu, model) in self._broken:
-                errors = dict.fromkeys(tasks, self._broken[gpu, model]) | errors
         members = [task for task in tasks if task not in errors]
         if not members:
             self._end_run(records, errors)
@@ -98,25 +99,27 @@ class LiveDevice:
 
     def load(self, model: int, gpu: int, slot: int | None, expected_us: int) -> None:
         """Have a model copied to its address, after those that must make way."""
-        station, lane, number = self._crew.stations[gpu], self._crew.copy[gpu], self._loads_on[gpu]
+        station, number = self._crew.stations[gpu], self._loads_on[gpu]
         size = int(self._instance.weight_bytes[model])
         record = Record(model, gpu, self.now, self.now, self.now, expected_us, size)
         self._loads_on[gpu] += 1
-        if lane.lost is not None:
-            self._end_load(record, [model], lane.lost)
-            return
         moves = station.space.take(model, slot, self._packing.loads.get((gpu, number)))
         self.records.moves += [MovedModel(move.model, gpu, self.now) for move in moves]
         work = partial(station.load_after, moves, model, station.space.address[model], time.perf_counter_ns())
         expected_us += sum(self._instance.load_time(move.model, gpu) for move in moves)
-        touched = [model, *(move.model for move in moves)]
-        self._give(lane, work, expected_us, partial(self._load_done, record, touched))
+        self._begin_load(record, work, expected_us, TRIES)
 
     def evict(self, model: int, gpu: int) -> None:
         """Give a model's address away."""
-        self._broken.pop((gpu, model), None)
         if model in self._crew.stations[gpu].space.address:
             self._crew.stations[gpu].space.free(model)
+
+    def drop(self, tasks: Sequence[int]) -> None:
+        """Fail the job of tasks that no GPU is left to run."""
+        self._fail(tasks[0], None, self.now, "no GPU is left that can run all of it")
+        for task in tasks:
+            self._ran_on[task] = NOWHERE
+            self._forget_inputs(task)
 
     def send(self, source: int, target: int, gpu: int, number: int, expected_us: int) -> bool:
         """Have an output travel; it arrives when it is there, but no earlier than given."""
@@ -127,7 +130,7 @@ class LiveDevice:
             return False
         staged = self._instance.cluster.network.staged
         work = partial(self._crew.stations[gpu].receive, self.outputs[source], size, staged)
-        self._give(self._crew.incoming[gpu], work, expected_us, partial(self._transfer_done, record, number))
+        self._begin_transfer(record, work, number, TRIES)
         return False
 
     def at(self, time_us: int, kind: int, subject: int, number: int) -> None:
@@ -161,14 +164,9 @@ class LiveDevice:
     # -- how orders end -------------------------------------------------------------------------------------------
 
     def _give(self, lane: Lane, work: Callable[[], object], expected_us: int, done: Callable[[Order], None]) -> None:
-        """Hand an order to a lane; a lane that is lost refuses it at once."""
-        order = Order(work, self._crew.limit_s + expected_us / _US_PER_S, done)
+        """Hand an order to a lane."""
         self._under_way += 1
-        if lane.lost is None:
-            lane.submit(order)
-        else:
-            order.error = DeviceError(lane.lost)
-            self._end(order)
+        lane.submit(Order(work, self._crew.limit_s + expected_us / _US_PER_S, done))
 
     def _take_reports(self, wait_s: float) -> None:
         for order in self._crew.take_reports(wait_s):
@@ -182,15 +180,20 @@ class LiveDevice:
         """Take in how a batch ended; `errors` are those of the members that did not run."""
         if order.error is not None:
             failed = dict.fromkeys((record.subject for record in records), _in_words(order.error))
-            self._end_run([self._until_now(record, order) for record in records], failed | dict(errors))
+            end_us = self._end_run([self._until_now(record, order) for record in records], failed | dict(errors))
+            gpu, template = records[0].gpu, int(self._instance.task_template[records[0].subject])
+            others = len(self._lost | {gpu}) < self._instance.n_gpus
+            if isinstance(order.error, LostError) or (self._faults.note_run(gpu, template) and others):
+                self._lose(gpu, order.error, end_us)
             return
+        self._faults.clear(records[0].gpu)
         outputs, span = order.result
         members = [record.subject for record in records if record.subject not in errors]
         self.outputs.update(zip(members, outputs, strict=True))
         self._end_run([self._during(record, span) for record in records], errors)
 
-    def _end_run(self, records: Sequence[Record], errors: Mapping[int, str]) -> None:
-        """Report the end of a batch, forget inputs that nobody needs any more, and keep failures."""
+    def _end_run(self, records: Sequence[Record], errors: Mapping[int, str]) -> int:
+        """Report the end of a batch, forget inputs that nobody needs any more, keep failures; return when it ended."""
         start_us = self._start_apart(records[0])
         end_us = max(start_us, records[0].end_us)
         for record in records:
@@ -198,13 +201,10 @@ class LiveDevice:
             self.records.runs.append(replace(record, start_us=start_us, end_us=end_us, error=error))
             if error is not None:
                 self._fail(task, record.gpu, end_us, error)
-            for offset, _ in self._instance.inputs[int(self._instance.task_template[task])]:
-                source = task + offset
-                self._received.pop((source, task), None)
-                self._uses_left[source] -= 1
-                self._forget(source)
+            self._forget_inputs(task)
             self._forget(task)
         self.at(end_us, RUN_END, records[0].subject, records[0].gpu)
+        return end_us
 
     def _start_apart(self, record: Record) -> int:
         """Return the start of a batch, no other batch of its class having the same on its GPU (rule T3b)."""
@@ -216,23 +216,30 @@ class LiveDevice:
             self._starts.add((record.gpu, batch, start_us))
         return start_us
 
-    def _load_done(self, record: Record, touched: list[int], order: Order) -> None:
+    def _begin_load(self, record: Record, work: Callable[[], Span], expected_us: int, tries: int) -> None:
+        done = partial(self._load_done, record, work, expected_us, tries - 1)
+        self._give(self._crew.copy[record.gpu], work, expected_us, done)
+
+    def _load_done(self, record: Record, work: Callable[[], Span], expected_us: int, tries: int, order: Order) -> None:
+        """Report the end of a load; one that failed is tried again, and with the last try the GPU is lost."""
+        gpu = record.gpu
         if order.error is None:
-            self._end_load(self._during(record, order.result), touched, None)
+            loaded = self._during(record, order.result)
+            self.records.loads.append(loaded)
+            self.at(loaded.end_us, LOAD_END, record.subject, gpu)
+            return
+        self._note_fault(f"load of {self._instance.models[record.subject].name}", gpu, order.error)
+        if tries and gpu not in self._lost and not isinstance(order.error, LostError):
+            self._begin_load(record, work, expected_us, tries)
         else:
-            self._end_load(self._until_now(record, order), touched, _in_words(order.error))
+            self._lose(gpu, order.error, self._wall_us(), record.subject)
 
-    def _end_load(self, record: Record, touched: list[int], error: str | None) -> None:
-        """Report the end of a load; if it failed, tasks that need what it touched will fail."""
-        self.records.loads.append(replace(record, error=error))
-        if error is not None:
-            where = self._instance.cluster.gpus[record.gpu].id
-            for model in touched:
-                name = self._instance.models[model].name
-                self._broken[record.gpu, model] = f"model {name} is not on {where}, its load failed: {error}"
-        self.at(record.end_us, LOAD_END, record.subject, record.gpu)
+    def _begin_transfer(self, record: Record, work: Callable[[], object], number: int, tries: int) -> None:
+        done = partial(self._transfer_done, record, work, number, tries - 1)
+        self._give(self._crew.incoming[record.gpu], work, record.expected_us, done)
 
-    def _transfer_done(self, record: Record, number: int, order: Order) -> None:
+    def _transfer_done(self, record: Record, work: Callable[[], object], number: int, tries: int, order: Order) -> None:
+        """Report an arrival; a transfer that failed is tried again, and with the last try the job fails."""
         target, error = record.target or 0, None
         if order.error is None:
             received, span = order.result
@@ -240,17 +247,44 @@ class LiveDevice:
                 self._received.setdefault((record.subject, target), {})[record.gpu] = received
             record = self._during(record, span)
         else:
+            self._note_fault(f"transfer to {self._instance.task_name(target)}", record.gpu, order.error)
+            if isinstance(order.error, LostError):
+                self._lose(record.gpu, order.error, self._wall_us())  # whoever waits for it goes elsewhere
+                return
+            if tries:
+                self._begin_transfer(record, work, number, tries)
+                return
             record, error = self._until_now(record, order), _in_words(order.error)
             self._fail(target, record.gpu, record.end_us, f"its input did not arrive: {error}")
         self.records.transfers.append(replace(record, error=error))
         self.at(max(record.ordered_us + record.expected_us, record.end_us), ARRIVAL, target, number)
 
-    def _fail(self, task: int, gpu: int, at_us: int, message: str) -> None:
+    def _lose(self, gpu: int, error: BaseException, at_us: int, model: int = NOWHERE) -> None:
+        """Report a GPU as lost, and a load there as one that will not end."""
+        if gpu not in self._lost:
+            self._note_fault(SET_ASIDE, gpu, error)
+        elif model == NOWHERE:
+            return
+        self._lost.add(gpu)
+        self.at(at_us, LOST, gpu, model)
+
+    def _note_fault(self, what: str, gpu: int, error: BaseException) -> None:
+        self.records.faults.append(Fault(what, gpu, self._wall_us(), _in_words(error)))
+
+    def _fail(self, task: int, gpu: int | None, at_us: int, message: str) -> None:
         """Fail a task's job, once."""
         job = int(self._instance.task_job[task])
         if job not in self._failed_jobs:
             self._failed_jobs.add(job)
             self.records.failures.append(Failure(job, task, gpu, at_us, message))
+
+    def _forget_inputs(self, task: int) -> None:
+        """Forget what reached a task that is over, and outputs that it was the last to use."""
+        for offset, _ in self._instance.inputs[int(self._instance.task_template[task])]:
+            source = task + offset
+            self._received.pop((source, task), None)
+            self._uses_left[source] -= 1
+            self._forget(source)
 
     def _forget(self, task: int) -> None:
         if not self._keep_outputs and self._uses_left[task] <= 0:

@@ -58,10 +58,23 @@ class Record:
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """Why a job failed: the first of its tasks that did."""
+    """Why a job failed: the first of its tasks that did; no GPU where none was left for it."""
 
     job: int
     task: int
+    gpu: int | None
+    at_us: int
+    message: str
+
+
+SET_ASIDE = "GPU set aside"
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """A load or a transfer that failed, though it may have been tried again, or the loss of a GPU (SET_ASIDE)."""
+
+    what: str
     gpu: int
     at_us: int
     message: str
@@ -85,6 +98,7 @@ class Records:
     transfers: list[Record] = field(default_factory=list)
     failures: list[Failure] = field(default_factory=list)
     moves: list[MovedModel] = field(default_factory=list)
+    faults: list[Fault] = field(default_factory=list)
 
 
 def measured(ordered: Timeline, records: Records) -> Timeline:

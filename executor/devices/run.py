@@ -16,6 +16,7 @@ from executor.devices.packing import Packing, pack
 from executor.devices.records import Records, measured
 from executor.engine import Engine
 from executor.errors import PolicyError
+from executor.policies.jit import Jit
 from executor.policy import Policy
 from executor.runners.runner import Runner
 from models import Instance, Timeline
@@ -113,9 +114,7 @@ def run_live(
         device = LiveDevice(instance, crew, packing, settings.keep_outputs)
         crew.load_initial(packing.initial)
         before = energy_j(crew.physical)
-        engine = Engine(instance, made, device, seed)
-        device.begin()
-        timeline = engine.run()
+        timeline = Engine(instance, made, device, seed, stand_in=Jit).run()
         after = energy_j(crew.physical)
     return LiveRun(
         measured(timeline, device.records),

@@ -69,6 +69,7 @@ class RunRows:
         times = np.array(self._site.run_us[template], np.int64)
         times[times == NEVER] = UNREACHABLE
         by_worker: Row = times[self._of_worker]
+        by_worker[list(self._site.lost)] = UNREACHABLE
         return by_worker
 
     def add_to(self, row: Row, template: int) -> None:
@@ -78,7 +79,7 @@ class RunRows:
 
     def _uniform(self, template: int) -> int | None:
         times = set(self._site.run_us[template])
-        return None if len(times) > 1 or NEVER in times else times.pop()
+        return None if self._site.lost or len(times) > 1 or NEVER in times else times.pop()
 
 
 def load_rows(site: Site) -> list[Row]:

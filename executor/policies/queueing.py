@@ -98,6 +98,8 @@ class QueuePolicy(Policy):
             successor = task + offset
             if not site.predecessors_left[successor]:
                 if site.gpu[successor] == NOWHERE:
+                    if site.started_us[successor] >= 0:
+                        continue  # its job was dropped
                     self.runnable(successor, site.gpu_server[gpu])
                 else:
                     self.reconsider(successor, edge, gpu)
@@ -110,6 +112,17 @@ class QueuePolicy(Policy):
         here
             The GPU where that predecessor has just finished.
         """
+
+    def take_over(self) -> None:
+        """Place every task that may run: another policy led so far, and no task that has not started has a GPU."""
+        site = self.site
+        for gpu, state in enumerate(site.state):
+            if state.runs:
+                self._see_busy(gpu)
+        for job, tasks in enumerate(site.job_tasks):
+            for task in tasks:
+                if site.started_us[task] < 0 and not site.predecessors_left[task]:
+                    self.runnable(task, site.job_ingress[job])
 
     def place(self, task: int, gpu: int) -> None:
         """Send a task to a GPU; it queues there when its inputs arrive. A queued task can be sent elsewhere."""

@@ -13,7 +13,7 @@ from models.objective import Objective
 from models.scenario.errors import allowed, quote
 from models.scenario.section import kind_of, problem
 from models.scenario.source import Plain
-from models.slo import ServiceLevel, ServiceLevels
+from models.slo import ServiceLevel
 from models.tables import LARGEST
 from models.units import BANDWIDTH, RATE_PER_SECOND, SIZE_BYTES, TIME_US, QuantityError, parse_number
 from models.units import parse_bandwidth as read_bandwidth
@@ -278,17 +278,13 @@ def _objective(value: object) -> Objective:
         raise problem(f"unknown objective {quote(value)}; {allowed(str(value), list(Objective))}") from None
 
 
-def _service_levels(value: object) -> ServiceLevels:
-    if isinstance(value, ServiceLevels):
+def _service_level(value: object) -> ServiceLevel:
+    if isinstance(value, ServiceLevel):
         return value
-    texts = value if isinstance(value, (list, tuple)) else [value]
     try:
-        levels = [ServiceLevel.parse(_text(text, "a service level such as 'p99 slowdown <= 2'")) for text in texts]
+        return ServiceLevel.parse(_text(value, "a service level such as 'p99 slowdown <= 2'"))
     except QuantityError as error:
         raise problem(str(error)) from None
-    if not levels:
-        raise problem("there is no service level; allowed is one, or a list of at least one")
-    return ServiceLevels(tuple(levels))
 
 
 Minimised = Annotated[
@@ -296,23 +292,19 @@ Minimised = Annotated[
     PlainValidator(_objective),
     WithJsonSchema({"enum": [str(objective) for objective in Objective], "default": str(Objective.MEAN_SLOWDOWN)}),
 ]
-_LEVEL_EXAMPLES = [
-    "p99 slowdown <= 2",
-    "p95 latency <= 800 ms",
-    "mean latency <= 1 s",
-    "95 % within deadline",
-    "no late jobs",
-    "p95 latency of chat <= 2 s",
-]
-Levels = Annotated[
-    ServiceLevels,
-    PlainValidator(_service_levels),
+Level = Annotated[
+    ServiceLevel,
+    PlainValidator(_service_level),
     WithJsonSchema(
         {
-            "anyOf": [
-                {"type": "string", "examples": _LEVEL_EXAMPLES},
-                {"type": "array", "minItems": 1, "items": {"type": "string", "examples": _LEVEL_EXAMPLES}},
-            ]
+            "type": "string",
+            "examples": [
+                "p99 slowdown <= 2",
+                "p95 latency <= 800 ms",
+                "mean latency <= 1 s",
+                "95 % within deadline",
+                "no late jobs",
+            ],
         }
     ),
 ]

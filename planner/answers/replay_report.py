@@ -51,6 +51,7 @@ def replay_document(replayed: Replayed) -> dict[str, Any]:
         "unpacked_gpus": [replayed.instance.cluster.gpus[gpu].id for gpu in live.unpacked],
         "moves": [_moved(replayed.instance, move.gpu, move.model, move.at_us) for move in live.records.moves],
         "outputs": _outputs(replayed),
+        "faults": _faults(replayed),
         "failures": _failures(replayed),
         "metrics": None if metrics is None else metrics.as_dict(),
         "jobs": _jobs(replayed),
@@ -156,11 +157,25 @@ def _failures(replayed: Replayed) -> list[dict[str, Any]]:
         {
             "job": failure.job,
             "task": instance.task_name(failure.task),
-            "gpu": instance.cluster.gpus[failure.gpu].id,
+            "gpu": None if failure.gpu is None else instance.cluster.gpus[failure.gpu].id,
             "at_s": failure.at_us / MICROSECONDS_PER_SECOND,
             "message": failure.message,
         }
         for failure in replayed.live.records.failures
+    ]
+
+
+def _faults(replayed: Replayed) -> list[dict[str, Any]]:
+    """Return what went wrong with loads, transfers and GPUs, whether or not a job failed of it."""
+    gpus = replayed.instance.cluster.gpus
+    return [
+        {
+            "what": fault.what,
+            "gpu": gpus[fault.gpu].id,
+            "at_s": fault.at_us / MICROSECONDS_PER_SECOND,
+            "message": fault.message,
+        }
+        for fault in replayed.live.records.faults
     ]
 
 

@@ -11,6 +11,7 @@ from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
+from executor.devices.records import SET_ASIDE
 from models.units import say_bandwidth
 from planner.answers.replay import Replayed
 from planner.answers.time_causes import CAUSES
@@ -38,7 +39,7 @@ def replay_view(replayed: Replayed) -> Group:
     report = replayed.as_dict()
     parts: list[Any] = [_times(report), Text(), _facts(replayed, report)]
     parts += [
-        Text(f"job {failure['job']} failed in {failure['task']} on {failure['gpu']}: {failure['message']}")
+        Text(f"job {failure['job']} failed in {failure['task']}{_on(failure['gpu'])}: {failure['message']}")
         for failure in report["failures"][:_MOST_FAILURES]
     ]
     if len(report["failures"]) > _MOST_FAILURES:
@@ -87,12 +88,19 @@ def _facts(replayed: Replayed, report: dict[str, Any]) -> Table:
         rows["memory"] = f"fits by bytes but not in pieces on {', '.join(report['unpacked_gpus'])}"
     if report["moves"]:
         rows["moves"] = f"{len(report['moves'])} models made way and were loaded again"
+    if report["faults"]:
+        set_aside = [fault["gpu"] for fault in report["faults"] if fault["what"] == SET_ASIDE]
+        rows["faults"] = f"{len(report['faults'])}, {', '.join(set_aside) or 'no GPU'} set aside"
     if replayed.live.records.failures:
         rows["failed"] = f"{len(report['failures'])} of {len(replayed.instance.jobs)} jobs"
     table = Table(box=None, show_header=False, pad_edge=False)
     for name, text in rows.items():
         table.add_row(name, text)
     return table
+
+
+def _on(gpu: str | None) -> str:
+    return "" if gpu is None else f" on {gpu}"
 
 
 def _number(value: float | None, how: str) -> str:

@@ -14,6 +14,7 @@ from executor import replay as replay_of
 from executor.devices.addresses import Move
 from executor.devices.crew import assign
 from executor.devices.physical import Span, physical_devices
+from executor.devices.records import SET_ASIDE, Fault
 from executor.devices.run import LiveRun, LiveSettings, run_live
 from executor.devices.station import Station
 from executor.errors import DeviceError
@@ -111,118 +112,133 @@ def test_every_job_may_fail(play: Callable[..., LiveRun]) -> None:
     assert ran(run) == set()
 
 
-def test_a_run_that_never_ends_is_given_up(play: Callable[..., LiveRun]) -> None:
-    """Its GPU is lost with it, so on one GPU the other jobs fail too; but the run ends."""
+@pytest.mark.parametrize("count", [1, 2])
+def test_a_run_that_never_ends_costs_its_job_and_its_gpu(play: Callable[..., LiveRun], count: int) -> None:
+    """On another GPU the other jobs go on; without one, what has not started by then fails."""
     gate = threading.Event()
 
     def before(call: RunnerCall) -> None:
         if (call.job, call.task) == (1, "b"):
             gate.wait(30)
 
-    on = forks(3, count=1)
+    on = forks(3, count=count)
     run = play(on, Small(before), SHORT)
     gate.set()
-    assert {f.job for f in run.records.failures} >= {1}
-    assert 5 not in ran(run)
     stuck = next(f for f in run.records.failures if f.job == 1)
-    assert stuck.message == "s0/g0 compute engine is lost: it was stuck for more than 0.6 s"
-    assert check(on, run.timeline) == []
+    assert stuck.message.endswith(" compute engine is lost: it was stuck for more than 0.6 s")
+    assert [fault.what for fault in run.records.faults] == [SET_ASIDE]
+    assert 5 not in ran(run)
+    if count == 2:
+        assert [f.job for f in run.records.failures] == [1]
+        assert ran(run) >= {0, 1, 2, 3, 8, 9, 10, 11}
+        assert check(on, run.timeline) == []
+    else:
+        others = [f for f in run.records.failures if f.job != 1]
+        assert all((f.gpu, f.message) == (None, "no GPU is left that can run all of it") for f in others)
 
 
 X, Y = chain(task("x", 100, ["m0"]), name="x"), chain(task("y", 100, ["m1"]), name="y")
 
 
 def loads_of_m1_on_the_first_gpu(
-    monkeypatch: pytest.MonkeyPatch, instead: Callable[[], object], jobs: int = 4
+    monkeypatch: pytest.MonkeyPatch, instead: Callable[[], object], tries: int
 ) -> tuple[Instance, LiveRun]:
-    """Run x, y, x on GPU 0 and y on GPU 1; `instead` happens where m1 would be loaded on GPU 0 for the first time."""
-    original, seen = Station.load_after, set[int]()
+    """Run x, y, x on GPU 0, y on GPU 1, y on GPU 0; `instead` happens in the first tries to load m1 on GPU 0."""
+    original, seen = Station.load_after, list[int]()
 
     def load_after(station: Station, moves: list[Move], model: int, address: int, asked_ns: int) -> Span:
-        if station.id == "s0/g0" and model == 1 and not seen:
-            seen.add(model)
+        if station.id == "s0/g0" and model == 1 and len(seen) < tries:
+            seen.append(model)
             instead()
         return original(station, moves, model, address, asked_ns)
 
     monkeypatch.setattr(Station, "load_after", load_after)
-    on = instance([X, Y, X, Y, Y][:jobs], ["m0", "m1"], gpus(2, 2 * BYTES))
-    where = [0, 0, 0, 1, 0][:jobs]
-    return on, run_live(on, lambda: Listed(where, prefetch=0), Small(), SHORT)
+    on = instance([X, Y, X, Y, Y], ["m0", "m1"], gpus(2, 2 * BYTES))
+    return on, run_live(on, lambda: Listed([0, 0, 0, 1, 0], prefetch=0), Small(), SHORT)
 
 
-def test_a_load_that_fails_fails_what_needs_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse() -> None:
-        raise RuntimeError("CUDA error: invalid argument")
+def refuse() -> None:
+    raise RuntimeError("CUDA error: invalid argument")
 
-    on, run = loads_of_m1_on_the_first_gpu(monkeypatch, refuse)
-    said = "model m1 is not on s0/g0, its load failed: RuntimeError: CUDA error: invalid argument"
-    assert [(f.job, f.message) for f in run.records.failures] == [(1, said)]
-    assert ran(run) == {0, 2, 3}
-    assert [load.error is None for load in run.records.loads if load.gpu == 0] == [True, False]
+
+def test_a_load_that_fails_is_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    on, run = loads_of_m1_on_the_first_gpu(monkeypatch, refuse, 2)
+    said = Fault("load of m1", 0, 0, "RuntimeError: CUDA error: invalid argument")
+    assert [replace(fault, at_us=0) for fault in run.records.faults] == [said, said]
+    assert run.records.failures == []
+    assert ran(run) == {0, 1, 2, 3, 4}
+    assert run.timeline.gpu.tolist() == [0, 0, 0, 1, 0]
     assert check(on, run.timeline) == []
 
 
-def test_a_load_that_stalls_costs_the_copy_engine_but_not_what_is_resident(monkeypatch: pytest.MonkeyPatch) -> None:
-    """m0 is on GPU 0 already, so the second x runs there; both y there fail, that on GPU 1 runs."""
+@pytest.mark.parametrize("stalls", [False, True])
+def test_a_gpu_that_cannot_load_is_set_aside_and_its_work_moved(monkeypatch: pytest.MonkeyPatch, stalls: bool) -> None:
+    """Three tries that fail, or one that never ends: every job still runs, those with y on the other GPU."""
     gate = threading.Event()
-    on, run = loads_of_m1_on_the_first_gpu(monkeypatch, lambda: gate.wait(30), jobs=5)
+    on, run = loads_of_m1_on_the_first_gpu(monkeypatch, (lambda: gate.wait(30)) if stalls else refuse, 3)
     gate.set()
-    lost = "s0/g0 copy engine is lost: it was stuck for more than 0.6 s"
-    said = f"model m1 is not on s0/g0, its load failed: {lost}"
-    assert [(f.job, f.message) for f in run.records.failures] == [(1, said), (4, said)]
-    assert ran(run) == {0, 2, 3}
+    assert [fault.what for fault in run.records.faults] == ["load of m1"] * (1 if stalls else 3) + [SET_ASIDE]
+    assert run.records.failures == []
+    assert ran(run) == {0, 1, 2, 3, 4}
+    assert run.timeline.gpu[[1, 3, 4]].tolist() == [1, 1, 1]
+    assert [stay.gpu for stay in run.timeline.residencies if stay.model == 1] == [1]
     assert check(on, run.timeline) == []
 
 
-def test_a_lost_copy_engine_refuses_later_loads(monkeypatch: pytest.MonkeyPatch) -> None:
-    """One model fits GPU 0: m0, then m1 (stalls), then m0 again, which nobody can load any more."""
-    gate = threading.Event()
-    original = Station.load_after
+def test_without_another_gpu_jobs_fail_and_the_run_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two jobs come while m1 cannot be loaded, one after the GPU was set aside."""
 
     def load_after(station: Station, moves: list[Move], model: int, address: int, asked_ns: int) -> Span:
-        if model == 1:
-            gate.wait(30)
-        return original(station, moves, model, address, asked_ns)
+        raise RuntimeError("no")
 
+    on = instance([X, Y, Y], ["m0", "m1"], gpus(1, BYTES))
+    on = replace(on, jobs=(*on.jobs[:2], replace(on.jobs[2], release_us=100_000)))
     monkeypatch.setattr(Station, "load_after", load_after)
-    on = instance([X, Y, X, X], ["m0", "m1"], gpus(1, BYTES))
-    run = run_live(on, lambda: Listed([0] * 4, prefetch=0), Small(), SHORT)
-    gate.set()
-    assert ran(run) == {0}
-    assert [(f.job, f.task) for f in run.records.failures] == [(1, 1), (2, 2), (3, 3)]
-    assert all("copy engine is lost" in f.message for f in run.records.failures)
-    assert check(on, run.timeline) == []
+    run = run_live(on, parse_policy("jit"), Small(), PATIENT)
+    assert ran(run) == set()
+    assert sorted((f.job, f.gpu) for f in run.records.failures) == [(0, None), (1, None), (2, None)]
 
 
-def test_a_model_whose_load_failed_can_be_loaded_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    """m1 fails once and is evicted for m0; its next load works, and so does the job that needs it then."""
-    original, tries = Station.load_after, list[int]()
+def test_runs_that_fail_in_a_row_set_a_gpu_aside_unless_the_task_is_at_fault() -> None:
+    """On GPU 0 every run fails: x, x, y, so it goes; x, x, x and all others are the task's own fault."""
 
-    def load_after(station: Station, moves: list[Move], model: int, address: int, asked_ns: int) -> Span:
-        tries.append(model)
-        if tries.count(1) == 1 and model == 1:
-            raise RuntimeError("once")
-        return original(station, moves, model, address, asked_ns)
+    class OnFirst(Small):
+        def run(self, call: RunnerCall) -> Tensor:
+            if threading.current_thread().name.startswith("s0/g0"):
+                raise RuntimeError("device-side assert")
+            return super().run(call)
 
-    monkeypatch.setattr(Station, "load_after", load_after)
-    on = instance([Y, X, Y], ["m0", "m1"], gpus(1, BYTES))
-    run = run_live(on, lambda: Listed([0] * 3, prefetch=0), Small(), PATIENT)
-    assert tries == [1, 0, 1]
-    assert ran(run) == {1, 2}
-    assert [f.job for f in run.records.failures] == [0]
+    for jobs, failed in (([X, X, Y, X, Y, Y], 3), ([X] * 6, 6)):
+        on = instance(jobs, ["m0", "m1"], gpus(2, 2 * BYTES))
+        run = run_live(on, lambda: Listed([0] * 6, prefetch=0), OnFirst(), PATIENT)
+        assert [f.job for f in run.records.failures] == list(range(failed))
+        assert run.timeline.gpu.tolist() == [0] * failed + [1] * (6 - failed)
+        assert check(on, run.timeline) == []
 
 
-def test_an_input_that_does_not_arrive_fails_the_job(monkeypatch: pytest.MonkeyPatch) -> None:
-    def receive(station: Station, output: object, size_bytes: int, staged: bool) -> None:
-        raise RuntimeError("CUDA error: peer access")
+@pytest.mark.parametrize("tries", [2, 3])
+def test_an_input_that_does_not_arrive_is_sent_again_and_then_fails_the_job(
+    monkeypatch: pytest.MonkeyPatch, tries: int
+) -> None:
+    original, left = Station.receive, [tries]
+
+    def receive(station: Station, output: Tensor, size_bytes: int, staged: bool) -> tuple[Tensor, Span]:
+        left[0] -= 1
+        if left[0] >= 0:
+            raise RuntimeError("CUDA error: peer access")
+        return original(station, output, size_bytes, staged)
 
     monkeypatch.setattr(Station, "receive", receive)
     pair = chain(task("x", 100), task("y", 100, (), {"x": 64}))
     on = instance([pair, pair], [], gpus(2, BYTES))
     run = run_live(on, lambda: Listed([0, 1, 0, 0]), Small(), PATIENT)
-    assert [(f.job, f.task) for f in run.records.failures] == [(0, 1)]
-    assert run.records.failures[0].message == "its input did not arrive: RuntimeError: CUDA error: peer access"
-    assert ran(run) == {0, 2, 3}
+    assert [fault.what for fault in run.records.faults] == ["transfer to y"] * tries
+    if tries == 2:
+        assert ran(run) == {0, 1, 2, 3}
+    else:
+        assert [(f.job, f.task) for f in run.records.failures] == [(0, 1)]
+        assert run.records.failures[0].message == "its input did not arrive: RuntimeError: CUDA error: peer access"
+        assert ran(run) == {0, 2, 3}
 
 
 def test_weights_larger_than_the_scenario_says_are_refused() -> None:

@@ -14,7 +14,8 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from executor import PolicyError, parse_policy, replay, simulate
+from executor import Policy, PolicyError, parse_policy, replay, simulate
+from executor.devices.live import LiveDevice
 from executor.devices.run import LiveSettings, run_live
 from executor.runners.runner import RunnerCall
 from models import InitialResidency, Instance, MLModel, Timeline, check
@@ -139,3 +140,34 @@ def test_the_machine_is_left_as_it_was() -> None:
     before = (torch.get_num_threads(), sys.getswitchinterval(), threading.active_count())
     run_live(instance([chain(task("x", 10))], [], gpus(1, BYTES)), parse_policy("jit"), Small(), SHARED)
     assert (torch.get_num_threads(), sys.getswitchinterval(), threading.active_count()) == before
+
+
+def test_inputs_sent_to_a_gpu_that_the_task_has_left_are_freed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """x runs on GPU 0 and y is sent to GPU 1; before its input is there, y moves back and runs where x did."""
+    devices: list[LiveDevice] = []
+    make = LiveDevice.__init__
+
+    def remember(device: LiveDevice, *given: object) -> None:
+        devices.append(device)
+        make(device, *given)  # type: ignore[arg-type]
+
+    class Mover(Policy):
+        def released(self, job: int) -> None:
+            self.site.assign(0, 0)
+            self.site.assign(1, 1)
+            self.site.assign(2, 1)
+
+        def act(self, gpus: Sequence[int]) -> None:
+            site = self.site
+            if site.jobs and site.ended_us[0] >= 0 and site.gpu[1] == 1:
+                site.assign(1, 0)
+            for ready in range(len(site.gpu)):
+                if site.started_us[ready] < 0 and not site.inputs_missing[ready]:
+                    site.start(ready)
+
+    monkeypatch.setattr(LiveDevice, "__init__", remember)
+    tasks = [task("x", 10), task("y", 10, (), {"x": 64}), task("z", 10, (), {"y": 64, "x": 64})]
+    run = run_live(instance([chain(*tasks)], [], gpus(2, BYTES)), Mover, Small(), SHARED)
+    assert run.timeline.gpu.tolist() == [0, 0, 1]
+    assert [(sent.subject, sent.target) for sent in run.records.transfers].count((0, 1)) == 1
+    assert devices[0]._received == {}

@@ -20,8 +20,10 @@ from executor import (
     parse_policy,
     simulate,
 )
+from executor.device import VirtualDevice
+from executor.engine import Engine
 from models import InitialResidency, Job, Restrictions, check
-from tests.executor.scripted import Script, loads, runs
+from tests.executor.scripted import Listed, Script, loads, runs
 from tests.instances import chain, cluster, instance, task
 
 Step = tuple[int, Callable[[Site], None]]
@@ -259,3 +261,20 @@ def test_policies_that_evict_at_will_refuse_what_they_cannot_keep() -> None:
     on = instance([Job(chain(task("t", 1)), 0)], restrictions=Restrictions(no_swaps=True))
     with pytest.raises(PolicyError, match="queuepolicy evicts at will"):
         simulate(on, QueuePolicy)
+
+
+def test_the_clock_starts_when_the_policy_has_begun() -> None:
+    """What a policy works out beforehand, such as a plan, is no part of the first job's latency."""
+    order: list[str] = []
+
+    class Clock(VirtualDevice):
+        def begin(self) -> None:
+            order.append("clock")
+
+    class Planner(Listed):
+        def begin(self, site: Site) -> None:
+            super().begin(site)
+            order.append("policy")
+
+    Engine(instance([Job(chain(task("x", 1)), 0)]), Planner([0]), Clock()).run()
+    assert order == ["policy", "clock"]

@@ -14,10 +14,7 @@ from planner.command.verbs.options import Json, ScenarioPath, Seed, TimeLimit, W
 def servers(
     scenario: ScenarioPath,
     slo: Annotated[
-        list[str] | None,
-        typer.Option(
-            help="Service level, such as 'p99 slowdown <= 2' (default: the scenario's); several must all hold."
-        ),
+        str | None, typer.Option(help="Service level, such as 'p99 slowdown <= 2' (default: the scenario's).")
     ] = None,
     policies: Annotated[str | None, typer.Option(help="Policies, separated by commas (default: all).")] = None,
     most: Annotated[
@@ -37,7 +34,7 @@ def servers(
 ) -> int:
     """Find the least number of servers, or the cheapest mix, that meets a service level."""
     from models.scenario import load_scenario
-    from models.slo import ServiceLevels
+    from models.slo import ServiceLevel
     from models.units import QuantityError
     from planner.answers.compare import split_policies
     from planner.answers.servers.replicate import replicate
@@ -46,7 +43,7 @@ def servers(
     from planner.command.servers_progress import ServersLine
 
     try:
-        levels = ServiceLevels.parse(*slo) if slo else None
+        level = None if slo is None else ServiceLevel.parse(slo)
     except QuantityError as error:
         raise manners.UsageError(f"--slo: {error}") from None
     loaded = load_scenario(scenario)
@@ -56,7 +53,7 @@ def servers(
     with interruptible() as stop, line.shown():
         made = replicate(
             loaded,
-            levels,
+            level,
             replications,
             policies=None if policies is None else split_policies(policies),
             most=most,
