@@ -19,7 +19,7 @@ test: $(EXTRAS)
 	$(VENV)/bin/ruff format --check .
 	$(VENV)/bin/mypy
 	$(VENV)/bin/lint-imports
-	$(VENV)/bin/python -m pytest
+	$(VENV)/bin/python -m pytest -n auto --dist worksteal
 
 # Kernels are compiled here, once and on several cores, so that no run pays for it; those for batches and shares, which the
 # comparison does not need, with the extras.

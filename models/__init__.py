@@ -16,7 +16,7 @@ from models.instance import (
 from models.memory import Memory
 from models.metrics import Metrics, measure
 from models.objective import Objective, completion_us, objective_value, timeline_value
-from models.slo import ServiceLevel
+from models.slo import ServiceLevel, ServiceLevels
 from models.timeline import Placement, Residency, Timeline
 from models.violation import Violation
 from models.workload import WHOLE, BatchClass, Edge, Job, MLModel, Task, Workflow
@@ -47,6 +47,7 @@ __all__ = [
     "Restrictions",
     "Run",
     "ServiceLevel",
+    "ServiceLevels",
     "Task",
     "Timeline",
     "UnsupportedInstanceError",

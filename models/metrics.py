@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from models.cluster import MICROSECONDS_PER_SECOND
 from models.instance import NONE, Instance, Ints
 from models.objective import completion_us, mean_ratio
-from models.slo import ServiceLevel, quantile_rank
+from models.slo import ServiceLevels, quantile_rank
 from models.timeline import Timeline, batch_leaders
 from models.workload import WHOLE
 
@@ -63,7 +63,7 @@ class Metrics:
 
 
 def measure(
-    instance: Instance, timeline: Timeline, slo: ServiceLevel | None = None, warmup: Fraction = Fraction(0)
+    instance: Instance, timeline: Timeline, slo: ServiceLevels | None = None, warmup: Fraction = Fraction(0)
 ) -> Metrics:
     """Return the metrics of a timeline.
 
@@ -72,7 +72,7 @@ def measure(
     timeline
         Places every task.
     slo
-        Service level whose attainment is wanted.
+        Service levels whose attainment is wanted, of several the least.
     warmup
         Fraction of the earliest jobs that the figures of jobs leave out; at least 0 and below 1.
     """

@@ -1,25 +1,34 @@
-"""Service levels such as ``p99 slowdown <= 2``: their grammar, and what share of the jobs is within them."""
+"""Service levels such as ``p99 slowdown <= 2``: their grammar, and what share of the jobs is within them.
+
+A level is over all jobs, or over those of one workflow: ``p95 latency of chat <= 2 s``. Of several all must hold.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
 import numpy as np
+from numpy.typing import NDArray
 
 from models.instance import Instance, Ints
 from models.objective import mean_ratio
 from models.units import QuantityError, parse_number, parse_time
 
-_QUANTILE = re.compile(r"p(?P<q>\d+(\.\d+)?)\s+(?P<what>latency|slowdown)\s*<=\s*(?P<limit>.+)")
-_MEAN = re.compile(r"mean\s+(?P<what>latency|slowdown)\s*<=\s*(?P<limit>.+)")
-_WITHIN = re.compile(r"(?P<q>\d+(\.\d+)?)\s*%\s+within\s+deadline")
-_LONGEST = 200
+_FIGURE = r"(?P<what>latency|slowdown)( of (?P<workflow>.+?))? ?<= ?(?P<limit>[^<=]+)"
+_QUANTILE = re.compile(rf"p(?P<q>\d+(\.\d+)?) {_FIGURE}")
+_MEAN = re.compile(rf"mean {_FIGURE}")
+_WITHIN = re.compile(r"(?P<q>\d+(\.\d+)?) ?%( of (?P<workflow>.+))? within deadline")
+_NONE_LATE = re.compile(r"no late jobs( of (?P<workflow>.+))?")
+_LONGEST = 400
 _LARGEST = {"latency": 10**15, "slowdown": 10**9}
 """Limits beyond these, in microseconds and as a ratio, are no levels, and leave what floats can hold."""
-EXAMPLES = "'p99 slowdown <= 2', 'p95 latency <= 800 ms', 'mean latency <= 1 s', '95 % within deadline', 'no late jobs'"
+EXAMPLES = (
+    "'p99 slowdown <= 2', 'p95 latency <= 800 ms', 'mean latency <= 1 s', '95 % within deadline', 'no late jobs', "
+    "'p95 latency of WORKFLOW <= 2 s'"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,11 +43,14 @@ class ServiceLevel:
         Microseconds or a ratio; 0 for lateness.
     share
         Least share of jobs within the limit; None: the mean must be within it (not for lateness).
+    workflow
+        Name of the workflow whose jobs count; None: all jobs do.
     """
 
     measure: str
     limit: Fraction
     share: Fraction | None
+    workflow: str | None = None
 
     @classmethod
     def parse(cls, text: str) -> ServiceLevel:
@@ -55,13 +67,13 @@ class ServiceLevel:
         if len(text) > _LONGEST:
             raise QuantityError(f"{text[:40]!r}... is too long for a service level; allowed are {_LONGEST} characters")
         wanted = " ".join(text.split())
-        if wanted == "no late jobs":
-            return cls("lateness", Fraction(0), Fraction(1))
+        if match := _NONE_LATE.fullmatch(wanted):
+            return cls("lateness", Fraction(0), Fraction(1), match["workflow"])
         if match := _WITHIN.fullmatch(wanted):
-            return cls("lateness", Fraction(0), _share(match["q"], text))
+            return cls("lateness", Fraction(0), _share(match["q"], text), match["workflow"])
         if match := _QUANTILE.fullmatch(wanted) or _MEAN.fullmatch(wanted):
             share = _share(match["q"], text) if "q" in match.groupdict() else None
-            return cls(match["what"], _limit(match["what"], match["limit"], text), share)
+            return cls(match["what"], _limit(match["what"], match["limit"], text), share, match["workflow"])
         raise QuantityError(f"{text!r} is no service level; allowed are, for instance, {EXAMPLES}")
 
     def __str__(self) -> str:
@@ -70,18 +82,33 @@ class ServiceLevel:
         >>> [str(ServiceLevel.parse(text)) for text in ("p99 latency <= 1.5 s", "mean slowdown <= 2", "no late jobs")]
         ['p99 latency <= 1500 ms', 'mean slowdown <= 2', 'no late jobs']
         """
+        of = f" of {self.workflow}" if self.workflow is not None else ""
         if self.measure == "lateness":
-            return "no late jobs" if self.share == 1 else f"{_plain(100 * (self.share or 0))} % within deadline"
+            return (
+                f"no late jobs{of}" if self.share == 1 else f"{_plain(100 * (self.share or 0))} %{of} within deadline"
+            )
         limit = f"{_plain(self.limit / 1000)} ms" if self.measure == "latency" else _plain(self.limit)
-        return f"{'mean' if self.share is None else f'p{_plain(100 * self.share)}'} {self.measure} <= {limit}"
+        return f"{'mean' if self.share is None else f'p{_plain(100 * self.share)}'} {self.measure}{of} <= {limit}"
+
+    def covers(self, instance: Instance) -> NDArray[np.bool_]:
+        """Say of every job whether it counts. Shape [jobs]."""
+        if self.workflow is None:
+            return np.ones(len(instance.jobs), np.bool_)
+        return np.array([job.workflow.name == self.workflow for job in instance.jobs], np.bool_)
 
     def met_by(self, instance: Instance, latency: Ints, jobs: Sequence[int] | Ints) -> bool:
         """Say whether the given jobs meet the level for these latencies (microseconds, one per job of the instance)."""
         return self.attainment(instance, latency, jobs) >= (self.share if self.share is not None else 1)
 
     def attainment(self, instance: Instance, latency: Ints, jobs: Sequence[int] | Ints) -> Fraction:
-        """Return the share of the given jobs within the limit, exactly; for a mean, 1 or 0."""
+        """Return the share of the given jobs that count within the limit, exactly; for a mean, 1 or 0.
+
+        It is 1 if none of them counts.
+        """
         chosen = np.asarray(jobs, np.int64)
+        chosen = chosen[self.covers(instance)[chosen]]
+        if not chosen.size:
+            return Fraction(1)
         flows: list[int] = latency[chosen].tolist()
         if self.measure == "lateness":
             deadlines = [instance.jobs[job].deadline_us for job in chosen.tolist()]
@@ -92,19 +119,64 @@ class ServiceLevel:
         most, per = self.limit.as_integer_ratio()
         return _share_of([flow * per <= most * unit for flow, unit in zip(flows, units, strict=True)])
 
-    def reached(self, instance: Instance, latency: Ints) -> Fraction:
-        """Return the figure that the level limits: of all jobs the mean or the quantile (microseconds or a ratio).
+    def reached(self, instance: Instance, latency: Ints) -> Fraction | None:
+        """Return the figure that the level limits: of all jobs that count the mean or the quantile.
 
-        Of lateness it is the share of jobs within their deadlines.
+        In microseconds or as a ratio; of lateness it is the share of jobs within their deadlines. None without a job.
         """
+        chosen = np.flatnonzero(self.covers(instance))
+        if not chosen.size:
+            return None
         if self.measure == "lateness":
-            return self.attainment(instance, latency, range(len(latency)))
-        flows: list[int] = latency.tolist()
-        units = instance.job_critical_us.tolist() if self.measure == "slowdown" else [1] * len(flows)
+            return self.attainment(instance, latency, chosen)
+        flows: list[int] = latency[chosen].tolist()
+        units = instance.job_critical_us[chosen].tolist() if self.measure == "slowdown" else [1] * len(flows)
         if self.share is None:
             return mean_ratio(flows, units)
         ordered = sorted(Fraction(flow, unit) for flow, unit in zip(flows, units, strict=True))
         return ordered[quantile_rank(self.share, len(ordered))]
+
+
+@dataclass(frozen=True, slots=True)
+class ServiceLevels:
+    """One or several levels, all of which must hold; only `parse` and the reader of scenarios refuse to have none."""
+
+    levels: tuple[ServiceLevel, ...]
+
+    @classmethod
+    def parse(cls, *texts: str) -> ServiceLevels:
+        """Read levels.
+
+        >>> str(ServiceLevels.parse("p95 latency of chat <= 2 s", "99 % of embed within deadline"))
+        'p95 latency of chat <= 2000 ms and 99 % of embed within deadline'
+
+        Raises
+        ------
+        QuantityError
+            If a text is no service level, or there is none.
+        """
+        if not texts:
+            raise QuantityError(f"there is no service level; allowed are, for instance, {EXAMPLES}")
+        return cls(tuple(map(ServiceLevel.parse, texts)))
+
+    def __str__(self) -> str:
+        return " and ".join(map(str, self.levels))
+
+    def __iter__(self) -> Iterator[ServiceLevel]:
+        return iter(self.levels)
+
+    @property
+    def written(self) -> str | list[str]:
+        """What stands in a scenario file: one level as text, several as a list."""
+        return str(self) if len(self.levels) == 1 else [str(level) for level in self.levels]
+
+    def met_by(self, instance: Instance, latency: Ints, jobs: Sequence[int] | Ints) -> bool:
+        """Say whether the given jobs meet every level for these latencies (microseconds, one per job)."""
+        return all(level.met_by(instance, latency, jobs) for level in self.levels)
+
+    def attainment(self, instance: Instance, latency: Ints, jobs: Sequence[int] | Ints) -> Fraction:
+        """Return the least attainment of a level."""
+        return min(level.attainment(instance, latency, jobs) for level in self.levels)
 
 
 def quantile_rank(share: Fraction, count: int) -> int:

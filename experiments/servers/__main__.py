@@ -12,7 +12,7 @@ from experiments import authors
 from experiments.suites import parallel_machines
 from experiments.suites.data import KNOWN_OPTIMA, best_known
 from experiments.suites.triplets import CAPACITY, triplets
-from models import Cluster, Instance, Job, MLModel, ServiceLevel
+from models import Cluster, Instance, Job, MLModel, ServiceLevel, ServiceLevels
 from models.scenario import Scenario, load_scenario, scenario_from
 from planner.answers.servers import servers
 from planner.answers.servers.goal import Tolerance
@@ -44,7 +44,7 @@ def large(jobs: int, gpus: int) -> Instance:
 
 def run_triplets(arguments: argparse.Namespace) -> None:
     """Print the proved minimum for triplets."""
-    level = ServiceLevel.parse("no late jobs")
+    level = ServiceLevels.parse("no late jobs")
     for items in (30, 60):
         for seed in range(1, arguments.seeds + 1):
             scenario = parallel_machines.scenario(f"triplets {items}", triplets(items, seed), 1, CAPACITY)
@@ -55,7 +55,7 @@ def run_triplets(arguments: argparse.Namespace) -> None:
 
 def run_pcmax(arguments: argparse.Namespace) -> None:
     """Print both sides of the decision at every known optimum."""
-    level = ServiceLevel.parse("no late jobs")
+    level = ServiceLevels.parse("no late jobs")
     folder = KNOWN_OPTIMA / "pcmax"
     closed = {name: known for name, known in best_known(folder / "optima.csv").items() if known.lower == known.upper}
     for name, known in closed.items():
@@ -72,7 +72,7 @@ def run_pcmax(arguments: argparse.Namespace) -> None:
 
 def run_authors(arguments: argparse.Namespace) -> None:
     """Print the interval and the policies for the authors' workload."""
-    level = ServiceLevel.parse(arguments.slo)
+    level = ServiceLevels.parse(arguments.slo)
     for rate in arguments.rates:
         answer = servers(authors_scenario(rate, arguments.jobs), level, time_limit_s=arguments.time_limit)
         found = {row.policy: None if row.mix is None else sum(row.mix) for row in answer.policies}

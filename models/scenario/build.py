@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
@@ -12,7 +12,7 @@ from models.objective import Objective
 from models.scenario.arrivals import build_jobs
 from models.scenario.blame import blame_initial, blame_workflows
 from models.scenario.document import ScenarioDocument
-from models.scenario.errors import FieldError, blame
+from models.scenario.errors import FieldError, allowed, blame, quote
 from models.scenario.hardware import build_cluster
 from models.scenario.limits import check_horizon, check_models, check_tables, check_tasks, check_transfers
 from models.scenario.places import build_initial, build_restrictions
@@ -20,7 +20,7 @@ from models.scenario.reading import read_document
 from models.scenario.section import validate
 from models.scenario.source import Source
 from models.scenario.work import build_workflows
-from models.slo import ServiceLevel
+from models.slo import ServiceLevels
 from models.workload import MLModel
 
 
@@ -37,7 +37,7 @@ class Scenario:
     objective
         What a plan minimises; mean slowdown if the file does not say.
     slo
-        The service level, or None.
+        The service levels, or None.
     prices_per_hour
         Price of each server for an hour; None where the file gives none. Shape [servers].
     document
@@ -49,7 +49,7 @@ class Scenario:
     name: str
     instance: Instance
     objective: Objective
-    slo: ServiceLevel | None
+    slo: ServiceLevels | None
     prices_per_hour: tuple[Fraction | None, ...]
     document: ScenarioDocument
     source: Source
@@ -109,6 +109,7 @@ def _build_instance(document: ScenarioDocument, folder: Path) -> Instance:
     models = tuple(_model(name, section.weights) for name, section in document.models.items())
     workflows = build_workflows(document)
     check_models(document, cluster)
+    refuse_unknown_workflows(document.slo, workflows)
     check_transfers(document, cluster, list(workflows.values()))
     restrictions = build_restrictions(document, cluster)
     initial = build_initial(document, cluster)
@@ -122,6 +123,20 @@ def _build_instance(document: ScenarioDocument, folder: Path) -> Instance:
         instance = Instance(cluster, models, jobs, overlap, initial, restrictions, catalogue)
     check_horizon(instance)
     return instance
+
+
+def refuse_unknown_workflows(levels: ServiceLevels | None, workflows: Collection[str]) -> None:
+    """Refuse a service level over a workflow that there is not.
+
+    Raises
+    ------
+    FieldError
+        At the level.
+    """
+    for level in levels or ():
+        if level.workflow is not None and level.workflow not in workflows:
+            problem = f"unknown workflow {quote(level.workflow)}; {allowed(level.workflow, workflows)}"
+            raise FieldError(("slo",), problem)
 
 
 def _model(name: str, weight_bytes: int) -> MLModel:

@@ -19,7 +19,7 @@ from models.scenario.quantities import (
     Index,
     JobCount,
     Kind,
-    Level,
+    Levels,
     Minimised,
     Name,
     Number,
@@ -328,7 +328,9 @@ class ScenarioDocument(Section):
     workload: WorkloadSection
     batches: dict[Name, BatchSection] = Field(default_factory=dict, description="Classes of tasks that run together.")
     objective: Minimised = Objective.MEAN_SLOWDOWN
-    slo: Level | None = Field(default=None, description="A service level, for the questions that ask for one.")
+    slo: Levels | None = Field(
+        default=None, description="A service level, or several that must all hold, for the questions that ask for one."
+    )
     options: OptionsSection = OptionsSection()
     restrictions: RestrictionsSection = RestrictionsSection()
 

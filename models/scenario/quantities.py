@@ -13,7 +13,7 @@ from models.objective import Objective
 from models.scenario.errors import allowed, quote
 from models.scenario.section import kind_of, problem
 from models.scenario.source import Plain
-from models.slo import ServiceLevel
+from models.slo import ServiceLevel, ServiceLevels
 from models.tables import LARGEST
 from models.units import BANDWIDTH, RATE_PER_SECOND, SIZE_BYTES, TIME_US, QuantityError, parse_number
 from models.units import parse_bandwidth as read_bandwidth
@@ -278,13 +278,17 @@ def _objective(value: object) -> Objective:
         raise problem(f"unknown objective {quote(value)}; {allowed(str(value), list(Objective))}") from None
 
 
-def _service_level(value: object) -> ServiceLevel:
-    if isinstance(value, ServiceLevel):
+def _service_levels(value: object) -> ServiceLevels:
+    if isinstance(value, ServiceLevels):
         return value
+    texts = value if isinstance(value, (list, tuple)) else [value]
     try:
-        return ServiceLevel.parse(_text(value, "a service level such as 'p99 slowdown <= 2'"))
+        levels = [ServiceLevel.parse(_text(text, "a service level such as 'p99 slowdown <= 2'")) for text in texts]
     except QuantityError as error:
         raise problem(str(error)) from None
+    if not levels:
+        raise problem("there is no service level; allowed is one, or a list of at least one")
+    return ServiceLevels(tuple(levels))
 
 
 Minimised = Annotated[
@@ -292,19 +296,23 @@ Minimised = Annotated[
     PlainValidator(_objective),
     WithJsonSchema({"enum": [str(objective) for objective in Objective], "default": str(Objective.MEAN_SLOWDOWN)}),
 ]
-Level = Annotated[
-    ServiceLevel,
-    PlainValidator(_service_level),
+_LEVEL_EXAMPLES = [
+    "p99 slowdown <= 2",
+    "p95 latency <= 800 ms",
+    "mean latency <= 1 s",
+    "95 % within deadline",
+    "no late jobs",
+    "p95 latency of chat <= 2 s",
+]
+Levels = Annotated[
+    ServiceLevels,
+    PlainValidator(_service_levels),
     WithJsonSchema(
         {
-            "type": "string",
-            "examples": [
-                "p99 slowdown <= 2",
-                "p95 latency <= 800 ms",
-                "mean latency <= 1 s",
-                "95 % within deadline",
-                "no late jobs",
-            ],
+            "anyOf": [
+                {"type": "string", "examples": _LEVEL_EXAMPLES},
+                {"type": "array", "minItems": 1, "items": {"type": "string", "examples": _LEVEL_EXAMPLES}},
+            ]
         }
     ),
 ]

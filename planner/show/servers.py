@@ -13,6 +13,7 @@ from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
+from models.slo import ServiceLevels
 from planner.answers.servers.answer import ServersAnswer
 from planner.answers.servers.replicate import CountSpread, Replications
 
@@ -23,6 +24,12 @@ NOT_MONOTONE = (
 
 Found = Mapping[str, Any]
 """The document of ``servers --json``."""
+
+
+def levels(found: Found) -> ServiceLevels:
+    """Return the service levels that were asked for."""
+    asked = found["slo"]
+    return ServiceLevels.parse(*([asked] if isinstance(asked, str) else asked))
 
 
 def priced(found: Found) -> bool:
@@ -68,7 +75,7 @@ def answer_in_words(found: Found) -> str:
 
 
 def _nothing_found(found: Found) -> str:
-    slo, upto = found["slo"], describe_size(found, found["largest"])
+    slo, upto = levels(found), describe_size(found, found["largest"])
     if found["refutation"] is not None and found["refutation"]["however_many"]:
         return f"No number of servers meets {slo}, which is proved"
     servers = "" if priced(found) else " servers"
@@ -146,7 +153,7 @@ def view(answer: ServersAnswer) -> Group:
     """Return the table with the sentences that belong to it."""
     found = answer.as_dict()
     name = answer.sizes.scenario.name
-    table = Table(title=Text(f"{name}: servers for {answer.level}"), title_justify="left")
+    table = Table(title=Text(f"{name}: servers for {answer.levels}"), title_justify="left")
     table.add_column("")
     table.add_column("cheapest mix" if priced(found) else "servers", justify="right")
     table.add_column("how it is known")

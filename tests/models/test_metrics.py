@@ -17,7 +17,7 @@ from models import (
     Objective,
     Placement,
     Residency,
-    ServiceLevel,
+    ServiceLevels,
     Task,
     Timeline,
     check,
@@ -59,7 +59,7 @@ def timeline() -> Timeline:
 
 def test_every_figure_of_one_timeline(world: Instance, timeline: Timeline) -> None:
     assert check(world, timeline) == []
-    metrics = measure(world, timeline, ServiceLevel.parse("95 % within deadline"))
+    metrics = measure(world, timeline, ServiceLevels.parse("95 % within deadline"))
     assert metrics.as_dict() == {
         "jobs": 5,
         "tasks": 5,
@@ -90,7 +90,7 @@ def test_every_figure_of_one_timeline(world: Instance, timeline: Timeline) -> No
 
 def test_a_warm_up_leaves_the_earliest_jobs_out(world: Instance, timeline: Timeline) -> None:
     # floor(0.5 x 5) = 2 jobs left out: F of 10, 30, 15; starts with a model of jobs 2 and 3, both misses.
-    metrics = measure(world, timeline, ServiceLevel.parse("no late jobs"), Fraction(1, 2))
+    metrics = measure(world, timeline, ServiceLevels.parse("no late jobs"), Fraction(1, 2))
     assert (metrics.jobs, metrics.tasks) == (3, 3)
     assert metrics.mean_latency_s == pytest.approx(55e-6 / 3, rel=1e-15)
     assert (metrics.p50_latency_s, metrics.max_latency_s) == (15e-6, 30e-6)

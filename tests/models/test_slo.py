@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from models import Instance, Job, ServiceLevel
+from models import Instance, Job, ServiceLevel, ServiceLevels
 from models.slo import quantile_rank
 from models.units import QuantityError
 from tests import instances as make
@@ -28,10 +28,15 @@ from tests import instances as make
         ("95 % within deadline", ServiceLevel("lateness", Fraction(0), Fraction(95, 100))),
         ("99.5% within deadline", ServiceLevel("lateness", Fraction(0), Fraction(995, 1000))),
         ("no late jobs", ServiceLevel("lateness", Fraction(0), Fraction(1))),
+        ("p95 latency of chat<=2 s", ServiceLevel("latency", Fraction(2_000_000), Fraction(19, 20), "chat")),
+        ("mean slowdown of  a of b <= 3", ServiceLevel("slowdown", Fraction(3), None, "a of b")),
+        ("99 % of embed within deadline", ServiceLevel("lateness", Fraction(0), Fraction(99, 100), "embed")),
+        ("no late jobs of M1 30 s", ServiceLevel("lateness", Fraction(0), Fraction(1), "M1 30 s")),
     ],
 )
 def test_grammar(text: str, expected: ServiceLevel) -> None:
     assert ServiceLevel.parse(text) == expected
+    assert ServiceLevel.parse(str(expected)) == expected
 
 
 @pytest.mark.parametrize(
@@ -55,6 +60,8 @@ def test_grammar(text: str, expected: ServiceLevel) -> None:
         "0 % within deadline",
         "101 % within deadline",
         "late jobs",
+        "p95 latency of <= 2 s",
+        "no late jobs of",
     ],
 )
 def test_no_service_level(text: str) -> None:
@@ -131,3 +138,24 @@ def test_a_quantile_within_the_limit_is_that_share_within_the_limit(
 def test_the_figure_that_a_level_limits(level: str, reached: Fraction) -> None:
     three = jobs(3, deadlines=[15, 15, None])
     assert ServiceLevel.parse(level).reached(three, np.array([10, 30, 14])) == reached
+
+
+def test_a_level_over_a_workflow_sees_its_jobs_alone() -> None:
+    # Jobs a, b, a, b with latencies 10, 40, 30, 20; critical paths of 10 and 20.
+    a, b = (make.chain(make.task("t", us), name=name) for name, us in (("a", 10), ("b", 20)))
+    four, latency = make.instance([Job(flow, 0, deadline_us=25) for flow in (a, b, a, b)]), np.array([10, 40, 30, 20])
+    for text, attained, reached in (
+        ("p50 latency of a <= 10 us", Fraction(1, 2), Fraction(10)),
+        ("p100 slowdown of a <= 3", Fraction(1), Fraction(3)),
+        ("mean slowdown of b <= 1.5", Fraction(1), Fraction(3, 2)),
+        ("no late jobs of b", Fraction(1, 2), Fraction(1, 2)),
+        ("no late jobs of c", Fraction(1), None),
+    ):
+        level = ServiceLevel.parse(text)
+        assert (level.attainment(four, latency, range(4)), level.reached(four, latency)) == (attained, reached), text
+    # The second job, which is late, is left out: what is left of b is on time.
+    assert ServiceLevel.parse("no late jobs of b").met_by(four, latency, [2, 3])
+    both = ServiceLevels.parse("p50 latency of a <= 10 us", "no late jobs of b")
+    assert not both.met_by(four, latency, range(4))
+    assert both.met_by(four, np.array([10, 25, 90, 25]), range(4))
+    assert both.attainment(four, np.array([10, 25, 90, 25]), range(4)) == Fraction(1, 2)

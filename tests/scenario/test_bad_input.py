@@ -189,6 +189,12 @@ QUANTITIES = [
         "18: objective: unknown objective 'mean_latenzy'; did you mean 'mean_latency'? allowed are mean_latency, mean_slowdown, weighted_latency, makespan, weighted_tardiness, late_jobs, max_slowdown",
     ),
     (END, "slo: p99 latency <= 5", f"18: slo: '5' is {TIME}"),
+    (END, "slo: []", "18: slo: there is no service level; allowed is one, or a list of at least one"),
+    (
+        END,
+        "slo: [no late jobs, p95 latency of qaa <= 1 s]",
+        "18: slo: unknown workflow 'qaa'; did you mean 'qa'? allowed are qa",
+    ),
     (
         JOBS,
         "  poisson: {rate: 2, jobs: 5}\n",

@@ -84,7 +84,7 @@ def test_sample_of_the_format(tmp_path: Path) -> None:
     assert scenario.name == "compass-edge"
     assert scenario.objective is Objective.MEAN_SLOWDOWN
     assert scenario.slo is not None
-    assert scenario.slo.share == Fraction(99, 100)
+    assert scenario.slo.levels[0].share == Fraction(99, 100)
     assert scenario.instance.initial == (InitialResidency(0, 0),)
     limits = scenario.instance.restrictions
     # `group 1` is the first and only group.

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from models import ServiceLevel
+from models import ServiceLevels
 from models.scenario import Scenario, scenario_from
 
-NO_LATE_JOBS = ServiceLevel.parse("no late jobs")
+NO_LATE_JOBS = ServiceLevels.parse("no late jobs")
 
 
 def scenario(

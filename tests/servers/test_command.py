@@ -99,6 +99,26 @@ def test_answer_plan_and_certificate(call: Call, file: Path, tmp_path: Path) -> 
     assert answer["command"] == f"truenorth servers {file} --slo 'no late jobs' {asked}"
 
 
+def test_several_levels_reach_files_and_report(call: Call, tmp_path: Path) -> None:
+    # Three jobs of 1 s at once, of which the one of v within 1 s: two servers leave one of w to wait until 2 s.
+    # One serves v first, and those of w end at 2 and 3 s.
+    path, folder = tmp_path / "two.yaml", tmp_path / "out"
+    late = POISSON[: POISSON.index("workload")] + "  v: {tasks: {a: {runtime: 1 s}}}\n"
+    jobs = "".join(f"  - {{release: 0 s, workflow: {name}}}\n" for name in "wvw")
+    path.write_text(f"{late}workload:\n  jobs:\n{jobs}slo: [p100 latency of v <= 1 s, mean latency of w <= 1.5 s]\n")
+    document = _json(call, path, "-o", folder, "--policies", "jit")
+    assert document["slo"] == ["p100 latency of v <= 1000 ms", "mean latency of w <= 1500 ms"]
+    assert (document["minimum"]["servers"], document["minimum"]["proved"]) == (2, True)
+    assert document["minimum"]["value"] == [1.0, 1.5]
+    answer = json.loads((folder / "answer.json").read_text())
+    asked = "--slo 'p100 latency of v <= 1000 ms' --slo 'mean latency of w <= 1500 ms'"
+    assert f"two.yaml {asked} --policies jit" in answer["command"]
+    assert json.loads((folder / "enough.json").read_text())["slo"] == document["slo"]
+    code, _, _ = call("report", folder, "-o", tmp_path / "page.html")
+    assert code == 0
+    assert "p100 latency of v in s over the number of servers" in (tmp_path / "page.html").read_text()
+
+
 def test_a_certificate_is_refused_at_the_size_that_is_enough(call: Call, file: Path, tmp_path: Path) -> None:
     _json(call, file, "-o", tmp_path / "out", "--policies", "srpt")
     code, out, _ = call("verify", tmp_path / "out" / "enough.json", tmp_path / "out" / "certificate.json", "--json")
@@ -138,6 +158,7 @@ def test_table(call: Call, file: Path) -> None:
     ("arguments", "message"),
     [
         (("--slo", "quick"), "--slo: 'quick' is no service level"),
+        (("--slo", "no late jobs of v"), "--slo: unknown workflow 'v'"),
         (("--policies", "plan.json"), "--policies: 'plan.json' is a file"),
         (("--policies", "nobody"), "nobody"),
         (("--replications", "2"), "--replications: need poisson arrivals"),

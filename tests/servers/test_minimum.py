@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from models import ServiceLevel
+from models import ServiceLevels
 from planner.answers.servers import ServersAnswer, servers
 from planner.answers.servers.decide import meets
 from tests.servers.scenarios import NO_LATE_JOBS, scenario
@@ -30,21 +30,38 @@ def test_no_two_tasks_of_400_ms_share_a_gpu_within_500_ms() -> None:
 
 def test_a_share_lets_jobs_be_late() -> None:
     # Of 4 tasks of 400 ms within 500 ms, half may be late: two GPUs serve two tasks in time, one GPU only one.
-    answer = ask(scenario(SHORT, [(0, "run", 500)] * 4), ServiceLevel.parse("50 % within deadline"))
+    answer = ask(scenario(SHORT, [(0, "run", 500)] * 4), ServiceLevels.parse("50 % within deadline"))
     assert (answer.servers, answer.proved) == (2, True)
 
 
 def test_slowdown_and_latency_set_the_same_limit_as_a_deadline() -> None:
     # P = 400 ms: slowdown 1.25 is a latency of 500 ms.
     for level in ("p100 slowdown <= 1.25", "p100 latency <= 500 ms"):
-        assert ask(scenario(SHORT, [(0, "run", 9000)] * 3), ServiceLevel.parse(level)).servers == 3
+        assert ask(scenario(SHORT, [(0, "run", 9000)] * 3), ServiceLevels.parse(level)).servers == 3
 
 
 def test_mean_latency() -> None:
     # 4 tasks of 400 ms. 1 GPU: (400 + 800 + 1200 + 1600) / 4 = 1000 ms; 2 GPUs: (2 x 400 + 2 x 800) / 4 = 600 ms.
     window = scenario(SHORT, [(0, "run", 9000)] * 4)
     for limit, least in ((1000, 1), (999, 2), (600, 2), (599, 3)):
-        answer = ask(window, ServiceLevel.parse(f"mean latency <= {limit} ms"))
+        answer = ask(window, ServiceLevels.parse(f"mean latency <= {limit} ms"))
+        assert (answer.servers, answer.proved) == (least, True), limit
+
+
+def test_levels_of_two_workflows_hold_together() -> None:
+    # Two tasks of 400 ms and two of 100 ms at once. The short ones within 200 ms: one GPU, 100 and 200 ms, if the long
+    # ones wait. The long ones within 800 ms: one GPU, if the short ones wait. Both: 1 s of work in 800 ms is too much
+    # for one GPU, and two serve everybody within 500 ms; 190 ms for the short ones takes a GPU for each.
+    window = scenario(SHORT | {"short": {"runtime": "100 ms"}}, [(0, "run", 9000)] * 2 + [(0, "short", 9000)] * 2)
+    short, long = "p100 latency of short <= 200 ms", "p100 latency of run <= 800 ms"
+    for texts, least in (([short], 1), ([long], 1), ([short, long], 2), ([short, "p100 latency of run <= 1 s"], 1)):
+        answer = ask(window, ServiceLevels.parse(*texts))
+        assert (answer.servers, answer.proved) == (least, True), texts
+    # Means: the short ones first take 150 ms on average, and the long ones 600 and 1000: 800 ms, hence one GPU.
+    # Any other order costs the short ones more than it spares the long ones: the sum is least, 950 ms.
+    for limit, least in ((800, 1), (799, 2)):
+        levels = ServiceLevels.parse("mean latency of short <= 150 ms", f"mean latency of run <= {limit} ms")
+        answer = ask(window, levels)
         assert (answer.servers, answer.proved) == (least, True), limit
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from pathlib import Path
 
-from models import ServiceLevel
+from models import ServiceLevels
 from models.scenario import load_scenario
 from planner import save
 from planner.answers.servers import ServersAnswer, servers
@@ -100,7 +100,7 @@ def test_a_bound_that_may_take_longer_than_the_limit_is_not_begun(tmp_path: Path
     # Two tasks of 400 ms due at 399 ms need two GPUs and more; the fluid bound of two jobs may take 2 ms.
     path = tmp_path / "dear.yaml"
     path.write_text(TEXT)
-    asked = tolerances(ServiceLevel.parse("p100 latency <= 399 ms"))
+    asked = tolerances(ServiceLevels.parse("p100 latency <= 399 ms"))
     window = load_scenario(path).instance
     assert [floor_of(window, asked, limit_s).gpus for limit_s in (600.0, 1e-3)] == [2, 1]
 

@@ -41,7 +41,7 @@ def test_a_plan_for_estimates_is_a_plan_of_the_scenario(
     # With one GPU per job nobody waits for anybody, however long a takes: the placement is optimal for every estimate.
     # Medians: each job takes 6 + 2 on a critical path of 8; job 0 waits for its load, 12 / 8, job 1 does not: 1.25.
     plan = tmp_path / "plan.json"
-    settings = ("--estimates", estimates, "--plan-for", plan_for, "--time-limit", 2)
+    settings = ("--estimates", estimates, "--plan-for", plan_for, "--time-limit", 6)
     document = command.json("plan", scenario_file, *settings, "-o", plan)
     assert set(document) == PLAN_KEYS | {"estimates"}
     assert document["objective"]["value"] == 1.4

@@ -10,14 +10,14 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
-from models import ServiceLevel, Timeline
+from models import ServiceLevels, Timeline
 from models.cluster import MICROSECONDS_PER_SECOND
 from models.errors import QuestionError
 from models.scenario import Scenario
 from planner.answers.policies.parse import parse
 from planner.answers.servers.by_policy import DEFAULT_POLICIES, LONG_TRACE_POLICIES, Scanned, scan, try_own_size
-from planner.answers.servers.decide import Refutation, reached_by
-from planner.answers.servers.goal import needs_deadlines, tolerances
+from planner.answers.servers.decide import Reached, Refutation, reached_by
+from planner.answers.servers.goal import refuse_vacuous, tolerances
 from planner.answers.servers.hunt import LONG_TRACE, Hunt, floor_of
 from planner.answers.servers.question import Question, candidates, cost
 from planner.answers.servers.sizes import Mix, Sizes
@@ -35,7 +35,7 @@ class ServersAnswer:
 
     Parameters
     ----------
-    sizes, level
+    sizes, levels
         What was asked about.
     mix, timeline
         The cheapest size with a plan within the level, and that plan; None if none was found.
@@ -54,7 +54,7 @@ class ServersAnswer:
     """
 
     sizes: Sizes
-    level: ServiceLevel
+    levels: ServiceLevels
     mix: Mix | None
     timeline: Timeline | None
     undecided: tuple[Mix, ...]
@@ -135,7 +135,7 @@ class ServersAnswer:
             least = self.lower_bound_price
             minimum["lower_bound_price_per_hour"] = None if least is None else float(least)
         return {
-            "slo": str(self.level),
+            "slo": self.levels.written,
             "groups": [
                 {"gpu": group.gpu.kind, "gpus_per_server": group.gpus_per_server}
                 for group in self.sizes.scenario.document.cluster.server_groups
@@ -165,22 +165,26 @@ class ServersAnswer:
             "runtime_s": self.runtime_s,
         }
 
-    def _planned(self) -> Fraction | None:
-        """Return what the plan reaches of the figure that the level limits."""
+    def _planned(self) -> Reached | None:
+        """Return what the plan reaches of the figure that each level limits."""
         if self.mix is None or self.timeline is None:
             return None
-        return reached_by(self.sizes.at(self.mix).instance, self.timeline, self.level)
+        return reached_by(self.sizes.at(self.mix).instance, self.timeline, self.levels)
 
-    def _figure(self, value: Fraction | None) -> float | None:
-        """Return a figure that the level limits in seconds, as a ratio or as a share."""
-        if value is None:
+    def _figure(self, values: Reached | None) -> float | list[float | None] | None:
+        """Return the figures that the levels limit in seconds, as ratios or as shares: of one level its own."""
+        if values is None:
             return None
-        return float(value / MICROSECONDS_PER_SECOND if self.level.measure == "latency" else value)
+        figures = [
+            None if value is None else float(value / MICROSECONDS_PER_SECOND if level.measure == "latency" else value)
+            for level, value in zip(self.levels, values, strict=True)
+        ]
+        return figures[0] if len(figures) == 1 else figures
 
 
 def servers(
     scenario: Scenario,
-    level: ServiceLevel | None = None,
+    levels: ServiceLevels | None = None,
     *,
     policies: Sequence[str] | None = None,
     most: int | None = None,
@@ -190,12 +194,12 @@ def servers(
     tell: Callable[[str], None] = lambda words: None,
     stop: threading.Event | None = None,
 ) -> ServersAnswer:
-    """Find the least number of servers that meets a service level, or of priced groups the cheapest mix.
+    """Find the least number of servers that meets the service levels, or of priced groups the cheapest mix.
 
     Parameters
     ----------
-    level
-        None: the scenario's own.
+    levels
+        All must hold. None: the scenario's own.
     policies
         Online policies to simulate beside it; None: all, or the quickest if the window is too long to plan.
     most
@@ -213,10 +217,10 @@ def servers(
         If there is no level, a policy is unknown, or the scenario cannot be asked about other sizes.
     """
     begun = time.monotonic()
-    chosen = level or scenario.slo
+    chosen = levels or scenario.slo
     if chosen is None:
         raise QuestionError("is missing; allowed is 'p99 slowdown <= 2' and the like, here or in the scenario", "slo")
-    needs_deadlines(scenario.instance, chosen, scenario.source.file)
+    refuse_vacuous(scenario, chosen)
     long = scenario.instance.n_tasks > LONG_TRACE
     names = (LONG_TRACE_POLICIES if long else DEFAULT_POLICIES) if policies is None else tuple(policies)
     for name in names:

@@ -10,11 +10,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from fractions import Fraction
 
 from executor import PolicyError, StoppedError
 from models import InstanceError
-from planner.answers.servers.decide import meets, reached_by
+from planner.answers.servers.decide import Reached, meets, reached_by
 from planner.answers.servers.hunt import Hunt
 from planner.answers.servers.question import Question
 from planner.answers.servers.sizes import Mix
@@ -37,15 +36,15 @@ class Scanned:
     mix
         The cheapest size at which it met the level; None if it met it nowhere.
     reached
-        Every size that was simulated, cheapest first, and the figure reached there that the level limits, in
-        microseconds, as a ratio or a share; None where the policy cannot serve at all.
+        Every size that was simulated, cheapest first, and what it reached there of the levels; None where the policy
+        cannot serve at all.
     skipped
         How many sizes cheaper than `mix`, or of all without one, are neither refuted nor simulated: time was up.
     """
 
     policy: str
     mix: Mix | None
-    reached: tuple[tuple[Mix, Fraction | None], ...]
+    reached: tuple[tuple[Mix, Reached | None], ...]
     skipped: int
 
     @property
@@ -59,7 +58,7 @@ class Trial:
     """A policy under trial: the figures that it reached so far, and the cheapest size at which it met the level."""
 
     policy: str
-    reached: dict[Mix, Fraction | None] = field(default_factory=dict)
+    reached: dict[Mix, Reached | None] = field(default_factory=dict)
     met: Mix | None = None
 
     def found(self, sizes: Sequence[Mix], question: Question) -> Scanned:
@@ -147,8 +146,8 @@ def _run(hunt: Hunt, trial: Trial, mix: Mix, reserve_s: float) -> bool:
     except StoppedError:
         del trial.reached[mix]
         return False
-    met = meets(ran.instance, ran.timeline, ask.level)
-    trial.reached[mix] = reached_by(ran.instance, ran.timeline, ask.level)
+    met = meets(ran.instance, ran.timeline, ask.levels)
+    trial.reached[mix] = reached_by(ran.instance, ran.timeline, ask.levels)
     if met and (trial.met is None or ask.order(mix) < ask.order(trial.met)):
         trial.met = mix
     if ran.instance is scenario.instance and not ran.timeline.realised:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any
 
-from models import Instance, Objective, ServiceLevel, Timeline, completion_us
+from models import Instance, Objective, ServiceLevels, Timeline, completion_us
 from models.scenario import Scenario
 from planner.answers.plan import solve
 from planner.answers.servers import packing
@@ -25,6 +25,8 @@ from solvers.bounds.lagrangian.improve import METHOD as LAGRANGIAN
 from solvers.portfolio import SearchOptions, anneal, raise_bound
 from solvers.result import Progress, Result, Search
 
+Reached = tuple[Fraction | None, ...]
+"""The figure of a timeline that each level limits, in microseconds, as a ratio or a share; None if it covers no job."""
 LONGEST_PATH = "critical_path"
 """The bound that holds whatever the number of servers."""
 _TARDINESS_SHARE = 0.5
@@ -74,26 +76,27 @@ class Until(threading.Event):
         return super().is_set() or self._other.is_set()
 
 
-def meets(instance: Instance, timeline: Timeline, level: ServiceLevel) -> bool:
-    """Say whether all jobs of a timeline meet the level together."""
+def meets(instance: Instance, timeline: Timeline, levels: ServiceLevels) -> bool:
+    """Say whether all jobs of a timeline meet the levels together."""
     latency = completion_us(instance, timeline) - instance.job_release_us
-    return level.met_by(instance, latency, range(len(instance.jobs)))
+    return levels.met_by(instance, latency, range(len(instance.jobs)))
 
 
-def reached_by(instance: Instance, timeline: Timeline, level: ServiceLevel) -> Fraction:
-    """Return the figure of a timeline that the level limits, over all jobs."""
-    return level.reached(instance, completion_us(instance, timeline) - instance.job_release_us)
+def reached_by(instance: Instance, timeline: Timeline, levels: ServiceLevels) -> Reached:
+    """Return the figure of a timeline that each level limits, over all its jobs."""
+    latency = completion_us(instance, timeline) - instance.job_release_us
+    return tuple(level.reached(instance, latency) for level in levels)
 
 
 def refuted_by_formula(
     scenario: Scenario,
     mix: Mix,
-    level: ServiceLevel,
+    levels: ServiceLevels,
     methods: Sequence[str] = tuple(closed_form.METHODS),
     left_s: Callable[[], float] = lambda: math.inf,
 ) -> Refutation | None:
     """Refute a size by a bound that needs no search, or return None; none is begun that may take more than is left."""
-    for goal in goals(scenario.instance, level):
+    for goal in goals(scenario.instance, levels):
         for name in methods:
             if not closed_form.is_worth_a_try(goal.instance, goal.objective, name, left_s()):
                 continue
@@ -105,7 +108,7 @@ def refuted_by_formula(
     return None
 
 
-def refuted_however_many(beyond: Scenario, mix: Mix, level: ServiceLevel) -> Refutation | None:
+def refuted_however_many(beyond: Scenario, mix: Mix, levels: ServiceLevels) -> Refutation | None:
     """Refute every number of servers at once, or return None.
 
     Parameters
@@ -114,7 +117,7 @@ def refuted_however_many(beyond: Scenario, mix: Mix, level: ServiceLevel) -> Ref
         A size with more servers of every group than the scenario names anywhere: a longest path is there as short as
         anywhere, since it takes loads and run times from the best GPU and knows no queues.
     """
-    found = refuted_by_formula(beyond, mix, level, (LONGEST_PATH,))
+    found = refuted_by_formula(beyond, mix, levels, (LONGEST_PATH,))
     return None if found is None else replace(found, however_many=True)
 
 
@@ -129,7 +132,7 @@ class Attempt:
 def attempt(
     scenario: Scenario,
     mix: Mix,
-    level: ServiceLevel,
+    levels: ServiceLevels,
     time_limit_s: float,
     *,
     starts: Sequence[Timeline] = (),
@@ -147,47 +150,85 @@ def attempt(
     left_s
         What is left for everything: a proof that was found may take it to become one that can be computed again.
     """
-    goal, begun = goals(scenario.instance, level)[0], time.monotonic()
-    if packing.applies(goal.instance, goal.most):
-        return _packed(goal, mix, time_limit_s, workers, seed, stop)
+    asked, begun = goals(scenario.instance, levels), time.monotonic()
+    if asked[0].suffices and packing.applies(asked[0].instance, asked[0].most):
+        return _packed(asked[0], mix, time_limit_s, workers, seed, stop)
     options = SearchOptions(time_limit_s, workers=workers, seed=seed)
-    known = list(starts or starts_for(goal.instance, seed)(lambda: time_limit_s - (time.monotonic() - begun)))
+    known = list(starts or starts_for(scenario.instance, seed)(lambda: time_limit_s - (time.monotonic() - begun)))
     for timeline in known:
-        if meets(scenario.instance, timeline, level):
+        if meets(scenario.instance, timeline, levels):
             return Attempt(timeline, None)
+    leading = asked[:1] if asked[0].suffices else [goal for goal in asked if not _is_tardiness(goal)]
+    for position, goal in enumerate(leading):
+        left = time_limit_s - (time.monotonic() - begun)
+        made = _led(
+            scenario.instance,
+            goal,
+            mix,
+            levels,
+            known,
+            replace(options, time_limit_s=max(0.1, left / (len(leading) - position))),
+            stop,
+            left_s,
+        )
+        if made.timeline is not None or made.refutation is not None:
+            return made
+    return Attempt(None, None)
+
+
+def _is_tardiness(goal: Goal) -> bool:
+    return goal.objective is Objective.WEIGHTED_TARDINESS
+
+
+def _led(
+    instance: Instance,
+    goal: Goal,
+    mix: Mix,
+    levels: ServiceLevels,
+    known: list[Timeline],
+    options: SearchOptions,
+    stop: threading.Event,
+    left_s: Callable[[], float],
+) -> Attempt:
+    """Search towards one goal; plans found on the way are added to those known."""
+    begun = time.monotonic()
     if goal.objective is Objective.LATE_JOBS:
-        hurried = _hurry(goal, known, level, replace(options, time_limit_s=_TARDINESS_SHARE * time_limit_s), stop)
-        if hurried is not None and meets(scenario.instance, hurried, level):
+        hurried_options = replace(options, time_limit_s=_TARDINESS_SHARE * options.time_limit_s)
+        hurried = _hurry(instance, goal, known, levels, hurried_options, stop)
+        if hurried is not None and meets(instance, hurried, levels):
             return Attempt(hurried, None)
         known += [] if hurried is None else [hurried]
     until = Until(stop)
     result = solve(
         goal.instance,
         goal.objective,
-        replace(options, time_limit_s=max(0.1, time_limit_s - (time.monotonic() - begun))),
+        replace(options, time_limit_s=max(0.1, options.time_limit_s - (time.monotonic() - begun))),
         starts=known or None,
         watch=_watch(goal, until),
         stop=until,
     )
-    if result.timeline is not None and meets(scenario.instance, result.timeline, level):
-        return Attempt(result.timeline, None)
+    if result.timeline is not None:
+        if meets(instance, result.timeline, levels):
+            return Attempt(result.timeline, None)
+        known.append(result.timeline)
     if result.infeasible or (result.lower_bound or 0) > goal.most:
         return Attempt(None, _searched(goal, mix, result, left_s(), stop))
     return Attempt(None, None)
 
 
 def _hurry(
+    instance: Instance,
     goal: Goal,
     starts: Sequence[Timeline],
-    level: ServiceLevel,
+    levels: ServiceLevels,
     options: SearchOptions,
     stop: threading.Event,
 ) -> Timeline | None:
-    """Return a plan of low tardiness, by local search with several seeds, or the first that meets the level."""
+    """Return a plan of low tardiness, by local search with several seeds, or the first that meets the levels."""
     until = Until(stop)
 
     def watch(progress: Progress) -> None:
-        if search.timeline is not None and meets(goal.instance, search.timeline, level):
+        if search.timeline is not None and meets(instance, search.timeline, levels):
             until.set()
 
     search = Search(goal.instance, Objective.WEIGHTED_TARDINESS, options.time_limit_s, watch, until)
@@ -198,10 +239,13 @@ def _hurry(
 
 
 def _watch(goal: Goal, until: threading.Event) -> Callable[[Progress], None]:
-    """Return what ends a search once its value or its bound answers the goal."""
+    """Return what ends a search once its value or its bound answers the goal.
+
+    A value does not where a plan may reach the goal and be beyond some level: there the search goes on to its best.
+    """
 
     def watch(progress: Progress) -> None:
-        met = progress.value is not None and progress.value <= goal.most
+        met = goal.suffices and progress.value is not None and progress.value <= goal.most
         if met or (progress.bound is not None and progress.bound > goal.most):
             until.set()
 

@@ -1,30 +1,41 @@
-"""What a plan must achieve to meet a service level: objectives with a most that their values may be."""
+"""What a plan must achieve to meet service levels: objectives with a most that their values may be."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from math import ceil, floor
 
 import numpy as np
 
-from models import Instance, Job, Objective, ServiceLevel
+from models import Instance, Job, Objective, ServiceLevel, ServiceLevels
+from models.errors import QuestionError
 from models.instance import Ints
-from models.scenario.errors import InputError
+from models.scenario import Scenario
+from models.scenario.build import refuse_unknown_workflows
+from models.scenario.errors import FieldError, InputError
 from models.tables import LARGEST
 from solvers.bounds.fluid import NO_DEADLINE, due_us
 
 MULTIPLES = (2, 8)
 """A mean of at most x leaves fewer than one in c jobs above c x: for these c a mean is also a number of late jobs."""
+_FINENESS, _HEAVIEST = 1000, 10**6
+"""Weight of the level that leaves its jobs the most latency, and the most that any other gets."""
 
 
 @dataclass(frozen=True, slots=True)
 class Goal:
-    """An objective of an instance, and the most that its value may be (in the units of `objective_value`)."""
+    """An objective of an instance, and the most that its value may be (in the units of `objective_value`).
+
+    Every plan within the levels reaches it, so that a bound above it refutes them all. Whether a plan that reaches it
+    is within them all, too, says `suffices`.
+    """
 
     instance: Instance
     objective: Objective
     most: Fraction
+    suffices: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,59 +48,160 @@ class Tolerance:
 
     def most_late(self, instance: Instance) -> int:
         """Return how many jobs may be late."""
-        jobs = len(instance.jobs)
+        jobs = int(self.level.covers(instance).sum())
         return jobs - ceil(self.share * jobs)
 
     def due_us(self, instance: Instance) -> Ints:
         """Return the latest completion of each job on time, `NO_DEADLINE` where it has none. Shape [jobs]."""
+        counts = self.level.covers(instance)
         if self.level.measure == "lateness":
-            return due_us(instance)
+            return np.asarray(np.where(counts, due_us(instance), NO_DEADLINE), np.int64)
         paths = np.unique(instance.job_critical_us)
         limit = self.level.limit * self.multiple
         limits = [floor(limit * (path if self.level.measure == "slowdown" else 1)) for path in paths.tolist()]
         by_path = np.array([after if after <= LARGEST else NO_DEADLINE for after in limits], np.int64)
         after = by_path[np.searchsorted(paths, instance.job_critical_us)]
-        return np.asarray(np.where(after == NO_DEADLINE, after, instance.job_release_us + after), np.int64)
+        due = np.where(after == NO_DEADLINE, after, instance.job_release_us + after)
+        return np.asarray(np.where(counts, due, NO_DEADLINE), np.int64)
 
     def goal(self, instance: Instance) -> Goal:
-        """Return the goal to have no more late jobs than that, every weight being 1."""
-        never, one = int(NO_DEADLINE), Fraction(1)
-        jobs = [
-            Job(job.workflow, job.release_us, one, None if due == never else due - job.release_us, job.ingress)
-            for job, due in zip(instance.jobs, self.due_us(instance).tolist(), strict=True)
-        ]
-        return Goal(replace(instance, jobs=tuple(jobs)), Objective.LATE_JOBS, Fraction(self.most_late(instance)))
+        """Return the goal to have no more late jobs than that."""
+        return _few_late(instance, self.due_us(instance), self.most_late(instance))
 
 
-def tolerances(level: ServiceLevel) -> list[Tolerance]:
-    """Return the level as late jobs: as one number for a share, as several weaker ones for a mean."""
-    if level.share is not None:
-        return [Tolerance(level, 1, level.share)]
-    return [Tolerance(level, c, 1 - Fraction(1, c)) for c in MULTIPLES]
+def _few_late(instance: Instance, due_us: Ints, most: int, suffices: bool = False) -> Goal:
+    """Return the goal to have so few jobs late, every weight being 1."""
+    never, one = int(NO_DEADLINE), Fraction(1)
+    jobs = [
+        Job(job.workflow, job.release_us, one, None if due == never else due - job.release_us, job.ingress)
+        for job, due in zip(instance.jobs, due_us.tolist(), strict=True)
+    ]
+    return Goal(replace(instance, jobs=tuple(jobs)), Objective.LATE_JOBS, Fraction(most), suffices)
 
 
-def goals(instance: Instance, level: ServiceLevel) -> list[Goal]:
-    """Return goals that every plan within the level reaches; reaching the first suffices.
+def tolerances(levels: Iterable[ServiceLevel]) -> list[Tolerance]:
+    """Return the levels as late jobs: a share as one number, a mean as several weaker ones."""
+    found: list[Tolerance] = []
+    for level in levels:
+        if level.share is not None:
+            found.append(Tolerance(level, 1, level.share))
+        else:
+            found += [Tolerance(level, c, 1 - Fraction(1, c)) for c in MULTIPLES]
+    return found
 
-    Where no job may be late, the tardiness is 0 too, which other bounds refute.
+
+def goals(instance: Instance, levels: ServiceLevels) -> list[Goal]:
+    """Return goals that every plan within the levels reaches: of one level the first suffices.
+
+    Of several levels there comes first what those about late jobs, and those about means, ask together.
     """
-    late = [tolerance.goal(instance) for tolerance in tolerances(level)]
+    asked = [level for level in levels if level.covers(instance).any()]
+    alone = [_alone(instance, level, only=len(asked) == 1) for level in asked]
+    shares = tolerances(level for level in asked if level.share is not None)
+    means = [level for level in asked if level.share is None]
+    # Where all are within a limit, so is their mean.
+    bounded = [level for level in asked if level.share == 1 and level.measure != "lateness"] if means else []
+    together = _untardy([_few_late_together(instance, shares, every=not means)]) if len(shares) > 1 else []
+    together += _low_means_together(instance, means + bounded)
+    return together + [goal for found in alone for goal in found]
+
+
+def _alone(instance: Instance, level: ServiceLevel, only: bool) -> list[Goal]:
+    """Return the goals of one level; the first suffices for it."""
+    late = [tolerance.goal(instance) for tolerance in tolerances([level])]
     if level.share is None:
+        return [replace(_low_mean(instance, level), suffices=only), *late]
+    return _untardy([replace(late[0], suffices=only)])
+
+
+def _untardy(late: list[Goal]) -> list[Goal]:
+    """Return goals together with those of no tardiness, which other bounds refute, where no job may be late."""
+    return late + [replace(goal, objective=Objective.WEIGHTED_TARDINESS) for goal in late if goal.most == 0]
+
+
+def _low_mean(instance: Instance, level: ServiceLevel) -> Goal:
+    """Return a mean as a goal: of one workflow it is the mean weighted by 1 for its jobs and by 0 for all others."""
+    if level.workflow is None:
         objective = Objective.MEAN_SLOWDOWN if level.measure == "slowdown" else Objective.MEAN_LATENCY
-        return [Goal(instance, objective, level.limit), *late]
-    if late[0].most == 0:
-        late.append(replace(late[0], objective=Objective.WEIGHTED_TARDINESS))
-    return late
+        return Goal(instance, objective, level.limit)
+    counts = level.covers(instance)
+    weighted = tuple(
+        replace(job, weight=Fraction(int(count))) for job, count in zip(instance.jobs, counts.tolist(), strict=True)
+    )
+    # The jobs of a workflow have the same critical path, so that their mean slowdown is their mean latency over it.
+    path = int(instance.job_critical_us[counts][0]) if level.measure == "slowdown" else 1
+    return Goal(replace(instance, jobs=weighted), Objective.WEIGHTED_LATENCY, level.limit * path)
 
 
-def needs_deadlines(instance: Instance, level: ServiceLevel, file: str) -> None:
-    """Refuse a level about deadlines where no job has one.
+def _low_means_together(instance: Instance, means: Sequence[ServiceLevel]) -> list[Goal]:
+    """Return what levels about means ask together: the weighted sum of the means is at most that of their limits.
+
+    That is a weighted latency. Any weights will do; these are whole, and each level's share is about the same. A
+    slowdown over different critical paths is left out, for its jobs would weigh differently.
+    """
+    counted = [np.flatnonzero(level.covers(instance)) for level in means]
+    paths = [
+        np.unique(instance.job_critical_us[jobs]) if level.measure == "slowdown" else np.ones(1, np.int64)
+        for level, jobs in zip(means, counted, strict=True)
+    ]
+    budgets = [  # latency in all that a level leaves its jobs
+        (jobs, len(jobs) * level.limit * int(path[0]))
+        for level, jobs, path in zip(means, counted, paths, strict=True)
+        if len(path) == 1
+    ]
+    if len(budgets) < 2:
+        return []
+    largest, most, weight = max(budget for _, budget in budgets), Fraction(0), [0] * len(instance.jobs)
+    for jobs, budget in budgets:
+        own = min(round(_FINENESS * largest / budget), _HEAVIEST)
+        most += own * budget
+        for job in jobs.tolist():
+            weight[job] += own
+    weighted = tuple(replace(job, weight=Fraction(own)) for job, own in zip(instance.jobs, weight, strict=True))
+    return [Goal(replace(instance, jobs=weighted), Objective.WEIGHTED_LATENCY, most / sum(weight))]
+
+
+def _few_late_together(instance: Instance, shares: Sequence[Tolerance], every: bool) -> Goal:
+    """Return what levels about late jobs ask together: no more late jobs than all of them allow.
+
+    A job is due as the least tolerant level over it says, of equally tolerant ones the tightest. Whatever level is
+    chosen for each job, no more jobs are late than the levels chosen allow in all.
+    """
+    allowed = [tolerance.most_late(instance) for tolerance in shares]
+    order = sorted(range(len(shares)), key=lambda index: allowed[index])
+    due, chosen = np.full(len(instance.jobs), NO_DEADLINE), np.full(len(instance.jobs), -1)
+    for index in order:
+        counts, own = shares[index].level.covers(instance), shares[index].due_us(instance)
+        free = counts & (chosen < 0)
+        tighter = counts & (chosen >= 0) & (own < due) & (np.array([*allowed, -1])[chosen] == allowed[index])
+        taken = free | tighter
+        due[taken], chosen[taken] = own[taken], index
+    most = sum(allowed[index] for index in np.unique(chosen[chosen >= 0]).tolist())
+    return _few_late(instance, np.asarray(due, np.int64), most, suffices=every and not any(allowed))
+
+
+def refuse_vacuous(scenario: Scenario, levels: ServiceLevels) -> None:
+    """Refuse levels over unknown workflows, about deadlines where no job has one, or over no job at all.
 
     Raises
     ------
+    QuestionError
+        At the level.
     InputError
         At the workload.
     """
-    if level.measure == "lateness" and all(job.deadline_us is None for job in instance.jobs):
-        problem = f"no job has a deadline, so that {str(level)!r} holds for any plan; give deadlines or another level"
-        raise InputError(file, None, "workload", problem)
+    try:
+        refuse_unknown_workflows(levels, scenario.document.workflows)
+    except FieldError as error:
+        raise QuestionError(error.problem, "slo") from None
+    instance = scenario.instance
+    covered = [level.covers(instance) for level in levels]
+    for level, counts in zip(levels, covered, strict=True):
+        due = level.measure == "lateness" and counts.any()
+        if due and all(instance.jobs[job].deadline_us is None for job in np.flatnonzero(counts).tolist()):
+            who = "no job" if level.workflow is None else f"no job of {level.workflow}"
+            problem = f"{who} has a deadline, so that {str(level)!r} holds for any plan"
+            raise InputError(scenario.source.file, None, "workload", f"{problem}; give deadlines or another level")
+    if not any(counts.any() for counts in covered):
+        problem = f"has no job that '{levels}' is over, so that any plan is within it; give another level"
+        raise InputError(scenario.source.file, None, "workload", problem)

@@ -126,12 +126,12 @@ class Hunt:
         ask = self.question
         try:
             scenario = ask.scenario(mix)
-            found = refuted_by_formula(scenario, mix, ask.level, left_s=lambda: ask.left_s - reserve_s)
+            found = refuted_by_formula(scenario, mix, ask.levels, left_s=lambda: ask.left_s - reserve_s)
         except InstanceError as error:
             found = _nowhere(mix, error)
         if found is not None and found.method == LONGEST_PATH:
             most = [max(mix[group] for mix in (ask.sizes.counts, ask.candidates[-1])) + 1 for group in range(len(mix))]
-            found = refuted_however_many(ask.scenario(tuple(most)), tuple(most), ask.level) or found
+            found = refuted_however_many(ask.scenario(tuple(most)), tuple(most), ask.levels) or found
         if found is not None:
             self.refutations.append(found)
         return found is not None
@@ -164,7 +164,7 @@ class Hunt:
         made: Attempt = attempt(
             scenario,
             mix,
-            ask.level,
+            ask.levels,
             time_limit_s,
             starts=self.starts.get(mix, ()),
             workers=ask.workers,
@@ -173,7 +173,7 @@ class Hunt:
             left_s=lambda: ask.left_s,
         )
         self.tried.add(mix)
-        if made.timeline is not None and meets(scenario.instance, made.timeline, ask.level):
+        if made.timeline is not None and meets(scenario.instance, made.timeline, ask.levels):
             self.offer(mix, made.timeline)
         elif made.refutation is not None:
             self.refutations.append(made.refutation)

@@ -1,4 +1,4 @@
-"""What is asked: a level, the sizes that may answer it, and the time there is."""
+"""What is asked: levels, the sizes that may answer it, and the time there is."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from fractions import Fraction
 from itertools import product
 from math import prod
 
-from models import InstanceError, ServiceLevel
+from models import InstanceError, ServiceLevels
 from models.errors import QuestionError
 from models.scenario import Scenario
 from planner.answers.servers.sizes import Mix, Sizes
@@ -23,12 +23,12 @@ _HEADROOM, _SPARE = 2, 8
 
 @dataclass(slots=True)
 class Question:
-    """Which of the sizes is the least that meets the level.
+    """Which of the sizes is the least that meets the levels.
 
     Parameters
     ----------
-    sizes, level
-        The scenario at any size, and the service level.
+    sizes, levels
+        The scenario at any size, and the service levels.
     candidates
         The sizes in question, cheapest first.
     end
@@ -38,7 +38,7 @@ class Question:
     """
 
     sizes: Sizes
-    level: ServiceLevel
+    levels: ServiceLevels
     candidates: list[Mix]
     end: float
     workers: int = 2
@@ -48,7 +48,7 @@ class Question:
     _built: dict[Mix, Scenario | InstanceError] = field(default_factory=dict)
 
     def scenario(self, mix: Mix) -> Scenario:
-        """Return the scenario on a mix, with the level as its own.
+        """Return the scenario on a mix, with the levels as its own.
 
         Raises
         ------
@@ -59,7 +59,7 @@ class Question:
             from dataclasses import replace
 
             try:
-                self._built[mix] = replace(self.sizes.at(mix), slo=self.level)
+                self._built[mix] = replace(self.sizes.at(mix), slo=self.levels)
             except InstanceError as error:
                 self._built[mix] = error
         made = self._built[mix]

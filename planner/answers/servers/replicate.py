@@ -10,7 +10,7 @@ from fractions import Fraction
 from statistics import median
 from typing import Any
 
-from models import ServiceLevel
+from models import ServiceLevels
 from models.scenario import Scenario, build
 from planner.answers.servers.answer import ServersAnswer, options, servers
 from planner.answers.servers.sizes import Mix
@@ -117,7 +117,7 @@ def _with(scenario: Scenario, update: dict[str, Any]) -> Scenario:
 
 def replicate(
     scenario: Scenario,
-    level: ServiceLevel | None,
+    levels: ServiceLevels | None,
     count: int,
     *,
     policies: Sequence[str] | None = None,
@@ -141,7 +141,7 @@ def replicate(
         answers.append(
             servers(
                 one,
-                level,
+                levels,
                 policies=policies,
                 most=most,
                 time_limit_s=max(0.1, left_s / (count - index)),

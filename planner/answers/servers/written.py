@@ -30,8 +30,8 @@ def write(answer: ServersAnswer, folder: Path) -> list[Path]:
     written: list[Path] = []
     plan = certificate = None
     if answer.mix is not None and answer.timeline is not None:
-        enough = answer.sizes.at(answer.mix)
-        written.append(_write_scenario(folder / "enough.json", enough, enough.instance, answer.mix, str(answer.level)))
+        enough, slo = answer.sizes.at(answer.mix), answer.levels.written
+        written.append(_write_scenario(folder / "enough.json", enough, enough.instance, answer.mix, slo))
         plan = folder / "plan.json"
         write_timeline(plan, enough.instance, answer.timeline, TimelineHeader(status="FEASIBLE"))
         written.append(plan)
@@ -50,7 +50,8 @@ def write(answer: ServersAnswer, folder: Path) -> list[Path]:
 def _origin(answer: ServersAnswer) -> dict[str, Any]:
     """Return what a report says besides the answer: of what it is, and how to repeat it."""
     scenario = answer.sizes.scenario
-    command = ["truenorth", "servers", scenario.source.file, "--slo", str(answer.level)]
+    slo = [word for level in answer.levels for word in ("--slo", str(level))]
+    command = ["truenorth", "servers", scenario.source.file, *slo]
     if answer.policies:
         command += ["--policies", ",".join(row.policy for row in answer.policies)]
     command += answer.options
@@ -65,7 +66,7 @@ def _origin(answer: ServersAnswer) -> dict[str, Any]:
     }
 
 
-def _write_scenario(path: Path, scenario: Scenario, instance: Instance, mix: Mix, slo: str | None) -> Path:
+def _write_scenario(path: Path, scenario: Scenario, instance: Instance, mix: Mix, slo: str | list[str] | None) -> Path:
     """Write a scenario at a size, its jobs listed one by one, and make sure that it reads as the same instance.
 
     Raises

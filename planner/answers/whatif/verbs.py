@@ -10,7 +10,7 @@ from models.cluster import MICROSECONDS_PER_SECOND
 from models.objective import reported_bound, reported_value
 from models.scenario import Scenario
 from models.scenario.errors import FieldError, allowed, quote
-from models.scenario.quantities import GPUCount, JobCount, Level, Name, Number, PositiveTime, Seed
+from models.scenario.quantities import GPUCount, JobCount, Levels, Name, Number, PositiveTime, Seed
 from models.scenario.section import Section
 from planner.answers.policies.parse import parse
 from planner.answers.simulate import is_file, simulate
@@ -226,7 +226,7 @@ class ServersVerb(_WithPolicies):
     """``servers``: a row for the plan and one for every policy, with the fewest servers that meet the service level."""
 
     time_limit: PositiveTime = 300 * MICROSECONDS_PER_SECOND
-    slo: Level | None = None
+    slo: Levels | None = None
     max: GPUCount | None = None
 
     def rows(self, scenario: Scenario) -> list[Row]:
@@ -248,9 +248,9 @@ class ServersVerb(_WithPolicies):
         bound = "lower_bound_price_per_hour" if priced else "lower_bound"
         plan = {name: done["minimum"][name] for name in (*sizes, bound, "proved")}
         return [
-            {"policy": PLAN, "slo": done["slo"], **plan},
+            {"policy": PLAN, "slo": str(answer.levels), **plan},
             *(
-                {"policy": policy, "slo": done["slo"], **{name: size[name] for name in sizes}}
+                {"policy": policy, "slo": str(answer.levels), **{name: size[name] for name in sizes}}
                 for policy, size in done["policies"].items()
             ),
         ]

@@ -14,7 +14,10 @@ from planner.command.verbs.options import Json, ScenarioPath, Seed, TimeLimit, W
 def servers(
     scenario: ScenarioPath,
     slo: Annotated[
-        str | None, typer.Option(help="Service level, such as 'p99 slowdown <= 2' (default: the scenario's).")
+        list[str] | None,
+        typer.Option(
+            help="Service level, such as 'p99 slowdown <= 2' (default: the scenario's); several must all hold."
+        ),
     ] = None,
     policies: Annotated[str | None, typer.Option(help="Policies, separated by commas (default: all).")] = None,
     most: Annotated[
@@ -34,7 +37,7 @@ def servers(
 ) -> int:
     """Find the least number of servers, or the cheapest mix, that meets a service level."""
     from models.scenario import load_scenario
-    from models.slo import ServiceLevel
+    from models.slo import ServiceLevels
     from models.units import QuantityError
     from planner.answers.compare import split_policies
     from planner.answers.servers.replicate import replicate
@@ -43,7 +46,7 @@ def servers(
     from planner.command.servers_progress import ServersLine
 
     try:
-        level = None if slo is None else ServiceLevel.parse(slo)
+        levels = ServiceLevels.parse(*slo) if slo else None
     except QuantityError as error:
         raise manners.UsageError(f"--slo: {error}") from None
     loaded = load_scenario(scenario)
@@ -53,7 +56,7 @@ def servers(
     with interruptible() as stop, line.shown():
         made = replicate(
             loaded,
-            level,
+            levels,
             replications,
             policies=None if policies is None else split_policies(policies),
             most=most,

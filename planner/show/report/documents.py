@@ -22,6 +22,7 @@ def _readable(text: str) -> str:
 
 
 Level = Annotated[str, AfterValidator(_readable)]
+Levels = Level | Annotated[list[Level], Field(min_length=2)]
 
 
 @with_config(_OPEN)
@@ -132,14 +133,14 @@ class Minimum(Size):
     proved: bool
     lower_bound: Count | None
     lower_bound_price_per_hour: NotRequired[Figure | None]
-    value: Figure | None
+    value: Figure | list[Figure | None] | None
 
 
 @with_config(_OPEN)
 class Reached(Size):
     """What a policy reached at a size."""
 
-    value: Figure | None
+    value: Figure | list[Figure | None] | None
 
 
 @with_config(_OPEN)
@@ -156,6 +157,16 @@ class RefutationRow(Size):
 
     forces: str
     however_many: bool
+
+
+def _figures_of_every_level(found: ServersFile) -> ServersFile:
+    """Refuse a document in which a value is not one figure for each level."""
+    levels = 1 if isinstance(found["slo"], str) else len(found["slo"])
+    for at in [found["minimum"], *(at for trial in found["policies"].values() for at in trial["reached"])]:
+        value = at["value"]
+        if value is not None and (len(value) if isinstance(value, list) else 1) != levels:
+            raise ValueError("a value is not one figure for each level")
+    return found
 
 
 def _priced_throughout(found: ServersFile) -> ServersFile:
@@ -179,7 +190,7 @@ def _priced_throughout(found: ServersFile) -> ServersFile:
 class ServersFile(TypedDict):
     """``answer.json``."""
 
-    slo: Level
+    slo: Levels
     groups: list[Group]
     largest: Size
     open_sizes: Count
@@ -192,7 +203,7 @@ class ServersFile(TypedDict):
     versions: dict[str, str]
 
 
-ServerCount = Annotated[ServersFile, AfterValidator(_priced_throughout)]
+ServerCount = Annotated[ServersFile, AfterValidator(_figures_of_every_level), AfterValidator(_priced_throughout)]
 
 
 @with_config(_OPEN)

@@ -15,7 +15,7 @@ from planner.show.report import documents
 from planner.show.report.folders import read_json
 from planner.show.report.section import PageSection, PageTable
 from planner.show.report.timelines import document
-from planner.show.servers import NOT_MONOTONE, Found, answer_in_words, describe_mix, priced, rows
+from planner.show.servers import NOT_MONOTONE, Found, answer_in_words, describe_mix, levels, priced, rows
 
 NAME = "answer.json"
 
@@ -31,7 +31,7 @@ def section(folder: Path) -> PageSection:
     found = read_json(folder / NAME, documents.ServerCount)
     return PageSection(
         f"{found['scenario']['name']}: {'which servers' if priced(found) else 'how many servers'} are enough for "
-        f"{found['slo']}?",
+        f"{levels(found)}?",
         answer_in_words(found),
         [NOT_MONOTONE],
         [_sizes(found)],
@@ -47,43 +47,50 @@ def section(folder: Path) -> PageSection:
 
 def _sizes(found: Found) -> PageTable:
     what = "cheapest mix" if priced(found) else "servers"
-    return PageTable(f"Servers for {found['slo']}", ["", what, "how it is known"], rows(found), words=3)
+    return PageTable(f"Servers for {levels(found)}", ["", what, "how it is known"], rows(found), words=3)
 
 
 def _reached(found: Found) -> list[Curves]:
-    """Return what plan and policies reach over the number of servers or the price, beside what the level asks."""
-    series = {
-        name: points
-        for name, sizes in [
-            ("plan (knows the future)", [found["minimum"]]),
-            *((policy, size["reached"]) for policy, size in found["policies"].items()),
-        ]
-        if (points := [at for at in sizes if at["value"] is not None])
-    }
+    """Return what plan and policies reach over the number of servers or the price, beside what each level asks."""
+    asked = levels(found).levels
+    return [curve for place, level in enumerate(asked) for curve in _reached_of(found, level, place, len(asked))]
+
+
+def _reached_of(found: Found, level: ServiceLevel, place: int, count: int) -> list[Curves]:
+    """Return the picture of one level, where there is anything to show."""
+    series: dict[str, list[tuple[Mapping[str, Any], float]]] = {}
+    for name, sizes in [
+        ("plan (knows the future)", [found["minimum"]]),
+        *((policy, size["reached"]) for policy, size in found["policies"].items()),
+    ]:
+        values = [(at, at["value"] if count == 1 or at["value"] is None else at["value"][place]) for at in sizes]
+        points = [(at, value) for at, value in values if value is not None]
+        if points:
+            series[name] = points
     if not series:
         return []
-    level = ServiceLevel.parse(found["slo"])
     logarithmic = level.measure != "lateness"
     label = f"{_measured(level)} (logarithmic)" if logarithmic else _measured(level)
     if priced(found):
         title = f"{_measured(level)} over the price of the mixes simulated"
-        placed = {name: [_at_price(found, at) for at in points] for name, points in series.items()}
+        placed = {name: [_at_price(found, *point) for point in points] for name, points in series.items()}
         return [dots(title, "price per hour", label, placed, _limit(level), logarithmic)]
     title = f"{_measured(level)} over the number of servers"
     counted: dict[str, list[Point]] = {
-        name: [(at["servers"], at["value"]) for at in points] for name, points in series.items()
+        name: [(at["servers"], value) for at, value in points] for name, points in series.items()
     }
     return [lines(title, "servers", label, counted, _limit(level), logarithmic)]
 
 
-def _at_price(found: Found, at: Mapping[str, Any]) -> tuple[float, float, str]:
+def _at_price(found: Found, at: Mapping[str, Any], value: float) -> tuple[float, float, str]:
     mix, price = describe_mix(found, at["mix"]), at["price_per_hour"]
-    return price, at["value"], f"{at['value']:.5g} with {mix} at {price:g} per hour"
+    return price, value, f"{value:.5g} with {mix} at {price:g} per hour"
 
 
 def _measured(level: ServiceLevel) -> str:
     if level.measure == "lateness":
-        return "share of jobs within their deadline"
+        of = f" of {level.workflow}" if level.workflow is not None else ""
+        return f"share of jobs{of} within their deadline"
     return f"{str(level).split(' <= ')[0]}{' in s' if level.measure == 'latency' else ''}"
 
 
