@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Iterator
+from itertools import count
+from math import ceil, exp, log
 
 import numpy as np
-from numpy.typing import NDArray
 
-Grid = NDArray[np.float64]
+from executor.policies.costs import CostRows
+from executor.policies.view import Row
 
 _US_PER_S = 1_000_000
-_Index = Any
 
 
 class Bookings:
@@ -26,100 +27,145 @@ class Bookings:
         Length of a window.
     prices
         L and U, both positive.
+
+    Attributes
+    ----------
+    parts
+        Per run time: the whole windows that a run takes before its last one, and its part of that.
+    low
+        The least price of a window.
+    tail_us
+        Per GPU: nothing is booked from here on.
     """
 
     def __init__(self, n_gpus: int, windows: int, window_us: int, prices: tuple[float, float]) -> None:
         self.windows, self.window_us = windows, window_us
-        self._prices = prices
-        self._first = 0
-        shape = 2 * windows + windows // 2 + 2, n_gpus
-        self._compute, self._memory = np.zeros(shape), np.zeros(shape)
-        # Sums over the windows before each: taken ones, and prices of compute and memory.
-        self._taken, self._cost, self._room = (np.zeros((shape[0] + 1, n_gpus)) for _ in range(3))
-        self._price_all()
+        self._compute: list[dict[int, float]] = [{} for _ in range(n_gpus)]
+        self._memory: list[dict[int, float]] = [{} for _ in range(n_gpus)]
+        self._first = self._here = 0
+        self.parts: CostRows[tuple[int, float]] = CostRows(self._parts_of)
+        self._fit_us: dict[int, Row] = {}
+        self.tail_us: Row = np.zeros(n_gpus, np.int64)
+        self._set_prices(prices)
 
     def advance(self, now_us: int, prices: tuple[float, float]) -> None:
         """Forget windows that have passed, and take new prices over."""
-        passed = now_us // self.window_us - self._first
-        if passed > self.windows // 2:
-            self._first += passed
+        if prices != self._prices:
+            self._set_prices(prices)
+        here = self._here = now_us // self.window_us
+        if here - self._first > self.windows // 2:
+            self._first = here
             for grid in (self._compute, self._memory):
-                kept = grid[passed:].copy()
-                grid[:] = 0.0
-                grid[: len(kept)] = kept
-        if passed > self.windows // 2 or prices != self._prices:
-            self._prices = prices
-            self._price_all()
+                for gpu, booked in enumerate(grid):
+                    grid[gpu] = {window: share for window, share in booked.items() if window >= here}
 
-    def offers(
-        self, earliest_us: NDArray[np.int64], run_us: NDArray[np.int64], memory: Grid, windows: int
-    ) -> tuple[Grid, Grid]:
-        """Return when a run could start, in microseconds, inf where windows are taken, and its price. Shape [w, gpus].
+    def _parts_of(self, run_us: int) -> tuple[int, float]:
+        parts = run_us / self.window_us
+        whole = min(ceil(parts) - 1, self.windows)
+        return whole, min(parts - whole, 1.0)
+
+    def fit_us(self, whole: int) -> Row:
+        """Return, per GPU, a time before which no run that takes so many whole windows before its last can begin."""
+        if whole not in self._fit_us:
+            self._fit_us[whole] = np.zeros(len(self._compute), np.int64)
+            self._fit_us = dict(sorted(self._fit_us.items()))
+        return self._fit_us[whole]
+
+    def windows_paid(self, run_us: int, memory: float) -> float:
+        """Return how many windows a run pays for where nothing is booked, at `low` each."""
+        whole, rest = self.parts[run_us]
+        return whole + rest + memory * (whole + 1)
+
+    def offer(
+        self, gpu: int, earliest_us: int, run_us: int, memory: float, end_us: int, rate: float
+    ) -> tuple[float, int] | None:
+        """Return the cheapest start of a run: rate x start + surcharge, and the start; None if windows are taken.
 
         Parameters
         ----------
         earliest_us, run_us, memory
-            Per GPU: when it could begin, how long it runs, and which part of the memory it takes meanwhile.
-        windows
-            How many windows are looked at, from the first one in which some GPU could begin.
+            When it could begin, how long it runs, and which part of the memory it takes meanwhile.
+        end_us
+            Starts lie in windows that begin before.
+        rate
+            What a microsecond of delay costs; prices above the least one, of what is booked, are the surcharge.
         """
-        here = int(earliest_us.min()) // self.window_us - self._first
-        here = min(here, len(self._compute) - windows)
-        begin_us = np.arange(here + self._first, here + self._first + windows)[:, None] * self.window_us
-        parts = run_us / self.window_us
-        whole = np.minimum(np.ceil(parts).astype(np.int64) - 1, self.windows)
-        rest = np.minimum(parts - whole, 1.0)
-        first = slice(here, here + windows)
-        last, beyond = self._last_windows(whole, here, windows)
-        free = self._taken[last] == self._taken[first]
-        free &= self._compute[last] + rest <= 1.0
-        free &= begin_us + self.window_us > earliest_us
-        cost = self._cost[last]
-        price = cost - self._cost[first] + rest * (self._cost[beyond] - cost)
-        if memory.any():
-            price += memory * (self._room[beyond] - self._room[first])
-        within = self._compute[first] * (self.window_us * (whole == 0))
-        return np.where(free, np.maximum(begin_us + within, earliest_us), np.inf), price
-
-    def _last_windows(self, whole: NDArray[np.int64], here: int, windows: int) -> tuple[_Index, _Index]:
-        """Return where in the grids the last windows of the runs stand, and the ones after them."""
-        if (whole == whole[0]).all():  # slices are several times as fast as index arrays
-            first = min(here + int(whole[0]), len(self._compute) - windows)
-            return slice(first, first + windows), slice(first + 1, first + windows + 1)
-        columns = np.arange(len(whole))
-        last = np.minimum(np.arange(here, here + windows)[:, None] + whole, len(self._compute) - 1)
-        return (last, columns), (last + 1, columns)
-
-    def book(self, gpu: int, start_us: float, run_us: int, memory: float) -> None:
-        """Book a run as it was offered; what lies beyond the last window is not booked."""
-        first = int(start_us) // self.window_us - self._first
-        left = run_us / self.window_us
-        for window in range(first, len(self._compute)):
-            self._compute[window, gpu] = min(1.0, self._compute[window, gpu] + min(left, 1.0))
-            self._memory[window, gpu] = min(1.0, self._memory[window, gpu] + memory)
-            left -= 1.0
-            if left <= 0.0:
+        if earliest_us >= self.tail_us.item(gpu):
+            return (rate * earliest_us, earliest_us) if earliest_us < end_us else None
+        rest, best = self.parts[run_us][1], None
+        for begin_us, first, last in self._starts(gpu, earliest_us, run_us, end_us):
+            if best is not None and rate * begin_us >= best[0]:
                 break
-        self._add_up(gpu, first)
+            extra = rest * self._surcharge(self._compute[gpu].get(last, 0.0))
+            if memory:
+                extra += memory * self._memory_surcharge(gpu, first, last + 1)
+            if best is None or rate * begin_us + extra < best[0]:
+                best = rate * begin_us + extra, begin_us
+            if not extra:
+                break  # nothing later costs less
+        return best
 
-    def least_price(self, seconds: float) -> float:
-        """Return what so much work costs at least."""
-        return self._prices[0] * seconds
+    def first_start(self, gpu: int, earliest_us: int, run_us: int, end_us: int) -> int:
+        """Return the first start of a run in a window that begins before a time; else that time."""
+        return next((begin_us for begin_us, _, _ in self._starts(gpu, earliest_us, run_us, end_us)), end_us)
 
-    def _price_all(self) -> None:
-        """Add up over the windows what the offers are made of."""
-        np.cumsum(self._price(self._compute), axis=0, out=self._cost[1:])
-        np.cumsum(self._price(self._memory), axis=0, out=self._room[1:])
-        np.cumsum(self._compute > 0.0, axis=0, out=self._taken[1:])
+    def _starts(self, gpu: int, earliest_us: int, run_us: int, end_us: int) -> Iterator[tuple[int, int, int]]:
+        """Yield the possible starts of a run, one per window, with its first and last window."""
+        whole, rest = self.parts[run_us]
+        booked, window = self._compute[gpu], earliest_us // self.window_us
+        while window * self.window_us < end_us:
+            last = taken = window + whole
+            while taken > window and taken - 1 not in booked:
+                taken -= 1
+            if taken > window:
+                window = taken  # no start before the last taken window leaves it out
+                continue
+            share = booked.get(last, 0.0)
+            if share + rest <= 1.0:
+                within = share if not whole else 0.0  # it follows what has begun in the same window
+                yield max(earliest_us, self._begin_in(window, within)), window, last
+            window += 1
 
-    def _add_up(self, gpu: int, first: int) -> None:
-        """Add up anew from a window on."""
-        for part, total in ((self._compute, self._cost), (self._memory, self._room)):
-            total[first + 1 :, gpu] = total[first, gpu] + np.cumsum(self._price(part[first:, gpu]))
-        self._taken[first + 1 :, gpu] = self._taken[first, gpu] + np.cumsum(self._compute[first:, gpu] > 0.0)
+    def book(self, gpu: int, start_us: int, run_us: int, memory: float) -> None:
+        """Book a run as it was offered; what lies far beyond the last window is not booked."""
+        compute, held = self._compute[gpu], self._memory[gpu]
+        left = run_us / self.window_us
+        first = start_us // self.window_us
+        for window in range(first, min(first + ceil(left), self._first + 3 * self.windows)):
+            compute[window] = min(1.0, compute.get(window, 0.0) + min(left, 1.0))
+            if memory:
+                held[window] = min(1.0, held.get(window, 0.0) + memory)
+            left -= 1.0
+        self.look(gpu)
+        self.tail_us[gpu] = max(self.tail_us.item(gpu), (first + ceil(run_us / self.window_us)) * self.window_us)
 
-    def _price(self, booked: Grid) -> Grid:
-        """Return the price of a whole window by what is booked of it."""
-        low, high = self._prices
-        priced: Grid = low * self.window_us / _US_PER_S * np.exp(np.log(high / low) * booked)
-        return priced
+    def look(self, gpu: int) -> None:
+        """See anew where runs fit first on a GPU, from the present window on."""
+        booked, start, position = self._compute[gpu], self._here, 0
+        taken = sorted(window for window in booked if window >= start)
+        for whole, row in self._fit_us.items():
+            if whole:
+                while position < len(taken) and taken[position] - start < whole:
+                    start = taken[position] + 1
+                    position += 1
+                row[gpu] = start * self.window_us
+            else:
+                window = next(window for window in count(start) if booked.get(window, 0.0) < 1.0)
+                row[gpu] = self._begin_in(window, booked.get(window, 0.0))
+
+    def _begin_in(self, window: int, share: float) -> int:
+        """Return when a run can begin in a window of which a share is booked."""
+        return int(window * self.window_us + share * self.window_us)
+
+    def _set_prices(self, prices: tuple[float, float]) -> None:
+        self._prices = prices
+        self.low = prices[0] * self.window_us / _US_PER_S
+        self._growth = log(prices[1] / prices[0])
+
+    def _surcharge(self, booked: float) -> float:
+        """Return what a whole window costs above the least price."""
+        return self.low * (exp(self._growth * booked) - 1.0) if booked else 0.0
+
+    def _memory_surcharge(self, gpu: int, first: int, end: int) -> float:
+        held = self._memory[gpu]
+        return sum(self._surcharge(held[window]) for window in range(first, end) if window in held)

@@ -10,25 +10,27 @@ from bisect import insort
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import ceil
+from itertools import product
+from math import ceil, inf
 from typing import ClassVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from executor.policies.bookings import Bookings
-from executor.policies.costs import UNREACHABLE, InputRows, RunRows, TransferRows, least, load_rows
+from executor.policies.costs import UNREACHABLE, CostRows, InputRows, RunRows, TransferRows, least
 from executor.policies.options import QueueOptions, count_from_1, option, positive_duration
 from executor.policies.queueing import QueuePolicy
 from executor.policies.ranks import MeanTransfers, rank_order
 from executor.policies.view import Row
-from executor.site import Site
+from executor.site import NOWHERE, Site
 
 _JOBS = 100
 """How many of the latest jobs set the range of prices."""
 _FIRST = (0.1, 10.0)
 """The first range, in parts of the catalogue's mean."""
 _NEAR = (0.04, 0.2, 1.0)
-"""Parts of the windows that are looked at one after the other, as long as what lies beyond could be cheaper."""
+"""Parts of the windows that are looked at, as far as what lies beyond could be cheaper."""
 _US_PER_S = 1_000_000
 
 
@@ -73,15 +75,18 @@ class Hadar(QueuePolicy):
         self._books = Bookings(site.n_gpus, self._readings.windows, self._readings.window, self._prices)
         self._runs, self._transfers, self._inputs = RunRows(site), TransferRows(site), InputRows(site)
         self._means = MeanTransfers(site)
-        self._loads = load_rows(site)
-        self._memory = np.array([gpu.memory_bytes for gpu in site.cluster.gpus], float)
-        self._coming = np.zeros((len(site.models), site.n_gpus), np.int64)
-        self._resident = np.zeros((len(site.models), site.n_gpus), bool)
-        for gpu, memory in enumerate(site.memory):
-            self._resident[list(memory.residents), gpu] = True
+        self._coming = [[0] * site.n_gpus for _ in site.models]
+        self._missing_us = [np.zeros(site.n_gpus, np.int64) for _ in site.models]
+        for model, gpu in product(range(len(site.models)), range(site.n_gpus)):
+            self._see_model(model, gpu)
+        self._demands = CostRows(lambda template: _Demand(site, self._books, self._runs.row[template], template))
         self._orders: dict[int, list[int]] = {}
         self._booked: dict[int, tuple[int, int]] = {}
         self._late_us, self._looked_us = np.zeros(site.n_gpus, np.int64), -1
+        self._row, self._free = np.zeros(site.n_gpus, np.int64), np.zeros(site.n_gpus, np.int64)
+        self._bound = np.zeros(site.n_gpus)
+        self._scalar = np.zeros((), np.int64)
+        self._near = [ceil(part * self._readings.windows) for part in _NEAR]
 
     def released(self, job: int) -> None:
         """Book the tasks of a job."""
@@ -103,53 +108,75 @@ class Hadar(QueuePolicy):
 
     def _cheapest(self, task: int, weight: float, finish: dict[int, tuple[int, int]]) -> tuple[int, int, float]:
         """Book a task; return its GPU, its start, and the delay that it avoids."""
-        site, readings = self.site, self._readings
-        template = site.template[task]
-        needs, runs = site.needs[template], self._runs.row[template]
-        possible = runs < UNREACHABLE
-        loads, memory = self._missing(needs)
-        earliest = self._inputs_at(task, finish) + loads
-        for windows in (ceil(part * readings.windows) for part in _NEAR):
-            offered = self._books.offers(earliest, np.where(possible, runs, 1), memory, windows)
-            begin = np.where(possible, offered[0], np.inf)
-            value = weight * (begin + runs - site.now) / _US_PER_S + offered[1]
-            best = value.min(axis=0)
-            run_s = int(runs.min()) / _US_PER_S
-            reach_us = int(earliest.min()) - site.now + (windows - 1) * readings.window
-            beyond = weight * (reach_us / _US_PER_S + run_s)
-            if best.min() <= beyond + self._books.least_price(run_s * (1.0 + float(memory.min()))):
-                break
+        site, books = self.site, self._books
+        demand = self._demands[site.template[task]]
+        rate = weight / _US_PER_S
+        earliest = self._could_begin(task, finish)
+        first_us = earliest.item(earliest.argmin())
+        horizon_us = (first_us // books.window_us + books.windows) * books.window_us
+        free = np.maximum(earliest, books.fit_us(demand.whole), out=self._free)
+        base = demand.base(rate, books.low)
+        # Nobody offers less than a start in its first free window at the least price: ask who seems cheapest, until so.
+        bound = np.multiply(free, rate, out=self._bound)
+        bound += base
         favoured = self.view.gpus_of[site.job_ingress[site.job[task]]]
-        gpu = least(best if np.isfinite(best).any() else np.where(possible, earliest, UNREACHABLE), favoured)
-        window = int(value[:, gpu].argmin())
-        if np.isfinite(best[gpu]):
-            start = int(begin[window, gpu])
-            self._books.book(gpu, start, int(runs[gpu]), float(memory[gpu]))
+        starts: dict[int, int] = {}
+        while (gpu := least(bound, favoured)) not in starts and bound.item(gpu) < inf:
+            run_us, part = demand.runs.item(gpu), demand.memory[gpu]
+            found = books.offer(gpu, earliest.item(gpu), run_us, part, horizon_us, rate)
+            cost, starts[gpu] = found or (inf, NOWHERE)
+            if starts[gpu] != free.item(gpu) < site.now + books.window_us:
+                books.look(gpu)  # what was free has passed meanwhile
+            bound[gpu] = cost + base.item(gpu)
+        cost = bound.item(gpu) - rate * site.now
+        if cost < inf:
+            start = starts[gpu]
         else:  # everything is booked: behind the last window
-            start = max(int(earliest[gpu]), site.now + readings.windows * readings.window)
-        worst = begin[:, possible].min(axis=0, initial=np.inf)
-        saved = float(np.minimum(worst, site.now + reach_us).max()) - start
+            gpu = least(np.where(demand.possible, earliest, UNREACHABLE), favoured)
+            start = max(earliest.item(gpu), site.now + books.windows * books.window_us)
+        reach_us = first_us + (self._looked_at(first_us, cost, rate, demand) - 1) * books.window_us
+        saved_us = max(0.0, self._latest(free, earliest, demand, reach_us) - start)
+        if cost < inf:
+            books.book(gpu, start, demand.runs.item(gpu), demand.memory[gpu])
         self._queue_up(task, gpu, start)
-        return gpu, start, max(0.0, saved)
+        return gpu, start, saved_us
 
-    def _missing(self, needs: tuple[int, ...]) -> tuple[Row, np.ndarray]:
-        """Return, per GPU, the time to load the models that are neither there nor coming, and their part of memory."""
-        site = self.site
-        loads, part = np.zeros(site.n_gpus, np.int64), np.zeros(site.n_gpus)
-        for model in needs:
-            loads += np.where((self._coming[model] > 0) | self._resident[model], 0, self._loads[model])
-            part += site.weight_bytes[model] / self._memory
-        return loads, np.minimum(part, 1.0)
+    def _latest(self, free: Row, earliest: Row, demand: _Demand, reach_us: int) -> int:
+        """Return when the least attractive GPU could start a run first, as far as was looked."""
+        latest = free.item(free.argmax()) if demand.everywhere else int(free[demand.possible].max(initial=0))
+        if latest < reach_us:
+            uncertain = demand.possible & (earliest < self._books.tail_us)
+            for gpu in np.flatnonzero(uncertain).tolist():
+                run_us = demand.runs.item(gpu)
+                latest = max(latest, self._books.first_start(gpu, earliest.item(gpu), run_us, reach_us))
+                if latest >= reach_us:
+                    break
+        return min(latest, reach_us)
 
-    def _inputs_at(self, task: int, finish: dict[int, tuple[int, int]]) -> Row:
-        """Return when each GPU could begin: it is not late any more, and the inputs are there."""
-        site = self.site
-        earliest = site.now + self._late_us
-        for offset, edge in site.inputs[site.template[task]]:
+    def _looked_at(self, first_us: int, cost: float, rate: float, demand: _Demand) -> int:
+        """Return how many windows have to be looked at so that nothing beyond could cost less."""
+        books = self._books
+        for windows in self._near:
+            beyond_us = first_us - self.site.now + (windows - 1) * books.window_us + demand.fastest_us
+            if cost <= rate * beyond_us + demand.least_share * books.low:
+                return windows
+        return books.windows
+
+    def _could_begin(self, task: int, finish: dict[int, tuple[int, int]]) -> Row:
+        """Return when each GPU could begin: it is not late any more, and inputs and models are there."""
+        site, row = self.site, self._row
+        template = site.template[task]
+        self._scalar[()] = site.now
+        np.add(self._late_us, self._scalar, out=row)
+        for offset, edge in site.inputs[template]:
             source, end_us = finish[task + offset]
-            earliest = self._transfers.wait_for(earliest, edge, source, end_us)
-        given = self._inputs.of(task)
-        return earliest if given is None else np.maximum(earliest, given + site.now)
+            self._transfers.wait_for(row, edge, source, end_us, out=row)
+        given = self._inputs.of(task) if site.input_us[template] else None
+        if given is not None:
+            np.maximum(row, given + site.now, out=row)
+        for model in site.needs[template]:
+            row += self._missing_us[model]
+        return row
 
     def _see_lateness(self) -> None:
         """Once a window, add up what each GPU should have done by now and has not."""
@@ -157,9 +184,12 @@ class Hadar(QueuePolicy):
         if site.now // self._readings.window == self._looked_us:
             return
         self._looked_us = site.now // self._readings.window
+        self._late_us = np.maximum(np.array(self.view.busy_until_us, np.int64) - site.now, 0)
         for gpu, queue in enumerate(self.queue):
-            overdue = sum(site.run_time(task, gpu) for task in queue if self._booked[task][0] < site.now)
-            self._late_us[gpu] = overdue + max(0, self.view.busy_until_us[gpu] - site.now)
+            for task in queue:
+                if self._booked[task][0] >= site.now:
+                    break
+                self._late_us[gpu] += site.run_time(task, gpu)
 
     def _set_prices(self, avoided: float) -> None:
         """Let the last jobs set the range of prices; U > L > 0 is kept."""
@@ -172,24 +202,34 @@ class Hadar(QueuePolicy):
     def _queue_up(self, task: int, gpu: int, start_us: int) -> None:
         """Place a task, and put it where its start belongs in the queue."""
         self._booked[task] = start_us, task
-        for model in self.site.needs[self.site.template[task]]:
-            self._coming[model, gpu] += 1
+        self._count_coming(task, gpu, 1)
         self.place(task, gpu)
         self.enqueue(task, gpu)
         self.queue[gpu].pop()
         insort(self.queue[gpu], task, key=self._booked.__getitem__)
 
+    def _count_coming(self, task: int, gpu: int, more: int) -> None:
+        for model in self.site.needs[self.site.template[task]]:
+            self._coming[model][gpu] += more
+            self._see_model(model, gpu)
+
+    def _see_model(self, model: int, gpu: int) -> None:
+        """Note how long a model takes to a GPU: nothing if it is there, or is to come for another task."""
+        site = self.site
+        here = self._coming[model][gpu] or model in site.memory[gpu].residents
+        self._missing_us[model][gpu] = 0 if here else max(0, site.load_time(model, gpu))
+
     def _load(self, gpu: int, model: int, evict: Sequence[int], slot: int | None) -> None:
         super()._load(gpu, model, evict, slot)
-        self._resident[model, gpu] = True
+        self._see_model(model, gpu)
 
     def evicted(self, model: int, gpu: int) -> None:
         """Take note that a model is gone."""
-        self._resident[model, gpu] = False
+        self._see_model(model, gpu)
 
     def started(self, task: int, gpu: int) -> None:
         """Take the task out of what is to come."""
-        self._coming[list(self.site.needs[self.site.template[task]]), gpu] -= 1
+        self._count_coming(task, gpu, -1)
         del self._booked[task]
 
     def arrived(self, task: int, missing: int) -> None:
@@ -201,3 +241,37 @@ class Hadar(QueuePolicy):
         """Return the place of the head, once its inputs are there."""
         queue = self.queue[gpu]
         return 0 if queue and not self.site.inputs_missing[queue[0]] else None
+
+
+class _Demand:
+    """What a run of a template takes of each GPU.
+
+    Attributes
+    ----------
+    runs, possible, everywhere
+        Run time per GPU, UNREACHABLE where it cannot run; where it can; whether that is everywhere.
+    memory
+        Per GPU: the part of its memory that the models take.
+    whole
+        How many windows it takes before its last one where it is fastest.
+    fastest_us, least_share
+        The least run time, and the least number of windows that it pays for.
+    """
+
+    def __init__(self, site: Site, books: Bookings, runs: Row, template: int) -> None:
+        self.runs, self.possible = runs, runs < UNREACHABLE
+        self.everywhere = bool(self.possible.all())
+        held = sum(site.weight_bytes[model] for model in site.needs[template])
+        self.memory = [min(held / gpu.memory_bytes, 1.0) for gpu in site.cluster.gpus]
+        self.fastest_us = int(runs.min())
+        self.whole = books.parts[self.fastest_us][0]
+        self.least_share = self.fastest_us / books.window_us * (1.0 + min(self.memory))
+        shares = [books.windows_paid(us, part) for us, part in zip(runs.tolist(), self.memory, strict=True)]
+        self._shares = np.where(self.possible, shares, inf)
+        self._base: tuple[float, float, NDArray[np.float64]] | None = None
+
+    def base(self, rate: float, low: float) -> NDArray[np.float64]:
+        """Return, per GPU, what the run costs where nothing is booked, from its start on; inf where it cannot run."""
+        if self._base is None or self._base[:2] != (rate, low):
+            self._base = rate, low, rate * self.runs + low * self._shares
+        return self._base[2]

@@ -5,7 +5,6 @@ GPUs have 10 bytes and load one byte per microsecond; a transfer takes 1 us plus
 
 from __future__ import annotations
 
-import numpy as np
 import pytest
 
 from executor import parse_policy, simulate
@@ -134,14 +133,36 @@ def test_hadar_prices_grow_with_what_is_booked() -> None:
     books = Bookings(3, windows=4, window_us=1_000_000, prices=(0.1, 10.0))
     books.book(0, 0, 500_000, memory=0.0)
     books.book(2, 0, 1_000_000, memory=0.0)
-    runs_us = np.full(3, 250_000)
-    begin, price = books.offers(np.zeros(3, np.int64), runs_us, np.zeros(3), windows=2)
-    assert begin.tolist() == [[500_000, 0, np.inf], [1_000_000, 1_000_000, 1_000_000]]
-    assert price[:, :2].tolist() == [[pytest.approx(0.25), pytest.approx(0.025)], [pytest.approx(0.025)] * 2]
-    # Half of the memory at an unbooked price: 0.5 x 0.1 x 1 s more, for the whole window that the run touches.
-    _, more = books.offers(np.zeros(3, np.int64), runs_us, np.full(3, 0.5), windows=1)
-    assert more[0, 1] - price[0, 1] == pytest.approx(0.05)
-    # In the second window, what was booked in the first no longer counts.
+
+    def offers(memory: float = 0.0, rate: float = 1e-6) -> list[tuple[float, int] | None]:
+        return [books.offer(gpu, 0, 250_000, memory, 2_000_000, rate) for gpu in range(3)]
+
+    # Delay costs 1 per second: 0.5 + 0.25 x (1 - 0.1) is less than 1 for the second window, and more than 0.1 x 1.
+    assert offers() == [(pytest.approx(0.725), 500_000), (0.0, 0), (1.0, 1_000_000)]
+    assert offers(rate=1e-7) == [(pytest.approx(0.1), 1_000_000), (0.0, 0), (pytest.approx(0.1), 1_000_000)]
+    assert [books.first_start(gpu, 0, 250_000, 1_000_000) for gpu in range(3)] == [500_000, 0, 1_000_000]
+    assert books.offer(2, 0, 250_000, 0.0, 1_000_000, 1e-6) is None
+    # Where nothing is booked it pays for a quarter of a window; half of the memory is paid for the whole window.
+    assert [books.windows_paid(250_000, memory) for memory in (0.0, 0.5)] == [0.25, 0.75]
+    # A run of 2.5 s takes two windows and half of a third: on GPU 0 it fits before what is booked at 3.6 s ...
+    books.book(0, 3_600_000, 300_000, memory=0.5)
+    at_03 = 0.1 * 100**0.3
+    assert books.offer(0, 0, 2_500_000, 0.0, 9_000_000, 1e-6) == pytest.approx((1 + 0.5 * (at_03 - 0.1), 1_000_000))
+    # ... beside which, at 0.3, the last half window costs 0.1 x 100^0.3 per second; one of 2.8 s does not fit.
+    assert books.offer(0, 0, 2_800_000, 0.0, 9_000_000, 1e-6) == (4.0, 4_000_000)
+    # A quarter of a second behind the 0.3 there pays the more for the memory of which half is booked: 100^0.5 = 10.
+    surcharge = 0.25 * (at_03 - 0.1) + 0.5 * (1 - 0.1)
+    assert books.offer(0, 3_000_000, 250_000, 0.5, 4_000_000, 1e-6) == pytest.approx((3.3 + surcharge, 3_300_000))
+    # What has passed is forgotten.
     books.advance(4_000_000, (0.1, 10.0))
-    begin, _ = books.offers(np.full(3, 4_000_000), runs_us, np.zeros(3), windows=1)
-    assert begin.tolist() == [[4_000_000] * 3]
+    assert books.offer(0, 4_000_000, 250_000, 0.0, 9_000_000, 1e-6) == (4.0, 4_000_000)
+
+
+def test_hadar_breaks_ties_by_the_ingress_server_then_the_lowest_index() -> None:
+    # Five GPUs, one free: of equal offers that of the ingress server counts, whatever else is booked elsewhere.
+    work = chain(task("t", 50))
+    on = instance(
+        [Job(work, 0, ingress=server) for server in (3, 3, 1, 0, 0)],
+        on=Cluster(tuple(gpu(i) for i in range(5)), network()),
+    )
+    assert simulate(on, parse_policy("hadar:window=10us,windows=40")).gpu.tolist() == [3, 0, 1, 2, 4]
