@@ -14,10 +14,11 @@ from models import GPU
 
 @dataclass(frozen=True, slots=True)
 class Move:
-    """A model that makes way: its new address, below the old one."""
+    """A model that makes way: its new address, and the old one above it."""
 
     model: int
     address: int
+    before: int
 
 
 class AddressSpace:
@@ -102,7 +103,7 @@ class AddressSpace:
         address, moves = gaps[first][0], []
         for other in order[first:last]:
             if self.address[other] != address:
-                moves.append(Move(other, address))
+                moves.append(Move(other, address, self.address[other]))
                 self.address[other] = address
             address += self._size[other]
         self.address[model] = address

@@ -105,9 +105,9 @@ class LiveDevice:
         self._loads_on[gpu] += 1
         moves = station.space.take(model, slot, self._packing.loads.get((gpu, number)))
         self.records.moves += [MovedModel(move.model, gpu, self.now) for move in moves]
-        work = partial(station.load_after, moves, model, station.space.address[model], time.perf_counter_ns())
+        load = partial(station.load_after, moves, model, station.space.address[model], time.perf_counter_ns())
         expected_us += sum(self._instance.load_time(move.model, gpu) for move in moves)
-        self._begin_load(record, work, expected_us, TRIES)
+        self._begin_load(record, load, expected_us, TRIES)
 
     def evict(self, model: int, gpu: int) -> None:
         """Give a model's address away."""
@@ -216,21 +216,24 @@ class LiveDevice:
             self._starts.add((record.gpu, batch, start_us))
         return start_us
 
-    def _begin_load(self, record: Record, work: Callable[[], Span], expected_us: int, tries: int) -> None:
-        done = partial(self._load_done, record, work, expected_us, tries - 1)
-        self._give(self._crew.copy[record.gpu], work, expected_us, done)
+    def _begin_load(self, record: Record, load: partial[tuple[Span, int]], expected_us: int, tries: int) -> None:
+        done = partial(self._load_done, record, partial(load, anew=True), expected_us, tries - 1)
+        self._give(self._crew.copy[record.gpu], load, expected_us, done)
 
-    def _load_done(self, record: Record, work: Callable[[], Span], expected_us: int, tries: int, order: Order) -> None:
+    def _load_done(
+        self, record: Record, again: partial[tuple[Span, int]], expected_us: int, tries: int, order: Order
+    ) -> None:
         """Report the end of a load; one that failed is tried again, and with the last try the GPU is lost."""
         gpu = record.gpu
         if order.error is None:
-            loaded = self._during(record, order.result)
+            span, moves_us = order.result
+            loaded = replace(self._during(record, span), moves_us=moves_us)
             self.records.loads.append(loaded)
             self.at(loaded.end_us, LOAD_END, record.subject, gpu)
             return
         self._note_fault(f"load of {self._instance.models[record.subject].name}", gpu, order.error)
         if tries and gpu not in self._lost and not isinstance(order.error, LostError):
-            self._begin_load(record, work, expected_us, tries)
+            self._begin_load(record, again, expected_us, tries)
         else:
             self._lose(gpu, order.error, self._wall_us(), record.subject)
 

@@ -33,6 +33,8 @@ class Record:
         The task to which an output travels, else None.
     error
         Why it failed, or None.
+    moves_us
+        Of a load: how much of it models took to make way.
     """
 
     subject: int
@@ -44,6 +46,7 @@ class Record:
     size_bytes: int = 0
     target: int | None = None
     error: str | None = None
+    moves_us: int = 0
 
     @property
     def took_us(self) -> int:

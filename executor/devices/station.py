@@ -20,6 +20,9 @@ from executor.devices.weights import Binding, HostWeights
 from executor.runners.runner import Runner, RunnerCall
 from models import GPU, MLModel
 
+_MOST_PIECES = 64
+"""In so many pieces a model may move within a GPU's memory."""
+
 
 @dataclass(frozen=True, slots=True)
 class StationWork:
@@ -137,11 +140,38 @@ class Station:
             target = self._arena[address : address + len(source)]
             return self._copy.carry_out(lambda: target.copy_(source, non_blocking=True), asked_ns)[1]
 
-    def load_after(self, moves: Sequence[Move], model: int, address: int, asked_ns: int) -> Span:
-        """Load a model after those that make way for it, which are copied from the host again."""
-        spans = [self.load(move.model, move.address, asked_ns) for move in moves]
+    def load_after(
+        self, moves: Sequence[Move], model: int, address: int, asked_ns: int, anew: bool = False
+    ) -> tuple[Span, int]:
+        """Load a model after those that make way for it; return when, and for how many microseconds others moved.
+
+        Parameters
+        ----------
+        anew
+            Whether those that make way are copied from the host, since an earlier try may have spoilt them.
+        """
+        spans = [
+            self.load(move.model, move.address, asked_ns) if anew else self._move(move, asked_ns) for move in moves
+        ]
         last = self.load(model, address, asked_ns)
-        return Span(spans[0].start_ns if spans else last.start_ns, last.end_ns)
+        start_ns = spans[0].start_ns if spans else last.start_ns
+        return Span(start_ns, last.end_ns), round(sum(span.duration_us for span in spans))
+
+    def _move(self, move: Move, asked_ns: int) -> Span:
+        """Copy a model within the memory, downwards, in pieces that do not overlap; many small ones: from the host."""
+        size, distance = len(self._host.flat[move.model]), move.before - move.address
+        if size > _MOST_PIECES * distance:
+            return self.load(move.model, move.address, asked_ns)
+
+        def slide() -> None:
+            for first in range(0, size, distance):
+                length = min(distance, size - first)
+                source = self._arena[move.before + first : move.before + first + length]
+                self._arena[move.address + first : move.address + first + length].copy_(source, non_blocking=True)
+
+        with self._using[move.model].replace():
+            self._bind(move.model, move.address)
+            return self._copy.carry_out(slide, asked_ns)[1]
 
     def copy_peak(self, model: int, repeats: int = 5) -> float:
         """Return the best bandwidth of bare copies of a model's weights to an empty arena, in bytes per second."""

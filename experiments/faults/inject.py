@@ -98,9 +98,9 @@ def faulty_stations(injected: Injected) -> Iterator[None]:
     """Let stations fail where faults are due."""
     load_after, run, receive = Station.load_after, Station.run, Station.receive
 
-    def failing_load(station: Station, *given: Any) -> Any:
+    def failing_load(station: Station, *given: Any, **anew: Any) -> Any:
         injected.strike(station, "load")
-        return load_after(station, *given)
+        return load_after(station, *given, **anew)
 
     def failing_run(station: Station, works: Any, *given: Any) -> Any:
         injected.strike(station, "run", [work.job for work in works])

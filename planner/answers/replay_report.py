@@ -49,6 +49,7 @@ def replay_document(replayed: Replayed) -> dict[str, Any]:
         "copy": _copy(replayed),
         "energy_j": live.energy_j,
         "unpacked_gpus": [replayed.instance.cluster.gpus[gpu].id for gpu in live.unpacked],
+        "moves_s": sum(load.moves_us for load in live.records.loads) / MICROSECONDS_PER_SECOND,
         "moves": [_moved(replayed.instance, move.gpu, move.model, move.at_us) for move in live.records.moves],
         "outputs": _outputs(replayed),
         "faults": _faults(replayed),

@@ -15,7 +15,7 @@ from models.instance import Instance
 from models.objective import Objective, timeline_value
 from models.timeline import Timeline
 
-CAUSES = ("run_time", "load", "transfer", "dispatch")
+CAUSES = ("run_time", "load", "moves", "transfer", "dispatch")
 """In the order in which measured times take the place of given ones; dispatch is what then remains."""
 
 
@@ -37,7 +37,7 @@ class Causes:
 def causes_of_error(
     instance: Instance, policy: Callable[[], Policy], predicted: Timeline, live: LiveRun, seed: int
 ) -> Causes:
-    """Return what measured run times, loads, transfers and the rest add to a prediction.
+    """Return what measured run times, loads, models that make way, transfers and the rest add to a prediction.
 
     Parameters
     ----------
@@ -45,11 +45,11 @@ def causes_of_error(
         Made the prediction, and ran.
     """
     runs = Durations(runs={run.subject: run.took_us for run in live.records.runs})
-    loads = replace(runs, loads=_loads(live.records))
+    loads, moves = (replace(runs, loads=_loads(live.records, moved)) for moved in (False, True))
     transfers = {
         (sent.subject, sent.target): sent.took_us for sent in live.records.transfers if sent.target is not None
     }
-    steps = [runs, loads, replace(loads, transfers=transfers)]
+    steps = [runs, loads, moves, replace(moves, transfers=transfers)]
     timelines = [predicted, *(simulate_recorded(instance, policy, step, seed) for step in steps), live.timeline]
 
     def added(objective: Objective) -> dict[str, float]:
@@ -59,8 +59,9 @@ def causes_of_error(
     return Causes(added(Objective.MEAN_LATENCY), added(Objective.MAKESPAN))
 
 
-def _loads(records: Records) -> dict[tuple[int, int], list[int]]:
+def _loads(records: Records, moved: bool) -> dict[tuple[int, int], list[int]]:
+    """Return how long loads took on each GPU, with or without the time that models took to make way."""
     taken: defaultdict[tuple[int, int], list[int]] = defaultdict(list)
     for load in records.loads:
-        taken[load.gpu, load.subject].append(load.took_us)
+        taken[load.gpu, load.subject].append(load.took_us if moved else load.took_us - load.moves_us)
     return dict(taken)

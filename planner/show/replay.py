@@ -87,7 +87,7 @@ def _facts(replayed: Replayed, report: dict[str, Any]) -> Table:
     if report["unpacked_gpus"]:
         rows["memory"] = f"fits by bytes but not in pieces on {', '.join(report['unpacked_gpus'])}"
     if report["moves"]:
-        rows["moves"] = f"{len(report['moves'])} models made way and were loaded again"
+        rows["moves"] = f"{len(report['moves'])} models made way within a GPU's memory, in {report['moves_s']:.4f} s"
     if report["faults"]:
         set_aside = [fault["gpu"] for fault in report["faults"] if fault["what"] == SET_ASIDE]
         rows["faults"] = f"{len(report['faults'])}, {', '.join(set_aside) or 'no GPU'} set aside"

@@ -146,11 +146,13 @@ def loads_of_m1_on_the_first_gpu(
     """Run x, y, x on GPU 0, y on GPU 1, y on GPU 0; `instead` happens in the first tries to load m1 on GPU 0."""
     original, seen = Station.load_after, list[int]()
 
-    def load_after(station: Station, moves: list[Move], model: int, address: int, asked_ns: int) -> Span:
+    def load_after(
+        station: Station, moves: list[Move], model: int, address: int, asked_ns: int, **anew: bool
+    ) -> tuple[Span, int]:
         if station.id == "s0/g0" and model == 1 and len(seen) < tries:
             seen.append(model)
             instead()
-        return original(station, moves, model, address, asked_ns)
+        return original(station, moves, model, address, asked_ns, **anew)
 
     monkeypatch.setattr(Station, "load_after", load_after)
     on = instance([X, Y, X, Y, Y], ["m0", "m1"], gpus(2, 2 * BYTES))
@@ -188,7 +190,9 @@ def test_a_gpu_that_cannot_load_is_set_aside_and_its_work_moved(monkeypatch: pyt
 def test_without_another_gpu_jobs_fail_and_the_run_ends(monkeypatch: pytest.MonkeyPatch) -> None:
     """Two jobs come while m1 cannot be loaded, one after the GPU was set aside."""
 
-    def load_after(station: Station, moves: list[Move], model: int, address: int, asked_ns: int) -> Span:
+    def load_after(
+        station: Station, moves: list[Move], model: int, address: int, asked_ns: int, **anew: bool
+    ) -> tuple[Span, int]:
         raise RuntimeError("no")
 
     on = instance([X, Y, Y], ["m0", "m1"], gpus(1, BYTES))

@@ -10,6 +10,7 @@ from executor.devices.alone import different_outputs, outputs_alone
 from executor.devices.run import LiveRun, LiveSettings, run_live
 from executor.policies.parse import parse_policy
 from executor.runners.runner import RunnerCall
+from executor.runners.synthetic import SyntheticRunner
 from models import Instance, Job, MLModel, Placement, Residency, Timeline, check
 from tests.devices.small import BYTES, PIECE, Small, gpus, instance, unpackable
 from tests.executor.scripted import Listed
@@ -123,6 +124,19 @@ def test_a_moved_model_is_used_again_where_it_lies_now() -> None:
     moved = run_live(on, replay(on, plan), Small(), KEPT)
     assert (packed.unpacked, packed.records.moves) == ((), [])
     assert [(move.model, move.gpu) for move in moved.records.moves] == [(1, 0)]
+    assert [load.moves_us > 0 for load in moved.records.loads] == [False, False, False, True]
     for run in (packed, moved):
         assert check(on, run.timeline) == []
         assert different(on, run) == []
+
+
+def test_a_model_that_slides_over_its_old_place_keeps_every_byte() -> None:
+    """a, long, free: one, two and one pieces; a leaves for another model of two, and long slides down by one."""
+    models = (MLModel("a", PIECE), MLModel("long", 2 * PIECE), MLModel("other", 2 * PIECE))
+    steps = [task(f"t{k}", 10, [name], {f"t{k - 1}": 64} if k else None) for k, name in enumerate(("a", "long"))]
+    steps += [task("t2", 10, ["other"], {"t1": 64}), task("t3", 10, ["long"], {"t2": 64})]
+    on = Instance(gpus(1, 4 * PIECE), models, (Job(chain(*steps), 0),))
+    run = run_live(on, lambda: Listed([0] * 4, prefetch=0), SyntheticRunner(), KEPT)
+    assert [(move.model, move.gpu) for move in run.records.moves] == [(1, 0)]
+    assert len(run.records.loads) == 3
+    assert different_outputs(on, SyntheticRunner(), "cpu", run.outputs, 30) == []

@@ -64,7 +64,7 @@ def test_models_slide_together_with_as_few_bytes_as_possible() -> None:
         here.take(model, None)
     here.free(0)
     here.free(3)
-    assert here.take(5, None) == [Move(1, 0), Move(2, 3 * K), Move(4, 4 * K)]
+    assert here.take(5, None) == [Move(1, 0, K), Move(2, 3 * K, 4 * K), Move(4, 4 * K, 6 * K)]
     assert here.address == {1: 0, 2: 3 * K, 4: 4 * K, 5: 5 * K}
 
 
@@ -76,7 +76,7 @@ def test_only_the_cheaper_side_slides() -> None:
         here.take(model, None)
     here.free(1)
     here.free(3)
-    assert here.take(5, None) == [Move(2, 4 * K)]
+    assert here.take(5, None) == [Move(2, 4 * K, 5 * K)]
     assert here.address == {0: 0, 2: 4 * K, 4: 7 * K, 5: 5 * K}
 
 
