@@ -7,7 +7,7 @@ arrivals before releases; only then the policy acts, so that what ends at an ins
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from executor.device import ARRIVAL, LOAD_END, LOST, RUN_END, Device
 from executor.errors import PolicyError, StalledError, StoppedError
@@ -15,7 +15,8 @@ from executor.knowledge import WorkflowTables
 from executor.policies.queueing import QueuePolicy
 from executor.policy import Policy
 from executor.site import NOWHERE, Site
-from models import Instance, Timeline
+from models import Instance, Timeline, Workflow
+from models.branches import deciders
 
 
 class Engine:
@@ -33,6 +34,8 @@ class Engine:
         Draws the ingress server of the jobs that name none.
     stand_in
         Makes the policy that goes on when a GPU is lost; needed for devices that can lose one.
+    paths
+        Per job: what it runs of its workflow, if workflows have branches; shown to the policy when it shows.
     """
 
     def __init__(
@@ -42,6 +45,7 @@ class Engine:
         device: Device,
         seed: int = 0,
         stand_in: Callable[[], QueuePolicy] | None = None,
+        paths: Sequence[Workflow] = (),
     ) -> None:
         self._instance = instance
         self._policy = policy
@@ -55,6 +59,9 @@ class Engine:
         self._tables: dict[int, WorkflowTables] = {}
         self._released = 0
         self._unfinished = instance.n_tasks
+        self._paths = paths
+        self._deciders: dict[int, frozenset[int]] = {}
+        self._deciding: dict[int, int] = {}
 
     def run(self, stop: Callable[[], bool] | None = None) -> Timeline:
         """Return what happened.
@@ -140,6 +147,9 @@ class Engine:
         site, policy = self._site, self._policy
         for task in site.end_run(first_task, gpu):
             self._unfinished -= 1
+            if task in self._deciding:
+                job = self._deciding[task]
+                policy.decided(job, self._decide(job))
             site.end_task(task)
             policy.finished(task, gpu)
             site.send_outputs(task)
@@ -177,6 +187,25 @@ class Engine:
             self._tables[workflow] = WorkflowTables.of(self._instance, workflow)
         ingress = self._draw.choice(self._servers) if released.ingress is None else released.ingress
         number = self._site.release(released, self._tables[workflow], ingress)
+        if self._paths and released.workflow.branches:
+            self._await_path(number, workflow)
         if not (self._site.lost and self._drop_if_stranded(number)):
             self._policy.released(number)
         return self._releases[self._released]
+
+    def _await_path(self, job: int, workflow: int) -> None:
+        """Note with which tasks the path of a job shows; without any it shows now."""
+        if workflow not in self._deciders:
+            self._deciders[workflow] = deciders(self._site.jobs[job].workflow)
+        first = self._site.job_tasks[job].start
+        self._deciding.update((first + position, job) for position in self._deciders[workflow])
+        if not self._deciders[workflow]:
+            self._decide(job)
+
+    def _decide(self, job: int) -> list[int]:
+        """Show which path a job takes; return the tasks that it does not run."""
+        dropped = self._site.decide(job, self._paths[job])
+        self._unfinished -= len(dropped)
+        for task in self._site.job_tasks[job]:
+            self._deciding.pop(task, None)
+        return dropped

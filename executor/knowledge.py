@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from models import NEVER, NONE, WHOLE, Cluster, Instance, Job, MLModel, Restrictions, Workflow
+from models.branches import likelihoods
 
 _Row = tuple[tuple[int, int], ...]
 
@@ -26,6 +27,7 @@ class WorkflowTables:
     first_edge: int
     transfer_us: list[list[list[list[int]]]]
     input_us: list[int]
+    likelihood: list[float]
     share: list[int]
     memory_bytes: list[int]
     batches: list[tuple[str, list[list[int]]] | None]
@@ -45,6 +47,7 @@ class WorkflowTables:
             first,
             instance.transfer_us[first : first + len(edges)].tolist(),
             instance.input_us[rows].tolist(),
+            [float(share) for share in likelihoods(instance.workflows[index])],
             instance.template_share[rows].tolist(),
             instance.template_memory[rows].tolist(),
             [
@@ -82,8 +85,12 @@ class Knowledge:
         share, the memory that each task holds while it runs, and its batch class by number, NONE without one.
     batch_us
         Per batch class so far: run times by GPU class and size, NEVER for sizes that cannot run there.
+    likelihood
+        Per template: how likely a job runs it; below 1 for tasks of branches.
     template, job
         Per task released so far.
+    dropped
+        Tasks that will not run, since their job takes another branch, as far as that has shown.
     jobs, job_workflow, job_ingress, job_tasks
         Per job released so far: the job, its workflow's index, the server that plans it, its tasks.
     """
@@ -107,6 +114,7 @@ class Knowledge:
         self.outputs: list[_Row] = []
         self.transfer_us: list[list[list[list[int]]]] = []
         self.input_us: list[int] = []
+        self.likelihood: list[float] = []
         self.share: list[int] = []
         self.work_us: list[list[int]] = []
         self.task_bytes: list[int] = []
@@ -119,6 +127,7 @@ class Knowledge:
         self.job_workflow: list[int] = []
         self.job_ingress: list[int] = []
         self.job_tasks: list[range] = []
+        self.dropped: set[int] = set()
         self._number: dict[WorkflowTables, int] = {}
         self._batch_number: dict[str, int] = {}
         self._eligible: dict[int, tuple[int, ...]] = {}
@@ -149,6 +158,11 @@ class Knowledge:
         if not travels:
             return 0
         return travels if self.jobs[self.job[task]].ingress not in (None, self.gpu_server[gpu]) else 0
+
+    def needed_inputs(self, task: int) -> _Row:
+        """Return the pairs (offset of the predecessor, edge) of a task, without predecessors that will not run."""
+        row = self.inputs[self.template[task]]
+        return tuple(arc for arc in row if task + arc[0] not in self.dropped) if self.dropped else row
 
     def eligible_gpus(self, task: int) -> tuple[int, ...]:
         """Return the GPUs that can run a task, in order."""
@@ -184,6 +198,7 @@ class Knowledge:
             known.extend(tuple((offset, edge + shift) for offset, edge in row) for row in arcs)
         self.transfer_us.extend(tables.transfer_us)
         self.input_us.extend(tables.input_us)
+        self.likelihood.extend(tables.likelihood)
         self.share.extend(tables.share)
         self.work_us.extend(
             row if share == WHOLE else [run_us if run_us == NEVER else run_us * share // WHOLE for run_us in row]

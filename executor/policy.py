@@ -22,9 +22,12 @@ class Policy:
         The site as it stands now; set by `begin`.
     write_back
         Whether evicted weights are copied back before a load (the released Compass simulator charges this).
+    knows_paths
+        Whether it knows beforehand which branch every job takes, as a plan does; jobs then ask for their paths alone.
     """
 
     write_back: ClassVar[bool] = False
+    knows_paths: ClassVar[bool] = False
     site: Site
 
     def instance_for(self, instance: Instance) -> Instance:
@@ -46,6 +49,17 @@ class Policy:
 
     def finished(self, task: int, gpu: int) -> None:
         """Take note of the end of a task. Its output leaves after this, so that successors can still be moved."""
+
+    def decided(self, job: int, dropped: Sequence[int]) -> None:
+        """Take note of the branch that a job takes, before the end of the task with which that shows.
+
+        Not called where it shows at the release: then the job is released without the tasks that it does not run.
+
+        Parameters
+        ----------
+        dropped
+            Its tasks that will not run; nothing waits for them any longer.
+        """
 
     def arrived(self, task: int, missing: int) -> None:
         """Take note that an input has reached its task's GPU, or that a task without inputs got a GPU.

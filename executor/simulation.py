@@ -12,6 +12,7 @@ from executor.errors import PolicyError
 from executor.noise import Noise
 from executor.policy import Policy
 from models import Instance, Timeline
+from models.branches import only, open_paths
 
 
 def simulate(
@@ -52,7 +53,13 @@ def simulate(
     made = policy()
     if made.instance_for(instance) is not instance:
         raise PolicyError("this policy runs on another instance: simulate instance_for(instance, policy) instead")
-    return Engine(instance, made, VirtualDevice(noise, seed, truth), seed).run(stop)
+    opened = None if made.knows_paths else open_paths(instance)
+    if opened is None:
+        return Engine(instance, made, VirtualDevice(noise, seed, truth), seed).run(stop)
+    true_paths = None if truth is None else open_paths(truth)
+    device = VirtualDevice(noise, seed, None if true_paths is None else true_paths.instance)
+    paths = [job.workflow for job in instance.jobs]
+    return only(Engine(opened.instance, made, device, seed, paths).run(stop), opened.kept)
 
 
 def _alike(told: Instance, truth: Instance) -> bool:

@@ -6,7 +6,7 @@ Every action is checked against the rules and refused if it breaks one; what is 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NoReturn, Protocol
 
 import numpy as np
@@ -14,10 +14,12 @@ import numpy as np
 from executor.device import ARRIVAL, WAKE, Device
 from executor.errors import IllegalActionError
 from executor.knowledge import Knowledge, WorkflowTables
-from models import NEVER, NONE, Instance, Job, Residency, Timeline
+from models import NEVER, NONE, Instance, Job, Residency, Timeline, Workflow
 from models.gpu_state import GPUState, Run
 from models.memory import Memory
 
+_ENDLESS = 1 << 30
+"""Stands for what a task that will not run waits for."""
 NOWHERE = -1
 """Stands for the GPU of a task without one, and for the task or model of an idle engine."""
 
@@ -63,7 +65,7 @@ class Site(Knowledge):
     inputs_missing
         Per task: inputs that have not reached its GPU; all of them while the GPU is undecided.
     predecessors_left
-        Per task: predecessors that have not finished.
+        Per task: predecessors that have not finished; more than there can be if the task will not run.
     state
         Per GPU: what runs and loads there, what is free, and what its memory holds.
     memory
@@ -114,10 +116,12 @@ class Site(Knowledge):
         Raises
         ------
         IllegalActionError
-            If the task is unknown or has started, or the GPU cannot run it.
+            If the task is unknown, will not run or has started, or the GPU cannot run it.
         """
         if not 0 <= task < len(self.template):
             raise IllegalActionError(f"task {task} is not released")
+        if task in self.dropped:
+            raise IllegalActionError(f"task {task}: its job takes another branch")
         template = self.template[task]
         if not 0 <= gpu < self.n_gpus or gpu in self.lost or self.run_us[template][self.gpu_class[gpu]] == NEVER:
             allowed = ", ".join(map(str, self.eligible_gpus(task)))
@@ -127,7 +131,7 @@ class Site(Knowledge):
         if self.gpu[task] != NOWHERE:
             self._sending[task] = self._sending.get(task, 0) + 1  # whatever is under way goes to the wrong place
         self.gpu[task] = gpu
-        inputs = self.inputs[template]
+        inputs = self.needed_inputs(task)
         self.inputs_missing[task] = len(inputs)
         if not inputs:
             if self.input_us[template]:
@@ -296,6 +300,29 @@ class Site(Knowledge):
         self.predecessors_left.extend(inputs)
         return len(self.jobs) - 1
 
+    def decide(self, job: int, path: Workflow) -> list[int]:
+        """Note which path a job takes; return the tasks that it does not run.
+
+        A follower of these, outside the branches, waits for them no longer.
+        """
+        whole, first = self.workflows[self.job_workflow[job]], self.job_tasks[job].start
+        self.jobs[job] = replace(self.jobs[job], workflow=path)
+        left_out = [first + index for index, task in enumerate(whole.tasks) if task.name not in path.position]
+        self.dropped.update(left_out)
+        for task in left_out:
+            self.predecessors_left[task] = _ENDLESS
+            for offset, _ in self.outputs[self.template[task]]:
+                follower = task + offset
+                if follower in self.dropped:
+                    continue
+                self.predecessors_left[follower] -= 1
+                if self.gpu[follower] != NOWHERE:
+                    self.inputs_missing[follower] -= 1
+                    if not self.inputs_missing[follower]:
+                        self.touched[self.gpu[follower]] = None
+                        self._listener.arrived(follower, 0)
+        return left_out
+
     def end_run(self, first_task: int, gpu: int) -> Sequence[int]:
         """Free what a batch held and return its tasks, each of which is then to be ended by `end_task`."""
         state = self.state[gpu]
@@ -315,7 +342,7 @@ class Site(Knowledge):
         """Note the end of a task and send its output to every successor whose GPU is decided."""
         self.ended_us[task] = self.now
         for offset, edge in self.outputs[self.template[task]]:
-            if self.gpu[task + offset] != NOWHERE:
+            if self.gpu[task + offset] != NOWHERE and task + offset not in self.dropped:
                 self._send(task, task + offset, edge)
 
     def set_aside(self, gpu: int, model: int) -> None:

@@ -61,18 +61,22 @@ def distinct_workflows(jobs: Sequence[Job]) -> tuple[tuple[Workflow, ...], Ints]
 
 def _content(workflow: Workflow) -> object:
     """Return a key that equal workflows share."""
-    return workflow.name, tuple(
-        (
-            task.name,
-            frozenset(task.runtime_us.items()),
-            task.models,
-            task.inputs,
-            task.share,
-            task.memory_bytes,
-            task.input_bytes,
-            None if task.batch is None else task.batch.content,
-        )
-        for task in workflow.tasks
+    return (
+        workflow.name,
+        workflow.branches,
+        tuple(
+            (
+                task.name,
+                frozenset(task.runtime_us.items()),
+                task.models,
+                task.inputs,
+                task.share,
+                task.memory_bytes,
+                task.input_bytes,
+                None if task.batch is None else task.batch.content,
+            )
+            for task in workflow.tasks
+        ),
     )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
 from graphlib import CycleError, TopologicalSorter
@@ -193,8 +193,23 @@ class WorkflowCycleError(ValueError):
 
 
 @dataclass(frozen=True, slots=True)
+class Branch:
+    """Tasks of a workflow that a job runs together or not at all, and how likely it does."""
+
+    probability: Fraction
+    tasks: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Workflow:
     """A DAG of tasks.
+
+    Parameters
+    ----------
+    branches
+        A job runs the tasks of exactly one of them, and all tasks that are in none; () if every job runs all tasks.
+    of
+        The workflow with branches of which this is one path; None if it is none (see `models.branches`).
 
     Attributes
     ----------
@@ -203,11 +218,13 @@ class Workflow:
     topological
         Task indices, every predecessor before its successors.
     critical_path_us
-        Longest path of fastest run times, transfers and loads left out (P_j).
+        Longest path of fastest run times, transfers and loads left out (P_j); with branches its expectation.
     """
 
     name: str
     tasks: tuple[Task, ...]
+    branches: tuple[Branch, ...] = ()
+    of: Workflow | None = field(default=None, repr=False, compare=False)
     position: Mapping[str, int] = field(init=False, repr=False, compare=False)
     topological: tuple[int, ...] = field(init=False, repr=False, compare=False)
     critical_path_us: int = field(init=False, repr=False, compare=False)
@@ -220,7 +237,13 @@ class Workflow:
             raise ValueError(f"workflow {self.name}: task names must differ")
         object.__setattr__(self, "position", position)
         object.__setattr__(self, "topological", self._topological_order())
-        object.__setattr__(self, "critical_path_us", self._critical_path_us())
+        self._check_branches()
+        object.__setattr__(self, "critical_path_us", self._expected_path_us())
+
+    def with_tasks(self, change: Callable[[Task], Task]) -> Workflow:
+        """Return the workflow with every task changed, and so the workflow of which it is a path."""
+        whole = None if self.of is None else self.of.with_tasks(change)
+        return Workflow(self.name, tuple(map(change, self.tasks)), self.branches, whole)
 
     def _topological_order(self) -> tuple[int, ...]:
         graph: dict[int, list[int]] = {}
@@ -234,12 +257,44 @@ class Workflow:
         except CycleError as error:
             raise WorkflowCycleError(self.name, tuple(self.tasks[index].name for index in error.args[1])) from None
 
-    def _critical_path_us(self) -> int:
+    def _check_branches(self) -> None:
+        """Refuse branches that share tasks, depend on each other, or whose probabilities are not those of all jobs."""
+        branch_of: dict[str, int] = {}
+        for index, branch in enumerate(self.branches):
+            for name in branch.tasks:
+                if name not in self.position:
+                    raise ValueError(f"workflow {self.name}: branch {index} has an unknown task {name}")
+                if branch_of.setdefault(name, index) != index or branch.tasks.count(name) > 1:
+                    raise ValueError(f"workflow {self.name}: task {name} is in two branches")
+            if branch.probability <= 0 or len(branch.tasks) == len(self.tasks):
+                raise ValueError(f"workflow {self.name}: branch {index} is never taken, or holds every task")
+        if self.branches and sum(branch.probability for branch in self.branches) != 1:
+            raise ValueError(f"workflow {self.name}: the probabilities of its branches do not add up to 1")
+        for task in self.tasks:
+            for edge in task.inputs:
+                here, before = branch_of.get(task.name), branch_of.get(edge.source)
+                if here is not None and before not in (None, here):
+                    both = f"{task.name} comes after {edge.source}"
+                    raise ValueError(f"workflow {self.name}: task {both}, which is in another branch")
+
+    def _expected_path_us(self) -> int:
+        """Return the critical path, of branches the expectation to the nearest microsecond."""
+        if not self.branches:
+            return self._critical_path_us(frozenset())
+        whole = {name for branch in self.branches for name in branch.tasks}
+        expected = sum(
+            branch.probability * self._critical_path_us(frozenset(whole.difference(branch.tasks)))
+            for branch in self.branches
+        )
+        return int(expected + Fraction(1, 2))
+
+    def _critical_path_us(self, left_out: frozenset[str]) -> int:
         finish = [0] * len(self.tasks)
         for index in self.topological:
             task = self.tasks[index]
-            ready = max((finish[self.position[edge.source]] for edge in task.inputs), default=0)
-            finish[index] = ready + task.fastest_us
+            if task.name not in left_out:
+                ready = max((finish[self.position[edge.source]] for edge in task.inputs), default=0)
+                finish[index] = ready + task.fastest_us
         return max(finish)
 
 

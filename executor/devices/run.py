@@ -20,6 +20,7 @@ from executor.policies.jit import Jit
 from executor.policy import Policy
 from executor.runners.runner import Runner
 from models import Instance, Timeline
+from models.branches import open_paths
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,6 +109,8 @@ def run_live(
     made = policy()
     if made.instance_for(instance) is not instance:
         raise PolicyError("this policy runs on a twin of the instance, whose models no device has")
+    if not made.knows_paths and open_paths(instance) is not None:
+        raise PolicyError("online policies do not run workflows with branches on devices yet; allowed is a plan")
     packing = Packing() if plan is None else pack(instance, plan)
     with one_thread_each(), _crew(instance, runner, settings) as crew:
         peak = crew.prepare()

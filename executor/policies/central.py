@@ -16,7 +16,7 @@ from models import NEVER, NONE
 
 
 class Work:
-    """What is left of every job: the sum of the fastest run times of its tasks that have not started.
+    """What is left of every job: the sum of the fastest run times of its tasks that have not started, in expectation.
 
     Attributes
     ----------
@@ -31,8 +31,19 @@ class Work:
 
     def released(self, job: int) -> None:
         """Take note of a job."""
-        templates = (self._site.template[task] for task in self._site.job_tasks[job])
-        self.remaining_us.append(sum(self._fastest[template] for template in templates))
+        self.remaining_us.append(self._expected_us(job))
+
+    def decided(self, job: int) -> None:
+        """Take note of the branch that a job takes."""
+        self.remaining_us[job] = self._expected_us(job)
+
+    def _expected_us(self, job: int) -> int:
+        """Return the work of the tasks that have not started, each as far as it is likely."""
+        site = self._site
+        decided = not site.jobs[job].workflow.branches
+        left = (task for task in site.job_tasks[job] if task not in site.dropped and site.started_us[task] < 0)
+        templates = (site.template[task] for task in left)
+        return sum(self._fastest[t] if decided else round(site.likelihood[t] * self._fastest[t]) for t in templates)
 
     def started(self, task: int) -> None:
         """Take note of a start."""
@@ -114,7 +125,7 @@ class CentralQueue(QueuePolicy):
     def inputs_at(self, task: int, free: Row) -> Row:
         """Return when each GPU is free and has the task's inputs, which leave once it is bound."""
         site = self.site
-        for offset, edge in site.inputs[site.template[task]]:
+        for offset, edge in site.needed_inputs(task):
             free = self.transfers.wait_for(free, edge, site.gpu[task + offset], site.now)
         given = self.inputs.of(task)
         return free if given is None else np.maximum(free, given + site.now)

@@ -70,7 +70,7 @@ class Compass(QueuePolicy):
         view.advance()
         available = view.waits(server, site.now)
         where = self._planner.plan(job, available, _SeenCosts(view, server), view.gpus_of[server])
-        for task, gpu in zip(site.job_tasks[job], where, strict=True):
+        for task, gpu in where:
             self.place(task, gpu)
 
     def reconsider(self, task: int, edge: int, here: int) -> None:

@@ -17,7 +17,8 @@ class Hash(QueuePolicy):
     def released(self, job: int) -> None:
         """Place the tasks of the job."""
         for task in self.site.job_tasks[job]:
-            self.place(task, hashed_gpu(self.site, task))
+            if task not in self.site.dropped:
+                self.place(task, hashed_gpu(self.site, task))
 
 
 def hashed_gpu(site: Site, task: int) -> int:

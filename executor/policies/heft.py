@@ -27,5 +27,5 @@ class Heft(QueuePolicy):
         available = np.full(site.n_gpus, site.now, np.int64)
         ingress = self.view.gpus_of[site.job_ingress[job]]
         where = self._planner.plan(job, available, None, ingress)
-        for task, gpu in zip(site.job_tasks[job], where, strict=True):
+        for task, gpu in where:
             self.place(task, gpu)

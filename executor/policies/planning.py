@@ -51,8 +51,10 @@ class JobPlanner:
         self._orders: dict[int, list[int]] = {}
         self._start = np.zeros(site.n_gpus, np.int64)
 
-    def plan(self, job: int, available: Row, costs: LoadCosts | None, ingress: Sequence[int]) -> list[int]:
-        """Return the worker of every task of a job.
+    def plan(self, job: int, available: Row, costs: LoadCosts | None, ingress: Sequence[int]) -> list[tuple[int, int]]:
+        """Return the tasks of a job, in their order, each with its worker.
+
+        Tasks of a branch that the job may take are placed as well; they keep a worker busy as long as they are likely.
 
         Parameters
         ----------
@@ -73,8 +75,10 @@ class JobPlanner:
         wait_for, uniform = self.transfers.wait_for, self.runs.uniform
         for task in order:
             template = first + task
+            if tasks[task] in site.dropped:
+                continue
             earliest = available
-            for offset, edge in site.inputs[template]:
+            for offset, edge in site.needed_inputs(tasks[task]):
                 source = task + offset
                 earliest = wait_for(earliest, edge, where[source], finish[source], start)
             given = self._inputs.of(tasks[task]) if site.input_us[template] else None
@@ -92,10 +96,12 @@ class JobPlanner:
             if needs and costs is not None:
                 costs.placed(worker, needs)
             where[task], finish[task] = worker, end_us
-            share = site.share[template]
+            share, before = site.share[template], available.item(worker)
             if share < WHOLE:
                 ran_us = site.run_us[template][site.gpu_class[worker]]
                 available[worker] = end_us - (ran_us - ran_us * share // WHOLE)
             else:
                 available[worker] = end_us
-        return where
+            if site.likelihood[template] < 1:
+                available[worker] = before + round(site.likelihood[template] * (available.item(worker) - before))
+        return [(task, gpu) for task, gpu in zip(tasks, where, strict=True) if task not in site.dropped]

@@ -94,7 +94,7 @@ class ReleasedCompass(QueuePolicy):
         available = np.array([now + self._wait(gpu, server, now) for gpu in range(site.n_gpus)], np.int64)
         costs = _ReleasedCosts(site, self._load_rows, self._seen_models(server, now))
         where = self._planner.plan(job, available, costs, ingress=())
-        for task, gpu in zip(site.job_tasks[job], where, strict=True):
+        for task, gpu in where:
             self.place(task, gpu)
 
     def turned_to(self, task: int, gpu: int) -> None:
@@ -104,7 +104,8 @@ class ReleasedCompass(QueuePolicy):
             state = site.state[gpu]
             end = state.load_end_us if state.loading != NOWHERE else site.now
             for offset, edge in site.outputs[site.template[task]]:
-                if len(site.inputs[site.template[task + offset]]) == 1:
+                alone = len(site.inputs[site.template[task + offset]]) == 1
+                if alone and task + offset not in site.dropped:
                     self._adjust(task + offset, edge, gpu, end + site.run_time(task, gpu))
         self._waiting_us[gpu] -= site.run_time(task, gpu)
         self._loads[gpu].add(site.now, self._waiting_us[gpu])

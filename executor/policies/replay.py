@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Sequence
 from heapq import heapify, heappop, heappush
 from itertools import accumulate
 from math import inf
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 from executor.errors import PolicyError
 from executor.policy import Policy
@@ -49,6 +49,8 @@ class Replay(Policy):
 
     It is clairvoyant as its plan is: it may load before any job arrives. It cannot deadlock, with or without noise.
     """
+
+    knows_paths: ClassVar[bool] = True
 
     def __init__(self, instance: Instance, timeline: Timeline) -> None:
         self._plan = timeline

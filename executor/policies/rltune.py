@@ -75,6 +75,11 @@ class Rltune(CentralQueue):
         self._work.released(job)
         super().released(job)
 
+    def decided(self, job: int, dropped: Sequence[int]) -> None:
+        """Take note of what is left."""
+        self._work.decided(job)
+        super().decided(job, dropped)
+
     def started(self, task: int, gpu: int) -> None:
         """Take note of what is left."""
         super().started(task, gpu)

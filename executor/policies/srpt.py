@@ -6,6 +6,7 @@ are not preempted and GPUs hold different models, so it is a rule of thumb, but 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -60,6 +61,11 @@ class Srpt(CentralQueue):
         """Let the job's first tasks wait."""
         self._work.released(job)
         super().released(job)
+
+    def decided(self, job: int, dropped: Sequence[int]) -> None:
+        """Take note of what is left."""
+        self._work.decided(job)
+        super().decided(job, dropped)
 
     def offer(self) -> None:
         """Let every task choose the GPU on which it would finish first."""

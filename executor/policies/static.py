@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import ClassVar
 
 import numpy as np
@@ -18,6 +19,7 @@ from executor.policies.ranks import mean_run
 from executor.policies.view import Row
 from executor.site import NOWHERE, Site
 from models import NEVER, Workflow
+from models.branches import likelihoods
 from models.memory import Memory
 from models.tables import GPUClasses, needed_models, run_times
 
@@ -185,13 +187,14 @@ class _Expected:
 def _expected_tasks(site: Site, workflows: Sequence[Workflow]) -> list[_Expected]:
     """Return the tasks of workflows that need models or memory; workflows alike in all but run times count as one.
 
-    A workflow that the cluster cannot run is left out, for no job can ask for it.
+    A workflow that the cluster cannot run is left out, for no job can ask for it. Tasks of a branch count as they are
+    likely.
     """
     classes = GPUClasses.of(site.cluster, site.restrictions)
     needs = needed_models(workflows, site.models)
     load_us = np.array(site.load_us, np.int64).reshape(len(site.models), len(classes.gpus))
     rows = run_times(workflows, needs, site.models, load_us, classes, site.restrictions)
-    alike: dict[_Shape, list[list[list[int]]]] = {}
+    alike: dict[_Shape, list[tuple[list[list[int]], list[Fraction]]]] = {}
     held: dict[_Shape, list[int]] = {}
     first = 0
     for workflow in workflows:
@@ -201,13 +204,14 @@ def _expected_tasks(site: Site, workflows: Sequence[Workflow]) -> list[_Expected
         possible = tuple(tuple(run_us != NEVER for run_us in row) for row in by_class)
         if all(map(any, possible)):
             shape = needs[here], possible
-            alike.setdefault(shape, []).append(by_class)
+            alike.setdefault(shape, []).append((by_class, likelihoods(workflow)))
             before = held.get(shape, [0] * len(workflow.tasks))
             held[shape] = [max(task.memory_bytes, most) for task, most in zip(workflow.tasks, before, strict=True)]
     found = []
     for (models, possible), of_all in alike.items():
         for position, needed in enumerate(models):
-            work_us = float(sum(mean_run(site, of_one[position]) for of_one in of_all) / len(of_all))
+            works = (likely[position] * mean_run(site, by_class[position]) for by_class, likely in of_all)
+            work_us = float(sum(works) / len(of_all))
             eligible = [gpu for gpu, of_class in enumerate(site.gpu_class) if possible[position][of_class]]
             memory_bytes = held[models, possible][position]
             if needed or memory_bytes:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from models import InitialResidency, Instance, MLModel, Restrictions, Workflow
+from models import InitialResidency, Instance, MLModel, Restrictions, Task, Workflow
 
 
 def twin_instance(instance: Instance) -> Instance:
@@ -14,10 +14,10 @@ def twin_instance(instance: Instance) -> Instance:
     on a GPU twice. Tasks and jobs keep their numbers. A model without users keeps its name; an initial residency goes
     to the first workflow that uses the model. A twin is its own twin.
     """
-    used = {
-        workflow.name: dict.fromkeys(m for task in workflow.tasks for m in task.models)
-        for workflow in instance.workflows
-    }
+    used: dict[str, dict[str, None]] = {}
+    for workflow in instance.workflows:
+        models = (model for task in (workflow.of or workflow).tasks for model in task.models)
+        used.setdefault(workflow.name, {}).update(dict.fromkeys(models))
     if all(model.startswith(f"{name}/") for name, models in used.items() for model in models):
         return instance
     twins: dict[str, list[str]] = {
@@ -42,11 +42,10 @@ def twin_instance(instance: Instance) -> Instance:
 
 
 def _own_models(workflow: Workflow) -> Workflow:
-    tasks = (
-        replace(task, batch=None, models=tuple(f"{workflow.name}/{model}" for model in task.models))
-        for task in workflow.tasks
-    )
-    return Workflow(workflow.name, tuple(tasks))
+    def own(task: Task) -> Task:
+        return replace(task, batch=None, models=tuple(f"{workflow.name}/{model}" for model in task.models))
+
+    return workflow.with_tasks(own)
 
 
 def _restrictions(restrictions: Restrictions, twins: dict[str, list[str]]) -> Restrictions:

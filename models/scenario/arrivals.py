@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from itertools import accumulate
 from pathlib import Path
 
+from models.branches import draw_branch, paths_of
 from models.scenario.document import PoissonSection, ScenarioDocument, TraceSection
 from models.scenario.errors import FieldError, allowed, quote
 from models.scenario.quantities import MAX_TIME_US
@@ -37,7 +38,28 @@ def build_jobs(document: ScenarioDocument, workflows: Mapping[str, Workflow], fo
     else:
         arrivals = _listed(document)
     ordered = sorted(arrivals, key=lambda arrival: arrival.release_us)
-    return tuple(Job(workflows[a.workflow], a.release_us, a.weight, a.deadline_us, a.ingress) for a in ordered)
+    paths = {name: paths_of(workflow) for name, workflow in workflows.items()}
+    seed = workload.poisson.seed if workload.poisson is not None else 0
+    return tuple(
+        Job(
+            _taken(workflows[a.workflow], paths[a.workflow], a, seed, job),
+            a.release_us,
+            a.weight,
+            a.deadline_us,
+            a.ingress,
+        )
+        for job, a in enumerate(ordered)
+    )
+
+
+def _taken(workflow: Workflow, paths: Sequence[Workflow], arrival: Arrival, seed: int, job: int) -> Workflow:
+    """Return the path that an arrival takes; where it names none it is drawn."""
+    if arrival.path is None:
+        return paths[draw_branch(workflow, seed, job)] if workflow.branches else workflow
+    if arrival.path >= len(workflow.branches):
+        problem = f"job {job} takes branch {arrival.path} of {workflow.name}, which has {len(workflow.branches)}"
+        raise FieldError(("workload",), f"{problem}; allowed are numbers of branches, from 0")
+    return paths[arrival.path]
 
 
 def _poisson(section: PoissonSection, workflows: Sequence[str]) -> list[Arrival]:
@@ -90,5 +112,5 @@ def _listed(document: ScenarioDocument) -> list[Arrival]:
         if job.ingress is not None and job.ingress >= servers:
             problem = f"unknown server {quote(f's{job.ingress}')}; allowed are s0 to s{servers - 1}"
             raise FieldError((*where, "ingress"), problem)
-        arrivals.append(Arrival(job.release, job.workflow, job.deadline, job.weight, job.ingress))
+        arrivals.append(Arrival(job.release, job.workflow, job.deadline, job.weight, job.ingress, job.path))
     return arrivals

@@ -236,10 +236,20 @@ class BatchSection(Section):
     )
 
 
+class BranchSection(Section):
+    """Tasks that a job of the workflow runs together or not at all."""
+
+    probability: Number
+    tasks: tuple[Name, ...] = ()
+
+
 class WorkflowSection(Section):
-    """A DAG of tasks."""
+    """A DAG of tasks, of which a job runs those of one branch and those that are in none."""
 
     tasks: Annotated[dict[Name, TaskSection], filled("task")]
+    branches: tuple[BranchSection, ...] = Field(
+        default=(), description="Which shows to online policies when the task before a branch ends."
+    )
 
 
 class PoissonSection(Section):
@@ -254,7 +264,7 @@ class PoissonSection(Section):
 
 
 class TraceSection(Section):
-    """Arrivals from a CSV file: time_ms (or time_s, time_us), workflow [, deadline_ms, weight, ingress]."""
+    """Arrivals from a CSV file: time_ms (or time_s, time_us), workflow [, deadline_ms, weight, ingress, path]."""
 
     file: Name = Field(description="Path, relative to the scenario file.")
     window: Window | None = None
@@ -268,6 +278,7 @@ class JobSection(Section):
     deadline: Time | None = Field(default=None, description="Relative to the release; soft.")
     weight: Number = Field(default=1, description="Counts in the weighted objectives.", validate_default=True)
     ingress: Server | None = Field(default=None, description="The server that plans the job online.")
+    path: Index | None = Field(default=None, description="The branch that it takes, from 0; drawn if left out.")
 
 
 class WorkloadSection(Section):

@@ -25,7 +25,7 @@ _DECIMALS = {"ms": 3, "s": 6, "us": 0}
 """How many decimals of a number in this unit are whole microseconds."""
 _TIME = {f"time_{unit}": unit for unit in _DECIMALS}
 _DEADLINE = {f"deadline_{unit}": unit for unit in _DECIMALS}
-_COLUMNS = (*_TIME, "workflow", *_DEADLINE, "weight", "ingress")
+_COLUMNS = (*_TIME, "workflow", *_DEADLINE, "weight", "ingress", "path")
 LONGEST_LINE = 65_536
 """Characters of a line of CSV."""
 
@@ -38,6 +38,7 @@ class Arrival(NamedTuple):
     deadline_us: int | None = None
     weight: Fraction = Fraction(1)
     ingress: int | None = None
+    path: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,6 +129,15 @@ def _read(rows: Reader, file: str, workflows: Sequence[str], servers: int, windo
         raise InputError(file, line, str(error.where[0]), problem) from None
 
 
+_Rest = tuple[int | None, Fraction, int | None, int | None]
+
+
+def _read_path(text: str) -> int:
+    if not (text.isdecimal() and text.isascii() and len(text) < 10):
+        raise QuantityError(f"{quote(text)} is no branch; allowed is its number, from 0")
+    return int(text)
+
+
 class _Columns:
     """The header of a trace, and how a row is read by it."""
 
@@ -146,8 +156,8 @@ class _Columns:
         self._time_at, self._workflow_at = header.index(self._time), header.index("workflow")
         self._optional = {name: position for position, name in enumerate(header) if name not in (*_TIME, "workflow")}
 
-    def values(self, row: Sequence[str]) -> tuple[int, str, tuple[int | None, Fraction, int | None] | tuple[()]]:
-        """Return time, workflow, and deadline, weight and ingress where the file has such columns."""
+    def values(self, row: Sequence[str]) -> tuple[int, str, _Rest | tuple[()]]:
+        """Return time, workflow, and deadline, weight, ingress and path where the file has such columns."""
         if len(row) != self._width:
             raise FieldError(("row",), f"has {len(row)} fields; allowed are {self._width}")
         try:
@@ -161,8 +171,8 @@ class _Columns:
             raise FieldError(("workflow",), f"unknown workflow {quote(name)}; {allowed(name, self._workflows)}")
         return time_us, workflow, self._rest(row) if self._optional else ()
 
-    def _rest(self, row: Sequence[str]) -> tuple[int | None, Fraction, int | None]:
-        deadline, weight, ingress = None, Fraction(1), None
+    def _rest(self, row: Sequence[str]) -> _Rest:
+        deadline, weight, ingress, path = None, Fraction(1), None, None
         for name, position in self._optional.items():
             text = row[position].strip()
             if not text:
@@ -172,6 +182,8 @@ class _Columns:
                     deadline = microseconds(text, _DEADLINE[name])
                 elif name == "weight":
                     weight = read_number(text)
+                elif name == "path":
+                    path = _read_path(text)
                 else:
                     ingress = read_server(text)
             except QuantityError as error:
@@ -181,7 +193,7 @@ class _Columns:
                 raise FieldError((name,), f"{quote(text)} is out of range; allowed is 0 to {MAX_TIME_US} us")
             if ingress is not None and ingress >= self._servers:
                 raise FieldError((name,), f"unknown server {quote(text)}; allowed are s0 to s{self._servers - 1}")
-        return deadline, weight, ingress
+        return deadline, weight, ingress, path
 
     def wrong_time(self, row: Sequence[str], time_us: int, last_us: int) -> FieldError:
         """Return the error of a time that is out of range or earlier than the row before."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from models.scenario.document import BatchSection, ScenarioDocument, TaskSection, WorkflowSection
 from models.scenario.errors import FieldError, Where, allowed, blame, quote
-from models.workload import BatchClass, Edge, Task, Workflow, WorkflowCycleError
+from models.workload import BatchClass, Branch, Edge, Task, Workflow, WorkflowCycleError
 
 
 def build_workflows(document: ScenarioDocument) -> dict[str, Workflow]:
@@ -37,11 +37,20 @@ def _workflow(
     document: ScenarioDocument, batches: dict[str, BatchClass], name: str, section: WorkflowSection
 ) -> Workflow:
     tasks = tuple(_task(document, batches, name, section, task) for task in section.tasks)
+    for index, part in enumerate(section.branches):
+        for position, task in enumerate(part.tasks):
+            if task not in section.tasks:
+                where = ("workflows", name, "branches", index, "tasks", position)
+                raise FieldError(where, f"unknown task; {allowed(task, section.tasks)}")
+    branches = tuple(Branch(part.probability, part.tasks) for part in section.branches)
     try:
-        return Workflow(name, tasks)
+        return Workflow(name, tasks, branches)
     except WorkflowCycleError as error:
         problem = f"{error}; allowed is an order without cycles"
         raise FieldError(("workflows", name, "tasks", error.cycle[0]), problem) from None
+    except ValueError as error:
+        problem = f"{error}; allowed are branches of tasks of their own, whose probabilities add up to 1"
+        raise FieldError(("workflows", name, "branches"), problem) from None
 
 
 def _task(

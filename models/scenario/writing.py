@@ -18,6 +18,7 @@ try:
 except ImportError:  # PyYAML was built without the C library
     from yaml import SafeDumper as Emitter  # type: ignore[assignment]
 
+from models.branches import branch_of
 from models.instance import Instance
 from models.scenario.atomic import write_atomically
 from models.scenario.source import Plain
@@ -71,6 +72,8 @@ def job_sections(instance: Instance) -> list[dict[str, Any]]:
             section["weight"] = float(job.weight)
         if job.ingress is not None:
             section["ingress"] = f"s{job.ingress}"
+        if job.workflow.of is not None:
+            section["path"] = branch_of(job.workflow)
         sections.append(section)
     return sections
 

@@ -6,6 +6,7 @@ import networkx as nx
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
+from models.branches import likelihoods
 from models.scenario.graphs import workflow_graph
 from models.workload import Workflow
 from planner.show.colours import COLOURS
@@ -14,7 +15,10 @@ _COLUMN_INCHES, _ROW_INCHES = 2.4, 1.1
 
 
 def draw_workflow(workflow: Workflow) -> Figure:
-    """Return a drawing of a workflow: a box per task, an arrow per edge, predecessors to the left."""
+    """Return a drawing of a workflow: a box per task, an arrow per edge, predecessors to the left.
+
+    Of branches, each has a colour, and its tasks say how likely they are.
+    """
     graph = workflow_graph(workflow)
     layers = nx.topological_generations(graph)
     columns = [sorted(layer, key=workflow.position.__getitem__) for layer in layers]
@@ -25,11 +29,15 @@ def draw_workflow(workflow: Workflow) -> Figure:
     figure = Figure(figsize=size, layout="constrained")
     FigureCanvasAgg(figure)
     axes = figure.add_subplot()
-    box = {"boxstyle": "round,pad=0.5", "facecolor": "white", "edgecolor": COLOURS[0]}
+    box = {"boxstyle": "round,pad=0.5", "facecolor": "white"}
+    colours = {name: COLOURS[1 + i % 10] for i, branch in enumerate(workflow.branches) for name in branch.tasks}
+    likely = dict(zip(workflow.position, likelihoods(workflow), strict=True))
     place = nx.multipartite_layout(graph, subset_key="column", scale=1.0)
     for name, (x, y) in place.items():
         # A name is data: dollar signs in it are no mathematics.
-        axes.text(x, y, _label(workflow, name), ha="center", va="center", fontsize=9, bbox=box, parse_math=False)
+        label = _label(workflow, name) + (f"\n{float(likely[name]):.3g} of jobs" if likely[name] < 1 else "")
+        own = {**box, "edgecolor": colours.get(name, COLOURS[0])}
+        axes.text(x, y, label, ha="center", va="center", fontsize=9, bbox=own, parse_math=False)
     nx.draw_networkx_edges(graph, place, ax=axes, node_size=4000, edge_color="#667788")
     axes.set_title(workflow.name, loc="left", fontsize=11, parse_math=False)
     axes.margins(0.25)

@@ -75,6 +75,7 @@ class Offline(Policy):
     """
 
     Options: ClassVar[type[object]] = OfflineOptions
+    knows_paths: ClassVar[bool] = True
 
     def __init__(self, options: OfflineOptions, scenario: Scenario, told: Told) -> None:
         self._options, self._scenario, self._told = options, scenario, told

@@ -142,7 +142,15 @@ class RecedingHorizon(Policy):
                 site.wake(release_us)
 
     def released(self, job: int) -> None:
-        """Have the work planned anew before anything else is begun."""
+        """Have the work planned anew before anything else is begun.
+
+        Raises
+        ------
+        PolicyError
+            If the job may take one of several branches: what is not known is not planned for yet.
+        """
+        if self.site.workflows[self.site.job_workflow[job]].branches:
+            raise PolicyError("policy receding plans no workflows with branches yet")
         self._tasks_left[job] = len(self.site.job_tasks[job])
         self._due = True
         self.site.wake(self.site.now)

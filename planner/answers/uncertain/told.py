@@ -159,8 +159,8 @@ def stretch(instance: Instance, factor: Floats) -> Instance:
 
 def stretched_workflow(workflow: Workflow, factor: Floats) -> Workflow:
     """Return a workflow with other run times; `factor` is per task."""
-    tasks = [_stretched_task(task, by) for task, by in zip(workflow.tasks, factor.tolist(), strict=True)]
-    return Workflow(workflow.name, tuple(tasks))
+    by = dict(zip(workflow.position, factor.tolist(), strict=True))
+    return workflow.with_tasks(lambda task: _stretched_task(task, by.get(task.name, 1.0)))
 
 
 def _stretched_task(task: Task, by: float) -> Task:
