@@ -1,0 +1,1 @@
+"""What does not knowing the path cost? See README.md."""
