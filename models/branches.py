@@ -58,6 +58,15 @@ def likelihoods(workflow: Workflow) -> list[Fraction]:
     return [of_task.get(task.name, Fraction(1)) for task in workflow.tasks]
 
 
+def open_tasks(workflow: Workflow) -> frozenset[int]:
+    """Return the positions of the tasks of branches, and of those that come after one."""
+    found = {workflow.position[name] for branch in workflow.branches for name in branch.tasks}
+    for position in workflow.topological:
+        if any(workflow.position[edge.source] in found for edge in workflow.tasks[position].inputs):
+            found.add(position)
+    return frozenset(found)
+
+
 def deciders(workflow: Workflow) -> frozenset[int]:
     """Return the positions of the tasks with whose first end the path shows; none: it shows at the release."""
     branched = {name for branch in workflow.branches for name in branch.tasks}
