@@ -59,7 +59,7 @@ def simulate(
     true_paths = None if truth is None else open_paths(truth)
     device = VirtualDevice(noise, seed, None if true_paths is None else true_paths.instance)
     paths = [job.workflow for job in instance.jobs]
-    return only(Engine(opened.instance, made, device, seed, paths).run(stop), opened.kept)
+    return only(Engine(opened.instance, made, device, seed, paths=paths).run(stop), opened.kept)
 
 
 def _alike(told: Instance, truth: Instance) -> bool:

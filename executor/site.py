@@ -320,7 +320,7 @@ class Site(Knowledge):
                     self.inputs_missing[follower] -= 1
                     if not self.inputs_missing[follower]:
                         self.touched[self.gpu[follower]] = None
-                        self._listener.arrived(follower, 0)
+                        self.listener.arrived(follower, 0)
         return left_out
 
     def end_run(self, first_task: int, gpu: int) -> Sequence[int]:

@@ -113,7 +113,6 @@ class QueuePolicy(Policy):
             The GPU where that predecessor has just finished.
         """
 
-<<<<<<< HEAD
     def take_over(self) -> None:
         """Place every task that may run: another policy led so far, and no task that has not started has a GPU."""
         site = self.site
@@ -124,7 +123,7 @@ class QueuePolicy(Policy):
             for task in tasks:
                 if site.started_us[task] < 0 and not site.predecessors_left[task]:
                     self.runnable(task, site.job_ingress[job])
-=======
+
     def decided(self, job: int, dropped: Sequence[int]) -> None:
         """Take what will not run out of the queues, and pass on tasks that have waited for nothing else."""
         site = self.site
@@ -139,7 +138,6 @@ class QueuePolicy(Policy):
         for follower in followers:
             if not site.predecessors_left[follower] and site.gpu[follower] == NOWHERE:
                 self.runnable(follower, site.job_ingress[job])
->>>>>>> 219677f (Uncertain paths: workflows with branches; plans know the path, online policies see it when the task before it ends and count what is likely until then)
 
     def place(self, task: int, gpu: int) -> None:
         """Send a task to a GPU; it queues there when its inputs arrive. A queued task can be sent elsewhere."""
