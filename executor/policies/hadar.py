@@ -24,6 +24,7 @@ from executor.policies.queueing import QueuePolicy
 from executor.policies.ranks import MeanTransfers, rank_order
 from executor.policies.view import Row
 from executor.site import NOWHERE, Site
+from models.branches import open_tasks
 
 _JOBS = 100
 """How many of the latest jobs set the range of prices."""
@@ -81,6 +82,8 @@ class Hadar(QueuePolicy):
             self._see_model(model, gpu)
         self._demands = CostRows(lambda template: _Demand(site, self._books, self._runs.row[template], template))
         self._orders: dict[int, list[int]] = {}
+        self._open: dict[int, frozenset[int]] = {}
+        self._finish: dict[int, dict[int, tuple[int, int]]] = {}
         self._booked: dict[int, tuple[int, int]] = {}
         self._late_us, self._looked_us = np.zeros(site.n_gpus, np.int64), -1
         self._row, self._free = np.zeros(site.n_gpus, np.int64), np.zeros(site.n_gpus, np.int64)
@@ -89,22 +92,43 @@ class Hadar(QueuePolicy):
         self._near = [ceil(part * self._readings.windows) for part in _NEAR]
 
     def released(self, job: int) -> None:
-        """Book the tasks of a job."""
+        """Book the tasks of a job, as far as they do not depend on a branch that has not shown."""
         site = self.site
-        workflow, tasks = site.job_workflow[job], site.job_tasks[job]
+        workflow = site.job_workflow[job]
         if workflow not in self._orders:
             self._orders[workflow] = rank_order(site, workflow, self._means)
+            self._open[workflow] = open_tasks(site.workflows[workflow])
+        order = self._orders[workflow]
+        if site.jobs[job].workflow.branches:
+            self._finish[job] = {}
+            certain = [position for position in order if position not in self._open[workflow]]
+            self._book(job, certain, self._finish[job])
+        else:
+            self._book(job, order, {})
+
+    def decided(self, job: int, dropped: Sequence[int]) -> None:
+        """Book what was left open."""
+        workflow = self.site.job_workflow[job]
+        left = [position for position in self._orders[workflow] if position in self._open[workflow]]
+        self._book(job, left, self._finish.pop(job))
+        super().decided(job, dropped)
+
+    def _book(self, job: int, positions: Sequence[int], finish: dict[int, tuple[int, int]]) -> None:
+        """Book tasks of a job, predecessors first; `finish` says where and when those booked will have ended."""
+        site = self.site
+        weight, tasks = float(site.jobs[job].weight), site.job_tasks[job]
         self._books.advance(site.now, self._prices)
         self._see_lateness()
-        finish: dict[int, tuple[int, int]] = {}
         avoided_s = work_s = 0.0
-        for position in self._orders[workflow]:
-            task = tasks[position]
-            gpu, start_us, saved_us = self._cheapest(task, float(site.jobs[job].weight), finish)
+        for task in (tasks[position] for position in positions):
+            if task in site.dropped:
+                continue
+            gpu, start_us, saved_us = self._cheapest(task, weight, finish)
             run_us = site.run_time(task, gpu)
             finish[task] = gpu, start_us + run_us
             avoided_s, work_s = avoided_s + saved_us / _US_PER_S, work_s + run_us / _US_PER_S
-        self._set_prices(float(site.jobs[job].weight) * avoided_s / work_s)
+        if work_s:
+            self._set_prices(weight * avoided_s / work_s)
 
     def _cheapest(self, task: int, weight: float, finish: dict[int, tuple[int, int]]) -> tuple[int, int, float]:
         """Book a task; return its GPU, its start, and the delay that it avoids."""
@@ -168,7 +192,7 @@ class Hadar(QueuePolicy):
         template = site.template[task]
         self._scalar[()] = site.now
         np.add(self._late_us, self._scalar, out=row)
-        for offset, edge in site.inputs[template]:
+        for offset, edge in site.needed_inputs(task):
             source, end_us = finish[task + offset]
             self._transfers.wait_for(row, edge, source, end_us, out=row)
         given = self._inputs.of(task) if site.input_us[template] else None

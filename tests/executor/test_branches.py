@@ -108,7 +108,11 @@ class Snoop(QueuePolicy):
     last: list[str]
 
     def released(self, job: int) -> None:
-        public = {name: value for name, value in vars(self.site).items() if name[0] != "_" and name not in ("memory", "listener")}
+        public = {
+            name: value
+            for name, value in vars(self.site).items()
+            if name[0] != "_" and name not in ("memory", "listener")
+        }
         self.seen.append(repr({**public, "state": []}))
         super().released(job)
 
