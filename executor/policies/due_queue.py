@@ -58,6 +58,7 @@ class DueQueue(CentralQueue):
         self.groups: dict[tuple[int, tuple[int, ...]], Group] = {}
         self._fastest = CostRows(lambda template: min(us for us in site.run_us[template] if us != NEVER))
         self._tails: dict[int, list[int]] = {}
+        self._job_due_us: list[int] = []
         self._queued_us = [0] * len(site.models)
         self._copies = [0] * len(site.models)
         for memory in site.memory:
@@ -75,15 +76,24 @@ class DueQueue(CentralQueue):
         self._count_work(task, 1)
 
     def due_us(self, task: int) -> int:
-        """Return when a task has to end for its job to be in time, if nothing behind it waits."""
+        """Return when a task has to end for its job to be in time, if nothing behind it waits.
+
+        Where a job may take several paths it stays due as it was at the release, when only their mean was known.
+        """
         site, job = self.site, self.site.job[task]
-        made, workflow = site.jobs[job], site.job_workflow[job]
+        workflow = site.job_workflow[job]
         if workflow not in self._tails:
             self._tails[workflow] = self._tails_of(workflow)
+        return self._job_due_us[job] - self._tails[workflow][task - site.job_tasks[job].start]
+
+    def released(self, job: int) -> None:
+        """Note when the job is due, and let its first tasks wait."""
+        made = self.site.jobs[job]
         relative = made.deadline_us
         if relative is None:
             relative = int(self._readings.due * made.critical_path_us)
-        return made.release_us + relative - self._tails[workflow][task - site.job_tasks[job].start]
+        self._job_due_us.append(made.release_us + relative)
+        super().released(job)
 
     def _tails_of(self, workflow: int) -> list[int]:
         """Return the longest path of run times behind each task of a workflow."""

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import random
 from dataclasses import replace
-from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -21,24 +20,11 @@ from models import Instance, Job, Timeline, Workflow, check
 from models.branches import deciders, open_paths, paths_of
 from models.workload import Branch
 from planner.answers.policies.receding_horizon import RecedingHorizon
+from tests.executor.forked import HALF, forked
 from tests.executor.scripted import runs
 from tests.executor.test_properties import POLICIES, run
 from tests.instances import chain, cluster, instance, random_instance, task
 from tests.models.test_branches import FORKED, job
-
-HALF = Fraction(1, 2)
-
-
-def forked(rng: random.Random, workflow: Workflow) -> Workflow:
-    """Return a workflow with two branches, one of which may be empty; the same one if a draw contradicts itself."""
-    side = [rng.choice((None, 0, 1)) for _ in workflow.tasks]
-    if set(side) <= {None}:
-        return workflow
-    names = [[task.name for task, b in zip(workflow.tasks, side, strict=True) if b == branch] for branch in (0, 1)]
-    try:
-        return Workflow(workflow.name, workflow.tasks, tuple(Branch(HALF, tuple(members)) for members in names))
-    except ValueError:
-        return workflow
 
 
 def branching(rng: random.Random) -> tuple[Instance, Instance, int]:
