@@ -44,7 +44,8 @@ class ServiceLevel:
     share
         Least share of jobs within the limit; None: the mean must be within it (not for lateness).
     workflow
-        Name of the workflow whose jobs count; None: all jobs do.
+        Name of the workflow whose jobs count; ``chat *`` stands for all whose names begin with ``chat ``. None: all
+        jobs do.
     """
 
     measure: str
@@ -92,9 +93,17 @@ class ServiceLevel:
 
     def covers(self, instance: Instance) -> NDArray[np.bool_]:
         """Say of every job whether it counts. Shape [jobs]."""
-        if self.workflow is None:
-            return np.ones(len(instance.jobs), np.bool_)
-        return np.array([job.workflow.name == self.workflow for job in instance.jobs], np.bool_)
+        return np.array([self.names(job.workflow.name) for job in instance.jobs], np.bool_)
+
+    def names(self, workflow: str) -> bool:
+        """Say whether the jobs of a workflow count.
+
+        >>> [ServiceLevel.parse("no late jobs of chat *").names(name) for name in ("chat 1 of 4", "chat", "chatter")]
+        [True, False, False]
+        """
+        if self.workflow is None or self.workflow == workflow:
+            return True
+        return self.workflow.endswith("*") and workflow.startswith(self.workflow[:-1])
 
     def met_by(self, instance: Instance, latency: Ints, jobs: Sequence[int] | Ints) -> bool:
         """Say whether the given jobs meet the level for these latencies (microseconds, one per job of the instance)."""

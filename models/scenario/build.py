@@ -134,7 +134,7 @@ def refuse_unknown_workflows(levels: ServiceLevels | None, workflows: Collection
         At the level.
     """
     for level in levels or ():
-        if level.workflow is not None and level.workflow not in workflows:
+        if level.workflow is not None and not any(level.names(workflow) for workflow in workflows):
             problem = f"unknown workflow {quote(level.workflow)}; {allowed(level.workflow, workflows)}"
             raise FieldError(("slo",), problem)
 

@@ -178,10 +178,10 @@ def _edges(value: object) -> object:
     return named
 
 
-_Runtime = Annotated[
+RuntimeByKind = Annotated[
     dict[Name, PositiveTime], BeforeValidator(_for_every_kind, PositiveTime | dict[Name, PositiveTime]), filled("kind")
 ]
-_Tables = Annotated[
+TablesByKind = Annotated[
     dict[Name, _Table], BeforeValidator(_tables, _Table | dict[Name, _Table]), filled("table by batch size")
 ]
 _After = Annotated[dict[Name, Size | None], BeforeValidator(_edges, list[Name] | dict[Name, Size | None])]
@@ -195,7 +195,9 @@ class TaskSection(Section):
     models: tuple[Name, ...] = Field(
         default=(), description="Models that must be ready on the GPU while the task runs."
     )
-    runtime: _Runtime | None = Field(default=None, description="One time for every kind of GPU, or a time per kind.")
+    runtime: RuntimeByKind | None = Field(
+        default=None, description="One time for every kind of GPU, or a time per kind."
+    )
     output: Size = Field(default="0 B", validate_default=True, description="Bytes that travel to each successor.")
     after: _After = Field(
         default_factory=dict,
@@ -227,7 +229,9 @@ class BatchSection(Section):
     """Tasks that may run together on a GPU, in batches, whatever their workflow or job."""
 
     models: tuple[Name, ...] = Field(default=(), description="Models that must be ready while a batch runs.")
-    runtime: _Tables = Field(description="A time by batch size, for every kind of GPU or per kind; size 1 among them.")
+    runtime: TablesByKind = Field(
+        description="A time by batch size, for every kind of GPU or per kind; size 1 among them."
+    )
     share: Share = Field(
         default=1, validate_default=True, description="Of the GPU's compute that a batch takes, whatever its size."
     )

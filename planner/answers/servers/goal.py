@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from math import ceil, floor
+from math import ceil, floor, lcm
 
 import numpy as np
 
@@ -120,17 +120,18 @@ def _untardy(late: list[Goal]) -> list[Goal]:
 
 
 def _low_mean(instance: Instance, level: ServiceLevel) -> Goal:
-    """Return a mean as a goal: of one workflow it is the mean weighted by 1 for its jobs and by 0 for all others."""
+    """Return a mean as a goal: of one workflow it is a weighted mean, all other jobs weighing 0."""
     if level.workflow is None:
         objective = Objective.MEAN_SLOWDOWN if level.measure == "slowdown" else Objective.MEAN_LATENCY
         return Goal(instance, objective, level.limit)
     counts = level.covers(instance)
-    weighted = tuple(
-        replace(job, weight=Fraction(int(count))) for job, count in zip(instance.jobs, counts.tolist(), strict=True)
-    )
-    # The jobs of a workflow have the same critical path, so that their mean slowdown is their mean latency over it.
-    path = int(instance.job_critical_us[counts][0]) if level.measure == "slowdown" else 1
-    return Goal(replace(instance, jobs=weighted), Objective.WEIGHTED_LATENCY, level.limit * path)
+    paths = instance.job_critical_us if level.measure == "slowdown" else np.ones(len(counts), np.int64)
+    # A slowdown is a latency that weighs 1 / critical path: multiples of that are whole.
+    multiple = lcm(*np.unique(paths[counts]).tolist())
+    weights = [multiple // path if count else 0 for path, count in zip(paths.tolist(), counts.tolist(), strict=True)]
+    weighted = tuple(replace(job, weight=Fraction(weight)) for job, weight in zip(instance.jobs, weights, strict=True))
+    most = level.limit * int(counts.sum()) * multiple / sum(weights)
+    return Goal(replace(instance, jobs=weighted), Objective.WEIGHTED_LATENCY, most)
 
 
 def _low_means_together(instance: Instance, means: Sequence[ServiceLevel]) -> list[Goal]:

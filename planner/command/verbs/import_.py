@@ -36,6 +36,10 @@ def import_(
         Path | None,
         typer.Option(metavar="SCENARIO", help="Requests drive this scenario's workflows, on its cluster."),
     ] = None,
+    catalogue: Annotated[
+        Path | None,
+        typer.Option(metavar="CATALOGUE", help="Models, GPU kinds and run times to join by model; or open-models."),
+    ] = None,
     skip_malformed: Annotated[bool, typer.Option("--skip-malformed", help="Count malformed rows and go on.")] = False,
     servers: Annotated[int | None, typer.Option(min=1, help="Servers (default: the format's).")] = None,
     gpus_per_server: Annotated[int | None, typer.Option(min=1, help="GPUs of each server.")] = None,
@@ -58,6 +62,7 @@ def import_(
     """Turn a log into a scenario, and say what is in it before anything is planned."""
     from models.scenario import promise, write_atomically
     from planner.command.import_progress import RowsLine
+    from planner.inputs.importers.catalogue.target import Catalogued
     from planner.inputs.importers.hardware import Override
     from planner.inputs.importers.target import Driven
     from planner.inputs.importers.trace import import_trace, promise_both
@@ -72,6 +77,10 @@ def import_(
             "--workflows: brings cluster, models and run times; allowed is without --servers and its like, "
             "and without --runtime-classes"
         )
+    if catalogue is not None and (override != Override() or workflows is not None):
+        raise manners.UsageError(
+            "--catalogue: brings kinds, models and sizes; allowed is without --servers and its like, and --workflows"
+        )
     line = RowsLine()
     with line.shown():
         made = import_trace(
@@ -82,6 +91,7 @@ def import_(
             runtime_classes=runtime_classes,
             override=override.applied,
             driven=None if workflows is None else Driven.load(workflows),
+            catalogue=None if catalogue is None else Catalogued.load(catalogue),
             skip_malformed=skip_malformed,
             watch=line.watch,
         )

@@ -23,6 +23,8 @@ from planner.inputs.importers.source import open_text, utf_8_from
 from planner.inputs.importers.tally import Tally
 
 CHUNK_ROWS = 65_536
+SEPARATORS = {",": "commas", ";": "semicolons", "\t": "tabs"}
+"""What may stand between two fields."""
 _CONVERTED = utf_8_from("LATIN1")
 
 
@@ -32,6 +34,7 @@ def csv_rows(
     tally: Tally,
     optional: Sequence[str] = (),
     header: Sequence[str] | None = None,
+    separator: str = ",",
 ) -> Iterator[Rows]:
     """Yield the rows of a CSV file in chunks, and settle each chunk with the tally afterwards.
 
@@ -43,6 +46,8 @@ def csv_rows(
         Columns that are read where the header has them; any other is ignored.
     header
         Names of the columns of a file that has no header.
+    separator
+        What stands between two fields.
 
     Raises
     ------
@@ -52,11 +57,11 @@ def csv_rows(
     """
     before = tally.read
     with open_text(path) as file:
-        line = 1 if header else 2
-        header = header or _header(file, path)
+        line, separator = (1, ",") if header else (2, separator)
+        header = header or _header(file, path, separator)
         positions = _positions(header, required, optional, str(path))
         while lines := list(islice(bounded_lines(file, str(path), LONGEST_LINE, line), CHUNK_ROWS)):
-            rows = _rows(lines, line, str(path), len(header), positions)
+            rows = _rows(lines, line, str(path), len(header), positions, separator)
             yield rows
             rows.settle(tally)
             line += len(lines)
@@ -76,12 +81,26 @@ def header_of(path: Path) -> list[str]:
         return _header(file, path)
 
 
-def _header(file: TextIO, path: Path) -> list[str]:
+def separator_of(path: Path, required: Sequence[str]) -> str:
+    """Return what separates the fields of a file: the one with which its header has the most of some columns.
+
+    Raises
+    ------
+    InputError
+        If the file cannot be read or is empty.
+    """
+    with open_text(path) as file:
+        line = next(bounded_lines(file, str(path), LONGEST_LINE), "")
+    found = {mark: [name.strip(' "') for name in line.strip().split(mark)] for mark in SEPARATORS}
+    return max(SEPARATORS, key=lambda mark: sum(name in found[mark] for name in required))
+
+
+def _header(file: TextIO, path: Path, separator: str = ",") -> list[str]:
     line = next(bounded_lines(file, str(path), LONGEST_LINE), "")
     if not _is_utf_8(line):
         raise InputError(str(path), 1, "header", f"{quote(line.strip())} is not UTF-8; allowed is {_CONVERTED}")
     try:
-        names = next(csv.reader([line], strict=True), [])
+        names = next(csv.reader([line], strict=True, delimiter=separator), [])
     except csv.Error as error:
         raise InputError(str(path), 1, "header", f"{_said(error, line)}; allowed is CSV") from None
     if not names:
@@ -107,9 +126,9 @@ def _positions(header: Sequence[str], required: Sequence[str], optional: Sequenc
     return {name: header.index(name) for name in wanted}
 
 
-def _rows(lines: Sequence[str], line: int, file: str, width: int, positions: dict[str, int]) -> Rows:
+def _rows(lines: Sequence[str], line: int, file: str, width: int, positions: dict[str, int], separator: str) -> Rows:
     """Return lines as rows; those that have no fields, or not so many, are left out or broken."""
-    found = _parsed(lines)
+    found = _parsed(lines, separator)
     fits = [len(row) == width and isinstance(row, list) for row in found]
     numbers = np.arange(line, line + len(lines), dtype=np.int64)
     broken: list[Refusal] = []
@@ -142,20 +161,20 @@ def _broken(row: list[str] | str, file: str, line: int, width: int) -> Refusal:
     return Refusal(InputError(file, line, "row", f"{problem}; allowed are {width} fields of CSV"), reason)
 
 
-def _parsed(lines: Sequence[str]) -> list[list[str] | str]:
+def _parsed(lines: Sequence[str], separator: str) -> list[list[str] | str]:
     """Return the fields of each line, none for a blank one, or what is wrong with it."""
     try:
-        rows: list[list[str] | str] = list(csv.reader(lines, strict=True))
+        rows: list[list[str] | str] = list(csv.reader(lines, strict=True, delimiter=separator))
         if len(rows) == len(lines):
             return rows
     except csv.Error:
         pass
-    return [_fields(line) for line in lines]
+    return [_fields(line, separator) for line in lines]
 
 
-def _fields(line: str) -> list[str] | str:
+def _fields(line: str, separator: str) -> list[str] | str:
     try:
-        return next(csv.reader([line], strict=True), [])
+        return next(csv.reader([line], strict=True, delimiter=separator), [])
     except csv.Error as error:
         return f"is not CSV: {_said(error, line)}"
 

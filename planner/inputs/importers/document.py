@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from decimal import Decimal
 from typing import Any
 
@@ -24,8 +24,6 @@ def document(hardware: Hardware, workload: Workload, arrivals: dict[str, Any]) -
     arrivals
         Its section ``workload``.
     """
-    models = sorted({model for workflow in workload.workflows for task in workflow.tasks for model in task.models})
-    batches = _batches(workload.workflows)
     return {
         "cluster": {
             "servers": hardware.servers,
@@ -41,11 +39,22 @@ def document(hardware: Hardware, workload: Workload, arrivals: dict[str, Any]) -
                 "latency": seconds(hardware.network_latency_us),
             },
         },
-        "models": {model: {"weights": gigabytes(hardware.weight_bytes)} for model in models},
-        **({"batches": batches} if batches else {}),
-        "workflows": {workflow.name: {"tasks": _tasks(workflow)} for workflow in workload.workflows},
+        "models": {model: {"weights": gigabytes(hardware.weight_bytes)} for model in model_names(workload)},
+        **work_sections(workload),
         "workload": arrivals,
     }
+
+
+def model_names(workload: Workload) -> list[str]:
+    """Return the models that any task needs, in order of their names."""
+    return sorted({model for workflow in workload.workflows for task in workflow.tasks for model in task.models})
+
+
+def work_sections(workload: Workload) -> dict[str, Any]:
+    """Return the sections of batch classes, where there are any, and of workflows."""
+    batches = _batches(workload.workflows)
+    workflows = {workflow.name: {"tasks": _tasks(workflow)} for workflow in workload.workflows}
+    return ({"batches": batches} if batches else {}) | {"workflows": workflows}
 
 
 def _tasks(workflow: Workflow) -> dict[str, Any]:
@@ -65,16 +74,22 @@ def _task(task: Task) -> dict[str, Any]:
 
 
 def _batches(workflows: Sequence[Workflow]) -> dict[str, Any]:
-    """Return the sections of the batch classes, whose tables hold for every kind of GPU."""
+    """Return the sections of the batch classes."""
     classes = {task.batch.name: task.batch for of in workflows for task in of.tasks if task.batch is not None}
     return {
         name: {
             "models": list(batch.models),
-            "runtime": {Plain(size): seconds(us) for size, us in batch.runtime_us[ANY_KIND].items()},
+            "runtime": _by_size(batch.runtime_us[ANY_KIND])
+            if ANY_KIND in batch.runtime_us
+            else {kind: _by_size(table) for kind, table in batch.runtime_us.items()},
             **_demand(batch.share, batch.memory_bytes),
         }
         for name, batch in classes.items()
     }
+
+
+def _by_size(table: Mapping[int, int]) -> dict[str, str]:
+    return {Plain(size): seconds(us) for size, us in table.items()}
 
 
 def _demand(share: int, memory_bytes: int) -> dict[str, Any]:
@@ -91,6 +106,8 @@ def trace_text(workload: Workload) -> str:
     if workload.deadline_us is not None:
         deadline = pd.Series(workload.deadline_us).astype("Int64")
         table["deadline_us"] = deadline.where(deadline >= 0)
+    if workload.weight is not None:
+        table["weight"] = workload.weight
     text = io.StringIO()
     table.to_csv(text, index=False, lineterminator="\n")
     return text.getvalue()

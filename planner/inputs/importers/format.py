@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 from models.cluster import GPU, MICROSECONDS_PER_SECOND
 from planner.inputs.importers.tables import Jobs, Requests
@@ -106,7 +106,8 @@ class Format:
     reader
         Makes the reader; its dataclass fields are the options.
     dated
-        Whether releases are moments (microseconds since 1970) rather than times of the trace's own clock.
+        Whether releases are moments (microseconds since 1970) rather than times of the trace's own clock; where logs
+        differ, what says so of a reader and its files.
     """
 
     name: str
@@ -114,4 +115,14 @@ class Format:
     source: str
     notes: tuple[str, ...]
     reader: type[Reader]
-    dated: bool = False
+    dated: bool | Callable[[Any, Sequence[Path]], bool] = False
+
+    def is_dated(self, reader: Reader, files: Sequence[Path]) -> bool:
+        """Say whether releases are moments.
+
+        Raises
+        ------
+        InputError
+            If a file has to be looked at and cannot be read.
+        """
+        return self.dated if isinstance(self.dated, bool) else self.dated(reader, files)

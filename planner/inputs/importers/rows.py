@@ -31,6 +31,8 @@ MAX_GPUS_PER_REQUEST = 10_000
 Mask = NDArray[np.bool_]
 _WHOLE = re.compile(r"\s*([+-]?\d{1,18})(?:\.0*)?\s*", re.ASCII)
 _FIRST_YEAR, _LAST_YEAR = 1970, 2200
+_LATEST_US = 7_258_118_400_000_000
+"""The end of the last year, since 1970."""
 _SHORTEST_MOMENT = len("2024-11-15 16:57")
 
 
@@ -127,6 +129,16 @@ class Rows:
             f"a plain number of {unit} from {least_us / 1e6:g} s to {MAX_TIME_US / 1e6:g} s",
         )
 
+    def unix_times(self, column: str, unit: str = "s") -> Ints:
+        """Return plain numbers of a unit since 1970 in microseconds, rounded half up. Shape [rows]."""
+        return self._each(
+            column,
+            lambda text: microseconds(text.strip(), unit),
+            (0, _LATEST_US),
+            "is no time since 1970 in range",
+            f"a plain number of {unit} from 0 s to {_LATEST_US / 1e6:g} s",
+        )
+
     def optional_times(self, column: str, unit: str = "s") -> Ints:
         """Return numbers as `times` does, and -1 where there is none. Shape [rows]."""
 
@@ -197,15 +209,7 @@ class Rows:
         serving: Serving | None = None,
     ) -> Requests:
         """Return the rows that are kept as requests; columns as in `Requests`, each of shape [rows]."""
-        kept = self.kept
-        return Requests(
-            release_us[kept],
-            model[kept],
-            runtime_us[kept],
-            None if deadline_us is None else deadline_us[kept],
-            None if gpus is None else gpus[kept],
-            None if serving is None else serving.at(kept),
-        )
+        return Requests(release_us, model, runtime_us, deadline_us, gpus, serving).at(self.kept)
 
     def settle(self, tally: Tally) -> None:
         """Count what was left out and refused.

@@ -59,6 +59,14 @@ class Requests:
         How many GPUs run the request side by side, each for its run time; None: one each. Shape [requests].
     serving
         Shares, memory and batches; None: each request has its GPU to itself.
+    weight
+        Of each request; None: 1. Shape [requests].
+    tokens
+        How many go in, and how many come out. Each of shape [requests].
+    by_kind
+        Run times per kind of GPU, in place of `runtime_us`. Each of shape [requests].
+    timed
+        Whether the log has run times at all; without, `runtime_us` says nothing, and only a catalogue helps.
     """
 
     release_us: Ints
@@ -67,6 +75,25 @@ class Requests:
     deadline_us: Ints | None = None
     gpus: Ints | None = None
     serving: Serving | None = None
+    weight: NDArray[np.float64] | None = None
+    tokens: tuple[Ints, Ints] | None = None
+    by_kind: Mapping[str, Ints] = field(default_factory=dict)
+    timed: bool = True
+
+    def at(self, rows: Ints | NDArray[np.bool_]) -> Requests:
+        """Return some of the requests."""
+        return Requests(
+            self.release_us[rows],
+            self.model[rows],
+            self.runtime_us[rows],
+            None if self.deadline_us is None else self.deadline_us[rows],
+            None if self.gpus is None else self.gpus[rows],
+            None if self.serving is None else self.serving.at(rows),
+            None if self.weight is None else self.weight[rows],
+            None if self.tokens is None else (self.tokens[0][rows], self.tokens[1][rows]),
+            {kind: column[rows] for kind, column in self.by_kind.items()},
+            self.timed,
+        )
 
     def __post_init__(self) -> None:
         columns = (self.model, self.runtime_us, self.deadline_us, self.gpus)

@@ -178,10 +178,13 @@ class Driven:
             raise QuestionError(f"the log says how its requests share a GPU; {allowed}", "workflows")
         workflows = tuple(build_workflows(self.scenario.document).values())
         deadline = None if found.deadline_us is None else found.deadline_us[rows]
+        weight = None if found.weight is None else found.weight[rows]
         named = _by_name(workflows, found.model[rows])
         if named is not None:
             mapping = f"requests by the name of their model, among {len(workflows)} workflows"
-            return Workload(workflows, named, release_us, deadline, mapping)
+            return Workload(workflows, named, release_us, deadline, mapping, weight)
+        if not found.timed:
+            raise QuestionError("the log has neither names of the scenario nor run times; allowed is one", "workflows")
         work = [sum(task.fastest_us for task in workflow.tasks) for workflow in workflows]
         by_work = np.argsort(work, kind="stable")
         order = np.argsort(found.runtime_us[rows], kind="stable")
@@ -190,7 +193,7 @@ class Driven:
         names = ", ".join(workflows[index].name for index in by_work.tolist())
         unknown = "no model of the log is one of the scenario's"
         mapping = f"requests by run time, shortest first, in {len(workflows)} equal parts: {names}; {unknown}"
-        return Workload(workflows, by_work[rank * len(workflows) // len(rows)], release_us, deadline, mapping)
+        return Workload(workflows, by_work[rank * len(workflows) // len(rows)], release_us, deadline, mapping, weight)
 
 
 def _by_name(workflows: Sequence[Workflow], models: Texts) -> Ints | None:

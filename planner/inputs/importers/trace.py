@@ -15,6 +15,7 @@ from models.errors import QuestionError
 from models.scenario import InputError, Scenario, promise, scenario_from, write_atomically
 from models.scenario.errors import allowed
 from models.scenario.quantities import MAX_JOBS
+from planner.inputs.importers.catalogue.target import Catalogued
 from planner.inputs.importers.classes import Classes
 from planner.inputs.importers.document import trace_text
 from planner.inputs.importers.format import Format, Hardware, Reader
@@ -78,8 +79,8 @@ class Imported:
 
     @property
     def notes(self) -> list[str]:
-        """What the mapping assumes, and what the reader found out; of a driven scenario, only that."""
-        return [*(() if isinstance(self.target, Driven) else self.format.notes), *self.tally.notes]
+        """What the mapping assumes, and what the reader found out; with a cluster of one's own, only that."""
+        return [*(() if not isinstance(self.target, Documented) else self.format.notes), *self.tally.notes]
 
     @property
     def scenario(self) -> Scenario:
@@ -92,6 +93,9 @@ class Imported:
         if work.deadline_us is not None:
             for job, deadline in zip(jobs, work.deadline_us.tolist(), strict=True):
                 job |= {"deadline": seconds(deadline)} if deadline >= 0 else {}
+        if work.weight is not None:
+            for job, weight in zip(jobs, work.weight.tolist(), strict=True):
+                job["weight"] = weight
         return scenario_from(self.target.content(work, {"jobs": jobs}))
 
     def as_dict(self, written: Sequence[Path] = ()) -> dict[str, Any]:
@@ -104,6 +108,7 @@ class Imported:
             "refused": dict(self.tally.refused),
             **self.summary.as_dict(),
             "mapping": self.workload.mapping,
+            "unmatched": dict(self.target.unmatched) if isinstance(self.target, Catalogued) else {},
             "notes": self.notes,
             "written": [str(path) for path in written],
         }
@@ -181,6 +186,7 @@ def import_trace(
     runtime_classes: str = "auto",
     override: Callable[[Hardware], Hardware] = lambda hardware: hardware,
     driven: Driven | None = None,
+    catalogue: Catalogued | None = None,
     skip_malformed: bool = False,
     watch: Callable[[int], None] = lambda rows: None,
 ) -> Imported:
@@ -200,6 +206,8 @@ def import_trace(
         Changes the documented cluster.
     driven
         A scenario whose workflows the requests drive, on its cluster, in place of the documented one.
+    catalogue
+        What is known of models and GPUs, likewise; requests are joined with it by the names of their models.
     skip_malformed
         Whether malformed rows are counted rather than refused.
     watch
@@ -214,19 +222,25 @@ def import_trace(
     """
     chosen, reader = parse_format(format_text)
     assert_each_once(files)
-    span = None if window is None else ImportWindow.parse(*window, dated=chosen.dated)
+    dated = chosen.is_dated(reader, files)
+    span = None if window is None else ImportWindow.parse(*window, dated=dated)
     classes, tally = Classes.parse(runtime_classes), Tally(skip_malformed)
     if not 0 < rate_factor <= MAX_JOBS:
         raise QuestionError(
             f"{float(rate_factor):g} is out of range; allowed is up to {MAX_JOBS}, above 0", "rate_factor"
         )
-    target = driven or _documented(reader, files, tally, override)
+    target: Target = driven or catalogue or _documented(reader, files, tally, override)
     try:
         found = gathered(_watched(reader.read(files, tally), tally, watch))
-        rows, release_us = cut(found.release_us, span, rate_factor, chosen.dated)
+        rows, release_us = cut(found.release_us, span, rate_factor, dated)
         if len(rows) > MAX_JOBS:
             raise QuestionError(f"gives {len(rows):,} jobs; allowed are {MAX_JOBS:,}: choose a window that holds fewer")
-        workload = driven.workload(found, rows, release_us) if driven else workload_of(found, rows, release_us, classes)
+        if driven:
+            workload = driven.workload(found, rows, release_us)
+        elif catalogue:
+            workload = catalogue.workload(found, rows, release_us, classes, tally)
+        else:
+            workload = workload_of(found, rows, release_us, classes)
     except QuestionError as error:
         if error.argument:
             raise

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
 from models.errors import QuestionError
 from models.instance import Ints
@@ -37,6 +38,8 @@ class Workload:
         Relative to the release, -1 for none; None if no job has one. Shape [jobs].
     mapping
         How the workflows were made, in words.
+    weight
+        Of each job; None: 1. Shape [jobs].
     """
 
     workflows: tuple[Workflow, ...]
@@ -44,6 +47,7 @@ class Workload:
     release_us: Ints
     deadline_us: Ints | None
     mapping: str
+    weight: NDArray[np.float64] | None = None
 
 
 def gathered(chunks: Iterable[Requests | Jobs]) -> Requests | Jobs:
@@ -79,7 +83,20 @@ def _joined(chunks: Sequence[Requests]) -> Requests:
         _column([chunk.deadline_us for chunk in chunks], chunks, -1),
         _column([chunk.gpus for chunk in chunks], chunks, 1),
         _joined_serving([chunk.serving for chunk in chunks if chunk.serving is not None]),
+        **_joined_details(chunks),
     )
+
+
+def _joined_details(chunks: Sequence[Requests]) -> dict[str, Any]:
+    """Return weights, tokens and run times per kind: a reader gives them for all chunks or for none."""
+    weights = [chunk.weight for chunk in chunks if chunk.weight is not None]
+    tokens = [chunk.tokens for chunk in chunks if chunk.tokens is not None]
+    return {
+        "weight": np.concatenate(weights) if weights else None,
+        "tokens": (np.concatenate([i for i, _ in tokens]), np.concatenate([o for _, o in tokens])) if tokens else None,
+        "by_kind": {kind: np.concatenate([c.by_kind[kind] for c in chunks]) for kind in chunks[0].by_kind},
+        "timed": chunks[0].timed,
+    }
 
 
 def _joined_serving(found: Sequence[Serving]) -> Serving | None:
@@ -124,7 +141,11 @@ def workload_of(found: Requests | Jobs, rows: Ints, release_us: Ints, classes: C
     """
     if isinstance(found, Jobs):
         return _of_jobs([found.workflows[row] for row in rows.tolist()], release_us)
+    if not found.timed or found.by_kind:
+        what = "has run times per kind of GPU" if found.by_kind else "has no run times"
+        raise QuestionError(f"the log {what}; allowed is such a log with a catalogue, which knows models and kinds")
     deadline = None if found.deadline_us is None else found.deadline_us[rows]
+    weight = None if found.weight is None else found.weight[rows]
     gpus = np.ones(len(rows), np.int64) if found.gpus is None else found.gpus[rows]
     model, names = pd.factorize(found.model[rows], sort=True)
     runtime = found.runtime_us[rows]
@@ -138,7 +159,7 @@ def workload_of(found: Requests | Jobs, rows: Ints, release_us: Ints, classes: C
     kinds = grouped.size().index.to_frame(index=False).to_dict("records")
     known: dict[str, int] = {}
     workflows = tuple(_single(str(names[kind.pop("model")]), kind, known) for kind in kinds)
-    return Workload(workflows, np.asarray(grouped.ngroup(), np.int64), release_us, deadline, mapping)
+    return Workload(workflows, np.asarray(grouped.ngroup(), np.int64), release_us, deadline, mapping, weight)
 
 
 def _served(found: Requests, rows: Ints) -> dict[str | int, Ints]:

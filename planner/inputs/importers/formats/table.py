@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
@@ -11,13 +12,17 @@ import numpy as np
 
 from executor.policies.options import one_of, option
 from models.instance import Ints
-from models.scenario.quantities import MAX_BATCH, MAX_SIZE_BYTES
+from models.scenario.quantities import MAX_BATCH, MAX_NUMBER, MAX_SIZE_BYTES, MAX_TIME_US
+from models.scenario.trace import microseconds
 from models.workload import WHOLE
-from planner.inputs.importers.csv_files import csv_rows
+from planner.inputs.importers.csv_files import SEPARATORS, csv_rows, separator_of
 from planner.inputs.importers.format import Format, Hardware
-from planner.inputs.importers.rows import Rows
+from planner.inputs.importers.rows import MAX_GPUS_PER_REQUEST, Rows
 from planner.inputs.importers.tables import Requests, Serving
 from planner.inputs.importers.tally import Tally
+
+DATES, UNIX = "dates with a time of day", "times since 1970"
+MOST_TOKENS = 10_000_000
 
 
 def _columns_by_size(text: str) -> tuple[tuple[int, str], ...]:
@@ -35,18 +40,49 @@ def _columns_by_size(text: str) -> tuple[tuple[int, str], ...]:
     return tuple(sorted(found.items()))
 
 
+def _columns_by_kind(text: str) -> tuple[tuple[str, str], ...]:
+    """Read a column, or columns by kind of GPU.
+
+    >>> _columns_by_kind("took"), _columns_by_kind("L4:slow+H100:quick")
+    ((('', 'took'),), (('L4', 'slow'), ('H100', 'quick')))
+    """
+    if not text:
+        return ()
+    found = dict[str, str]()
+    for item in text.split("+") if ":" in text else [f":{text}"]:
+        kind, _, column = item.partition(":")
+        if not column or kind in found or (not kind and ":" in text):
+            raise ValueError(
+                f"{item!r} is no kind with its column; allowed is such as L4:slow+H100:quick, each kind once"
+            )
+        found[kind] = column
+    return tuple(found.items())
+
+
 @dataclass(frozen=True, slots=True)
 class TableReader:
     """Reads the columns that its options name.
 
+    Releases are plain numbers of the log's own clock, numbers since 1970 (Unix times), or dates with a time of day; the
+    first row tells. Fields are separated by commas, semicolons or tabs; the header tells.
+
     Parameters
     ----------
-    release, model, runtime
+    release, model
         Columns of every row.
+    runtime
+        Column of every row, or columns by kind of GPU as ``L4:slow+H100:quick``, which take a catalogue. Empty: the log
+        has no run times, and a catalogue knows them.
     deadline
         Column of the deadlines, relative to the release; a request without one has none. Empty: no such column.
     unit
         Of all times: ``s``, ``ms`` or ``us``.
+    release_unit, runtime_unit, deadline_unit
+        Of these times alone; empty: as `unit`.
+    gpus, weight
+        Columns of the GPUs that run a request side by side, and of its weight; empty: 1.
+    tokens_in, tokens_out
+        Columns of the tokens that go in and come out, for models of a catalogue that have rates.
     share, memory
         Columns of the share of a GPU that a request takes, and of the bytes that it holds while it runs; empty: none.
     batch
@@ -55,9 +91,16 @@ class TableReader:
 
     release: str = option("release", str)
     model: str = option("model", str)
-    runtime: str = option("runtime", str)
+    runtime: tuple[tuple[str, str], ...] = option((("", "runtime"),), _columns_by_kind)
     deadline: str = option("", str)
     unit: str = option("s", one_of("s", "ms", "us"))
+    release_unit: str = option("", one_of("s", "ms", "us"))
+    runtime_unit: str = option("", one_of("s", "ms", "us"))
+    deadline_unit: str = option("", one_of("s", "ms", "us"))
+    gpus: str = option("", str)
+    weight: str = option("", str)
+    tokens_in: str = option("", str)
+    tokens_out: str = option("", str)
     share: str = option("", str)
     memory: str = option("", str)
     batch: tuple[tuple[int, str], ...] = option((), _columns_by_size)
@@ -68,25 +111,67 @@ class TableReader:
 
     def read(self, files: Sequence[Path], tally: Tally) -> Iterator[Requests]:
         """Yield the requests of the files, none of which may be named twice."""
-        optional = [self.deadline, self.share, self.memory, *(name for _, name in self.batch)]
-        columns = [self.release, self.model, self.runtime, *filter(None, optional)]
+        clock = self.clock(files)
+        tally.notes += [f"releases are {clock}"] if clock else []
         for path in files:
-            for rows in csv_rows(path, columns, tally):
-                release_us, model = rows.times(self.release, self.unit), rows.names(self.model)
-                runtime_us = rows.times(self.runtime, self.unit, least_us=1)
-                yield rows.requests(
-                    release_us,
-                    model,
-                    runtime_us,
-                    rows.optional_times(self.deadline, self.unit) if self.deadline else None,
-                    serving=self._serving(rows, runtime_us) if self.share or self.memory or self.batch else None,
-                )
+            separator = separator_of(path, self._columns)
+            if separator != ",":
+                tally.notes.append(f"fields of {path.name} are separated by {SEPARATORS[separator]}")
+            for rows in csv_rows(path, self._columns, tally, separator=separator):
+                yield self._requests(rows, clock)
+
+    @property
+    def _columns(self) -> list[str]:
+        optional = [self.deadline, self.share, self.memory, self.gpus, self.weight, self.tokens_in, self.tokens_out]
+        named = [*optional, *(name for _, name in (*self.runtime, *self.batch))]
+        return list(dict.fromkeys([self.release, self.model, *filter(None, named)]))
+
+    def clock(self, files: Sequence[Path]) -> str:
+        """Return which clock the first release is of: empty for the log's own.
+
+        Raises
+        ------
+        InputError
+            If the file cannot be read.
+        """
+        chunks = csv_rows(files[0], [self.release], Tally(True), separator=separator_of(files[0], self._columns))
+        first = next((text for rows in chunks for text in rows.text(self.release)), "").strip()
+        try:
+            return UNIX if microseconds(first, self.release_unit or self.unit) > MAX_TIME_US else ""
+        except ValueError:
+            return DATES if re.match(r"\d{4}-\d\d-\d\d", first) else ""
+
+    def _requests(self, rows: Rows, clock: str) -> Requests:
+        unit = self.release_unit or self.unit
+        if clock == DATES:
+            release_us = rows.moments(self.release)
+        else:
+            release_us = (rows.unix_times if clock else rows.times)(self.release, unit)
+        model, unit = rows.names(self.model), self.runtime_unit or self.unit
+        times = {kind: rows.times(name, unit, least_us=1) for kind, name in self.runtime}
+        runtime_us = next(iter(times.values()), np.ones(len(release_us), np.int64))
+        tokens = None
+        if self.tokens_in and self.tokens_out:
+            tokens = (rows.wholes(self.tokens_in, 0, MOST_TOKENS), rows.wholes(self.tokens_out, 0, MOST_TOKENS))
+        read = Requests(
+            release_us,
+            model,
+            runtime_us,
+            rows.optional_times(self.deadline, self.deadline_unit or self.unit) if self.deadline else None,
+            rows.wholes(self.gpus, 1, MAX_GPUS_PER_REQUEST) if self.gpus else None,
+            self._serving(rows, runtime_us) if self.share or self.memory or self.batch else None,
+            rows.numbers(self.weight, 0, MAX_NUMBER) if self.weight else None,
+            tokens,
+            {kind: column for kind, column in times.items() if kind},
+            bool(times),
+        )
+        return read.at(rows.kept)
 
     def _serving(self, rows: Rows, runtime_us: Ints) -> Serving:
         """Return shares, memory and times of batches, which may not fall with the size."""
         count, before_us, batch_us = len(runtime_us), runtime_us, {}
         for size, name in self.batch:
-            batch_us[size] = rows.times(name, self.unit, least_us=1)
+            batch_us[size] = rows.times(name, self.runtime_unit or self.unit, least_us=1)
             rows.refuse(
                 batch_us[size] < before_us, name, "is less than a smaller batch takes", "a time that does not fall"
             )
@@ -104,4 +189,5 @@ FORMAT = Format(
     source="your own log",
     notes=("sizes are assumed: models of 6 GB that load at 6 GB/s, GPUs of 24 GB",),
     reader=TableReader,
+    dated=lambda reader, files: bool(reader.clock(files)),
 )
