@@ -56,7 +56,7 @@ def lanes_of(instance: Instance) -> Lanes | None:
     counts = {WHOLE // share for share in instance.template_share.tolist()}
     plain = not instance.batches and not instance.template_memory.any() and not any(instance.needs)
     # One GPU keeps its outputs; the lanes of several would be as far apart as GPUs are.
-    near = instance.n_gpus == 1 or not instance.transfer_us.any()
+    near = instance.n_gpus == 1 or not (instance.transfer_us.any() or instance.input_us.any())
     if len(counts) > 1 or 1 in counts or not (plain and near and instance.restrictions == Restrictions()):
         return None
     count = counts.pop()
