@@ -46,6 +46,12 @@ def lagrangian_document(instance: Instance, objective: Objective, priced: Priced
         "model_uses": prices.uses.tolist(),
         "precedences": [part.tolist() for part in np.split(prices.extra, ends)],
     }
+    if relaxation.trees.places:
+        parameters["place_us"] = relaxation.places.slot_us
+        parameters["places"] = [
+            {"batch": row.batch, "gpu_class": row.gpu_class, "fewest": row.fewest} for row in relaxation.trees.places
+        ]
+        written["places"] = prices.places.tolist()
     return _document(instance, objective, LAGRANGIAN, priced.bound, parameters, written)
 
 

@@ -34,6 +34,7 @@ from solvers.bounds.certified import (
     whole,
 )
 from solvers.bounds.recomputed import RECOMPUTED, latency_weights
+from solvers.bounds.sold_places import SoldPlaces
 from solvers.bounds.ways import Lane, Ways
 
 
@@ -126,6 +127,8 @@ class _LagrangianCheck:
         self.falls = as_list(get(prices, "precedences"), len(self.costs), "precedences")
         self.ways = Ways(instance, self.alone)
         self.lanes: dict[Lane, tuple[Ints, Ints]] = {}
+        templates, reach_us = len(instance.needs), self.slots * self.slot_us
+        self.places = SoldPlaces(self.ways, parameters, prices, templates, self.slot_us, reach_us)
         self._refuse_overflow()
 
     def _refuse_overflow(self) -> None:
@@ -140,13 +143,14 @@ class _LagrangianCheck:
         slowest *= max(len(workflow.tasks) for workflow in self.instance.workflows)
         horizon = (self.slots + 2) * self.slot_us
         completion = max((weight * (1 if step else horizon) for _, weight, _, step in self.costs), default=0)
+        completion += self.places.highest * max(len(workflow.tasks) for workflow in self.instance.workflows)
         if max(largest, 1) * max(horizon, slowest) + completion >= LARGEST_SUM:
             raise RefusedError("prices are too large")
 
     def total(self) -> int:
         """Return the value of the Lagrangian, in 1 / scale of the objective."""
         jobs = sum(self._job(number) for number in range(len(self.costs)))
-        return int(jobs + self._residencies() - self._capacity())
+        return int(jobs + self._residencies() - self._capacity() - self.places.proceeds())
 
     def _capacity(self) -> int:
         engines = sum(
@@ -329,11 +333,13 @@ class _Tree:
         if node == len(self.ways):
             return [(0, 0, np.zeros(self.count, np.int64))]
         earliest, listed = self.earliest[node], list[tuple[int, int, Ints]]()
-        for lane, run, begin in self.ways[node]:
-            paid = self.check.least_price(lane, earliest, run, self._waiting(node, run))
-            # A delay is ruled out if the last start that it stands for lies before `begin`.
-            blocked = max(0, min(self.count - 1, (begin - earliest) // self.check.slot_us))
-            listed.append((run, blocked, np.append(paid, 0)))
+        slot_us = self.check.slot_us
+        for way in self.ways[node]:
+            paid = self.check.least_price(way.lane, earliest, way.run_us, self._waiting(node, way.run_us))
+            paid += self.check.places.least(way, earliest, self.count - 1, slot_us)
+            # A delay is ruled out if the last start that it stands for lies before a batch can start.
+            blocked = max(0, min(self.count - 1, (way.from_us - earliest) // slot_us))
+            listed.append((way.run_us, blocked, np.append(paid, 0)))
         return listed
 
     def _later(self, source: int, run: int, target: int) -> Ints:

@@ -31,26 +31,35 @@ class Lane(NamedTuple):
 
 
 class Way(NamedTuple):
-    """A way to run a task: in batches that run so long and start no earlier than this."""
+    """A way to run a task: in batches that run so long, start no earlier than this and have so many members."""
 
     lane: Lane
     run_us: int
     from_us: int
+    batch: int
+    fewest: int
+    most: int
 
 
 class Ways:
-    """The ways to run the tasks of an instance: sizes of batches that run equally long are one way."""
+    """The ways to run the tasks of an instance: sizes of batches that run equally long are one way.
+
+    Attributes
+    ----------
+    starts_us
+        When the tasks of each batch class can start at the earliest, ascending.
+    """
 
     def __init__(self, instance: Instance, alone: Alone) -> None:
         self._instance, self._alone = instance, alone
-        self._starts: dict[int, list[int]] = {}
+        self.starts_us: dict[int, list[int]] = {}
         batch = instance.template_batch.tolist()
         if instance.batches:
             for job in range(len(instance.jobs)):
                 templates = alone.templates(int(instance.job_workflow[job]))
                 for template, start in zip(templates, alone.times(job)[0], strict=True):
-                    self._starts.setdefault(batch[template], []).append(start)
-        for starts in self._starts.values():
+                    self.starts_us.setdefault(batch[template], []).append(start)
+        for starts in self.starts_us.values():
             starts.sort()
         self._known: dict[int, list[Way]] = {}
 
@@ -66,6 +75,7 @@ class Ways:
         for run in sorted(set(runs)):
             fewest, most = runs.index(run) + 1, len(runs) - runs[::-1].index(run)
             # A batch of b starts when b tasks of its class can have been started, at the earliest.
-            joined = self._starts[int(instance.template_batch[template])][1:most] if most > 1 else []
+            batch = int(instance.template_batch[template])
+            joined = self.starts_us[batch][1:most] if most > 1 else []
             begin = joined[fewest - 2] if fewest > 1 else 0
-            yield Way(Lane(c, instance.needs[template], share, memory, tuple(joined)), run, begin)
+            yield Way(Lane(c, instance.needs[template], share, memory, tuple(joined)), run, begin, batch, fewest, most)

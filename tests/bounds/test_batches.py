@@ -20,6 +20,7 @@ from solvers.bounds.certificate import closed_form_document, lagrangian_document
 from solvers.bounds.critical_path import earliest
 from solvers.bounds.granularity import round_up
 from solvers.bounds.lagrangian.ascent import Steps, ascend
+from solvers.bounds.lagrangian.batch_places import count_sold, places_of, sell_places
 from solvers.bounds.lagrangian.evaluation import Prices, exact_bound, round_prices
 from solvers.bounds.lagrangian.improve import Priced
 from solvers.bounds.lagrangian.relaxation import fixed_parts, job_costs, relax
@@ -102,6 +103,49 @@ def test_a_larger_size_is_there_from_the_task_that_makes_it_up() -> None:
     trees = forest(built, earliest(built))
     assert (trees.shapes.run_us.tolist(), trees.shapes.from_us.tolist()) == ([4, 6], [0, 7])
     assert [lane.starts_us for lane in trees.lanes] == [(0,), (0, 7, 9)]
+
+
+def test_places_are_sold_by_whole_batches_of_what_has_come() -> None:
+    # Tasks come at 0, 7 and 9. In slots of 4: by the ends of slots 0 to 2 there are 1, 2 and 3.
+    built = members(BatchClass("c", {"*": {1: 4, 2: 5, 3: 6}}), 0, 7, 9)
+    places = places_of(forest(built, earliest(built)), 4, 12)
+    assert places.arrived[0, :3].tolist() == [1, 2, 3]
+    prices = np.zeros((3, places.arrived.shape[1]))
+    sold = np.zeros((1, places.arrived.shape[1], 4), np.int64)
+    for batch, slot, price, most in (
+        (1, 0, 5, 0),  # a pair in slot 0, where there is one task
+        (1, 1, 5, 10),
+        (0, 0, 4, 10),  # alone 4, then nobody makes the other up: not 14
+        (2, 2, 3, 10),  # all three 9, and no more once the pair was sold
+        (0, 2, 6, 18),  # one after the other: three at 6
+        (0, 1, 7, 20),  # two of them earlier, at 7
+    ):
+        prices[batch, slot] = price
+        assert sell_places(prices, places, np.zeros(4), sold) == most
+    excess = np.zeros_like(prices)
+    count_sold(places, sold, excess)
+    assert (excess[0, 1], excess[0, 2], excess.sum()) == (-2, -1, -3)
+
+
+def test_prices_of_places_raise_the_bound_and_stay_below_the_optimum() -> None:
+    # One more every 9: four together take 13 for 4 x 10, but whoever waits for the fourth waits 27.
+    releases = [9 * at for at in range(8)]
+    built = members(BatchClass("c", {"*": {1: 10, 4: 13}}), *releases)
+    relaxation = relax(fixed_parts(built, job_costs(built, Objective.MEAN_LATENCY)), 1, np.full(8, 40))  # type: ignore[arg-type]
+    start = np.zeros(Prices.size(relaxation))
+    without, places = (ascend(relaxation, start, Steps(300, 0.3, 0.01, on), lambda: True) for on in (False, True))
+    least = Fraction(least_ends(built)[1] - sum(releases), 8)
+    assert without.value * 1.02 < places.value <= float(least * relaxation.scale)
+
+
+@pytest.mark.parametrize("places", [None, [{"batch": 0, "gpu_class": 0, "fewest": 5}], [{}], []])
+def test_places_of_other_batches_are_refused(places: object) -> None:
+    priced = climb(members(PAIRS, 0, 0, 0), Objective.MEAN_LATENCY)
+    assert priced is not None
+    document = lagrangian_document(members(PAIRS, 0, 0, 0), Objective.MEAN_LATENCY, priced)
+    assert verify(members(PAIRS, 0, 0, 0), document).valid
+    document["parameters"]["places"] = places
+    assert not verify(members(PAIRS, 0, 0, 0), document).valid
 
 
 def test_working_memory_has_a_price() -> None:

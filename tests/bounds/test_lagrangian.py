@@ -185,7 +185,10 @@ def test_the_ascent_and_the_proof_agree_on_the_value() -> None:
     prices = round_prices(Prices.split(drawn, relaxation), relaxation)
     floating = Evaluation(relaxation).value(
         Prices(
-            *(part.astype(float) for part in (prices.compute, prices.copy, prices.memory, prices.uses, prices.extra))
+            *(
+                part.astype(float)
+                for part in (prices.compute, prices.copy, prices.memory, prices.uses, prices.places, prices.extra)
+            )
         )
     )
     exact = exact_bound(relaxation, prices)

@@ -23,11 +23,19 @@ SMOOTHING, SIZE_SMOOTHING = 0.9, 0.99
 
 @dataclass(frozen=True, slots=True)
 class Steps:
-    """How far prices move per evaluation, as a share of the usual price: from `first` down to `last`."""
+    """How far prices move per evaluation, as a share of the usual price: from `first` down to `last`.
+
+    Parameters
+    ----------
+    places
+        Whether places in batches have prices. They are sold a whole batch at a time, which tells little while the
+        prices of compute are far from good.
+    """
 
     count: int
     first: float = 0.05
     last: float = 0.002
+    places: bool = True
 
     def length(self, step: int) -> float:
         """Return the step length of an evaluation: a geometric decay."""
@@ -51,7 +59,7 @@ def ascend(relaxation: Relaxation, start: Numbers, steps: Steps, go_on: Callable
     prices, gradient = Prices.split(flat, relaxation), np.zeros_like(flat)
     excess = Prices.split(gradient, relaxation)
     mean, square = np.zeros_like(flat), np.zeros_like(flat)
-    unit = _units(relaxation)
+    unit = _units(relaxation, steps.places)
     best, best_value, done = flat.copy(), -np.inf, 0
     job_value = np.zeros(len(relaxation.data.shape))
     for step in range(steps.count):
@@ -69,12 +77,14 @@ def ascend(relaxation: Relaxation, start: Numbers, steps: Steps, go_on: Callable
     return Climb(best, best_value, job_value, done)
 
 
-def _units(relaxation: Relaxation) -> Numbers:
-    """Return the usual size of every price."""
+def _units(relaxation: Relaxation, places: bool) -> Numbers:
+    """Return the usual size of every price, 0 for one that is not to move."""
     unit = np.full(Prices.size(relaxation), float(relaxation.usual_price))
     parts = Prices.split(unit, relaxation)
     for row, limit in enumerate(relaxation.memory):
         parts.memory[row] /= limit.capacity
+    for row, batch in enumerate(relaxation.trees.places):
+        parts.places[row] *= batch.run_us / batch.most * places
     first = relaxation.data.extra_first
     for job, weight in enumerate(relaxation.data.weight.tolist()):
         per_delay = weight if relaxation.data.steps else weight * relaxation.slot_us

@@ -9,7 +9,8 @@ import numpy as np
 
 from models import WHOLE
 from models.instance import Ints
-from solvers.bounds.lagrangian.job_paths import Choice, JobData, Numbers, cheapest_paths
+from solvers.bounds.lagrangian.batch_places import count_sold, sell_places
+from solvers.bounds.lagrangian.job_paths import Choice, JobData, Numbers, cheapest_paths, place_slot
 from solvers.bounds.lagrangian.model_paths import best_residencies, spread, trace_residencies
 from solvers.bounds.lagrangian.relaxation import SUM_BITS, LanePrices, ModelUse, Relaxation
 from solvers.bounds.lagrangian.shapes import Shapes
@@ -28,6 +29,8 @@ class Prices:
         Of a part of memory. Shape [memory rows, slots].
     uses
         Paid by tasks to the model they use. Shape [model uses, slots].
+    places
+        Of a place in a batch. Shape [rows of places, slots of places].
     extra
         Of the precedences outside the trees: how much the price falls from each delay to the next, the last
         entry of every precedence 0. One entry per delay, precedence and job, see `JobData`.
@@ -37,6 +40,7 @@ class Prices:
     copy: Numbers
     memory: Numbers
     uses: Numbers
+    places: Numbers
     extra: Numbers
 
     @classmethod
@@ -48,7 +52,8 @@ class Prices:
     def size(cls, relaxation: Relaxation) -> int:
         """Return how many prices there are."""
         rows = 2 * len(relaxation.gpus) + len(relaxation.memory) + len(relaxation.uses)
-        return rows * relaxation.slots + int(relaxation.data.extra_first[-1])
+        places = len(relaxation.trees.places) * relaxation.places.arrived.shape[1]
+        return rows * relaxation.slots + places + int(relaxation.data.extra_first[-1])
 
     @classmethod
     def split(cls, flat: Numbers, relaxation: Relaxation) -> Prices:
@@ -56,7 +61,10 @@ class Prices:
         counts = (len(relaxation.gpus), len(relaxation.gpus), len(relaxation.memory), len(relaxation.uses))
         ends = np.cumsum(counts) * relaxation.slots
         parts = [part.reshape(-1, relaxation.slots) for part in np.split(flat[: ends[-1]], ends[:-1])]
-        return cls(parts[0], parts[1], parts[2], parts[3], flat[ends[-1] :])
+        rows, columns = len(relaxation.trees.places), relaxation.places.arrived.shape[1]
+        extra = int(ends[-1]) + rows * columns
+        places = flat[ends[-1] : extra].reshape(rows, columns)
+        return cls(parts[0], parts[1], parts[2], parts[3], places, flat[extra:])
 
 
 class Evaluation:
@@ -80,11 +88,17 @@ class Evaluation:
         self._on_by = np.zeros((len(relaxation.uses), 2, relaxation.slots + 1), np.int8)
         self._off_by = np.zeros((len(relaxation.uses), 2, relaxation.slots + 1), np.bool_)
         self._slot_us = relaxation.slot_us
+        classes, columns = relaxation.places.arrived.shape
+        tasks = int(relaxation.places.arrived.max(initial=0))
+        self._sold_later = np.zeros(tasks + 1, self._dtype)
+        self._sold = np.zeros((classes, columns, tasks + 1), np.int64)
+        self._placed = np.zeros((0, 0))
 
     def value(self, prices: Prices) -> float | int:
         """Return the value of the Lagrangian in units of the relaxation: exact in integers, if the prices are."""
         relaxation = self.relaxation
         lanes = self._lane_rates(prices)
+        self._placed = prices.places
         cheapest_paths(
             relaxation.data,
             relaxation.trees.shapes,
@@ -92,11 +106,14 @@ class Evaluation:
             _padded(lanes),
             self._slot_us,
             falling_prices(relaxation.data.delays, relaxation.data.shape, relaxation.trees.shapes, prices.extra),
+            prices.places,
+            relaxation.places.slot_us,
             self._cost,
             self._message,
             self.choice,
         )
-        return self._total(self.choice.value) + self._residencies(prices) - self._capacity(prices)
+        sold = sell_places(prices.places, relaxation.places, self._sold_later, self._sold)
+        return self._total(self.choice.value) + self._residencies(prices) - self._capacity(prices) - sold
 
     def _lane_rates(self, prices: Prices) -> Numbers:
         relaxation = self.relaxation
@@ -176,7 +193,12 @@ class Evaluation:
         lanes = np.zeros((len(relaxation.lanes), relaxation.slots))
         out.extra[:] = 0
         shapes = relaxation.trees.shapes
-        _use_of_jobs(relaxation.data, shapes, self.choice, self._slot_us, lanes, out.extra)
+        out.places[:] = 0
+        count_sold(relaxation.places, self._sold, out.places)
+        place_us = relaxation.places.slot_us
+        _use_of_jobs(
+            relaxation.data, shapes, self.choice, self._slot_us, lanes, out.extra, self._placed, place_us, out.places
+        )
         lanes /= self._slot_us
         for part in (out.compute, out.copy):
             part[:] = -np.array(relaxation.gpus)[:, None]
@@ -215,7 +237,7 @@ class Evaluation:
 
 def round_prices(prices: Prices, relaxation: Relaxation) -> Prices:
     """Return the nearest whole prices; the last fall of every extra precedence is 0."""
-    parts = [prices.compute, prices.copy, prices.memory, prices.uses, prices.extra]
+    parts = [prices.compute, prices.copy, prices.memory, prices.uses, prices.places, prices.extra]
     most = 2.0**SUM_BITS  # what is larger proves nothing (`exact_bound`), but must not turn into a negative number
     return Prices(*(np.rint(np.clip(np.nan_to_num(part), 0, most)).astype(np.int64) for part in parts))
 
@@ -238,7 +260,8 @@ def _largest_sum(relaxation: Relaxation, prices: Prices) -> int:
     tasks = int(np.diff(shapes.node_first).max())
     completion = int(data.weight.max()) * (1 if data.steps else horizon)
     falls = np.add.reduceat(np.append(prices.extra, 0.0), data.extra_first[:-1]) if len(prices.extra) else np.zeros(1)
-    return rate * max(horizon, tasks * int(shapes.run_us.max())) + completion + 2 * tasks * int(falls.max())
+    places = int(prices.places.max(initial=0)) * (tasks + int(relaxation.places.arrived.max(initial=0)))
+    return rate * max(horizon, tasks * int(shapes.run_us.max())) + completion + 2 * tasks * int(falls.max()) + places
 
 
 def _padded(rates: Numbers) -> Numbers:
@@ -262,8 +285,18 @@ def falling_prices(delays: Ints, shape: Ints, shapes: Shapes, falls: Numbers) ->
 
 
 @allocating_kernel
-def _use_of_jobs(data: JobData, shapes: Shapes, choice: Choice, slot_us: int, lanes: Numbers, extra: Numbers) -> None:
-    """Add the time run on each lane per slot, and write the excess of every precedence outside the trees.
+def _use_of_jobs(
+    data: JobData,
+    shapes: Shapes,
+    choice: Choice,
+    slot_us: int,
+    lanes: Numbers,
+    extra: Numbers,
+    placed: Numbers,
+    place_us: int,
+    places: Numbers,
+) -> None:
+    """Add the time run on each lane per slot and the places taken; write the excess of precedences outside the trees.
 
     Such a precedence is violated at delay k if its target has started by k and its source has not ended by then.
     """
@@ -273,6 +306,10 @@ def _use_of_jobs(data: JobData, shapes: Shapes, choice: Choice, slot_us: int, la
             begin, option = choice.start_us[node], choice.option[node]
             if begin >= 0:
                 spread(lanes[shapes.lane[option]], begin, begin + shapes.run_us[option], slot_us, 1)
+                row = shapes.place[option]
+                if row >= 0:
+                    interval_us = data.earliest_us[node] + choice.delay[node] * slot_us
+                    places[row, place_slot(placed[row], interval_us, slot_us, place_us)] += 1
         for arc in range(shapes.extra_first[shape], shapes.extra_first[shape + 1]):
             priced = data.extra_first[job] + (arc - shapes.extra_first[shape]) * count
             source, target = base + shapes.extra_source[arc], base + shapes.extra_target[arc]

@@ -23,7 +23,7 @@ METHOD = "lagrangian"
 COARSEST_SHARE = 16
 """The first slots are the mean critical path over this; wider, up to all of it, if time is short."""
 
-COLD, WARM = Steps(200, 0.2, 0.005), Steps(200, 0.1, 0.004)
+COLD, WARM = Steps(200, 0.2, 0.005, places=False), Steps(200, 0.1, 0.004)
 """Steps from the first prices, and from those of coarser slots."""
 
 LAST_STEPS, LAST_LENGTH = 1000, 0.002
@@ -133,7 +133,7 @@ def _coarsest(
         per_step = (time.monotonic() - begun) / 2
         if 4 * COLD.count * per_step <= left_s or share == 1:
             affordable = max(1, min(COLD.count, int(left_s / per_step)))
-            return relaxation, Steps(affordable, COLD.first, COLD.last)
+            return relaxation, replace(COLD, count=affordable)
         share //= 2
 
 
@@ -203,6 +203,9 @@ def refine(flat: Numbers, coarse: Relaxation, fine: Relaxation) -> Numbers:
         (old.uses, new.uses),
     ):
         after[:, known] = before[:, slot[known]] * rescale
+    slot = np.arange(new.places.shape[1]) * fine.places.slot_us // coarse.places.slot_us
+    known = slot < old.places.shape[1]
+    new.places[:, known] = old.places[:, slot[known]] * rescale
     ratio = fine.slot_us / coarse.slot_us
     per_job = np.diff(fine.trees.shapes.extra_first)[fine.data.shape]
     for job in np.flatnonzero(per_job).tolist():

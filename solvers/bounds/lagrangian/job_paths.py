@@ -124,6 +124,30 @@ def _cheapest_start(prefix: Numbers, rate: Numbers, first_us: int, run_us: int, 
 
 
 @allocating_kernel
+def place_slot(prices: Numbers, begin_us: int, slot_us: int, place_us: int) -> int:
+    """Return the cheaper one of the slots of places that a start in [begin, begin + slot) lies in."""
+    first, last = begin_us // place_us, (begin_us + slot_us - 1) // place_us
+    return last if prices[last] < prices[first] else first
+
+
+@allocating_kernel
+def _add_place(prices: Numbers, earliest_us: int, slot_us: int, place_us: int, row: Numbers) -> None:
+    """Add the price of a place in a batch to the costs of every delay but the last."""
+    begin_us, slot = earliest_us, earliest_us // place_us
+    edge_us = (slot + 1) * place_us
+    for k in range(len(row)):
+        # Walked along, for a division per delay would take as long as all the rest.
+        if begin_us >= edge_us:
+            slot += 1
+            edge_us += place_us
+        price = prices[slot]
+        if begin_us + slot_us > edge_us:
+            price = min(price, prices[slot + 1])
+        row[k] += price
+        begin_us += slot_us
+
+
+@allocating_kernel
 def _costs_from(over_us: int, steps: bool, slot_us: int, count: int) -> int:
     """Return the first delay from which on waiting costs a job throughout; `over_us` is its end past what is free."""
     return count if steps else min(count, max(0, -(over_us // slot_us)))
@@ -157,6 +181,8 @@ def _walk_job(
     rate: Numbers,
     slot_us: int,
     extra: Numbers,
+    placed: Numbers,
+    place_us: int,
     cost: Numbers,
     message: Numbers,
 ) -> None:
@@ -178,6 +204,8 @@ def _walk_job(
                 _running_costs(prefix[lane], rate[lane], earliest, run, slot_us, 0, row[:free])
                 begin = earliest + free * slot_us
                 _running_costs(prefix[lane], rate[lane], begin, run, slot_us, weight, row[free : count - 1])
+            if shapes.place[option] >= 0:
+                _add_place(placed[shapes.place[option]], earliest, slot_us, place_us, row[: count - 1])
             _add_children(job, data, shapes, node, earliest + run, slot_us, message, row)
             _add_extra(job, data, shapes, node, earliest + run, slot_us, extra, row)
             if shapes.parent[node] < 0:
@@ -321,6 +349,8 @@ def cheapest_paths(
     rate: Numbers,
     slot_us: int,
     extra: Numbers,
+    placed: Numbers,
+    place_us: int,
     cost: Numbers,
     message: Numbers,
     choice: Choice,
@@ -333,9 +363,11 @@ def cheapest_paths(
         Price of running per lane: from 0 to the beginning of each slot, and per microsecond in it.
     extra
         Prices of the precedences outside the trees: non-increasing in the delay, 0 at the last.
+    placed, place_us
+        Prices of places in batches by row and slot of so many microseconds.
     cost, message
         Room to work in. Shape [options, delays] and [nodes, delays] of the largest job.
     """
     for job in range(len(data.shape)):
-        _walk_job(job, data, shapes, prefix, rate, slot_us, extra, cost, message)
+        _walk_job(job, data, shapes, prefix, rate, slot_us, extra, placed, place_us, cost, message)
         _trace_job(job, data, shapes, prefix, rate, slot_us, cost, choice)

@@ -33,6 +33,7 @@ class Marginals(Evaluation):
         lanes = self._lane_rates(prices)
         self._costs = self._prefix(lanes), _padded(lanes)
         data, shapes = relaxation.data, relaxation.trees.shapes
+        self._places = prices.places, relaxation.places.slot_us
         self._falling = falling_prices(data.delays, data.shape, shapes, prices.extra)
 
     def of_job(self, job: int) -> Numbers:
@@ -50,7 +51,7 @@ class Marginals(Evaluation):
             data.extra_first[job : job + 2],
         )
         choice = Choice(*(part.copy() for part in self.choice))
-        prices = (*self._costs, self.relaxation.slot_us, self._falling)
+        prices = (*self._costs, self.relaxation.slot_us, self._falling, *self._places)
         cheapest_paths(alone, shapes, *prices, self._cost, self._message, choice)
         first, last = shapes.node_first[data.shape[job]], shapes.node_first[data.shape[job] + 1]
         count = data.delays[job]

@@ -18,11 +18,15 @@ from models import NEVER, WHOLE, Instance, Objective
 from models.instance import Ints
 from models.objective import Term, charges
 from solvers.bounds.critical_path import UNREACHABLE, earliest
+from solvers.bounds.lagrangian.batch_places import Places, places_of
 from solvers.bounds.lagrangian.job_paths import JobData
 from solvers.bounds.lagrangian.shapes import Forest, Lane, forest, node_earliest
 
 MEMORY_PARTS = 1 << 14
 """A GPU's memory is counted in at most so many parts."""
+
+PLACE_SHARE = 8
+"""Places in batches are sold in slots of the mean critical path over this."""
 
 PRICE_BITS = 24
 """A usual price per microsecond is a number of about so many bits, unless a long horizon leaves fewer."""
@@ -105,6 +109,8 @@ class Relaxation:
         Number of GPUs of each class.
     lanes
         What the tasks of each lane pay.
+    places
+        Places in batches, sold by whole batches.
     """
 
     trees: Forest
@@ -117,6 +123,7 @@ class Relaxation:
     memory: tuple[MemoryRow, ...]
     uses: tuple[ModelUse, ...]
     lanes: tuple[LanePrices, ...]
+    places: Places
     overlap_loads: bool
 
 
@@ -138,6 +145,11 @@ class Fixed:
     uses: tuple[ModelUse, ...]
     memory: tuple[MemoryRow, ...]
     headroom_bits: int = 7
+
+    @property
+    def place_us(self) -> int:
+        """Width of the slots in which places in batches are sold: narrow beside a run, so that it costs little."""
+        return 1 + int(self.instance.job_critical_us.mean()) // PLACE_SHARE
 
     @property
     def all_done_us(self) -> int:
@@ -219,6 +231,7 @@ def relax(fixed: Fixed, slot_us: int, window_us: Ints) -> Relaxation:
         fixed.memory,
         fixed.uses,
         lanes,
+        places_of(trees, max(slot_us, fixed.place_us), slots * slot_us),
         instance.overlap_loads,
     )
 

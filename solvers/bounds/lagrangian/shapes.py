@@ -12,11 +12,14 @@ from typing import NamedTuple
 
 import numpy as np
 
-from models import Instance
+from models import NONE, Instance
 from models.chains import fastest_run_us
 from models.instance import Ints
 from solvers.bounds.batch_work import Sizes
 from solvers.bounds.critical_path import Earliest, jobs_by_workflow
+
+MOST_PLACED = 400
+"""Most tasks of a class whose places in batches have prices."""
 
 NO_TASK = -1
 """Stands for the position of an added end node."""
@@ -39,6 +42,8 @@ class Shapes(NamedTuple):
         Per option: run time, and the lane whose prices it pays (-1: none).
     from_us
         Per option: before this instant no batch of its size can start.
+    place
+        Per option: the row of `Forest.places` that it takes a place of (-1: none).
     extra_first
         First priced precedence of each workflow, and their number at the end.
     extra_source, extra_target
@@ -56,6 +61,7 @@ class Shapes(NamedTuple):
     run_us: Ints
     lane: Ints
     from_us: Ints
+    place: Ints
     extra_first: Ints
     extra_source: Ints
     extra_target: Ints
@@ -87,13 +93,33 @@ class Lane(NamedTuple):
     starts_us: tuple[int, ...]
 
 
+class PlaceRow(NamedTuple):
+    """Batches of a class on a GPU class that have `fewest` to `most` members and run for one time."""
+
+    batch: int
+    gpu_class: int
+    fewest: int
+    most: int
+    run_us: int
+
+
 @dataclass(frozen=True, slots=True)
 class Forest:
-    """The trees, their lanes, and per node its position in its workflow (`NO_TASK`: an added end)."""
+    """The trees, their lanes, and per node its position in its workflow (`NO_TASK`: an added end).
+
+    Parameters
+    ----------
+    places
+        Batches whose places have a price.
+    starts_us
+        When tasks of each batch class can start at the earliest, ascending.
+    """
 
     shapes: Shapes
     lanes: tuple[Lane, ...]
     node_task: Ints
+    places: tuple[PlaceRow, ...]
+    starts_us: tuple[tuple[int, ...], ...]
 
 
 def forest(instance: Instance, times: Earliest) -> Forest:
@@ -122,7 +148,7 @@ def forest(instance: Instance, times: Earliest) -> Forest:
             if node < count:
                 options.add_task(first + node)
             else:
-                options.add(0, -1, 0)
+                options.add(0, -1, 0, -1)
             option_first.append(len(options.run_us))
         priced = [(position[a], position[b]) for a, b in arcs if (a, b) not in kept]
         for at, of in enumerate((parents[node_first[-1] :], [b for _, b in priced], [a for a, _ in priced])):
@@ -139,12 +165,14 @@ def forest(instance: Instance, times: Earliest) -> Forest:
         np.array(options.run_us, np.int64),
         np.array(options.lane, np.int64),
         np.array(options.from_us, np.int64),
+        np.array(options.place, np.int64),
         np.array(extra_first, np.int64),
         np.array([a for a, _ in extra], np.int64),
         np.array([b for _, b in extra], np.int64),
         *(np.array(link, np.int64) for link in links),
     )
-    return Forest(shapes, tuple(options.lanes), np.array(node_task, np.int64))
+    starts = tuple(map(tuple, options.starts_us))
+    return Forest(shapes, tuple(options.lanes), np.array(node_task, np.int64), tuple(options.places), starts)
 
 
 class _Options:
@@ -153,27 +181,38 @@ class _Options:
     def __init__(self, instance: Instance, times: Earliest) -> None:
         self._instance, self._sizes = instance, Sizes(instance)
         of_task = instance.template_batch[instance.task_template]
-        self._starts = [np.sort(times.start_us[of_task == batch]).tolist() for batch in range(len(instance.batches))]
+        classes = range(len(instance.batches))
+        self.starts_us: list[list[int]] = [np.sort(times.start_us[of_task == batch]).tolist() for batch in classes]
         self.run_us: list[int] = []
         self.lane: list[int] = []
         self.from_us: list[int] = []
+        self.place: list[int] = []
         self.lanes: dict[Lane, int] = {}
+        self.places: dict[PlaceRow, int] = {}
 
-    def add(self, run_us: int, lane: int, from_us: int) -> None:
+    def add(self, run_us: int, lane: int, from_us: int, place: int) -> None:
         """Add a way to run."""
         self.run_us.append(run_us)
         self.lane.append(lane)
         self.from_us.append(from_us)
+        self.place.append(place)
 
     def add_task(self, template: int) -> None:
         """Add all ways to run a task: on every class, in batches of every size."""
         instance, needs = self._instance, tuple(sorted(self._instance.needs[template]))
         share, memory = int(instance.template_share[template]), int(instance.template_memory[template])
+        batch = int(instance.template_batch[template])
+        arrivals = [] if batch == NONE else self.starts_us[batch]
+        # A table of one size has nobody to wait for, and a long row of tasks takes too long to place.
+        priced = 1 < len(arrivals) <= MOST_PLACED and instance.batch_largest[batch].max() > 1
         for c in range(len(instance.class_gpu)):
             for fewest, most, run_us in self._sizes.on(template, c):
-                starts = (0, *self._starts[instance.template_batch[template]][1:most]) if most > 1 else (0,)
+                starts = (0, *arrivals[1:most]) if most > 1 else (0,)
                 lane = Lane(c, needs, share, memory, starts)
-                self.add(run_us, self.lanes.setdefault(lane, len(self.lanes)), starts[fewest - 1])
+                place = -1
+                if priced:
+                    place = self.places.setdefault(PlaceRow(batch, c, fewest, most, run_us), len(self.places))
+                self.add(run_us, self.lanes.setdefault(lane, len(self.lanes)), starts[fewest - 1], place)
 
 
 def _linked(of: list[int], nodes: int) -> tuple[list[int], list[int]]:
