@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from planner.answers.servers import servers as servers
     from planner.answers.simulate import simulate as simulate
     from planner.answers.take_apart import regret as regret
+    from planner.answers.trial import trial as trial
     from planner.answers.uncertain.planning import plan_uncertain as plan_uncertain
     from planner.answers.whatif import sweep as sweep
     from planner.answers.whatif import whatif as whatif
@@ -62,6 +63,7 @@ _HOME = {
     "simulate": "planner.answers.simulate",
     "sweep": "planner.answers.whatif",
     "tasks": "planner.show.frames",
+    "trial": "planner.answers.trial",
     "verify_file": "planner.answers.bound",
     "whatif": "planner.answers.whatif",
 }

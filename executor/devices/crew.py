@@ -131,8 +131,8 @@ class Crew:
         for lanes in (*self._compute, self.copy, self.incoming):
             lanes[:] = [fresh if lane is lost else lane for lane in lanes]
 
-    def prepare(self) -> float:
-        """Warm every engine up and return the peak bandwidth of a pinned copy, in bytes per second (0 without models).
+    def prepare(self) -> None:
+        """Warm every engine up.
 
         Every task that a GPU can run is run there once, in batches of every listed size, with empty inputs, while
         nothing else happens; what it raises is left to the run proper.
@@ -152,7 +152,6 @@ class Crew:
             (order,) = self.carry_out([trial])
             if isinstance(order.error, DeviceError):
                 raise order.error
-        return self._copy_peak()
 
     def load_initial(self, wanted: Mapping[tuple[int, int], int]) -> None:
         """Bring the initial residencies into memory, those with an address in a plan first.
@@ -203,7 +202,16 @@ class Crew:
             name, needs = instance.workflows[workflow].name, instance.needs[template]
             station.run([StationWork(0, name, task.name, time_us, needs, inputs)] * size)
 
-    def _copy_peak(self) -> float:
+    def measure_copies(self) -> float:
+        """Empty every memory, and return the peak bandwidth of a pinned copy in bytes per second (0 without models).
+
+        Raises
+        ------
+        DeviceError
+            If copying does not work.
+        """
+        for station in self.stations:
+            station.space.address.clear()
         sizes = self._instance.weight_bytes.tolist()
         fitting = [model for model, size in enumerate(sizes) if size <= self.stations[0].space.size_bytes]
         if not fitting:

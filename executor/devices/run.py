@@ -106,19 +106,53 @@ def run_live(
     PolicyError
         If the policy cannot, or misbehaves.
     """
+    with live_crew(instance, runner, settings) as crew:
+        return run_on(crew, instance, policy, settings, seed=seed, plan=plan)
+
+
+@contextmanager
+def live_crew(instance: Instance, runner: Runner, settings: LiveSettings) -> Iterator[Crew]:
+    """Set devices up and warm them, for one run after another.
+
+    Raises
+    ------
+    DeviceError
+        If devices or runner cannot serve the instance.
+    """
+    with one_thread_each():
+        crew = Crew(instance, runner, settings.device, settings.sharing, settings.limit_s)
+        try:
+            crew.prepare()
+            yield crew
+        finally:
+            crew.close()
+
+
+def run_on(
+    crew: Crew,
+    instance: Instance,
+    policy: Callable[[], Policy],
+    settings: LiveSettings,
+    *,
+    seed: int = 0,
+    plan: Timeline | None = None,
+) -> LiveRun:
+    """Return what a policy makes of an instance on devices that are set up; their memories are empty at first.
+
+    The parameters and errors are those of `run_live`.
+    """
     made = policy()
     if made.instance_for(instance) is not instance:
         raise PolicyError("this policy runs on a twin of the instance, whose models no device has")
     if not made.knows_paths and open_paths(instance) is not None:
         raise PolicyError("online policies do not run workflows with branches on devices yet; allowed is a plan")
     packing = Packing() if plan is None else pack(instance, plan)
-    with one_thread_each(), _crew(instance, runner, settings) as crew:
-        peak = crew.prepare()
-        device = LiveDevice(instance, crew, packing, settings.keep_outputs)
-        crew.load_initial(packing.initial)
-        before = energy_j(crew.physical)
-        timeline = Engine(instance, made, device, seed, stand_in=Jit).run()
-        after = energy_j(crew.physical)
+    peak = crew.measure_copies()
+    device = LiveDevice(instance, crew, packing, settings.keep_outputs)
+    crew.load_initial(packing.initial)
+    before = energy_j(crew.physical)
+    timeline = Engine(instance, made, device, seed, stand_in=Jit).run()
+    after = energy_j(crew.physical)
     return LiveRun(
         measured(timeline, device.records),
         device.records,
@@ -128,12 +162,3 @@ def run_live(
         tuple(physical.name for physical in crew.physical),
         device.outputs if settings.keep_outputs else {},
     )
-
-
-@contextmanager
-def _crew(instance: Instance, runner: Runner, settings: LiveSettings) -> Iterator[Crew]:
-    crew = Crew(instance, runner, settings.device, settings.sharing, settings.limit_s)
-    try:
-        yield crew
-    finally:
-        crew.close()

@@ -23,6 +23,7 @@ from planner.command.verbs.schema import schema
 from planner.command.verbs.servers import servers
 from planner.command.verbs.simulate import simulate
 from planner.command.verbs.sweep import sweep
+from planner.command.verbs.trial import trial
 from planner.command.verbs.verify import verify
 
 app = typer.Typer(
@@ -51,6 +52,7 @@ for _verb in (
     sweep,
     report,
     replay,
+    trial,
     profile,
     estimate,
     progress,

@@ -1,0 +1,259 @@
+"""A trial: several contenders on the same devices, set up and calibrated once, again and again in random order.
+
+What one run of each says of two contenders is mostly chance. Here every repeat runs all of them, so that differences
+are taken within a repeat and come with an interval.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from functools import cached_property
+from pathlib import Path
+from statistics import mean
+from typing import Any
+
+import numpy as np
+
+from executor import Policy, instance_for, replay, simulate
+from executor.devices.machine import describe_machine
+from executor.devices.run import LiveSettings, live_crew, run_on
+from executor.errors import DeviceError
+from executor.runners.runner import Runner
+from models.cluster import MICROSECONDS_PER_SECOND
+from models.errors import QuestionError
+from models.instance import Instance
+from models.objective import Objective, reported_bound, reported_value, timeline_value
+from models.scenario import Scenario
+from models.timeline import Timeline
+from planner.answers.check import feasible_timeline
+from planner.answers.intervals import Interval, interval_of
+from planner.answers.plan import solve
+from planner.answers.policies.parse import parse
+from planner.answers.replay import Replayed
+from planner.answers.simulate import is_file
+from planner.answers.uncertain.told import stretch
+from solvers.bounds import closed_form
+from solvers.portfolio import SearchOptions
+
+PLAN = "plan"
+"""Names the contender that is planned here."""
+
+
+@dataclass(frozen=True, slots=True)
+class Contender:
+    """Who takes part.
+
+    Parameters
+    ----------
+    name
+        As it was given.
+    plan
+        What it carries out, unless it decides online.
+    policy
+        Makes its policy.
+    predicted
+        What it makes of the scenario where everything takes the given time.
+    """
+
+    name: str
+    plan: Timeline | None
+    policy: Callable[[], Policy]
+    predicted: Timeline
+
+
+@dataclass(frozen=True)
+class Trial:
+    """What devices made of several contenders.
+
+    Parameters
+    ----------
+    scenario, runner, settings
+        What ran, on what.
+    contenders
+        In the order in which they were named; differences are to the first.
+    order
+        Per repeat, the contenders as they took their turns.
+    runs
+        By contender, one per repeat.
+    machine
+        What the machine says of itself before and after all runs.
+    """
+
+    scenario: Scenario
+    runner: str
+    settings: LiveSettings
+    contenders: Sequence[Contender]
+    order: Sequence[Sequence[str]]
+    runs: Mapping[str, Sequence[Replayed]]
+    machine: Sequence[Mapping[str, Any]]
+
+    @property
+    def achieved(self) -> bool:
+        """Whether in every run every job ran and every rule held."""
+        return all(run.achieved for runs in self.runs.values() for run in runs)
+
+    @cached_property
+    def rows(self) -> list[dict[str, Any]]:
+        """A row per contender.
+
+        policy, clairvoyant; objective measured with its ends _low and _high, predicted, and error (mean of measured
+        over predicted, less 1); difference to the first contender within a repeat, with its ends; mean_latency_s and
+        realised_bound_s, what no schedule of these durations lies below; latency_error of single jobs; same_order (runs
+        in which placement and orders were as predicted); failed_jobs, faults.
+        """
+        first = self._values(self.contenders[0].name)
+        return [self._row(contender, first) for contender in self.contenders]
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the trial with the keys of ``trial --json``."""
+        return {
+            "objective": str(self.scenario.objective),
+            "device": self.settings.device,
+            "virtual": self.settings.sharing,
+            "runner": self.runner,
+            "repeats": len(self.order),
+            "order": [list(names) for names in self.order],
+            "rows": self.rows,
+            "machine": {"before": dict(self.machine[0]), "after": dict(self.machine[1])},
+        }
+
+    def _values(self, name: str) -> list[float | None]:
+        """Return the objective of each run, None where a job failed."""
+        return [_value(self.scenario, run.timeline, run) for run in self.runs[name]]
+
+    def _row(self, contender: Contender, first: Sequence[float | None]) -> dict[str, Any]:
+        scenario, runs, values = self.scenario, self.runs[contender.name], self._values(contender.name)
+        predicted = _value(scenario, contender.predicted)
+        known = [value for value in values if value is not None]
+        paired = [value - other for value, other in zip(values, first, strict=True) if None not in (value, other)]  # type: ignore[operator]
+        whole = [run for run in runs if not run.live.records.failures]
+        bounds = [bound for run in whole if (bound := realised_bound_s(run)) is not None]
+        return {
+            "policy": contender.name,
+            "clairvoyant": contender.plan is not None,
+            **_named(known, "objective"),
+            "predicted": predicted,
+            "error": mean(known) / predicted - 1 if known and predicted else None,
+            **_named(paired, "difference"),
+            "mean_latency_s": mean(run.latency_us[1].mean() for run in whole) / MICROSECONDS_PER_SECOND
+            if whole
+            else None,
+            "realised_bound_s": mean(bounds) if bounds else None,
+            "latency_error": mean(run.latency_error or 0.0 for run in whole) if whole else None,
+            "same_order": sum(run.same_placement and run.same_order for run in runs),
+            "failed_jobs": sum(len(run.live.records.failures) for run in runs),
+            "faults": sum(len(run.live.records.faults) for run in runs),
+        }
+
+
+def trial(
+    scenario: Scenario,
+    policies: Sequence[str],
+    runner: Runner,
+    settings: LiveSettings,
+    *,
+    runner_name: str = "",
+    repeats: int = 5,
+    time_limit_s: float = 60.0,
+    seed: int = 0,
+    watch: Callable[[int], None] = lambda done: None,
+) -> Trial:
+    """Run contenders on devices, all of them in every repeat, in random order.
+
+    Parameters
+    ----------
+    policies
+        ``plan`` for a plan that is made here, names of policies with parameters, and paths of plan files.
+    runner
+        Computes the tasks; what it calibrates holds for all runs.
+    runner_name
+        As it was named, for the report.
+    time_limit_s
+        For the plan.
+    seed
+        Of the plan, the ingress servers and the order.
+    watch
+        Told how many runs are done.
+
+    Raises
+    ------
+    QuestionError, PolicyError, DeviceError, InputError
+        If a contender, the devices, the runner or a file cannot be used.
+    """
+    if repeats < 1 or not policies or len(set(policies)) < len(policies):
+        raise QuestionError("allowed are at least one repeat and one contender, each named once", "policies")
+    contenders = [_contender(scenario, name, time_limit_s, seed) for name in policies]
+    draw, order, runs = random.Random(seed), [], {name: list[Replayed]() for name in policies}  # noqa: S311
+    instance = scenario.instance
+    with live_crew(instance, runner, settings) as crew:
+        machine = [describe_machine(crew.physical)]
+        for repeat in range(repeats):
+            turns = draw.sample(contenders, len(contenders))
+            order.append([contender.name for contender in turns])
+            for turn, one in enumerate(turns):
+                live = run_on(crew, instance, one.policy, settings, seed=seed, plan=one.plan)
+                runs[one.name].append(
+                    Replayed(scenario, one.name, one.plan, runner_name, settings, one.predicted, live, None, None)
+                )
+                watch(repeat * len(turns) + turn + 1)
+        machine.append(describe_machine(crew.physical))
+    return Trial(scenario, runner_name, settings, contenders, order, runs, machine)
+
+
+def realised_bound_s(run: Replayed) -> float | None:
+    """Return a mean latency that no schedule lies below whose runs take what they took in this one; None for batches.
+
+    Every kind of GPU is taken to be off by the same factor, and loads to be as fast as the fastest that was measured.
+    """
+    instance, records = run.instance, run.live.records
+    if instance.batches:
+        return None  # what a task took in its batch says nothing of other sizes
+    factor = np.ones(instance.n_tasks)
+    for record in records.runs:
+        factor[record.subject] = max(1, record.took_us) / record.expected_us
+    bound = closed_form.best(_with_fastest_loads(stretch(instance, factor), run), Objective.MEAN_LATENCY)[0]
+    return reported_bound(Objective.MEAN_LATENCY, bound)
+
+
+def _with_fastest_loads(instance: Instance, run: Replayed) -> Instance:
+    loads = [load for load in run.live.records.loads if load.took_us]
+    fastest = max((Fraction(load.size_bytes * MICROSECONDS_PER_SECOND, load.took_us) for load in loads), default=None)
+    if fastest is None:
+        return instance
+    gpus = tuple(
+        replace(gpu, load_bandwidth=max(gpu.load_bandwidth, fastest), load_overhead_us=0)
+        for gpu in instance.cluster.gpus
+    )
+    return replace(instance, cluster=replace(instance.cluster, gpus=gpus))
+
+
+def _contender(scenario: Scenario, name: str, time_limit_s: float, seed: int) -> Contender:
+    instance = scenario.instance
+    plan = None
+    if name == PLAN:
+        plan = solve(instance, scenario.objective, SearchOptions(time_limit_s, seed=seed)).timeline
+        if plan is None:
+            raise QuestionError(f"no plan was found in {time_limit_s:g} s; allowed is more time", "time_limit_s")
+    elif is_file(name):
+        plan = feasible_timeline(instance, Path(name))
+    policy: Callable[[], Policy] = parse(name, scenario) if plan is None else replay(instance, plan)
+    if instance_for(instance, policy) is not instance:
+        raise DeviceError(f"policy {name} runs on a twin of the instance, whose models no device has; use another")
+    return Contender(name, plan, policy, simulate(instance, policy, seed))
+
+
+def _value(scenario: Scenario, timeline: Timeline, run: Replayed | None = None) -> float | None:
+    if run is not None and run.live.records.failures:
+        return None
+    objective = scenario.objective
+    return float(reported_value(objective, timeline_value(objective, scenario.instance, timeline)))
+
+
+def _named(values: Sequence[float], name: str) -> dict[str, float | None]:
+    if not values:
+        return {name: None, f"{name}_low": None, f"{name}_high": None}
+    interval: Interval = interval_of(values)
+    return interval.named(name)

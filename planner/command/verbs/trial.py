@@ -1,0 +1,72 @@
+"""The verb ``trial``."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from planner.command import manners
+from planner.command.verbs.options import Json, ScenarioPath, Seed, TimeLimit
+from planner.command.verbs.replay import DeviceChoice, SharingChoice
+
+
+def trial(
+    scenario: ScenarioPath,
+    policies: Annotated[
+        str, typer.Option(help="Contenders, separated by commas: plan, policies, plan files; the first is compared to.")
+    ] = "plan,compass,srpt",
+    repeats: Annotated[int, typer.Option(min=1, help="How often all of them run.")] = 5,
+    device: Annotated[DeviceChoice, typer.Option(help="Where to run.")] = DeviceChoice.CPU,
+    runner: Annotated[
+        str, typer.Option(help="What computes the tasks: synthetic, transformers, or module:factory.")
+    ] = "synthetic",
+    virtual: Annotated[
+        SharingChoice | None,
+        typer.Option(help="Several GPUs of the scenario on one device: side by side, or one run at a time."),
+    ] = None,
+    limit: Annotated[
+        float, typer.Option(min=0.1, help="Seconds that anything may take longer than given before it is given up.")
+    ] = 30.0,
+    time_limit: TimeLimit = 60.0,
+    output: Annotated[
+        Path | None, typer.Option("-o", "--output", metavar="FILE", help="Write the object of --json here.")
+    ] = None,
+    seed: Seed = 0,
+    as_json: Json = False,
+) -> int:
+    """Run plans and policies on the same devices, again and again in random order; give paired differences."""
+    from models.extras import require_extra
+
+    require_extra("devices")
+    from executor.devices.run import LiveSettings
+    from executor.runners.parse import parse_runner
+    from models.scenario import load_scenario, promise, write_atomically
+    from planner.answers.compare import split_policies
+    from planner.answers.trial import trial as run_trial
+    from planner.show.trial import runs_shown, trial_view
+
+    if output is not None:
+        promise(output)
+    loaded, names = load_scenario(scenario), split_policies(policies)
+    settings = LiveSettings(device.value, None if virtual is None else virtual.value, limit)
+    with runs_shown(repeats * len(names)) as watch:
+        made = run_trial(
+            loaded,
+            names,
+            parse_runner(runner),
+            settings,
+            runner_name=runner,
+            repeats=repeats,
+            time_limit_s=time_limit,
+            seed=seed,
+            watch=watch,
+        )
+    if output is not None:
+        write_atomically(output, json.dumps(made.as_dict(), indent=1) + "\n")
+    manners.show(made.as_dict(), lambda: trial_view(made), as_json)
+    if output is not None:
+        manners.say(f"wrote {output}")
+    return manners.DONE if made.achieved else manners.NOT_ACHIEVED

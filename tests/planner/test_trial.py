@@ -1,0 +1,74 @@
+"""Trials: contenders interleaved on one set-up, differences within a repeat, and what no schedule could beat."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+import torch
+
+from executor.devices.run import LiveSettings
+from executor.runners.runner import RunnerCall
+from models.errors import QuestionError
+from models.scenario import load_scenario
+from planner.answers.trial import realised_bound_s, trial
+from tests.devices.small import Small
+from tests.planner.test_command import Command, command
+from tests.planner.test_replay import SERIAL, tiny_file
+
+__all__ = ["command", "tiny_file"]
+
+
+def test_every_repeat_runs_all_of_them_on_one_set_up(tiny_file: Path) -> None:
+    """Six jobs of four tasks: the warm-up computes each of four tasks on both GPUs, then every run all 24."""
+    calls: list[RunnerCall] = []
+    scenario = load_scenario(tiny_file)
+    made = trial(scenario, ["jit", "srpt", "hash"], Small(calls.append), SERIAL, repeats=3)
+    assert len(calls) == 8 + 9 * 24
+    assert [sorted(turns) for turns in made.order] == [["hash", "jit", "srpt"]] * 3
+    assert made.achieved
+    first, *others = made.rows
+    assert (first["policy"], first["difference"], first["difference_low"]) == ("jit", 0, 0)
+    for row in others:
+        values = [made.runs[name] for name in (row["policy"], "jit")]
+        apart = [a.latency_us[1].mean() - b.latency_us[1].mean() for a, b in zip(*values, strict=True)]
+        assert row["difference"] == pytest.approx(sum(apart) / 3 / 1e6)
+        assert row["difference_low"] <= row["difference"] <= row["difference_high"]
+    for runs in made.runs.values():
+        for run in runs:
+            bound = realised_bound_s(run)
+            assert bound is not None
+            assert 0 < bound <= run.latency_us[1].mean() / 1e6
+            assert run.violations == []
+
+
+def test_a_run_with_a_failed_job_counts_in_no_mean(tiny_file: Path) -> None:
+    def refuse(call: RunnerCall) -> None:
+        if (call.job, call.task) == (2, "b"):
+            raise torch.OutOfMemoryError("no")
+
+    made = trial(load_scenario(tiny_file), ["jit", "srpt"], Small(refuse), SERIAL, repeats=1)
+    assert not made.achieved
+    assert [(row["failed_jobs"], row["objective"], row["difference"]) for row in made.rows] == [(1, None, None)] * 2
+
+
+def test_contenders_are_named_once(tiny_file: Path) -> None:
+    with pytest.raises(QuestionError, match="allowed are at least one repeat and one contender, each named once"):
+        trial(load_scenario(tiny_file), ["jit", "jit"], Small(), LiveSettings(sharing="serial"))
+
+
+def test_the_command_prints_and_writes_a_trial(command: Command, tiny_file: Path, tmp_path: Path) -> None:
+    arguments = ["--policies", "plan,jit", "--repeats", "2", "--virtual", "serial", "--time-limit", "1"]
+    runner = ["--runner", "tests.planner.test_replay:layer", "-o", tmp_path / "trial.json"]
+    code, out, err = command("trial", tiny_file, *arguments, *runner, "--json")
+    assert (code, err.count("wrote ")) == (0, 1)
+    document = json.loads(out)
+    assert document == json.loads((tmp_path / "trial.json").read_text())
+    plan, jit = document["rows"]
+    assert (plan["clairvoyant"], jit["clairvoyant"]) == (True, False)
+    assert (plan["same_order"], plan["failed_jobs"], document["repeats"]) == (2, 0, 2)
+    assert document["machine"]["before"]["cores"] >= 1
+    code, out, _ = command("trial", tiny_file, "--policies", "jit", *arguments[2:6], *runner[:2])
+    assert code == 0
+    assert "realised bound s" in out.replace("\n", " ")
