@@ -1,10 +1,11 @@
 """Regret, taken apart: what a policy's timeline loses to residency, to order, to placement, and what stays open.
 
-The parts are set free one after the other: first loads and evictions, then the order of the tasks as well, then their
-GPUs. Each time the best timeline that keeps the rest as the policy had it is searched for, from the one before, so
-that no step is worse than the one before; the last step is the plan, and below it lies the lower bound. Whoever frees
-the parts in another order attributes other shares to them, for good residency depends on a good order, and a good
-order on the placement. What search finds is no proof: each loss comes with the interval in which the exact one lies.
+The parts are set free one after the other: first loads and evictions, then, where tasks come in batch classes, which
+neighbours in the order run together, then the order of the tasks as well, then their GPUs. Each time the best timeline
+that keeps the rest as the policy had it is searched for, from the one before, so that no step is worse than the one
+before; the last step is the plan, and below it lies the lower bound. Whoever frees the parts in another order
+attributes other shares to them, for good residency depends on a good order, and a good order on the placement.
+What search finds is no proof: each loss comes with the interval in which the exact one lies.
 Every step knows the future; what that alone is worth is told beside the chain, by one policy with and without it.
 """
 
@@ -20,7 +21,10 @@ from models.scenario import Scenario
 from models.status import proves
 from models.timeline import Timeline
 
-AS_IT_RAN, RESIDENCY, ORDER, PLACEMENT, OPEN = "as it ran", "residency", "order", "placement", "open"
+AS_IT_RAN, RESIDENCY, BATCHES, ORDER, PLACEMENT, OPEN = (
+    *("as it ran", "residency", "batches"),
+    *("order", "placement", "open"),
+)
 """The steps, by the part that each sets free; the last one is what no plan and no proof decides."""
 TOGETHER = "order and placement"
 """The step that sets both free where the cluster is too wide to tell them apart."""

@@ -3,24 +3,37 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from itertools import cycle, product
 
 import numpy as np
 
 from executor import PolicyError
-from models.instance import Instance
+from models.instance import NONE, Instance, Ints
 from models.objective import Objective, timeline_value
 from models.scenario import Scenario
-from models.timeline import Timeline
+from models.timeline import Timeline, batch_leaders
 from planner.answers.fixed import with_placement, without_models
 from planner.answers.plan import plan
 from planner.answers.policies.parse import RECEDING
-from planner.answers.regret import AS_IT_RAN, ORDER, PLACEMENT, RESIDENCY, TOGETHER, Clairvoyance, Regret, RegretStep
+from planner.answers.regret import (
+    AS_IT_RAN,
+    BATCHES,
+    ORDER,
+    PLACEMENT,
+    RESIDENCY,
+    TOGETHER,
+    Clairvoyance,
+    Regret,
+    RegretStep,
+)
 from planner.answers.simulate import Simulation, simulate
 from solvers.result import Result, Search
-from solvers.search.decoder import Decoder, encode
+from solvers.search.decoder import Decisions, Decoder
+from solvers.search.serving_decoder import ServingDecoder
 
 RECEDING_ALL = f"{RECEDING}:lookahead=all"
 """The receding horizon that sees the whole window."""
@@ -28,6 +41,10 @@ RECEDING_ALL = f"{RECEDING}:lookahead=all"
 _WIDEST = 4_000_000
 """Tasks x GPUs^2 up to which placements are held fixed: then tables of transfers stay below 100 MB."""
 _PLAN_SHARE = Fraction(3, 5)
+_BATCHES_SHARE = 0.3
+"""Of the time for the steps before the plan, what choosing other batches may take."""
+_COUNTED = 9
+"""Most tasks of batch classes whose choices, two each, are all tried for a lower bound."""
 _ORDER_S_PER_TASK, _LEAST_ORDER_S = 0.05, 5.0
 """Reordering gets so many seconds per task at most, and at least as many as small proofs need."""
 _RECEDING_S_PER_SQUARED_JOB = 7e-4
@@ -130,9 +147,13 @@ def hold(
     value = timeline_value(objective, instance, ran)
     steps = [RegretStep(AS_IT_RAN, ran, value, value)]
     steps.append(_with_free_residency(instance, objective, steps[0]))
+    until_s = time.monotonic() + time_limit_s
+    if instance.batches:
+        batches_until_s = time.monotonic() + _BATCHES_SHARE * time_limit_s
+        steps.append(_with_free_batches(instance, objective, steps[-1], batches_until_s, stop))
     if instance.n_tasks * instance.n_gpus**2 <= _WIDEST:
         placed = replace(scenario, instance=with_placement(instance, ran.gpu))
-        limit_s = max(0.1, min(time_limit_s, max(_LEAST_ORDER_S, _ORDER_S_PER_TASK * instance.n_tasks)))
+        limit_s = max(0.1, min(until_s - time.monotonic(), max(_LEAST_ORDER_S, _ORDER_S_PER_TASK * instance.n_tasks)))
         start = steps[-1].timeline
         made = plan(placed, time_limit_s=limit_s, workers=workers, seed=seed, hint=start, starts=(), stop=stop)
         steps.append(_step(instance, objective, ORDER, made.timeline or start, made.result.lower_bound))
@@ -151,7 +172,7 @@ def with_given_loads(instance: Instance, timeline: Timeline) -> Timeline:
     """
     if not timeline.realised:
         return timeline
-    given_us = instance.run_us[instance.task_template, instance.gpu_class[timeline.gpu]]
+    given_us = _given_us(instance, timeline)
     if not np.array_equal(timeline.end_us - timeline.start_us, given_us):
         raise ValueError("its runs took other times than the given ones; regret compares what the given times allow")
     residencies = [
@@ -163,16 +184,80 @@ def with_given_loads(instance: Instance, timeline: Timeline) -> Timeline:
     return Timeline.build(instance.n_tasks, timeline.placements, residencies)
 
 
+def _given_us(instance: Instance, timeline: Timeline) -> Ints:
+    """Return the given run time of every task, in a batch of the size that its batch has."""
+    gpu_class = instance.gpu_class[timeline.gpu]
+    given_us = instance.run_us[instance.task_template, gpu_class].copy()
+    batch = instance.template_batch[instance.task_template]
+    leaders = batch_leaders(instance, timeline)
+    size = np.bincount(leaders, minlength=instance.n_tasks)[leaders]
+    in_class = batch != NONE
+    given_us[in_class] = instance.batch_us[batch[in_class], gpu_class[in_class], size[in_class]]
+    return given_us
+
+
+def _decoder(instance: Instance, objective: Objective) -> Decoder:
+    return (Decoder if instance.one_at_a_time else ServingDecoder)(instance, objective)
+
+
 def _with_free_residency(instance: Instance, objective: Objective, ran: RegretStep) -> RegretStep:
-    """Keep placement and order; loads and evictions look ahead. Below it lies the same list with no loads at all."""
-    decisions = encode(ran.timeline)
-    loads_nothing = Decoder(without_models(instance), objective).timeline(decisions)
+    """Keep placement, order and batches; loads and evictions look ahead. Below it lies the same list with no loads."""
+    decoder = _decoder(instance, objective)
+    decisions = decoder.encode(ran.timeline)
+    loads_nothing = _decoder(without_models(instance), objective).timeline(decisions)
     bound = None if loads_nothing is None else timeline_value(objective, instance, loads_nothing)
-    found = Decoder(instance, objective).timeline(decisions)
+    found = decoder.timeline(decisions)
     kept = _step(instance, objective, RESIDENCY, ran.timeline, bound)
     if found is None:
         return kept  # with swaps forbidden the decoder may find no room
     return min(kept, _step(instance, objective, RESIDENCY, found, bound), key=lambda step: step.value)
+
+
+def _with_free_batches(
+    instance: Instance, objective: Objective, before: RegretStep, until_s: float, stop: threading.Event | None
+) -> RegretStep:
+    """Keep placement and order; tasks join the batch before them on their GPU, or lead their own, as is best.
+
+    One decision after the other is turned round, and stays so if that costs less, until none does. Decoding takes the
+    order of starts, so that neighbours may run together. Below it lies the best of all choices with no loads, where
+    they can be counted.
+    """
+    decoder = ServingDecoder(instance, objective)
+    decisions = decoder.encode(before.timeline)
+    joins, cost = np.array(decisions.joins), decoder.cost(decisions)
+    in_class = instance.template_batch[instance.task_template] != NONE
+    free, unchanged = decisions.order[in_class[decisions.order]].tolist(), 0
+    for task in cycle(free):
+        if unchanged == len(free) or time.monotonic() > until_s or (stop is not None and stop.is_set()):
+            break
+        joins[task] = 1 - joins[task]
+        found = decoder.cost(replace(decisions, joins=joins))
+        unchanged = 0 if found < cost else unchanged + 1
+        if unchanged:
+            joins[task] = 1 - joins[task]
+        cost = min(cost, found)
+    timeline = decoder.timeline(replace(decisions, joins=joins))
+    bound = _least_without_loads(instance, objective, decisions, free)
+    kept = _step(instance, objective, BATCHES, before.timeline, bound)
+    if timeline is None:
+        return kept
+    return min(kept, _step(instance, objective, BATCHES, timeline, bound), key=lambda step: step.value)
+
+
+def _least_without_loads(
+    instance: Instance, objective: Objective, decisions: Decisions, free: Sequence[int]
+) -> Fraction | None:
+    """Return the least value of all choices of batches where no task needs a model; None where they are too many."""
+    if len(free) > _COUNTED:
+        return None
+    decoder, joins = ServingDecoder(without_models(instance), objective), np.array(decisions.joins)
+    values = []
+    for chosen in product((0, 1), repeat=len(free)):
+        joins[list(free)] = chosen
+        timeline = decoder.timeline(replace(decisions, joins=joins))
+        if timeline is not None:
+            values.append(timeline_value(objective, instance, timeline))
+    return min(values, default=None)
 
 
 def _step(

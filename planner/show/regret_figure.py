@@ -10,7 +10,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
 from models.objective import reported_value
-from planner.answers.regret import OPEN, ORDER, PLACEMENT, RESIDENCY, TOGETHER, Regret
+from planner.answers.regret import BATCHES, OPEN, ORDER, PLACEMENT, RESIDENCY, TOGETHER, Regret
 from planner.show.picture import AS_DATA
 
 _STYLE = {
@@ -18,6 +18,7 @@ _STYLE = {
     PLACEMENT: ("#4477AA", "placement: lost by its choice of GPUs"),
     TOGETHER: ("#4477AA", "order and placement"),
     ORDER: ("#228833", "order: lost by the order of its tasks"),
+    BATCHES: ("#AA3377", "batches: lost by what runs together"),
     RESIDENCY: ("#EE6677", "residency: lost by its loads and evictions"),
 }
 """Colour and words of each part, in the order in which they are stacked upon the lower bound."""

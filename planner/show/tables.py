@@ -15,7 +15,7 @@ from models.units import say_size
 from planner.answers.bound import Bound
 from planner.answers.compare import Comparison
 from planner.answers.plan import Plan
-from planner.answers.regret import AS_IT_RAN, NOTE, OPEN, ORDER, PLACEMENT, RESIDENCY, TOGETHER, Regret
+from planner.answers.regret import AS_IT_RAN, BATCHES, NOTE, OPEN, ORDER, PLACEMENT, RESIDENCY, TOGETHER, Regret
 from planner.answers.simulate import Simulation
 from planner.answers.uncertain.planning import UncertainPlan
 
@@ -115,6 +115,7 @@ def regret_table(regret: Regret) -> Table:
 _MEANING = {
     AS_IT_RAN: "as it ran",
     RESIDENCY: "its GPUs and order, loads and evictions with the window known",
+    BATCHES: "its GPUs and order, which neighbours run together free as well",
     ORDER: "its GPUs, order free",
     PLACEMENT: "everything free: the plan",
     TOGETHER: "everything free: the plan (order and GPUs not told apart on so wide a cluster)",

@@ -6,15 +6,16 @@ are, tasks that have started keep place and time. What it costs depends on the w
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
 from models.instance import NEVER, Instance, Ints
 from models.objective import Objective
 from models.timeline import Placement, Residency, Timeline
-from solvers.compiled import RandomState
+from solvers.compiled import Floats, RandomState
 from solvers.search.annealing import Parameters
 from solvers.search.annealing_kernel import Scene, Window, anneal, evaluate
 from solvers.search.decoder import Decisions, Decoder
@@ -36,7 +37,7 @@ from solvers.search.decoder_state import (
 )
 from solvers.search.decoder_tables import Tables
 from solvers.search.dispatch import dispatch, rules
-from solvers.search.neighbourhood import MOVES, new_plan
+from solvers.search.neighbourhood import Plan, new_plan
 from solvers.search.static_models import Mask
 
 ROUNDS = 8
@@ -66,21 +67,34 @@ class Moment:
         The models on the GPUs.
     standing
         The tasks that have started, with their ends, expected ones if they still run.
+    now_us
+        The moment.
     """
 
     compute_free_us: Sequence[int]
     copy_free_us: Sequence[int]
     stays: Sequence[Stay]
     standing: Sequence[Placement]
+    now_us: int
 
 
 @dataclass(frozen=True, slots=True)
-class _Candidate:
+class Candidate:
     """A plan under consideration, with the starts it decodes to."""
 
     cost: float
     decisions: Decisions
     start_us: Ints
+
+
+class Schedule(NamedTuple):
+    """How a round of annealing runs: the last arguments of `anneal`."""
+
+    temperature: float
+    moves: int
+    chances: Floats
+    random: RandomState
+    counts: Ints
 
 
 class Replanner:
@@ -95,10 +109,12 @@ class Replanner:
         Of the known jobs.
     moment
         What stands.
+
+    Where tasks run in batches, `ServingReplanner` is the one to take.
     """
 
     def __init__(self, instance: Instance, objective: Objective, moment: Moment) -> None:
-        self._decoder = Decoder(instance, objective)
+        self._decoder = self._make_decoder(instance, objective)
         self._tables = self._decoder.tables
         self._origin, self._residencies = _state_at(instance, self._tables, moment)
         self._stands = len(moment.standing)
@@ -111,7 +127,11 @@ class Replanner:
             self._work.start[run.task], self._work.end[run.task] = run.start_us, run.end_us
         self._before = self._completed(moment)
         self._state = copy_of(self._origin)
-        self._permitted: Mask = (instance.load_us != NEVER)[:, instance.gpu_class].T
+        self._permitted: Mask = np.ascontiguousarray((instance.load_us != NEVER)[:, instance.gpu_class].T)
+
+    def _make_decoder(self, instance: Instance, objective: Objective) -> Decoder:
+        """Return the decoder of the instance."""
+        return Decoder(instance, objective)
 
     def _completed(self, moment: Moment) -> Ints:
         """Return the earliest completions that the standing tasks allow."""
@@ -150,25 +170,27 @@ class Replanner:
             best = self._annealed(best, moves, random, parameters)
         return self._timeline(best.decisions)
 
-    def _dispatched(self) -> list[_Candidate]:
-        found = []
+    def _dispatched(self) -> Iterator[Candidate]:
+        """Yield the plans of the dispatch rules."""
         for rule in rules(self._tables):
             work = self._fresh_work()
             placed = dispatch(
                 self._tables, copy_of(self._origin), work, self._residencies, rule, self._permitted, self._stands
             )
             if placed == len(work.order):
-                found.append(self._judged(Decisions(work.order, work.gpu)))
-        return found
+                yield self._judged(Decisions(work.order, work.gpu))
 
     def _fresh_work(self) -> Work:
         return Work(*(array.copy() for array in self._work))
 
-    def _judged(self, decisions: Decisions) -> _Candidate:
+    def _judged(self, decisions: Decisions) -> Candidate:
         """Decode some decisions."""
-        scene = self._scene(decisions.order, decisions.gpu)
-        cost = evaluate(scene, self._whole(len(decisions.order)), INFEASIBLE)
-        return _Candidate(cost, decisions, scene.work.start.copy())
+        cost = self._decode(decisions, self._whole(len(decisions.order)))
+        return Candidate(cost, decisions, self._work.start.copy())
+
+    def _decode(self, decisions: Decisions, window: Window) -> float:
+        """Decode some decisions into the working arrays; return their cost."""
+        return evaluate(self._scene(decisions.order, decisions.gpu), window, INFEASIBLE)
 
     def _scene(self, order: Ints, gpu: Ints) -> Scene:
         self._origin.upcoming[:] = FAR
@@ -178,42 +200,57 @@ class Replanner:
     def _whole(self, tasks: int) -> Window:
         return Window(self._stands, self._stands, tasks, tasks, *cost_so_far(self._tables, self._before))
 
-    def _inserted(self, previous: Mapping[int, tuple[int, int]], dispatched: _Candidate) -> _Candidate:
+    def _inserted(self, previous: Mapping[int, tuple[int, int]], dispatched: Candidate) -> Candidate:
         """Return the previous plan with the new tasks where a dispatch rule has them."""
         gpu, time = dispatched.decisions.gpu.copy(), dispatched.start_us.copy()
         for task, (planned_gpu, planned_start_us) in previous.items():
             gpu[task], time[task] = planned_gpu, planned_start_us
-        movable = dispatched.decisions.order[self._stands :]
-        order = dispatched.decisions.order.copy()
-        order[self._stands :] = movable[np.argsort(time[movable], kind="stable")]
-        return self._judged(Decisions(order, gpu))
+        return self._judged(self._in_order(dispatched.decisions.order, gpu, time))
 
-    def _annealed(self, start: _Candidate, moves: int, random: RandomState, parameters: Parameters) -> _Candidate:
+    def _in_order(self, order: Ints, gpu: Ints, time: Ints) -> Decisions:
+        """Return the decisions by which tasks start in the order of these times, behind those that stand."""
+        movable = order[self._stands :]
+        by_time = movable[np.argsort(time[movable], kind="stable")]
+        return Decisions(np.concatenate((order[: self._stands], by_time)), gpu)
+
+    def _annealed(self, start: Candidate, moves: int, random: RandomState, parameters: Parameters) -> Candidate:
         """Anneal the tasks that are next, the others following as they are; return the best plan found."""
         tasks, gpus = len(start.decisions.order), len(self._origin.compute_free)
         plan = new_plan(start.decisions.order, start.decisions.gpu, start.start_us)
-        chances = np.cumsum(np.array(parameters.chances) / sum(parameters.chances))
+        joins = None if start.decisions.joins is None else start.decisions.joins.copy()
+        frequencies = self._frequencies(parameters)
+        chances = np.cumsum(np.array(frequencies) / sum(frequencies))
         chances[-1] = 1.0
-        counts = np.zeros((len(MOVES), 3), np.int64)
+        counts = np.zeros((len(frequencies), 3), np.int64)
         beyond = min(tasks, self._stands + parameters.tasks_per_gpu * gpus)
         last = min(tasks, beyond + parameters.tail_per_gpu * gpus)
         window = self._whole(tasks)._replace(beyond=beyond, last=last)
         share, best = start.cost / len(self._before), start
         for step in range(ROUNDS):
-            scene = self._scene(plan.order, plan.gpu)
-            look_ahead(self._tables, self._origin, scene.work, last, tasks)
-            cost = evaluate(scene, window, INFEASIBLE)
             temperature = share * parameters.hot * (parameters.cold / parameters.hot) ** (step / (ROUNDS - 1))
-            anneal(scene, plan, window, cost, temperature, moves // ROUNDS, chances, random, counts)
-            found = self._judged(Decisions(plan.order, plan.gpu))
+            schedule = Schedule(temperature, moves // ROUNDS, chances, random, counts)
+            self._anneal(plan, joins, window, schedule)
+            found = self._judged(Decisions(plan.order, plan.gpu, joins))
             if found.cost < best.cost:
-                best = _Candidate(found.cost, Decisions(plan.order.copy(), plan.gpu.copy()), found.start_us)
+                kept = Decisions(plan.order.copy(), plan.gpu.copy(), None if joins is None else joins.copy())
+                best = Candidate(found.cost, kept, found.start_us)
         return best
+
+    def _frequencies(self, parameters: Parameters) -> Sequence[float]:
+        """Return how often each kind of move is tried."""
+        return parameters.chances
+
+    def _anneal(self, plan: Plan, joins: Ints | None, window: Window, schedule: Schedule) -> None:
+        """Try a number of moves at a temperature."""
+        scene = self._scene(plan.order, plan.gpu)
+        look_ahead(self._tables, self._origin, scene.work, window.last, len(plan.order))
+        cost = evaluate(scene, window, INFEASIBLE)
+        anneal(scene, plan, window, cost, *schedule)
 
     def _timeline(self, decisions: Decisions) -> Timeline:
         stays = self._origin.records[0]
         self._residencies[:stays, END] = ABSENT
-        work = self._scene(decisions.order, decisions.gpu).work
+        work = self._work
         self._judged(decisions)
         rows = self._residencies[: self._state.records[0]]
         residencies = tuple(

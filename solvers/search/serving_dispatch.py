@@ -63,6 +63,7 @@ def _run(decoder: ServingDecoder, rule: Rule, permitted: Mask, most: int) -> Dec
         rule,
         permitted,
         most,
+        0,
     )
     return Decisions(work.order, work.gpu, runs.joins) if placed == tasks else None
 
@@ -79,6 +80,7 @@ def dispatch_batches(
     rule: Rule,
     permitted: Mask,
     most: int,
+    stands: int,
 ) -> int:
     """Fill `work.order`, `work.gpu` and `runs.joins`; return how many tasks found a GPU.
 
@@ -86,6 +88,8 @@ def dispatch_batches(
     ----------
     most
         Largest batch that is made.
+    stands
+        The first so many tasks of the order stand: `work` and `state` say where and when they run.
     """
     tasks = work.order.shape[0]
     missing = np.zeros(tasks, np.int64)
@@ -95,13 +99,10 @@ def dispatch_batches(
     ready = [(0.0, 0)]
     waiting.pop()  # an empty list has no type to compile
     ready.pop()
-    for task in range(tasks):
-        template, job = tables.task_template[task], tables.task_job[task]
-        missing[task] = tables.input_first[template + 1] - tables.input_first[template]
-        remaining[job] += tables.fastest_us[template]
-        if missing[task] == 0:
-            heapq.heappush(waiting, (int(tables.release_us[job]), task))
-    placed, now = 0, 0
+    _begin_waiting(tables, work, missing, remaining, waiting, stands)
+    for gpu in range(state.room.shape[0]):
+        opens[gpu] = first_fit(tables, service, state, work, spans, runs, gpu, 0, service.smallest_share, FAR)
+    placed, now = stands, 0
     while placed < tasks:
         if not ready:
             now = max(now, waiting[0][0])
@@ -131,6 +132,26 @@ def dispatch_batches(
             placed += 1
             _let_follow(tables, work, missing, remaining, waiting, task)
     return placed
+
+
+@allocating_kernel
+def _begin_waiting(
+    tables: Tables, work: Work, missing: Ints, remaining: Ints, waiting: list[tuple[int, int]], stands: int
+) -> None:
+    """Count what each task waits for; those that wait for nothing begin to wait for their release."""
+    # Marked so that their followers do not wait for them.
+    for position in range(stands):
+        missing[work.order[position]] = ABSENT
+    for task in range(work.order.shape[0]):
+        if missing[task] == ABSENT:
+            continue
+        template, job = tables.task_template[task], tables.task_job[task]
+        for entry in range(tables.input_first[template], tables.input_first[template + 1]):
+            missing[task] += int(missing[task + tables.input_offset[entry]] != ABSENT)
+        remaining[job] += tables.fastest_us[template]
+        if missing[task] == 0:
+            released = max(int(tables.release_us[job]), int(inputs_end(tables, work, task)))
+            heapq.heappush(waiting, (released, task))
 
 
 @allocating_kernel

@@ -6,22 +6,37 @@ import random
 from collections.abc import Callable
 from dataclasses import replace
 from fractions import Fraction
+from functools import partial
 
 import pytest
 
 from executor import Policy, PolicyError, parse_noise, parse_policy
 from executor import simulate as run
-from models import Instance, Job, Objective, Restrictions, Timeline, check, timeline_value
+from models import (
+    BatchClass,
+    Instance,
+    Job,
+    Objective,
+    Restrictions,
+    Task,
+    Timeline,
+    check,
+    measure,
+    timeline_value,
+)
 from models.scenario import Scenario
+from models.timeline import batch_leaders
 from planner.answers.compare import compare
 from planner.answers.policies import receding_horizon
+from planner.answers.policies.following import Following
 from planner.answers.policies.receding_horizon import EVERYTHING, Oracle, RecedingHorizon, RecedingOptions
 from planner.answers.simulate import simulate
+from planner.answers.uncertain.told import Told
 from solvers.exact import exhaustive
 from solvers.search.replanning import Moment, Replanner
 from tests.executor.scripted import runs
-from tests.executor.test_properties import KINDS, actions, futures
-from tests.instances import chain, cluster, instance, random_instance, task
+from tests.executor.test_properties import BATCHES, KINDS, actions, futures
+from tests.instances import chain, cluster, instance, random_instance, random_serving_instance, task
 
 NOISE = parse_noise("run=uniform:0.9,load=lognormal:0.7")
 FEW = RecedingOptions(moves=80)
@@ -94,6 +109,42 @@ def test_compare_marks_a_look_ahead_as_clairvoyant(scenario: Scenario) -> None:
     made = compare(scenario, ["receding:moves=10", "receding:moves=10,lookahead=1us"], time_limit_s=5)
     marks = {row["policy"]: row["clairvoyant"] for row in made.rows}
     assert marks == {"plan": True, "receding:moves=10": False, "receding:moves=10,lookahead=1us": True}
+
+
+def test_what_waits_of_a_class_goes_together_and_what_runs_stays_alone() -> None:
+    # Two of a class take 6 us together, one 4. The first starts at 0, alone, since nobody else is known. Of those that
+    # come at 1 and 2 a batch starts when it has ended, at 4, and nobody joins what runs.
+    pair = BatchClass("pairs", {"*": {1: 4, 2: 6}})
+    on = instance([Job(chain(Task.of_class("t", pair)), release) for release in (0, 1, 2)])
+    assert runs(run(on, receding(on))) == [(0, 0, 4), (0, 4, 10), (0, 4, 10)]
+    # With everything known the same is best: latencies of 4, 9 and 8, against 7, 6 and 9 if the first waited.
+    known = run(on, receding(on, replace(FEW, lookahead=EVERYTHING)))
+    assert timeline_value(Objective.MEAN_SLOWDOWN, on, known) == Fraction(21, 12)
+
+
+@pytest.mark.parametrize("lookahead", [0, EVERYTHING])
+@pytest.mark.parametrize("noise", [None, NOISE])
+def test_batches_shares_and_memory_keep_the_rules_and_the_past(lookahead: int, noise: object) -> None:
+    batched = 0
+    for seed, on, changed, before, tasks in futures(BATCHES, range(30)):
+        options = replace(FEW, lookahead=lookahead)
+        first, second = (run(each, receding(each, options), seed, NOISE if noise else None) for each in (on, changed))
+        assert check(on, first) == []
+        batched += (measure(on, first).mean_batch_size or 0) > 1
+        if not lookahead:
+            assert actions(on, first, before, tasks) == actions(changed, second, before, tasks)
+    assert batched > 5
+
+
+@pytest.mark.parametrize("policy", ["jit", "hash:batch=delay:3us"])
+def test_a_plan_with_batches_is_followed_as_it_is(policy: str) -> None:
+    for seed in range(60):
+        on = random_serving_instance(random.Random(seed), max_tasks=9)
+        plan = run(on, parse_policy(policy), seed)
+        done = run(on, partial(Following, Told.exactly(on), plan, FEW))
+        assert check(on, done) == []
+        assert (done.end_us <= plan.end_us).all()
+        assert (batch_leaders(on, done) == batch_leaders(on, plan)).all()
 
 
 @pytest.mark.parametrize("lookahead", [0, 3, EVERYTHING])

@@ -11,13 +11,26 @@ from io import StringIO
 from itertools import pairwise
 from pathlib import Path
 
+import numpy as np
 import pytest
 from rich.console import Console
 
 from executor import parse_noise, parse_policy, twin_instance
 from executor import simulate as run
-from models import Instance, Job, Objective, Placement, Residency, Timeline, check, timeline_value
+from models import (
+    BatchClass,
+    Instance,
+    Job,
+    Objective,
+    Placement,
+    Residency,
+    Task,
+    Timeline,
+    check,
+    timeline_value,
+)
 from models.scenario import InputError, Scenario
+from models.timeline import batch_leaders
 from planner import frame, save
 from planner.answers.bound import bound
 from planner.answers.compare import compare
@@ -88,6 +101,62 @@ def test_only_placement_loses(scenario: Scenario) -> None:
     assert [step.value for step in made.steps] == [6, 6, 6, 4]
     assert parts(made)["placement"] == exactly(2)
     assert parts(made)["order"] == exactly(0)
+
+
+def pairs(*releases: int) -> list[Job]:
+    """Return jobs of one task each of a class that takes 4 us alone and 5 us in a batch of two."""
+    two = BatchClass("pairs", {"*": {1: 4, 2: 5}})
+    return [Job(chain(Task.of_class("t", two)), release) for release in releases]
+
+
+@pytest.mark.parametrize(
+    ("releases", "starts", "lost"),
+    [
+        ((0, 0), ((0, 4), (4, 8)), 1),  # one by one (4 + 8) / 2, together 5
+        ((0, 1), ((1, 6), (1, 6)), 0),  # together (6 + 5) / 2, one by one (4 + 7) / 2: the same
+        ((0, 3), ((3, 8), (3, 8)), 2),  # together (8 + 5) / 2, one by one (4 + 5) / 2
+    ],
+)
+def test_only_batches_lose(
+    scenario: Scenario, releases: tuple[int, ...], starts: tuple[tuple[int, int], ...], lost: int
+) -> None:
+    runs = [Placement(t, 0, start, end) for t, (start, end) in enumerate(starts)]
+    made = taken_apart(scenario, instance(pairs(*releases)), Timeline.build(2, runs, []))
+    assert parts(made) == {
+        "residency": exactly(0),
+        "batches": exactly(lost),
+        "order": exactly(0),
+        "placement": exactly(0),
+        "open": exactly(0),
+    }
+
+
+def test_tasks_between_two_of_a_class_keep_them_apart_until_the_order_is_free(scenario: Scenario) -> None:
+    # A plain task of 2 us lies between the two of the class: (4 + 6 + 10) / 3. First it, then both: (2 + 7 + 7) / 3.
+    window = instance([*pairs(0), Job(chain(task("t", 2), name="plain"), 0), *pairs(0)])
+    runs = [Placement(0, 0, 0, 4), Placement(1, 0, 4, 6), Placement(2, 0, 6, 10)]
+    found = parts(taken_apart(scenario, window, Timeline.build(3, runs, [])))
+    assert found["batches"] == exactly(0)
+    assert found["order"] == exactly(Fraction(4, 3))
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_steps_of_windows_with_batches_are_feasible_and_keep_what_they_say(scenario: Scenario, seed: int) -> None:
+    window = random_serving_instance(random.Random(seed), max_tasks=8)
+    made = replace(scenario, instance=window, objective=Objective.MEAN_LATENCY)
+    ran = run(window, parse_policy("jit:batch=delay:3us"))
+    steps = hold(made, ran, "jit", time_limit_s=1.0).steps
+    assert [step.part for step in steps] == ["as it ran", "residency", "batches", "order"]
+    for before, after in pairwise(steps):
+        assert check(window, after.timeline) == []
+        assert after.value <= before.value
+        assert after.timeline.gpu.tolist() == ran.gpu.tolist()
+    residency, batches = (step.timeline for step in steps[1:3])
+    assert (batch_leaders(window, residency) == batch_leaders(window, ran)).all()
+    by_start = np.lexsort((ran.start_us, ran.gpu))
+    for timeline in (residency, batches):
+        on_one_gpu = ran.gpu[by_start][1:] == ran.gpu[by_start][:-1]
+        assert (np.diff(timeline.start_us[by_start])[on_one_gpu] >= 0).all()
 
 
 def test_parts_add_up_and_a_steps_bound_belongs_to_what_it_keeps(scenario: Scenario) -> None:

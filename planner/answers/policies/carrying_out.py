@@ -73,7 +73,7 @@ def lanes(instance: Instance, plan: Timeline, standing: Collection[int], number:
         here.sort(key=lambda batch: batch.start_us)
         starts, loads = _moves(here, models)
         engines = [starts, loads] if instance.overlap_loads else [[*starts, *loads]]
-        made.append([[what for _, what in sorted(engine, key=lambda entry: -entry[0])] for engine in engines])
+        made.append([[what for _, what in sorted(engine, key=lambda entry: entry[0])][::-1] for engine in engines])
     return made
 
 

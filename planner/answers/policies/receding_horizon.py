@@ -10,7 +10,7 @@ from __future__ import annotations
 import time
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from executor import Policy, PolicyError, Site
@@ -23,9 +23,12 @@ from models.timeline import Placement
 from models.workload import Job
 from planner.answers.policies.carrying_out import CarryingOut, lanes
 from solvers.compiled import random_state
-from solvers.search.annealing import Parameters
+from solvers.search.annealing import SERVING, Parameters
 from solvers.search.replanning import Moment, Replanner, Stay
+from solvers.search.serving_replanning import ServingReplanner
 
+_HOT, _COLD = 0.01, 0.001
+"""Temperatures of the local search: what it begins with is the plan so far."""
 EVERYTHING = 1 << 62
 """A look-ahead beyond the end of every window, in microseconds."""
 
@@ -131,7 +134,6 @@ class RecedingHorizon(Policy):
                 "policy receding evicts at will: it cannot keep to the restrictions no_swaps, max_replicas"
             )
         self._random = random_state(self._options.seed)
-        self._parameters = Parameters(hot=0.01, cold=0.001)
         self._carrying = CarryingOut(site)
         self._tasks_left: dict[int, int] = {}
         self._planned: dict[int, tuple[int, int]] = {}
@@ -214,9 +216,11 @@ class RecedingHorizon(Policy):
             for index, task in enumerate(number)
             if task in self._planned and index not in standing
         }
-        moment = Moment(*self._engines(), list(self._stays()), list(standing.values()))
-        planner = Replanner(instance, self._objective, moment)
-        plan = planner.plan(previous, self._options.moves, self._random, self._parameters)
+        moment = Moment(*self._engines(), list(self._stays()), list(standing.values()), site.now)
+        serving = not instance.one_at_a_time
+        planner = (ServingReplanner if serving else Replanner)(instance, self._objective, moment)
+        parameters = replace(SERVING if serving else Parameters(), hot=_HOT, cold=_COLD)
+        plan = planner.plan(previous, self._options.moves, self._random, parameters)
         self._planned = {
             number[run.task]: (run.gpu, run.start_us) for run in plan.placements if run.task not in standing
         }
