@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
-from threading import Lock
 
 import torch
 from torch import Tensor, nn
 
 from executor.devices.physical import Physical
 from executor.policies.options import count, option
+from executor.runners.calibration import Calibration
 from executor.runners.inputs import received, seed_of
 from executor.runners.runner import RunnerCall
 from models import MLModel
@@ -34,9 +34,12 @@ class SyntheticOptions:
     ----------
     seed
         Of the weights.
+    calibration
+        A file that keeps what work takes, so that several runs do equal work; made by the first of them.
     """
 
     seed: int = option(0, count)
+    calibration: str = option("", str)
 
 
 class _Bytes(nn.Module):
@@ -54,11 +57,10 @@ class SyntheticRunner:
     Options = SyntheticOptions
 
     def __init__(self, options: SyntheticOptions | None = None) -> None:
-        self._seed = (options or SyntheticOptions()).seed
-        self._folding_us: dict[tuple[torch.device, str, str], float] = {}
-        self._each_us: dict[torch.device, float] = {}
+        given = options or SyntheticOptions()
+        self._seed = given.seed
+        self._calibration = Calibration(given.calibration)
         self._factors: dict[torch.device, Tensor] = {}
-        self._calibrating = Lock()
 
     def weights(self, model: MLModel) -> Mapping[str, Tensor]:
         """Return as many random bytes as the scenario says, drawn by the model's name."""
@@ -78,28 +80,23 @@ class SyntheticRunner:
     def run_batch(self, calls: Sequence[RunnerCall]) -> Sequence[Tensor]:
         """Fold for every task, and work for the rest of the batch's run time."""
         device, left_us = calls[0].device, float(calls[0].run_us)
+
+        def burst() -> None:
+            self._work(device, _BURST)
+
+        each_us = self._calibration.each_us(device, lambda: _duration_us(device, burst) / _BURST)
         for call in calls:
-            left_us -= self._folding(call)
-        self._work(device, max(0, round(left_us / self._each_us[device])))
+            left_us -= self._calibration.folding_us(device, call.workflow, call.task, self._measure_folding(call))
+        self._work(device, max(0, round(left_us / each_us)))
         return [_folded_together(call) for call in calls]
 
-    def _folding(self, call: RunnerCall) -> float:
-        """Return how long folding for a task takes; measured once, with what a multiplication takes on its device."""
-        key = (call.device, call.workflow, call.task)
-        if key not in self._folding_us:
-            with self._calibrating:
-                if key not in self._folding_us:
-                    if call.device not in self._each_us:
-                        self._each_us[call.device] = self._each(call.device)
-                    self._folding_us[key] = _duration_us(call.device, lambda: _folded_together(call))
-        return self._folding_us[key]
-
-    def _each(self, device: torch.device) -> float:
-        side = _SIDES[device.type]
-        self._factors[device] = torch.full((side, side), 1 / side, device=device)
-        return _duration_us(device, lambda: self._work(device, _BURST)) / _BURST
+    def _measure_folding(self, call: RunnerCall) -> Callable[[], float]:
+        return lambda: _duration_us(call.device, lambda: _folded_together(call))
 
     def _work(self, device: torch.device, times: int) -> None:
+        if device not in self._factors:
+            side = _SIDES[device.type]
+            self._factors[device] = torch.full((side, side), 1 / side, device=device)
         factor = self._factors[device]
         product = torch.empty_like(factor)
         for _ in range(times):

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
 
 from executor.devices.weights import packed_bytes
+from executor.errors import DeviceError
 from executor.runners import synthetic
+from executor.runners.parse import parse_runner
 from executor.runners.runner import RunnerCall
 from executor.runners.synthetic import SyntheticRunner, folded
 from models import MLModel
@@ -79,3 +83,22 @@ def test_work_fills_what_folding_leaves(run_us: int, bursts: int, monkeypatch: p
     for _ in range(2):  # the second run finds the first one's figures
         runner.run(call({}, [1], run_us))
     assert counted == [bursts, bursts]
+
+
+def test_a_calibration_in_a_file_makes_later_runs_do_equal_work(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first runner measures 2 us and 100 us; the second, another process say, would find everything slower."""
+    durations = iter([64.0, 100.0, 640.0, 1000.0])
+    monkeypatch.setattr(synthetic, "_duration_us", lambda device, work: next(durations))
+    counted: list[int] = []
+    monkeypatch.setattr(SyntheticRunner, "_work", lambda self, device, times: counted.append(times))
+    path = tmp_path / "work.json"
+    for _ in range(2):
+        parse_runner(f"synthetic:calibration={path}").run(call({}, [1], 1000))
+    assert counted == [450, 450]
+    path.write_text('{"cpu": {"multiplication": -1}}')
+    with pytest.raises(
+        DeviceError, match=r"calibration .*work.json: holds no times; allowed is a file that a run wrote"
+    ):
+        parse_runner(f"synthetic:calibration={path}")
