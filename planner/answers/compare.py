@@ -12,6 +12,7 @@ from typing import Any
 
 from executor import IllegalActionError, NoiseError, PolicyError, StalledError
 from models.errors import QuestionError
+from models.instance import UnsupportedInstanceError
 from models.metrics import Metrics, measure
 from models.objective import gap, reported_bound, reported_value
 from models.scenario import Scenario
@@ -202,7 +203,7 @@ def _serving(
             simulations.append(run(policy))
         except (IllegalActionError, StalledError):  # a fault of the policy, not of the window
             raise
-        except PolicyError as error:  # for instance a static placement whose models do not all fit
+        except (PolicyError, UnsupportedInstanceError) as error:  # a static placement whose models do not all fit, say
             left_out[policy] = str(error)
     return tuple(simulations), left_out
 
@@ -230,7 +231,12 @@ def _rows(planned: Plan, simulations: Sequence[Simulation], warmup: Fraction) ->
 
 
 def _taken_apart(scenario: Scenario, simulations: Sequence[Simulation]) -> list[Simulation]:
-    """Return the best online policy and Compass, as far as they ran on the scenario's own instance."""
+    """Return the best online policy and Compass, as far as they ran on the scenario's own instance.
+
+    None where tasks come in batches, take shares or hold memory: what such timelines lose is not taken apart yet.
+    """
+    if not scenario.instance.one_at_a_time:
+        return []
     online = [s for s in simulations if s.instance is scenario.instance and not s.clairvoyant]
     chosen = sorted(online, key=lambda s: s.value)[:1]
     return chosen + [s for s in online if s.policy == COMPASS and s not in chosen]
@@ -238,6 +244,8 @@ def _taken_apart(scenario: Scenario, simulations: Sequence[Simulation]) -> list[
 
 def _named(scenario: Scenario, simulations: Sequence[Simulation], names: Sequence[str]) -> list[Simulation]:
     """Return the simulations that are to be taken apart."""
+    if names:
+        scenario.instance.require_one_at_a_time("the regret of a policy")
     ran = {s.policy: s for s in simulations if s.instance is scenario.instance}
     for name in names:
         if name not in ran:

@@ -1,0 +1,1 @@
+"""Every policy on many workloads, with confidence: see README.md."""
