@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from experiments.league_2026_11_22.row import Row
 from experiments.league_2026_11_22.workloads import WORKLOADS
@@ -65,7 +66,7 @@ def played(name: str, options: argparse.Namespace) -> Replicated:
 def rows_of(name: str, made: Replicated) -> Iterator[Row]:
     """Yield the rows of a workload."""
     for row in made.rows:
-        figures = {key: row.get(key) for key in Row.__dataclass_fields__ if key != "workload"}
+        figures: dict[str, Any] = {key: row.get(key) for key in Row.__dataclass_fields__ if key != "workload"}
         yield Row(workload=name, **figures)
 
 
