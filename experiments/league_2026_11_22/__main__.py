@@ -52,7 +52,7 @@ def played(name: str, options: argparse.Namespace) -> Replicated:
     found = replicate(
         scenario,
         options.replications,
-        regret=("compass", "srpt") if scenario.instance.one_at_a_time else None,
+        regret=("compass", "srpt"),
         time_limit_s=options.time_limit,
         folder=folder,
         workers=options.workers,

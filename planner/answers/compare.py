@@ -231,12 +231,7 @@ def _rows(planned: Plan, simulations: Sequence[Simulation], warmup: Fraction) ->
 
 
 def _taken_apart(scenario: Scenario, simulations: Sequence[Simulation]) -> list[Simulation]:
-    """Return the best online policy and Compass, as far as they ran on the scenario's own instance.
-
-    None where tasks come in batches, take shares or hold memory: what such timelines lose is not taken apart yet.
-    """
-    if not scenario.instance.one_at_a_time:
-        return []
+    """Return the best online policy and Compass, as far as they ran on the scenario's own instance."""
     online = [s for s in simulations if s.instance is scenario.instance and not s.clairvoyant]
     chosen = sorted(online, key=lambda s: s.value)[:1]
     return chosen + [s for s in online if s.policy == COMPASS and s not in chosen]
@@ -244,8 +239,6 @@ def _taken_apart(scenario: Scenario, simulations: Sequence[Simulation]) -> list[
 
 def _named(scenario: Scenario, simulations: Sequence[Simulation], names: Sequence[str]) -> list[Simulation]:
     """Return the simulations that are to be taken apart."""
-    if names:
-        scenario.instance.require_one_at_a_time("the regret of a policy")
     ran = {s.policy: s for s in simulations if s.instance is scenario.instance}
     for name in names:
         if name not in ran:

@@ -128,6 +128,23 @@ def test_a_window_that_nobody_can_serve(tmp_path: Path, call: Call) -> None:
     assert call("report", folder, "-o", tmp_path / "page.html")[0] == 0
 
 
+def test_batches_are_compared_and_taken_apart(tmp_path: Path, call: Call) -> None:
+    # Two tasks of 1 s that run together in 1 s: whoever batches ends both at 1, with slowdown 1.
+    file = tmp_path / "batches.yaml"
+    file.write_text(
+        """\
+cluster: {servers: 1, gpu: {kind: T4, memory: 10 GB, load_bandwidth: 10 GB/s}}
+batches: {pair: {runtime: {1: 1 s, 2: 1 s}}}
+workflows: {w: {tasks: {run: {batch: pair}}}}
+workload: {jobs: [{release: 0 s, workflow: w}, {release: 0 s, workflow: w}]}
+"""
+    )
+    code, out, _ = call("compare", file, "--time-limit", "1", "--policies", "jit", "--regret", "jit", "--json")
+    found = json.loads(out)
+    assert (code, [row["objective"] for row in found["rows"]]) == (0, [1.0, 1.0])
+    assert [regret["policy"] for regret in found["regret"]] == ["jit"]
+
+
 def test_a_note_is_text_in_a_notebook(scenario: Scenario) -> None:
     made = compare(scenario, ["jit"], time_limit_s=1)
     assert "Left out: a&lt;b&gt;: x." in html(replace(made, left_out={"a<b>": "x"}))
