@@ -59,7 +59,7 @@ def different_outputs(
     alone = dict(outputs_alone(instance, runner, kind, outputs.keys(), limit_s, given))
 
     def agrees(task: int) -> bool:
-        return (_close if task in given else _same)(alone[task], outputs[task])
+        return (_close if task in given else have_same_bits)(alone[task], outputs[task])
 
     return [task for task in sorted(outputs) if task not in alone or not agrees(task)]
 
@@ -135,7 +135,7 @@ def _job_alone(
     return outputs
 
 
-def _same(one: Tensor, other: Tensor) -> bool:
+def have_same_bits(one: Tensor, other: Tensor) -> bool:
     """Say whether two tensors have the same bits (so that not-a-number equals itself)."""
     if one.shape != other.shape or one.dtype != other.dtype:
         return False
@@ -148,5 +148,5 @@ def _close(one: Tensor, other: Tensor) -> bool:
     if one.shape != other.shape or one.dtype != other.dtype:
         return False
     if not one.is_floating_point():
-        return _same(one, other)
+        return have_same_bits(one, other)
     return torch.allclose(other, one, rtol=RELATIVE, atol=ABSOLUTE, equal_nan=True)

@@ -18,8 +18,9 @@ from typing import Any
 import numpy as np
 
 from executor import Policy, instance_for, replay, simulate
+from executor.devices.alone import have_same_bits
 from executor.devices.machine import describe_machine
-from executor.devices.run import LiveSettings, live_crew, run_on
+from executor.devices.run import LiveRun, LiveSettings, live_crew, run_on
 from executor.errors import DeviceError
 from executor.runners.runner import Runner
 from models.cluster import MICROSECONDS_PER_SECOND
@@ -102,7 +103,8 @@ class Trial:
         policy, clairvoyant; objective measured with its ends _low and _high, predicted, and error (mean of measured
         over predicted, less 1); difference to the first contender within a repeat, with its ends; mean_latency_s and
         realised_bound_s, what no schedule of these durations lies below; latency_error of single jobs; same_order (runs
-        in which placement and orders were as predicted); failed_jobs, faults.
+        in which placement and orders were as predicted); different_outputs (of all runs, tasks whose output is not, bit
+        for bit, that of the first run in which they ran; None with batches, which round); failed_jobs, faults.
         """
         first = self._values(self.contenders[0].name)
         return [self._row(contender, first) for contender in self.contenders]
@@ -144,6 +146,7 @@ class Trial:
             "realised_bound_s": mean(bounds) if bounds else None,
             "latency_error": mean(run.latency_error or 0.0 for run in whole) if whole else None,
             "same_order": sum(run.same_placement and run.same_order for run in runs),
+            "different_outputs": _total([run.different for run in runs]),
             "failed_jobs": sum(len(run.live.records.failures) for run in runs),
             "faults": sum(len(run.live.records.faults) for run in runs),
         }
@@ -187,20 +190,39 @@ def trial(
         raise QuestionError("allowed are at least one repeat and one contender, each named once", "policies")
     contenders = [_contender(scenario, name, time_limit_s, seed) for name in policies]
     draw, order, runs = random.Random(seed), [], {name: list[Replayed]() for name in policies}  # noqa: S311
-    instance = scenario.instance
-    with live_crew(instance, runner, settings) as crew:
+    instance, kept = scenario.instance, replace(settings, keep_outputs=True)
+    outputs = _Outputs(instance)
+    with live_crew(instance, runner, kept) as crew:
         machine = [describe_machine(crew.physical)]
         for repeat in range(repeats):
             turns = draw.sample(contenders, len(contenders))
             order.append([contender.name for contender in turns])
             for turn, one in enumerate(turns):
-                live = run_on(crew, instance, one.policy, settings, seed=seed, plan=one.plan)
+                live = run_on(crew, instance, one.policy, kept, seed=seed, plan=one.plan)
+                different = outputs.find_different(live)
+                live = replace(live, outputs={})
                 runs[one.name].append(
-                    Replayed(scenario, one.name, one.plan, runner_name, settings, one.predicted, live, None, None)
+                    Replayed(scenario, one.name, one.plan, runner_name, settings, one.predicted, live, None, different)
                 )
                 watch(repeat * len(turns) + turn + 1)
         machine.append(describe_machine(crew.physical))
     return Trial(scenario, runner_name, settings, contenders, order, runs, machine)
+
+
+class _Outputs:
+    """What every task put out in the first run in which it ran."""
+
+    def __init__(self, instance: Instance) -> None:
+        self._first: dict[int, Any] = {}
+        self._comparable = not instance.batches
+
+    def find_different(self, live: LiveRun) -> list[int] | None:
+        """Return the tasks of a run that put out something else; None where batches round."""
+        if not self._comparable:
+            return None
+        first = self._first
+        different = [task for task, out in live.outputs.items() if not have_same_bits(first.setdefault(task, out), out)]
+        return sorted(different)
 
 
 def realised_bound_s(run: Replayed) -> float | None:
@@ -250,6 +272,11 @@ def _value(scenario: Scenario, timeline: Timeline, run: Replayed | None = None) 
         return None
     objective = scenario.objective
     return float(reported_value(objective, timeline_value(objective, scenario.instance, timeline)))
+
+
+def _total(found: Sequence[Sequence[int] | None]) -> int | None:
+    known = [each for each in found if each is not None]
+    return sum(map(len, known)) if known else None
 
 
 def _named(values: Sequence[float], name: str) -> dict[str, float | None]:

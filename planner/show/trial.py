@@ -15,7 +15,7 @@ from planner.answers.trial import Trial
 
 _COLUMNS = (
     *("", "predicted", "measured", "95 % interval", "error", "less the first", "95 % interval", "mean latency s"),
-    *("realised bound s", "as predicted", "failed jobs"),
+    *("realised bound s", "as predicted", "outputs differ", "failed jobs"),
 )
 
 
@@ -49,6 +49,7 @@ def trial_view(made: Trial) -> Group:
             _number(row["mean_latency_s"]),
             _number(row["realised_bound_s"]),
             f"{row['same_order']} of {repeats}",
+            _number(row["different_outputs"], "d"),
             str(row["failed_jobs"]),
         )
     devices = next(iter(made.runs.values()))[0].live.devices

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from pathlib import Path
 
 import pytest
 import torch
+from torch import Tensor
 
 from executor.devices.run import LiveSettings
 from executor.runners.runner import RunnerCall
@@ -30,6 +32,7 @@ def test_every_repeat_runs_all_of_them_on_one_set_up(tiny_file: Path) -> None:
     assert made.achieved
     first, *others = made.rows
     assert (first["policy"], first["difference"], first["difference_low"]) == ("jit", 0, 0)
+    assert [row["different_outputs"] for row in made.rows] == [0, 0, 0]
     for row in others:
         values = [made.runs[name] for name in (row["policy"], "jit")]
         apart = [a.latency_us[1].mean() - b.latency_us[1].mean() for a, b in zip(*values, strict=True)]
@@ -72,3 +75,16 @@ def test_the_command_prints_and_writes_a_trial(command: Command, tiny_file: Path
     code, out, _ = command("trial", tiny_file, "--policies", "jit", *arguments[2:6], *runner[:2])
     assert code == 0
     assert "realised bound s" in out.replace("\n", " ")
+
+
+def test_outputs_that_differ_between_runs_are_counted(tiny_file: Path) -> None:
+    """The last of all runs puts out something else for task d of job 0, which nobody needs any more."""
+    calls = itertools.count()
+
+    class Late(Small):
+        def run(self, call: RunnerCall) -> Tensor:
+            output = super().run(call)
+            return output + 1 if next(calls) >= 8 + 24 and (call.job, call.task) == (0, "d") else output
+
+    made = trial(load_scenario(tiny_file), ["jit"], Late(), SERIAL, repeats=2)
+    assert (made.rows[0]["different_outputs"], made.achieved) == (1, False)
