@@ -24,11 +24,19 @@ class Policy:
         Whether evicted weights are copied back before a load (the released Compass simulator charges this).
     knows_paths
         Whether it knows beforehand which branch every job takes, as a plan does; jobs then ask for their paths alone.
+    name
+        What messages call it; None: its class's name in lower case.
     """
 
     write_back: ClassVar[bool] = False
     knows_paths: ClassVar[bool] = False
+    name: ClassVar[str | None] = None
     site: Site
+
+    @classmethod
+    def looks_ahead(cls, options: object | None) -> bool:
+        """Say whether it knows the future, with these options."""
+        return False
 
     def instance_for(self, instance: Instance) -> Instance:
         """Return the instance on which the policy runs in place of this one: almost always the same."""

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from executor.errors import PolicyError
 from executor.named import Kind, nearest
@@ -45,15 +45,29 @@ _KIND = Kind("policy", PolicyError)
 
 @dataclass(frozen=True, slots=True)
 class ParsedPolicy:
-    """A policy as it was written: its name, its class, its options; calling it makes a fresh policy."""
+    """A policy as it was written, and its class; calling it makes a fresh policy.
+
+    Parameters
+    ----------
+    name
+        The text that was read.
+    policy, options, given
+        The class, its options, and what else it is made from.
+    """
 
     name: str
-    policy: Callable[..., Policy]
+    policy: type[Policy]
     options: object | None = None
+    given: Mapping[str, object] = field(default_factory=dict)
 
     def __call__(self) -> Policy:
         """Return a policy that no run has used yet."""
-        return self.policy() if self.options is None else self.policy(self.options)
+        return self.policy(*([] if self.options is None else [self.options]), **self.given)
+
+    @property
+    def looks_ahead(self) -> bool:
+        """Whether it knows the future."""
+        return self.policy.looks_ahead(self.options)
 
 
 def parse_policy(text: str, policies: Mapping[str, type[Policy]] = POLICIES) -> ParsedPolicy:

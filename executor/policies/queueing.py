@@ -65,7 +65,7 @@ class QueuePolicy(Policy):
     def _accept(self, site: Site) -> None:
         """Refuse restrictions that evicting at will cannot keep."""
         if site.restrictions.no_swaps or site.restrictions.max_replicas:
-            name = type(self).__name__.lower()
+            name = self.name or type(self).__name__.lower()
             raise PolicyError(
                 f"policy {name} evicts at will: it cannot keep to the restrictions no_swaps, max_replicas"
             )

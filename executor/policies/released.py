@@ -67,6 +67,7 @@ class ReleasedCompass(QueuePolicy):
     """
 
     write_back = True
+    name = "compass-released"
     Options: ClassVar[type[object]] = ReleasedOptions
 
     def __init__(self, options: ReleasedOptions | None = None) -> None:

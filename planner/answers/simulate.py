@@ -17,7 +17,7 @@ from models.objective import reported_value, timeline_value
 from models.scenario import Scenario, TimelineHeader, write_timeline
 from models.timeline import Timeline
 from planner.answers.check import feasible_timeline
-from planner.answers.policies.parse import OFFLINE, knows_the_future, parse
+from planner.answers.policies.parse import OFFLINE, parse
 from planner.answers.shown import Shown
 from planner.answers.uncertain.spec import parse_uncertainty
 
@@ -129,7 +129,7 @@ def simulate(
         clairvoyant = True
     else:
         chosen = parsed = parse(policy, scenario, sides.told)
-        clairvoyant = knows_the_future(parsed)
+        clairvoyant = parsed.looks_ahead
         told, instance = instance_for(told, chosen), instance_for(instance, chosen)
     truth = told if sides.truth is told else instance_for(sides.truth, chosen)
     timeline = run(told, chosen, seed, uncertainty.noise, None if truth is told else truth, stop)

@@ -43,9 +43,11 @@ def run(app: typer.Typer, arguments: Sequence[str] | None = None) -> int:
     except typer.TyperException as error:
         return _complain(_described(error))
     except BrokenPipeError:
-        # Whoever read our output has gone; keep the interpreter from complaining when it flushes.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return DONE
+        return _leave_unread()
+    except SystemExit as ended:
+        if not isinstance(ended.__context__, BrokenPipeError):  # typer ends the process over one
+            raise
+        return _leave_unread()
     except OSError as error:
         return _complain(f"{error.filename or 'standard output'}: {error.strerror}")
     except (KeyboardInterrupt, typer.Abort):
@@ -58,6 +60,12 @@ def run(app: typer.Typer, arguments: Sequence[str] | None = None) -> int:
             raise
         return _complain(_by_option(error, app, sys.argv[1:] if arguments is None else arguments))
     return code if isinstance(code, int) else DONE
+
+
+def _leave_unread() -> int:
+    """End quietly: whoever read our output has gone, and the interpreter is not to complain when it flushes."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return DONE
 
 
 def _described(error: typer.TyperException) -> str:

@@ -261,6 +261,9 @@ def test_policies_that_evict_at_will_refuse_what_they_cannot_keep() -> None:
     on = instance([Job(chain(task("t", 1)), 0)], restrictions=Restrictions(no_swaps=True))
     with pytest.raises(PolicyError, match="queuepolicy evicts at will"):
         simulate(on, QueuePolicy)
+    released = parse_policy("compass-released:shared=on")
+    with pytest.raises(PolicyError, match="policy compass-released evicts at will"):
+        simulate(on, released)
 
 
 def test_the_clock_starts_when_the_policy_has_begun() -> None:

@@ -219,6 +219,17 @@ def test_help_imports_nothing_heavy() -> None:
     assert done.returncode == 0
 
 
+def test_a_reader_that_has_had_enough_is_no_error() -> None:
+    script = "import sys; from planner.command import cli, manners; sys.exit(manners.run(cli.app, ['schema']))"
+    command = [sys.executable, "-c", script]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:  # noqa: S603
+        assert process.stdout is not None
+        assert process.stderr is not None
+        assert process.stdout.read(5) == b'{\n  "'
+        process.stdout.close()  # the schema is longer than what a pipe holds
+        assert (process.stderr.read(), process.wait()) == (b"", 0)
+
+
 @pytest.mark.parametrize("verb", ["plan", "bound", "compare", "servers"])
 @pytest.mark.parametrize("limit", ["inf", "nan", "0", "-1"])
 def test_a_time_limit_that_is_none_is_refused(command: Command, scenario_file: Path, verb: str, limit: str) -> None:

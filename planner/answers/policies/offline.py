@@ -80,6 +80,11 @@ class Offline(Policy):
     def __init__(self, options: OfflineOptions, scenario: Scenario, told: Told) -> None:
         self._options, self._scenario, self._told = options, scenario, told
 
+    @classmethod
+    def looks_ahead(cls, options: object | None) -> bool:
+        """Say that it does: it plans before anything happens."""
+        return True
+
     def begin(self, site: Site) -> None:
         """Plan, and hand over to who carries the plan out.
 

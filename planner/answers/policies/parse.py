@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import partial
 
-from executor import POLICIES, ParsedPolicy, Policy, parse_policy
+from executor import POLICIES, ParsedPolicy, parse_policy
 from models.scenario import Scenario
 from planner.answers.uncertain.told import Told
 
@@ -31,40 +30,19 @@ def parse(text: str, scenario: Scenario, told: Told | None = None) -> ParsedPoli
     PolicyError
         If there is no such policy or option, or a value cannot be read; the message says what is allowed.
     """
-    if _name(text) in POLICIES:
+    if text.strip().partition(":")[0] in POLICIES:
         return parse_policy(text)
     # Their solver is compiled code, which a command that does not use it need not import.
     from planner.answers.policies.offline import Offline
     from planner.answers.policies.receding_horizon import Oracle, RecedingHorizon, RecedingOptions
 
-    parsed = parse_policy(text, _with_a_solver())
+    parsed = parse_policy(text, {**POLICIES, RECEDING: RecedingHorizon, OFFLINE: Offline})
     options = parsed.options
     if parsed.policy is Offline:
-        return replace(parsed, policy=partial(Offline, scenario=scenario, told=told or Told.exactly(scenario.instance)))
+        return replace(parsed, given={"scenario": scenario, "told": told or Told.exactly(scenario.instance)})
     if parsed.policy is not RecedingHorizon or not isinstance(options, RecedingOptions):
         return parsed
     chosen = replace(options, objective=options.objective or str(scenario.objective))
     instance = scenario.instance if told is None else told.instance
     oracle = Oracle(instance.jobs) if options.lookahead else None
-    return replace(parsed, policy=partial(RecedingHorizon, oracle=oracle), options=chosen)
-
-
-def knows_the_future(parsed: ParsedPolicy) -> bool:
-    """Say whether a policy is one that looks ahead in time."""
-    if _name(parsed.name) != RECEDING:
-        return _name(parsed.name) == OFFLINE
-    from planner.answers.policies.receding_horizon import RecedingOptions
-
-    return isinstance(parsed.options, RecedingOptions) and parsed.options.lookahead > 0
-
-
-def _with_a_solver() -> dict[str, type[Policy]]:
-    """Return the policies that have a name, those with a solver included."""
-    from planner.answers.policies.offline import Offline
-    from planner.answers.policies.receding_horizon import RecedingHorizon
-
-    return {**POLICIES, RECEDING: RecedingHorizon, OFFLINE: Offline}
-
-
-def _name(text: str) -> str:
-    return text.strip().partition(":")[0]
+    return replace(parsed, given={"oracle": oracle}, options=chosen)

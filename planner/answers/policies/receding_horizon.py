@@ -126,6 +126,11 @@ class RecedingHorizon(Policy):
         self._objective = Objective(self._options.objective or Objective.MEAN_SLOWDOWN)
         self.decision_s: list[float] = []
 
+    @classmethod
+    def looks_ahead(cls, options: object | None) -> bool:
+        """Say whether it is given an oracle."""
+        return isinstance(options, RecedingOptions) and options.lookahead > 0
+
     def begin(self, site: Site) -> None:
         """Have it called when jobs come into sight."""
         super().begin(site)

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import hashlib
 import json
-import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 
-from executor import PolicyError
+from executor import POLICIES, PolicyError
 from models.errors import QuestionError
 from models.scenario import InputError, scenario_from
 from models.scenario.section import validate
 from models.scenario.source import Source
+from planner.answers.policies.parse import OFFLINE, RECEDING
 from planner.answers.versions import versions
 from planner.answers.whatif.verbs import VERBS, Row, Verb
 
@@ -61,10 +62,10 @@ class CellCall:
         return [Path(self.folder) / file] if isinstance(file, str) else []
 
     def _policy_files(self) -> list[Path]:
-        """Return the files of policies of the user's, whose modules were imported when their names were checked."""
-        modules = [sys.modules.get(name.partition(":")[0]) for name in self.told().policy_names()]
-        files = [getattr(module, "__file__", None) for module in modules]
-        return [Path(file) for file in files if file is not None]
+        """Return the files of policies of the user's."""
+        named = [name.partition(":") for name in self.told().policy_names()]
+        found = [find_spec(module) for module, own, _ in named if own and module not in (*POLICIES, RECEDING, OFFLINE)]
+        return [Path(spec.origin) for spec in found if spec is not None and spec.origin is not None]
 
 
 def _digest(path: Path) -> str | None:

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from fractions import Fraction
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from planner.command import manners
 from planner.command.verbs.options import Json, Output
+
+if TYPE_CHECKING:
+    from planner.inputs.importers.trace import Imported
 
 _FORMATS = (
     "gentd26, azure-llm, azure-functions-2021, alibaba-gpu-2023, acme, helios, philly, rltune, wfcommons, asynchow, "
@@ -60,7 +63,7 @@ def import_(
     as_json: Json = False,
 ) -> int:
     """Turn a log into a scenario, and say what is in it before anything is planned."""
-    from models.scenario import promise, write_atomically
+    from models.scenario import promise
     from planner.command.import_progress import RowsLine
     from planner.inputs.importers.catalogue.target import Catalogued
     from planner.inputs.importers.hardware import Override
@@ -97,21 +100,27 @@ def import_(
         )
     written = [] if output is None else made.save(output)
     if figure is not None:
-        from planner.show.canvas import png
-        from planner.show.import_figure import figure as draw
-
-        write_atomically(figure, png(draw(made.summary, f"{made.format.name}: {', '.join(p.name for p in files)}")))
-        written.append(figure)
-
-    def view() -> object:
-        from planner.show.imported import imported_view
-
-        return imported_view(made)
-
-    manners.show(made.as_dict(written), view, as_json)
+        written.append(_draw(made, files, figure))
+    manners.show(made.as_dict(written), lambda: _view(made), as_json)
     for path in written:
         manners.say(f"wrote {path}")
     return manners.DONE
+
+
+def _draw(made: Imported, files: list[Path], path: Path) -> Path:
+    """Write the summary as a picture; return where."""
+    from models.scenario import write_atomically
+    from planner.show.canvas import png
+    from planner.show.import_figure import figure
+
+    write_atomically(path, png(figure(made.summary, f"{made.format.name}: {', '.join(file.name for file in files)}")))
+    return path
+
+
+def _view(made: Imported) -> object:
+    from planner.show.imported import imported_view
+
+    return imported_view(made)
 
 
 def _number(text: str) -> Fraction:

@@ -47,6 +47,23 @@ class ClusterOptions(GPUOptions):
     state: str = option("any", one_of("any", "completed"))
 
 
+@dataclass(frozen=True, slots=True)
+class OwnerOptions(ClusterOptions):
+    """Which jobs of a log that names no models count, and which of them share one.
+
+    Parameters
+    ----------
+    model
+        Those of a ``user``, or of a virtual cluster (``vc``).
+    """
+
+    model: str = option("user", one_of("user", "vc"))
+
+
+SHARED_BY_OWNER = "the log names no models: the jobs of a user share one (model=vc: those of a virtual cluster)"
+"""What is assumed of such a log."""
+
+
 class Ids:
     """The ids of a file so far; a row whose id has occurred is malformed."""
 

@@ -12,8 +12,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
 
-from executor.policies.options import one_of, option
-from planner.inputs.importers.cluster_jobs import ClusterOptions, Ids, logged_jobs
+from planner.inputs.importers.cluster_jobs import SHARED_BY_OWNER, Ids, OwnerOptions, logged_jobs
 from planner.inputs.importers.csv_files import csv_rows
 from planner.inputs.importers.format import Format, Hardware
 from planner.inputs.importers.tables import Requests
@@ -23,16 +22,8 @@ _COLUMNS = ("job_id", "user", "vc", "gpu_num", "state", "submit_time", "start_ti
 
 
 @dataclass(frozen=True, slots=True)
-class Helios(ClusterOptions):
-    """Reads ``cluster_log.csv`` of any of the clusters.
-
-    Parameters
-    ----------
-    model
-        Whose jobs share a model: those of a ``user``, or of a virtual cluster (``vc``).
-    """
-
-    model: str = option("user", one_of("user", "vc"))
+class Helios(OwnerOptions):
+    """Reads ``cluster_log.csv`` of any of the clusters."""
 
     def hardware(self, files: Sequence[Path], tally: Tally) -> Hardware:
         """Return two servers of eight GPUs of 32 GB, and models of 8 GB; the log knows neither."""
@@ -58,7 +49,7 @@ FORMAT = Format(
     title="training jobs of SenseTime's Helios clusters, 2020",
     source="github.com/S-Lab-System-Group/HeliosData (CC-BY 4.0); Hu et al., SC 2021",
     notes=(
-        "the log names no models: the jobs of a user share one (model=vc: those of a virtual cluster)",
+        SHARED_BY_OWNER,
         "the log has no sizes: every model weighs 8 GB, a GPU has 32 GB for weights",
         "jobs on several GPUs are left out (gpus=split: they become as many tasks on one GPU each, side by side)",
         "a run time is end_time - start_time, also of jobs that failed or were cancelled (state=completed: without)",

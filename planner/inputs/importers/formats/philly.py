@@ -18,10 +18,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from executor.policies.options import one_of, option
 from models.scenario.errors import FieldError, Where, quote
 from models.scenario.section import kind_of
-from planner.inputs.importers.cluster_jobs import ClusterOptions
+from planner.inputs.importers.cluster_jobs import SHARED_BY_OWNER, OwnerOptions
 from planner.inputs.importers.csv_files import CHUNK_ROWS
 from planner.inputs.importers.format import Format, Hardware
 from planner.inputs.importers.json_values import Entries, items_at, mapping_at, member, name_at, refuse
@@ -48,16 +47,8 @@ class _Job(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Philly(ClusterOptions):
-    """Reads ``cluster_job_log``.
-
-    Parameters
-    ----------
-    model
-        Whose jobs share a model: those of a ``user``, or of a virtual cluster (``vc``).
-    """
-
-    model: str = option("user", one_of("user", "vc"))
+class Philly(OwnerOptions):
+    """Reads ``cluster_job_log``."""
 
     def hardware(self, files: Sequence[Path], tally: Tally) -> Hardware:
         """Return two servers of eight GPUs of 24 GB, as the larger machines have, and models of 6 GB."""
@@ -183,7 +174,7 @@ FORMAT = Format(
     title="training jobs of Microsoft's Philly clusters, 2017",
     source="github.com/msr-fiddle/philly-traces (CC-BY 4.0); Jeon et al., USENIX ATC 2019",
     notes=(
-        "the log names no models: the jobs of a user share one (model=vc: those of a virtual cluster)",
+        SHARED_BY_OWNER,
         "the log has no sizes: every model weighs 6 GB, a GPU has 24 GB for weights",
         "jobs on several GPUs are left out (gpus=split: they become as many tasks on one GPU each, side by side); what "
         "counts is the attempt with the most",
