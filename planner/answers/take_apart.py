@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from itertools import cycle, product
@@ -218,16 +218,42 @@ def _with_free_batches(
 ) -> RegretStep:
     """Keep placement and order; tasks join the batch before them on their GPU, or lead their own, as is best.
 
-    One decision after the other is turned round, and stays so if that costs less, until none does. Decoding takes the
-    order of starts, so that neighbours may run together. Below it lies the best of all choices with no loads, where
-    they can be counted.
+    Decoding takes the order of starts, so that neighbours may run together. Where all choices can be tried, the best of
+    them with no loads lies below.
     """
     decoder = ServingDecoder(instance, objective)
     decisions = decoder.encode(before.timeline)
-    joins, cost = np.array(decisions.joins), decoder.cost(decisions)
     in_class = instance.template_batch[instance.task_template] != NONE
-    free, unchanged = decisions.order[in_class[decisions.order]].tolist(), 0
-    for task in cycle(free):
+    free, bound = decisions.order[in_class[decisions.order]], None
+    if len(free) <= _COUNTED:
+        best = min(_all_batches(decisions, free), key=decoder.cost)
+        bare = ServingDecoder(without_models(instance), objective)
+        found = filter(None, map(bare.timeline, _all_batches(decisions, free)))
+        bound = min((timeline_value(objective, instance, timeline) for timeline in found), default=None)
+    else:
+        best = _better_batches(decoder, decisions, free, until_s, stop)
+    timeline = decoder.timeline(best)
+    kept = _step(instance, objective, BATCHES, before.timeline, bound)
+    if timeline is None:
+        return kept
+    return min(kept, _step(instance, objective, BATCHES, timeline, bound), key=lambda step: step.value)
+
+
+def _all_batches(decisions: Decisions, free: Ints) -> Iterator[Decisions]:
+    """Yield the decisions with every choice of who joins, the given one first."""
+    yield decisions
+    for chosen in product((0, 1), repeat=len(free)):
+        joins = np.array(decisions.joins)
+        joins[free] = chosen
+        yield replace(decisions, joins=joins)
+
+
+def _better_batches(
+    decoder: ServingDecoder, decisions: Decisions, free: Ints, until_s: float, stop: threading.Event | None
+) -> Decisions:
+    """Turn one choice after the other round; it stays so if that costs less, until none does or the time is up."""
+    joins, cost, unchanged = np.array(decisions.joins), decoder.cost(decisions), 0
+    for task in cycle(free.tolist()):
         if unchanged == len(free) or time.monotonic() > until_s or (stop is not None and stop.is_set()):
             break
         joins[task] = 1 - joins[task]
@@ -236,28 +262,7 @@ def _with_free_batches(
         if unchanged:
             joins[task] = 1 - joins[task]
         cost = min(cost, found)
-    timeline = decoder.timeline(replace(decisions, joins=joins))
-    bound = _least_without_loads(instance, objective, decisions, free)
-    kept = _step(instance, objective, BATCHES, before.timeline, bound)
-    if timeline is None:
-        return kept
-    return min(kept, _step(instance, objective, BATCHES, timeline, bound), key=lambda step: step.value)
-
-
-def _least_without_loads(
-    instance: Instance, objective: Objective, decisions: Decisions, free: Sequence[int]
-) -> Fraction | None:
-    """Return the least value of all choices of batches where no task needs a model; None where they are too many."""
-    if len(free) > _COUNTED:
-        return None
-    decoder, joins = ServingDecoder(without_models(instance), objective), np.array(decisions.joins)
-    values = []
-    for chosen in product((0, 1), repeat=len(free)):
-        joins[list(free)] = chosen
-        timeline = decoder.timeline(replace(decisions, joins=joins))
-        if timeline is not None:
-            values.append(timeline_value(objective, instance, timeline))
-    return min(values, default=None)
+    return replace(decisions, joins=joins)
 
 
 def _step(

@@ -21,6 +21,7 @@ SHOWN = {
     "04_what_if": ["<th>7000000000</th>", "interactive", PICTURE],
     "05_bring_your_own_heuristic": ["__main__:WarmFirst", "<iframe", "at_most"],
     "06_plan_against_device": ["mean latency", "predicted", "([], True, True)"],
+    "07_swap_often_or_batch_more": ["gap_to_bound", "<iframe", "batches", "in batches"],
 }
 """What a reader must see in the outputs."""
 

@@ -14,6 +14,7 @@ from models import ServiceLevels, Timeline
 from models.cluster import MICROSECONDS_PER_SECOND
 from models.errors import QuestionError
 from models.scenario import Scenario
+from planner.answers.compare import BATCHING_POLICIES
 from planner.answers.policies.parse import parse
 from planner.answers.servers.by_policy import DEFAULT_POLICIES, LONG_TRACE_POLICIES, Scanned, scan, try_own_size
 from planner.answers.servers.decide import Reached, Refutation, reached_by
@@ -222,7 +223,9 @@ def servers(
         raise QuestionError("is missing; allowed is 'p99 slowdown <= 2' and the like, here or in the scenario", "slo")
     refuse_vacuous(scenario, chosen)
     long = scenario.instance.n_tasks > LONG_TRACE
-    names = (LONG_TRACE_POLICIES if long else DEFAULT_POLICIES) if policies is None else tuple(policies)
+    batching = BATCHING_POLICIES if scenario.instance.batches else ()
+    default = LONG_TRACE_POLICIES if long else (*DEFAULT_POLICIES, *batching)
+    names = default if policies is None else tuple(policies)
     for name in names:
         if is_file(name):
             raise QuestionError(f"{name!r} is a file, which fits one number of servers only; name policies", "policies")

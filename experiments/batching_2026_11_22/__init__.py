@@ -1,0 +1,1 @@
+"""Swap often or batch more? A study: see README.md."""
