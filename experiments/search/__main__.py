@@ -9,8 +9,7 @@ python -m experiments.search unrelated --seconds 30          weighted completion
 python -m experiments.search proved --seconds 5              fifty windows that CP-SAT proves
 python -m experiments.search adverse --seconds 10            overload, and memory for one model
 python -m experiments.search moves --seconds 10              each kind of move left out in turn
-python -m experiments.search lns --seconds 60                large neighbourhoods after annealing, beside it alone
-python -m experiments.search neighbourhoods --seconds 20     each kind of large neighbourhood left out in turn
+python -m experiments.search draws --seconds 20              eight windows, by seconds of one thread's processor time
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ import time
 from collections.abc import Callable
 
 from experiments import authors
-from experiments.search import large_neighbourhoods, planned
+from experiments.search import draws, planned
 from experiments.suites.data import KNOWN_OPTIMA
 from models import Instance, Objective
 from models.objective import reported_value
@@ -94,20 +93,6 @@ def run_moves(options: argparse.Namespace) -> None:
             report(f"{name}, {rate} jobs/s", running)
 
 
-def run_lns(options: argparse.Namespace) -> None:
-    """Mean slowdown of annealing alone, and with large neighbourhoods for the second half of the time."""
-    for rate in RATES:
-        instance = compass(rate, options.jobs)
-        large_neighbourhoods.beside_annealing(f"{rate} jobs/s", instance, Objective.MEAN_SLOWDOWN, options.seconds)
-
-
-def run_neighbourhoods(options: argparse.Namespace) -> None:
-    """Mean slowdown with each kind of large neighbourhood left out."""
-    for rate in RATES:
-        instance = compass(rate, options.jobs)
-        large_neighbourhoods.left_out(f"{rate} jobs/s", instance, Objective.MEAN_SLOWDOWN, options.seconds)
-
-
 BENCHMARKS: dict[str, Callable[[argparse.Namespace], None]] = {
     "compass": run_compass,
     "scale": run_scale,
@@ -117,8 +102,7 @@ BENCHMARKS: dict[str, Callable[[argparse.Namespace], None]] = {
     "proved": lambda options: planned.proved(options.seconds),
     "adverse": lambda options: planned.adverse(options.seconds),
     "moves": run_moves,
-    "lns": run_lns,
-    "neighbourhoods": run_neighbourhoods,
+    "draws": lambda options: draws.draws(options.jobs, options.seconds),
 }
 
 

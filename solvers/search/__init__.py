@@ -1,1 +1,1 @@
-"""Search for timelines: decoder, dispatch rules, annealing, large neighbourhoods."""
+"""Search for timelines: decoder, dispatch rules, annealing."""
