@@ -175,13 +175,13 @@ def test_the_past_does_not_depend_on_the_future(policy: str, kind: str) -> None:
 @pytest.mark.parametrize("policy", BATCHING)
 def test_the_past_does_not_depend_on_the_future_where_tasks_run_together(policy: str, noisy: bool) -> None:
     compared = 0
-    for seed, on, changed, before, tasks in futures(BATCHES, range(40)):
+    for seed, on, changed, before, tasks in futures(BATCHES, range(15)):
         first, second = run(on, policy, seed, noisy), run(changed, policy, seed, noisy)
         assert (first is None) == (second is None)
         if first is not None and second is not None:
             assert actions(*first, before, tasks) == actions(*second, before, tasks)
             compared += 1
-    assert compared == 40 if policy != "static" else compared > 15
+    assert compared == 15 if policy != "static" else compared > 5
 
 
 class Snoop(QueuePolicy):
