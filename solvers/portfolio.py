@@ -252,9 +252,14 @@ def raise_bound(search: Search, limit_s: float | None = None) -> Priced | None:
 def anneal(search: Search, options: SearchOptions) -> None:
     """Improve a search's plan by local search alone, with as many seeds as there are workers."""
     from solvers.search import annealing
+    from solvers.search.exchange import Exchange
 
+    exchange = Exchange(search.remaining_s)
     with ThreadPoolExecutor(options.workers) as pool:
-        running = [pool.submit(annealing.improve, search, options.seed + index) for index in range(options.workers)]
+        running = [
+            pool.submit(annealing.improve, search, options.seed + index, exchange=exchange)
+            for index in range(options.workers)
+        ]
         for done in running:
             done.result()
 
@@ -289,8 +294,8 @@ def _search_and_bound(search: Search, options: SearchOptions, limit_s: float, bo
     """Anneal and raise the lower bound, in parallel if there are workers for both (kernels hold no interpreter lock).
 
     A long bound gains little after its first steps, so its worker then anneals with another seed; not so before CP-SAT,
-    which wants good prices. Further workers anneal with seeds of their own. Where iterations are counted there is one
-    annealing only, since searches that share a plan depend on the clock.
+    which wants good prices. Further workers anneal with seeds of their own, and go on from each other's plans. Where
+    iterations are counted there is one annealing only, since searches that share a plan depend on the clock.
 
     Returns
     -------
@@ -298,15 +303,17 @@ def _search_and_bound(search: Search, options: SearchOptions, limit_s: float, bo
         The bound with its prices, which narrow the windows of CP-SAT.
     """
     from solvers.search import annealing
+    from solvers.search.exchange import Exchange
 
     seed, iterations, workers = options.seed, options.iterations, options.workers
     end_s = search.elapsed_s + limit_s
+    exchange = Exchange(limit_s) if workers > 1 and iterations is None else None
 
     def bound_first() -> Priced | None:
         priced = raise_bound(search, bound_s)
         left_s = end_s - search.elapsed_s
         if bound_s < limit_s and left_s > 0:
-            annealing.improve(search, seed + 1, None, left_s)
+            annealing.improve(search, seed + 1, None, left_s, exchange=exchange)
         return priced
 
     if workers == 1:
@@ -316,8 +323,10 @@ def _search_and_bound(search: Search, options: SearchOptions, limit_s: float, bo
     with ThreadPoolExecutor(workers - 1) as pool:
         bounding = pool.submit(bound_first)
         others = range(2, workers) if iterations is None else ()
-        annealings = [pool.submit(annealing.improve, search, seed + index, None, limit_s) for index in others]
-        annealing.improve(search, seed, iterations, limit_s)
+        annealings = [
+            pool.submit(annealing.improve, search, seed + index, None, limit_s, exchange=exchange) for index in others
+        ]
+        annealing.improve(search, seed, iterations, limit_s, exchange=exchange)
         for done in annealings:
             done.result()
         return bounding.result()

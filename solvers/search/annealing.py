@@ -23,6 +23,7 @@ from solvers.search.decoder import Decisions, Decoder
 from solvers.search.decoder_kernel import INFEASIBLE, cost_so_far, decode, look_ahead
 from solvers.search.decoder_state import FAR, State, copy_of, restore
 from solvers.search.dispatch import greedy_decisions
+from solvers.search.exchange import MEETINGS, Exchange
 from solvers.search.neighbourhood import new_plan
 from solvers.search.serving_annealing import ServingScene, anneal_serving, evaluate_serving, settle_serving
 from solvers.search.serving_decoder import ServingDecoder, spans_of
@@ -127,6 +128,20 @@ class Annealer:
                 return
             first += step
 
+    def take_over(self, decisions: Decisions) -> None:
+        """Go on from another plan."""
+        plan = self._plan
+        plan.order[:], plan.gpu[:] = decisions.order, decisions.gpu
+        plan.position[plan.order] = np.arange(self._tasks)
+        if decisions.joins is not None:
+            self._joins[:] = decisions.joins
+        self.cost = self._cost()
+        self._settle(0)
+
+    def decisions(self) -> Decisions:
+        """Return a copy of the current decisions."""
+        return Decisions(self._plan.order.copy(), self._plan.gpu.copy(), self._joins.copy())
+
     @staticmethod
     def _chances(parameters: Parameters) -> tuple[float, ...]:
         """Return how often each kind of move is tried."""
@@ -194,10 +209,6 @@ class Annealer:
         """Make the decoded start times from a position on those of the plan."""
         settle(self._plan, self._work.start, first, self._tasks)
 
-    def _decisions(self) -> Decisions:
-        """Return a copy of the current decisions."""
-        return Decisions(self._plan.order.copy(), self._plan.gpu.copy(), self._joins.copy())
-
     def _part(self, position: int) -> int:
         """Return the last position up to this one at which the order may be cut."""
         return position
@@ -228,7 +239,7 @@ class Annealer:
         self._settle(lead)
         self.cost = cost
         if cost < self.best_cost * (1 - 1e-12):
-            self.best_cost, self.best = cost, self._decisions()
+            self.best_cost, self.best = cost, self.decisions()
 
 
 class ServingAnnealer(Annealer):
@@ -314,6 +325,7 @@ def improvements(
     iterations: int | None,
     progress: Callable[[], float],
     parameters: Parameters | None = None,
+    exchange: Exchange | None = None,
 ) -> Iterator[Timeline]:
     """Yield ever better plans, the first from the best dispatch rule or the start.
 
@@ -325,6 +337,8 @@ def improvements(
         Moves to try; None: until `progress` reaches 1. With it, equal seeds give equal plans.
     progress
         Share of the time that has passed; 1 or more ends the search, though not before its first plan.
+    exchange
+        Where it meets other annealings of the window, known by their seeds.
     """
     settings = parameters or (Parameters() if instance.one_at_a_time else SERVING)
     decoder = Decoder(instance, objective) if instance.one_at_a_time else ServingDecoder(instance, objective)
@@ -337,6 +351,8 @@ def improvements(
     make = ServingAnnealer if isinstance(decoder, ServingDecoder) else Annealer
     annealer = make(decoder, begin[0], seed, settings)
     share = annealer.cost / len(instance.jobs)
+    if exchange is not None:
+        share = exchange.agree_on(share)
 
     def done() -> float:
         clock = progress()
@@ -346,9 +362,14 @@ def improvements(
         passed = done()
         return None if passed >= 1 else share * settings.hot * (settings.cold / settings.hot) ** passed
 
-    offered, last_offer = annealer.best_cost, time.monotonic()
+    offered, last_offer, meetings = annealer.best_cost, time.monotonic(), 0
     while done() < 1:
         annealer.sweep(temperature)
+        if exchange is not None and int(done() * MEETINGS) > meetings:
+            meetings = int(done() * MEETINGS)
+            better = exchange.meet(seed, annealer.cost, annealer.decisions())
+            if better is not None:
+                annealer.take_over(better)
         if annealer.best_cost < offered and (time.monotonic() - last_offer > 0.5 or done() >= 1):
             timeline = decoder.timeline(annealer.best)
             offered, last_offer = annealer.best_cost, time.monotonic()
@@ -362,6 +383,7 @@ def improve(
     iterations: int | None = None,
     time_limit_s: float | None = None,
     parameters: Parameters | None = None,
+    exchange: Exchange | None = None,
 ) -> None:
     """Offer ever better plans to a search until its time, this limit, or the number of moves is used up.
 
@@ -377,6 +399,8 @@ def improve(
         Seconds from now; None: what remains of the search.
     parameters
         How the annealing runs; None: as measured best.
+    exchange
+        Where it meets other annealings of the window; it cools by their clock then.
     """
     begin = time.monotonic()
     limit = search.remaining_s if time_limit_s is None else min(time_limit_s, search.remaining_s)
@@ -384,11 +408,12 @@ def improve(
     def progress() -> float:
         if search.stop.is_set() or search.proved:
             return 1.0
-        return (time.monotonic() - begin) / limit if limit > 0 else 1.0
+        passed = (time.monotonic() - begin) / limit if limit > 0 else 1.0
+        return passed if exchange is None else max(exchange.passed, 1.0 if passed >= 1 else 0.0)
 
     if search.timeline is not None and progress() >= 1:
         return
     for timeline in improvements(
-        search.instance, search.objective, search.timeline, seed, iterations, progress, parameters
+        search.instance, search.objective, search.timeline, seed, iterations, progress, parameters, exchange
     ):
         search.offer(timeline)
