@@ -26,7 +26,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     ):
         command = commands.add_parser(name, help=words)
         command.add_argument("--rates", type=int, nargs="+", default=[6, 8], help="jobs per second")
-        command.add_argument("--jobs", type=int, default=100, help="first jobs of the recorded ones; 0: all")
+        command.add_argument(
+            "--jobs", type=int, default=100, help="the first recorded ones, or a draw if there are fewer"
+        )
         if seconds is None:
             command.add_argument("policies", nargs="+", help="such as compass:batch=greedy")
         else:
@@ -40,13 +42,12 @@ def _run(chosen: argparse.Namespace) -> None:
     elif chosen.benchmark == "shares":
         oracles.print_rows(oracles.compare_shares, chosen.count, chosen.time_limit, 0.005)
     for rate in chosen.rates if "rates" in chosen else ():
-        jobs = chosen.jobs or None
         if chosen.benchmark == "plan":
-            loaded.print_plan(rate, jobs, chosen.time_limit)
+            loaded.print_plan(rate, chosen.jobs, chosen.time_limit)
         elif chosen.benchmark == "bound":
-            loaded.print_bound(rate, jobs, chosen.time_limit)
+            loaded.print_bound(rate, chosen.jobs, chosen.time_limit)
         else:
-            loaded.print_policies(rate, jobs, chosen.policies)
+            loaded.print_policies(rate, chosen.jobs, chosen.policies)
 
 
 if __name__ == "__main__":

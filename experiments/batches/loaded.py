@@ -20,14 +20,18 @@ RECORDED = Path(__file__).parents[3] / "shared" / "data" / "compass" / "arrivals
 OBJECTIVE = Objective.MEAN_SLOWDOWN
 
 
-def window(rate_per_s: int, jobs: int | None) -> Instance:
-    """Return the first jobs that were recorded at 4 jobs/s (or of a Poisson draw), compressed to a rate, in classes."""
-    recorded = RECORDED.exists()
-    arrivals = authors.recorded(RECORDED, jobs, from_zero=True) if recorded else authors.poisson(4, jobs or 26_000, 1)
+def window(rate_per_s: int, jobs: int) -> Instance:
+    """Return the first jobs that were recorded at 4 jobs/s, compressed to a rate, in classes.
+
+    Where fewer were recorded, or the file is missing, a Poisson draw takes their place.
+    """
+    arrivals = authors.recorded(RECORDED, jobs, from_zero=True) if RECORDED.exists() else []
+    if len(arrivals) < jobs:
+        arrivals = authors.poisson(4, jobs, 1)
     return authors.batched(authors.instance([(release * 4 // rate_per_s, name) for release, name in arrivals]))
 
 
-def print_plan(rate_per_s: int, jobs: int | None, time_limit_s: float) -> None:
+def print_plan(rate_per_s: int, jobs: int, time_limit_s: float) -> None:
     """Print how a window's plan and bound came about, with the time that the process got of the processors."""
     built, cpu_s = window(rate_per_s, jobs), time.process_time()
     found = solve(built, OBJECTIVE, SearchOptions(time_limit_s))
@@ -42,7 +46,7 @@ def print_plan(rate_per_s: int, jobs: int | None, time_limit_s: float) -> None:
     print(f"  at most {memory_gb / 1e6:.2f} GB", flush=True)
 
 
-def print_bound(rate_per_s: int, jobs: int | None, time_limit_s: float) -> None:
+def print_bound(rate_per_s: int, jobs: int, time_limit_s: float) -> None:
     """Print the bound alone."""
     built, cpu_s = window(rate_per_s, jobs), time.process_time()
     priced = portfolio.bound(built, OBJECTIVE, SearchOptions(time_limit_s)).priced
@@ -50,7 +54,7 @@ def print_bound(rate_per_s: int, jobs: int | None, time_limit_s: float) -> None:
     print(f"{rate_per_s} jobs/s: bound alone {bound}, {time.process_time() - cpu_s:.1f} s of CPU", flush=True)
 
 
-def print_policies(rate_per_s: int, jobs: int | None, policies: Sequence[str]) -> None:
+def print_policies(rate_per_s: int, jobs: int, policies: Sequence[str]) -> None:
     """Print what policies reach on a window; `receding` is told the objective by its option."""
     built, known = window(rate_per_s, jobs), {**POLICIES, "receding": RecedingHorizon}
     for policy in policies:
