@@ -100,6 +100,8 @@ EXACT_TASKS = 150
 EXACT_TASKS_OF_MAXIMA = 400
 """The same where it is a maximum over jobs: nothing else proves those, and CP-SAT is strong there."""
 
+_DISPATCHED_TASKS = 20_000
+"""Above so many tasks a dispatch rule gives the first plan: simulating a policy takes ten times as long."""
 _STARTS_SHARE = 0.3
 """At most this share of the time goes to making plans where the search starts."""
 _FORMULAS_SHARE = 0.5
@@ -156,6 +158,8 @@ def solve(
     search = Search(instance, objective, options.time_limit_s, watch, stop)
     if hint is not None:
         search.offer(hint)
+    if search.timeline is None and instance.n_tasks > _DISPATCHED_TASKS:
+        _dispatch(search)
     _offer_starts(search, starts, options.time_limit_s)
     offer_formulas(search)
     if consecutive.applies(instance, objective) and not search.proved:
@@ -262,6 +266,13 @@ def anneal(search: Search, options: SearchOptions) -> None:
         ]
         for done in running:
             done.result()
+
+
+def _dispatch(search: Search) -> None:
+    """Offer the plan of the first dispatch rule that finds one."""
+    from solvers.search import annealing
+
+    annealing.improve(search, time_limit_s=0)
 
 
 def _offer_starts(search: Search, starts: Starts, time_limit_s: float) -> None:

@@ -63,6 +63,24 @@ def test_of_known_plans_one_is_kept_even_if_time_is_up() -> None:
     assert result.timeline is known
 
 
+def test_a_large_window_has_a_plan_before_policies_are_simulated(monkeypatch: pytest.MonkeyPatch) -> None:
+    of = make.instance([Job(make.chain(make.task("a", 3)), 0)])
+    values: list[Fraction | None] = []
+    before: list[int] = []
+
+    def starts(left_s: Callable[[], float]) -> Iterator[Timeline]:
+        before.append(len(values))
+        yield from ()
+
+    for most in (1, 0):
+        monkeypatch.setattr(portfolio, "_DISPATCHED_TASKS", most)
+        values.clear()
+        solve(
+            of, Objective.MAKESPAN, SearchOptions(60), starts=starts, watch=lambda moment: values.append(moment.value)
+        )
+    assert before == [0, 1]
+
+
 def test_no_policy_is_begun_without_time_and_none_is_finished_after_it() -> None:
     of = queue()
     assert list(starts_for(of, 0)(lambda: 0.0)) == []
