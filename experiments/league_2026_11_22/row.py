@@ -28,6 +28,7 @@ class Row:
     better_in: int | None
     gap_to_bound: float | None
     lost_to_residency: float | None
+    lost_to_batches: float | None
     lost_to_order: float | None
     lost_to_placement: float | None
     lost_to_open: float | None

@@ -14,13 +14,13 @@ from experiments import authors
 from experiments.gentd26_2026_11_21.__main__ import LOG, UPDATES
 from experiments.scenarios.azure_arrivals import arrivals
 from models.scenario.writing import write_scenario
-from planner import import_trace, save
+from planner import import_trace
 from planner.inputs.importers.hardware import Override
 
 SCENARIOS = Path(__file__).parents[1] / "scenarios"
 AZURE = Path(__file__).parents[3] / "shared" / "data" / "azure_llm_2023"
-_WINDOW_S, _GENTD26_WINDOW_S = 20, 360
-_MINUTES = 10
+_GENTD26_WINDOW_S = 360
+_MINUTES = 50
 Data = dict[str, Any]
 
 
@@ -77,13 +77,13 @@ def _own(data: Data, jobs: int) -> Data:
     return {"workload": {"poisson": {**data["workload"]["poisson"], "jobs": jobs}}}
 
 
-def _azure(name: str, trace: str, servers: int) -> Any:
+def _azure(name: str, trace: str, servers: int, window_s: int) -> Any:
     """Return who writes windows of Azure's arrivals, which drive the authors' workflows."""
 
     def change(data: Data, _: int) -> Data:
         return {
             "cluster": {**data["cluster"], "servers": servers},
-            "workload": {"trace": {"file": f"{name}.csv", "window": ["0 s", f"{_WINDOW_S} s"]}},
+            "workload": {"trace": {"file": f"{name}.csv", "window": ["0 s", f"{window_s} s"]}},
         }
 
     def write(folder: Path, jobs: int) -> Path:
@@ -101,9 +101,11 @@ def _gentd26(name: str, begin: str, end: str, servers: int) -> Any:
     """Return who writes an hour of a diffusion service, in windows of six minutes."""
 
     def write(folder: Path, _: int) -> Path:
-        made = import_trace("gentd26", [LOG, UPDATES], window=(begin, end), override=Override(servers=servers).applied)
+        made = import_trace(
+            "gentd26", [LOG, UPDATES], window=(f"{begin}:00", f"{end}:00"), override=Override(servers=servers).applied
+        )
         path = folder / f"{name}.yaml"
-        save(made, path)
+        made.save(path)
         data = yaml.safe_load(path.read_text())
         data["workload"]["trace"]["window"] = ["0 s", f"{_GENTD26_WINDOW_S} s"]
         write_scenario(path, data)
@@ -122,16 +124,22 @@ WORKLOADS: Mapping[str, Workload] = {
         "the same with uncertain paths, 5 jobs/s", _changed("branches", lambda _, jobs: _poisson(5, jobs), "branches")
     ),
     "two-kinds": Workload("six published models in batches on A100 and A10", _changed("two-kinds", _own, "six_models")),
-    "azure-code": Workload("Azure code 2023, 5 GPUs", _azure("azure-code", "AzureLLMInferenceTrace_code.csv.gz", 5)),
+    "azure-code": Workload(
+        "Azure code 2023, which comes in bursts, 5 GPUs",
+        _azure("azure-code", "AzureLLMInferenceTrace_code.csv.gz", 5, 300),
+    ),
     "azure-conv": Workload(
-        "Azure conversation 2023, 8 GPUs", _azure("azure-conv", "AzureLLMInferenceTrace_conv.csv.gz", 8)
+        "Azure conversation 2023, 8 GPUs", _azure("azure-conv", "AzureLLMInferenceTrace_conv.csv.gz", 8, 20)
     ),
-    "gentd26-night": Workload(
-        "a diffusion service, midnight", _gentd26("gentd26-night", "2024-12-06T00:00", "2024-12-06T01:00", 3)
+    "gentd26-06": Workload(
+        "a diffusion service, the hour from 2024-12-06T00:00",
+        _gentd26("gentd26-06", "2024-12-06T00", "2024-12-06T01", 3),
     ),
-    "gentd26-noon": Workload("the same, noon", _gentd26("gentd26-noon", "2024-12-06T12:00", "2024-12-06T13:00", 3)),
-    "gentd26-evening": Workload(
-        "the same, evening", _gentd26("gentd26-evening", "2024-12-06T18:00", "2024-12-06T19:00", 3)
+    "gentd26-03": Workload(
+        "the same, from 2024-12-03T00:00", _gentd26("gentd26-03", "2024-12-03T00", "2024-12-03T01", 3)
+    ),
+    "gentd26-05": Workload(
+        "the same, from 2024-12-05T21:00", _gentd26("gentd26-05", "2024-12-05T21", "2024-12-05T22", 3)
     ),
 }
 """By name, in the order of the table."""
