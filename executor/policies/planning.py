@@ -72,13 +72,13 @@ class JobPlanner:
             self._orders[workflow] = rank_order(site, workflow, self._mean_transfers)
         order = self._orders[workflow]
         where, finish = [0] * len(order), [0] * len(order)
-        wait_for, uniform = self.transfers.wait_for, self.runs.uniform
+        wait_for, uniform, dropped = self.transfers.wait_for, self.runs.uniform, site.dropped
         for task in order:
             template = first + task
-            if tasks[task] in site.dropped:
+            if dropped and tasks[task] in dropped:
                 continue
             earliest = available
-            for offset, edge in site.needed_inputs(tasks[task]):
+            for offset, edge in site.needed_inputs(tasks[task]) if dropped else site.inputs[template]:
                 source = task + offset
                 earliest = wait_for(earliest, edge, where[source], finish[source], start)
             given = self._inputs.of(tasks[task]) if site.input_us[template] else None
@@ -96,12 +96,13 @@ class JobPlanner:
             if needs and costs is not None:
                 costs.placed(worker, needs)
             where[task], finish[task] = worker, end_us
-            share, before = site.share[template], available.item(worker)
+            share, likelihood = site.share[template], site.likelihood[template]
+            busy_us = end_us
             if share < WHOLE:
                 ran_us = site.run_us[template][site.gpu_class[worker]]
-                available[worker] = end_us - (ran_us - ran_us * share // WHOLE)
-            else:
-                available[worker] = end_us
-            if site.likelihood[template] < 1:
-                available[worker] = before + round(site.likelihood[template] * (available.item(worker) - before))
-        return [(task, gpu) for task, gpu in zip(tasks, where, strict=True) if task not in site.dropped]
+                busy_us -= ran_us - ran_us * share // WHOLE
+            if likelihood < 1:
+                before = available.item(worker)
+                busy_us = before + round(likelihood * (busy_us - before))
+            available[worker] = busy_us
+        return [(task, gpu) for task, gpu in zip(tasks, where, strict=True) if task not in dropped]

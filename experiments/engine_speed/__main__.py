@@ -1,4 +1,4 @@
-"""Print tasks per second of engine time, and the growth of memory with the jobs."""
+"""Print tasks per CPU second of the engine, and the growth of memory with the jobs."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def main() -> None:
         else:
             seconds = engine_seconds(on, given.policy)
             what = f"{given.policy}, {given.gpus} GPUs, {len(on.jobs)} jobs, {on.n_tasks} tasks"
-            print(f"{what}: {seconds:.3f} s of engine time, {on.n_tasks / seconds:,.0f} tasks/s")
+            print(f"{what}: {seconds:.3f} CPU seconds, {on.n_tasks / seconds:,.0f} tasks/s")
 
 
 def workload(gpus: int, jobs: int) -> Instance:
@@ -41,10 +41,10 @@ def workload(gpus: int, jobs: int) -> Instance:
 
 
 def engine_seconds(on: Instance, policy: str) -> float:
-    """Return the seconds of one simulation."""
-    begin = time.perf_counter()
+    """Return the CPU seconds of one simulation."""
+    begin = time.process_time()
     simulate(on, parse_policy(policy))
-    return time.perf_counter() - begin
+    return time.process_time() - begin
 
 
 def peak_bytes(on: Instance, policy: str) -> int:
