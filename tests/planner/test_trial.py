@@ -74,7 +74,7 @@ def test_the_command_prints_and_writes_a_trial(command: Command, tiny_file: Path
     assert document["machine"]["before"]["cores"] >= 1
     code, out, _ = command("trial", tiny_file, "--policies", "jit", *arguments[2:6], *runner[:2])
     assert code == 0
-    assert "realised bound s" in out.replace("\n", " ")
+    assert "realised" in out
 
 
 def test_outputs_that_differ_between_runs_are_counted(tiny_file: Path) -> None:
