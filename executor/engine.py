@@ -171,7 +171,7 @@ class Engine:
     def _drop_if_stranded(self, job: int) -> bool:
         """End a job of which a task can run on no GPU that is left; say whether it was so."""
         site = self._site
-        left = [task for task in site.job_tasks[job] if site.started_us[task] < 0]
+        left = [task for task in site.job_tasks[job] if site.started_us[task] < 0 and task not in site.dropped]
         if all(site.eligible_gpus(task) for task in left):
             return False
         site.drop(left)
