@@ -25,13 +25,14 @@ from solvers.search.decoder_state import FAR, State, copy_of, restore
 from solvers.search.dispatch import greedy_decisions
 from solvers.search.exchange import MEETINGS, Exchange
 from solvers.search.neighbourhood import new_plan
+from solvers.search.retiming import Retiming, new_retiming
 from solvers.search.serving_annealing import ServingScene, anneal_serving, evaluate_serving, settle_serving
 from solvers.search.serving_decoder import ServingDecoder, spans_of
 from solvers.search.serving_dispatch import greedy_batches
 from solvers.search.serving_kernel import decode_serving, look_ahead_serving
 
 SLICE = 5_000_000
-"""Most task placements between two looks at the clock: about a tenth of a second."""
+"""Most moves times tasks that may move between two looks at the clock: a tenth of a second where windows are wide."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,8 +56,8 @@ class Parameters:
     """
 
     tasks_per_gpu: int = 10
-    lead_per_gpu: int = 4
-    tail_per_gpu: int = 10
+    lead_per_gpu: int = 40
+    tail_per_gpu: int = 20
     moves: int = 10
     hot: float = 0.1
     cold: float = 0.004
@@ -107,6 +108,7 @@ class Annealer:
         self._plan = new_plan(start.order, start.gpu, np.argsort(start.order))
         self._work = self._work._replace(order=self._plan.order, gpu=self._plan.gpu)
         self._joins = self._begin_joins(start)
+        self._retiming = self._begin_retiming()
         self._rewind()
         self.cost = self._cost()
         self._settle(0)
@@ -158,6 +160,11 @@ class Annealer:
         """Return the array that says which tasks join a batch."""
         return np.zeros(len(start.order), np.int64)
 
+    def _begin_retiming(self) -> Retiming:
+        """Return working memory for the tasks of a window."""
+        widest = self.parameters.lead_per_gpu + self.parameters.tasks_per_gpu + self.parameters.tail_per_gpu
+        return new_retiming(self.decoder.tables, min(self._tasks, widest * self.decoder.instance.n_gpus))
+
     def _advance(self, to: int) -> None:
         """Move the carried state to a later position."""
         self._origin.upcoming[:] = FAR
@@ -203,7 +210,9 @@ class Annealer:
         return anneal(scene, self._plan, window, cost, temperature, moves, self._cumulated, self.random, self.counts)
 
     def _scene(self, origin: State, before: Ints) -> Scene:
-        return Scene(self.decoder.tables, origin, before, self._state, self._work, self.decoder.residencies)
+        return Scene(
+            self.decoder.tables, origin, before, self._state, self._work, self.decoder.residencies, self._retiming
+        )
 
     def _settle(self, first: int) -> None:
         """Make the decoded start times from a position on those of the plan."""
@@ -226,7 +235,7 @@ class Annealer:
         self._look_ahead(last, self._tasks)
         window = Window(lead, first, beyond, last, self._total, self._worst)
         before = self._evaluate(self._origin, self._before, window)
-        moves = max(1, min(self.parameters.moves * (beyond - first), SLICE // (last - lead)))
+        moves = max(1, min(self.parameters.moves * (beyond - first), SLICE // (beyond - first)))
         after = self._anneal(window, before, temperature, moves)
         self.moves += moves
         cost = self._cost()
@@ -250,6 +259,9 @@ class ServingAnnealer(Annealer):
     @staticmethod
     def _chances(parameters: Parameters) -> tuple[float, ...]:
         return *parameters.chances, *parameters.batch_chances
+
+    def _begin_retiming(self) -> Retiming:
+        return new_retiming(self.decoder.tables, 0)
 
     def _begin_joins(self, start: Decisions) -> Ints:
         self._runs, self._spans = self.decoder.runs(start), spans_of(self._work)

@@ -2,7 +2,8 @@
 
 The tasks before a window's `lead` stand; those in [first, beyond) move; the others up to `last` are only timed again,
 those before `first` because evictions look ahead and change with what follows. The cost that would still be accepted
-is drawn before a move is decoded, so that a decode stops once it is exceeded.
+is drawn before a move is judged, so that judging stops once it is exceeded. Where GPUs depend on each other through
+inputs alone only what a move changes is timed again (`retiming_kernel`), otherwise the whole window.
 """
 
 from __future__ import annotations
@@ -12,11 +13,13 @@ from typing import NamedTuple
 import numpy as np
 
 from models.instance import Ints
-from solvers.compiled import Floats, RandomState, kernel, random_unit
-from solvers.search.decoder_kernel import decode, look_ahead
+from solvers.compiled import Floats, RandomState, inlined, kernel, random_unit
+from solvers.search.decoder_kernel import INFEASIBLE, decode, look_ahead
 from solvers.search.decoder_state import State, Work, restore
 from solvers.search.decoder_tables import Tables
 from solvers.search.neighbourhood import Plan, accept, apply, propose, undo
+from solvers.search.retiming import Retiming, is_local, record
+from solvers.search.retiming_kernel import adopt, forget, retime, worst_of
 
 
 class Window(NamedTuple):
@@ -49,8 +52,8 @@ class Scene(NamedTuple):
         The moment before the window's lead, with the next uses from its `last` on.
     before
         `completed` of every job without the tasks of the window.
-    state, work, residencies
-        Working memory; `work` shares order and gpu with the plan.
+    state, work, residencies, retiming
+        Working memory; `work` shares order and gpu with the plan, `retiming` has a row for each task of the window.
     """
 
     tables: Tables
@@ -59,6 +62,7 @@ class Scene(NamedTuple):
     state: State
     work: Work
     residencies: Ints
+    retiming: Retiming
 
 
 @kernel
@@ -84,27 +88,92 @@ def anneal(
     counts
         Per kind of move: proposed, accepted, improving; counted up. Shape [kinds, 3].
     """
+    tables, retiming, work = scene.tables, scene.retiming, scene.work
+    local = is_local(tables)
+    foreseen, worst = _foresee(scene, window), window.worst
+    if local:
+        possible = record(
+            retiming,
+            tables,
+            scene.origin,
+            scene.before,
+            scene.state,
+            work,
+            scene.residencies,
+            plan,
+            window.lead,
+            window.last,
+        )
+        if not possible:
+            return cost
+        worst = worst_of(retiming, tables, plan, window.lead, window.last, window.worst)
     for _ in range(moves):
         draw, kind = random_unit(random), 0
         while chances[kind] < draw:
             kind += 1
         counts[kind, 0] += 1
-        if not propose(scene.tables, plan, random, kind, window.first, window.beyond):
+        if not propose(tables, plan, random, kind, window.first, window.beyond):
             continue
         apply(plan, window.first, window.beyond)
         # Metropolis with the draw first: exp(-(found - cost) / temperature) > u says the same as found < limit, and the
-        # decode of a hopeless move ends at the limit instead of at the end of the window.
+        # judging of a hopeless move ends at the limit instead of at the end of the window.
         limit = cost - temperature * np.log(random_unit(random))
-        found = evaluate(scene, window, limit)
+        if local:
+            found, then = _judge_move(scene, plan, window, cost, worst, limit, foreseen)
+        else:
+            found, then = evaluate(scene, window, limit), worst
         if found > limit:
+            if local:
+                forget(retiming, plan, work)
             undo(plan)
             continue
-        # What is accepted re-sorts the order by the new starts, or moves would soon speak of times that do not hold.
         counts[kind, 1] += 1
         counts[kind, 2] += int(found < cost)
-        accept(plan, scene.work.start, window.lead, window.last)
-        cost = found
+        # What is accepted re-sorts the order by the new starts, or moves would soon speak of times that do not hold.
+        if local:
+            adopt(retiming, tables, scene.state, work, plan, window.lead, window.last)
+        else:
+            accept(plan, work.start, window.lead, window.last)
+        cost, worst = found, then
     return cost
+
+
+@inlined
+def _judge_move(
+    scene: Scene, plan: Plan, window: Window, cost: float, worst: float, limit: float, foreseen: float
+) -> tuple[float, float]:
+    """Return the cost of the plan up to the end of a window with the move, as `evaluate`, and that of the worst job."""
+    tables, retiming = scene.tables, scene.retiming
+    more = retime(
+        retiming,
+        tables,
+        scene.state,
+        scene.work,
+        scene.residencies,
+        plan,
+        scene.before,
+        window.lead,
+        window.last,
+        limit - cost if foreseen > 0 else INFEASIBLE,
+        foreseen,
+    )
+    # Steps and worst jobs cannot be foreseen; sums of delays have no worst job.
+    if more < INFEASIBLE and foreseen == 0:
+        then = worst_of(retiming, tables, plan, window.lead, window.last, window.worst)
+        return cost + more + then - worst, then
+    return cost + more, worst
+
+
+@inlined
+def _foresee(scene: Scene, window: Window) -> float:
+    """Return what a microsecond of delay costs per task of a window; 0 where the cost has steps or a worst job."""
+    summed = 0.0
+    for place in range(window.lead, window.last):
+        job = scene.tables.task_job[scene.work.order[place]]
+        if scene.tables.step[job] > 0 or scene.tables.peak[job] > 0:
+            return 0.0
+        summed += scene.tables.linear[job]
+    return summed / max(1, window.last - window.lead)
 
 
 @kernel

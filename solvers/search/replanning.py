@@ -38,6 +38,7 @@ from solvers.search.decoder_state import (
 from solvers.search.decoder_tables import Tables
 from solvers.search.dispatch import dispatch, rules
 from solvers.search.neighbourhood import Plan, new_plan
+from solvers.search.retiming import new_retiming
 from solvers.search.static_models import Mask
 
 ROUNDS = 8
@@ -127,6 +128,7 @@ class Replanner:
             self._work.start[run.task], self._work.end[run.task] = run.start_us, run.end_us
         self._before = self._completed(moment)
         self._state = copy_of(self._origin)
+        self._retiming = new_retiming(self._tables, instance.n_tasks)
         self._permitted: Mask = np.ascontiguousarray((instance.load_us != NEVER)[:, instance.gpu_class].T)
 
     def _make_decoder(self, instance: Instance, objective: Objective) -> Decoder:
@@ -195,7 +197,7 @@ class Replanner:
     def _scene(self, order: Ints, gpu: Ints) -> Scene:
         self._origin.upcoming[:] = FAR
         work = self._work._replace(order=order, gpu=gpu)
-        return Scene(self._tables, self._origin, self._before, self._state, work, self._residencies)
+        return Scene(self._tables, self._origin, self._before, self._state, work, self._residencies, self._retiming)
 
     def _whole(self, tasks: int) -> Window:
         return Window(self._stands, self._stands, tasks, tasks, *cost_so_far(self._tables, self._before))

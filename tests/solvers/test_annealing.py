@@ -6,6 +6,7 @@ import random
 import threading
 import time
 from fractions import Fraction
+from functools import partial
 
 import pytest
 
@@ -14,6 +15,7 @@ from models import Instance, Job, Objective, Restrictions, check, timeline_value
 from solvers.exact.exhaustive import solve
 from solvers.result import Search
 from solvers.search.annealing import Annealer, Parameters, improve, starts
+from solvers.search.annealing_kernel import Window
 from solvers.search.decoder import Decoder
 from solvers.search.dispatch import greedy
 from tests.instances import chain, cluster, instance, random_instance, task
@@ -78,6 +80,33 @@ def test_cost_of_the_best_decisions_is_exact() -> None:
     for _ in range(2):
         annealer.sweep(lambda: 0.02 * share)
         assert decoder.cost(annealer.best) == pytest.approx(annealer.best_cost, rel=1e-12)
+
+
+class Checked(Annealer):
+    """Annealing whose windows cost what decoding them anew says."""
+
+    windows = 0
+
+    def _anneal(self, window: Window, cost: float, temperature: float, moves: int) -> float:
+        after = super()._anneal(window, cost, temperature, moves)
+        assert after == pytest.approx(self._evaluate(self._origin, self._before, window), rel=1e-9, abs=1e-9)
+        self.windows += 1
+        return after
+
+
+@pytest.mark.parametrize("objective", list(Objective))
+def test_timing_again_what_changes_is_timing_again_everything(objective: Objective) -> None:
+    # Windows inside a plan whose memory is scarce, then tiny instances with tasks of several models.
+    rng = random.Random(objective.value)
+    plans = [authors.instance(authors.poisson(4, 60, 2))]
+    plans += [random_instance(rng, 6) for _ in range(20)]
+    for of in plans:
+        decoder = Decoder(of, objective)
+        annealer = Checked(decoder, starts(decoder, None, lambda: False)[0], 0, Parameters(tasks_per_gpu=8))
+        share = max(annealer.cost, 1.0) / len(of.jobs)
+        annealer.sweep(partial(float, 0.1 * share))
+        annealer.sweep(partial(float, 0.01 * share))
+        assert annealer.windows > 1
 
 
 @pytest.mark.parametrize("objective", list(Objective))
