@@ -59,18 +59,18 @@ def describe_mix(found: Found, mix: list[int]) -> str:
 
 
 def answer_in_words(found: Found) -> str:
-    """Return the size, how sure it is, which policy needs least, and what forces the size."""
+    """Return what can be deployed and its floor, how sure the least size is, and what forces it."""
     minimum, refutation = found["minimum"], found["refutation"]
     size = _counted(found, minimum)
     if minimum["servers"] is None:
         said = _nothing_found(found)
     elif minimum["proved"]:
-        said = f"{size} enough, and no cheaper size is, which is proved"
+        said = f"With the future known, {size} enough, and no cheaper size is, which is proved"
     elif refutation is None:
-        said = f"{size} enough; whether less is enough is open"
+        said = f"With the future known, {size} enough; whether less is enough is open"
     else:
-        said = f"{size} enough; {_too_little(found)}, and what lies between is open"
-    sentences = [said, _online(found), "" if refutation is None else refutation["forces"]]
+        said = f"With the future known, {size} enough; {_too_little(found)}, and what lies between is open"
+    sentences = [deployable_in_words(found), said, "" if refutation is None else refutation["forces"]]
     return "".join(f"{sentence}. " for sentence in sentences if sentence).strip()
 
 
@@ -92,14 +92,58 @@ def _too_little(found: Found) -> str:
     return f"fewer than {found['minimum']['lower_bound']} are proved too few"
 
 
-def _online(found: Found) -> str:
-    """Return the policy that meets the level at the least size, which can be deployed without knowing the future."""
-    key = "price_per_hour" if priced(found) else "servers"
-    met = {policy: size for policy, size in found["policies"].items() if size["servers"] is not None}
-    if not met:
+def deployable_in_words(found: Found) -> str:
+    """Return the policy that meets the level at the least size, the floor below it, and how much more traffic it takes.
+
+    It can be deployed without knowing the future. Empty if no policy met the level.
+    """
+    if not found["alternatives"]:
         return ""
-    least = min(met, key=lambda policy: float(met[policy][key]))
-    return f"Of the policies simulated, {least} needs least: {_counted(found, met[least]).rpartition(' ')[0]}"
+    best = found["alternatives"][0]
+    size = describe_size(found, best) if priced(found) else _servers(best["servers"])
+    said = f"{best['policy']} needs {size}{_floor(found)}"
+    growth = found["growth"]
+    if growth is None or growth["fails"] is None:
+        return said if growth is None else f"{said}. It takes {growth['holds']:.4g} times the traffic, too"
+    if growth["holds"] == 1:
+        return f"{said}. With {growth['fails']:.4g} times the traffic it does not meet the level there"
+    return f"{said}. It takes {growth['holds']:.4g} times the traffic there, but not {growth['fails']:.4g} times"
+
+
+def _floor(found: Found) -> str:
+    """Return below what no plan lies, where anything is refuted."""
+    if found["refutation"] is None or found["refutation"]["however_many"]:
+        return ""
+    if priced(found):
+        least = found["minimum"]["lower_bound_price_per_hour"]
+        return "" if least is None else f"; no plan, however clever, costs less than {least:g}"
+    return f"; no plan, however clever, needs fewer than {found['minimum']['lower_bound']}"
+
+
+def _servers(count: int) -> str:
+    return "1 server" if count == 1 else f"{count} servers"
+
+
+ALTERNATIVES_TITLE = "Simulated within 10 % of the best price"
+ALTERNATIVES = ("policy", "size", "mean latency in s", "p95", "p99", "mean slowdown", "hit rate", "busy")
+
+
+def alternatives(found: Found) -> list[list[str]]:
+    """Return a row for each policy and size near the best price, with its metrics."""
+    made = []
+    for each in found["alternatives"]:
+        metrics = each["metrics"]
+        figures = [metrics[f"{name}_latency_s"] for name in ("mean", "p95", "p99")]
+        made.append(
+            [
+                each["policy"],
+                describe_size(found, each),
+                *(f"{figure:.4g}" for figure in (*figures, metrics["mean_slowdown"])),
+                "-" if metrics["hit_rate"] is None else f"{metrics['hit_rate']:.1%}",
+                f"{metrics['compute_busy']:.0%}",
+            ]
+        )
+    return made
 
 
 def _counted(found: Found, size: Mapping[str, Any]) -> str:
@@ -159,7 +203,15 @@ def view(answer: ServersAnswer) -> Group:
     table.add_column("how it is known")
     for row in rows(found):
         table.add_row(*(Text(cell) for cell in row))
-    parts: list[Table | Text] = [table]
+    parts: list[Table | Text] = [Text(f"{words}.") for words in [deployable_in_words(found)] if words]
+    parts.append(table)
+    if len(found["alternatives"]) > 1:
+        near = Table(title=Text(ALTERNATIVES_TITLE), title_justify="left")
+        for position, name in enumerate(ALTERNATIVES):
+            near.add_column(name, justify="left" if position < 2 else "right")
+        for figures in alternatives(found):
+            near.add_row(*map(Text, figures))
+        parts.append(near)
     done = found["refutation"]
     if done is not None:
         again = "can be computed again (truenorth verify)" if done["recomputable"] else "not re-computable"

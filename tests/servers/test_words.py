@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from fractions import Fraction
 from pathlib import Path
 
 from models import ServiceLevels
@@ -66,8 +67,8 @@ def test_prices_are_bounded_and_mixes_named(tmp_path: Path) -> None:
     (section,) = made.sections
     assert section.question == "dear: which servers are enough for p100 latency <= 500 ms?"
     assert section.answer == (
-        "3 L4 + 1 2xH100 at 8.9 per hour are enough; whether less is enough is open. "
-        "Of the policies simulated, jit needs least: 3 L4 + 1 2xH100 at 8.9 per hour."
+        "jit needs 3 L4 + 1 2xH100 at 8.9 per hour. "
+        "With the future known, 3 L4 + 1 2xH100 at 8.9 per hour are enough; whether less is enough is open."
     )
     assert section.tables[0].columns == ["", "cheapest mix", "how it is known"]
     (figure,) = section.figures
@@ -92,8 +93,25 @@ def test_sizes_below_one_that_met_are_simulated_by_halves(tmp_path: Path) -> Non
     path, words = tmp_path / "dear.yaml", list[str]()
     path.write_text(TEXT)
     answer = servers(load_scenario(path), policies=["jit"], time_limit_s=600, tell=words.append)
-    assert [said for said in words if said.startswith("jit")] == [f"jit on {n} servers" for n in (4, 1, 3, 2)]
+    assert [said for said in words if said.startswith("jit on")] == [f"jit on {n} servers" for n in (4, 1, 3, 2)]
     assert (answer.policies[0].mix, answer.policies[0].skipped) == ((2, 0), 0)
+
+
+def test_what_to_order_comes_first_with_its_floor_and_how_much_more_traffic_it_takes(tmp_path: Path) -> None:
+    # Six jobs of 400 ms on L4, one every 300 ms, within 500 ms: on one the third waits for 200 ms. On two, each waits
+    # for 400 ms less two gaps more than the last but one: the last two for 89 ms at 1.6875 times the traffic (a gap of
+    # 178 ms), for 160 ms, which is too long, at 1.875 times.
+    jobs = "".join(f"  - {{release: {300 * job} ms, workflow: w}}\n" for job in range(6))
+    text = TEXT[: TEXT.index("  jobs:")] + "  jobs:\n" + jobs + "slo: p100 latency <= 500 ms\n"
+    answer = _ask(tmp_path, "never", text)
+    assert [(each.policy, each.mix) for each in answer.alternatives] == [("jit", (2, 0))]
+    growth = answer.growth
+    assert growth is not None
+    assert (growth.mix, growth.holds, growth.fails) == ((2, 0), Fraction(27, 16), Fraction(15, 8))
+    assert answer_in_words(answer.as_dict()).startswith(
+        "jit needs 2 L4 at 1.6 per hour; no plan, however clever, costs less than 1.6. "
+        "It takes 1.688 times the traffic there, but not 1.875 times. "
+    )
 
 
 def test_a_bound_that_may_take_longer_than_the_limit_is_not_begun(tmp_path: Path) -> None:

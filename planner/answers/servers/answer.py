@@ -18,6 +18,7 @@ from planner.answers.compare import BATCHING_POLICIES
 from planner.answers.policies.parse import parse
 from planner.answers.servers.by_policy import DEFAULT_POLICIES, LONG_TRACE_POLICIES, Scanned, scan, try_own_size
 from planner.answers.servers.decide import Reached, Refutation, reached_by
+from planner.answers.servers.deployable import Alternative, Growth, grow, look_nearby, rank
 from planner.answers.servers.goal import refuse_vacuous, tolerances
 from planner.answers.servers.hunt import LONG_TRACE, Hunt, floor_of
 from planner.answers.servers.question import Question, candidates, cost
@@ -28,6 +29,8 @@ _FLOOR_SHARE = 0.5
 """The fluid bound of all sizes, which cannot be interrupted, is begun if it takes at most this share of the time."""
 _FORMULAS_SHARE, _POLICY_SHARE = 0.3, 0.4
 """At most these shares of the time left go to bounds without search, and then to simulating policies at more sizes."""
+_NEARBY_SHARE = 0.1
+"""And then to what costs little more than the best of them, and to more traffic on that."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +55,10 @@ class ServersAnswer:
         Wall-clock time.
     options
         What else was asked for, as options of the command.
+    alternatives
+        Policies at sizes that met the levels in simulation and cost little more than the cheapest, which comes first.
+    growth
+        How much more traffic the first of them takes; None if there is none, or no time was left.
     """
 
     sizes: Sizes
@@ -64,6 +71,8 @@ class ServersAnswer:
     largest: Mix
     runtime_s: float
     options: tuple[str, ...] = ()
+    alternatives: tuple[Alternative, ...] = ()
+    growth: Growth | None = None
 
     @property
     def servers(self) -> int | None:
@@ -153,6 +162,20 @@ class ServersAnswer:
                 }
                 for row in self.policies
             },
+            "alternatives": [
+                {"policy": each.policy}
+                | size(each.mix)
+                | {"value": self._figure(each.reached), "metrics": each.metrics.as_dict()}
+                for each in self.alternatives
+            ],
+            "growth": None
+            if self.growth is None
+            else {"policy": self.growth.policy}
+            | size(self.growth.mix)
+            | {
+                "holds": float(self.growth.holds),
+                "fails": None if self.growth.fails is None else float(self.growth.fails),
+            },
             "refutation": None
             if done is None
             else size(done.mix)
@@ -240,7 +263,11 @@ def servers(
     trials = try_own_size(hunt, names)
     if not long:
         hunt.bisect(_FORMULAS_SHARE)
-    scanned = scan(hunt, trials, 1.0 if long else _POLICY_SHARE)
+    scan(hunt, trials, (1 - _NEARBY_SHARE) ** 2 if long else _POLICY_SHARE)
+    look_nearby(hunt, trials, _NEARBY_SHARE)
+    scanned = [trial.found(hunt.unrefuted, question) for trial in trials]
+    alternatives = rank(hunt, scanned)
+    growth = grow(hunt, alternatives[0], _NEARBY_SHARE) if alternatives else None
     if not long:
         hunt.search()
     return ServersAnswer(
@@ -254,6 +281,8 @@ def servers(
         asked[-1],
         time.monotonic() - begun,
         options(most, time_limit_s, workers, seed),
+        tuple(alternatives),
+        growth,
     )
 
 

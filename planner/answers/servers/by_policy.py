@@ -3,20 +3,20 @@
 Policies are not monotone: one more server can break a level that was met. So only a size at which the level was met in
 simulation counts, and the least one is known once every smaller size was simulated. What can be deployed comes first:
 the scenario's own size, then sizes ever further from the lower bound until one meets the level, those by halves below
-it, and at last all that lie below the least that met.
+it that have more of some group than every size that failed, and at last all that lie below the least that met.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from executor import PolicyError, StoppedError
-from models import InstanceError
+from models import InstanceError, Metrics
 from planner.answers.servers.decide import Reached, meets, reached_by
 from planner.answers.servers.hunt import Hunt
 from planner.answers.servers.question import Question
-from planner.answers.servers.sizes import Mix
+from planner.answers.servers.sizes import Mix, is_within
 from planner.answers.simulate import simulate
 
 DEFAULT_POLICIES = ("srpt", "compass", "jit", "heft", "hash", "static", "receding")
@@ -40,12 +40,15 @@ class Scanned:
         cannot serve at all.
     skipped
         How many sizes cheaper than `mix`, or of all without one, are neither refuted nor simulated: time was up.
+    met_at
+        The metrics at every size at which it met the level.
     """
 
     policy: str
     mix: Mix | None
     reached: tuple[tuple[Mix, Reached | None], ...]
     skipped: int
+    met_at: Mapping[Mix, Metrics]
 
     @property
     def upto(self) -> Mix | None:
@@ -55,17 +58,27 @@ class Scanned:
 
 @dataclass(slots=True)
 class Trial:
-    """A policy under trial: the figures that it reached so far, and the cheapest size at which it met the level."""
+    """A policy under trial: the figures that it reached so far, and the sizes at which it met the level."""
 
     policy: str
     reached: dict[Mix, Reached | None] = field(default_factory=dict)
     met: Mix | None = None
+    met_at: dict[Mix, Metrics] = field(default_factory=dict)
 
     def found(self, sizes: Sequence[Mix], question: Question) -> Scanned:
         """Return what was found, of sizes in question that are not refuted."""
         reached = tuple((mix, self.reached[mix]) for mix in sorted(self.reached, key=question.order))
         skipped = sum(mix not in self.reached for mix in self.before_met(sizes))
-        return Scanned(self.policy, self.met, reached, skipped)
+        return Scanned(self.policy, self.met, reached, skipped, dict(self.met_at))
+
+    def promising(self, sizes: Sequence[Mix]) -> list[Mix]:
+        """Return the sizes before that, not simulated yet, that have more of some group than every one that failed."""
+        failed = [mix for mix in self.reached if mix not in self.met_at]
+        return [
+            mix
+            for mix in self.before_met(sizes)
+            if mix not in self.reached and not any(is_within(mix, f) for f in failed)
+        ]
 
     def before_met(self, sizes: Sequence[Mix]) -> Sequence[Mix]:
         """Return the sizes that come before the one at which the level was met; all if it was met nowhere."""
@@ -78,11 +91,11 @@ def try_own_size(hunt: Hunt, policies: Sequence[str]) -> list[Trial]:
     trials = [Trial(policy) for policy in policies]
     if own in hunt.unrefuted:
         for trial in trials:
-            _run(hunt, trial, own, _reserve_s(hunt))
+            simulate_at(hunt, trial, own, _reserve_s(hunt))
     return trials
 
 
-def scan(hunt: Hunt, trials: Sequence[Trial], share: float) -> list[Scanned]:
+def scan(hunt: Hunt, trials: Sequence[Trial], share: float) -> None:
     """Simulate policies at the sizes in question, in shares of a share of the time left; plans go to the hunt."""
     ask, sizes = hunt.question, hunt.unrefuted
     reserve_s = (1 - share) * ask.left_s
@@ -92,9 +105,8 @@ def scan(hunt: Hunt, trials: Sequence[Trial], share: float) -> list[Scanned]:
         for mix in _order(trial, sizes):
             # Who has shown nothing yet, as the scenario's own size is not in question, gets its first simulation now.
             first = not trial.reached
-            if not _run(hunt, trial, mix, min(end_s, _reserve_s(hunt)) if first else end_s):
+            if not simulate_at(hunt, trial, mix, min(end_s, _reserve_s(hunt)) if first else end_s):
                 break
-    return [trial.found(sizes, ask) for trial in trials]
 
 
 def _reserve_s(hunt: Hunt) -> float:
@@ -105,7 +117,8 @@ def _reserve_s(hunt: Hunt) -> float:
 def _order(trial: Trial, sizes: Sequence[Mix]) -> Iterator[Mix]:
     """Yield sizes in strides that double until one meets the level, then in halves below it, then the others below.
 
-    Halves lead to a size that is nearly the least in a few simulations; that it is the least takes all of them.
+    Halves of what is promising lead to a size that is nearly the least in a few simulations; that it is the least
+    takes all of them, since policies are not monotone.
     """
     strides = [min(2**power, len(sizes)) - 1 for power in range(len(sizes).bit_length() + 1)] if sizes else []
     for position in strides:
@@ -113,13 +126,8 @@ def _order(trial: Trial, sizes: Sequence[Mix]) -> Iterator[Mix]:
             break
         if sizes[position] not in trial.reached:
             yield sizes[position]
-    low = 0
-    while low < len(below := trial.before_met(sizes)) and trial.met is not None:
-        middle = (low + len(below)) // 2
-        if below[middle] not in trial.reached:
-            yield below[middle]
-        if trial.met != below[middle]:
-            low = middle + 1
+    while trial.met is not None and (below := trial.promising(sizes)):
+        yield below[len(below) // 2]
     for mix in sizes:
         if mix == trial.met:
             break
@@ -127,7 +135,7 @@ def _order(trial: Trial, sizes: Sequence[Mix]) -> Iterator[Mix]:
             yield mix
 
 
-def _run(hunt: Hunt, trial: Trial, mix: Mix, reserve_s: float) -> bool:
+def simulate_at(hunt: Hunt, trial: Trial, mix: Mix, reserve_s: float) -> bool:
     """Simulate a policy at a size as long as more than a reserve is left; say whether there was time for it."""
     ask = hunt.question
 
@@ -148,6 +156,8 @@ def _run(hunt: Hunt, trial: Trial, mix: Mix, reserve_s: float) -> bool:
         return False
     met = meets(ran.instance, ran.timeline, ask.levels)
     trial.reached[mix] = reached_by(ran.instance, ran.timeline, ask.levels)
+    if met:
+        trial.met_at[mix] = ran.metrics
     if met and (trial.met is None or ask.order(mix) < ask.order(trial.met)):
         trial.met = mix
     if ran.instance is scenario.instance and not ran.timeline.realised:

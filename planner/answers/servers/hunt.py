@@ -21,7 +21,7 @@ from planner.answers.servers.decide import (
 from planner.answers.servers.forces import demand_in_words
 from planner.answers.servers.goal import Tolerance
 from planner.answers.servers.question import Question
-from planner.answers.servers.sizes import Mix
+from planner.answers.servers.sizes import Mix, is_within
 from solvers.bounds import fluid
 from solvers.bounds.certificate import closed_form_document
 
@@ -86,7 +86,7 @@ class Hunt:
 
     def refuted(self, mix: Mix) -> bool:
         """Say whether a size has no more servers of any group than one that was refuted."""
-        return any(all(a <= b for a, b in zip(mix, done.mix, strict=True)) for done in self.refutations)
+        return any(is_within(mix, done.mix) for done in self.refutations)
 
     def offer(self, mix: Mix, timeline: Timeline) -> None:
         """Keep a plan within the level if its size is the cheapest so far."""

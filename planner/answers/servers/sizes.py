@@ -23,6 +23,11 @@ Mix = tuple[int, ...]
 """How many servers of each group."""
 
 
+def is_within(small: Mix, large: Mix) -> bool:
+    """Say whether a mix has no more servers of any group than another."""
+    return all(a <= b for a, b in zip(small, large, strict=True))
+
+
 @dataclass(frozen=True, slots=True)
 class Sizes:
     """Builds a scenario on any mix of its groups of servers.

@@ -159,6 +159,35 @@ class RefutationRow(Size):
     however_many: bool
 
 
+@with_config(_OPEN)
+class AlternativeMetrics(TypedDict):
+    """The metrics of an alternative that a page shows."""
+
+    mean_latency_s: Figure
+    p95_latency_s: Figure
+    p99_latency_s: Figure
+    mean_slowdown: Figure
+    hit_rate: Figure | None
+    compute_busy: Figure
+
+
+@with_config(_OPEN)
+class AlternativeRow(Size):
+    """A policy at a size near the best price."""
+
+    policy: str
+    metrics: AlternativeMetrics
+
+
+@with_config(_OPEN)
+class GrowthRow(Size):
+    """How much more traffic the best of them takes."""
+
+    policy: str
+    holds: Figure
+    fails: Figure | None
+
+
 def _figures_of_every_level(found: ServersFile) -> ServersFile:
     """Refuse a document in which a value is not one figure for each level."""
     levels = 1 if isinstance(found["slo"], str) else len(found["slo"])
@@ -176,7 +205,8 @@ def _priced_throughout(found: ServersFile) -> ServersFile:
         return found
     trials = found["policies"].values()
     reached = [at for trial in trials for at in trial["reached"]]
-    sizes: list[Size] = [found["largest"], minimum, *trials, *reached, *([] if refutation is None else [refutation])]
+    single: list[Size] = [size for size in (refutation, found["growth"]) if size is not None]
+    sizes: list[Size] = [found["largest"], minimum, *trials, *reached, *found["alternatives"], *single]
     for size in sizes:
         mix, price = size.get("mix"), size.get("price_per_hour")
         if size["servers"] is not None and (mix is None or price is None or len(mix) != len(found["groups"])):
@@ -196,6 +226,8 @@ class ServersFile(TypedDict):
     open_sizes: Count
     minimum: Minimum
     policies: dict[str, TrialRow]
+    alternatives: list[AlternativeRow]
+    growth: GrowthRow | None
     refutation: RefutationRow | None
     runtime_s: Figure
     scenario: OriginOfFile

@@ -15,7 +15,18 @@ from planner.show.report import documents
 from planner.show.report.folders import read_json
 from planner.show.report.section import PageSection, PageTable
 from planner.show.report.timelines import document
-from planner.show.servers import NOT_MONOTONE, Found, answer_in_words, describe_mix, levels, priced, rows
+from planner.show.servers import (
+    ALTERNATIVES,
+    ALTERNATIVES_TITLE,
+    NOT_MONOTONE,
+    Found,
+    alternatives,
+    answer_in_words,
+    describe_mix,
+    levels,
+    priced,
+    rows,
+)
 
 NAME = "answer.json"
 
@@ -34,7 +45,7 @@ def section(folder: Path) -> PageSection:
         f"{levels(found)}?",
         answer_in_words(found),
         [NOT_MONOTONE],
-        [_sizes(found)],
+        [_sizes(found), *_near(found)],
         _reached(found),
         timelines=_plan(folder),
         reproduce={
@@ -48,6 +59,11 @@ def section(folder: Path) -> PageSection:
 def _sizes(found: Found) -> PageTable:
     what = "cheapest mix" if priced(found) else "servers"
     return PageTable(f"Servers for {levels(found)}", ["", what, "how it is known"], rows(found), words=3)
+
+
+def _near(found: Found) -> list[PageTable]:
+    near = alternatives(found)
+    return [PageTable(ALTERNATIVES_TITLE, ALTERNATIVES, near, words=2)] if near else []
 
 
 def _reached(found: Found) -> list[Curves]:

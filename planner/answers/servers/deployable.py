@@ -1,0 +1,127 @@
+"""What to order: every mix near the best price at which a policy met the levels, and how much more traffic it takes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+
+from executor import PolicyError, StoppedError
+from models import Metrics
+from models.scenario import Scenario
+from planner.answers.servers.by_policy import Scanned, Trial, simulate_at
+from planner.answers.servers.decide import Reached, meets
+from planner.answers.servers.hunt import Hunt
+from planner.answers.servers.sizes import Mix
+from planner.answers.simulate import simulate
+
+NEAR = Fraction(11, 10)
+"""Alternatives cost at most so many times the best."""
+_STEPS = (Fraction(11, 10), Fraction(3, 2), Fraction(3))
+"""Growths of traffic that are tried one after the other until one is too much; then halves between."""
+_HALVINGS = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Alternative:
+    """A policy on a mix that met the levels in simulation."""
+
+    policy: str
+    mix: Mix
+    reached: Reached | None
+    metrics: Metrics
+
+
+@dataclass(frozen=True, slots=True)
+class Growth:
+    """How much more traffic the best answer of a policy takes: so many times as many requests per second.
+
+    Parameters
+    ----------
+    holds
+        The largest factor simulated at which the levels were met, 1 if none.
+    fails
+        The least factor above it at which they were not; None if all that were simulated were met.
+    """
+
+    policy: str
+    mix: Mix
+    holds: Fraction
+    fails: Fraction | None
+
+
+def look_nearby(hunt: Hunt, trials: Sequence[Trial], share: float) -> None:
+    """Simulate policies at what costs little more than the best, cheapest first, in a share of the time left."""
+    ask = hunt.question
+    met = [ask.cost(mix) for trial in trials for mix in trial.met_at]
+    if not met:
+        return
+    reserve_s = (1 - share) * ask.left_s
+    for mix in hunt.unrefuted:
+        if not min(met) <= ask.cost(mix) <= NEAR * min(met):
+            continue
+        for trial in trials:
+            if mix not in trial.reached and not simulate_at(hunt, trial, mix, reserve_s):
+                return
+
+
+def rank(hunt: Hunt, scanned: Sequence[Scanned]) -> list[Alternative]:
+    """Return what met the levels at up to `NEAR` times the least price, cheapest first, then by mean latency."""
+    ask = hunt.question
+    every = [
+        Alternative(row.policy, mix, reached, row.met_at[mix])
+        for row in scanned
+        for mix, reached in row.reached
+        if mix in row.met_at
+    ]
+    least = min((ask.cost(each.mix) for each in every), default=Fraction(0))
+    near = [each for each in every if ask.cost(each.mix) <= NEAR * least]
+    return sorted(near, key=lambda each: (*ask.order(each.mix), each.metrics.mean_latency_s, each.policy))
+
+
+def grow(hunt: Hunt, best: Alternative, share: float) -> Growth | None:
+    """Simulate the best answer with ever more traffic, in a share of the time left; None if there was no time.
+
+    The same requests come closer together: every release is divided by the factor.
+    """
+    ask = hunt.question
+    reserve_s = (1 - share) * ask.left_s
+    scenario = ask.scenario(best.mix)
+
+    def met_at(factor: Fraction) -> bool | None:
+        if ask.left_s <= reserve_s:
+            return None
+        ask.tell(f"{best.policy} with {float(factor):.3g} times the traffic")
+        try:
+            ran = simulate(
+                with_traffic(scenario, factor), best.policy, seed=ask.seed, stop=lambda: ask.left_s <= reserve_s
+            )
+        except StoppedError:
+            return None
+        except PolicyError:
+            return False
+        return meets(ran.instance, ran.timeline, ask.levels)
+
+    holds, fails, asked = Fraction(1), None, False
+    for factor in _STEPS:
+        met = met_at(factor)
+        asked = asked or met is not None
+        if met is None:
+            break
+        if not met:
+            fails = factor
+            break
+        holds = factor
+    for _ in range(_HALVINGS if fails is not None else 0):
+        middle = (holds + (fails or holds)) / 2
+        met = met_at(middle)
+        if met is None:
+            break
+        holds, fails = (middle, fails) if met else (holds, middle)
+    return Growth(best.policy, best.mix, holds, fails) if asked else None
+
+
+def with_traffic(scenario: Scenario, factor: Fraction) -> Scenario:
+    """Return a scenario whose jobs come so many times as fast, releases rounded down."""
+    jobs = tuple(replace(job, release_us=int(job.release_us / factor)) for job in scenario.instance.jobs)
+    return replace(scenario, instance=replace(scenario.instance, jobs=jobs))
