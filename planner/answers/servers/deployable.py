@@ -80,11 +80,14 @@ def rank(hunt: Hunt, scanned: Sequence[Scanned]) -> list[Alternative]:
 
 
 def grow(hunt: Hunt, best: Alternative, share: float) -> Growth | None:
-    """Simulate the best answer with ever more traffic, in a share of the time left; None if there was no time.
+    """Simulate the best answer with ever more traffic, in a share of the time left.
 
-    The same requests come closer together: every release is divided by the factor.
+    The same requests come closer together: every release is divided by the factor. None if there was no time, or where
+    all come at once already.
     """
     ask = hunt.question
+    if not ask.sizes.scenario.instance.job_release_us.any():
+        return None
     reserve_s = (1 - share) * ask.left_s
     scenario = ask.scenario(best.mix)
 
