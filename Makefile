@@ -4,12 +4,13 @@ PYTHON ?= python3
 VENV := .venv
 INSTALLED := $(VENV)/.installed
 EXTRAS := $(VENV)/.extras
+SERVING := $(VENV)/.serving
 INSTALL := $(VENV)/bin/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable
 SCENARIO ?= experiments/scenarios/azure.yaml
 OUTPUT ?= comparison
 TIME_LIMIT ?= 60
 
-.PHONY: compare test clean
+.PHONY: compare test types clean
 
 compare: $(INSTALLED)
 	$(VENV)/bin/truenorth compare $(SCENARIO) --time-limit $(TIME_LIMIT) -o $(OUTPUT)
@@ -17,12 +18,15 @@ compare: $(INSTALLED)
 test: $(EXTRAS)
 	$(VENV)/bin/ruff check .
 	$(VENV)/bin/ruff format --check .
-	$(VENV)/bin/mypy
 	$(VENV)/bin/lint-imports
+	$(MAKE) --no-print-directory --jobs 2 types $(SERVING)
 	$(VENV)/bin/python -m pytest -n auto --dist worksteal
 
+types: $(EXTRAS)
+	$(VENV)/bin/mypy
+
 # Kernels are compiled here, once and on several cores, so that no run pays for it; those for batches and shares, which the
-# comparison does not need, with the extras.
+# comparison does not need, before the tests.
 $(INSTALLED): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
 	$(INSTALL) .
@@ -31,6 +35,9 @@ $(INSTALLED): pyproject.toml constraints.txt
 
 $(EXTRAS): $(INSTALLED)
 	$(INSTALL) '.[dev]'
+	touch $@
+
+$(SERVING): $(EXTRAS)
 	$(VENV)/bin/python -m solvers.warm_up serving
 	touch $@
 

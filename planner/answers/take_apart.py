@@ -150,7 +150,7 @@ def hold(
     until_s = time.monotonic() + time_limit_s
     if instance.batches:
         batches_until_s = time.monotonic() + _BATCHES_SHARE * time_limit_s
-        steps.append(_with_free_batches(instance, objective, steps[-1], batches_until_s, stop))
+        steps.append(_with_free_batches(instance, objective, ran, steps[-1], batches_until_s, stop))
     if instance.n_tasks * instance.n_gpus**2 <= _WIDEST:
         placed = replace(scenario, instance=with_placement(instance, ran.gpu))
         limit_s = max(0.1, min(until_s - time.monotonic(), max(_LEAST_ORDER_S, _ORDER_S_PER_TASK * instance.n_tasks)))
@@ -207,14 +207,16 @@ def _with_free_residency(instance: Instance, objective: Objective, ran: RegretSt
     loads_nothing = _decoder(without_models(instance), objective).timeline(decisions)
     bound = None if loads_nothing is None else timeline_value(objective, instance, loads_nothing)
     found = decoder.timeline(decisions)
-    kept = _step(instance, objective, RESIDENCY, ran.timeline, bound)
-    if found is None:
-        return kept  # with swaps forbidden the decoder may find no room
-    return min(kept, _step(instance, objective, RESIDENCY, found, bound), key=lambda step: step.value)
+    return _best_in_order(instance, objective, RESIDENCY, bound, ran.timeline, ran.timeline, found)
 
 
 def _with_free_batches(
-    instance: Instance, objective: Objective, before: RegretStep, until_s: float, stop: threading.Event | None
+    instance: Instance,
+    objective: Objective,
+    ran: Timeline,
+    before: RegretStep,
+    until_s: float,
+    stop: threading.Event | None,
 ) -> RegretStep:
     """Keep placement and order; tasks join the batch before them on their GPU, or lead their own, as is best.
 
@@ -232,11 +234,7 @@ def _with_free_batches(
         bound = min((timeline_value(objective, instance, timeline) for timeline in found), default=None)
     else:
         best = _better_batches(decoder, decisions, free, until_s, stop)
-    timeline = decoder.timeline(best)
-    kept = _step(instance, objective, BATCHES, before.timeline, bound)
-    if timeline is None:
-        return kept
-    return min(kept, _step(instance, objective, BATCHES, timeline, bound), key=lambda step: step.value)
+    return _best_in_order(instance, objective, BATCHES, bound, ran, before.timeline, decoder.timeline(best))
 
 
 def _all_batches(decisions: Decisions, free: Ints) -> Iterator[Decisions]:
@@ -263,6 +261,24 @@ def _better_batches(
             joins[task] = 1 - joins[task]
         cost = min(cost, found)
     return replace(decisions, joins=joins)
+
+
+def _best_in_order(
+    instance: Instance, objective: Objective, part: str, bound: Fraction | None, ran: Timeline, *found: Timeline | None
+) -> RegretStep:
+    """Return the step to the best of what was found among those that keep the order in which tasks started.
+
+    With swaps forbidden the decoder may find no room. Side by side, a task may overtake one that waits for its model.
+    """
+    kept = (timeline for timeline in found if timeline is not None and _same_order(ran, timeline))
+    return min((_step(instance, objective, part, timeline, bound) for timeline in kept), key=lambda step: step.value)
+
+
+def _same_order(before: Timeline, after: Timeline) -> bool:
+    """Say whether no task of a GPU starts before one that had started earlier there."""
+    by_start = np.lexsort((after.start_us, before.start_us, before.gpu))
+    together = np.diff(before.gpu[by_start]) == 0
+    return bool((np.diff(after.start_us[by_start])[together] >= 0).all())
 
 
 def _step(

@@ -153,8 +153,8 @@ def test_steps_of_windows_with_batches_are_feasible_and_keep_what_they_say(scena
         assert after.timeline.gpu.tolist() == ran.gpu.tolist()
     residency, batches = (step.timeline for step in steps[1:3])
     assert (batch_leaders(window, residency) == batch_leaders(window, ran)).all()
-    by_start = np.lexsort((ran.start_us, ran.gpu))
     for timeline in (residency, batches):
+        by_start = np.lexsort((timeline.start_us, ran.start_us, ran.gpu))
         on_one_gpu = ran.gpu[by_start][1:] == ran.gpu[by_start][:-1]
         assert (np.diff(timeline.start_us[by_start])[on_one_gpu] >= 0).all()
 
