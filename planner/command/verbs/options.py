@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
@@ -29,3 +30,31 @@ TimeLimit = Annotated[float, typer.Option(min=0.1, callback=assert_finite, help=
 Workers = Annotated[int, typer.Option(min=1, max=64, help="Processes or threads to search with.")]
 Seed = Annotated[int, typer.Option(min=0, max=2**31 - 1, help="The same seed repeats a run.")]
 Warmup = Annotated[str, typer.Option(help="Share of the earliest jobs that the metrics leave out, such as 0.1.")]
+
+
+class DeviceChoice(StrEnum):
+    """The values of ``--device``."""
+
+    CPU = "cpu"
+    CUDA = "cuda"
+
+
+class SharingChoice(StrEnum):
+    """The values of ``--virtual``."""
+
+    PARALLEL = "parallel"
+    SERIAL = "serial"
+
+
+Device = Annotated[DeviceChoice, typer.Option(help="Where to run.")]
+
+Runner = Annotated[str, typer.Option(help="What computes the tasks: synthetic, transformers, or module:factory.")]
+
+Virtual = Annotated[
+    SharingChoice | None,
+    typer.Option(help="Several GPUs of the scenario on one device: side by side, or one run at a time."),
+]
+
+Patience = Annotated[
+    float, typer.Option(min=0.1, help="Seconds that anything may take longer than given before it is given up.")
+]

@@ -7,8 +7,7 @@ from typing import Annotated
 import typer
 
 from planner.command import manners
-from planner.command.verbs.options import Json, Output, ScenarioPath
-from planner.command.verbs.replay import DeviceChoice
+from planner.command.verbs.options import DeviceChoice, Json, Output, ScenarioPath
 
 
 def profile(

@@ -2,45 +2,23 @@
 
 from __future__ import annotations
 
-from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from planner.command import manners
-from planner.command.verbs.options import Json, ScenarioPath, Seed
-
-
-class DeviceChoice(StrEnum):
-    """The values of ``--device``."""
-
-    CPU = "cpu"
-    CUDA = "cuda"
-
-
-class SharingChoice(StrEnum):
-    """The values of ``--virtual``."""
-
-    PARALLEL = "parallel"
-    SERIAL = "serial"
+from planner.command.verbs.options import Device, DeviceChoice, Json, Patience, Runner, ScenarioPath, Seed, Virtual
 
 
 def replay(
     scenario: ScenarioPath,
     plan: Annotated[Path | None, typer.Argument(metavar="PLAN", help="Plan or timeline file to carry out.")] = None,
     policy: Annotated[str | None, typer.Option(help="An online policy in place of a plan.")] = None,
-    device: Annotated[DeviceChoice, typer.Option(help="Where to run.")] = DeviceChoice.CPU,
-    runner: Annotated[
-        str, typer.Option(help="What computes the tasks: synthetic, transformers, or module:factory.")
-    ] = "synthetic",
-    virtual: Annotated[
-        SharingChoice | None,
-        typer.Option(help="Several GPUs of the scenario on one device: side by side, or one run at a time."),
-    ] = None,
-    limit: Annotated[
-        float, typer.Option(min=0.1, help="Seconds that anything may take longer than given before it is given up.")
-    ] = 30.0,
+    device: Device = DeviceChoice.CPU,
+    runner: Runner = "synthetic",
+    virtual: Virtual = None,
+    limit: Patience = 30.0,
     check_outputs: Annotated[
         bool, typer.Option("--check-outputs", help="Afterwards run every task alone and compare its output.")
     ] = False,

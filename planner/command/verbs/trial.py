@@ -9,8 +9,17 @@ from typing import Annotated
 import typer
 
 from planner.command import manners
-from planner.command.verbs.options import Json, ScenarioPath, Seed, TimeLimit
-from planner.command.verbs.replay import DeviceChoice, SharingChoice
+from planner.command.verbs.options import (
+    Device,
+    DeviceChoice,
+    Json,
+    Patience,
+    Runner,
+    ScenarioPath,
+    Seed,
+    TimeLimit,
+    Virtual,
+)
 
 
 def trial(
@@ -19,17 +28,10 @@ def trial(
         str, typer.Option(help="Contenders, separated by commas: plan, policies, plan files; the first is compared to.")
     ] = "plan,compass,srpt",
     repeats: Annotated[int, typer.Option(min=1, help="How often all of them run.")] = 5,
-    device: Annotated[DeviceChoice, typer.Option(help="Where to run.")] = DeviceChoice.CPU,
-    runner: Annotated[
-        str, typer.Option(help="What computes the tasks: synthetic, transformers, or module:factory.")
-    ] = "synthetic",
-    virtual: Annotated[
-        SharingChoice | None,
-        typer.Option(help="Several GPUs of the scenario on one device: side by side, or one run at a time."),
-    ] = None,
-    limit: Annotated[
-        float, typer.Option(min=0.1, help="Seconds that anything may take longer than given before it is given up.")
-    ] = 30.0,
+    device: Device = DeviceChoice.CPU,
+    runner: Runner = "synthetic",
+    virtual: Virtual = None,
+    limit: Patience = 30.0,
     time_limit: TimeLimit = 60.0,
     output: Annotated[
         Path | None, typer.Option("-o", "--output", metavar="FILE", help="Write the object of --json here.")
