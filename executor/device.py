@@ -30,16 +30,22 @@ class Device(Protocol):
         Microseconds since the start of the window.
     exact
         Whether runs and loads take exactly the given times.
+    queues
+        Whether it gains anything from being told what comes next.
     """
 
     now: int
     exact: bool
+    queues: bool
 
     def begin(self) -> None:
         """Start the clock."""
 
     def run(self, tasks: Sequence[int], gpu: int, expected_us: int) -> None:
         """Start a batch; a RUN_END of its first task will follow."""
+
+    def queue(self, tasks: Sequence[int], gpu: int, expected_us: int) -> None:
+        """Have a batch ready behind the one that runs on its GPU; it still has to be started when that has ended."""
 
     def load(self, model: int, gpu: int, slot: int | None, expected_us: int) -> None:
         """Start to load a model; a LOAD_END will follow."""
@@ -84,6 +90,8 @@ class VirtualDevice:
         The instance whose run times hold, whatever is expected; None: the expected ones hold.
     """
 
+    queues = False
+
     def __init__(self, noise: Noise | None = None, seed: int = 0, truth: Instance | None = None) -> None:
         self.now = 0
         self.exact = noise is None
@@ -107,6 +115,9 @@ class VirtualDevice:
             expected_us = self._noise.run.draw(expected_us, f"{self._seed} run {task}")
         self._sequence += 1
         heappush(self._events, (self.now + expected_us, RUN_END, self._sequence, task, gpu))
+
+    def queue(self, tasks: Sequence[int], gpu: int, expected_us: int) -> None:
+        """Do nothing: on a virtual clock every start is punctual."""
 
     def load(self, model: int, gpu: int, slot: int | None, expected_us: int) -> None:
         """Schedule the end of a load."""

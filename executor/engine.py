@@ -51,6 +51,7 @@ class Engine:
         self._policy = policy
         self._device = device
         self._stand_in = stand_in
+        self._leader: QueuePolicy | None = None
         self._site = Site(instance, device, policy, policy.write_back)
         self._draw = random.Random(seed)  # noqa: S311
         self._servers = sorted(set(self._site.gpu_server))
@@ -160,19 +161,19 @@ class Engine:
         if self._stand_in is None:
             raise PolicyError(f"GPU {gpu} is lost, and nobody was named to go on without it")
         site.set_aside(gpu, model)
-        for job in range(len(site.jobs)):
-            self._drop_if_stranded(job)
         policy = self._stand_in()
-        site.listener = self._policy = policy
+        site.listener = self._policy = self._leader = policy
         policy.begin(site)
+        for job in range(len(site.jobs)):
+            self._drop_if_stranded(job, policy)
         policy.take_over()
         return policy
 
-    def _drop_if_stranded(self, job: int) -> bool:
+    def _drop_if_stranded(self, job: int, leader: QueuePolicy) -> bool:
         """End a job of which a task can run on no GPU that is left; say whether it was so."""
         site = self._site
         left = [task for task in site.job_tasks[job] if site.started_us[task] < 0 and task not in site.dropped]
-        if all(site.eligible_gpus(task) for task in left):
+        if all(leader.places(task) for task in left):
             return False
         site.drop(left)
         self._unfinished -= len(left)
@@ -189,7 +190,7 @@ class Engine:
         number = self._site.release(released, self._tables[workflow], ingress)
         if self._paths and released.workflow.branches:
             self._await_path(number, workflow)
-        if not (self._site.lost and self._drop_if_stranded(number)):
+        if not (self._leader is not None and self._drop_if_stranded(number, self._leader)):
             self._policy.released(number)
         return self._releases[self._released]
 

@@ -75,6 +75,8 @@ class Site(Knowledge):
         should end by the given run time.
     now
         The instant that is being dealt with, in microseconds since the start of the window; set by the engine.
+    queues
+        Whether it is worth while to `queue`.
     touched
         GPUs where something has happened since the policy acted last; emptied by the engine.
     """
@@ -92,6 +94,7 @@ class Site(Knowledge):
         self.run_end_us = [0] * self.n_gpus
         self.now = device.now
         self.touched: dict[int, None] = {}
+        self.queues = device.queues
         self._device = device
         self._write_back = write_back
         self.listener = listener
@@ -177,6 +180,28 @@ class Site(Knowledge):
         for member in tasks:
             self.started_us[member] = now
         self._device.run(tasks, gpu, run_us)
+
+    def queue(self, task: int, *others: int) -> None:
+        """Have a batch ready that nothing can come before once what runs on its GPU ends; it still has to be started.
+
+        Nothing happens unless one batch runs there, leaves no compute for this one, and puts out all that this one
+        lacks; its models must be ready.
+        """
+        gpu, tasks = self.gpu[task], (task, *others)
+        state, template = self.state[gpu], self.template[task]
+        runs = state.runs.values()
+        if len(runs) != 1 or state.free_share >= self.share[template] or self.task_bytes[template]:
+            return
+        (run,) = runs
+        if not state.memory.ready.issuperset(self.needs[template]):
+            return
+        for member in tasks:
+            coming = sum(member + offset in run.tasks for offset, _ in self.needed_inputs(member))
+            if self.gpu[member] != gpu or self.started_us[member] >= 0 or self.inputs_missing[member] != coming:
+                return
+        alone_us = self.run_us[template][self.gpu_class[gpu]]
+        expected_us = self.batch_time(self.batch[template], gpu, len(tasks)) if others else alone_us
+        self._device.queue(tuple(sorted(tasks)), gpu, expected_us)
 
     def _refuse_start(self, task: int) -> NoReturn:
         """Say what a task lacks."""
@@ -359,6 +384,11 @@ class Site(Knowledge):
             self.memory[gpu].drop_model(model)
             self._stays.remove(self._stay_of[gpu].pop(model))
             self._replicas[model] -= 1
+        for limited in [model for model in self.memory[gpu].ready if self._most_replicas[model] is not None]:
+            if not (self.restrictions.no_swaps or self.state[gpu].uses(limited)):
+                self.memory[gpu].drop_model(limited)  # it is not there any more, and may be elsewhere
+                self._stay_of[gpu].pop(limited).end_us = self.now
+                self._replicas[limited] -= 1
         for task, start_us in enumerate(self.started_us):
             if start_us < 0 and self.gpu[task] != NOWHERE:
                 self.gpu[task] = NOWHERE

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
@@ -27,6 +28,8 @@ POLL_S = 0.1
 """How often somebody looks for orders beyond their limit."""
 
 _MOST_OF_MEMORY = 0.9
+_TRIED_BYTES = 65_536
+"""Of the transfers while warming up."""
 
 
 class Crew:
@@ -70,9 +73,10 @@ class Crew:
             for gpu, physical in zip(instance.cluster.gpus, self.physical, strict=True)
         ]
         self.reports: SimpleQueue[Order] = SimpleQueue()
+        self._look_s = 0.0
         self._serial = sharing == "serial"
         self._compute: list[list[Lane]] = self._compute_lanes()
-        self.copy = [Lane(f"{gpu.id} copy engine", self.reports) for gpu in instance.cluster.gpus]
+        self.copy = self._copy_lanes()
         self.incoming = [Lane(f"{gpu.id} incoming transfers", self.reports) for gpu in instance.cluster.gpus]
 
     def _compute_lanes(self) -> list[list[Lane]]:
@@ -87,6 +91,13 @@ class Crew:
                 shared[physical] = [Lane(f"{physical.name} compute engine", self.reports)]
             lanes.append(shared[physical])
         return lanes
+
+    def _copy_lanes(self) -> list[Lane]:
+        """Return the lane of every GPU's loads; planned GPUs on one CUDA device take turns on its one copy engine."""
+        engines = copy_engines(self.physical)
+        names = [gpu.id for gpu in self._instance.cluster.gpus]
+        made = {engine: Lane(f"{names[engine]} copy engine", self.reports) for engine in dict.fromkeys(engines)}
+        return [made[engine] for engine in engines]
 
     def compute_lane(self, gpu: int) -> Lane:
         """Return the lane for a run on a GPU: one that has nothing to do, where shares let several run at a time."""
@@ -112,18 +123,24 @@ class Crew:
 
     def take_reports(self, wait_s: float) -> list[Order]:
         """Return the orders that have ended or are given up, after waiting for at least one for at most so long."""
-        ended = []
+        ended: list[Order] = []
+        if wait_s <= 0 and self.reports.empty() and time.monotonic() < self._look_s:
+            return ended  # asked so often that it must cost nothing
         with suppress(Empty):
-            ended.append(self.reports.get(timeout=wait_s) if wait_s > 0 else self.reports.get_nowait())
-            while True:
+            if wait_s > 0:
+                ended.append(self.reports.get(timeout=wait_s))
+            while not self.reports.empty():
                 ended.append(self.reports.get_nowait())
         awaited = [order for order in ended if order.lane is not None and order.lane.taken(order)]
-        for lane in self.lanes:
-            stuck = lane.overdue()
-            if stuck is not None:
-                awaited.append(stuck)
-                self._replace(lane)
-        return awaited
+        return awaited + self._take_overdue() if time.monotonic() >= self._look_s else awaited
+
+    def _take_overdue(self) -> list[Order]:
+        """Return the orders that are given up now, and put fresh lanes in the place of those stuck in them."""
+        self._look_s = time.monotonic() + POLL_S
+        overdue = [(lane, order) for lane in self.lanes if (order := lane.overdue()) is not None]
+        for lane, _ in overdue:
+            self._replace(lane)
+        return [order for _, order in overdue]
 
     def _replace(self, lost: Lane) -> None:
         """Put a fresh lane in the place of one that is stuck, so that others' orders behind it go on."""
@@ -148,10 +165,21 @@ class Crew:
             for workflow in range(len(self._instance.workflows))
             for position in range(len(self._instance.workflows[workflow].tasks))
         ]
+        trials += [
+            (self.incoming[gpu], partial(self._try_transfer, gpu, source))
+            for gpu in range(self._instance.n_gpus)
+            for source in dict.fromkeys(self.physical)
+        ]
         for trial in trials:
             (order,) = self.carry_out([trial])
             if isinstance(order.error, DeviceError):
                 raise order.error
+
+    def _try_transfer(self, gpu: int, source: Physical) -> None:
+        """Bring something from a device, so that the first transfer that counts finds its way open."""
+        sent = torch.zeros(_TRIED_BYTES, dtype=torch.uint8, device=source.device)
+        source.wait()
+        self.stations[gpu].receive(sent, _TRIED_BYTES, self._instance.cluster.network.staged)
 
     def load_initial(self, wanted: Mapping[tuple[int, int], int]) -> None:
         """Bring the initial residencies into memory, those with an address in a plan first.
@@ -221,6 +249,16 @@ class Crew:
         if order.error is not None:
             raise DeviceError(f"{self.copy[0].name}: copying does not work: {order.error}")
         return float(order.result)
+
+
+def copy_engines(devices: Sequence[Physical]) -> list[int]:
+    """Return, per planned GPU, the first one that loads through the same copy engine: a CUDA device has one.
+
+    >>> two = [Physical(torch.device("cuda", 0), "card"), Physical(torch.device("cuda", 1), "card")]
+    >>> copy_engines([*two, two[0]]), copy_engines([Physical(torch.device("cpu"), "core")] * 2)
+    ([0, 1, 0], [0, 1])
+    """
+    return [devices.index(physical) if physical.is_cuda else gpu for gpu, physical in enumerate(devices)]
 
 
 def assign(n_gpus: int, devices: Sequence[Physical], sharing: Sharing | None) -> list[Physical]:

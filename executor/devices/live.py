@@ -3,13 +3,15 @@
 A failure never holds up the engine. A run that fails is reported as ended, the job's other tasks then end at once
 without running, and the failure is kept; loads and transfers are tried again. So a policy goes on with the other jobs
 and need not know. A GPU that fails for good is reported as lost.
+
+What must be kept of a run is written down only when nothing else is to be done: until then the next one may wait.
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from heapq import heappop, heappush
 
@@ -17,8 +19,9 @@ from torch import Tensor
 
 from executor.device import ARRIVAL, LOAD_END, LOST, RUN_END, Event
 from executor.devices.crew import POLL_S, Crew
-from executor.devices.faults import TRIES, Faults
-from executor.devices.lane import Lane, LostError, Order
+from executor.devices.faults import TRIES, Faults, ends_gpu
+from executor.devices.lane import Lane, Order
+from executor.devices.outputs import Outputs
 from executor.devices.packing import Packing
 from executor.devices.physical import Span
 from executor.devices.records import SET_ASIDE, Failure, Fault, MovedModel, Record, Records
@@ -28,6 +31,32 @@ from executor.site import NOWHERE
 from models import NONE, Instance
 
 _US_PER_S = 1_000_000
+_BREATH_S = 0.0005
+"""How long lanes have Python to themselves, to begin what was ordered, before anything is written down."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Run:
+    """A batch that the engine ordered; `errors` are those of the members that do not run."""
+
+    tasks: Sequence[int]
+    gpu: int
+    ordered_us: int
+    expected_us: int
+    errors: Mapping[int, str]
+
+
+@dataclass(slots=True)
+class _Queued:
+    """A batch behind the one that runs on its GPU, before the engine has ordered it."""
+
+    tasks: tuple[int, ...]
+    order: Order
+    has_ended: bool = False
+
+    def note_end(self, order: Order) -> None:
+        """Keep the report until the engine orders the run."""
+        self.has_ended = True
 
 
 class LiveDevice:
@@ -50,28 +79,31 @@ class LiveDevice:
         Microseconds since `begin`, as of the latest event.
     exact
         Never: things take as long as they take.
-    records
-        What was measured.
+    queues
+        Always: a batch may be queued up behind the one that runs.
     outputs
-        By task.
+        What tasks have put out.
     """
 
     exact = False
+    queues = True
 
     def __init__(self, instance: Instance, crew: Crew, packing: Packing, keep_outputs: bool) -> None:
         self.now = 0
-        self.records = Records()
-        self.outputs: dict[int, Tensor] = {}
+        self.outputs = Outputs(instance, keep_outputs)
         self._instance, self._crew, self._packing = instance, crew, packing
-        self._keep_outputs = keep_outputs
+        self._job: list[int] = instance.task_job.tolist()
+        self._template: list[int] = instance.task_template.tolist()
+        self._records = Records()
+        self._unwritten: list[Callable[[], None]] = []
+        self._latest: dict[int, tuple[Sequence[int], Order]] = {}
+        self._queued: dict[int, _Queued] = {}
         self._events: list[Event] = []
         self._sequence = 0
         self._under_way = 0
         self._origin_ns = 0
-        self._received: dict[tuple[int, int], dict[int, Tensor]] = {}
-        self._ran_on: dict[int, int] = {}
-        self._uses_left = [len(instance.outputs[template]) for template in instance.task_template.tolist()]
         self._loads_on = [0] * instance.n_gpus
+        self._ended_us = [0] * instance.n_gpus
         self._faults = Faults()
         self._lost: set[int] = set()
         self._failed_jobs: set[int] = set()
@@ -83,19 +115,51 @@ class LiveDevice:
 
     # -- what the engine orders -----------------------------------------------------------------------------------
 
+    @property
+    def records(self) -> Records:
+        """What was measured."""
+        self._write_down()
+        return self._records
+
     def run(self, tasks: Sequence[int], gpu: int, expected_us: int) -> None:
-        """Have a batch run without the tasks whose job has failed."""
-        self._ran_on.update(dict.fromkeys(tasks, gpu))
-        records = [Record(task, gpu, self.now, self.now, self.now, expected_us) for task in tasks]
-        jobs = {task: int(self._instance.task_job[task]) for task in tasks}
-        errors = {task: f"job {job} had failed" for task, job in jobs.items() if job in self._failed_jobs}
-        members = [task for task in tasks if task not in errors]
+        """Have a batch run without the tasks whose job has failed; it may be queued up already."""
+        errors: dict[int, str] = {}
+        if self._failed_jobs:
+            failed = ((task, self._job[task]) for task in tasks if self._job[task] in self._failed_jobs)
+            errors = {task: f"job {job} had failed" for task, job in failed}
+        run = _Run(tasks, gpu, self.now, expected_us, errors)
+        self.outputs.note_place(tasks, gpu)
+        queued = self._queued.pop(gpu, None)
+        if queued is not None:
+            if queued.tasks == tuple(tasks) and not errors:
+                self._take_up(queued, run)
+                return
+            self._withdraw(queued)
+        members = [task for task in tasks if task not in errors] if errors else tasks
         if not members:
-            self._end_run(records, errors)
+            self._latest.pop(gpu, None)
+            self._end_run(run, self.now, self.now, errors)
             return
-        works = [self._work(task, gpu, expected_us) for task in members]
+        works = [self.outputs.work(task, gpu, expected_us) for task in members]
         work = partial(self._crew.stations[gpu].run, works, time.perf_counter_ns())
-        self._give(self._crew.compute_lane(gpu), work, expected_us, partial(self._run_done, records, errors))
+        order = Order(work, self._limit_s(expected_us), partial(self._run_done, run))
+        self._latest[gpu] = members, order
+        self._give(self._crew.compute_lane(gpu), order)
+
+    def queue(self, tasks: Sequence[int], gpu: int, expected_us: int) -> None:
+        """Have a batch ready behind the one that runs on its GPU, so that it starts at once when that ends."""
+        if gpu in self._queued or gpu not in self._latest:
+            return
+        if self._failed_jobs and any(self._job[task] in self._failed_jobs for task in tasks):
+            return
+        before, order = self._latest[gpu]
+        works = [self.outputs.work(task, gpu, expected_us, coming=before) for task in tasks]
+        run = partial(self._crew.stations[gpu].run, works)
+        needed = any(source in before for task in tasks for source in self.outputs.sources(task))
+        work = partial(self._run_behind, before, order, tasks, works, run) if needed else run
+        queued = self._queued[gpu] = _Queued(tuple(tasks), Order(work, self._limit_s(expected_us), _let_be))
+        queued.order.done = queued.note_end
+        self._give(order.lane or self._crew.compute_lane(gpu), queued.order)
 
     def load(self, model: int, gpu: int, slot: int | None, expected_us: int) -> None:
         """Have a model copied to its address, after those that must make way."""
@@ -104,7 +168,7 @@ class LiveDevice:
         record = Record(model, gpu, self.now, self.now, self.now, expected_us, size)
         self._loads_on[gpu] += 1
         moves = station.space.take(model, slot, self._packing.loads.get((gpu, number)))
-        self.records.moves += [MovedModel(move.model, gpu, self.now) for move in moves]
+        self._records.moves += [MovedModel(move.model, gpu, self.now) for move in moves]
         load = partial(station.load_after, moves, model, station.space.address[model], time.perf_counter_ns())
         expected_us += sum(self._instance.load_time(move.model, gpu) for move in moves)
         self._begin_load(record, load, expected_us, TRIES)
@@ -117,19 +181,19 @@ class LiveDevice:
     def drop(self, tasks: Sequence[int]) -> None:
         """Fail the job of tasks that no GPU is left to run."""
         self._fail(tasks[0], None, self.now, "no GPU is left that can run all of it")
+        self.outputs.note_place(tasks, NOWHERE)
         for task in tasks:
-            self._ran_on[task] = NOWHERE
-            self._forget_inputs(task)
+            self.outputs.forget_inputs(task)
 
     def send(self, source: int, target: int, gpu: int, number: int, expected_us: int) -> bool:
         """Have an output travel; it arrives when it is there, but no earlier than given."""
-        size = self._edge_bytes(source, target)
+        size = self.outputs.edge_bytes(source, target)
         record = Record(source, gpu, self.now, self.now, self.now, expected_us, size, target)
-        if int(self._instance.task_job[source]) in self._failed_jobs:
+        if self._job[source] in self._failed_jobs:
             self.at(self.now + expected_us, ARRIVAL, target, number)
             return False
         staged = self._instance.cluster.network.staged
-        work = partial(self._crew.stations[gpu].receive, self.outputs[source], size, staged)
+        work = partial(self._crew.stations[gpu].receive, self.outputs.of[source], size, staged)
         self._begin_transfer(record, work, number, TRIES)
         return False
 
@@ -153,7 +217,11 @@ class LiveDevice:
                 return None
             if until_us is None and not self._events and not self._under_way:
                 return None
-            self._take_reports(self._pause_s(until_us, wall))
+            pause_s = self._pause_s(until_us, wall)
+            if not self._unwritten:
+                self._take_reports(pause_s)
+            elif not self._take_reports(min(pause_s, _BREATH_S)):
+                self._write_down()
 
     def _pause_s(self, until_us: int | None, wall_us: int) -> float:
         """Return how long nothing can happen but a report, or a limit that is exceeded."""
@@ -163,62 +231,107 @@ class LiveDevice:
 
     # -- how orders end -------------------------------------------------------------------------------------------
 
-    def _give(self, lane: Lane, work: Callable[[], object], expected_us: int, done: Callable[[Order], None]) -> None:
+    def _limit_s(self, expected_us: int) -> float:
+        """Return how long something may take before it is given up."""
+        return self._crew.limit_s + expected_us / _US_PER_S
+
+    def _give(self, lane: Lane, order: Order) -> None:
         """Hand an order to a lane."""
         self._under_way += 1
-        lane.submit(Order(work, self._crew.limit_s + expected_us / _US_PER_S, done))
+        lane.submit(order)
 
-    def _take_reports(self, wait_s: float) -> None:
-        for order in self._crew.take_reports(wait_s):
-            self._end(order)
-
-    def _end(self, order: Order) -> None:
-        self._under_way -= 1
-        order.done(order)
-
-    def _run_done(self, records: Sequence[Record], errors: Mapping[int, str], order: Order) -> None:
-        """Take in how a batch ended; `errors` are those of the members that did not run."""
+    def _run_behind(
+        self,
+        before: Sequence[int],
+        order: Order,
+        tasks: Sequence[int],
+        works: Sequence[StationWork],
+        run: Callable[[], tuple[list[Tensor], Span]],
+    ) -> tuple[list[Tensor], Span]:
+        """Run a batch on what the one before it on the same lane has only just put out."""
         if order.error is not None:
-            failed = dict.fromkeys((record.subject for record in records), _in_words(order.error))
-            end_us = self._end_run([self._until_now(record, order) for record in records], failed | dict(errors))
-            gpu, template = records[0].gpu, int(self._instance.task_template[records[0].subject])
-            others = len(self._lost | {gpu}) < self._instance.n_gpus
-            if isinstance(order.error, LostError) or (self._faults.note_run(gpu, template) and others):
-                self._lose(gpu, order.error, end_us)
-            return
-        self._faults.clear(records[0].gpu)
-        outputs, span = order.result
-        members = [record.subject for record in records if record.subject not in errors]
-        self.outputs.update(zip(members, outputs, strict=True))
-        self._end_run([self._during(record, span) for record in records], errors)
+            raise DeviceError("what it needs was not put out")
+        fresh = dict(zip(before, order.result[0], strict=True))
+        for task, work in zip(tasks, works, strict=True):
+            self.outputs.complete(work, task, fresh)
+        return run()
 
-    def _end_run(self, records: Sequence[Record], errors: Mapping[int, str]) -> int:
-        """Report the end of a batch, forget inputs that nobody needs any more, keep failures; return when it ended."""
-        start_us = self._start_apart(records[0])
-        end_us = max(start_us, records[0].end_us)
-        for record in records:
-            task, error = record.subject, errors.get(record.subject)
-            self.records.runs.append(replace(record, start_us=start_us, end_us=end_us, error=error))
-            if error is not None:
-                self._fail(task, record.gpu, end_us, error)
-            self._forget_inputs(task)
-            self._forget(task)
-        self.at(end_us, RUN_END, records[0].subject, records[0].gpu)
+    def _take_up(self, queued: _Queued, run: _Run) -> None:
+        """Let a batch that is queued up be the run that the engine orders; it may be over already."""
+        order = queued.order
+        self._latest[run.gpu] = run.tasks, order
+        # What allowed it is the end before it, on the same lane: it cannot have begun earlier.
+        done = partial(self._run_done, replace(run, ordered_us=min(run.ordered_us, self._ended_us[run.gpu])))
+        if queued.has_ended:
+            done(order)
+        else:
+            order.done = done
+
+    def _withdraw(self, queued: _Queued) -> None:
+        """Let nothing come of a batch that is queued up; it may have begun already."""
+        queued.order.work = queued.order.done = _let_be
+
+    def _take_reports(self, wait_s: float) -> bool:
+        """Take in what is reported within some seconds; say whether anything was."""
+        orders = self._crew.take_reports(wait_s)
+        for order in orders:
+            self._under_way -= 1
+            order.done(order)
+        return bool(orders)
+
+    def _run_done(self, run: _Run, order: Order) -> None:
+        """Take in how a batch ended."""
+        if order.error is not None:
+            start_us = run.ordered_us if order.began_ns is None else max(run.ordered_us, self._us(order.began_ns))
+            end_us = self._wall_us() if order.ended_ns is None else self._us(order.ended_ns)
+            errors = dict.fromkeys(run.tasks, _in_words(order.error)) | dict(run.errors)
+            end_us = self._end_run(run, start_us, end_us, errors)
+            others = len(self._lost | {run.gpu}) < self._instance.n_gpus
+            template = self._template[run.tasks[0]]
+            if ends_gpu(order.error) or (self._faults.note_run(run.gpu, template) and others):
+                self._lose(run.gpu, order.error, end_us)
+            return
+        outputs, span = order.result
+        members = [task for task in run.tasks if task not in run.errors] if run.errors else run.tasks
+        self.outputs.of.update(zip(members, outputs, strict=True))
+        self._end_run(run, max(run.ordered_us, self._us(span.start_ns)), self._us(span.end_ns), run.errors)
+        self._faults.clear(run.gpu)
+
+    def _end_run(self, run: _Run, start_us: int, end_us: int, errors: Mapping[int, str]) -> int:
+        """Report the end of a batch, note which jobs have failed with it, and return when it ended."""
+        if self._instance.batches:
+            start_us = self._start_apart(run, start_us)
+        end_us = self._ended_us[run.gpu] = max(start_us, end_us)
+        self.at(end_us, RUN_END, run.tasks[0], run.gpu)
+        for task, error in errors.items():
+            self._fail(task, run.gpu, end_us, error)
+        self._unwritten.append(partial(self._write_run, run, start_us, end_us, errors))
         return end_us
 
-    def _start_apart(self, record: Record) -> int:
+    def _write_run(self, run: _Run, start_us: int, end_us: int, errors: Mapping[int, str]) -> None:
+        """Keep the records of a batch, and forget inputs that nobody needs any more."""
+        for task in run.tasks:
+            record = Record(task, run.gpu, run.ordered_us, start_us, end_us, run.expected_us, error=errors.get(task))
+            self._records.runs.append(record)
+            self.outputs.forget_inputs(task)
+
+    def _write_down(self) -> None:
+        for write in self._unwritten:
+            write()
+        self._unwritten.clear()
+
+    def _start_apart(self, run: _Run, start_us: int) -> int:
         """Return the start of a batch, no other batch of its class having the same on its GPU (rule T3b)."""
-        batch = int(self._instance.template_batch[self._instance.task_template[record.subject]])
-        start_us = record.start_us
+        batch = int(self._instance.template_batch[self._template[run.tasks[0]]])
         if batch != NONE:
-            while (record.gpu, batch, start_us) in self._starts:
+            while (run.gpu, batch, start_us) in self._starts:
                 start_us += 1
-            self._starts.add((record.gpu, batch, start_us))
+            self._starts.add((run.gpu, batch, start_us))
         return start_us
 
     def _begin_load(self, record: Record, load: partial[tuple[Span, int]], expected_us: int, tries: int) -> None:
         done = partial(self._load_done, record, partial(load, anew=True), expected_us, tries - 1)
-        self._give(self._crew.copy[record.gpu], load, expected_us, done)
+        self._give(self._crew.copy[record.gpu], Order(load, self._limit_s(expected_us), done))
 
     def _load_done(
         self, record: Record, again: partial[tuple[Span, int]], expected_us: int, tries: int, order: Order
@@ -228,30 +341,29 @@ class LiveDevice:
         if order.error is None:
             span, moves_us = order.result
             loaded = replace(self._during(record, span), moves_us=moves_us)
-            self.records.loads.append(loaded)
+            self._records.loads.append(loaded)
             self.at(loaded.end_us, LOAD_END, record.subject, gpu)
             return
         self._note_fault(f"load of {self._instance.models[record.subject].name}", gpu, order.error)
-        if tries and gpu not in self._lost and not isinstance(order.error, LostError):
+        if tries and gpu not in self._lost and not ends_gpu(order.error):
             self._begin_load(record, again, expected_us, tries)
         else:
             self._lose(gpu, order.error, self._wall_us(), record.subject)
 
     def _begin_transfer(self, record: Record, work: Callable[[], object], number: int, tries: int) -> None:
         done = partial(self._transfer_done, record, work, number, tries - 1)
-        self._give(self._crew.incoming[record.gpu], work, record.expected_us, done)
+        self._give(self._crew.incoming[record.gpu], Order(work, self._limit_s(record.expected_us), done))
 
     def _transfer_done(self, record: Record, work: Callable[[], object], number: int, tries: int, order: Order) -> None:
         """Report an arrival; a transfer that failed is tried again, and with the last try the job fails."""
         target, error = record.target or 0, None
         if order.error is None:
             received, span = order.result
-            if target not in self._ran_on:  # else it was sent before the target moved elsewhere, and nobody wants it
-                self._received.setdefault((record.subject, target), {})[record.gpu] = received
+            self.outputs.receive(record.subject, target, record.gpu, received)
             record = self._during(record, span)
         else:
             self._note_fault(f"transfer to {self._instance.task_name(target)}", record.gpu, order.error)
-            if isinstance(order.error, LostError):
+            if ends_gpu(order.error):
                 self._lose(record.gpu, order.error, self._wall_us())  # whoever waits for it goes elsewhere
                 return
             if tries:
@@ -259,7 +371,7 @@ class LiveDevice:
                 return
             record, error = self._until_now(record, order), _in_words(order.error)
             self._fail(target, record.gpu, record.end_us, f"its input did not arrive: {error}")
-        self.records.transfers.append(replace(record, error=error))
+        self._records.transfers.append(replace(record, error=error))
         self.at(max(record.ordered_us + record.expected_us, record.end_us), ARRIVAL, target, number)
 
     def _lose(self, gpu: int, error: BaseException, at_us: int, model: int = NOWHERE) -> None:
@@ -269,50 +381,22 @@ class LiveDevice:
         elif model == NOWHERE:
             return
         self._lost.add(gpu)
+        for queued in self._queued.values():  # whoever decides from now on may use memories otherwise
+            self._withdraw(queued)
+        self._queued.clear()
         self.at(at_us, LOST, gpu, model)
 
     def _note_fault(self, what: str, gpu: int, error: BaseException) -> None:
-        self.records.faults.append(Fault(what, gpu, self._wall_us(), _in_words(error)))
+        self._records.faults.append(Fault(what, gpu, self._wall_us(), _in_words(error)))
 
     def _fail(self, task: int, gpu: int | None, at_us: int, message: str) -> None:
         """Fail a task's job, once."""
-        job = int(self._instance.task_job[task])
+        job = self._job[task]
         if job not in self._failed_jobs:
             self._failed_jobs.add(job)
-            self.records.failures.append(Failure(job, task, gpu, at_us, message))
+            self._records.failures.append(Failure(job, task, gpu, at_us, message))
 
-    def _forget_inputs(self, task: int) -> None:
-        """Forget what reached a task that is over, and outputs that it was the last to use."""
-        for offset, _ in self._instance.inputs[int(self._instance.task_template[task])]:
-            source = task + offset
-            self._received.pop((source, task), None)
-            self._uses_left[source] -= 1
-            self._forget(source)
-
-    def _forget(self, task: int) -> None:
-        if not self._keep_outputs and self._uses_left[task] <= 0:
-            self.outputs.pop(task, None)
-
-    # -- tasks and times ------------------------------------------------------------------------------------------
-
-    def _work(self, task: int, gpu: int, run_us: int) -> StationWork:
-        """Return a task with the inputs that have reached its GPU."""
-        instance = self._instance
-        job = int(instance.task_job[task])
-        workflow, first = instance.jobs[job].workflow, int(instance.job_first_task[job])
-        described, inputs = workflow.tasks[task - first], {}
-        for edge in described.inputs:
-            source = first + workflow.position[edge.source]
-            here = self._ran_on[source] == gpu
-            inputs[edge.source] = self.outputs[source] if here else self._received[source, task][gpu], edge.size_bytes
-        return StationWork(job, workflow.name, described.name, run_us, instance.task_needs(task), inputs)
-
-    def _edge_bytes(self, source: int, target: int) -> int:
-        """Return what travels between two tasks."""
-        job = int(self._instance.task_job[target])
-        tasks, first = self._instance.jobs[job].workflow.tasks, int(self._instance.job_first_task[job])
-        name = tasks[source - first].name
-        return next(edge.size_bytes for edge in tasks[target - first].inputs if edge.source == name)
+    # -- times ----------------------------------------------------------------------------------------------------
 
     def _us(self, stamp_ns: int) -> int:
         return (stamp_ns - self._origin_ns) // 1000
@@ -330,6 +414,10 @@ class LiveDevice:
         start = record.ordered_us if order.began_ns is None else max(record.ordered_us, self._us(order.began_ns))
         end = self._wall_us() if order.ended_ns is None else self._us(order.ended_ns)
         return replace(record, start_us=start, end_us=max(start, end))
+
+
+def _let_be(*_: object) -> None:
+    """Do nothing: stands for work, or for a report, that nobody wants."""
 
 
 def _in_words(error: BaseException) -> str:

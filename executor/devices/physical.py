@@ -10,9 +10,10 @@ from __future__ import annotations
 import os
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import ClassVar, TypeVar
+from weakref import WeakSet
 
 import torch
 from torch import Tensor
@@ -65,12 +66,54 @@ class HostStream(Stream):
         return result, Span(start, time.perf_counter_ns())
 
 
+_POOL = 32
+"""PyTorch hands out so many streams per device, and then the same ones again."""
+
+S = TypeVar("S")
+
+
+def find_unused(make: Callable[[], S], handle: Callable[[S], int], used: Collection[int]) -> S:
+    """Return a stream that nobody uses.
+
+    Parameters
+    ----------
+    make
+        Hands out streams, the same ones again after `_POOL`.
+    handle
+        What tells streams apart.
+    used
+        Handles of streams in use.
+
+    Raises
+    ------
+    DeviceError
+        If all are: two users would wait for each other without a word.
+
+    >>> pool = iter((1, 2, 3))
+    >>> find_unused(lambda: next(pool), int, {1, 2})
+    3
+    """
+    for _ in range(_POOL):
+        made = make()
+        if handle(made) not in used:
+            return made
+    raise DeviceError(
+        f"all {_POOL} streams that PyTorch has for a device are in use; each planned GPU takes three, and one more for "
+        "every run beside another: allowed are fewer planned GPUs per device, or --virtual serial"
+    )
+
+
 class CudaStream(Stream):
     """A CUDA stream of its own, timed by events."""
 
+    _in_use: ClassVar[WeakSet[CudaStream]] = WeakSet()
+
     def __init__(self, device: torch.device) -> None:
         self._device = device
-        self._stream = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
+        self._stream: torch.cuda.Stream
+        used = {other._stream.cuda_stream for other in self._in_use if other._device == device}
+        self._stream = find_unused(lambda: torch.cuda.Stream(device), lambda made: int(made.cuda_stream), used)  # type: ignore[no-untyped-call]
+        self._in_use.add(self)
 
     def carry_out(self, work: Callable[[], Result], not_before_ns: int = 0) -> tuple[Result, Span]:
         """Enqueue it between two events and wait for the second; the duration is the one between them."""
@@ -110,8 +153,20 @@ class Physical:
         return CudaStream(self.device) if self.is_cuda else HostStream()
 
     def host_memory(self, size_bytes: int) -> Tensor:
-        """Return bytes of host memory that this device can copy from at full speed (pinned for CUDA)."""
-        return torch.zeros(size_bytes, dtype=torch.uint8, pin_memory=self.is_cuda)
+        """Return bytes of host memory that this device can copy from at full speed (pinned for CUDA).
+
+        Raises
+        ------
+        DeviceError
+            If there is not so much, or not so much may be pinned.
+        """
+        try:
+            return torch.zeros(size_bytes, dtype=torch.uint8, pin_memory=self.is_cuda)
+        except (RuntimeError, MemoryError) as error:
+            kind = "pinned host memory" if self.is_cuda else "host memory"
+            raise DeviceError(
+                f"{self.name}: no {size_bytes} bytes of {kind} for a model's weights: {_first_line(error)}"
+            ) from None
 
     def memory(self, size_bytes: int) -> Tensor:
         """Return bytes of this device's memory.

@@ -6,17 +6,19 @@ that takes a share runs beside as many copies of itself as fit, one of a batch c
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from fractions import Fraction
-from itertools import accumulate
-from threading import Barrier
+from itertools import accumulate, count
+from threading import Barrier, Event
 from typing import TypeVar
 
 import torch
 from torch import Tensor, nn
 
+from executor.devices.lane import one_thread_each
 from executor.devices.physical import Span, physical_devices
 from executor.devices.station import Station, StationWork
 from executor.devices.weights import HostWeights, aligned, packed_bytes
@@ -104,9 +106,11 @@ class _Sized:
 class _Bench:
     """One planned GPU as large as the largest task's models, and where transfers to it come from."""
 
-    def __init__(self, models: Sequence[MLModel], workflows: Sequence[Workflow], runner: Runner, kind: str) -> None:
+    def __init__(
+        self, models: Sequence[MLModel], workflows: Sequence[Workflow], runner: Runner, kind: str, place: int = 0
+    ) -> None:
         devices = physical_devices(kind)
-        self.physical, self._away = devices[0], devices[-1]
+        self.physical, self._away = devices[place % len(devices)], devices[place - 1]
         sized = _Sized(runner, models)
         self.models = sized.models
         self._place = {model.name: index for index, model in enumerate(self.models)}
@@ -132,7 +136,7 @@ class _Bench:
             }
             outputs[task.name] = self._run(workflow, task, number, inputs)
 
-    def _run(self, workflow: Workflow, task: Task, number: int, inputs: Mapping[str, tuple[Tensor, int]]) -> Tensor:
+    def _run(self, workflow: Workflow, task: Task, number: int, inputs: dict[str, tuple[Tensor, int]]) -> Tensor:
         """Run a task in batches of every size of its class, and return its output alone."""
         needed = [self._place[name] for name in task.models]
         times = {1: task.fastest_us} if task.batch is None else _fastest(task.batch)
@@ -206,6 +210,7 @@ def measure(
     kind: str,
     *,
     rounds: int = 10,
+    beside: int = 0,
     watch: Callable[[int], None] = lambda done: None,
 ) -> Measurements:
     """Measure every task, load and transfer of some workflows on a device, with one thread of computation.
@@ -218,6 +223,8 @@ def measure(
         ``cpu`` or ``cuda``: the first such device, and transfers from the last one to it.
     rounds
         How often everything is measured, after two rounds of warm-up.
+    beside
+        How many more GPUs do the same meanwhile, on the devices that follow: what they share takes its toll.
     watch
         Told how many rounds are done.
 
@@ -228,19 +235,40 @@ def measure(
     """
     if rounds < 1:
         raise DeviceError(f"{rounds} rounds measure nothing; allowed is 1 or more")
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
+    with one_thread_each():
         bench = _Bench(models, workflows, runner, kind)
-        for number in range(WARMUP_ROUNDS + rounds):
-            if number == WARMUP_ROUNDS:
-                bench.samples = _Samples()
-            for workflow in workflows:
-                bench.round(workflow, number)
-            watch(number + 1)
+        others = [_Bench(models, workflows, runner, kind, place) for place in range(1, beside + 1)]
+        with _busy(others, workflows):
+            for number in range(WARMUP_ROUNDS + rounds):
+                if number == WARMUP_ROUNDS:
+                    bench.samples = _Samples()
+                for workflow in workflows:
+                    bench.round(workflow, number)
+                watch(number + 1)
         return bench.measurements()
-    finally:
-        torch.set_num_threads(threads)
+
+
+@contextmanager
+def _busy(benches: Sequence[_Bench], workflows: Sequence[Workflow]) -> Iterator[None]:
+    """Let benches go round after round for as long as the block runs; what one raises is raised at its end."""
+    stop = Event()
+
+    def go_round(bench: _Bench) -> None:
+        torch.set_num_threads(1)
+        for number in count():
+            for workflow in workflows:
+                if stop.is_set():
+                    return
+                bench.round(workflow, number)
+
+    with ThreadPoolExecutor(max(1, len(benches))) as threads:
+        rounds = [threads.submit(go_round, bench) for bench in benches]
+        try:
+            yield
+        finally:
+            stop.set()
+        for each in rounds:
+            each.result()
 
 
 def _note(samples: dict[K, list[float]], key: K, span: Span) -> None:

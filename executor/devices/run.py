@@ -16,6 +16,7 @@ from executor.devices.packing import Packing, pack
 from executor.devices.records import Records, measured
 from executor.engine import Engine
 from executor.errors import PolicyError
+from executor.policies.homed import Homed
 from executor.policies.jit import Jit
 from executor.policy import Policy
 from executor.runners.runner import Runner
@@ -151,7 +152,8 @@ def run_on(
     device = LiveDevice(instance, crew, packing, settings.keep_outputs)
     crew.load_initial(packing.initial)
     before = energy_j(crew.physical)
-    timeline = Engine(instance, made, device, seed, stand_in=Jit).run()
+    restricted = instance.restrictions.no_swaps or instance.restrictions.max_replicas
+    timeline = Engine(instance, made, device, seed, stand_in=Homed if restricted else Jit).run()
     after = energy_j(crew.physical)
     return LiveRun(
         measured(timeline, device.records),
@@ -160,5 +162,5 @@ def run_on(
         peak,
         None if before is None or after is None else after - before,
         tuple(physical.name for physical in crew.physical),
-        device.outputs if settings.keep_outputs else {},
+        device.outputs.of if settings.keep_outputs else {},
     )

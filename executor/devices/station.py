@@ -5,11 +5,12 @@ Everything here waits until it is done; who wants several things at a time calls
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from queue import Empty, SimpleQueue
-from threading import Condition
+from threading import Condition, Lock
 
 import torch
 from torch import Tensor, nn
@@ -43,26 +44,27 @@ class StationWork:
     task: str
     run_us: int
     models: Sequence[int]
-    inputs: Mapping[str, tuple[Tensor, int]]
+    inputs: dict[str, tuple[Tensor, int]]
 
 
 class _Use:
     """Who uses a model's weights: any number of runs, or one load, which waits for the runs before it."""
 
     def __init__(self) -> None:
-        self._change = Condition()
+        self._lock = Lock()
+        self._change = Condition(self._lock)
         self._runs, self._loading = 0, False
 
-    @contextmanager
-    def use(self) -> Iterator[None]:
-        with self._change:
-            self._change.wait_for(lambda: not self._loading)
+    def begin_run(self) -> None:
+        with self._lock:  # the lock itself: entering a condition takes several times as long
+            while self._loading:
+                self._change.wait()
             self._runs += 1
-        try:
-            yield
-        finally:
-            with self._change:
-                self._runs -= 1
+
+    def end_run(self) -> None:
+        with self._lock:
+            self._runs -= 1
+            if self._loading:
                 self._change.notify_all()
 
     @contextmanager
@@ -197,11 +199,18 @@ class Station:
         TypeError
             If the runner returns anything but a tensor on its device per task.
         """
-        with ExitStack() as held, self._stream() as compute, torch.inference_mode():
-            for model in sorted(works[0].models):
-                held.enter_context(self._using[model].use())
-            return compute.carry_out(lambda: self._compute(works), asked_ns)
+        # No managers of contexts here: entering and leaving them takes longer than all the rest.
+        using, compute = [self._using[model] for model in sorted(works[0].models)], self._borrow_stream()
+        for use in using:
+            use.begin_run()
+        try:
+            return compute.carry_out(partial(self._compute, works), asked_ns)
+        finally:
+            for use in using:
+                use.end_run()
+            self._idle.put(compute)
 
+    @torch.inference_mode()
     def _compute(self, works: Sequence[StationWork]) -> list[Tensor]:
         calls = [self._call(work) for work in works]
         outputs = [self._runner.run(calls[0])] if len(calls) == 1 else self._runner.run_batch(calls)
@@ -209,17 +218,12 @@ class Station:
             raise TypeError(f"the runner returned {len(outputs)} outputs for a batch of {len(calls)}")
         return [self._own(output) for output in outputs]
 
-    @contextmanager
-    def _stream(self) -> Iterator[Stream]:
-        """Lend a stream that nobody computes on."""
+    def _borrow_stream(self) -> Stream:
+        """Return a stream that nobody computes on."""
         try:
-            stream = self._idle.get_nowait()
+            return self._idle.get_nowait()
         except Empty:
-            stream = self.physical.stream()
-        try:
-            yield stream
-        finally:
-            self._idle.put(stream)
+            return self.physical.stream()
 
     def receive(self, output: Tensor, size_bytes: int, staged: bool) -> tuple[Tensor, Span]:
         """Bring an edge's bytes of another station's output here.

@@ -113,6 +113,10 @@ class QueuePolicy(Policy):
             The GPU where that predecessor has just finished.
         """
 
+    def places(self, task: int) -> Sequence[int]:
+        """Return the GPUs on which a task can run, now or later."""
+        return self.site.eligible_gpus(task)
+
     def take_over(self) -> None:
         """Place every task that may run: another policy led so far, and no task that has not started has a GPU."""
         site = self.site

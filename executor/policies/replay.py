@@ -104,6 +104,25 @@ class Replay(Policy):
         if apart:  # two batches of one class start apart
             self._possible = apart
             site.wake(site.now + 1)
+        if site.queues:
+            for gpu in gpus:
+                self._queue_next(gpu)
+
+    def _queue_next(self, gpu: int) -> None:
+        """Have the batch ready that waits for nothing but the end of what runs on a GPU."""
+        site, operations = self.site, self._operations
+        running = site.running[gpu]
+        freed = operations.then[running] if running != NOWHERE else []
+        for operation in freed:
+            members = operations.members.get(operation)  # a load has none
+            if not members or members[-1] >= len(site.gpu) or self._gpu[operation] != gpu:
+                continue
+            if operations.evicted_by.get(operation):
+                continue
+            inputs = sum(site.inputs_missing[member] > 0 for member in members)
+            if operations.waiting[operation] == freed.count(operation) + inputs:
+                site.queue(*members)
+                return
 
     def _move_models(self, operation: int) -> None:
         """Carry out a load, or an eviction on its own."""

@@ -21,7 +21,7 @@ from executor.errors import DeviceError
 from executor.policies.parse import parse_policy
 from executor.runners.runner import RunnerCall
 from executor.simulation import simulate
-from models import Instance, MLModel, check
+from models import Instance, MLModel, Restrictions, check
 from tests.devices.small import BYTES, Small, gpus, instance
 from tests.executor.scripted import Listed
 from tests.instances import chain, task
@@ -203,6 +203,55 @@ def test_without_another_gpu_jobs_fail_and_the_run_ends(monkeypatch: pytest.Monk
     assert sorted((f.job, f.gpu) for f in run.records.failures) == [(0, None), (1, None), (2, None)]
 
 
+def test_an_assertion_in_a_kernel_costs_one_job_and_the_gpu() -> None:
+    """CUDA answers every call with it from then on; so GPU 0 goes after one run, and its other tasks move."""
+
+    class OnFirst(Small):
+        def run(self, call: RunnerCall) -> Tensor:
+            if threading.current_thread().name.startswith("s0/g0"):
+                raise torch.AcceleratorError("CUDA error: device-side assert triggered")
+            return super().run(call)
+
+    on = instance([X, X, X, Y], ["m0", "m1"], gpus(2, 2 * BYTES))
+    run = run_live(on, lambda: Listed([0, 0, 1, 0], prefetch=0), OnFirst(), SHORT)
+    said = "AcceleratorError: CUDA error: device-side assert triggered"
+    assert [(failure.job, failure.message) for failure in run.records.failures] == [(0, said)]
+    assert [(fault.what, fault.gpu, fault.message) for fault in run.records.faults] == [(SET_ASIDE, 0, said)]
+    assert ran(run) == {1, 2, 3}
+
+
+@pytest.mark.parametrize(
+    ("restrictions", "lost"),
+    [
+        (Restrictions(no_swaps=True), [0, 3]),
+        (Restrictions(max_replicas={"m0": 1}), [0, 3]),
+        (Restrictions(no_swaps=True, max_replicas={"m0": 1}), [0, 1, 2]),
+    ],
+    ids=["no swaps", "one replica", "both"],
+)
+def test_restrictions_hold_after_a_loss(restrictions: Restrictions, lost: list[int]) -> None:
+    """A plan has m0 on GPU 0 for jobs 0 to 2 and m1 on GPU 1 for job 4; GPU 0 fails in job 0.
+
+    GPU 1 has room for two models. m0 finds a home there for jobs 1 and 2, and m2 (job 3) none any more, since nothing
+    leaves. Where m0 may be on one GPU alone, and may not leave the lost one, m2 finds a home in its stead.
+    """
+    tasks = [X, X, X, chain(task("z", 10, ["m2"])), Y]
+    on = instance(tasks, ["m0", "m1", "m2"], gpus(2, 2 * BYTES), restrictions=restrictions)
+    plan = simulate(replace(on, restrictions=Restrictions()), lambda: Listed([0, 0, 0, 0, 1], prefetch=0))
+    assert check(on, plan) == []
+
+    class OnFirst(Small):
+        def run(self, call: RunnerCall) -> Tensor:
+            if threading.current_thread().name.startswith("s0/g0"):
+                raise torch.AcceleratorError("CUDA error: device-side assert triggered")
+            return super().run(call)
+
+    run = run_live(on, replay_of(on, plan), OnFirst(), SHORT, plan=plan)
+    failed = [failure.job for failure in run.records.failures]
+    assert sorted(failed) == lost
+    assert [v for v in check(on, run.timeline) if not v.subject.startswith(tuple(f"job {job} " for job in lost))] == []
+
+
 def test_runs_that_fail_in_a_row_set_a_gpu_aside_unless_the_task_is_at_fault() -> None:
     """On GPU 0 every run fails: x, x, y, so it goes; x, x, x and all others are the task's own fault."""
 
@@ -227,8 +276,8 @@ def test_an_input_that_does_not_arrive_is_sent_again_and_then_fails_the_job(
     original, left = Station.receive, [tries]
 
     def receive(station: Station, output: Tensor, size_bytes: int, staged: bool) -> tuple[Tensor, Span]:
-        left[0] -= 1
-        if left[0] >= 0:
+        left[0] -= size_bytes == 64  # others warm the way up
+        if left[0] >= 0 and size_bytes == 64:
             raise RuntimeError("CUDA error: peer access")
         return original(station, output, size_bytes, staged)
 

@@ -170,4 +170,4 @@ def test_inputs_sent_to_a_gpu_that_the_task_has_left_are_freed(monkeypatch: pyte
     run = run_live(instance([chain(*tasks)], [], gpus(2, BYTES)), Mover, Small(), SHARED)
     assert run.timeline.gpu.tolist() == [0, 0, 1]
     assert [(sent.subject, sent.target) for sent in run.records.transfers].count((0, 1)) == 1
-    assert devices[0]._received == {}
+    assert devices[0].outputs._received == {}
