@@ -36,6 +36,22 @@ class _Place:
     dtype: torch.dtype
 
 
+def tensors_of(module: nn.Module) -> dict[str, Tensor]:
+    """Return every tensor that a module computes with, by each of its qualified names.
+
+    These are its parameters, its buffers, and tensors that are plain attributes, which `torch` would leave where they
+    are.
+    """
+    plain = {
+        f"{path}.{name}" if path else name: value
+        for path, owner in module.named_modules(remove_duplicate=False)
+        for name, value in vars(owner).items()
+        if isinstance(value, Tensor)
+    }
+    parameters = dict(module.named_parameters(remove_duplicate=False))
+    return parameters | dict(module.named_buffers(remove_duplicate=False)) | plain
+
+
 def packed_bytes(weights: Mapping[str, Tensor]) -> int:
     """Return how many bytes a model's weights take; tied tensors count once."""
     return max([1, *(place.offset + weights[name].nbytes for name, place in _packed(weights).items())])
@@ -110,7 +126,7 @@ def _view(flat: Tensor, place: _Place) -> Tensor:
 
 
 class Binding:
-    """Points the parameters and buffers of a module at views; the look-ups are made once.
+    """Points the parameters, buffers and plain tensors of a module at views; the look-ups are made once.
 
     Parameters
     ----------
@@ -124,13 +140,13 @@ class Binding:
     Raises
     ------
     DeviceError
-        If the module has a parameter or buffer without a weight, or the other way round.
+        If the module has a tensor without a weight, or the other way round.
     """
 
     def __init__(self, model: MLModel, module: nn.Module, names: Sequence[str]) -> None:
         self.module = module
         self._parameters = dict(module.named_parameters(remove_duplicate=False))
-        needed = self._parameters.keys() | dict(module.named_buffers(remove_duplicate=False)).keys()
+        needed = tensors_of(module).keys()
         if needed != set(names):
             wrong = ", ".join(sorted(needed ^ set(names))[:3])
             raise DeviceError(f"model {model.name}: the runner's module and its weights do not agree on {wrong}")
@@ -153,4 +169,6 @@ class Binding:
         """Return where a submodule keeps a tensor, and under which name."""
         path, _, attribute = name.rpartition(".")
         owner = self.module.get_submodule(path)
-        return owner._parameters if name in self._parameters else owner._buffers, attribute
+        if name in self._parameters:
+            return owner._parameters, attribute
+        return (owner._buffers if attribute in owner._buffers else vars(owner)), attribute

@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from types import ModuleType
 from typing import Any
 
-import torch
 from torch import Tensor, nn
 
 from executor.runners import configurations, uses
@@ -119,13 +118,4 @@ def build(architecture: Architecture, size: str) -> nn.Module:
     hf = library()
     config = (architecture.small if size == "small" else architecture.full)(hf)
     module: nn.Module = getattr(hf, architecture.kind)(config)
-    return module
-
-
-def read(architecture: Architecture, folder: str) -> nn.Module:
-    """Return the module of a local folder with a configuration and weights in safetensors."""
-    kind = getattr(library(), architecture.kind)
-    module: nn.Module = kind.from_pretrained(
-        folder, local_files_only=True, use_safetensors=True, dtype=torch.float32, trust_remote_code=False
-    )
     return module

@@ -81,6 +81,20 @@ def pictures(data: Sequence[Tensor], side: int) -> Tensor:
     return torch.stack([stretch(each, 3 * side * side).view(3, side, side) for each in data]).float() / 255
 
 
+def sounds(data: Sequence[Tensor], channels: int, length: int) -> Tensor:
+    """Read the bytes of each task as a sound of so many channels.
+
+    Returns
+    -------
+    Tensor
+        Shape [tasks, channels, length], float32 from -1 to 1.
+
+    >>> sounds([torch.tensor([0, 255], dtype=torch.uint8)], 1, 3).tolist()
+    [[[-1.0, 1.0, -1.0]]]
+    """
+    return torch.stack([stretch(each, channels * length).view(channels, length) for each in data]).float() / 127.5 - 1
+
+
 def rows(*parts: Tensor) -> list[Tensor]:
     """Return what tensors whose first dimension counts tasks hold for each: numbers of 32 bits, one after the other.
 

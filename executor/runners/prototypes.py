@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable
-from itertools import chain
 from threading import Lock
 
 import torch
 from torch import Tensor, nn
 
+from executor.devices.weights import tensors_of
 from executor.runners.inputs import seed_of
 from models import MLModel
 
@@ -32,7 +32,7 @@ class Prototypes:
         self._building = Lock()
 
     def weights(self, model: MLModel) -> dict[str, Tensor]:
-        """Return every parameter and buffer of a model's module, by each of its qualified names, in host memory."""
+        """Return every tensor of a model's module, by each of its qualified names, in host memory."""
         with self._building:
             return self._built(model)
 
@@ -47,9 +47,7 @@ class Prototypes:
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed_of(f"{self._seed} {model.name}"))
             module = self._build(model).eval()
-        weights = dict(
-            chain(module.named_parameters(remove_duplicate=False), module.named_buffers(remove_duplicate=False))
-        )
+        weights = tensors_of(module)
         # A copy asks its memo first, so this one takes shapes for weights; those that are tied stay so.
         shapes: dict[int, object] = {id(tensor): _shape(tensor) for tensor in weights.values()}
         self._without_weights[model.name] = copy.deepcopy(module, shapes)

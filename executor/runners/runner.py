@@ -54,7 +54,8 @@ class Runner(Protocol):
         Returns
         -------
         Mapping
-            Every parameter and buffer of `module` by its qualified name; those that are tied share their storage.
+            Every tensor of `module` by its qualified name, as `executor.devices.weights.tensors_of` finds them; those
+            that are tied share their storage.
         """
 
     def module(self, model: MLModel) -> nn.Module:

@@ -2,20 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
+from typing import Any
 
+import torch
 from torch import Tensor, nn
 
 from executor.errors import DeviceError
 from executor.policies.options import count, one_of, option
-from executor.runners.architectures import ARCHITECTURES, Architecture, build, read
+from executor.runners import folders, uses
+from executor.runners.architectures import ARCHITECTURES, Architecture, build, library
 from executor.runners.inputs import as_bytes, received
+from executor.runners.lengths import read_lengths
 from executor.runners.prototypes import Prototypes
 from executor.runners.runner import RunnerCall
+from executor.runners.uses import Effort
 from models import MLModel
+
+_KINDS = ("float32", "bfloat16", "float16")
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,26 +36,49 @@ class TransformersOptions:
     weights
         A folder with a folder per model (``config.json`` and safetensors, as `save_pretrained` writes them), which
         then decides the configuration too; without one, weights are drawn.
+    configs
+        A folder with a folder per model that holds a ``config.json``; weights are drawn.
+    dtype
+        Of weights and of what models compute: ``float32``, ``bfloat16`` or ``float16``.
+    prompt, answer
+        Tokens that a task reads and writes, one by one; 0: as many as suit the model.
+    lengths
+        A CSV file with such a pair per job; the jobs after its last row begin anew with its first.
     seed
         Of the weights that are drawn.
     """
 
     size: str = option("small", one_of("small", "full"))
     weights: str = option("", str)
+    configs: str = option("", str)
+    dtype: str = option("float32", one_of(*_KINDS))
+    prompt: int = option(0, count)
+    answer: int = option(0, count)
+    lengths: str = option("", str)
     seed: int = option(0, count)
 
 
 class TransformersRunner:
     """Real architectures: a model's name says which, such as ``opt``, or ``opt-chat`` for another with other weights.
 
-    A task with several models hands each the output of the one before; a task with none passes on what it received.
+    With a folder, a model may have any other name: then what its ``config.json`` says is computed, whatever it is. A
+    task with several models hands each the output of the one before; a task with none passes on what it received.
+
+    Raises
+    ------
+    DeviceError
+        If options exclude one another, or the file of lengths cannot be read.
     """
 
     Options = TransformersOptions
 
     def __init__(self, options: TransformersOptions | None = None) -> None:
-        self._options = options or TransformersOptions()
-        self._prototypes = Prototypes(self._build, self._options.seed)
+        self._options = given = options or TransformersOptions()
+        if given.weights and given.configs:
+            raise DeviceError("weights=FOLDER brings its configurations; allowed is one of weights and configs")
+        self._folder = given.weights or given.configs
+        self._lengths = read_lengths(given.lengths) if given.lengths else [(given.prompt, given.answer)]
+        self._prototypes = Prototypes(self._build, given.seed)
 
     def weights(self, model: MLModel) -> Mapping[str, Tensor]:
         """Return a model's weights.
@@ -69,28 +99,42 @@ class TransformersRunner:
         return self.run_batch([call])[0]
 
     def run_batch(self, calls: Sequence[RunnerCall]) -> Sequence[Tensor]:
-        """Compute tasks in one forward pass per model, their inputs stacked."""
+        """Compute tasks in one forward pass per model, their inputs stacked; one per length where lengths differ."""
+        lengths = [self._lengths[call.job % len(self._lengths)] for call in calls]
         data = [received(call) for call in calls]
         for name, module in calls[0].modules.items():
-            architecture = architecture_of(name)
+            use, effort = self._use(name)
             read = [as_bytes(each) for each in data]
-            data = architecture.use(module, read, architecture.efforts[self._options.size])
+            for pair in sorted(set(lengths)):
+                members = [place for place, length in enumerate(lengths) if length == pair]
+                made = use(module, [read[place] for place in members], effort.with_lengths(*pair))
+                for place, output in zip(members, made, strict=True):
+                    data[place] = output
         return data
 
+    def _use(self, model: str) -> tuple[Callable[[Any, Sequence[Tensor], Effort], list[Tensor]], Effort]:
+        """Return how tasks use a model, and what they ask of it."""
+        architecture = self._published(model)
+        if architecture is None:
+            return uses.compute, uses.ANY
+        return architecture.use, architecture.efforts[self._options.size]
+
+    def _published(self, model: str) -> Architecture | None:
+        """Return the architecture of the paper that a model's name names; None if its folder says what it is."""
+        if self._folder and model.partition("-")[0] not in ARCHITECTURES:
+            return None
+        return architecture_of(model)
+
     def _build(self, model: MLModel) -> nn.Module:
-        architecture = architecture_of(model.name)
-        if not self._options.weights:
-            return build(architecture, self._options.size)
-        folder = Path(self._options.weights) / model.name
-        if not (folder / "config.json").is_file():
-            raise DeviceError(
-                f"model {model.name}: {folder} holds no config.json; allowed is a folder per model with "
-                "config.json and model.safetensors, or no weights=FOLDER, which draws them"
-            )
-        try:
-            return read(architecture, str(folder))
-        except (OSError, ValueError, RuntimeError, ImportError) as error:
-            raise DeviceError(f"model {model.name}: {folder}: {error}") from None
+        architecture, options = self._published(model.name), self._options
+        if not self._folder:
+            module = build(architecture_of(model.name), options.size)
+        else:
+            folder = Path(self._folder) / model.name
+            config = folders.read_config(model.name, folder)
+            kind = folders.class_of(config) if architecture is None else getattr(library(), architecture.kind)
+            module = folders.read_weights(model.name, kind, folder) if options.weights else kind(config)
+        return module.to(getattr(torch, options.dtype))
 
 
 def architecture_of(model: str) -> Architecture:
@@ -107,6 +151,6 @@ def architecture_of(model: str) -> Architecture:
         meant = f" (did you mean {close[0]}?)" if close else ""
         raise DeviceError(
             f"model {model}: no architecture {name!r}{meant}; allowed are {', '.join(ARCHITECTURES)}, "
-            "each perhaps with a hyphen and more, or another runner"
+            "each perhaps with a hyphen and more, any name with weights=FOLDER or configs=FOLDER, or another runner"
         )
     return ARCHITECTURES[name]

@@ -1,15 +1,21 @@
-"""How tasks use a model: the bytes of each go in, numbers for each come out, all in one pass."""
+"""How tasks use a model: the bytes of each go in, numbers for each come out, all in one pass.
+
+Numbers that go in have the kind (dtype) that the model's weights have.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from executor.runners.inputs import pictures, rows, tokens
+from executor.runners.inputs import pictures, rows, sounds, tokens
+
+_SAMPLES_PER_TOKEN = 320
+"""Of a sound: what models of speech make one position of, 20 ms at 16 kHz."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +35,14 @@ class Effort:
     prompt: int = 0
     answer: int = 0
     side: int = 0
+
+    def with_lengths(self, prompt: int, answer: int) -> Effort:
+        """Return it with other lengths of what is read and written, where it has any; 0 leaves one as it is."""
+        return replace(
+            self,
+            prompt=prompt if prompt and self.prompt else self.prompt,
+            answer=answer if answer and self.answer else self.answer,
+        )
 
 
 def _written(model: Any, word: Tensor, count: int, name: str, **given: object) -> list[Tensor]:
@@ -56,13 +70,17 @@ def translate(model: Any, data: Sequence[Tensor], effort: Effort) -> list[Tensor
 
 def caption(model: Any, data: Sequence[Tensor], effort: Effort) -> list[Tensor]:
     """Describe a picture."""
-    seen = pictures(data, model.config.encoder.image_size)
+    seen = pictures(data, model.config.encoder.image_size).to(model.dtype)
     return _answered(model, effort, model.get_encoder()(pixel_values=seen), seen)
 
 
 def _answered(model: Any, effort: Effort, read: object, like: Tensor) -> list[Tensor]:
-    start = torch.full((len(like), 1), model.config.decoder_start_token_id, dtype=torch.long, device=like.device)
-    return _written(model, start, effort.answer, "decoder_input_ids", encoder_outputs=read)
+    return _written(model, _first_word(model, like), effort.answer, "decoder_input_ids", encoder_outputs=read)
+
+
+def _first_word(model: Any, like: Tensor) -> Tensor:
+    start = getattr(model.config, "decoder_start_token_id", None) or 0
+    return torch.full((len(like), 1), start, dtype=torch.long, device=like.device)
 
 
 def judge(model: Any, data: Sequence[Tensor], effort: Effort) -> list[Tensor]:
@@ -75,13 +93,13 @@ def judge(model: Any, data: Sequence[Tensor], effort: Effort) -> list[Tensor]:
 
 def detect(model: Any, data: Sequence[Tensor], effort: Effort) -> list[Tensor]:
     """Give boxes in a picture and the scores of their classes."""
-    found = model(pixel_values=pictures(data, effort.side))
+    found = model(pixel_values=pictures(data, effort.side).to(model.dtype))
     return rows(found.pred_boxes, found.logits)
 
 
 def measure_depth(model: Any, data: Sequence[Tensor], effort: Effort) -> list[Tensor]:
     """Give the depth of every point of a picture."""
-    return rows(model(pixel_values=pictures(data, effort.side)).predicted_depth)
+    return rows(model(pixel_values=pictures(data, effort.side).to(model.dtype)).predicted_depth)
 
 
 def speak(model: Any, data: Sequence[Tensor], effort: Effort) -> list[Tensor]:
@@ -89,3 +107,45 @@ def speak(model: Any, data: Sequence[Tensor], effort: Effort) -> list[Tensor]:
     vocabulary = model.config.model_config.vocab_size
     texts = tokens(data, effort.prompt, vocabulary, first=1)
     return [row for text in texts for row in rows(model(input_ids=text[None]).waveform)]
+
+
+ANY = Effort(prompt=64, answer=8, side=224)
+"""What a task asks of a model that is used by `compute`, unless it is told otherwise."""
+
+
+def compute(model: Any, data: Sequence[Tensor], effort: Effort) -> list[Tensor]:
+    """Use a model as its configuration says: read text, see a picture or hear a sound, and write if it can.
+
+    Raises
+    ------
+    ValueError
+        If it is fed with something else.
+    """
+    name, read = model.main_input_name, _read(model, data, effort)
+    writes = model.can_generate() and effort.answer
+    if writes and not model.config.is_encoder_decoder:
+        if name == "input_ids":
+            return _written(model, read, effort.answer, "input_ids")
+    elif writes:
+        return _answered(model, effort, model.get_encoder()(**{name: read}), read)
+    given = {name: read}
+    if model.config.is_encoder_decoder:
+        given["decoder_input_ids"] = _first_word(model, read)
+    found = [part for part in model(**given).to_tuple() if isinstance(part, Tensor)]
+    return rows(*[part for part in found if part.dim() and len(part) == len(data)][:1])
+
+
+def _read(model: Any, data: Sequence[Tensor], effort: Effort) -> Tensor:
+    """Return what a model is fed with."""
+    config, name = model.config, model.main_input_name
+    if name == "input_ids":
+        vocabulary = config.get_text_config().vocab_size
+        return tokens(data, effort.prompt, vocabulary, first=min(4, vocabulary - 1))
+    if name == "pixel_values":
+        side = getattr(config, "image_size", None) or effort.side
+        return pictures(data, side if isinstance(side, int) else side[0]).to(model.dtype)
+    if name == "input_features":
+        return sounds(data, config.num_mel_bins, 2 * config.max_source_positions).to(model.dtype)
+    if name == "input_values":
+        return sounds(data, 1, _SAMPLES_PER_TOKEN * effort.prompt)[:, 0].to(model.dtype)
+    raise ValueError(f"is fed with {name}; allowed are input_ids, pixel_values, input_features, input_values")
