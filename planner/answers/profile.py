@@ -40,8 +40,8 @@ class Profile:
         The scenario file's content with measured figures; quantities are text with units.
     measured
         The scenario that this makes.
-    kind, runner, rounds
-        How it was measured: the device, who computed, and how often.
+    kind, runner, rounds, beside
+        How it was measured: the device, who computed, how often, and how many more GPUs did the same meanwhile.
     """
 
     scenario: Scenario
@@ -51,6 +51,7 @@ class Profile:
     kind: str
     runner: str
     rounds: int
+    beside: int = 0
 
     def as_dict(self, path: Path | None = None) -> dict[str, Any]:
         """Return the figures with the keys of ``profile --json``."""
@@ -60,6 +61,7 @@ class Profile:
             "kind": self.kind,
             "runner": self.runner,
             "rounds": self.rounds,
+            "beside": self.beside,
             "models": {
                 name: {"weight_bytes": size, **_spread(found.loads.get(name), "load")}
                 for name, size in found.weight_bytes.items()
@@ -108,6 +110,7 @@ class Profile:
             "kind": self.kind,
             "runner": self.runner,
             "rounds": self.rounds,
+            "beside": self.beside,
             "runs": runs,
             "batches": {
                 name: {str(size): _rounded(spread) for size, spread in sizes.items()}
@@ -120,10 +123,11 @@ class Profile:
     def _told(self, samples: str) -> list[str]:
         """Return how it was measured, in words."""
         found = self.measurements
+        beside = f" beside {self.beside} GPUs that did the same" if self.beside else ""
         lines = [
             f"Measured by truenorth profile on {datetime.now(UTC):%Y-%m-%d %H:%M} UTC: {found.device}, "
             f"{platform.machine()}, torch {version('torch')}, runner {self.runner},",
-            f"medians of {self.rounds} rounds; every sample is in {samples}.",
+            f"medians of {self.rounds} rounds{beside}; every sample is in {samples}.",
         ]
         if found.copy_peak is not None:
             lines.append(f"Best bare copy of the largest model: {say_bandwidth(found.copy_peak)}.")
@@ -137,6 +141,7 @@ def profile(
     device: str = "cpu",
     runner_name: str = "",
     rounds: int = 10,
+    beside: int = 0,
     watch: Callable[[int], None] = lambda done: None,
 ) -> Profile:
     """Measure a scenario's tasks, loads and transfers on this machine, one at a time.
@@ -151,6 +156,8 @@ def profile(
         As it was named, for the file.
     rounds
         How often every workflow runs, after the warm-up.
+    beside
+        How many more GPUs do the same meanwhile.
     watch
         Told how many rounds are done.
 
@@ -164,10 +171,10 @@ def profile(
     workflows = list(build_workflows(scenario.document).values())
     needed = {name for workflow in workflows for task in workflow.tasks for name in task.models}
     models = [model for model in scenario.instance.models if model.name in needed]
-    found = measure(models, workflows, runner, device, rounds=rounds, watch=watch)
+    found = measure(models, workflows, runner, device, rounds=rounds, beside=beside, watch=watch)
     document = measured_document(scenario, found)
     measured = build(validate(ScenarioDocument, document, scenario.source), scenario.source)
-    return Profile(scenario, found, document, measured, device, runner_name, rounds)
+    return Profile(scenario, found, document, measured, device, runner_name, rounds, beside)
 
 
 def measured_document(scenario: Scenario, measurements: Measurements) -> dict[str, Any]:

@@ -23,11 +23,13 @@ from models.scenario import Scenario, TimelineHeader, write_timeline
 from models.timeline import UNPLACED, Timeline
 from models.violation import Violation
 from planner.answers.check import feasible_timeline
+from planner.answers.forecast import Forecast, forecast
 from planner.answers.policies.parse import parse
 from planner.answers.replay_report import batched_tasks, replay_document
 from planner.answers.shown import Shown
 from planner.answers.simulate import is_file
 from planner.answers.time_causes import Causes, causes_of_error
+from planner.inputs.samples import Samples
 
 
 @dataclass(frozen=True)
@@ -48,6 +50,8 @@ class Replayed:
         Where the difference comes from; None if a job failed.
     different
         Tasks whose output is not that of their models loaded alone; None if that was not asked.
+    forecast
+        What the same policy makes of runs and loads as in a profile; None without one.
     """
 
     scenario: Scenario
@@ -59,6 +63,7 @@ class Replayed:
     live: LiveRun
     causes: Causes | None
     different: Sequence[int] | None
+    forecast: Forecast | None = None
 
     @property
     def instance(self) -> Instance:
@@ -152,6 +157,7 @@ def replay_on_devices(
     runner_name: str = "",
     seed: int = 0,
     check_outputs: bool = False,
+    samples: Samples | None = None,
 ) -> Replayed:
     """Run a plan or a policy on devices and compare it with its prediction.
 
@@ -168,11 +174,13 @@ def replay_on_devices(
     check_outputs
         Whether every task is run again alone afterwards and its output compared: bit for bit, those of batches as
         numbers.
+    samples
+        What a profile of this scenario measured, to predict from.
 
     Raises
     ------
-    PolicyError, DeviceError, InputError
-        If the policy, the devices, the runner or the file cannot be used.
+    PolicyError, DeviceError, InputError, QuestionError
+        If the samples, the policy, the devices, the runner or the file cannot be used.
     """
     instance = scenario.instance
     named = str(policy)
@@ -181,6 +189,7 @@ def replay_on_devices(
     if instance_for(instance, chosen) is not instance:
         raise DeviceError(f"policy {policy} runs on a twin of the instance, whose models no device has; use another")
     predicted = simulate(instance, chosen, seed)
+    foreseen = None if samples is None else forecast(instance, chosen, samples, seed=seed)
     kept = replace(settings, keep_outputs=settings.keep_outputs or check_outputs)
     live = run_live(instance, chosen, runner, kept, seed=seed, plan=plan)
     causes = None if live.records.failures else causes_of_error(instance, chosen, predicted, live, seed)
@@ -188,7 +197,7 @@ def replay_on_devices(
     if check_outputs:
         together = batched_tasks(instance, live.timeline)
         different = different_outputs(instance, runner, settings.device, live.outputs, settings.limit_s, together)
-    return Replayed(scenario, named, plan, runner_name, settings, predicted, live, causes, different)
+    return Replayed(scenario, named, plan, runner_name, settings, predicted, live, causes, different, foreseen)
 
 
 def _orders(instance: Instance, timeline: Timeline) -> list[list[int]]:

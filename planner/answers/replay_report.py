@@ -14,6 +14,7 @@ from models.instance import Instance
 from models.objective import Objective, reported_value, timeline_value
 from models.slo import quantile_rank
 from models.timeline import Timeline, batch_leaders
+from planner.answers.forecast import measured_latencies
 
 if TYPE_CHECKING:
     from planner.answers.replay import Replayed
@@ -51,6 +52,7 @@ def replay_document(replayed: Replayed) -> dict[str, Any]:
         "unpacked_gpus": [replayed.instance.cluster.gpus[gpu].id for gpu in live.unpacked],
         "moves_s": sum(load.moves_us for load in live.records.loads) / MICROSECONDS_PER_SECOND,
         "moves": [_moved(replayed.instance, move.gpu, move.model, move.at_us) for move in live.records.moves],
+        "forecast": _forecast(replayed),
         "outputs": _outputs(replayed),
         "faults": _faults(replayed),
         "failures": _failures(replayed),
@@ -86,6 +88,13 @@ def _causes(replayed: Replayed) -> dict[str, dict[str, float]] | None:
         "mean_latency": {cause: us / MICROSECONDS_PER_SECOND for cause, us in causes.mean_latency_us.items()},
         "makespan": {cause: us / MICROSECONDS_PER_SECOND for cause, us in causes.makespan_us.items()},
     }
+
+
+def _forecast(replayed: Replayed) -> dict[str, Any] | None:
+    if replayed.forecast is None:
+        return None
+    measured = measured_latencies([replayed.latency_us[1]], len(replayed.instance.jobs))
+    return replayed.forecast.compare(measured)
 
 
 def _durations(records: Sequence[Record]) -> dict[str, float | int | None]:

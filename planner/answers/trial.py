@@ -30,12 +30,14 @@ from models.objective import Objective, reported_bound, reported_value, timeline
 from models.scenario import Scenario
 from models.timeline import Timeline
 from planner.answers.check import feasible_timeline
+from planner.answers.forecast import Forecast, forecast, measured_latencies
 from planner.answers.intervals import Interval, interval_of
 from planner.answers.plan import solve
 from planner.answers.policies.parse import parse
 from planner.answers.replay import Replayed
 from planner.answers.simulate import is_file
 from planner.answers.uncertain.told import stretch
+from planner.inputs.samples import Samples
 from solvers.bounds import closed_form
 from solvers.portfolio import SearchOptions
 
@@ -57,12 +59,15 @@ class Contender:
         Makes its policy.
     predicted
         What it makes of the scenario where everything takes the given time.
+    forecast
+        What it makes of it where runs and loads take what they took in a profile; None without one.
     """
 
     name: str
     plan: Timeline | None
     policy: Callable[[], Policy]
     predicted: Timeline
+    forecast: Forecast | None
 
 
 @dataclass(frozen=True)
@@ -104,7 +109,8 @@ class Trial:
         over predicted, less 1); difference to the first contender within a repeat, with its ends; mean_latency_s and
         realised_bound_s, what no schedule of these durations lies below; latency_error of single jobs; same_order (runs
         in which placement and orders were as predicted); different_outputs (of all runs, tasks whose output is not, bit
-        for bit, that of the first run in which they ran; None with batches, which round); failed_jobs, faults.
+        for bit, that of the first run in which they ran; None with batches, which round); failed_jobs, faults;
+        forecast, as `Forecast.compare` says, None without samples.
         """
         first = self._values(self.contenders[0].name)
         return [self._row(contender, first) for contender in self.contenders]
@@ -149,6 +155,11 @@ class Trial:
             "different_outputs": _total([run.different for run in runs]),
             "failed_jobs": sum(len(run.live.records.failures) for run in runs),
             "faults": sum(len(run.live.records.faults) for run in runs),
+            "forecast": None
+            if contender.forecast is None
+            else contender.forecast.compare(
+                measured_latencies([run.latency_us[1] for run in runs], len(scenario.instance.jobs))
+            ),
         }
 
 
@@ -161,6 +172,7 @@ def trial(
     runner_name: str = "",
     repeats: int = 5,
     time_limit_s: float = 60.0,
+    samples: Samples | None = None,
     seed: int = 0,
     watch: Callable[[int], None] = lambda done: None,
 ) -> Trial:
@@ -176,6 +188,8 @@ def trial(
         As it was named, for the report.
     time_limit_s
         For the plan.
+    samples
+        What a profile of this scenario measured, to predict from.
     seed
         Of the plan, the ingress servers and the order.
     watch
@@ -188,7 +202,7 @@ def trial(
     """
     if repeats < 1 or not policies or len(set(policies)) < len(policies):
         raise QuestionError("allowed are at least one repeat and one contender, each named once", "policies")
-    contenders = [_contender(scenario, name, time_limit_s, seed) for name in policies]
+    contenders = [_contender(scenario, name, time_limit_s, samples, seed) for name in policies]
     draw, order, runs = random.Random(seed), [], {name: list[Replayed]() for name in policies}  # noqa: S311
     instance, kept = scenario.instance, replace(settings, keep_outputs=True)
     outputs = _Outputs(instance)
@@ -252,7 +266,7 @@ def _with_fastest_loads(instance: Instance, run: Replayed) -> Instance:
     return replace(instance, cluster=replace(instance.cluster, gpus=gpus))
 
 
-def _contender(scenario: Scenario, name: str, time_limit_s: float, seed: int) -> Contender:
+def _contender(scenario: Scenario, name: str, time_limit_s: float, samples: Samples | None, seed: int) -> Contender:
     instance = scenario.instance
     plan = None
     if name == PLAN:
@@ -264,7 +278,8 @@ def _contender(scenario: Scenario, name: str, time_limit_s: float, seed: int) ->
     policy: Callable[[], Policy] = parse(name, scenario) if plan is None else replay(instance, plan)
     if instance_for(instance, policy) is not instance:
         raise DeviceError(f"policy {name} runs on a twin of the instance, whose models no device has; use another")
-    return Contender(name, plan, policy, simulate(instance, policy, seed))
+    foreseen = None if samples is None else forecast(instance, policy, samples, seed=seed)
+    return Contender(name, plan, policy, simulate(instance, policy, seed), foreseen)
 
 
 def _value(scenario: Scenario, timeline: Timeline, run: Replayed | None = None) -> float | None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping
+from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,14 @@ _LEVELS = (Fraction(1, 10), Fraction(1, 2), Fraction(9, 10))
 
 Runs = Mapping[tuple[str, str], Spread]
 """Samples of run times by the names of workflow and task."""
+
+
+@dataclass(frozen=True, slots=True)
+class Samples:
+    """What a profile measured: run times by workflow and task, loads by model."""
+
+    runs: Runs
+    loads: Mapping[str, Spread]
 
 
 def samples_path(profile: Path) -> Path:
@@ -46,6 +55,17 @@ def read_runs(path: Path) -> Runs:
     InputError
         If it cannot be read or is none.
     """
+    return read_samples(path).runs
+
+
+def read_samples(path: Path) -> Samples:
+    """Return run times and loads of a file of samples.
+
+    Raises
+    ------
+    InputError
+        If it cannot be read or is none.
+    """
     try:
         document = json.loads(read_text(path))
     except json.JSONDecodeError as error:
@@ -58,7 +78,9 @@ def read_runs(path: Path) -> Runs:
     for workflow, tasks in document["runs"].items():
         for task, samples in tasks.items() if isinstance(tasks, dict) else ():
             found[workflow, task] = _spread(path, f"runs.{workflow}.{task}", samples)
-    return found
+    given = document.get("loads")
+    loads = given if isinstance(given, dict) else {}
+    return Samples(found, {name: _spread(path, f"loads.{name}", times) for name, times in loads.items()})
 
 
 def outer_quantiles_us(spread: Spread) -> tuple[float, float, float]:

@@ -15,6 +15,7 @@ from executor.devices.records import SET_ASIDE
 from models.units import say_bandwidth
 from planner.answers.replay import Replayed
 from planner.answers.time_causes import CAUSES
+from planner.show.forecast import say_forecast
 
 _MOST_FAILURES = 10
 
@@ -80,6 +81,8 @@ def _facts(replayed: Replayed, report: dict[str, Any]) -> Table:
         f"pinned-copy peak {_bandwidth(copy['peak_bytes_per_s'])}",
         "energy": "not measured" if report["energy_j"] is None else f"{report['energy_j']:.0f} J",
     }
+    if report["forecast"] is not None:
+        rows["from samples"] = say_forecast(report["forecast"])
     if outputs is not None:
         rows["outputs"] = f"{len(outputs['different'])} of {outputs['compared']} differ from those of models alone"
         if outputs["of_batches"]:

@@ -12,6 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from planner.answers.trial import Trial
+from planner.show.forecast import say_forecast
 
 _COLUMNS = (
     *("", "predicted", "measured", "95 % interval", "error", "less the first", "95 % interval", "mean latency s"),
@@ -54,7 +55,9 @@ def trial_view(made: Trial) -> Group:
         )
     devices = next(iter(made.runs.values()))[0].live.devices
     head = f"{made.scenario.objective} on {', '.join(dict.fromkeys(devices))}, runner {made.runner}, {repeats} repeats"
-    return Group(Text(head, style="bold"), table)
+    foretold = [(row["policy"], row["forecast"]) for row in made.rows if row["forecast"] is not None]
+    lines = [Text(f"from samples, {policy}: {say_forecast(found)}") for policy, found in foretold]
+    return Group(Text(head, style="bold"), table, *lines)
 
 
 def _number(value: float | None, how: str = ".4g") -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 from collections.abc import Sequence
 from dataclasses import replace
 from fractions import Fraction
@@ -185,6 +186,19 @@ def test_every_task_load_and_transfer_is_measured_after_the_warm_up() -> None:
     assert min(m, n) * 0.99 <= found.load.time_us(BYTES) <= max(m, n) * 1.01
 
 
+def test_another_gpu_does_the_same_meanwhile() -> None:
+    """The first run waits until somebody else runs too; what the others take is measured nowhere."""
+    own, beside = threading.get_ident(), threading.Event()
+
+    def meet(call: RunnerCall) -> None:
+        if threading.get_ident() != own:
+            beside.set()
+        assert beside.wait(10)
+
+    found = measure(MODELS[:2], [CHAIN], Small(meet), "cpu", rounds=2, beside=1)
+    assert [len(spread.samples_us) for spread in found.runs.values()] == [2, 2, 2]
+
+
 PAIRS = BatchClass("pairs", {"A": {1: 50, 4: 90}, "B": {1: 60, 2: 70}}, ("m",), WHOLE // 2)
 """Half a GPU; sizes 1, 2 and 4 over both kinds."""
 
@@ -281,7 +295,8 @@ def test_the_command_prints_and_writes_what_it_measured(
     assert output.err.count("wrote ") == 2
     document = json.loads(output.out)
     assert set(document) == {
-        "device", "kind", "runner", "rounds", "models", "tasks", "batches", "load", "transfer", "profile", "samples",
+        "device", "kind", "runner", "rounds", "beside", "models", "tasks", "batches", "load", "transfer", "profile",
+        "samples",
     }  # fmt: skip
     assert (document["kind"], document["runner"], document["rounds"]) == ("cpu", "synthetic", 1)
     assert document["profile"] == str(made)

@@ -14,6 +14,7 @@ from executor.devices.run import LiveSettings
 from executor.runners.runner import RunnerCall
 from models.errors import QuestionError
 from models.scenario import load_scenario
+from planner import report, save, simulate
 from planner.answers.trial import realised_bound_s, trial
 from tests.devices.small import Small
 from tests.planner.test_command import Command, command
@@ -61,20 +62,27 @@ def test_contenders_are_named_once(tiny_file: Path) -> None:
         trial(load_scenario(tiny_file), ["jit", "jit"], Small(), LiveSettings(sharing="serial"))
 
 
-def test_the_command_prints_and_writes_a_trial(command: Command, tiny_file: Path, tmp_path: Path) -> None:
-    arguments = ["--policies", "plan,jit", "--repeats", "2", "--virtual", "serial", "--time-limit", "1"]
-    runner = ["--runner", "tests.planner.test_replay:layer", "-o", tmp_path / "trial.json"]
-    code, out, err = command("trial", tiny_file, *arguments, *runner, "--json")
-    assert (code, err.count("wrote ")) == (0, 1)
-    document = json.loads(out)
-    assert document == json.loads((tmp_path / "trial.json").read_text())
-    plan, jit = document["rows"]
-    assert (plan["clairvoyant"], jit["clairvoyant"]) == (True, False)
-    assert (plan["same_order"], plan["failed_jobs"], document["repeats"]) == (2, 0, 2)
-    assert document["machine"]["before"]["cores"] >= 1
-    code, out, _ = command("trial", tiny_file, "--policies", "jit", *arguments[2:6], *runner[:2])
-    assert code == 0
-    assert "realised" in out
+def test_the_command_writes_a_trial_that_becomes_a_page(command: Command, tiny_file: Path, tmp_path: Path) -> None:
+    plan = tmp_path / "plan.json"
+    save(simulate(load_scenario(tiny_file), "jit"), plan)
+    names, runner = f"{plan},jit", "tests.planner.test_replay:layer"
+    arguments = ["--policies", names, "--repeats", "2", "--virtual", "serial", "--runner", runner]
+    folder = tmp_path / "tried"
+    code, out, err = command("trial", tiny_file, *arguments, "-o", folder, "--json")
+    assert (code, err.count("wrote ")) == (0, 2)
+    printed, written = json.loads(out), json.loads((folder / "trial.json").read_text())
+    assert printed.items() <= written.items()
+    carried_out, jit = printed["rows"]
+    assert (carried_out["clairvoyant"], jit["clairvoyant"]) == (True, False)
+    assert (carried_out["same_order"], carried_out["failed_jobs"], printed["repeats"]) == (2, 0, 2)
+    assert printed["machine"]["before"]["cores"] >= 1
+    latencies = written["jobs"]["jit"]
+    assert (len(latencies["predicted_s"]), [len(run) for run in latencies["measured_s"]]) == (6, [6, 6])
+    (section,) = report([folder]).sections
+    assert [row[0] for row in section.tables[0].rows] == [str(plan), "jit"]
+    assert [curve.name for curve in section.figures[0].curves] == [str(plan), "jit", "as predicted"]
+    shown = [timeline["name"] for timeline in (section.timelines or {})["timelines"]]
+    assert shown == [f"{name}, {kind}" for name in (plan, "jit") for kind in ("measured", "predicted")]
 
 
 def test_outputs_that_differ_between_runs_are_counted(tiny_file: Path) -> None:

@@ -58,3 +58,7 @@ Virtual = Annotated[
 Patience = Annotated[
     float, typer.Option(min=0.1, help="Seconds that anything may take longer than given before it is given up.")
 ]
+
+SamplesPath = Annotated[
+    Path | None, typer.Option(metavar="FILE", help="Samples of a profile of this scenario, to predict from.")
+]

@@ -18,6 +18,7 @@ def profile(
         str, typer.Option(help="Who computes: synthetic, transformers[:size=full,weights=FOLDER], module:factory.")
     ] = "synthetic",
     rounds: Annotated[int, typer.Option(min=1, help="How often every workflow is run, after the warm-up.")] = 10,
+    beside: Annotated[int, typer.Option(min=0, help="How many more GPUs do the same meanwhile.")] = 0,
     as_json: Json = False,
 ) -> int:
     """Measure run times, loads and transfers on this machine, and write the scenario with them."""
@@ -38,7 +39,9 @@ def profile(
     loaded = load_scenario(scenario)
     computing = parse_runner(runner)
     with rounds_shown(rounds) as watch:
-        made = profiling.profile(loaded, computing, device=device.value, runner_name=runner, rounds=rounds, watch=watch)
+        made = profiling.profile(
+            loaded, computing, device=device.value, runner_name=runner, rounds=rounds, beside=beside, watch=watch
+        )
     written = [] if output is None else made.save(output)
     manners.show(made.as_dict(output), lambda: profile_view(made), as_json)
     for path in written:

@@ -8,7 +8,17 @@ from typing import Annotated
 import typer
 
 from planner.command import manners
-from planner.command.verbs.options import Device, DeviceChoice, Json, Patience, Runner, ScenarioPath, Seed, Virtual
+from planner.command.verbs.options import (
+    Device,
+    DeviceChoice,
+    Json,
+    Patience,
+    Runner,
+    SamplesPath,
+    ScenarioPath,
+    Seed,
+    Virtual,
+)
 
 
 def replay(
@@ -19,6 +29,7 @@ def replay(
     runner: Runner = "synthetic",
     virtual: Virtual = None,
     limit: Patience = 30.0,
+    samples: SamplesPath = None,
     check_outputs: Annotated[
         bool, typer.Option("--check-outputs", help="Afterwards run every task alone and compare its output.")
     ] = False,
@@ -42,6 +53,7 @@ def replay(
     from executor.devices.run import LiveSettings
     from executor.runners.parse import parse_runner
     from planner.answers.replay import replay_on_devices
+    from planner.inputs.samples import read_samples
     from planner.show import replay_files
     from planner.show.replay import elapsed_shown, replay_view
 
@@ -55,6 +67,7 @@ def replay(
             runner_name=runner,
             seed=seed,
             check_outputs=check_outputs,
+            samples=None if samples is None else read_samples(samples),
         )
     written = [] if output is None else replay_files.write(replayed, output)
     manners.show(replayed.as_dict(), lambda: replay_view(replayed), as_json)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Annotated
 
@@ -15,6 +14,7 @@ from planner.command.verbs.options import (
     Json,
     Patience,
     Runner,
+    SamplesPath,
     ScenarioPath,
     Seed,
     TimeLimit,
@@ -32,9 +32,10 @@ def trial(
     runner: Runner = "synthetic",
     virtual: Virtual = None,
     limit: Patience = 30.0,
+    samples: SamplesPath = None,
     time_limit: TimeLimit = 60.0,
     output: Annotated[
-        Path | None, typer.Option("-o", "--output", metavar="FILE", help="Write the object of --json here.")
+        Path | None, typer.Option("-o", "--output", metavar="FOLDER", help="Write report and timelines here.")
     ] = None,
     seed: Seed = 0,
     as_json: Json = False,
@@ -45,13 +46,15 @@ def trial(
     require_extra("devices")
     from executor.devices.run import LiveSettings
     from executor.runners.parse import parse_runner
-    from models.scenario import load_scenario, promise, write_atomically
+    from models.scenario import load_scenario
     from planner.answers.compare import split_policies
     from planner.answers.trial import trial as run_trial
+    from planner.inputs.samples import read_samples
+    from planner.show import trial_files
     from planner.show.trial import runs_shown, trial_view
 
     if output is not None:
-        promise(output)
+        manners.prepare_folder(output)
     loaded, names = load_scenario(scenario), split_policies(policies)
     settings = LiveSettings(device.value, None if virtual is None else virtual.value, limit)
     with runs_shown(repeats * len(names)) as watch:
@@ -63,12 +66,12 @@ def trial(
             runner_name=runner,
             repeats=repeats,
             time_limit_s=time_limit,
+            samples=None if samples is None else read_samples(samples),
             seed=seed,
             watch=watch,
         )
-    if output is not None:
-        write_atomically(output, json.dumps(made.as_dict(), indent=1) + "\n")
+    written = [] if output is None else trial_files.write(made, output)
     manners.show(made.as_dict(), lambda: trial_view(made), as_json)
-    if output is not None:
-        manners.say(f"wrote {output}")
+    for path in written:
+        manners.say(f"wrote {path}")
     return manners.DONE if made.achieved else manners.NOT_ACHIEVED

@@ -275,6 +275,66 @@ class ReplayFile(TypedDict):
 
 
 @with_config(_OPEN)
+class ForecastRow(TypedDict):
+    """What samples foretell of a contender."""
+
+    mean_latency_s: Figure
+    mean_latency_s_low: Figure
+    mean_latency_s_high: Figure
+    error: Figure | None
+    job_error: Figure | None
+    own_job_error: Figure | None
+    inside: Figure | None
+
+
+@with_config(_OPEN)
+class ContenderRow(TypedDict):
+    """A contender of a trial."""
+
+    policy: str
+    predicted: Figure | None
+    objective: Figure | None
+    objective_low: Figure | None
+    objective_high: Figure | None
+    error: Figure | None
+    difference: Figure | None
+    difference_low: Figure | None
+    difference_high: Figure | None
+    same_order: Count
+    failed_jobs: Count
+    forecast: ForecastRow | None
+
+
+class LatenciesOfFile(TypedDict):
+    """Latency of every job: predicted, and measured in each run."""
+
+    predicted_s: list[Figure]
+    measured_s: list[list[Figure]]
+
+
+def _alike(found: LatenciesOfFile) -> LatenciesOfFile:
+    """Refuse runs of another number of jobs."""
+    if any(len(run) != len(found["predicted_s"]) for run in found["measured_s"]):
+        raise ValueError("a run has not a latency for each job")
+    return found
+
+
+@with_config(_OPEN)
+class TrialFile(TypedDict):
+    """``trial.json``."""
+
+    objective: str
+    device: str
+    runner: str
+    repeats: Count
+    rows: Annotated[list[ContenderRow], Field(min_length=1)]
+    jobs: dict[str, Annotated[LatenciesOfFile, AfterValidator(_alike)]]
+    scenario: OriginOfFile
+    command: str
+    versions: dict[str, str]
+
+
+@with_config(_OPEN)
 class SweepFile(TypedDict):
     """``sweep.json``."""
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from models.errors import QuestionError
 from models.scenario import write_atomically
-from planner.show.report import comparison, replay, servers, sweep
+from planner.show.report import comparison, replay, servers, sweep, trial
 from planner.show.report.render import compact, render
 from planner.show.report.section import PageSection
 
@@ -20,6 +20,7 @@ _SECTIONS: Mapping[str, Callable[[Path], PageSection]] = {
     servers.NAME: servers.section,
     sweep.NAME: sweep.section,
     replay.NAME: replay.section,
+    trial.NAME: trial.section,
 }
 """Which file tells what a folder holds, and who reads it."""
 
@@ -82,7 +83,7 @@ def _section(folder: Path) -> PageSection:
             return read(folder)
     expected = " or ".join(_SECTIONS)
     raise QuestionError(
-        f"{folder}: holds no {expected}; allowed are folders that compare, servers, sweep, replay -o wrote"
+        f"{folder}: holds no {expected}; allowed are folders that compare, servers, sweep, replay, trial -o wrote"
     )
 
 

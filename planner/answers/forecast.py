@@ -1,0 +1,135 @@
+"""What a policy should make of a scenario on devices whose runs and loads take what they took in a profile.
+
+One prediction from medians says neither how far a run may be from it nor where its mean lies. Here run times and loads
+are drawn from the samples of a profile, over and over; what devices then do is set beside all of that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from executor import Policy
+from executor.recorded import Durations, simulate_recorded
+from executor.spread import Spread
+from models.cluster import MICROSECONDS_PER_SECOND
+from models.errors import QuestionError
+from models.instance import NONE, Instance
+from models.objective import completion_us
+from planner.inputs.samples import Samples
+
+Latencies = NDArray[np.int64]
+"""In microseconds, shape [runs, jobs]."""
+
+DRAWS = 200
+_LOADS_EACH = 64
+"""Drawn loads of a model on a GPU; the last one holds for all further ones."""
+_LOW, _HIGH = 0.05, 0.95
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Forecast:
+    """Latency of every job in simulated runs; shape [draws, jobs]."""
+
+    latency_us: Latencies
+
+    def compare(self, measured_us: Latencies) -> dict[str, Any]:
+        """Return how measured latencies, a row per run, compare with it.
+
+        Returns
+        -------
+        dict
+            draws; mean_latency_s with _low and _high, the middle 90 % of simulated runs; error, of the mean latency;
+            job_error, the mean absolute error of a job's mean over the runs as a share of the mean latency, and
+            own_job_error, the same where so many simulated runs take the place of the measured ones; inside, the share
+            of measured latencies in the middle 90 % of their job's. Without a run the last four are None.
+        """
+        of_runs = self.latency_us.mean(axis=1) / MICROSECONDS_PER_SECOND
+        low, high = np.quantile(of_runs, (_LOW, _HIGH))
+        expected = self.latency_us.mean(axis=0)
+        found: dict[str, Any] = {
+            "draws": len(self.latency_us),
+            "mean_latency_s": float(of_runs.mean()),
+            "mean_latency_s_low": float(low),
+            "mean_latency_s_high": float(high),
+            **dict.fromkeys(("error", "job_error", "own_job_error", "inside")),
+        }
+        if len(measured_us):
+            lows, highs = np.quantile(self.latency_us, (_LOW, _HIGH), axis=0)
+            groups = len(self.latency_us) // len(measured_us)
+            alike = self.latency_us[: groups * len(measured_us)].reshape(groups, len(measured_us), -1).mean(axis=1)
+            found |= {
+                "error": float(measured_us.mean() / expected.mean() - 1),
+                "job_error": _astray(measured_us.mean(axis=0), expected),
+                "own_job_error": float(np.mean([_astray(each, expected) for each in alike])) if groups else None,
+                "inside": float(((measured_us >= lows) & (measured_us <= highs)).mean()),
+            }
+        return found
+
+
+def _astray(latency_us: NDArray[np.float64], expected_us: NDArray[np.float64]) -> float:
+    return float(np.abs(latency_us - expected_us).sum() / expected_us.sum())
+
+
+def forecast(
+    instance: Instance, policy: Callable[[], Policy], samples: Samples, *, draws: int = DRAWS, seed: int = 0
+) -> Forecast:
+    """Simulate a policy on run times and loads drawn from samples.
+
+    Parameters
+    ----------
+    draws
+        How many runs are simulated. In the n-th of them a task takes the same whoever decides.
+
+    Raises
+    ------
+    QuestionError
+        If a task or a model has no samples, or tasks run in batches, of which samples say something only by size.
+    """
+    if instance.batches:
+        raise QuestionError("cannot be predicted from samples: tasks run in batches; allowed are none", "samples")
+    runs = [_runs_of(instance, samples, task) for task in range(instance.n_tasks)]
+    loads = [samples.loads.get(model.name) for model in instance.models]
+    if any(loads[model] is None for needs in instance.needs for model in needs):
+        raise QuestionError(
+            "hold no loads of a model that the scenario has; allowed are those of its profile", "samples"
+        )
+    found = []
+    for number in range(draws):
+        luck = np.random.default_rng([seed, number])
+        durations = Durations(
+            {task: _draw(luck, spread) for task, spread in enumerate(runs)},
+            {
+                (gpu, model): [_draw(luck, spread) for _ in range(_LOADS_EACH)]
+                for model, spread in enumerate(loads)
+                if spread is not None
+                for gpu in range(instance.n_gpus)
+            },
+        )
+        timeline = simulate_recorded(instance, policy, durations, seed)
+        found.append(completion_us(instance, timeline) - instance.job_release_us)
+    return Forecast(np.array(found, np.int64))
+
+
+def measured_latencies(latencies: Sequence[NDArray[np.int64]], jobs: int) -> Latencies:
+    """Return the latencies of runs in which every job ended, a row each."""
+    whole = [latency for latency in latencies if len(latency) == jobs]
+    return np.array(whole, np.int64).reshape(len(whole), jobs)
+
+
+def _runs_of(instance: Instance, samples: Samples, task: int) -> Spread:
+    template = int(instance.task_template[task])
+    workflow = instance.jobs[int(instance.task_job[task])].workflow
+    name = workflow.tasks[template - int(instance.template_first[instance.workflows.index(workflow)])].name
+    spread = samples.runs.get((workflow.name, name))
+    if spread is None or int(instance.template_batch[template]) != NONE:
+        raise QuestionError(f"hold no runs of {workflow.name}/{name}; allowed are those of its profile", "samples")
+    return spread
+
+
+def _draw(luck: np.random.Generator, spread: Spread) -> int:
+    return max(1, round(spread.samples_us[int(luck.integers(len(spread.samples_us)))]))

@@ -1,0 +1,110 @@
+"""The section of a trial: what was predicted for every contender, beside what devices made of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from planner.show.colours import COLOURS
+from planner.show.curves import Curve, Curves
+from planner.show.forecast import say_forecast
+from planner.show.report import documents
+from planner.show.report.folders import read_json, read_timelines
+from planner.show.report.section import PageSection, PageTable
+
+NAME = "trial.json"
+
+
+def section(folder: Path) -> PageSection:
+    """Return what a page says of a folder that ``trial -o`` wrote.
+
+    Raises
+    ------
+    InputError
+        If a file in it cannot be read.
+    """
+    found = read_json(folder / NAME, documents.TrialFile)
+    scenario, first = found["scenario"], found["rows"][0]["policy"]
+    foretold = [(row["policy"], row["forecast"]) for row in found["rows"] if row["forecast"] is not None]
+    return PageSection(
+        f"{scenario['name']}: who is best on {found['device']}, and does it go as predicted?",
+        _answer(found),
+        [
+            f"{found['repeats']} repeats, all contenders in each, in random order; the tasks are computed by "
+            f"{found['runner']}. Intervals are of 95 %; differences are to {first}, within a repeat.",
+            *(f"From samples, {policy}: {say_forecast(compared)}." for policy, compared in foretold),
+        ],
+        [_table(found)],
+        [figure for figure in [_latencies(found)] if figure.curves],
+        timelines=read_timelines(folder),
+        reproduce={
+            "command": found["command"],
+            "scenario hash (sha256)": scenario["hash"],
+            "versions": ", ".join(f"{name} {version}" for name, version in found["versions"].items()),
+        },
+    )
+
+
+def _answer(found: Mapping[str, Any]) -> str:
+    measured = [row for row in found["rows"] if row["objective"] is not None]
+    if not measured:
+        return "No contender ended a run without a failed job."
+    best, name = min(measured, key=lambda row: row["objective"]), str(found["objective"]).replace("_", " ")
+    error = "" if best["error"] is None else f", {best['error']:+.1%} off its prediction"
+    return f"{best['policy']} has the least {name}, {best['objective']:.4g}{error}."
+
+
+def _table(found: Mapping[str, Any]) -> PageTable:
+    columns = [
+        "",
+        "predicted",
+        "measured",
+        "interval",
+        "error",
+        "difference",
+        "interval",
+        "as predicted",
+        "failed jobs",
+    ]
+    rows = [
+        [
+            row["policy"],
+            _shown(row["predicted"]),
+            _shown(row["objective"]),
+            _ends(row, "objective"),
+            "-" if row["error"] is None else f"{row['error']:+.1%}",
+            _shown(row["difference"]),
+            _ends(row, "difference"),
+            f"{row['same_order']} of {found['repeats']}",
+            str(row["failed_jobs"]),
+        ]
+        for row in found["rows"]
+    ]
+    return PageTable(f"Predicted and measured: {str(found['objective']).replace('_', ' ')}", columns, rows)
+
+
+def _latencies(found: Mapping[str, Any]) -> Curves:
+    """Return every job's latency, the mean of all runs over the predicted one, and where both are equal."""
+    curves, most = [], 0.0
+    for place, (policy, jobs) in enumerate(found["jobs"].items()):
+        if not jobs["measured_s"]:
+            continue
+        measured = np.array(jobs["measured_s"]).mean(axis=0).tolist()
+        points = sorted(zip(jobs["predicted_s"], measured, strict=True))
+        most = max([most, *jobs["predicted_s"]])
+        curves.append(Curve(policy, points, COLOURS[place % len(COLOURS)], joined=False))
+    if curves:
+        curves.append(Curve("as predicted", [(0.0, 0.0), (most, most)], dashed=True))
+    return Curves("Latency of every job", "predicted in s", "measured in s, mean of all runs", curves)
+
+
+def _shown(value: float | None) -> str:
+    return "-" if value is None else f"{value:.4g}"
+
+
+def _ends(row: Mapping[str, Any], name: str) -> str:
+    low, high = row[f"{name}_low"], row[f"{name}_high"]
+    return "-" if low is None or high is None else f"{low:.4g} to {high:.4g}"
