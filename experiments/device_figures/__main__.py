@@ -1,4 +1,4 @@
-"""Profile, replay what SRPT does in simulation and run Compass, synthetic and with real architectures; write JSON."""
+"""Take every step on a CUDA device; then profile, replay what SRPT does in simulation, and run Compass; write JSON."""
 
 from __future__ import annotations
 
@@ -6,22 +6,21 @@ import argparse
 import json
 import platform
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import torch
 import yaml
-from torch import Tensor, nn
 
 from executor.devices.physical import physical_devices
 from executor.devices.run import LiveSettings
 from executor.runners.parse import parse_runner
-from executor.runners.runner import Runner, RunnerCall
 from experiments.device_figures.figures import figures, reached
 from experiments.device_figures.parts import Part, parts
-from models import MLModel
+from experiments.device_figures.remembered import Remembered
+from experiments.device_figures.steps import STEPS, state_determinism, take_steps
 from models.scenario import load_scenario, write_atomically
 from planner.answers.profile import profile
 from planner.answers.replay import replay_on_devices
@@ -29,47 +28,38 @@ from planner.answers.simulate import simulate, write_simulation
 
 
 def main() -> None:
-    """Measure part after part, writing the figures so far after each run."""
+    """Take the steps, then measure part after part, writing the figures so far after each."""
     options = argparse.ArgumentParser(prog="python -m experiments.device_figures", description=__doc__)
-    options.add_argument("--device", choices=("cpu", "cuda"), default="cuda")
+    options.add_argument("--dry-run", action="store_true", help="go through all of it on cores, with small models")
     options.add_argument("--jobs", type=int, default=12, help="jobs per GPU")
     options.add_argument("--rounds", type=int, default=5, help="rounds of the profile")
     options.add_argument("-o", "--output", type=Path, default=Path("device_figures"), metavar="FOLDER")
     given = options.parse_args()
-    given.output.mkdir(parents=True, exist_ok=True)
+    device = "cpu" if given.dry_run else "cuda"
+    determinism = state_determinism()
     begin = time.perf_counter()
-    found: dict[str, Any] = {**_machine(given.device), "parts": {}}
-    for part in parts(given.device, given.jobs):
+    found: dict[str, Any] = {**_machine(device), "determinism": determinism, "steps": [], "parts": {}}
+    given.output.mkdir(parents=True, exist_ok=True)
+
+    def keep(said: str) -> None:
+        found["elapsed_s"] = round(time.perf_counter() - begin, 1)
+        write_atomically(given.output / "figures.json", json.dumps(found, indent=2))
+        print(f"{found['elapsed_s']:7.1f} s  {said}", flush=True)
+
+    *before, (last, take_last) = STEPS
+    for figure in take_steps(before, device):
+        found["steps"].append(figure.as_dict())
+        keep(str(figure))
+    for part in parts(device, given.jobs):
         runs: list[dict[str, Any]] = []
         found["parts"][part.name] = {"runner": part.runner, "runs": runs}
-        for run in _runs(part, given.device, given.rounds, given.output / part.name):
+        for run in _runs(part, device, given.rounds, given.output / part.name):
             runs.append(run)
             found["parts"][part.name]["targets"] = reached(runs)
-            found["elapsed_s"] = round(time.perf_counter() - begin, 1)
-            write_atomically(given.output / "figures.json", json.dumps(found, indent=2))
-            print(f"{found['elapsed_s']:7.1f} s  {part.name} {run['policy']}: {_line(run)}", flush=True)
-
-
-class _Remembered:
-    """A runner whose weights are drawn once for all runs of a part."""
-
-    def __init__(self, runner: Runner) -> None:
-        self._runner = runner
-        self._weights: dict[str, Mapping[str, Tensor]] = {}
-
-    def weights(self, model: MLModel) -> Mapping[str, Tensor]:
-        if model.name not in self._weights:
-            self._weights[model.name] = self._runner.weights(model)
-        return self._weights[model.name]
-
-    def module(self, model: MLModel) -> nn.Module:
-        return self._runner.module(model)
-
-    def run(self, call: RunnerCall) -> Tensor:
-        return self._runner.run(call)
-
-    def run_batch(self, calls: Sequence[RunnerCall]) -> Sequence[Tensor]:
-        return self._runner.run_batch(calls)
+            keep(f"{part.name} {run['policy']}: {_line(run)}")
+    for figure in take_steps([(last, take_last)], device):  # no device answers to anything after it
+        found["steps"].append(figure.as_dict())
+        keep(str(figure))
 
 
 def _runs(part: Part, device: str, rounds: int, folder: Path) -> Iterator[dict[str, Any]]:
@@ -77,7 +67,7 @@ def _runs(part: Part, device: str, rounds: int, folder: Path) -> Iterator[dict[s
     folder.mkdir(exist_ok=True)
     given, profiled, simulated = folder / "scenario.yaml", folder / "profiled.yaml", folder / "srpt.json"
     write_atomically(given, yaml.safe_dump(part.document, sort_keys=False))
-    runner = _Remembered(parse_runner(part.runner))
+    runner = Remembered(parse_runner(part.runner))
     profile(load_scenario(given), runner, device=device, runner_name=part.runner, rounds=rounds).save(profiled)
     scenario = load_scenario(profiled)
     write_simulation(simulate(scenario, "srpt"), simulated)

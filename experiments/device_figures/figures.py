@@ -10,10 +10,10 @@ from executor.devices.records import Record
 from planner.answers.replay import Replayed
 
 TARGETS = {
-    "load_share_of_peak": ("at least", 0.90),
-    "dispatch_us": ("at most", 100.0),
-    "makespan_error": ("at most", 0.05),
-    "mean_latency_error": ("at most", 0.05),
+    "load_share_of_peak": ("at least", 0.95),
+    "dispatch_us": ("at most", 30.0),
+    "makespan_error": ("at most", 0.03),
+    "mean_latency_error": ("at most", 0.03),
     "overlap_s": ("more than", 0.0),
     "different_outputs": ("at most", 0),
     "failures": ("at most", 0),

@@ -1,0 +1,1 @@
+"""Whether anything grows, drifts or goes wrong when devices run for long."""
