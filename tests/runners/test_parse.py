@@ -56,7 +56,10 @@ def test_a_factory_that_makes_no_module_is_refused() -> None:
         ("", "unknown runner ''; allowed are synthetic, transformers, module:factory"),
         ("transformer:size=full", r"unknown runner 'transformer:size=full' \(did you mean transformers\?\)"),
         ("transformers:size=medium", "option size: 'medium' is not one of small, full"),
-        ("transformers:sise=small", r"unknown option 'sise' \(did you mean size\?\); allowed are size, weights, configs, dtype, prompt, answer, lengths, seed"),
+        (
+            "transformers:sise=small",
+            r"unknown option 'sise' \(did you mean size\?\); allowed are size, weights, configs, dtype, prompt, answer, lengths, seed",
+        ),
         ("synthetic:seed=-1", "option seed: '-1' is no whole number of at least 0"),
         ("synthetic:seed=1,seed=2", "option 'seed' must be given once, as seed=value"),
         ("no.such.module:make", "module no.such.module cannot be imported"),
