@@ -58,7 +58,7 @@ def test_a_factory_that_makes_no_module_is_refused() -> None:
         ("transformers:size=medium", "option size: 'medium' is not one of small, full"),
         (
             "transformers:sise=small",
-            r"unknown option 'sise' \(did you mean size\?\); allowed are size, weights, configs, dtype, prompt, answer, lengths, seed",
+            r"unknown option 'sise' \(did you mean size\?\); allowed are size, weights, configs, dtype",
         ),
         ("synthetic:seed=-1", "option seed: '-1' is no whole number of at least 0"),
         ("synthetic:seed=1,seed=2", "option 'seed' must be given once, as seed=value"),
