@@ -47,6 +47,7 @@ class Engine:
         stand_in: Callable[[], QueuePolicy] | None = None,
         paths: Sequence[Workflow] = (),
     ) -> None:
+        instance.require_always_available("the simulation of policies")
         self._instance = instance
         self._policy = policy
         self._device = device

@@ -23,6 +23,7 @@ from models import (
     Task,
     Workflow,
 )
+from models.availability import FOREVER, Availability
 
 MB = 1_000_000
 
@@ -62,6 +63,26 @@ def random_serving_instance(rng: random.Random, max_tasks: int = 5, restricted: 
             return replace(plain, cluster=on, initial=initial, jobs=jobs)
         except InstanceError:
             continue  # drew demands that fit nowhere
+
+
+def with_absences(rng: random.Random, instance: Instance) -> Instance:
+    """Return an instance whose GPUs come and go at random, some of them for good; in a server outputs take no time.
+
+    Of what is resident at first only what lies on a GPU that is there stays.
+    """
+    absences = [_random_availability(rng) for _ in instance.cluster.gpus]
+    gpus = tuple(replace(gpu, available=there) for gpu, there in zip(instance.cluster.gpus, absences, strict=True))
+    initial = tuple(r for r in instance.initial if gpus[r.gpu].available.at(0))
+    return replace(instance, cluster=Cluster(gpus, Network(instance.cluster.network.between, Link())), initial=initial)
+
+
+def _random_availability(rng: random.Random) -> Availability:
+    instants = sorted(rng.sample(range(31), rng.choice((1, 2, 3, 4, 5))))
+    if rng.random() < 0.5:
+        instants[0] = 0
+    if len(instants) % 2:
+        instants.append(FOREVER)
+    return Availability.of(zip(instants[::2], instants[1::2], strict=True))
 
 
 def _random_class(rng: random.Random, name: str, models: list[str]) -> BatchClass:

@@ -6,6 +6,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from fractions import Fraction
 
+from models.availability import ALWAYS, Availability
+
 MICROSECONDS_PER_SECOND = 1_000_000
 
 
@@ -34,6 +36,8 @@ class GPU:
         Bytes per second from host memory to this GPU.
     load_overhead_us
         Added to every load.
+    available
+        When it is there.
     """
 
     id: str
@@ -43,6 +47,7 @@ class GPU:
     load_bandwidth: Fraction
     slots: tuple[int, ...] = ()
     load_overhead_us: int = 0
+    available: Availability = ALWAYS
 
     def __post_init__(self) -> None:
         if self.memory_bytes <= 0 or self.load_bandwidth <= 0 or self.load_overhead_us < 0:

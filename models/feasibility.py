@@ -12,11 +12,12 @@ from typing import TypeAlias
 
 import numpy as np
 
+from models.availability_rules import check_availability
 from models.compute_rules import check_batches, check_compute
 from models.instance import NEVER, NONE, Instance
 from models.metrics import serving_residency
-from models.timeline import UNPLACED, Residency, Timeline
-from models.violation import Violation, name_task
+from models.timeline import UNPLACED, Residency, Timeline, is_eviction
+from models.violation import Violation, name_residency, name_task
 
 _FOREVER = int(np.iinfo(np.int64).max)
 
@@ -66,7 +67,7 @@ def _known_places(instance: Instance, timeline: Timeline) -> Iterator[Violation]
 def _load_duration(instance: Instance, timeline: Timeline) -> Iterator[Violation]:
     """R1: a load starts at or after 0 and takes ceil(bytes / bandwidth) + overhead; no end before the start."""
     for residency in timeline.residencies:
-        name = _residency(instance, residency)
+        name = name_residency(instance, residency)
         allowed = instance.load_time(residency.model, residency.gpu)
         took = residency.ready_us - residency.load_start_us
         if allowed == NEVER:
@@ -86,7 +87,7 @@ def _one_load_at_a_time(instance: Instance, timeline: Timeline) -> Iterator[Viol
     for group in _by(timeline, lambda r: r.gpu, lambda r: not r.initial):
         for before, after in pairwise(sorted(group, key=lambda r: (r.load_start_us, r.ready_us))):
             if after.load_start_us < before.ready_us:
-                subject = f"{_residency(instance, after)} after {_residency(instance, before)}"
+                subject = f"{name_residency(instance, after)} after {name_residency(instance, before)}"
                 yield Violation("R1", subject, "loads overlap", after.load_start_us, before.ready_us)
 
 
@@ -115,7 +116,7 @@ def _slots(instance: Instance, timeline: Timeline) -> Iterator[Violation]:
     """R2 by slots: a residency sits in one slot that is large enough, and a slot holds one model at a time."""
     for residency in timeline.residencies:
         slots = instance.cluster.gpus[residency.gpu].slots
-        name, weight = _residency(instance, residency), int(instance.weight_bytes[residency.model])
+        name, weight = name_residency(instance, residency), int(instance.weight_bytes[residency.model])
         if not slots:
             if residency.slot is not None:
                 yield Violation("R2", name, "names a slot on a GPU without slots", residency.slot, "none")
@@ -163,7 +164,7 @@ def _loads_block_compute(instance: Instance, timeline: Timeline) -> Iterator[Vio
             last = int(np.searchsorted(starts, residency.ready_us, side="left")) - 1
             if last >= 0 and ends[last] > residency.load_start_us:
                 reaching = int(tasks[np.argmax(timeline.end_us[tasks[: last + 1]])])
-                subject = f"{_residency(instance, residency)} and {name_task(instance, reaching)}"
+                subject = f"{name_residency(instance, residency)} and {name_task(instance, reaching)}"
                 yield Violation("R5", subject, "load overlaps compute", residency.load_start_us, int(ends[last]))
 
 
@@ -173,7 +174,7 @@ def _initial(instance: Instance, timeline: Timeline) -> Iterator[Violation]:
     for residency in timeline.residencies:
         if not residency.initial:
             continue
-        name = _residency(instance, residency)
+        name = name_residency(instance, residency)
         if (residency.gpu, residency.model, residency.slot) not in given:
             yield Violation("R6", name, "is not initially resident", "initial", "a load")
         if residency.load_start_us != 0 or residency.ready_us != 0:
@@ -223,8 +224,8 @@ def _restrictions(instance: Instance, timeline: Timeline) -> Iterator[Violation]
     limits = instance.restrictions
     if limits.no_swaps:
         for residency in timeline.residencies:
-            if residency.end_us is not None:
-                yield Violation("X", _residency(instance, residency), "is evicted", residency.end_us, "never")
+            if residency.end_us is not None and is_eviction(instance, residency):
+                yield Violation("X", name_residency(instance, residency), "is evicted", residency.end_us, "never")
     for group in _by(timeline, lambda r: r.model):
         name = instance.models[group[0].model].name
         most = limits.max_replicas.get(name)
@@ -248,6 +249,7 @@ _RULES: tuple[Callable[[Instance, Timeline], Iterator[Violation]], ...] = (
     _precedence,
     check_batches,
     check_compute,
+    check_availability,
     _restrictions,
 )
 
@@ -276,7 +278,7 @@ def _overlaps(instance: Instance, group: list[Residency], rule: str, problem: st
     """Yield a violation for each residency that starts before its predecessor in the group has ended."""
     for before, after in pairwise(sorted(group, key=lambda r: (r.load_start_us, _end(r)))):
         if before.end_us is None or after.load_start_us < before.end_us:
-            subject = f"{_residency(instance, after)} after {_residency(instance, before)}"
+            subject = f"{name_residency(instance, after)} after {name_residency(instance, before)}"
             yield Violation(
                 rule, subject, problem, after.load_start_us, "never" if before.end_us is None else before.end_us
             )
@@ -284,8 +286,3 @@ def _overlaps(instance: Instance, group: list[Residency], rule: str, problem: st
 
 def _end(residency: Residency) -> int:
     return _FOREVER if residency.end_us is None else residency.end_us
-
-
-def _residency(instance: Instance, residency: Residency) -> str:
-    model, gpu = instance.models[residency.model].name, instance.cluster.gpus[residency.gpu].id
-    return f"{model} on {gpu} from {residency.load_start_us} us"

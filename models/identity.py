@@ -8,7 +8,8 @@ from collections.abc import Mapping
 from fractions import Fraction
 from typing import Any
 
-from models.cluster import Link
+from models.availability import FOREVER
+from models.cluster import GPU, Link
 from models.instance import Instance
 from models.workload import WHOLE, BatchClass, Task
 
@@ -24,10 +25,7 @@ def canonical(instance: Instance) -> dict[str, Any]:
     network = instance.cluster.network
     batches = {"batches": [_batch(batch) for batch in instance.batches]} if instance.batches else {}
     return {
-        "gpus": [
-            [g.id, g.server, g.kind, g.memory_bytes, list(g.slots), _number(g.load_bandwidth), g.load_overhead_us]
-            for g in instance.cluster.gpus
-        ],
+        "gpus": [_gpu(gpu) for gpu in instance.cluster.gpus],
         "network": [_link(network.between), _link(network.within), network.staged],
         "models": [[model.name, model.weight_bytes] for model in instance.models],
         "workflows": [
@@ -62,6 +60,12 @@ def canonical(instance: Instance) -> dict[str, Any]:
         },
         **batches,
     }
+
+
+def _gpu(gpu: GPU) -> list[Any]:
+    hardware = [gpu.kind, gpu.memory_bytes, list(gpu.slots), _number(gpu.load_bandwidth), gpu.load_overhead_us]
+    intervals = [[begin, None if end == FOREVER else end] for begin, end in gpu.available.intervals]
+    return [gpu.id, gpu.server, *hardware, *([] if gpu.available.always else [intervals])]
 
 
 def _demand(task: Task) -> list[dict[str, Any]]:

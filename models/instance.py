@@ -97,7 +97,9 @@ class Instance:
     batch_largest
         Most members of a batch of a class on a GPU class. Shape [batches, classes].
     one_at_a_time
-        Whether every task takes a GPU's whole compute, alone, and holds no memory of its own.
+        Whether every task takes a GPU's whole compute, alone, and holds no memory of its own, on GPUs that stay.
+    always_available
+        Whether every GPU is there from 0 on, for ever.
     inputs, outputs
         Per template: pairs (offset, edge); task + offset is the predecessor (successor), `edge` a row of `transfer_us`.
     transfer_us
@@ -138,6 +140,7 @@ class Instance:
     batch_us: Ints = _derived()
     batch_largest: Ints = _derived()
     one_at_a_time: bool = _derived()
+    always_available: bool = _derived()
     inputs: Arcs = _derived()
     outputs: Arcs = _derived()
     transfer_us: Ints = _derived()
@@ -227,7 +230,9 @@ class Instance:
         self._set("template_memory", tables.as_ints([task.memory_bytes for task in templates], "memory of tasks"))
         self._set("batch_largest", (self.batch_us != NEVER).sum(axis=2, dtype=np.int64))
         whole = bool((self.template_share == WHOLE).all())
-        self._set("one_at_a_time", whole and not self.batches and not self.template_memory.any())
+        self._set("always_available", all(gpu.available.always for gpu in self.cluster.gpus))
+        alone = whole and not self.batches and not self.template_memory.any()
+        self._set("one_at_a_time", alone and self.always_available)
 
     def _why_stuck(self, template: int) -> str:
         sizes = [self.models[model].weight_bytes for model in self.needs[template]]
@@ -253,19 +258,33 @@ class Instance:
         return self.workflows[workflow], template - int(self.template_first[workflow])
 
     def require_one_at_a_time(self, who: str) -> None:
-        """Refuse batches, shares and memory of tasks on behalf of a part that cannot serve them.
+        """Refuse batches, shares, memory of tasks and GPUs that come and go on behalf of a part without them.
 
         Raises
         ------
         UnsupportedInstanceError
             Naming the first task that asks for one; `who` is the part, in words.
         """
+        self.require_always_available(who)
         if self.one_at_a_time:
             return
         asking = (self.template_batch != NONE) | (self.template_share < WHOLE) | (self.template_memory > 0)
         name = self.template_name(int(np.flatnonzero(asking)[0]))
         problem = f"{who} knows no batches, shares or memory of tasks, and {name} asks for one"
         raise UnsupportedInstanceError(f"{problem}; allowed are tasks that run one at a time on a GPU")
+
+    def require_always_available(self, who: str) -> None:
+        """Refuse GPUs that come and go on behalf of a part that does not know them.
+
+        Raises
+        ------
+        UnsupportedInstanceError
+            Naming the first such GPU; `who` is the part, in words.
+        """
+        if not self.always_available:
+            away = next(gpu for gpu in self.cluster.gpus if not gpu.available.always)
+            problem = f"{who} knows no servers that come and go, and {away.id} is not always there"
+            raise UnsupportedInstanceError(f"{problem}; allowed are groups without `available`")
 
     @property
     def n_tasks(self) -> int:

@@ -12,7 +12,7 @@ from models.cluster import MICROSECONDS_PER_SECOND
 from models.instance import NONE, Instance, Ints
 from models.objective import completion_us, mean_ratio
 from models.slo import ServiceLevels, quantile_rank
-from models.timeline import Timeline, batch_leaders
+from models.timeline import Timeline, batch_leaders, is_eviction
 from models.workload import WHOLE
 
 _QUANTILES = {"p50": Fraction(50, 100), "p95": Fraction(95, 100), "p99": Fraction(99, 100), "max": Fraction(1)}
@@ -87,7 +87,8 @@ def measure(
     )
     slowdown = _spread(counted / paths, mean_ratio(counted.tolist(), paths.tolist()))
     makespan = int(timeline.end_us.max())
-    engines_us = max(1, makespan * instance.n_gpus)  # a realised timeline may consist of runs of 0 us
+    there_us = sum(gpu.available.available_us(0, makespan) for gpu in instance.cluster.gpus)
+    engines_us = max(1, there_us)  # a realised timeline may consist of runs of 0 us
     loaded = [residency for residency in timeline.residencies if not residency.initial]
     first_task = int(instance.job_first_task[jobs[0]])
     batches, mean_batch_size = _batches(instance, timeline, first_task)
@@ -100,7 +101,7 @@ def measure(
         makespan_s=makespan / MICROSECONDS_PER_SECOND,
         loads=len(loaded),
         load_bytes=sum(int(instance.weight_bytes[residency.model]) for residency in loaded),
-        evictions=sum(residency.end_us is not None for residency in timeline.residencies),
+        evictions=sum(is_eviction(instance, residency) for residency in timeline.residencies),
         hit_rate=hit_rate(instance, timeline, first_task),
         compute_busy=_computing_us(instance, timeline) / engines_us,
         copy_busy=copying / engines_us,

@@ -88,6 +88,8 @@ def check_initial(
 def _check_place(resident: InitialResidency, gpu: GPU, model: MLModel, restrictions: Restrictions) -> None:
     if not gpu.fits([model.weight_bytes]) or not restrictions.allows_model(model.name, resident.gpu):
         raise InstanceError(f"initial residency: model {model.name} may not be on {gpu.id}")
+    if gpu.available.at(0) is None:
+        raise InstanceError(f"initial residency: {gpu.id} is not there at time 0")
     if (resident.slot is None) == bool(gpu.slots):
         raise InstanceError(f"initial residency: {model.name} on {gpu.id} needs a slot exactly if the GPU has slots")
     if resident.slot is not None and not (

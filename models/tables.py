@@ -82,7 +82,7 @@ def _content(workflow: Workflow) -> object:
 
 @dataclass(frozen=True, slots=True)
 class GPUClasses:
-    """GPUs grouped by what the rules can tell apart: kind, memory, load times, restrictions.
+    """GPUs grouped by what the rules can tell apart: kind, memory, load times, when they are there, restrictions.
 
     Parameters
     ----------
@@ -106,7 +106,8 @@ class GPUClasses:
         limits = (restrictions.model_gpus, restrictions.workflow_gpus)
         for index, gpu in enumerate(cluster.gpus):
             allowed = tuple(frozenset(name for name, gpus in limit.items() if index in gpus) for limit in limits)
-            key = (gpu.kind, gpu.memory_bytes, gpu.slots, gpu.load_bandwidth, gpu.load_overhead_us, allowed)
+            hardware = (gpu.kind, gpu.memory_bytes, gpu.slots, gpu.load_bandwidth, gpu.load_overhead_us)
+            key = (hardware, gpu.available, allowed)
             leader.append(first.setdefault(key, index))
         leaders = tuple(first.values())
         of_gpu = np.searchsorted(np.array(leaders), np.array(leader)).astype(np.int64)

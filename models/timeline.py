@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from models.availability import FOREVER
 from models.instance import NONE, Instance, Ints
 
 UNPLACED = -1
@@ -34,7 +35,7 @@ class Residency:
     load_start_us, ready_us
         Memory is held from the first, tasks may use the model from the second; both 0 if initial.
     end_us
-        When the model is evicted; None: never.
+        When the model is evicted, or its GPU goes; None: never.
     slot
         0-based; None where memory is shared by bytes.
     initial
@@ -127,3 +128,10 @@ def batch_leaders(instance: Instance, timeline: Timeline) -> Ints:
     _, first, group = np.unique(keys, axis=1, return_index=True, return_inverse=True)
     leaders[members] = members[first[group.reshape(-1)]]
     return leaders
+
+
+def is_eviction(instance: Instance, residency: Residency) -> bool:
+    """Say whether a residency ends while its GPU stays: one that lasts until the GPU goes is no eviction (rule A1)."""
+    interval = instance.cluster.gpus[residency.gpu].available.at(residency.load_start_us)
+    goes_us = FOREVER if interval is None else interval[1]
+    return residency.end_us is not None and residency.end_us < goes_us

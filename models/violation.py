@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from models.instance import Instance
+from models.timeline import Residency
 
 
 @dataclass(frozen=True, slots=True)
@@ -14,7 +15,7 @@ class Violation:
     Parameters
     ----------
     rule
-        Its number, R1 to R6, T1 to T3, T3b, T3c, or X for an operator's restriction.
+        Its number, R1 to R6, T1 to T3, T3b, T3c, A1, or X for an operator's restriction.
     subject
         The task, residency or GPU at fault, by name.
     problem
@@ -36,3 +37,9 @@ class Violation:
 def name_task(instance: Instance, task: int) -> str:
     """Return how a violation calls a task."""
     return f"job {instance.task_job[task]} task {instance.task_name(task)}"
+
+
+def name_residency(instance: Instance, residency: Residency) -> str:
+    """Return how a violation calls a residency."""
+    model, gpu = instance.models[residency.model].name, instance.cluster.gpus[residency.gpu].id
+    return f"{model} on {gpu} from {residency.load_start_us} us"

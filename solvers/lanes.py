@@ -51,13 +51,14 @@ class Lanes:
 def lanes_of(instance: Instance) -> Lanes | None:
     """Return the twin of a window; None if its tasks need models, batches or memory, or pay for transfers.
 
-    They must run k at a time, k > 1, whatever their shares.
+    They must run k at a time, k > 1, whatever their shares, on GPUs that are always there.
     """
     counts = {WHOLE // share for share in instance.template_share.tolist()}
     plain = not instance.batches and not instance.template_memory.any() and not any(instance.needs)
     # One GPU keeps its outputs; the lanes of several would be as far apart as GPUs are.
     near = instance.n_gpus == 1 or not (instance.transfer_us.any() or instance.input_us.any())
-    if len(counts) > 1 or 1 in counts or not (plain and near and instance.restrictions == Restrictions()):
+    unlimited = instance.always_available and instance.restrictions == Restrictions()
+    if len(counts) > 1 or 1 in counts or not (plain and near and unlimited):
         return None
     count = counts.pop()
     gpus = tuple(replace(gpu, id=f"{gpu.id}/{lane}") for gpu in instance.cluster.gpus for lane in range(count))

@@ -15,6 +15,7 @@ from enum import StrEnum
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
+from models.formulations.windows import cannot_end
 from models.instance import Instance
 from models.objective import Objective
 from models.timeline import Timeline
@@ -22,6 +23,7 @@ from solvers.bounds import closed_form
 from solvers.exact import consecutive
 from solvers.lanes import lanes_of
 from solvers.result import Progress, Result, Search
+from solvers.visits import on_twin
 
 if TYPE_CHECKING:
     from solvers.bounds.lagrangian.improve import Priced
@@ -156,22 +158,26 @@ def solve(
         )
         return replace(found, timeline=None if found.timeline is None else lanes.gather(found.timeline))
     search = Search(instance, objective, options.time_limit_s, watch, stop)
+    if cannot_end(on_twin(search).instance):
+        search.infeasible = True
+        return search.result("truenorth", options.as_dict())
     if hint is not None:
         search.offer(hint)
     if search.timeline is None and instance.n_tasks > _DISPATCHED_TASKS:
-        _dispatch(search)
+        _dispatch(on_twin(search))
     _offer_starts(search, starts, options.time_limit_s)
     offer_formulas(search)
     if consecutive.applies(instance, objective) and not search.proved:
         consecutive.improve(search, _CONSECUTIVE_SHARE * search.remaining_s)
-    exact, priced = options.method in (Method.CP_SAT, Method.MILP), None
+    exact, priced, plans = options.method in (Method.CP_SAT, Method.MILP), None, on_twin(search)
     if not search.proved:
         if options.method is Method.AUTO and options.iterations is None:  # where CP-SAT gets to depends on the clock
-            exact = _worth_cp_sat(search)
+            exact = _worth_cp_sat(plans)
         limit_s = _warm_up_s(search) if exact else search.remaining_s
-        priced = _search_and_bound(search, options, limit_s, limit_s if exact else _bound_s(options, limit_s))
+        bound_s = limit_s if exact else _bound_s(options, limit_s)
+        priced = _search_and_bound(search, plans, options, limit_s, bound_s)
     if exact and not search.proved and search.remaining_s > 0:
-        _solve_exactly(search, options, priced)
+        _solve_exactly(plans, options, priced if plans is search else None)  # prices are of the window's own GPUs
     return search.result("truenorth", options.as_dict())
 
 
@@ -258,10 +264,11 @@ def anneal(search: Search, options: SearchOptions) -> None:
     from solvers.search import annealing
     from solvers.search.exchange import Exchange
 
+    plans = on_twin(search)
     exchange = Exchange(search.remaining_s)
     with ThreadPoolExecutor(options.workers) as pool:
         running = [
-            pool.submit(annealing.improve, search, options.seed + index, exchange=exchange)
+            pool.submit(annealing.improve, plans, options.seed + index, exchange=exchange)
             for index in range(options.workers)
         ]
         for done in running:
@@ -301,12 +308,19 @@ def _solve_exactly(search: Search, options: SearchOptions, priced: Priced | None
         cp_sat.improve(search, options.workers, options.seed, priced)
 
 
-def _search_and_bound(search: Search, options: SearchOptions, limit_s: float, bound_s: float) -> Priced | None:
+def _search_and_bound(
+    search: Search, plans: Search, options: SearchOptions, limit_s: float, bound_s: float
+) -> Priced | None:
     """Anneal and raise the lower bound, in parallel if there are workers for both (kernels hold no interpreter lock).
 
     A long bound gains little after its first steps, so its worker then anneals with another seed; not so before CP-SAT,
     which wants good prices. Further workers anneal with seeds of their own, and go on from each other's plans. Where
     iterations are counted there is one annealing only, since searches that share a plan depend on the clock.
+
+    Parameters
+    ----------
+    plans
+        Where plans are looked for: the search itself, or that on its twin.
 
     Returns
     -------
@@ -324,20 +338,20 @@ def _search_and_bound(search: Search, options: SearchOptions, limit_s: float, bo
         priced = raise_bound(search, bound_s)
         left_s = end_s - search.elapsed_s
         if bound_s < limit_s and left_s > 0:
-            annealing.improve(search, seed + 1, None, left_s, exchange=exchange)
+            annealing.improve(plans, seed + 1, None, left_s, exchange=exchange)
         return priced
 
     if workers == 1:
         bound_s = min(bound_s, _SHORT_WARM_UP_SHARE * limit_s)
-        annealing.improve(search, seed, iterations, limit_s - bound_s)
+        annealing.improve(plans, seed, iterations, limit_s - bound_s)
         return raise_bound(search, bound_s)
     with ThreadPoolExecutor(workers - 1) as pool:
         bounding = pool.submit(bound_first)
         others = range(2, workers) if iterations is None else ()
         annealings = [
-            pool.submit(annealing.improve, search, seed + index, None, limit_s, exchange=exchange) for index in others
+            pool.submit(annealing.improve, plans, seed + index, None, limit_s, exchange=exchange) for index in others
         ]
-        annealing.improve(search, seed, iterations, limit_s, exchange=exchange)
+        annealing.improve(plans, seed, iterations, limit_s, exchange=exchange)
         for done in annealings:
             done.result()
         return bounding.result()

@@ -66,7 +66,7 @@ def follow_on_the_same_gpu(model: cp_model.CpModel, v: Variables, choices: Choic
 def load_before_start(model: cp_model.CpModel, v: Variables, choices: Choices) -> None:
     """R1, R3, R6: memory is held from the load on, and the task waits for it; an initial model is held from 0.
 
-    m_ug => s_t >= q_u + load_mg;  i_ug => q_u = 0 in its room;  s_t >= q_u;  span_u = r_u - q_u;
+    m_ug => s_t >= q_u + load_mg, q_u >= when g comes;  i_ug => q_u = 0 in its room;  s_t >= q_u;  span_u = r_u - q_u;
     where tasks overlap r_u >= e_t in place of s_t >= q_u.
     """
     beside = overlapping(choices.instance)
@@ -75,6 +75,9 @@ def load_before_start(model: cp_model.CpModel, v: Variables, choices: Choices) -
         duration = choices.instance.load_time(wanted, g)
         named = model.add(v.start[task] >= v.hold[need] + duration).with_name(f"ready[{need},{g}]")
         named.only_enforce_if(miss)
+        comes_us = choices.instance.cluster.gpus[g].available.intervals[0][0]
+        if comes_us:  # A1
+            model.add(v.hold[need] >= comes_us).with_name(f"comes[{need},{g}]").only_enforce_if(miss)
     for (need, g), initial in v.initial.items():
         model.add(v.hold[need] == 0).with_name(f"held_from_0[{need},{g}]").only_enforce_if(initial)
         room = choices.initial_room(choices.needs[need][1], g)

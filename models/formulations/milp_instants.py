@@ -17,6 +17,7 @@ from math import gcd
 import numpy as np
 import pulp
 
+from models.availability import FOREVER
 from models.formulations.batching import batch_of, batch_times, memory_of, share_of
 from models.formulations.choices import Choices
 from models.formulations.milp_costs import complete_jobs, declare_costs, minimise, start_costs
@@ -64,7 +65,8 @@ class Grid:
         instance = choices.instance
         times = [table[table != NEVER] for table in (instance.run_us, instance.load_us, instance.batch_us)]
         travels = instance.transfer_us.ravel(), instance.input_us
-        known = np.concatenate([instance.job_release_us, *travels, *(t.ravel() for t in times)])
+        there = np.array([gpu.available.intervals for gpu in instance.cluster.gpus], np.int64)
+        known = np.concatenate([instance.job_release_us, there[there < FOREVER], *travels, *(t.ravel() for t in times)])
         apart = any(2 * batch.share <= WHOLE for batch in instance.batches)  # T3b: by 1 us
         step = 1 if apart else gcd(*known.tolist()) or 1
         return cls(step, -(-int(choices.windows.latest_end_us.max()) // step))
@@ -214,7 +216,10 @@ def share_compute(problem: pulp.LpProblem, v: Variables, choices: Choices, grid:
 
 
 def load_models(problem: pulp.LpProblem, v: Variables, choices: Choices, grid: Grid) -> None:
-    """R1, R4, R6: loads of a GPU do not overlap; r_mgsu <= r_mgs(u-1) + l_mgsu <= 1, r >= loads under way; one copy."""
+    """R1, R4, R6: loads of a GPU do not overlap; r_mgsu <= r_mgs(u-1) + l_mgsu <= 1, r >= loads under way; one copy.
+
+    A1: r = 0 where g is away.
+    """
     instance, engine, copies = choices.instance, _Sums(), _Sums()
     given = {(r.model, r.gpu, r.slot or 0) for r in instance.initial}
     for (m, g, u, s), literal in v.load.items():
@@ -222,7 +227,10 @@ def load_models(problem: pulp.LpProblem, v: Variables, choices: Choices, grid: G
         before = v.resident[m, g, u - 1, s] if u else int((m, g, s) in given)
         problem.addConstraint(v.resident[m, g, u, s] <= before + literal, f"stays[{m},{g},{u},{s}]")
         problem.addConstraint(literal + before <= 1, f"loads_anew[{m},{g},{u},{s}]")
-        if instance.restrictions.no_swaps and u:
+        there = instance.cluster.gpus[g].available.at(u * grid.step_us) is not None
+        if not there:
+            problem.addConstraint(v.resident[m, g, u, s] == 0, f"away[{m},{g},{u},{s}]")
+        elif instance.restrictions.no_swaps and u:
             problem.addConstraint(v.resident[m, g, u, s] >= before, f"for_ever[{m},{g},{u},{s}]")
         under_way = pulp.lpSum(_under_way(v, instance, grid, m, g, u, s))
         problem.addConstraint(v.resident[m, g, u, s] >= under_way, f"held[{m},{g},{u},{s}]")

@@ -12,9 +12,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from models.availability import FOREVER
 from models.formulations.scale import ScaledObjective
 from models.formulations.surcharges import Surcharges
-from models.instance import NEVER, NONE, Instance, Ints
+from models.instance import NEVER, NONE, Instance, Ints, UnsupportedInstanceError
 
 UNREACHABLE = np.int64(1) << 60
 """Stands for a time that is never: later than any horizon, small enough to be added up."""
@@ -87,7 +88,14 @@ def time_windows(
         Scaled sums that the first 0, 1, 2, ... jobs cannot go below.
     limits
         Further limits on plans that do not exceed the incumbent.
+
+    Raises
+    ------
+    UnsupportedInstanceError
+        If a GPU comes more than once.
     """
+    if any(len(gpu.available.intervals) > 1 for gpu in instance.cluster.gpus):
+        raise UnsupportedInstanceError("formulations know no GPU that comes twice; allowed is one interval each")
     run = _reachable_run_times(instance)
     head = np.zeros_like(run) if limits is None else limits.earliest_start_us
     earliest, tail = _heads(instance, run, head), _tails(instance, run)
@@ -97,7 +105,7 @@ def time_windows(
         upper = np.minimum(upper, objective.latest_completion_us(instance, lower, incumbent, floors))
     if limits is not None:
         upper = np.minimum(upper, limits.latest_completion_us)
-    latest = upper[instance.task_job][:, None] - tail
+    latest = np.minimum(upper[instance.task_job][:, None] - tail, _goes_us(instance))
     if limits is not None:
         longest = np.maximum(run, _longest_by_gpu(instance))
         latest = _latest_ends(instance, run, np.minimum(latest, limits.latest_start_us + longest))
@@ -110,19 +118,25 @@ def completion_lower_us(instance: Instance) -> Ints:
     return _completion_lower_us(instance, _heads(instance, run, np.zeros_like(run)) + run + _tails(instance, run))
 
 
+def cannot_end(instance: Instance) -> bool:
+    """Say whether some job can never be done, since a task of it fits no interval in which a GPU is there."""
+    return not instance.always_available and bool((completion_lower_us(instance) >= UNREACHABLE).any())
+
+
 def horizon_us(instance: Instance) -> int:
     """Return a time by which some best plan has ended, whatever the objective.
 
     Moved as early as its decisions allow, a plan ends with a chain of runs, loads and transfers that begins at a
-    release; no run, load or transfer occurs twice in it, and a need causes at most one load. Batches of a class that
-    keep off each other's starts (T3b) add a microsecond each.
+    release or when a GPU comes; no run, load or transfer occurs twice in it, and a need causes at most one load.
+    Batches of a class that keep off each other's starts (T3b) add a microsecond each.
     """
     run, load = _longest_runs(instance), instance.load_us.max(axis=1, initial=0)
     transfer = instance.transfer_us.max(axis=(1, 2, 3), initial=0)
     per_template = np.array([sum(int(load[model]) for model in needed) for needed in instance.needs], np.int64)
     per_template += np.array([sum(int(transfer[edge]) for _, edge in row) for row in instance.inputs], np.int64)
     per_template += instance.input_us
-    return int(instance.job_release_us.max() + run.sum() + per_template[instance.task_template].sum())
+    begins = max(int(instance.job_release_us.max()), int(_comes_us(instance).max()))
+    return int(begins + run.sum() + per_template[instance.task_template].sum())
 
 
 def transfer_matrix(instance: Instance, edge: int) -> Ints:
@@ -166,8 +180,18 @@ def _longest_by_gpu(instance: Instance) -> Ints:
     return np.asarray(longest[own][:, instance.gpu_class], np.int64)  # NONE is the last row
 
 
+def _comes_us(instance: Instance) -> Ints:
+    """Return when each GPU comes: in formulations it does so once. Shape [gpus]."""
+    return np.array([gpu.available.intervals[0][0] for gpu in instance.cluster.gpus], np.int64)
+
+
+def _goes_us(instance: Instance) -> Ints:
+    """Return when each GPU goes, FOREVER if it does not. Shape [gpus]."""
+    return np.array([gpu.available.intervals[-1][1] for gpu in instance.cluster.gpus], np.int64)
+
+
 def _load_heads(instance: Instance) -> Ints:
-    """Return the time at which a GPU can have loaded all that a template needs, one after the other."""
+    """Return the time at which a GPU that is there from 0 on can have loaded all that a template needs in turn."""
     initial = {(resident.model, resident.gpu) for resident in instance.initial}
     return np.array(
         [
@@ -182,8 +206,12 @@ def _load_heads(instance: Instance) -> Ints:
 
 
 def _heads(instance: Instance, run: Ints, given: Ints) -> Ints:
-    """Return the earliest start of each task on each GPU: release, inputs and own loads, and what is given."""
-    loaded = _load_heads(instance)[instance.task_template]
+    """Return the earliest start of each task on each GPU: release, inputs and own loads, and what is given.
+
+    UNREACHABLE where it could not end before the GPU goes.
+    """
+    loaded: Ints = _load_heads(instance)[instance.task_template] + _comes_us(instance)
+    goes = _goes_us(instance)
     heads = np.maximum(np.maximum(instance.earliest_starts(), loaded), given)
     for job, workflow in enumerate(instance.job_workflow):
         for index in instance.workflows[workflow].topological:
@@ -193,6 +221,8 @@ def _heads(instance: Instance, run: Ints, given: Ints) -> Ints:
                     instance, edge
                 )
                 heads[task] = np.maximum(heads[task], arrival.min(axis=0))
+            late = (goes < FOREVER) & (heads[task] + run[task] > goes)
+            heads[task] = np.where(late, UNREACHABLE, heads[task])
     return heads
 
 

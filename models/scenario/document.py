@@ -8,6 +8,7 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
+from models.availability import ALWAYS
 from models.objective import Objective
 from models.scenario.errors import quote
 from models.scenario.quantities import (
@@ -17,6 +18,7 @@ from models.scenario.quantities import (
     Flag,
     GPUCount,
     Index,
+    Intervals,
     JobCount,
     Kind,
     Levels,
@@ -87,6 +89,9 @@ class GroupSection(Section):
     gpus_per_server: GPUCount = 1
     gpu: GPUSection
     price_per_hour: Number | None = Field(default=None, description="Price of one server for an hour.")
+    available: Annotated[Intervals, filled("interval")] = Field(
+        default=ALWAYS.intervals, description="When the servers are there; always if left out."
+    )
 
 
 class ClusterSection(Section):
@@ -119,7 +124,11 @@ class ClusterSection(Section):
             return self.groups
         return (
             GroupSection.model_construct(
-                count=self.servers, gpus_per_server=self.gpus_per_server or 1, gpu=self.gpu, price_per_hour=None
+                count=self.servers,
+                gpus_per_server=self.gpus_per_server or 1,
+                gpu=self.gpu,
+                price_per_hour=None,
+                available=ALWAYS.intervals,
             ),
         )
 

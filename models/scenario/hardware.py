@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from models.availability import Availability
 from models.cluster import GPU, Cluster, Link, Network
 from models.scenario.document import ClusterSection, GroupSection, NetworkSection
 from models.scenario.errors import FieldError, Where, blame
@@ -48,6 +49,7 @@ def _gpu(group: GroupSection, server: int, place: int) -> GPU:
         gpu.load_bandwidth,
         gpu.slots or (),
         gpu.load_overhead,
+        Availability.of(group.available),
     )
 
 

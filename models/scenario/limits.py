@@ -123,7 +123,8 @@ def check_horizon(instance: Instance) -> None:
         per_template[template] += sum(float(instance.load_us[model].max()) for model in needs)
         per_template[template] += sum(float(instance.transfer_us[edge].max()) for _, edge in instance.inputs[template])
         per_template[template] += float(instance.input_us[template])
-    total = float(instance.job_release_us[-1]) + float(per_template[instance.task_template].sum())
+    comes = max(gpu.available.intervals[-1][0] for gpu in instance.cluster.gpus)
+    total = max(float(instance.job_release_us[-1]), float(comes)) + float(per_template[instance.task_template].sum())
     if total > MAX_HORIZON_US:
         problem = f"all tasks one after the other end at {total:.3g} us; allowed is {MAX_HORIZON_US:.0e} us"
         raise FieldError(("workload",), problem)

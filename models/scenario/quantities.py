@@ -5,10 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from fractions import Fraction
+from itertools import pairwise
 from typing import Annotated, Any, TypeVar
 
-from pydantic import PlainValidator, WithJsonSchema
+from pydantic import AfterValidator, PlainValidator, WithJsonSchema
 
+from models.availability import FOREVER, Interval
 from models.objective import Objective
 from models.scenario.errors import allowed, quote
 from models.scenario.section import kind_of, problem
@@ -266,6 +268,39 @@ Window = Annotated[
             "maxItems": 2,
             "description": "Arrivals from the first time to before the second; releases count from the first.",
             "examples": [["0 s", "60 s"]],
+        }
+    ),
+]
+
+
+def _interval(value: object) -> Interval:
+    if not isinstance(value, (list, tuple)) or len(value) != 2:
+        raise problem("is no interval; allowed is a list of two times such as [0 s, 600 s], the second may be end")
+    begin, end = _read_time(value[0]), FOREVER if value[1] == "end" else _read_time(value[1])
+    if begin >= end:
+        raise problem(f"is an empty interval, from {begin} us to {end} us; allowed is a start before the end")
+    return begin, end
+
+
+def _ascending(intervals: tuple[Interval, ...]) -> tuple[Interval, ...]:
+    for position, (before, after) in enumerate(pairwise(intervals), 1):
+        if after[0] < before[1]:
+            until = "end" if before[1] == FOREVER else f"{before[1]} us"
+            text = f"begins at {after[0]} us, and the one before lasts until {until}"
+            raise problem(f"{text}; allowed are intervals in their order, none over another", position)
+    return intervals
+
+
+Intervals = Annotated[
+    tuple[Annotated[Interval, PlainValidator(_interval)], ...],
+    AfterValidator(_ascending),
+    WithJsonSchema(
+        {
+            "type": "array",
+            "minItems": 1,
+            "items": {"type": "array", "items": {"type": "string"}, "minItems": 2, "maxItems": 2},
+            "description": "Intervals in which the servers are there, the last one maybe until `end`.",
+            "examples": [[["0 s", "600 s"], ["900 s", "end"]]],
         }
     ),
 ]

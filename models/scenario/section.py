@@ -24,7 +24,7 @@ _ALLOWED = {
 """What pydantic's own complaints allow."""
 
 
-def problem(text: str, key: str | None = None) -> PydanticCustomError:
+def problem(text: str, key: str | int | None = None) -> PydanticCustomError:
     """Return the error that a validator raises; `key` names the entry at fault inside the value."""
     return PydanticCustomError("input", "{problem}", {"problem": text, "key": key})
 

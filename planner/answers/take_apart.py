@@ -117,6 +117,8 @@ def regret(
     ------
     ValueError
         If the timeline happened with other run times than the given ones.
+    UnsupportedInstanceError
+        If servers come and go.
     """
     search = Search(scenario.instance, scenario.objective, time_limit_s, stop=stop)
     clairvoyance = worth_of_clairvoyance(scenario, _RECEDING_SHARE * time_limit_s, seed)
@@ -143,6 +145,7 @@ def hold(
 ) -> Held:
     """Return the steps that keep placement or order as a timeline has them; parameters as those of `regret`."""
     instance, objective = scenario.instance, scenario.objective
+    instance.require_always_available("regret")
     ran = with_given_loads(instance, timeline)
     value = timeline_value(objective, instance, ran)
     steps = [RegretStep(AS_IT_RAN, ran, value, value)]

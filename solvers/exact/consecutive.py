@@ -45,6 +45,8 @@ def applies(instance: Instance, objective: Objective) -> bool:
     """Say whether all there is to decide is which consecutive tasks of one class run together on one GPU."""
     if instance.n_gpus > 1 or len(instance.batches) != 1 or instance.n_tasks > len(instance.jobs):
         return False
+    if not instance.always_available:
+        return False
     if NONE in instance.template_batch or instance.template_share[0] < WHOLE or instance.needs[0]:
         return False
     charged = charges(objective, instance)

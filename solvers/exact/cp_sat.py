@@ -17,7 +17,7 @@ from models.formulations.cp_sat import formulate_scaled, scaled_objective
 from models.formulations.cp_sat_plans import add_hint
 from models.formulations.normal_form import restrict
 from models.formulations.scale import ScaledObjective
-from models.formulations.windows import completion_lower_us, horizon_us
+from models.formulations.windows import cannot_end, completion_lower_us, horizon_us
 from models.instance import Instance
 from models.objective import Objective, completion_us
 from models.timeline import Timeline
@@ -26,6 +26,7 @@ from solvers.bounds.lagrangian.windows import limits
 from solvers.exact.cp_sat_run import FOR_MAXIMA, FOR_SUMS, SolverRun
 from solvers.result import Result, Search
 from solvers.result import SolverFaultError as SolverFaultError
+from solvers.visits import on_twin
 
 METHOD = "cp-sat"
 """Name of the bounds that this solver proves."""
@@ -63,7 +64,7 @@ def solve(
     search = Search(instance, objective, time_limit_s)
     if hint is not None:
         search.offer(hint)
-    improve(search, workers, seed)
+    improve(on_twin(search), workers, seed)
     return search.result(METHOD, {"ortools": version("ortools"), "workers": workers, "seed": seed})
 
 
@@ -75,6 +76,8 @@ def improve(
     log: Callable[[str], None] | None = None,
 ) -> None:
     """Improve a search until it is proved, stopped, or out of time; an instance too large to build in time is left.
+
+    No GPU of its instance comes twice: where some do, the search is that on the twin.
 
     Parameters
     ----------
@@ -89,6 +92,9 @@ def improve(
         If the solver denies that there is a plan although one is known.
     """
     if search.remaining_s <= build_s(search.instance):
+        return
+    if cannot_end(search.instance):
+        search.infeasible = True
         return
     known = search.timeline
     scaled = scaled_objective(search.instance, search.objective, known)

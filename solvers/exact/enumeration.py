@@ -57,6 +57,8 @@ class State:
         Residencies that have ended.
     runs
         The placed tasks by number.
+    stint
+        Per GPU: which of its intervals it is in, or about to be (rule A1).
     """
 
     clock: int
@@ -67,6 +69,7 @@ class State:
     copies: tuple[Copy, ...]
     gone: tuple[Residency, ...]
     runs: dict[int, Placement]
+    stint: tuple[int, ...]
 
 
 class Enumeration:
@@ -96,7 +99,7 @@ class Enumeration:
                 sum(copy.residency.model == model for copy in copies) <= self._most(model)
                 for model in range(len(self.instance.models))
             ):
-                self._extend(State(0, (-1, -1), zeros, zeros, zeros, copies, (), {}))
+                self._extend(State(0, (-1, -1), zeros, zeros, zeros, copies, (), {}, zeros))
         return self.timeline
 
     def _initial_choices(self) -> Iterator[tuple[InitialResidency, ...]]:
@@ -110,12 +113,21 @@ class Enumeration:
         if self.value is not None and self._lower_bound(state) >= self.value:
             return
         if len(state.runs) == self.instance.n_tasks:
-            residencies = [*state.gone, *(copy.residency for copy in state.copies)]
+            residencies = [*state.gone, *(self._to_the_end(state, copy) for copy in state.copies)]
             self.timeline = Timeline.build(self.instance.n_tasks, state.runs.values(), residencies)
             self.value = self._lower_bound(state)
             return
-        for following in sorted(chain(self._runs(state), self._loads(state)), key=lambda after: after.clock):
+        every = chain(self._runs(state), self._loads(state), self._departures(state))
+        for following in sorted(every, key=lambda after: after.clock):
             self._extend(following)
+
+    def _departures(self, state: State) -> Iterator[State]:
+        """Yield what follows from each GPU that can be the next to go: here all of them stay."""
+        return iter(())
+
+    def _to_the_end(self, state: State, copy: Copy) -> Residency:
+        """Return the residency of a copy that nothing evicts any more."""
+        return copy.residency
 
     def _lower_bound(self, state: State) -> Fraction:
         """Return the value if every task still to come started as soon as its job alone allows."""

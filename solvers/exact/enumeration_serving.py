@@ -1,4 +1,4 @@
-"""The oracle where GPUs serve several tasks at a time: batches, shares of compute, and memory of tasks.
+"""The oracle where GPUs serve several tasks at a time, or come and go: batches, shares of compute, memory of tasks.
 
 Operations are loads and batches (a task without a class is a batch of one). The argument of `enumeration` holds as it
 stands, with more to wait for: a share or memory that becomes free when some run ends, and an instant at which no
@@ -6,6 +6,8 @@ other batch of the class starts there (T3b). An operation starts at the first in
 operations before it, wherever in time they lie; if that is before the last start, the branch may be cut, as the plan
 with only this operation moved there would still obey every rule. Whoever takes room evicts, runs with memory as well
 as loads; of two sets of victims the smaller is enough unless the larger allows an earlier start.
+That a GPU goes is an operation of its own at a given time, before which nothing on it begins that cannot end by then,
+and after which everything on it lies in its next interval.
 """
 
 from __future__ import annotations
@@ -14,6 +16,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
 
+from models.availability import FOREVER, Interval
 from models.instance import NEVER, NONE
 from models.timeline import Placement, Residency
 from models.workload import WHOLE
@@ -64,6 +67,32 @@ class ServingEnumeration(Enumeration):
             able = [task for task in ready if self.instance.run_time(task, gpu) != NEVER]
             for members in self._batches(able, gpu):
                 yield from self._runs_of(state, members, gpu)
+
+    def _departures(self, state: State) -> Iterator[State]:
+        """Yield what follows when a GPU goes, unless it then held a model that has served nothing."""
+        for gpu in range(self.instance.n_gpus):
+            end = self._interval(state, gpu)[1]
+            if end == FOREVER or not (end > state.clock or (end == state.clock and (-1, gpu) > state.last)):
+                continue
+            leaving = [copy for copy in state.copies if copy.residency.gpu == gpu]
+            if all(copy.last_end_us is not None or copy.residency.initial for copy in leaving):
+                yield replace(
+                    state,
+                    clock=end,
+                    last=(-1, gpu),
+                    copies=tuple(copy for copy in state.copies if copy not in leaving),
+                    gone=(*state.gone, *(replace(copy.residency, end_us=end) for copy in leaving)),
+                    stint=(*state.stint[:gpu], state.stint[gpu] + 1, *state.stint[gpu + 1 :]),
+                )
+
+    def _interval(self, state: State, gpu: int) -> Interval:
+        """Return the interval that a GPU is in or about to be; after the last one it never comes again."""
+        intervals = self.instance.cluster.gpus[gpu].available.intervals
+        return intervals[state.stint[gpu]] if state.stint[gpu] < len(intervals) else (FOREVER, FOREVER)
+
+    def _to_the_end(self, state: State, copy: Copy) -> Residency:
+        end = self._interval(state, copy.residency.gpu)[1]
+        return copy.residency if end == FOREVER else replace(copy.residency, end_us=end)
 
     def _batches(self, able: Sequence[int], gpu: int) -> Iterator[tuple[int, ...]]:
         """Yield the batches that can be made of tasks."""
@@ -176,14 +205,16 @@ class ServingEnumeration(Enumeration):
 
     def _earliest(self, state: State, operation: _Operation, victims: Sequence[Copy]) -> int | None:
         """Return the first instant at which an operation fits among those before it, or None."""
-        least = max(operation.earliest_us, *(victim.free_us for victim in victims), 0)
+        begin, end = self._interval(state, operation.gpu)
+        least = max(operation.earliest_us, begin, *(victim.free_us for victim in victims), 0)
         ends = [run.end_us for run in state.runs.values() if run.gpu == operation.gpu]
         ends += [r.ready_us for r in self._stays(state, operation.gpu)]
         ends += [r.end_us for r in self._stays(state, operation.gpu) if r.end_us is not None]
         same = self._starts_of_class(state, operation)
         candidates = sorted({least, *ends, *(instant + 1 for instant in same)})
         later = (instant for instant in candidates if instant >= least and instant not in same)
-        return next((instant for instant in later if self._fits(state, operation, instant, victims)), None)
+        found = next((instant for instant in later if self._fits(state, operation, instant, victims)), FOREVER)
+        return found if found + operation.duration_us <= end else None
 
     def _starts_of_class(self, state: State, operation: _Operation) -> set[int]:
         if operation.batch == NONE:

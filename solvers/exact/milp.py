@@ -32,11 +32,13 @@ from highspy import cb
 from models.formulations import milp_instants
 from models.formulations.milp import Formulation, formulate
 from models.formulations.milp_plans import ContradictoryOrderError, read_timeline, start_values
+from models.formulations.windows import cannot_end
 from models.instance import Instance
 from models.objective import Objective
 from models.timeline import Timeline
 from solvers.exact import cp_sat
 from solvers.result import Result, Search, SolverFaultError
+from solvers.visits import on_twin
 
 AnyFormulation = Formulation | milp_instants.Formulation
 
@@ -94,7 +96,7 @@ def solve(
     search = Search(instance, objective, time_limit_s)
     if hint is not None:
         search.offer(hint)
-    improve(search, workers, seed, solver)
+    improve(on_twin(search), workers, seed, solver)
     versions = {"pulp": version("pulp"), "highspy": version("highspy")}
     return search.result(METHOD, {**versions, "solver": solver, "workers": workers, "seed": seed})
 
@@ -120,6 +122,9 @@ def improve(search: Search, workers: int = 2, seed: int = 0, solver: str = HIGHS
     """
     if solver not in available_solvers():
         raise ValueError(f"PuLP finds no solver {solver}; it finds {', '.join(available_solvers())}")
+    if cannot_end(search.instance):
+        search.infeasible = True
+        return
     size = search.instance.n_tasks**2 * search.instance.n_gpus
     if search.proved or search.remaining_s <= size * (_BUILD_S if solver == HIGHS else _PREPROCESS_S):
         return

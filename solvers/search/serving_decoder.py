@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from models.instance import Instance, Ints
+from models.instance import Instance, Ints, UnsupportedInstanceError
 from models.objective import Objective
 from models.timeline import Timeline, batch_leaders
 from solvers.search.decoder import Decisions, Decoder
@@ -20,8 +20,14 @@ class ServingDecoder(Decoder):
     serves = True
 
     def __init__(self, instance: Instance, objective: Objective) -> None:
+        if any(len(gpu.available.intervals) > 1 for gpu in instance.cluster.gpus):
+            raise UnsupportedInstanceError(
+                "the list decoder knows no GPU that comes twice; allowed is one interval each"
+            )
         super().__init__(instance, objective)
         self.service = tabulate_service(instance)
+        comes_us = [gpu.available.intervals[0][0] for gpu in instance.cluster.gpus]
+        self.origin.compute_free[:] = self.origin.copy_free[:] = comes_us
 
     def runs(self, decisions: Decisions) -> Runs:
         """Return fresh working arrays for the batches of some decisions."""

@@ -107,24 +107,31 @@ def dispatch_batches(
         if not ready:
             now = max(now, waiting[0][0])
         now = max(now, int(opens.min()))
+        if now == FAR:
+            break
         _get_ready(tables, rule, remaining, waiting, ready, now)
-        leader = heapq.heappop(ready)[1]
+        value, leader = heapq.heappop(ready)
         if runs.placed[leader] == 1:
             continue  # another one took it along
         size = _take_along(tables, service, runs, ready, leader, most)
-        gpu = _best_gpu(tables, service, state, work, spans, runs, rule, permitted, size)
+        gpu = _best_gpu(tables, service, state, work, spans, runs, rule, permitted, opens, size)
         if gpu == ABSENT and size > 1:  # restrictions may keep the members apart
             size = 1
-            gpu = _best_gpu(tables, service, state, work, spans, runs, rule, permitted, size)
+            gpu = _best_gpu(tables, service, state, work, spans, runs, rule, permitted, opens, size)
         if gpu == ABSENT:
             break
         batch = service.batch[tables.task_template[leader]]
         if batch != NONE:
             size = min(size, service.largest[batch, tables.gpu_class[gpu]])
         _forget_future(tables, state, work, runs, gpu, placed, size)
+        rows = state.records[0]
         if not append_batch(tables, service, state, work, spans, runs, residencies, gpu, ABSENT, size):
-            break
+            # Loads of its models wait for others to end: this GPU takes nothing more, and its rows are free again.
+            opens[gpu], state.records[0] = FAR, rows
+            heapq.heappush(ready, (value, leader))
+            continue
         opens[gpu] = first_fit(tables, service, state, work, spans, runs, gpu, 0, service.smallest_share, FAR)
+        _close(service, opens, now)
         for at in range(size):
             task = runs.members[at]
             work.order[placed] = task
@@ -132,6 +139,14 @@ def dispatch_batches(
             placed += 1
             _let_follow(tables, work, missing, remaining, waiting, task)
     return placed
+
+
+@inlined
+def _close(service: Service, opens: Ints, now: int) -> None:
+    """Take note of the GPUs that have gone."""
+    for gpu in range(opens.shape[0]):
+        if max(opens[gpu], now) >= service.goes_us[gpu]:
+            opens[gpu] = FAR
 
 
 @allocating_kernel
@@ -222,6 +237,7 @@ def _best_gpu(
     runs: Runs,
     rule: Rule,
     permitted: Mask,
+    opens: Ints,
     size: int,
 ) -> int:
     """Return the GPU with the earliest finish of the batch plus the price of its loads, ABSENT if none is permitted."""
@@ -256,6 +272,7 @@ def _best_gpu(
                 price += rule.load_price * duration * (1.0 if room >= 0 else 2.0)
         # A batch that a small GPU cuts short leaves members behind: what counts is the time per member.
         value = begin + runtime * (size / members) + price
+        possible = possible and opens[gpu] < FAR and begin + runtime <= service.goes_us[gpu]
         if possible and value < best_value:
             best, best_value = gpu, value
     return best

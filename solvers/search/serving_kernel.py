@@ -165,7 +165,7 @@ def first_fit(
     """
     last = state.last_task[gpu]
     if not service.side_by_side or last == ABSENT:
-        return max(begin, state.compute_free[gpu]) if not service.side_by_side else begin
+        return max(begin, int(state.compute_free[gpu]))
     begin = max(begin, work.start[last])
     while True:
         free, memory, next_end = WHOLE - share, left, FAR
@@ -247,6 +247,8 @@ def append_batch(
             left += state.room[gpu] - held
     begin = first_fit(tables, service, state, work, spans, runs, gpu, begin, service.share[template], left)
     begin = _step_aside(tables, service, state, work, gpu, begin, template)
+    if begin + runtime > service.goes_us[gpu]:
+        return False
     if held > state.room[gpu]:
         evict_marked(tables, state, residencies, gpu, begin)
         state.copy_free[gpu] = max(state.copy_free[gpu], begin)  # later loads count on what is left of that room

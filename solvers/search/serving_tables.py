@@ -24,6 +24,8 @@ class Service(NamedTuple):
         The least share that any template takes.
     side_by_side, holds_memory
         Whether some template takes less than a whole GPU; whether some holds memory.
+    goes_us
+        Per GPU: when it goes; it comes once, when its engines are free at first.
     """
 
     batch: Ints
@@ -34,6 +36,7 @@ class Service(NamedTuple):
     smallest_share: int
     side_by_side: bool
     holds_memory: bool
+    goes_us: Ints
 
 
 class Runs(NamedTuple):
@@ -81,6 +84,7 @@ def tabulate_service(instance: Instance) -> Service:
         smallest_share=int(share.min()),
         side_by_side=bool((share < WHOLE).any()),
         holds_memory=bool(instance.template_memory.any()),
+        goes_us=np.array([gpu.available.intervals[0][1] for gpu in instance.cluster.gpus], np.int64),
     )
 
 

@@ -17,8 +17,11 @@ def broken_rules(instance: Instance, timeline: Timeline) -> set[str]:
     broken = set()
     for residency in timeline.residencies:
         broken |= _load_rules(instance, timeline, residency) | _place_rules(instance, residency)
+        broken |= _absence(instance, residency.gpu, residency.load_start_us, _end(residency))
     for task in range(instance.n_tasks):
         broken |= _task_rules(instance, timeline, task)
+        start, end = int(timeline.start_us[task]), int(timeline.end_us[task])
+        broken |= _absence(instance, int(timeline.gpu[task]), start, end)
     marks = [r.load_start_us for r in timeline.residencies] + [r.ready_us for r in timeline.residencies]
     marks += [r.end_us for r in timeline.residencies if r.end_us is not None]
     marks += timeline.start_us.tolist() + timeline.end_us.tolist()
@@ -61,9 +64,18 @@ def _place_rules(instance: Instance, residency: Residency) -> set[str]:
             broken.add("R6")
         if residency.load_start_us != 0 or residency.ready_us != 0:
             broken.add("R6")
-    if residency.end_us is not None and instance.restrictions.no_swaps:
+    goes = {end for _, end in gpu.available.intervals}
+    if residency.end_us is not None and instance.restrictions.no_swaps and residency.end_us not in goes:
         broken.add("X")
     return broken
+
+
+def _absence(instance: Instance, where: int, begin: int, end: float) -> set[str]:
+    """Look at every instant of something that was planned."""
+    intervals = instance.cluster.gpus[where].available.intervals
+    seen = range(begin, max(begin + 1, int(min(end, begin + 1000))))
+    there = all(any(first <= u < last for first, last in intervals) for u in seen)
+    return set() if there else {"A1"}
 
 
 def _task_rules(instance: Instance, timeline: Timeline, number: int) -> set[str]:

@@ -25,6 +25,7 @@ from planner.answers.uncertain.retime import retime
 from planner.answers.uncertain.told import Told
 from solvers.result import Search
 from solvers.search import annealing
+from solvers.visits import on_twin
 
 _ENDLESS_S = 1e9
 """The search counts moves, not seconds, so that equal seeds give equal plans."""
@@ -143,5 +144,5 @@ class Offline(Policy):
 def anneal(instance: Instance, objective: Objective, moves: int, seed: int) -> Timeline | None:
     """Return the plan that a number of moves of local search leads to; None if there is none."""
     search = Search(instance, objective, _ENDLESS_S)
-    annealing.improve(search, seed, moves)
+    annealing.improve(on_twin(search), seed, moves)
     return search.timeline

@@ -42,6 +42,7 @@ class Sizes:
 
     def __post_init__(self) -> None:
         document = self.scenario.document
+        self.scenario.instance.require_always_available("the question of how many servers")
         if len(self.counts) == 1:
             return
         named = [place for entry in _entries(document) for place in entry.on]
