@@ -73,6 +73,8 @@ def _place_rules(instance: Instance, residency: Residency) -> set[str]:
 def _absence(instance: Instance, where: int, begin: int, end: float) -> set[str]:
     """Look at every instant of something that was planned."""
     intervals = instance.cluster.gpus[where].available.intervals
+    if instance.always_available:
+        return set()
     seen = range(begin, max(begin + 1, int(min(end, begin + 1000))))
     there = all(any(first <= u < last for first, last in intervals) for u in seen)
     return set() if there else {"A1"}
