@@ -8,14 +8,16 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
-from executor.device import ARRIVAL, LOAD_END, LOST, RUN_END, Device
+from executor.device import ARRIVAL, COME, GO, LOAD_END, LOST, RUN_END, Device
 from executor.errors import PolicyError, StalledError, StoppedError
 from executor.knowledge import WorkflowTables
 from executor.policies.queueing import QueuePolicy
 from executor.policy import Policy
 from executor.site import NOWHERE, Site
-from models import Instance, Timeline, Workflow
+from models import Cluster, Instance, Timeline, Workflow
+from models.availability import ALWAYS, FOREVER
 from models.branches import deciders
 
 
@@ -47,13 +49,14 @@ class Engine:
         stand_in: Callable[[], QueuePolicy] | None = None,
         paths: Sequence[Workflow] = (),
     ) -> None:
-        instance.require_always_available("the simulation of policies")
-        self._instance = instance
+        self._there = () if instance.always_available else tuple(gpu.available for gpu in instance.cluster.gpus)
+        self._instance = instance = _without_absences(instance)
+        self._late: dict[int, int] = {}
         self._policy = policy
         self._device = device
         self._stand_in = stand_in
         self._leader: QueuePolicy | None = None
-        self._site = Site(instance, device, policy, policy.write_back)
+        self._site = Site(instance, device, policy, policy.write_back, self._there, policy.foresees)
         self._draw = random.Random(seed)  # noqa: S311
         self._servers = sorted(set(self._site.gpu_server))
         self._releases: list[int | None] = [*instance.job_release_us.tolist(), None]
@@ -83,6 +86,12 @@ class Engine:
         """
         self._policy.begin(self._site)
         self._device.begin()
+        for gpu, there in enumerate(self._there):
+            for come_us, go_us in there.intervals:
+                if come_us:
+                    self._device.at(come_us, COME, gpu, go_us)
+                if go_us < FOREVER:
+                    self._device.at(go_us, GO, gpu, NOWHERE)
         self._policy.act(range(self._site.n_gpus))
         while self._unfinished:
             if stop is not None and stop():
@@ -112,6 +121,9 @@ class Engine:
             elif kind == LOAD_END:
                 site.end_load(subject, number)
                 policy.loaded(subject, number)
+                self._leave_behind(number)
+            elif kind in (GO, COME):
+                self._come_or_go(kind, subject, number)
             elif kind == LOST:
                 policy = self._go_on_without(subject, number)
                 woken = True
@@ -131,6 +143,18 @@ class Engine:
             touched.clear()
             policy.act(gpus)
 
+    def _leave_behind(self, gpu: int) -> None:
+        """Empty a GPU that has gone; if it is to be back already, have it once nothing of before runs there."""
+        site, state = self._site, self._site.state[gpu]
+        if not site.is_away(gpu):
+            return
+        gone = site.empty(gpu)
+        if gone:
+            self._policy.emptied(gpu, gone)
+        if gpu in self._late and not state.runs and state.loading == NOWHERE:
+            site.come(gpu, self._late.pop(gpu))
+            self._policy.came(gpu)
+
     def _finish_loads(self) -> None:
         """Let the loads under way come to their end; the policy is not asked any more."""
         site = self._site
@@ -143,6 +167,9 @@ class Engine:
                 site.end_load(event[3], event[4])
             elif event[1] == LOST:
                 site.set_aside(event[3], event[4])
+            elif event[1] == GO:
+                site.go(event[3])
+                site.empty(event[3])
 
     def _end_run(self, first_task: int, gpu: int) -> None:
         """Let the tasks of a batch end, one after the other."""
@@ -155,6 +182,16 @@ class Engine:
             site.end_task(task)
             policy.finished(task, gpu)
             site.send_outputs(task)
+        self._leave_behind(gpu)
+
+    def _come_or_go(self, kind: int, gpu: int, goes_us: int) -> None:
+        """Have a GPU until a time from now on, or have it no more."""
+        if kind == GO:
+            self._late.pop(gpu, None)
+            self._policy.went(gpu, self._site.go(gpu))
+        else:
+            self._late[gpu] = goes_us
+        self._leave_behind(gpu)
 
     def _go_on_without(self, gpu: int, model: int) -> Policy:
         """Set a lost GPU aside, and hand all that has not started to a policy that knows nothing of it; return that."""
@@ -211,3 +248,11 @@ class Engine:
         for task in self._site.job_tasks[job]:
             self._deciding.pop(task, None)
         return dropped
+
+
+def _without_absences(instance: Instance) -> Instance:
+    """Return the instance as policies know it: of when GPUs come and go they are told nothing beforehand."""
+    if instance.always_available:
+        return instance
+    gpus = tuple(replace(gpu, available=ALWAYS) for gpu in instance.cluster.gpus)
+    return replace(instance, cluster=Cluster(gpus, instance.cluster.network))

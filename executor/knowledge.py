@@ -73,6 +73,8 @@ class Knowledge:
         Per GPU.
     lost
         GPUs that were set aside; nothing can be assigned to them.
+    stays
+        Whether every GPU is there all the time, unless it is lost.
     load_us, weight_bytes
         The instance's tables as plain lists: load time by model and GPU class, bytes by model.
     workflows
@@ -105,6 +107,7 @@ class Knowledge:
         self.gpu_class: list[int] = instance.gpu_class.tolist()
         self.gpu_server: list[int] = instance.gpu_server.tolist()
         self.lost: set[int] = set()
+        self.stays = True
         self.load_us: list[list[int]] = instance.load_us.tolist()
         self.weight_bytes: list[int] = instance.weight_bytes.tolist()
         self.workflows: list[Workflow] = []
@@ -164,14 +167,19 @@ class Knowledge:
         row = self.inputs[self.template[task]]
         return tuple(arc for arc in row if task + arc[0] not in self.dropped) if self.dropped else row
 
-    def eligible_gpus(self, task: int) -> tuple[int, ...]:
-        """Return the GPUs that can run a task, in order."""
+    def able_gpus(self, task: int) -> tuple[int, ...]:
+        """Return the GPUs that can run a task, in order, whether or not they are there now."""
         template = self.template[task]
         if template not in self._eligible:
             row = self.run_us[template]
             self._eligible[template] = tuple(gpu for gpu, c in enumerate(self.gpu_class) if row[c] != NEVER)
         able = self._eligible[template]
         return tuple(gpu for gpu in able if gpu not in self.lost) if self.lost else able
+
+    def cold_time(self, template: int, gpu: int) -> int:
+        """Return how long a task of a template takes on a GPU that can run it and has none of its models."""
+        here = self.gpu_class[gpu]
+        return self.run_us[template][here] + sum(self.load_us[model][here] for model in self.needs[template])
 
     def learn(self, job: Job, tables: WorkflowTables, ingress: int) -> range:
         """Make a job known, and its workflow if it is the first job of it; return its tasks."""

@@ -24,12 +24,15 @@ class Policy:
         Whether evicted weights are copied back before a load (the released Compass simulator charges this).
     knows_paths
         Whether it knows beforehand which branch every job takes, as a plan does; jobs then ask for their paths alone.
+    foresees
+        Whether it knows when servers come and go, as a plan does: tasks stay where they were assigned.
     name
         What messages call it; None: its class's name in lower case.
     """
 
     write_back: ClassVar[bool] = False
     knows_paths: ClassVar[bool] = False
+    foresees: ClassVar[bool] = False
     name: ClassVar[str | None] = None
     site: Site
 
@@ -80,6 +83,21 @@ class Policy:
 
     def loaded(self, model: int, gpu: int) -> None:
         """Take note that a model is ready on a GPU."""
+
+    def came(self, gpu: int) -> None:
+        """Take note that a GPU is there, with nothing in its memory; `site.goes_us` says until when."""
+
+    def went(self, gpu: int, tasks: Sequence[int]) -> None:
+        """Take note that a GPU has gone.
+
+        Parameters
+        ----------
+        tasks
+            Those that were to run there; they have no GPU any more.
+        """
+
+    def emptied(self, gpu: int, models: Sequence[int]) -> None:
+        """Take note that models have gone with their GPU: those in use when their tasks end, the others at once."""
 
     def act(self, gpus: Sequence[int]) -> None:
         """Start what can start.

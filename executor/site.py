@@ -15,6 +15,7 @@ from executor.device import ARRIVAL, WAKE, Device
 from executor.errors import IllegalActionError
 from executor.knowledge import Knowledge, WorkflowTables
 from models import NEVER, NONE, Instance, Job, Residency, Timeline, Workflow
+from models.availability import FOREVER, Availability
 from models.gpu_state import GPUState, Run
 from models.memory import Memory
 
@@ -35,6 +36,7 @@ class _Stay:
     initial: bool = False
     ready_us: int = 0
     end_us: int | None = None
+    goes_us: int = FOREVER
 
 
 class Arrivals(Protocol):
@@ -57,9 +59,15 @@ class Site(Knowledge):
         Is told of every input that reaches its GPU.
     write_back
         Whether an eviction copies the weights back first, as the released Compass simulator has it.
+    there
+        When each GPU is there, which nobody learns from the site before it is; empty: always.
+    foreseen
+        Whether tasks may be assigned to GPUs that are still to come, as a plan does that knows when.
 
     Attributes
     ----------
+    goes_us
+        Per GPU: when it goes; FOREVER if it stays, 0 while it is away.
     gpu, started_us, ended_us
         Per task released so far: where it is to run (NOWHERE: undecided), when it started and ended (-1: not yet).
     inputs_missing
@@ -81,8 +89,20 @@ class Site(Knowledge):
         GPUs where something has happened since the policy acted last; emptied by the engine.
     """
 
-    def __init__(self, instance: Instance, device: Device, listener: Arrivals, write_back: bool = False) -> None:
+    def __init__(
+        self,
+        instance: Instance,
+        device: Device,
+        listener: Arrivals,
+        write_back: bool = False,
+        there: Sequence[Availability] = (),
+        foreseen: bool = False,
+    ) -> None:
         super().__init__(instance)
+        self.stays = not there
+        first = [own.intervals[0] for own in there] or [(0, FOREVER)] * self.n_gpus
+        self.goes_us = [0 if begin else end for begin, end in first]
+        self._foreseen = foreseen
         self.gpu: list[int] = []
         self.started_us: list[int] = []
         self.ended_us: list[int] = []
@@ -126,7 +146,9 @@ class Site(Knowledge):
         if task in self.dropped:
             raise IllegalActionError(f"task {task}: its job takes another branch")
         template = self.template[task]
-        if not 0 <= gpu < self.n_gpus or gpu in self.lost or self.run_us[template][self.gpu_class[gpu]] == NEVER:
+        away = not self.stays and not self._foreseen and 0 <= gpu < self.n_gpus and self.is_away(gpu)
+        known = 0 <= gpu < self.n_gpus and gpu not in self.lost
+        if not known or away or self.run_us[template][self.gpu_class[gpu]] == NEVER:
             allowed = ", ".join(map(str, self.eligible_gpus(task)))
             raise IllegalActionError(f"T1 task {task}: GPU {gpu} is not eligible; allowed are {allowed}")
         if self.started_us[task] >= 0:
@@ -173,6 +195,8 @@ class Site(Knowledge):
         refused = state.refuse_run(run)
         if refused is not None:
             raise IllegalActionError(f"{refused} (task {task})")
+        if end_us > self.goes_us[gpu]:
+            raise IllegalActionError(f"A1 task {task}: would end at {end_us} us, {self._goes(gpu)}")
         state.begin_run(run)
         if self.running[gpu] == NOWHERE:
             self.running[gpu] = tasks[0]
@@ -258,6 +282,8 @@ class Site(Knowledge):
         refused = state.refuse_load(model, slot)
         if refused is not None:
             raise IllegalActionError(refused)
+        if self.now + load_us > self.goes_us[gpu]:
+            raise IllegalActionError(f"A1 model {model}: would be ready at {self.now + load_us} us, {self._goes(gpu)}")
         taken = state.begin_load(model, self.now + load_us, slot)
         self._note_stay(gpu, model, taken, initial=False)
         self._device.load(model, gpu, taken, load_us)
@@ -276,6 +302,9 @@ class Site(Knowledge):
         refused = self.state[gpu].refuse_eviction(model)
         if refused is not None:
             raise IllegalActionError(refused)
+        self._end_stay(gpu, model)
+
+    def _end_stay(self, gpu: int, model: int) -> None:
         self.memory[gpu].drop_model(model)
         self._stay_of[gpu].pop(model).end_us = self.now
         self._replicas[model] -= 1
@@ -303,6 +332,23 @@ class Site(Knowledge):
         if time_us < self.now:
             raise IllegalActionError(f"time {time_us} has passed")
         self._device.at(time_us, WAKE, NOWHERE, 0)
+
+    def _goes(self, gpu: int) -> str:
+        """Return, in words, when a GPU goes."""
+        return f"and GPU {gpu} is not there" if self.is_away(gpu) else f"and GPU {gpu} goes at {self.goes_us[gpu]} us"
+
+    def is_away(self, gpu: int) -> bool:
+        """Say whether a GPU is not there now."""
+        return not self.goes_us[gpu]
+
+    def takes(self, template: int, gpu: int) -> bool:
+        """Say whether a task of a template, if a GPU can run it, could end there before it goes, loads included."""
+        return self.stays or self.now + self.cold_time(template, gpu) <= self.goes_us[gpu]
+
+    def eligible_gpus(self, task: int) -> tuple[int, ...]:
+        """Return the GPUs that can run a task, in order; where GPUs come and go, those that can do it in time."""
+        able = self.able_gpus(task)
+        return able if self.stays else tuple(gpu for gpu in able if self.takes(self.template[task], gpu))
 
     def _check_place(self, gpu: int, model: int) -> None:
         """Refuse numbers that name nothing: Python would take -1 for the last."""
@@ -391,9 +437,38 @@ class Site(Knowledge):
                 self._replicas[limited] -= 1
         for task, start_us in enumerate(self.started_us):
             if start_us < 0 and self.gpu[task] != NOWHERE:
-                self.gpu[task] = NOWHERE
-                self.inputs_missing[task] = len(self.inputs[self.template[task]])
-                self._sending[task] = self._sending.get(task, 0) + 1  # whatever is under way goes to the wrong place
+                self.take_back(task)
+
+    def take_back(self, task: int) -> None:
+        """Take a task that has not started off its GPU."""
+        self.gpu[task] = NOWHERE
+        self.inputs_missing[task] = len(self.needed_inputs(task))
+        self._sending[task] = self._sending.get(task, 0) + 1  # whatever is under way goes to the wrong place
+
+    def come(self, gpu: int, goes_us: int) -> None:
+        """Have a GPU with empty memory until a time."""
+        self.goes_us[gpu] = goes_us
+        self.touched[gpu] = None
+
+    def go(self, gpu: int) -> list[int]:
+        """Have a GPU no more; return the tasks that were to run there, none of which has a GPU now.
+
+        None where it was foreseen.
+        """
+        self.goes_us[gpu] = 0
+        if self._foreseen:
+            return []
+        left = [task for task, start_us in enumerate(self.started_us) if start_us < 0 and self.gpu[task] == gpu]
+        for task in left:
+            self.take_back(task)
+        return left
+
+    def empty(self, gpu: int) -> list[int]:
+        """End all residencies on a GPU that has gone but those still in use; return their models."""
+        leaving = [model for model in sorted(self.memory[gpu].ready) if not self.state[gpu].uses(model)]
+        for model in leaving:
+            self._end_stay(gpu, model)
+        return leaving
 
     def drop(self, tasks: Sequence[int]) -> None:
         """End tasks of a job at once, without a GPU: they will never run."""
@@ -416,7 +491,10 @@ class Site(Knowledge):
             self.listener.arrived(task, missing)
 
     def timeline(self, realised: bool) -> Timeline:
-        """Return what has happened."""
+        """Return what has happened, and with it when GPUs that are there will go."""
+        for stay in self._stays:
+            if stay.end_us is None and stay.goes_us < FOREVER:
+                stay.end_us = max(stay.goes_us, stay.ready_us)
         residencies = [
             Residency(stay.model, stay.gpu, stay.load_start_us, stay.ready_us, stay.end_us, stay.slot, stay.initial)
             for stay in sorted(self._stays, key=lambda s: (s.gpu, s.load_start_us, s.ready_us, s.model))
@@ -425,7 +503,7 @@ class Site(Knowledge):
         return Timeline(gpu, start, end, tuple(residencies), realised)
 
     def _note_stay(self, gpu: int, model: int, taken: int | None, initial: bool) -> None:
-        stay = _Stay(model, gpu, self.now, taken, initial)
+        stay = _Stay(model, gpu, self.now, taken, initial, goes_us=self.goes_us[gpu])
         self._stays.append(stay)
         self._stay_of[gpu][model] = stay
         self._replicas[model] += 1

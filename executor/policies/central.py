@@ -70,7 +70,7 @@ class CentralQueue(QueuePolicy):
         super().begin(site)
         self.waiting: list[int] = []
         self.ready_us: dict[int, int] = {}
-        self.idle = set(range(site.n_gpus))
+        self.idle = {gpu for gpu in range(site.n_gpus) if not site.is_away(gpu)}
         self.runs, self.transfers, self.inputs = RunRows(site), TransferRows(site), InputRows(site)
 
     def runnable(self, task: int, server: int) -> None:
@@ -93,9 +93,28 @@ class CentralQueue(QueuePolicy):
             return
         most = self.batches.largest(site.template[task], gpu)
         alike = (other for other in self.waiting or self.ready_us if site.batch[site.template[other]] == batch)
-        able = (other for other in alike if other in self.ready_us and site.run_time(other, gpu) != NEVER)
+        able = (other for other in alike if other in self.ready_us and self.can_run(other, gpu))
         for other in list(islice(able, max(0, most - 1))):
             self.bind(other, gpu)
+
+    def can_run(self, task: int, gpu: int) -> bool:
+        """Say whether a GPU can run a task, and does not go too soon."""
+        site = self.site
+        return site.run_time(task, gpu) != NEVER and (site.stays or site.takes(site.template[task], gpu))
+
+    def came(self, gpu: int) -> None:
+        """Have one more that is idle."""
+        super().came(gpu)
+        self._see_idle(gpu)
+
+    def went(self, gpu: int, tasks: Sequence[int]) -> None:
+        """Have one less."""
+        self.idle.discard(gpu)
+        super().went(gpu, tasks)
+
+    def withdrawn(self, task: int, gpu: int) -> None:
+        """Take note that a GPU may be idle again."""
+        self._see_idle(gpu)
 
     def finished(self, task: int, gpu: int) -> None:
         """Take note that a GPU is idle, if nothing queues there."""
@@ -109,7 +128,7 @@ class CentralQueue(QueuePolicy):
             self.site.touched[gpu] = None  # so that tasks that wait are offered the rest at this instant
 
     def _see_idle(self, gpu: int) -> None:
-        if not self.queue[gpu] and self.in_turn[gpu] == NOWHERE:
+        if not self.queue[gpu] and self.in_turn[gpu] == NOWHERE and not self.site.is_away(gpu):
             self.idle.add(gpu)
 
     def act(self, gpus: Sequence[int]) -> None:

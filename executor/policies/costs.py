@@ -48,6 +48,20 @@ def least(row: Row, favoured: Sequence[int]) -> int:
     return int(lowest)
 
 
+class _PresentRows(CostRows[Row]):
+    """Rows over the workers that are there and could end in time: worked out anew, for that changes with time."""
+
+    def __init__(self, site: Site, work_out: Callable[[int], Row]) -> None:
+        super().__init__(work_out)
+        self._site = site
+
+    def __getitem__(self, template: int) -> Row:
+        """Return the row, UNREACHABLE for workers that are away or go too soon."""
+        able = super().__getitem__(template)
+        there = [value < UNREACHABLE and self._site.takes(template, gpu) for gpu, value in enumerate(able.tolist())]
+        return np.where(there, able, UNREACHABLE)
+
+
 class RunRows:
     """Run times per template as rows over the workers.
 
@@ -62,7 +76,7 @@ class RunRows:
     def __init__(self, site: Site) -> None:
         self._site = site
         self._of_worker = np.array(site.gpu_class)
-        self.row: CostRows[Row] = CostRows(self._row)
+        self.row: CostRows[Row] = CostRows(self._row) if site.stays else _PresentRows(site, self._row)
         self.uniform: CostRows[int | None] = CostRows(self._uniform)
 
     def _row(self, template: int) -> Row:
@@ -79,7 +93,7 @@ class RunRows:
 
     def _uniform(self, template: int) -> int | None:
         times = set(self._site.run_us[template])
-        return None if self._site.lost or len(times) > 1 or NEVER in times else times.pop()
+        return None if self._site.lost or not self._site.stays or len(times) > 1 or NEVER in times else times.pop()
 
 
 def load_rows(site: Site) -> list[Row]:

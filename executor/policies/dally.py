@@ -99,6 +99,11 @@ class Dally(CentralQueue):
             self._to_ask.add(template)
         group.append(task)
 
+    def came(self, gpu: int) -> None:
+        """Offer it to all."""
+        self._asked.discard(gpu)
+        super().came(gpu)
+
     def offer(self) -> None:
         """Offer GPUs that have become idle to all who wait, and all idle ones to those for whom something changed."""
         again = self._to_ask | self._due.pop(self.site.now, set())
@@ -159,7 +164,7 @@ class Dally(CentralQueue):
         template = site.template[task]
         needs = site.needs[template]
         for gpu in (*(gpu for gpu in self.favoured(task) if gpu in gpus), *sorted(gpus)):
-            if site.run_us[template][site.gpu_class[gpu]] != NEVER:
+            if self.can_run(task, gpu):
                 level = self._level(gpu, needs)
                 best = best if best[0] <= level else (level, gpu)
                 if not level:

@@ -108,7 +108,7 @@ class DueQueue(CentralQueue):
         """Return what tasks that may run together have in common."""
         template = self.site.template[task]
         batch = self.site.batch[template]
-        return (~template, ()) if batch == NONE else (batch, self.site.eligible_gpus(task))
+        return (~template, ()) if batch == NONE else (batch, self.site.able_gpus(task))
 
     def _count_work(self, task: int, sign: int) -> None:
         template = self.site.template[task]
@@ -154,7 +154,7 @@ class DueQueue(CentralQueue):
         able = [
             (site.run_time(task, gpu), gpu not in favoured, gpu)
             for gpu in self.idle
-            if site.run_time(task, gpu) != NEVER
+            if self.can_run(task, gpu)
             and (site.overlap_loads or site.state[gpu].loading == NOWHERE)
             and site.memory[gpu].ready.issuperset(needs)
             and self.batches.largest(template, gpu)
@@ -189,7 +189,7 @@ class DueQueue(CentralQueue):
         wanted: dict[int, int] = {}
         for group in self.groups.values():
             template = site.template[group[0][1]] if group else NONE
-            if group and site.run_us[template][site.gpu_class[gpu]] != NEVER:
+            if group and self.can_run(group[0][1], gpu):
                 wanted |= dict.fromkeys((m for m in site.needs[template] if m not in memory.residents), template)
         worth = {model: self._worth(model, gpu, self._copies[model] + 1) for model in wanted}
         for model in sorted(wanted, key=lambda m: (-worth[m], m)):

@@ -80,7 +80,7 @@ class Hadar(QueuePolicy):
         self._missing_us = [np.zeros(site.n_gpus, np.int64) for _ in site.models]
         for model, gpu in product(range(len(site.models)), range(site.n_gpus)):
             self._see_model(model, gpu)
-        self._demands = CostRows(lambda template: _Demand(site, self._books, self._runs.row[template], template))
+        self._demands = CostRows(self._see_demand)
         self._orders: dict[int, list[int]] = {}
         self._open: dict[int, frozenset[int]] = {}
         self._finish: dict[int, dict[int, tuple[int, int]]] = {}
@@ -123,6 +123,10 @@ class Hadar(QueuePolicy):
         for task in (tasks[position] for position in positions):
             if task in site.dropped:
                 continue
+            if not site.stays and not self._can_book(task, finish):
+                if not site.predecessors_left[task]:
+                    self.seek_place(task, site.job_ingress[job])
+                continue
             gpu, start_us, saved_us = self._cheapest(task, weight, finish)
             run_us = site.run_time(task, gpu)
             finish[task] = gpu, start_us + run_us
@@ -130,10 +134,33 @@ class Hadar(QueuePolicy):
         if work_s:
             self._set_prices(weight * avoided_s / work_s)
 
+    def _can_book(self, task: int, finish: dict[int, tuple[int, int]]) -> bool:
+        """Say whether a GPU that is there can run a task, and its predecessors are booked."""
+        booked = all(task + offset in finish for offset, _ in self.site.needed_inputs(task))
+        return booked and bool(self.site.eligible_gpus(task))
+
+    def runnable(self, task: int, server: int) -> None:
+        """Book a task that has lost its place, or found none at first."""
+        site = self.site
+        before = [task + offset for offset, _ in site.needed_inputs(task)]
+        ended = {source: (site.gpu[source], site.ended_us[source]) for source in before}
+        self._books.advance(site.now, self._prices)
+        self._see_lateness()
+        self._cheapest(task, float(site.jobs[site.job[task]].weight), ended)
+
+    def withdrawn(self, task: int, gpu: int) -> None:
+        """Strike a booking, and those of its successors: in a queue they must not come before it."""
+        if task in self._booked:
+            self._count_coming(task, gpu, -1)
+            del self._booked[task]
+        for offset, _ in self.site.outputs[self.site.template[task]]:
+            if task + offset in self._booked:
+                self.withdraw(task + offset)
+
     def _cheapest(self, task: int, weight: float, finish: dict[int, tuple[int, int]]) -> tuple[int, int, float]:
         """Book a task; return its GPU, its start, and the delay that it avoids."""
         site, books = self.site, self._books
-        demand = self._demands[site.template[task]]
+        demand = self._demand(site.template[task])
         rate = weight / _US_PER_S
         earliest = self._could_begin(task, finish)
         first_us = earliest.item(earliest.argmin())
@@ -236,6 +263,13 @@ class Hadar(QueuePolicy):
         for model in self.site.needs[self.site.template[task]]:
             self._coming[model][gpu] += more
             self._see_model(model, gpu)
+
+    def _see_demand(self, template: int) -> _Demand:
+        return _Demand(self.site, self._books, self._runs.row[template], template)
+
+    def _demand(self, template: int) -> _Demand:
+        """Return what a run takes of each GPU that is there."""
+        return self._demands[template] if self.site.stays else self._see_demand(template)
 
     def _see_model(self, model: int, gpu: int) -> None:
         """Note how long a model takes to a GPU: nothing if it is there, or is to come for another task."""

@@ -15,10 +15,18 @@ class Hash(QueuePolicy):
     """
 
     def released(self, job: int) -> None:
-        """Place the tasks of the job."""
+        """Place the tasks of the job, as far as a GPU that is there can run them."""
         for task in self.site.job_tasks[job]:
-            if task not in self.site.dropped:
+            if task in self.site.dropped:
+                continue
+            if self.site.stays or self.site.eligible_gpus(task):
                 self.place(task, hashed_gpu(self.site, task))
+            elif not self.site.predecessors_left[task]:
+                self.seek_place(task, self.site.job_ingress[job])
+
+    def runnable(self, task: int, server: int) -> None:
+        """Place a task that has lost its GPU, or found none at first."""
+        self.place(task, hashed_gpu(self.site, task))
 
 
 def hashed_gpu(site: Site, task: int) -> int:

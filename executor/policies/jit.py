@@ -5,11 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from executor.policies.costs import RunRows, least
 from executor.policies.hashing import hashed_gpu
 from executor.policies.options import QueueOptions, one_of, option
 from executor.policies.queueing import QueuePolicy
-from executor.site import Site
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,20 +37,9 @@ class Jit(QueuePolicy):
         self._roots = (options or JitOptions()).roots
         super().__init__(options or JitOptions())
 
-    def begin(self, site: Site) -> None:
-        """Tabulate run times."""
-        super().begin(site)
-        self._runs = RunRows(site)
-
     def runnable(self, task: int, server: int) -> None:
-        """Place the task where it could start (several kinds: finish) first."""
-        site, view = self.site, self.view
-        template = site.template[task]
-        if self._roots == "hash" and not site.inputs[template]:
-            self.place(task, hashed_gpu(site, task))
-            return
-        view.advance()
-        row = view.waits(server, view.boundary_us)
-        self._runs.add_to(row, template)
-        view.add_load_costs(row, site.needs[template], server, out=row)
-        self.place(task, least(row, view.gpus_of[site.job_ingress[site.job[task]]]))
+        """Place the task where it could start (several kinds: finish) first, as every policy does without its own."""
+        if self._roots == "hash" and not self.site.inputs[self.site.template[task]]:
+            self.place(task, hashed_gpu(self.site, task))
+        else:
+            super().runnable(task, server)

@@ -20,6 +20,9 @@ _ABOUT = {
     "arrived": "task",
     "turned_to": "task",
     "loaded": "model",
+    "came": "",
+    "went": "",
+    "emptied": "",
     "act": "",
 }
 """The methods that a policy may have, and what the first argument of each is a number of."""

@@ -7,7 +7,7 @@ from typing import Protocol
 
 import numpy as np
 
-from executor.policies.costs import InputRows, RunRows, TransferRows, least
+from executor.policies.costs import UNREACHABLE, InputRows, RunRows, TransferRows, least
 from executor.policies.ranks import MeanTransfers, rank_order
 from executor.policies.view import Row
 from executor.site import Site
@@ -93,6 +93,8 @@ class JobPlanner:
                 earliest = np.add(earliest, self.runs.row[template], out=start)
             worker = least(earliest, ingress)
             end_us = earliest.item(worker) + (run_us or 0)
+            if end_us >= UNREACHABLE:  # no GPU is there for it: it is placed when it can run
+                end_us = site.now
             if needs and costs is not None:
                 costs.placed(worker, needs)
             where[task], finish[task] = worker, end_us

@@ -12,6 +12,7 @@ from typing import ClassVar
 
 from executor.errors import PolicyError
 from executor.policies.batching import Batches
+from executor.policies.costs import RunRows, least
 from executor.policies.eviction import furthest_use_first, least_recent_first, makes_room, oldest_first, room_for
 from executor.policies.options import QueueOptions
 from executor.policies.view import PublishedView
@@ -42,6 +43,8 @@ class QueuePolicy(Policy):
         Per GPU: the task that was taken from its queue and has not started, NOWHERE without one.
     last_use_us
         Per GPU: when the last run of a model ended there.
+    run_rows
+        Run times as rows over the GPUs.
     """
 
     Options: ClassVar[type[object]] = QueueOptions
@@ -61,6 +64,8 @@ class QueuePolicy(Policy):
         self.last_use_us: list[dict[int, int]] = [{} for _ in range(site.n_gpus)]
         self._prefetches_left = [self.options.prefetch] * site.n_gpus
         self._prefetches = self.options.prefetch > 0 and site.overlap_loads
+        self.run_rows = RunRows(site)
+        self._without_place: dict[int, int] = {}
 
     def _accept(self, site: Site) -> None:
         """Refuse restrictions that evicting at will cannot keep."""
@@ -74,16 +79,37 @@ class QueuePolicy(Policy):
         """Pass on the tasks without predecessors."""
         for task in self.site.job_tasks[job]:
             if not self.site.predecessors_left[task]:
-                self.runnable(task, self.site.job_ingress[job])
+                self.seek_place(task, self.site.job_ingress[job])
 
     def runnable(self, task: int, server: int) -> None:
         """Place a task all of whose predecessors have finished; called unless it has a place already.
+
+        Unless a policy does it otherwise, where it could start first (several kinds: finish): argmin of wait + TD.
+        Equal workers: those of the job's ingress server, then the lowest index.
 
         Parameters
         ----------
         server
             Where this is decided: the job's ingress, or the server of the predecessor that finished last.
         """
+        site, view = self.site, self.view
+        template = site.template[task]
+        view.advance()
+        row = view.waits(server, view.boundary_us)
+        self.run_rows.add_to(row, template)
+        view.add_load_costs(row, site.needs[template], server, out=row)
+        self.place(task, least(row, view.gpus_of[site.job_ingress[site.job[task]]]))
+
+    def seek_place(self, task: int, server: int) -> None:
+        """Have a task placed now if some GPU that is there can do it in time, else once one comes."""
+        if self.site.stays or self.site.eligible_gpus(task):
+            self.runnable(task, server)
+        else:
+            self.wait_for_gpu(task, server)
+
+    def wait_for_gpu(self, task: int, server: int) -> None:
+        """Seek a place for a task when the next GPU comes."""
+        self._without_place[task] = server
 
     def finished(self, task: int, gpu: int) -> None:
         """Note the use of models, and pass on the successors whose last predecessor this was."""
@@ -100,7 +126,7 @@ class QueuePolicy(Policy):
                 if site.gpu[successor] == NOWHERE:
                     if site.started_us[successor] >= 0:
                         continue  # its job was dropped
-                    self.runnable(successor, site.gpu_server[gpu])
+                    self.seek_place(successor, site.gpu_server[gpu])
                 else:
                     self.reconsider(successor, edge, gpu)
 
@@ -133,23 +159,73 @@ class QueuePolicy(Policy):
         site = self.site
         followers: dict[int, None] = {}
         for task in dropped:
-            gpu = self._queued_on.pop(task, NOWHERE)
+            self._without_place.pop(task, None)
+            gpu = self._take_out(task)
             if gpu != NOWHERE:
-                self.queue[gpu].remove(task)
-                self._count(gpu, -self._work_us(task, gpu))
                 site.touched[gpu] = None
             followers |= dict.fromkeys(task + offset for offset, _ in site.outputs[site.template[task]])
         for follower in followers:
             if not site.predecessors_left[follower] and site.gpu[follower] == NOWHERE:
-                self.runnable(follower, site.job_ingress[job])
+                self.seek_place(follower, site.job_ingress[job])
 
     def place(self, task: int, gpu: int) -> None:
-        """Send a task to a GPU; it queues there when its inputs arrive. A queued task can be sent elsewhere."""
-        before = self._queued_on.pop(task, NOWHERE)
-        if before != NOWHERE:
-            self.queue[before].remove(task)
-            self._count(before, -self._work_us(task, before))
-        self.site.assign(task, gpu)
+        """Send a task to a GPU; it queues there when its inputs arrive. A queued task can be sent elsewhere.
+
+        If the GPU goes too soon for it, the task stays where it is; without a place it is placed when it can run.
+        """
+        site = self.site
+        if not (site.stays or site.takes(site.template[task], gpu)):
+            if site.gpu[task] == NOWHERE and not site.predecessors_left[task]:
+                self.wait_for_gpu(task, site.job_ingress[site.job[task]])
+            return
+        self._take_out(task)
+        site.assign(task, gpu)
+
+    def _take_out(self, task: int) -> int:
+        """Take a task out of the queue that it is in; return whose that was, NOWHERE if it is in none."""
+        gpu = self._queued_on.pop(task, NOWHERE)
+        if gpu != NOWHERE:
+            self.queue[gpu].remove(task)
+            self._count(gpu, -self._work_us(task, gpu))
+        return gpu
+
+    def came(self, gpu: int) -> None:
+        """Place what no other GPU could do."""
+        waiting, self._without_place = self._without_place, {}
+        for task, server in waiting.items():
+            self.seek_place(task, server)
+
+    def went(self, gpu: int, tasks: Sequence[int]) -> None:
+        """Place anew what can run; the rest is placed when it can."""
+        self.last_use_us[gpu].clear()
+        for task in tasks:
+            self._forget(task, gpu)
+        for task in tasks:
+            if not self.site.predecessors_left[task]:
+                self.seek_place(task, self.site.job_ingress[self.site.job[task]])
+
+    def emptied(self, gpu: int, models: Sequence[int]) -> None:
+        """Take note of each model, as if it had been evicted."""
+        self.view.note_memory(gpu)
+        for model in models:
+            self.evicted(model, gpu)
+
+    def withdraw(self, task: int) -> None:
+        """Take a task that has not started off its GPU: it is placed anew once it can run."""
+        gpu = self.site.gpu[task]
+        if gpu != NOWHERE:
+            self.site.take_back(task)
+            self._forget(task, gpu)
+
+    def _forget(self, task: int, gpu: int) -> None:
+        if self.in_turn[gpu] == task:
+            self.in_turn[gpu] = NOWHERE
+            self._count(gpu, -self._work_us(task, gpu))
+        self._take_out(task)
+        self.withdrawn(task, gpu)
+
+    def withdrawn(self, task: int, gpu: int) -> None:
+        """Take note that a task that has not started is on a GPU no more."""
 
     def arrived(self, task: int, missing: int) -> None:
         """Queue a task up."""
@@ -221,10 +297,17 @@ class QueuePolicy(Policy):
         site, state = self.site, self.site.state[gpu]
         template = site.template[task]
         needs, ready = site.needs[template], state.memory.ready
+        if not (site.stays or self._ends_in_time(task, gpu)):
+            self.withdraw(task)
+            self.seek_place(task, site.job_ingress[site.job[task]])
+            site.touched[gpu] = None  # the next one may do better
+            return False
         if ready.issuperset(needs):
             tasks: tuple[int, ...] = (task,)
             if site.batch[template] != NONE or site.task_bytes[template] or site.share[template] > state.free_share:
                 tasks = self.batches.gather(task, gpu, self.queue[gpu])
+            if tasks and not site.stays:
+                tasks = self._in_time(tasks, gpu)
             if tasks:
                 self._start(tasks, gpu)
             return bool(tasks)
@@ -236,6 +319,20 @@ class QueuePolicy(Policy):
             if not state.runs or makes_room(site, gpu, model, evict):
                 self._load(gpu, model, evict, slot)
         return False
+
+    def _ends_in_time(self, task: int, gpu: int) -> bool:
+        """Say whether a task could end before its GPU goes; where it could not even cold, it is not sent again."""
+        site = self.site
+        ready = site.memory[gpu].ready
+        loads = sum(site.load_time(m, gpu) for m in site.needs[site.template[task]] if m not in ready)
+        return site.now + loads + site.run_time(task, gpu) <= site.goes_us[gpu]
+
+    def _in_time(self, tasks: tuple[int, ...], gpu: int) -> tuple[int, ...]:
+        """Return as many of a batch's tasks as end before their GPU goes; one does."""
+        site, batch = self.site, self.site.batch[self.site.template[tasks[0]]]
+        while len(tasks) > 1 and site.now + site.batch_time(batch, gpu, len(tasks)) > site.goes_us[gpu]:
+            tasks = tasks[:-1]
+        return tasks
 
     def eviction_order(self, gpu: int) -> list[int]:
         """Return the ready models of a GPU that nothing uses, in the order in which they are to leave."""
@@ -297,7 +394,9 @@ class QueuePolicy(Policy):
         site, memory = self.site, self.site.memory[gpu]
         for task in self.queue[gpu][: self.options.lookahead]:
             for model in site.needs[site.template[task]]:
-                if model not in memory.residents and memory.has_room(model):
+                if model in memory.residents or not memory.has_room(model):
+                    continue
+                if site.now + site.load_time(model, gpu) <= site.goes_us[gpu]:
                     self._prefetches_left[gpu] -= 1
                     self._load(gpu, model, (), None)
                     return

@@ -9,6 +9,7 @@ from typing import ClassVar, Generic, TypeVar
 
 import numpy as np
 
+from executor.errors import PolicyError
 from executor.policies.costs import load_rows
 from executor.policies.options import BATCHES_OFF, QueueOptions, duration, factor, option, switch
 from executor.policies.planning import JobPlanner
@@ -80,6 +81,8 @@ class ReleasedCompass(QueuePolicy):
 
     def begin(self, site: Site) -> None:
         """Start the history of every worker."""
+        if not site.stays:
+            raise PolicyError("policy compass-released knows no servers that come and go; allowed is compass")
         super().begin(site)
         self._planner = JobPlanner(site)
         self._waiting_us = [0] * site.n_gpus

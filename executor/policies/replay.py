@@ -22,7 +22,7 @@ from executor.policy import Policy
 from executor.site import NOWHERE, Site
 from models import Instance, Timeline, check
 from models.metrics import serving_residency
-from models.timeline import batch_leaders
+from models.timeline import batch_leaders, is_eviction
 
 
 def replay(instance: Instance, timeline: Timeline) -> Callable[[], Policy]:
@@ -48,12 +48,14 @@ class Replay(Policy):
     """Carries out a plan that passed the checker; made by `replay`.
 
     It is clairvoyant as its plan is: it may load before any job arrives. It cannot deadlock, with or without noise.
+    Where servers come and go, each operation waits for the interval that the plan has it in.
     """
 
     knows_paths: ClassVar[bool] = True
+    foresees: ClassVar[bool] = True
 
     def __init__(self, instance: Instance, timeline: Timeline) -> None:
-        self._plan = timeline
+        self._instance, self._plan = instance, timeline
         self._gpu: list[int] = timeline.gpu.tolist()
         self._operations = operations = _Operations(instance, timeline)
         loads = range(instance.n_tasks, len(operations.waiting))
@@ -61,6 +63,8 @@ class Replay(Policy):
         heapify(self._possible)
         self._under_way: dict[int, int] = {}
         self._evicted: set[int] = set()
+        self._until_it_comes: defaultdict[int, list[int]] = defaultdict(list)
+        self._until_it_goes: defaultdict[int, list[int]] = defaultdict(list)
 
     def begin(self, site: Site) -> None:
         """Leave out the initial residencies that the plan does without."""
@@ -93,6 +97,8 @@ class Replay(Policy):
         site, apart = self.site, []
         while self._possible:
             planned_us, operation = heappop(self._possible)
+            if not site.stays and self._waits_for_gpu(operation, planned_us):
+                continue
             if operation >= len(self._gpu):
                 self._move_models(operation)
             elif site.state[self._gpu[operation]].begins(site.batch[site.template[operation]], site.now):
@@ -124,12 +130,50 @@ class Replay(Policy):
                 site.queue(*members)
                 return
 
+    def _waits_for_gpu(self, operation: int, planned_us: int) -> bool:
+        """Put an operation off until its GPU comes, or goes if that alone evicts a model; say whether it was.
+
+        Raises
+        ------
+        PolicyError
+            If the GPU has gone before it could begin.
+        """
+        operations, residencies = self._operations, self._plan.residencies
+        ending = operations.eviction_of.get(operation, NOWHERE)
+        if ending != NOWHERE:
+            gpu = residencies[ending].gpu
+            if not is_eviction(self._instance, residencies[ending]) and not self.site.is_away(gpu):
+                self._until_it_goes[gpu].append(operation)
+                return True
+            return False
+        is_run = operation < len(self._gpu)
+        gpu = self._gpu[operation] if is_run else residencies[operations.load_of[operation]].gpu
+        interval = self._instance.cluster.gpus[gpu].available.at(planned_us)
+        if interval is None or self.site.now >= interval[1]:
+            problem = f"GPU {gpu} went before what was planned at {planned_us} us"
+            raise PolicyError(f"the plan cannot be carried out: {problem}")
+        if self.site.goes_us[gpu] == interval[1]:
+            return False
+        self._until_it_comes[gpu].append(operation)
+        return True
+
+    def came(self, gpu: int) -> None:
+        """Go on with what waited for a GPU."""
+        for operation in self._until_it_comes.pop(gpu, ()):
+            heappush(self._possible, (self._operations.planned_us[operation], operation))
+
+    def went(self, gpu: int, tasks: Sequence[int]) -> None:
+        """Free what waited for the models to go with their GPU."""
+        for operation in self._until_it_goes.pop(gpu, ()):
+            self._done(operation)
+
     def _move_models(self, operation: int) -> None:
         """Carry out a load, or an eviction on its own."""
         residencies, operations = self._plan.residencies, self._operations
         if operation in operations.eviction_of:
             residency = residencies[operations.eviction_of[operation]]
-            self.site.evict(residency.gpu, residency.model)
+            if self.site.stays or is_eviction(self._instance, residency):
+                self.site.evict(residency.gpu, residency.model)
             self._done(operation)
         else:
             loaded = residencies[operations.load_of[operation]]
@@ -140,7 +184,8 @@ class Replay(Policy):
         """Return the models that leave at the start of an operation: the first of those that wait for it evicts one."""
         leaving = [other for other in self._operations.evicted_by[operation] if other not in self._evicted]
         self._evicted.update(leaving)
-        return [self._plan.residencies[other].model for other in leaving]
+        stays = (self._plan.residencies[other] for other in leaving)
+        return [stay.model for stay in stays if self.site.stays or is_eviction(self._instance, stay)]
 
     def _done(self, operation: int) -> None:
         for other in self._operations.then[operation]:

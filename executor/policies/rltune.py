@@ -89,7 +89,10 @@ class Rltune(CentralQueue):
         """Place the first of the queue, again and again, while a GPU is idle."""
         while self.waiting and self.idle:
             self._sort()
-            task = self.waiting.pop(0)
+            task = next((task for task in self.waiting if self.site.stays or self.site.eligible_gpus(task)), NOWHERE)
+            if task == NOWHERE:
+                return
+            self.waiting.remove(task)
             self.bind_batch(task, self._cheapest(task))
             self.waiting = [other for other in self.waiting if other in self.ready_us]
 

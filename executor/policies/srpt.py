@@ -13,7 +13,7 @@ from typing import ClassVar
 import numpy as np
 
 from executor.policies.central import CentralQueue, Work
-from executor.policies.costs import least
+from executor.policies.costs import UNREACHABLE, least
 from executor.policies.options import QueueOptions, duration, one_of, option
 from executor.site import Site
 
@@ -84,7 +84,9 @@ class Srpt(CentralQueue):
             finish = self.inputs_at(task, free) + self.runs.row[template]
             view.add_load_costs(finish, site.needs[template], site.gpu_server[0], out=finish)
             best = least(finish, self.favoured(task))
-            if best in self.idle:
+            if finish[best] >= UNREACHABLE:  # no GPU that is there ends it in time
+                left.append(task)
+            elif best in self.idle:
                 free[best] = self._free_at[best] = finish[best]
                 self.bind_batch(task, best)
             else:
@@ -96,6 +98,11 @@ class Srpt(CentralQueue):
         job = self.site.job[task]
         path_us = self.site.jobs[job].critical_path_us if self._order == "slowdown" else 1
         return self._work.remaining_us[job] * path_us, task
+
+    def came(self, gpu: int) -> None:
+        """Forget what was to run there before."""
+        self._free_at[gpu] = self.site.now
+        super().came(gpu)
 
     def started(self, task: int, gpu: int) -> None:
         """Take note of what is left, and of when the GPU will be free."""

@@ -75,6 +75,8 @@ class Static(QueuePolicy):
         """
         super().begin(site)
         pins = choose_pins(site, self._expected(site))
+        given = [list(memory.residents.items()) for memory in site.memory]
+        self._pins = [[*here, *of_gpu] for here, of_gpu in zip(given, pins, strict=True)]
         self._to_load = [list(of_gpu) for of_gpu in pins]
         self._hosted = [
             {*memory.residents, *(model for model, _ in of_gpu)}
@@ -83,7 +85,7 @@ class Static(QueuePolicy):
         to_come = [sum(site.weight_bytes[model] for model, _ in of_gpu) for of_gpu in pins]
         self._spare_bytes = [memory.free_bytes - size for memory, size in zip(site.memory, to_come, strict=True)]
         self._runs = RunRows(site)
-        self._rows: CostRows[Row] = CostRows(self._row)
+        self._able: CostRows[Row] = CostRows(self._find_able)
 
     def _expected(self, site: Site) -> Sequence[Workflow]:
         """Return the workflows that it is deployed for."""
@@ -95,15 +97,16 @@ class Static(QueuePolicy):
                 raise PolicyError(f"policy static: workflows: the catalogue has no {name!r}{nearest(name, known)}")
         return [known[name] for name in self._named] or site.catalogue
 
-    def _row(self, template: int) -> Row:
-        """Return the run times of a template on the GPUs that hold its models and have room, UNREACHABLE elsewhere."""
+    def _find_able(self, template: int) -> Row:
+        """Return 0 for the GPUs that are to hold a template's models and have room, UNREACHABLE for the others."""
         site, needs, held_bytes = self.site, self.site.needs[template], self.site.task_bytes[template]
         able = [
             models.issuperset(needs) and held_bytes <= spare
             for models, spare in zip(self._hosted, self._spare_bytes, strict=True)
         ]
-        row: Row = self._runs.row[template] + np.where(able, 0, UNREACHABLE)
-        if row.min() >= UNREACHABLE:
+        row: Row = np.where(able, 0, UNREACHABLE)
+        possible = [site.run_us[template][of_class] != NEVER for of_class in site.gpu_class]
+        if not (np.array(able) & possible).any():
             listed = ", ".join(site.models[model].name for model in needs)
             raise PolicyError(f"policy static swaps nothing, and no eligible GPU was given all of {listed} beforehand")
         return row
@@ -114,7 +117,11 @@ class Static(QueuePolicy):
     def runnable(self, task: int, server: int) -> None:
         """Place the task on a GPU that holds its models."""
         self.view.advance()
-        row = self.view.waits(server) + self._rows[self.site.template[task]]
+        template = self.site.template[task]
+        row = self.view.waits(server) + self._runs.row[template] + self._able[template]
+        if row.min() >= UNREACHABLE:  # those that hold its models are away, or go too soon
+            self.wait_for_gpu(task, server)
+            return
         self.place(task, least(row, self.view.gpus_of[self.site.job_ingress[self.site.job[task]]]))
 
     def released(self, job: int) -> None:
@@ -123,6 +130,12 @@ class Static(QueuePolicy):
         if not job:
             for gpu in range(self.site.n_gpus):
                 self._load_next(gpu)
+
+    def came(self, gpu: int) -> None:
+        """Load its pins again."""
+        self._to_load[gpu] = list(self._pins[gpu])
+        self.site.touched[gpu] = None
+        super().came(gpu)
 
     def act(self, gpus: Sequence[int]) -> None:
         """Go on to the next pins, then with the queues."""
@@ -134,7 +147,9 @@ class Static(QueuePolicy):
     def _load_next(self, gpu: int) -> None:
         """Load the next pin, unless the one before is under way or running tasks hold its room."""
         left = self._to_load[gpu]
-        if left and self.site.state[gpu].refuse_load(*left[0]) is None:
+        if not left or self.site.now + self.site.load_time(left[0][0], gpu) > self.site.goes_us[gpu]:
+            return
+        if self.site.state[gpu].refuse_load(*left[0]) is None:
             model, slot = left.pop(0)
             self._load(gpu, model, (), slot)
 
@@ -145,6 +160,8 @@ class Static(QueuePolicy):
     def _bring_up(self, task: int, gpu: int) -> bool:
         """Start the task in turn when its models are there; with overlap off, when all pins are."""
         site, state = self.site, self.site.state[gpu]
+        if not (site.stays or self._ends_in_time(task, gpu)):
+            return super()._bring_up(task, gpu)
         blocked = not site.overlap_loads and state.loading != NOWHERE
         if blocked or not state.memory.ready.issuperset(site.needs[site.template[task]]):
             return False

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from executor import PolicyError, StoppedError, parse_policy, simulate
 from models.instance import Instance
 from models.timeline import Timeline
-from solvers.portfolio import Starts, no_starts
+from solvers.portfolio import Starts
 
 START_POLICIES = ("srpt", "compass", "jit", "static")
 """A plan starts from these and is never worse than the best of them, if there is time to simulate them."""
@@ -35,6 +35,4 @@ def starts_for(instance: Instance, seed: int, given: Sequence[Timeline] | None =
             except StoppedError:
                 return
 
-    if given is None and not instance.always_available:
-        return no_starts
     return simulated if given is None else lambda left_s: given

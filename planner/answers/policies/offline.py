@@ -77,6 +77,7 @@ class Offline(Policy):
 
     Options: ClassVar[type[object]] = OfflineOptions
     knows_paths: ClassVar[bool] = True
+    foresees: ClassVar[bool] = True
 
     def __init__(self, options: OfflineOptions, scenario: Scenario, told: Told) -> None:
         self._options, self._scenario, self._told = options, scenario, told
@@ -135,6 +136,14 @@ class Offline(Policy):
     def loaded(self, model: int, gpu: int) -> None:
         """Pass the end of a load on."""
         self._carrier.loaded(model, gpu)
+
+    def came(self, gpu: int) -> None:
+        """Pass on that a GPU is there."""
+        self._carrier.came(gpu)
+
+    def went(self, gpu: int, tasks: Sequence[int]) -> None:
+        """Pass on that a GPU has gone."""
+        self._carrier.went(gpu, tasks)
 
     def act(self, gpus: Sequence[int]) -> None:
         """Let the plan go on."""

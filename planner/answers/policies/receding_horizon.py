@@ -134,6 +134,8 @@ class RecedingHorizon(Policy):
     def begin(self, site: Site) -> None:
         """Have it called when jobs come into sight."""
         super().begin(site)
+        if not site.stays:
+            raise PolicyError("policy receding knows no servers that come and go; allowed are policies such as srpt")
         if site.restrictions.no_swaps or site.restrictions.max_replicas:
             raise PolicyError(
                 "policy receding evicts at will: it cannot keep to the restrictions no_swaps, max_replicas"
