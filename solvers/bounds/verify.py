@@ -12,6 +12,7 @@ import math
 import sys
 from dataclasses import dataclass
 from fractions import Fraction
+from itertools import pairwise
 
 import numpy as np
 
@@ -153,14 +154,20 @@ class _LagrangianCheck:
         return int(jobs + self._residencies() - self._capacity() - self.places.proceeds())
 
     def _capacity(self) -> int:
-        engines = sum(
-            count * (exact_sum(self.compute[c]) + exact_sum(self.copy[c])) for c, count in enumerate(self.gpus)
-        )
+        engines = sum(self._offered(c, self.compute[c]) + self._offered(c, self.copy[c]) for c in range(len(self.gpus)))
         memory = sum(
-            self.gpus[c] * capacity * exact_sum(price)
-            for (c, _, capacity), price in zip(self.rows, self.memory, strict=True)
+            capacity * self._offered(c, price) for (c, _, capacity), price in zip(self.rows, self.memory, strict=True)
         )
-        return int(engines + memory) * self.slot_us
+        return int(engines + memory)
+
+    def _offered(self, c: int, price: Ints) -> int:
+        """Return the price of all the time in which the GPUs of a class are there."""
+        there = self.instance.class_gpu[c].available
+        if there.always:
+            return self.gpus[c] * exact_sum(price) * self.slot_us
+        edges = [slot * self.slot_us for slot in range(self.slots + 1)]
+        us = [there.available_us(begin, end) for begin, end in pairwise(edges)]
+        return int(self.gpus[c] * sum(each * paid for each, paid in zip(us, price.tolist(), strict=True)))
 
     # Jobs
 

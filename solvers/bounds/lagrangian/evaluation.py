@@ -51,14 +51,15 @@ class Prices:
     @classmethod
     def size(cls, relaxation: Relaxation) -> int:
         """Return how many prices there are."""
-        rows = 2 * len(relaxation.gpus) + len(relaxation.memory) + len(relaxation.uses)
+        rows = 2 * len(relaxation.offered_us) + len(relaxation.memory) + len(relaxation.uses)
         places = len(relaxation.trees.places) * relaxation.places.arrived.shape[1]
         return rows * relaxation.slots + places + int(relaxation.data.extra_first[-1])
 
     @classmethod
     def split(cls, flat: Numbers, relaxation: Relaxation) -> Prices:
         """Return views into one long array of all prices."""
-        counts = (len(relaxation.gpus), len(relaxation.gpus), len(relaxation.memory), len(relaxation.uses))
+        classes = len(relaxation.offered_us)
+        counts = (classes, classes, len(relaxation.memory), len(relaxation.uses))
         ends = np.cumsum(counts) * relaxation.slots
         parts = [part.reshape(-1, relaxation.slots) for part in np.split(flat[: ends[-1]], ends[:-1])]
         rows, columns = len(relaxation.trees.places), relaxation.places.arrived.shape[1]
@@ -178,11 +179,18 @@ class Evaluation:
     def _capacity(self, prices: Prices) -> float | int:
         """Return the price of all capacity."""
         total: float | int = 0
-        for c, count in enumerate(self.relaxation.gpus):
-            total += count * (self._total(prices.compute[c]) + self._total(prices.copy[c]))
+        for c in range(len(self.relaxation.offered_us)):
+            total += self._offered(c, prices.compute[c]) + self._offered(c, prices.copy[c])
         for row, limit in enumerate(self.relaxation.memory):
-            total += self.relaxation.gpus[limit.gpu_class] * limit.capacity * self._total(prices.memory[row])
-        return total * self._slot_us
+            total += limit.capacity * self._offered(limit.gpu_class, prices.memory[row])
+        return total
+
+    def _offered(self, gpu_class: int, price: Numbers) -> float | int:
+        """Return the price of the time in which the GPUs of a class are there."""
+        offered = self.relaxation.offered_us[gpu_class]
+        if self._dtype is np.int64:  # the products may outgrow 64 bits
+            return sum(us * each for us, each in zip(offered.tolist(), price.tolist(), strict=True))
+        return float(offered @ price)
 
     def _total(self, values: Numbers) -> float | int:
         return sum(values.tolist()) if self._dtype is np.int64 else float(values.sum())
@@ -200,10 +208,11 @@ class Evaluation:
             relaxation.data, shapes, self.choice, self._slot_us, lanes, out.extra, self._placed, place_us, out.places
         )
         lanes /= self._slot_us
+        offered = relaxation.offered_us / self._slot_us
         for part in (out.compute, out.copy):
-            part[:] = -np.array(relaxation.gpus)[:, None]
+            part[:] = -offered
         for row, limit in enumerate(relaxation.memory):
-            out.memory[row] = -relaxation.gpus[limit.gpu_class] * limit.capacity
+            out.memory[row] = -offered[limit.gpu_class] * limit.capacity
         out.uses[:] = 0
         for running, lane in zip(lanes, relaxation.lanes, strict=True):
             for row, parts in lane.held:

@@ -105,8 +105,9 @@ class Relaxation:
         Order of magnitude of a price per microsecond of compute, in those units.
     slots
         Number of slots: every start within a window, and its end, lies in them.
-    gpus
-        Number of GPUs of each class.
+    offered_us
+        What the GPUs of each class offer per slot, in GPU-microseconds: those that are away offer nothing. Shape
+        [classes, slots].
     lanes
         What the tasks of each lane pay.
     places
@@ -119,7 +120,7 @@ class Relaxation:
     slots: int
     scale: int
     usual_price: int
-    gpus: tuple[int, ...]
+    offered_us: Ints
     memory: tuple[MemoryRow, ...]
     uses: tuple[ModelUse, ...]
     lanes: tuple[LanePrices, ...]
@@ -205,7 +206,6 @@ def relax(fixed: Fixed, slot_us: int, window_us: Ints) -> Relaxation:
         extra_first,
     )
     index = {(use.model, use.gpu_class): q for q, use in enumerate(fixed.uses)}
-    gpus = tuple(np.bincount(instance.gpu_class).tolist())
     slots = horizon // slot_us + 4
     slot_ends = np.arange(1, slots + 1, dtype=np.int64) * slot_us
     lanes = tuple(
@@ -227,13 +227,23 @@ def relax(fixed: Fixed, slot_us: int, window_us: Ints) -> Relaxation:
         slots,
         scale,
         usual,
-        gpus,
+        _offered_us(instance, slots, slot_us),
         fixed.memory,
         fixed.uses,
         lanes,
         places_of(trees, max(slot_us, fixed.place_us), slots * slot_us),
         instance.overlap_loads,
     )
+
+
+def _offered_us(instance: Instance, slots: int, slot_us: int) -> Ints:
+    """Return for how long the GPUs of each class are there in every slot, together. Shape [classes, slots]."""
+    edges = np.arange(slots + 1, dtype=np.int64) * slot_us
+    rows = []
+    for gpu, count in zip(instance.class_gpu, np.bincount(instance.gpu_class).tolist(), strict=True):
+        until = sum(np.clip(edges, begin, end) - begin for begin, end in gpu.available.intervals)
+        rows.append(count * np.diff(until))
+    return np.array(rows, np.int64)
 
 
 def _scale(instance: Instance, costs: JobCosts, horizon_us: int, headroom_bits: int) -> tuple[int, int]:
