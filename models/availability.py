@@ -56,6 +56,16 @@ class Availability:
         """Say whether one interval holds all of [begin, end)."""
         return any(first <= begin and end <= last for first, last in self.intervals)
 
+    def absences(self, until: int) -> list[Interval]:
+        """Return when the GPU is away before a time.
+
+        >>> Availability.of([(2, 5), (9, FOREVER)]).absences(20)
+        [(0, 2), (5, 9)]
+        """
+        ends = [0, *(end for _, end in self.intervals)]
+        begins = [*(begin for begin, _ in self.intervals), until]
+        return [(gone, min(back, until)) for gone, back in zip(ends, begins, strict=True) if gone < min(back, until)]
+
     def available_us(self, begin: int, end: int) -> int:
         """Return for how long of [begin, end) the GPU is there."""
         return sum(max(0, min(last, end) - max(first, begin)) for first, last in self.intervals)

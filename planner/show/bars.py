@@ -68,10 +68,11 @@ class BarLane:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """The lanes of a GPU, from above."""
+    """The lanes of a GPU, from above, and when it is away."""
 
     name: str
     lanes: tuple[BarLane, ...]
+    away: tuple[tuple[int, int], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +99,7 @@ def rows_of(instance: Instance, timeline: Timeline) -> BarRows:
             BarLane("copy", 0.18, _loads(here), hatched=True),
             _memory(instance, device, here, until_us),
         )
-        rows.append(Row(f"{device.id} ({device.kind})", lanes))
+        rows.append(Row(f"{device.id} ({device.kind})", lanes, tuple(device.available.absences(until_us))))
     return BarRows(tuple(rows), until_us, _named(instance, [timeline]), left_out)
 
 

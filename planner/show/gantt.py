@@ -69,6 +69,8 @@ def _place_lanes(axes: Axes, chart: BarRows) -> list[tuple[BarLane, float, float
     for index, row in enumerate(chart.rows):
         below = len(chart.rows) - 1 - index
         axes.axhspan(below, below + 1, color="#F4F4F4" if index % 2 else "white", zorder=0)
+        spans = [(gone / MICROSECONDS_PER_SECOND, (back - gone) / MICROSECONDS_PER_SECOND) for gone, back in row.away]
+        axes.broken_barh(spans, (below, 1), facecolor="none", edgecolor="#BBBBBB", hatch="///", linewidth=0, zorder=0.5)
         # A tenth of a row's height is for what stands between its lanes.
         unit, top = 0.9 / sum(lane.height for lane in row.lanes), below + 0.97
         for lane in row.lanes:
@@ -125,6 +127,8 @@ def _name_models(figure: Figure, chart: BarRows) -> None:
     if len(named) > len(patches):
         patches.append(Patch(color="none", label=f"and {len(named) - len(patches)} models more, colours in turn"))
     patches.append(Patch(color=PLAIN, label="no model"))
+    if any(row.away for row in chart.rows):
+        patches.append(Patch(facecolor="white", edgecolor="#BBBBBB", hatch="///", linewidth=0, label="away"))
     patches.append(Patch(facecolor="white", edgecolor="black", hatch="/////", label="load"))
     columns = max(1, _LINE // (6 + max(len(str(patch.get_label())) for patch in patches)))
     figure.legend(

@@ -320,6 +320,7 @@
       pen.beginPath();
       pen.rect(LABELS, top, width - LABELS, ROW);
       pen.clip();
+      for (const [gone, back] of row.gpu.away ?? []) this.hatch(gone, back ?? Infinity, top);
       const named = (run) => (run.members > 1 ? `${run.job} and ${run.members - 1} more` : String(run.job));
       this.drawLane(row.runs, top + COMPUTE[0], COMPUTE[1], (run) => this.colour(run.template.models[0]), named, row.shared);
       this.drawLane(row.loads, top + COPY[0], COPY[1], (load) => this.colour(load.stay.model), () => "");
@@ -354,6 +355,26 @@
       this.pen.textAlign = "right";
       this.pen.fillStyle = colour;
       this.pen.fillText(text, LABELS - 6, y, LABELS - 8);
+    }
+
+    // Hatch a row while its GPU is away.
+    hatch(gone, back, top) {
+      const { pen, width } = this;
+      const left = Math.max(LABELS, this.x(gone)), right = Math.min(width, this.x(back));
+      if (right <= left) return;
+      pen.save();
+      pen.beginPath();
+      pen.rect(left, top, right - left, ROW);
+      pen.clip();
+      pen.beginPath();
+      for (let x = left - (left % 8) - ROW; x < right; x += 8) {
+        pen.moveTo(x, top + ROW);
+        pen.lineTo(x + ROW, top);
+      }
+      pen.strokeStyle = this.soft;
+      pen.lineWidth = 0.7;
+      pen.stroke();
+      pen.restore();
     }
 
     // Draw what can be seen of a lane; what is narrower than a pixel is drawn once per pixel.

@@ -10,6 +10,8 @@ from typing import Any
 
 import numpy as np
 
+from models.availability import FOREVER
+from models.cluster import GPU
 from models.identity import scenario_hash
 from models.instance import Instance
 from models.objective import completion_us
@@ -57,7 +59,7 @@ def _instance(instance: Instance) -> dict[str, Any]:
     return {
         "scenario_hash": scenario_hash(instance),
         "gpus": [
-            {"id": gpu.id, "kind": gpu.kind, "memory_bytes": gpu.memory_bytes, "slots": list(gpu.slots)}
+            {"id": gpu.id, "kind": gpu.kind, "memory_bytes": gpu.memory_bytes, "slots": list(gpu.slots), **_away(gpu)}
             for gpu in instance.cluster.gpus
         ],
         "models": [{"name": model.name, "weight_bytes": model.weight_bytes} for model in instance.models],
@@ -73,6 +75,12 @@ def _instance(instance: Instance) -> dict[str, Any]:
         ],
         "jobs": {"workflow": instance.job_workflow.tolist(), "release_us": instance.job_release_us.tolist()},
     }
+
+
+def _away(gpu: GPU) -> dict[str, Any]:
+    """Return when a GPU is away; nothing where it always is there."""
+    away = gpu.available.absences(FOREVER)
+    return {"away": [[gone, None if back == FOREVER else back] for gone, back in away]} if away else {}
 
 
 def slowdowns(entry: Shown) -> list[float]:
