@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -132,6 +132,17 @@ def batch_leaders(instance: Instance, timeline: Timeline) -> Ints:
 
 def is_eviction(instance: Instance, residency: Residency) -> bool:
     """Say whether a residency ends while its GPU stays: one that lasts until the GPU goes is no eviction (rule A1)."""
+    return residency.end_us is not None and residency.end_us < _goes_us(instance, residency)
+
+
+def end_with_gpu(instance: Instance, residency: Residency) -> Residency:
+    """Return a residency that ends when its GPU goes, unless it has ended before (rule A1)."""
+    goes_us = _goes_us(instance, residency)
+    if goes_us == FOREVER or (residency.end_us is not None and residency.end_us <= goes_us):
+        return residency
+    return replace(residency, end_us=goes_us)
+
+
+def _goes_us(instance: Instance, residency: Residency) -> int:
     interval = instance.cluster.gpus[residency.gpu].available.at(residency.load_start_us)
-    goes_us = FOREVER if interval is None else interval[1]
-    return residency.end_us is not None and residency.end_us < goes_us
+    return FOREVER if interval is None else interval[1]

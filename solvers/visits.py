@@ -12,9 +12,10 @@ from itertools import pairwise
 
 import numpy as np
 
-from models import Cluster, InitialResidency, Instance, Residency, Restrictions, Timeline, UnsupportedInstanceError
-from models.availability import FOREVER, Availability
+from models import Cluster, InitialResidency, Instance, Restrictions, Timeline, UnsupportedInstanceError
+from models.availability import Availability
 from models.instance import Ints
+from models.timeline import end_with_gpu
 from solvers.result import Search
 
 
@@ -80,13 +81,7 @@ class Visits:
 
     def close(self, timeline: Timeline) -> Timeline:
         """Return a plan of the twin with every residency over when its GPU goes."""
-        return replace(timeline, residencies=tuple(self._ended(r) for r in timeline.residencies))
-
-    def _ended(self, residency: Residency) -> Residency:
-        goes_us = self.twin.cluster.gpus[residency.gpu].available.intervals[0][1]
-        if goes_us == FOREVER:
-            return residency
-        return replace(residency, end_us=goes_us if residency.end_us is None else min(residency.end_us, goes_us))
+        return replace(timeline, residencies=tuple(end_with_gpu(self.twin, r) for r in timeline.residencies))
 
     def _visit(self, gpu: int, instant: int) -> int:
         """Return the GPU of the twin that a GPU is at an instant at which it is there."""

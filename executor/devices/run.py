@@ -142,6 +142,7 @@ def run_on(
 
     The parameters and errors are those of `run_live`.
     """
+    instance.require_always_available("a run on devices")
     made = policy()
     if made.instance_for(instance) is not instance:
         raise PolicyError("this policy runs on a twin of the instance, whose models no device has")

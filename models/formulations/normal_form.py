@@ -13,7 +13,7 @@ import numpy as np
 
 from models.instance import NONE, Instance
 from models.metrics import serving_residency
-from models.timeline import Placement, Residency, Timeline
+from models.timeline import Placement, Residency, Timeline, end_with_gpu
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,10 +94,10 @@ def normal_form(instance: Instance, placements: Iterable[Placement], chains: Seq
     """Return the timeline of these chains in normal form.
 
     A residency stays until a load, or a run that holds memory, takes its room, the one whose model is loaded last
-    again leaving first; a load of a model that is still there is dropped.
+    again leaving first; a load of a model that is still there is dropped. It ends with its GPU at the latest (A1).
     """
     placed = list(placements)
-    residencies = _Memory(instance, chains, placed).residencies()
+    residencies = [end_with_gpu(instance, r) for r in _Memory(instance, chains, placed).residencies()]
     return Timeline.build(instance.n_tasks, placed, residencies)
 
 

@@ -156,7 +156,8 @@ def compare(
     if policies is None:
         told_wrongly = () if noise is None else OFFLINE_POLICIES
         batching = BATCHING_POLICIES if scenario.instance.batches else ()
-        simulations, left_out = _serving(run, (*told_wrongly, *DEFAULT_POLICIES, *batching))
+        stays = scenario.instance.always_available
+        simulations, left_out = _serving(run, stays, (*told_wrongly, *DEFAULT_POLICIES, *batching))
     else:
         simulations = tuple(run(policy) for policy in policies)
     begun = time.monotonic()
@@ -194,15 +195,25 @@ def compare(
 
 
 def _serving(
-    run: Callable[[str], Simulation], policies: Sequence[str]
+    run: Callable[[str], Simulation], stays: bool, policies: Sequence[str]
 ) -> tuple[tuple[Simulation, ...], dict[str, str]]:
-    """Simulate the policies that can serve the window; return also why the others cannot."""
+    """Simulate the policies that can serve the window; return also why the others cannot.
+
+    Parameters
+    ----------
+    stays
+        Whether servers are always there: a policy that waits for one that has gone for good is not at fault.
+    """
     simulations, left_out = [], {}
     for policy in policies:
         try:
             simulations.append(run(policy))
-        except (IllegalActionError, StalledError):  # a fault of the policy, not of the window
+        except IllegalActionError:  # a fault of the policy, not of the window
             raise
+        except StalledError as error:
+            if stays:
+                raise
+            left_out[policy] = str(error)
         except (PolicyError, UnsupportedInstanceError) as error:  # a static placement whose models do not all fit, say
             left_out[policy] = str(error)
     return tuple(simulations), left_out
@@ -231,7 +242,12 @@ def _rows(planned: Plan, simulations: Sequence[Simulation], warmup: Fraction) ->
 
 
 def _taken_apart(scenario: Scenario, simulations: Sequence[Simulation]) -> list[Simulation]:
-    """Return the best online policy and Compass, as far as they ran on the scenario's own instance."""
+    """Return the best online policy and Compass, as far as they ran on the scenario's own instance.
+
+    None where servers come and go: that takes nobody apart yet.
+    """
+    if not scenario.instance.always_available:
+        return []
     online = [s for s in simulations if s.instance is scenario.instance and not s.clairvoyant]
     chosen = sorted(online, key=lambda s: s.value)[:1]
     return chosen + [s for s in online if s.policy == COMPASS and s not in chosen]

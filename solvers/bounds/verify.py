@@ -164,7 +164,7 @@ class _LagrangianCheck:
         """Return the price of all the time in which the GPUs of a class are there."""
         there = self.instance.class_gpu[c].available
         if there.always:
-            return self.gpus[c] * exact_sum(price) * self.slot_us
+            return int(self.gpus[c]) * exact_sum(price) * self.slot_us
         edges = [slot * self.slot_us for slot in range(self.slots + 1)]
         us = [there.available_us(begin, end) for begin, end in pairwise(edges)]
         return int(self.gpus[c] * sum(each * paid for each, paid in zip(us, price.tolist(), strict=True)))

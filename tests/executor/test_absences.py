@@ -91,12 +91,12 @@ def test_who_overruns_keeps_its_models() -> None:
     noise = parse_noise("run=uniform:0.5")
     ran = [simulate(built, parse_policy("jit"), seed=seed, noise=noise) for seed in range(12)]
     assert all(check(built, timeline) == [] for timeline in ran)
-    late = [timeline for timeline in ran if timeline.residencies[0].end_us != 9]
+    late = [timeline for timeline in ran if (timeline.residencies[0].end_us or 0) > 9]
     assert late
     for timeline in late:  # the second load begins when the run has ended, though the GPU is to be back at 10
         first, second = timeline.residencies
         assert first.end_us == timeline.end_us.min() > 9
-        assert second.load_start_us == max(10, first.end_us)
+        assert second.load_start_us == max(10, int(timeline.end_us.min()))
 
 
 def drawn(seed: int) -> Instance:

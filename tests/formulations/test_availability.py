@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -12,6 +13,7 @@ from models import Cluster, Instance, Job, Link, Objective, Restrictions, Task, 
 from models.availability import FOREVER, Availability
 from models.formulations.cp_sat import formulate
 from models.formulations.cp_sat_plans import add_hint
+from models.formulations.normal_form import restrict
 from models.status import Status
 from solvers.bounds import closed_form
 from solvers.exact import cp_sat, exhaustive, milp
@@ -124,6 +126,8 @@ def test_a_plan_is_the_same_on_the_twin_and_hints_its_formulation() -> None:
         gathered = visits.gather(spread)
         assert gathered.residencies == plan.residencies
         assert (gathered.gpu == plan.gpu).all()
+        part = replace(visits.twin, jobs=visits.twin.jobs[:1])
+        assert check(part, restrict(visits.twin, spread, part)) == []
         formulation = formulate(visits.twin, objective, spread)
         add_hint(formulation, spread)
         assert len(formulation.model.proto.solution_hint.vars) == len(formulation.model.proto.variables)

@@ -60,10 +60,10 @@ def demand_in_words(instance: Instance, demand: Demand, late: int) -> str:
 def prices_in_words(goal: Goal, priced: Priced) -> str:
     """Return where the prices of a Lagrangian bound lie: resource, window and models."""
     instance, relaxation, prices = goal.instance, priced.relaxation, priced.prices
-    gpus = np.array(relaxation.gpus)[:, None]
+    gpus = relaxation.offered_us / relaxation.slot_us
     memory = sum(
         (
-            gpus[row.gpu_class, 0] * row.capacity * price
+            gpus[row.gpu_class] * row.capacity * price
             for row, price in zip(relaxation.memory, prices.memory, strict=True)
         ),
         start=np.zeros(relaxation.slots),
