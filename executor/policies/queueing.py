@@ -141,7 +141,7 @@ class QueuePolicy(Policy):
 
     def places(self, task: int) -> Sequence[int]:
         """Return the GPUs on which a task can run, now or later."""
-        return self.site.eligible_gpus(task)
+        return self.site.able_gpus(task)
 
     def take_over(self) -> None:
         """Place every task that may run: another policy led so far, and no task that has not started has a GPU."""
