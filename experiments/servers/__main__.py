@@ -9,6 +9,7 @@ from fractions import Fraction
 from pathlib import Path
 
 from experiments import authors
+from experiments.servers import mixes
 from experiments.suites import parallel_machines
 from experiments.suites.data import KNOWN_OPTIMA, best_known
 from experiments.suites.triplets import CAPACITY, triplets
@@ -94,11 +95,23 @@ def run_fluid(arguments: argparse.Namespace) -> None:
         print(f"   window {demand.begin_us / 1e6:.6g} s to {demand.end_us / 1e6:.6g} s, {demand.resource}")
 
 
+def run_mixes(arguments: argparse.Namespace) -> None:
+    """Print how often the cheapest of all mixes was found, and whether a floor lay above it."""
+    equal = 0
+    for seed in range(arguments.draws):
+        one = mixes.check(seed, arguments.spare, arguments.time_limit)
+        equal += one.agrees
+        said = f"{one.found}, proved {one.proved}, by brute force {one.cheapest}, {one.false_floors} false floors"
+        print(f"draw {seed}: {one.level}: of {one.mixes} mixes {said}, {one.runtime_s:.1f} s", flush=True)
+    print(f"equal: {equal} of {arguments.draws}")
+
+
 BENCHMARKS: dict[str, Callable[[argparse.Namespace], None]] = {
     "triplets": run_triplets,
     "pcmax": run_pcmax,
     "authors": run_authors,
     "fluid": run_fluid,
+    "mixes": run_mixes,
 }
 
 
@@ -107,6 +120,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m experiments.servers", description=__doc__)
     parser.add_argument("benchmark", choices=list(BENCHMARKS))
     parser.add_argument("--time-limit", type=float, default=300.0, help="seconds per answer")
+    parser.add_argument("--spare", type=int, default=0, help="servers that may be gone of a mix")
+    parser.add_argument("--draws", type=int, default=20, help="random mixes")
     parser.add_argument("--seeds", type=int, default=3, help="triplets per size")
     parser.add_argument("--rates", type=int, nargs="+", default=[2, 3, 4], help="jobs per second")
     parser.add_argument("--jobs", type=int, default=300, help="jobs of the authors' workload")

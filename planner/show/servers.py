@@ -41,6 +41,8 @@ def describe_size(found: Found, size: Mapping[str, Any]) -> str:
     """Return a number of servers, or a mix by its GPU kinds with its price; a dash where there is none."""
     if size["servers"] is None:
         return "-"
+    if not size["servers"]:
+        return "no server"
     if not priced(found):
         return str(size["servers"])
     return f"{describe_mix(found, size['mix'])} at {size['price_per_hour']:g} per hour"
@@ -62,14 +64,15 @@ def answer_in_words(found: Found) -> str:
     """Return what can be deployed and its floor, how sure the least size is, and what forces it."""
     minimum, refutation = found["minimum"], found["refutation"]
     size = _counted(found, minimum)
+    enough = f"enough{_spare(found, ' with {} of them gone')}"
     if minimum["servers"] is None:
         said = _nothing_found(found)
     elif minimum["proved"]:
-        said = f"With the future known, {size} enough, and no cheaper size is, which is proved"
+        said = f"With the future known, {size} {enough}, and no cheaper size is, which is proved"
     elif refutation is None:
-        said = f"With the future known, {size} enough; whether less is enough is open"
+        said = f"With the future known, {size} {enough}; whether less is enough is open"
     else:
-        said = f"With the future known, {size} enough; {_too_little(found)}, and what lies between is open"
+        said = f"With the future known, {size} {enough}; {_too_little(found)}, and what lies between is open"
     sentences = [deployable_in_words(found), said, "" if refutation is None else refutation["forces"]]
     return "".join(f"{sentence}. " for sentence in sentences if sentence).strip()
 
@@ -101,7 +104,7 @@ def deployable_in_words(found: Found) -> str:
         return ""
     best = found["alternatives"][0]
     size = describe_size(found, best) if priced(found) else _servers(best["servers"])
-    said = f"{best['policy']} needs {size}{_floor(found)}"
+    said = f"{best['policy']} needs {size}{_spare(found, ', {} of which may be gone')}{_floor(found)}"
     growth = found["growth"]
     if growth is None or growth["fails"] is None:
         return said if growth is None else f"{said}. It takes {growth['holds']:.4g} times the traffic, too"
@@ -118,6 +121,12 @@ def _floor(found: Found) -> str:
         least = found["minimum"]["lower_bound_price_per_hour"]
         return "" if least is None else f"; no plan, however clever, costs less than {least:g}"
     return f"; no plan, however clever, needs fewer than {found['minimum']['lower_bound']}"
+
+
+def _spare(found: Found, words: str) -> str:
+    """Return words with how many servers may be gone; empty if none may."""
+    spare = found["spare"]
+    return words.format(f"any {spare}" if spare > 1 else "any one") if spare else ""
 
 
 def _servers(count: int) -> str:
@@ -197,7 +206,8 @@ def view(answer: ServersAnswer) -> Group:
     """Return the table with the sentences that belong to it."""
     found = answer.as_dict()
     name = answer.sizes.scenario.name
-    table = Table(title=Text(f"{name}: servers for {answer.levels}"), title_justify="left")
+    title = f"{name}: servers for {answer.levels}{_spare(found, ', with {} gone')}"
+    table = Table(title=Text(title), title_justify="left")
     table.add_column("")
     table.add_column("cheapest mix" if priced(found) else "servers", justify="right")
     table.add_column("how it is known")
@@ -216,7 +226,10 @@ def view(answer: ServersAnswer) -> Group:
     if done is not None:
         again = "can be computed again (truenorth verify)" if done["recomputable"] else "not re-computable"
         what = "any number of servers" if done["however_many"] else describe_size(found, done)
-        parts.append(Text(f"Why not {what} ({done['method']}, {again}): {done['forces']}"))
+        left = "with only " if found["spare"] and not done["however_many"] else ""
+        parts.append(
+            Text(f"Why not {left}{what}{' left' if left else ''} ({done['method']}, {again}): {done['forces']}")
+        )
     if answer.policies:
         parts.append(Text(NOT_MONOTONE, style="italic"))
     return Group(*parts)

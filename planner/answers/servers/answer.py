@@ -59,6 +59,10 @@ class ServersAnswer:
         Policies at sizes that met the levels in simulation and cost little more than the cheapest, which comes first.
     growth
         How much more traffic the first of them takes; None if there is none, or no time was left.
+    spare
+        The levels are met with any so many servers gone, too; all sizes count them.
+    planned
+        The size that the timeline uses: of `mix`, what is left with the dearest servers gone as far as they are spare.
     """
 
     sizes: Sizes
@@ -73,6 +77,8 @@ class ServersAnswer:
     options: tuple[str, ...] = ()
     alternatives: tuple[Alternative, ...] = ()
     growth: Growth | None = None
+    spare: int = 0
+    planned: Mix | None = None
 
     @property
     def servers(self) -> int | None:
@@ -146,6 +152,7 @@ class ServersAnswer:
             minimum["lower_bound_price_per_hour"] = None if least is None else float(least)
         return {
             "slo": self.levels.written,
+            "spare": self.spare,
             "groups": [
                 {"gpu": group.gpu.kind, "gpus_per_server": group.gpus_per_server}
                 for group in self.sizes.scenario.document.cluster.server_groups
@@ -191,9 +198,9 @@ class ServersAnswer:
 
     def _planned(self) -> Reached | None:
         """Return what the plan reaches of the figure that each level limits."""
-        if self.mix is None or self.timeline is None:
+        if self.planned is None or self.timeline is None:
             return None
-        return reached_by(self.sizes.at(self.mix).instance, self.timeline, self.levels)
+        return reached_by(self.sizes.at(self.planned).instance, self.timeline, self.levels)
 
     def _figure(self, values: Reached | None) -> float | list[float | None] | None:
         """Return the figures that the levels limit in seconds, as ratios or as shares: of one level its own."""
@@ -212,6 +219,7 @@ def servers(
     *,
     policies: Sequence[str] | None = None,
     most: int | None = None,
+    spare: int = 0,
     time_limit_s: float = 300.0,
     workers: int = 2,
     seed: int = 0,
@@ -228,6 +236,8 @@ def servers(
         Online policies to simulate beside it; None: all, or the quickest if the window is too long to plan.
     most
         The largest number of servers, per group, that is looked at.
+    spare
+        The levels must still be met with any so many servers gone.
     time_limit_s
         For everything together.
     tell
@@ -253,11 +263,12 @@ def servers(
         if is_file(name):
             raise QuestionError(f"{name!r} is a file, which fits one number of servers only; name policies", "policies")
         parse(name, scenario)
-    sizes = Sizes(scenario)
+    sizes = Sizes(scenario, any_gone=spare > 0)
     tell("fluid bound")
     floor = floor_of(scenario.instance, tolerances(chosen), _FLOOR_SHARE * time_limit_s)
-    asked = candidates(sizes, most, floor.gpus)
-    question = Question(sizes, chosen, asked, begun + time_limit_s, workers, seed, stop or threading.Event(), tell)
+    asked = candidates(sizes, most, floor.gpus, spare)
+    end = begun + time_limit_s
+    question = Question(sizes, chosen, asked, end, spare, workers, seed, stop or threading.Event(), tell)
     hunt = Hunt(question)
     hunt.apply_floor(floor)
     trials = try_own_size(hunt, names)
@@ -270,26 +281,32 @@ def servers(
     growth = grow(hunt, alternatives[0], _NEARBY_SHARE) if alternatives else None
     if not long:
         hunt.search()
+    planned, timeline = hunt.worst_plan or (None, None)
     return ServersAnswer(
         sizes,
         chosen,
         hunt.best,
-        hunt.timeline,
+        timeline,
         tuple(hunt.open),
         tuple(hunt.refutations),
         tuple(scanned),
         asked[-1],
         time.monotonic() - begun,
-        options(most, time_limit_s, workers, seed),
+        options(most, spare, time_limit_s, workers, seed),
         tuple(alternatives),
         growth,
+        spare,
+        planned,
     )
 
 
-def options(most: int | None, time_limit_s: float, workers: int, seed: int, replications: int = 1) -> tuple[str, ...]:
+def options(
+    most: int | None, spare: int, time_limit_s: float, workers: int, seed: int, replications: int = 1
+) -> tuple[str, ...]:
     """Return what was asked for besides level and policies, as options of the command."""
     asked = {
         "--max": most,
+        "--spare": spare or None,
         "--time-limit": f"{time_limit_s:.12g}",
         "--replications": None if replications == 1 else replications,
         "--workers": workers,

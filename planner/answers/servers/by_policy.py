@@ -15,7 +15,7 @@ from executor import PolicyError, StoppedError
 from models import InstanceError, Metrics
 from planner.answers.servers.decide import Reached, meets, reached_by
 from planner.answers.servers.hunt import Hunt
-from planner.answers.servers.question import Question
+from planner.answers.servers.question import Question, remainders
 from planner.answers.servers.sizes import Mix, is_within
 from planner.answers.simulate import simulate
 
@@ -56,11 +56,27 @@ class Scanned:
         return self.reached[-1][0] if self.reached else None
 
 
+@dataclass(frozen=True, slots=True)
+class _Run:
+    """A simulation: whether it met the levels, what it reached of them, and its metrics; neither if it cannot run."""
+
+    met: bool
+    reached: Reached | None = None
+    metrics: Metrics | None = None
+
+
 @dataclass(slots=True)
 class Trial:
-    """A policy under trial: the figures that it reached so far, and the sizes at which it met the level."""
+    """A policy under trial: what it reached so far, and the sizes at which it met the level with all spare gone, too.
+
+    Attributes
+    ----------
+    runs
+        Simulations by the servers that were left.
+    """
 
     policy: str
+    runs: dict[Mix, _Run] = field(default_factory=dict)
     reached: dict[Mix, Reached | None] = field(default_factory=dict)
     met: Mix | None = None
     met_at: dict[Mix, Metrics] = field(default_factory=dict)
@@ -136,32 +152,45 @@ def _order(trial: Trial, sizes: Sequence[Mix]) -> Iterator[Mix]:
 
 
 def simulate_at(hunt: Hunt, trial: Trial, mix: Mix, reserve_s: float) -> bool:
-    """Simulate a policy at a size as long as more than a reserve is left; say whether there was time for it."""
+    """Simulate a policy at a size as long as more than a reserve is left; say whether there was time for it.
+
+    A size meets the levels if it does so whole and with any servers gone, up to as many as are spare.
+    """
     ask = hunt.question
+    for left in (left for gone in range(ask.spare + 1) for left in remainders(mix, gone)):
+        if ask.left_s <= reserve_s:
+            return False
+        if left not in trial.runs:
+            ask.tell(f"{trial.policy} on {sum(left)} servers")
+            ran = _run(hunt, trial.policy, left, reserve_s)
+            if ran is None:
+                return False
+            trial.runs[left] = ran
+        if not trial.runs[left].met:
+            trial.reached[mix] = trial.runs[left].reached
+            return True
+    whole = trial.runs[mix]
+    trial.reached[mix] = whole.reached
+    if whole.metrics is not None:
+        trial.met_at[mix] = whole.metrics
+    if trial.met is None or ask.order(mix) < ask.order(trial.met):
+        trial.met = mix
+    return True
 
-    def late() -> bool:
-        return ask.left_s <= reserve_s
 
-    if late():
-        return False
-    ask.tell(f"{trial.policy} on {sum(mix)} servers")
-    trial.reached[mix] = None
+def _run(hunt: Hunt, policy: str, mix: Mix, reserve_s: float) -> _Run | None:
+    """Simulate once, and hand the timeline to the hunt; None if time was up."""
+    ask = hunt.question
     try:
         scenario = ask.scenario(mix)
-        ran = simulate(scenario, trial.policy, seed=ask.seed, stop=late)
+        ran = simulate(scenario, policy, seed=ask.seed, stop=lambda: ask.left_s <= reserve_s)
     except (InstanceError, PolicyError):
-        return True  # for instance a static placement whose models do not all fit
+        return _Run(False)  # for instance a static placement whose models do not all fit
     except StoppedError:
-        del trial.reached[mix]
-        return False
+        return None
     met = meets(ran.instance, ran.timeline, ask.levels)
-    trial.reached[mix] = reached_by(ran.instance, ran.timeline, ask.levels)
-    if met:
-        trial.met_at[mix] = ran.metrics
-    if met and (trial.met is None or ask.order(mix) < ask.order(trial.met)):
-        trial.met = mix
     if ran.instance is scenario.instance and not ran.timeline.realised:
         hunt.starts.setdefault(mix, []).append(ran.timeline)
         if met:
             hunt.offer(mix, ran.timeline)
-    return True
+    return _Run(met, reached_by(ran.instance, ran.timeline, ask.levels), ran.metrics)

@@ -12,6 +12,7 @@ from models.scenario import Scenario
 from planner.answers.servers.by_policy import Scanned, Trial, simulate_at
 from planner.answers.servers.decide import Reached, meets
 from planner.answers.servers.hunt import Hunt
+from planner.answers.servers.question import remainders
 from planner.answers.servers.sizes import Mix
 from planner.answers.simulate import simulate
 
@@ -89,25 +90,9 @@ def grow(hunt: Hunt, best: Alternative, share: float) -> Growth | None:
     if not ask.sizes.scenario.instance.job_release_us.any():
         return None
     reserve_s = (1 - share) * ask.left_s
-    scenario = ask.scenario(best.mix)
-
-    def met_at(factor: Fraction) -> bool | None:
-        if ask.left_s <= reserve_s:
-            return None
-        ask.tell(f"{best.policy} with {float(factor):.3g} times the traffic")
-        try:
-            ran = simulate(
-                with_traffic(scenario, factor), best.policy, seed=ask.seed, stop=lambda: ask.left_s <= reserve_s
-            )
-        except StoppedError:
-            return None
-        except PolicyError:
-            return False
-        return meets(ran.instance, ran.timeline, ask.levels)
-
     holds, fails, asked = Fraction(1), None, False
     for factor in _STEPS:
-        met = met_at(factor)
+        met = _takes(hunt, best, factor, reserve_s)
         asked = asked or met is not None
         if met is None:
             break
@@ -117,11 +102,30 @@ def grow(hunt: Hunt, best: Alternative, share: float) -> Growth | None:
         holds = factor
     for _ in range(_HALVINGS if fails is not None else 0):
         middle = (holds + (fails or holds)) / 2
-        met = met_at(middle)
+        met = _takes(hunt, best, middle, reserve_s)
         if met is None:
             break
         holds, fails = (middle, fails) if met else (holds, middle)
     return Growth(best.policy, best.mix, holds, fails) if asked else None
+
+
+def _takes(hunt: Hunt, best: Alternative, factor: Fraction, reserve_s: float) -> bool | None:
+    """Say whether so many times the traffic meets the levels, with all that is spare gone, too; None if time is up."""
+    ask = hunt.question
+    ask.tell(f"{best.policy} with {float(factor):.3g} times the traffic")
+    for left in (left for gone in range(ask.spare + 1) for left in remainders(best.mix, gone)):
+        if ask.left_s <= reserve_s:
+            return None
+        try:
+            busier = with_traffic(ask.scenario(left), factor)
+            ran = simulate(busier, best.policy, seed=ask.seed, stop=lambda: ask.left_s <= reserve_s)
+        except StoppedError:
+            return None
+        except PolicyError:
+            return False
+        if not meets(ran.instance, ran.timeline, ask.levels):
+            return False
+    return True
 
 
 def with_traffic(scenario: Scenario, factor: Fraction) -> Scenario:

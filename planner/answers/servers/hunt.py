@@ -55,8 +55,10 @@ class Hunt:
 
     Attributes
     ----------
-    best, timeline
-        The cheapest size with a plan within the level, and that plan.
+    best
+        The cheapest size with plans within the level, whatever is gone of it as far as that is spare.
+    plans
+        Plans within the level, by the size that they use.
     refutations
         Sizes that are too small, each with its proof.
     tried
@@ -67,7 +69,7 @@ class Hunt:
 
     question: Question
     best: Mix | None = None
-    timeline: Timeline | None = None
+    plans: dict[Mix, Timeline] = field(default_factory=dict)
     refutations: list[Refutation] = field(default_factory=list)
     tried: set[Mix] = field(default_factory=set)
     starts: dict[Mix, list[Timeline]] = field(default_factory=dict)
@@ -85,21 +87,43 @@ class Hunt:
         return [m for m in ask.candidates if (below is None or ask.cost(m) < below) and not self.refuted(m)]
 
     def refuted(self, mix: Mix) -> bool:
-        """Say whether a size has no more servers of any group than one that was refuted."""
-        return any(is_within(mix, done.mix) for done in self.refutations)
+        """Say whether what may be left of a size has no more servers of any group than one that was refuted."""
+        return any(map(self._too_few, self.question.left_of(mix)))
+
+    def _too_few(self, left: Mix) -> bool:
+        return any(is_within(left, done.mix) for done in self.refutations)
+
+    def _plan_for(self, left: Mix) -> Mix | None:
+        """Return the size of a plan that can be carried out on what is left; None if none is known."""
+        return next((used for used in self.plans if is_within(used, left)), None)
 
     def offer(self, mix: Mix, timeline: Timeline) -> None:
-        """Keep a plan within the level if its size is the cheapest so far."""
+        """Keep a plan within the level, and the cheapest size that the plans known so far serve."""
         ask = self.question
-        if self.best is None or ask.cost(mix) < ask.cost(self.best):
-            self.best, self.timeline = mix, timeline
+        self.plans[mix] = timeline
+        for each in ask.candidates:
+            if self.best is not None and ask.cost(each) >= ask.cost(self.best):
+                break
+            if all(self._plan_for(left) is not None for left in ask.left_of(each)):
+                self.best = each
+                break
+
+    @property
+    def worst_plan(self) -> tuple[Mix, Timeline] | None:
+        """The plan for what is left of the best size when the dearest servers are gone, and the size that it uses."""
+        ask = self.question
+        if self.best is None:
+            return None
+        used = self._plan_for(min(ask.left_of(self.best), key=ask.order))
+        return None if used is None else (used, self.plans[used])
 
     def apply_floor(self, floor: Floor) -> None:
         """Refute the largest size that the fluid bound excludes for each group's last servers."""
-        per_server = self.question.sizes.gpus_per_server
-        small = [m for m in self.open if sum(a * b for a, b in zip(m, per_server, strict=True)) < floor.gpus]
-        for mix in reversed(small):
-            if not self.refuted(mix):
+        ask = self.question
+        left = dict.fromkeys(left for mix in reversed(self.open) for left in ask.left_of(mix))
+        for mix in left:
+            gpus = sum(a * b for a, b in zip(mix, ask.sizes.gpus_per_server, strict=True))
+            if gpus < floor.gpus and not self._too_few(mix):
                 self.refutations.append(self._by_floor(mix, floor))
 
     def _by_floor(self, mix: Mix, floor: Floor) -> Refutation:
@@ -121,8 +145,11 @@ class Hunt:
 
     def refute(self, mix: Mix, reserve_s: float = 0.0) -> bool:
         """Try the bounds that need no search, and end before a reserve, on a size; say whether it is refuted."""
-        if self.refuted(mix):
-            return True
+        return self.refuted(mix) or any(
+            self._refute(left, reserve_s) for left in self.question.left_of(mix) if self._plan_for(left) is None
+        )
+
+    def _refute(self, mix: Mix, reserve_s: float) -> bool:
         ask = self.question
         try:
             scenario = ask.scenario(mix)
@@ -156,10 +183,20 @@ class Hunt:
                 self._attempt(sizes[-1], left)
 
     def _attempt(self, mix: Mix, time_limit_s: float) -> None:
-        ask = self.question
-        ask.tell(f"plans for {sum(mix)} servers")
+        """Attempt whatever may be left of a size and has no plan yet, until it is refuted or the time for it is up."""
         if self.refute(mix):
             return
+        reserve_s = max(0.0, self.question.left_s - time_limit_s)
+        lefts = self.question.left_of(mix)
+        for position, left in enumerate(lefts):
+            if self._plan_for(left) is None and not self.refuted(mix):
+                share_s = (self.question.left_s - reserve_s) / (len(lefts) - position)
+                self._attempt_one(left, max(0.1, share_s), again=mix in self.tried)
+        self.tried.add(mix)
+
+    def _attempt_one(self, mix: Mix, time_limit_s: float, again: bool) -> None:
+        ask = self.question
+        ask.tell(f"plans for {sum(mix)} servers")
         scenario = ask.scenario(mix)
         made: Attempt = attempt(
             scenario,
@@ -168,11 +205,10 @@ class Hunt:
             time_limit_s,
             starts=self.starts.get(mix, ()),
             workers=ask.workers,
-            seed=ask.seed + (mix in self.tried),
+            seed=ask.seed + again,
             stop=ask.stop,
             left_s=lambda: ask.left_s,
         )
-        self.tried.add(mix)
         if made.timeline is not None and meets(scenario.instance, made.timeline, ask.levels):
             self.offer(mix, made.timeline)
         elif made.refutation is not None:

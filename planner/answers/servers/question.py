@@ -17,7 +17,7 @@ from planner.answers.servers.sizes import Mix, Sizes
 
 MOST_MIXES = 20_000
 """More mixes of priced groups than these are not enumerated."""
-_HEADROOM, _SPARE = 2, 8
+_HEADROOM, _MORE = 2, 8
 """Without a maximum, sizes up to so many times the fluid bound and some more are looked at."""
 
 
@@ -33,6 +33,8 @@ class Question:
         The sizes in question, cheapest first.
     end
         When time is up, on the monotonic clock.
+    spare
+        The levels must still be met with any so many servers gone.
     tell
         Called with a few words whenever the work turns to something else.
     """
@@ -41,10 +43,12 @@ class Question:
     levels: ServiceLevels
     candidates: list[Mix]
     end: float
+    spare: int = 0
     workers: int = 2
     seed: int = 0
     stop: threading.Event = field(default_factory=threading.Event)
     tell: Callable[[str], None] = lambda words: None
+    _left: dict[Mix, list[Mix]] = field(default_factory=dict)
     _built: dict[Mix, Scenario | InstanceError] = field(default_factory=dict)
 
     def scenario(self, mix: Mix) -> Scenario:
@@ -75,6 +79,12 @@ class Question:
         """Return what sizes are sorted by: those that cost the same by their servers."""
         return order(self.sizes, mix)
 
+    def left_of(self, mix: Mix) -> list[Mix]:
+        """Return every mix that is left of one with all that is spare gone: plans serve it if they serve them all."""
+        if mix not in self._left:
+            self._left[mix] = remainders(mix, self.spare)
+        return self._left[mix]
+
     @property
     def left_s(self) -> float:
         """Seconds until time is up; 0 after a stop."""
@@ -94,7 +104,18 @@ def order(sizes: Sizes, mix: Mix) -> tuple[Fraction, int, Mix]:
     return cost(sizes, mix), sum(mix), mix
 
 
-def candidates(sizes: Sizes, most: int | None, least_gpus: int) -> list[Mix]:
+def remainders(mix: Mix, gone: int) -> list[Mix]:
+    """Return every mix that may be left of one with so many servers gone, whatever their groups.
+
+    >>> remainders((2, 1), 1), remainders((1, 0), 2)
+    ([(1, 1), (2, 0)], [(0, 0)])
+    """
+    kept = max(0, sum(mix) - gone)
+    ranges = (range(max(0, count - gone), count + 1) for count in mix)
+    return [left for left in product(*ranges) if sum(left) == kept]
+
+
+def candidates(sizes: Sizes, most: int | None, least_gpus: int, spare: int = 0) -> list[Mix]:
     """Return the sizes in question, cheapest first: of several groups, each up to its count or `most`.
 
     Parameters
@@ -109,7 +130,7 @@ def candidates(sizes: Sizes, most: int | None, least_gpus: int) -> list[Mix]:
     """
     if len(sizes.counts) == 1:
         least = -(-least_gpus // sizes.gpus_per_server[0])
-        top = most if most is not None else max(sizes.counts[0], _HEADROOM * least + _SPARE)
+        top = most if most is not None else max(sizes.counts[0], _HEADROOM * least + _MORE + spare)
         return [(count,) for count in range(1, top + 1)]
     upto = sizes.counts if most is None else (most,) * len(sizes.counts)
     if prod(count + 1 for count in upto) > MOST_MIXES:

@@ -122,6 +122,7 @@ def replicate(
     *,
     policies: Sequence[str] | None = None,
     most: int | None = None,
+    spare: int = 0,
     time_limit_s: float = 300.0,
     workers: int = 2,
     seed: int = 0,
@@ -144,6 +145,7 @@ def replicate(
                 levels,
                 policies=policies,
                 most=most,
+                spare=spare,
                 time_limit_s=max(0.1, left_s / (count - index)),
                 workers=workers,
                 seed=seed,
@@ -152,5 +154,5 @@ def replicate(
             )
         )
     # What repeats an answer is what was asked for, not the share of the time that one replication had.
-    said = options(most, time_limit_s, workers, seed, count)
+    said = options(most, spare, time_limit_s, workers, seed, count)
     return Replications(tuple(replace(answer, options=said) for answer in answers), what)

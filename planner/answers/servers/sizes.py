@@ -36,19 +36,23 @@ class Sizes:
     ----------
     scenario
         With the jobs, at any size.
+    any_gone
+        Whether any server may be gone, and not the last of its group first.
     """
 
     scenario: Scenario
+    any_gone: bool = False
 
     def __post_init__(self) -> None:
         document = self.scenario.document
         self.scenario.instance.require_always_available("the question of how many servers")
-        if len(self.counts) == 1:
+        if len(self.counts) == 1 and not self.any_gone:
             return
         named = [place for entry in _entries(document) for place in entry.on]
         named += [entry.gpu for entry in document.options.initial_residency]
         if any(_GROUP.fullmatch(place) is None for place in named):
-            problem = "names servers, which other numbers of servers in several groups would number anew"
+            anew = "which other numbers of servers in several groups would number anew"
+            problem = f"names servers, {'of which any may be gone' if self.any_gone else anew}"
             raise InputError(self.scenario.source.file, None, "restrictions or options", f"{problem}; name groups")
 
     @property

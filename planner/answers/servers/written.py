@@ -29,9 +29,9 @@ def write(answer: ServersAnswer, folder: Path) -> list[Path]:
         (folder / name).unlink(missing_ok=True)
     written: list[Path] = []
     plan = certificate = None
-    if answer.mix is not None and answer.timeline is not None:
-        enough, slo = answer.sizes.at(answer.mix), answer.levels.written
-        written.append(_write_scenario(folder / "enough.json", enough, enough.instance, answer.mix, slo))
+    if answer.planned is not None and answer.timeline is not None:
+        enough, slo = answer.sizes.at(answer.planned), answer.levels.written
+        written.append(_write_scenario(folder / "enough.json", enough, enough.instance, answer.planned, slo))
         plan = folder / "plan.json"
         write_timeline(plan, enough.instance, answer.timeline, TimelineHeader(status="FEASIBLE"))
         written.append(plan)

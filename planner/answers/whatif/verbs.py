@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from fractions import Fraction
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
+
+from pydantic import Field
 
 from models.cluster import MICROSECONDS_PER_SECOND
 from models.objective import reported_bound, reported_value
@@ -228,6 +230,7 @@ class ServersVerb(_WithPolicies):
     time_limit: PositiveTime = 300 * MICROSECONDS_PER_SECOND
     slo: Levels | None = None
     max: GPUCount | None = None
+    spare: Annotated[int, Field(ge=0, le=20)] = 0
 
     def rows(self, scenario: Scenario) -> list[Row]:
         """Return who needs how many servers; `lower_bound` is of the plan's."""
@@ -238,6 +241,7 @@ class ServersVerb(_WithPolicies):
             self.slo,
             policies=self.named(),
             most=self.max,
+            spare=self.spare,
             time_limit_s=self.time_limit_s,
             workers=1,
             seed=self.seed,

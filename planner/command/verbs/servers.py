@@ -23,6 +23,9 @@ def servers(
     most: Annotated[
         int | None, typer.Option("--max", min=1, max=100_000, help="Most servers, per group, to look at.")
     ] = None,
+    spare: Annotated[
+        int, typer.Option(min=0, max=20, help="The level must still be met with any so many servers gone.")
+    ] = 0,
     time_limit: TimeLimit = 300.0,
     replications: Annotated[
         int, typer.Option(min=1, max=10_000, help="Also ask about the next seeds, or windows of the trace.")
@@ -60,6 +63,7 @@ def servers(
             replications,
             policies=None if policies is None else split_policies(policies),
             most=most,
+            spare=spare,
             time_limit_s=time_limit,
             workers=workers,
             seed=seed,

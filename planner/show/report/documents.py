@@ -221,6 +221,7 @@ class ServersFile(TypedDict):
     """``answer.json``."""
 
     slo: Levels
+    spare: Count
     groups: list[Group]
     largest: Size
     open_sizes: Count
