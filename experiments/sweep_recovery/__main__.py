@@ -1,4 +1,7 @@
-"""Kill a sweep of 200 cells at random moments, let it complete, and compare; measure how well it uses the cores."""
+"""Kill a sweep of 200 cells, or `servers` over replications, at random moments, let it complete, and compare.
+
+Of the sweep it is measured, too, how well it uses the cores.
+"""
 
 from __future__ import annotations
 
@@ -17,6 +20,8 @@ from planner.answers.whatif.document import read_sweep
 from planner.answers.whatif.grid import read_grid
 
 SWEEP = Path(__file__).parent / "sweep.yaml"
+SERVED = Path(__file__).parent / "served.yaml"
+_REPLICATIONS = 200
 TABLES = ("results.csv", "results.parquet")
 _COMMAND = "import sys; from planner.command.cli import main; sys.argv[1:] = {arguments!r}; main()"
 
@@ -27,19 +32,20 @@ def main() -> int:
     parser.add_argument("--kills", type=int, default=10)
     parser.add_argument("--seed", type=int, default=0, help="of the moments")
     parser.add_argument("--workers", type=int, default=2)
+    parser.add_argument("--servers", action="store_true", help="kill servers --replications in place of a sweep")
     options = parser.parse_args()
+    workers = ["--workers", str(options.workers), "--json"]
+    asked = ["sweep", str(SWEEP)]
+    if options.servers:
+        asked = ["servers", str(SERVED), "--replications", str(_REPLICATIONS), "--policies", "srpt,jit"]
+    asked += workers
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        alone_s = serial_cpu_s()
-        wall_s, cpu_s = undisturbed(folder / "undisturbed", options.workers)
-        print(f"one process, cells only: {alone_s:.1f} CPU-s")
-        print(f"sweep with {options.workers} workers, start included: {wall_s:.1f} s, {cpu_s:.1f} CPU-s")
-        print(
-            f"use of {options.workers} cores: {alone_s / options.workers / wall_s:.1%} of perfect (wall clock), ",
-            end="",
-        )
-        print(f"{alone_s / cpu_s:.1%} of CPU time went into cells")
-        kept = killed(folder / "killed", options.workers, options.kills, wall_s, random.Random(options.seed))  # noqa: S311
+        wall_s, cpu_s = undisturbed(folder / "undisturbed", asked)
+        print(f"{asked[0]} with {options.workers} workers, start included: {wall_s:.1f} s, {cpu_s:.1f} CPU-s")
+        if not options.servers:
+            say_use(serial_cpu_s(), options.workers, wall_s, cpu_s)
+        kept = killed(folder / "killed", asked, options.kills, wall_s, random.Random(options.seed))  # noqa: S311
         same = all(
             (folder / "undisturbed" / table).read_bytes() == (folder / "killed" / table).read_bytes()
             for table in TABLES
@@ -47,6 +53,13 @@ def main() -> int:
     print(f"killed {len(kept)} times, with {', '.join(map(str, kept))} cells kept; then completed")
     print(f"tables: {'identical' if same else 'DIFFERENT'}")
     return 0 if same else 1
+
+
+def say_use(alone_s: float, workers: int, wall_s: float, cpu_s: float) -> None:
+    """Print how much of the cores' time went into cells, which alone take so long."""
+    print(f"one process, cells only: {alone_s:.1f} CPU-s")
+    print(f"use of {workers} cores: {alone_s / workers / wall_s:.1%} of perfect (wall clock), ", end="")
+    print(f"{alone_s / cpu_s:.1%} of CPU time went into cells")
 
 
 def serial_cpu_s() -> float:
@@ -59,11 +72,11 @@ def serial_cpu_s() -> float:
     return time.process_time() - begun
 
 
-def undisturbed(folder: Path, workers: int) -> tuple[float, float]:
-    """Run the sweep and return its wall-clock and CPU time, those of its workers included."""
+def undisturbed(folder: Path, asked: list[str]) -> tuple[float, float]:
+    """Run a command and return its wall-clock and CPU time, those of its workers included."""
     before = _children_cpu_s()
     begun = time.monotonic()
-    process = launched(folder, workers)
+    process = launched(folder, asked)
     process.communicate()
     assert process.returncode == 0
     return time.monotonic() - begun, _children_cpu_s() - before
@@ -74,11 +87,11 @@ def _children_cpu_s() -> float:
     return usage.ru_utime + usage.ru_stime
 
 
-def killed(folder: Path, workers: int, kills: int, wall_s: float, rng: random.Random) -> list[int]:
-    """Kill the sweep at random moments, then let it complete; return how many cells each killed run left."""
+def killed(folder: Path, asked: list[str], kills: int, wall_s: float, rng: random.Random) -> list[int]:
+    """Kill a command at random moments, then let it complete; return how many cells each killed run left."""
     kept: list[int] = []
     while len(kept) < kills:
-        process = launched(folder, workers)
+        process = launched(folder, asked)
         try:
             # About a second goes into the start, so that some runs are killed before their first cell.
             process.wait(rng.uniform(0.3, 1.5 + 1.2 * wall_s / kills))
@@ -88,15 +101,15 @@ def killed(folder: Path, workers: int, kills: int, wall_s: float, rng: random.Ra
         kept.append(len(list(folder.glob("cells/*.json"))))
         if process.returncode == 0:
             raise RuntimeError(f"the sweep was complete after {len(kept) - 1} kills; ask for fewer")
-    out, _ = (process := launched(folder, workers)).communicate()
+    out, _ = (process := launched(folder, asked)).communicate()
     assert process.returncode == 0
     assert json.loads(out)["known"] == kept[-1]
     return kept
 
 
-def launched(folder: Path, workers: int) -> subprocess.Popen[bytes]:
+def launched(folder: Path, asked: list[str]) -> subprocess.Popen[bytes]:
     """Start the command in a process of its own."""
-    arguments = ["sweep", str(SWEEP), "-o", str(folder), "--workers", str(workers), "--json"]
+    arguments = [*asked, "-o", str(folder)]
     return subprocess.Popen(  # noqa: S603
         [sys.executable, "-c", _COMMAND.format(arguments=arguments)], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
     )

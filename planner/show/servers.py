@@ -6,7 +6,9 @@ price has a bound worth saying: one dear server may do where many cheap ones do 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from fractions import Fraction
+from math import ceil
 from typing import Any
 
 from rich.console import Group
@@ -15,7 +17,7 @@ from rich.text import Text
 
 from models.slo import ServiceLevels
 from planner.answers.servers.answer import ServersAnswer
-from planner.answers.servers.replicate import CountSpread, Replications
+from planner.answers.servers.replicate import BOUND, CountSpread, Replications
 
 NOT_MONOTONE = (
     "Policies are not monotone in the number of servers: where a size counts as simulated, so was every smaller one "
@@ -73,7 +75,12 @@ def answer_in_words(found: Found) -> str:
         said = f"With the future known, {size} {enough}; whether less is enough is open"
     else:
         said = f"With the future known, {size} {enough}; {_too_little(found)}, and what lies between is open"
-    sentences = [deployable_in_words(found), said, "" if refutation is None else refutation["forces"]]
+    sentences = [
+        deployable_in_words(found),
+        strain_in_words(found),
+        said,
+        "" if refutation is None else refutation["forces"],
+    ]
     return "".join(f"{sentence}. " for sentence in sentences if sentence).strip()
 
 
@@ -131,6 +138,38 @@ def _spare(found: Found, words: str) -> str:
 
 def _servers(count: int) -> str:
     return "1 server" if count == 1 else f"{count} servers"
+
+
+STRAINS_TITLE = "What 20 % more of one model does to it"
+STRAINS = ("model", "20 % more", "reached", "level", "of the limit")
+
+
+def strains(found: Found) -> list[list[str]]:
+    """Return a row for every model and figure of it that the best answer was simulated with, the worst first."""
+    made = []
+    for each in found["sensitivity"]:
+        values = each["value"] if isinstance(each["value"], list) else [each["value"]]
+        reached = ", ".join("-" if value is None else f"{value:.4g}" for value in values)
+        share = "-" if each["share_of_limit"] is None else f"{each['share_of_limit']:.1%}"
+        level = "met" if each["met"] else "cannot be served" if each["value"] is None else "missed"
+        made.append([each["model"], each["figure"], reached, level, share])
+    return made
+
+
+def strain_in_words(found: Found) -> str:
+    """Return which model's figure the answer hangs on most; empty if nothing was simulated."""
+    if not found["sensitivity"]:
+        return ""
+    worst, more = found["sensitivity"][0], "20 % more"
+    if worst["met"]:
+        return f"{more} run time or size of any one model leaves the level met; {_figure_of(worst)} matters most"
+    broken = sum(not each["met"] for each in found["sensitivity"])
+    others = "" if broken == 1 else f", the first of {broken} that break it"
+    return f"It hangs on {_figure_of(worst)}: with {more} the level is missed{others}"
+
+
+def _figure_of(strain: Mapping[str, Any]) -> str:
+    return f"the {strain['figure']} of {strain['model']}"
 
 
 ALTERNATIVES_TITLE = "Simulated within 10 % of the best price"
@@ -213,15 +252,11 @@ def view(answer: ServersAnswer) -> Group:
     table.add_column("how it is known")
     for row in rows(found):
         table.add_row(*(Text(cell) for cell in row))
-    parts: list[Table | Text] = [Text(f"{words}.") for words in [deployable_in_words(found)] if words]
+    said = [f"{words}." for words in (deployable_in_words(found), strain_in_words(found)) if words]
+    parts: list[Table | Text] = [Text(" ".join(said))] if said else []
     parts.append(table)
     if len(found["alternatives"]) > 1:
-        near = Table(title=Text(ALTERNATIVES_TITLE), title_justify="left")
-        for position, name in enumerate(ALTERNATIVES):
-            near.add_column(name, justify="left" if position < 2 else "right")
-        for figures in alternatives(found):
-            near.add_row(*map(Text, figures))
-        parts.append(near)
+        parts.append(_table(ALTERNATIVES_TITLE, ALTERNATIVES, alternatives(found)))
     done = found["refutation"]
     if done is not None:
         again = "can be computed again (truenorth verify)" if done["recomputable"] else "not re-computable"
@@ -235,17 +270,46 @@ def view(answer: ServersAnswer) -> Group:
     return Group(*parts)
 
 
+def _table(title: str, columns: Sequence[str], filled: Sequence[Sequence[str]]) -> Table:
+    """Return a table whose first two columns are words."""
+    table = Table(title=Text(title), title_justify="left")
+    for position, name in enumerate(columns):
+        table.add_column(name, justify="left" if position < 2 else "right")
+    for row in filled:
+        table.add_row(*map(Text, row))
+    return table
+
+
 def replications_view(made: Replications) -> Group:
-    """Return the first answer in full and the spread over all of them."""
+    """Return the spread over all replications, what to count on, and the window that needs most."""
     unit = "price per hour" if made.priced else "servers"
-    table = Table(title=Text(f"Spread of {unit} over {len(made.answers)} {made.what}"), title_justify="left")
-    for name in ("", "least", "median", "most", "found in"):
+    count, sure = len(made.replications), f"{float(made.confidence):.4g}"
+    title = f"{made.scenario.name}: {unit} for {made.levels}, over {count} {made.what}"
+    table = Table(title=Text(title), title_justify="left")
+    for name in ("", "least", "median", "most", "found in", f"enough for the next ({float(made.confidence):.3g})"):
         table.add_column(name, justify="left" if not name else "right")
+    table.add_column("needs most")
     for who, spread in made.spread.items():
-        table.add_row(Text(who), *_spread(spread, len(made.answers)))
-    return Group(view(made.answers[0]), Text(), table)
+        hardest = "-" if spread.hardest is None or who == BOUND else made.window(spread.hardest)
+        table.add_row(Text(who), *_spread(spread, count, who != BOUND), Text(hardest))
+    note = (
+        f"'Enough' serves the next window, too, with a probability of at least {sure}, if windows might as well have "
+        f"come in another order; it takes at least {fewest(made.confidence)} replications."
+    )
+    return Group(table, Text(note, style="italic"))
 
 
-def _spread(spread: CountSpread, total: int) -> list[str]:
-    figures = [spread.least, spread.median, spread.most]
-    return [*("-" if figure is None else f"{figure:g}" for figure in figures), f"{spread.found} of {total}"]
+def fewest(confidence: Fraction) -> int:
+    """Return how many replications a recommendation takes.
+
+    >>> fewest(Fraction(9, 10)), fewest(Fraction(1, 2))
+    (9, 1)
+    """
+    return ceil(confidence / (1 - confidence))
+
+
+def _spread(spread: CountSpread, total: int, recommended: bool) -> list[str]:
+    least, middle, most, enough = (
+        "-" if figure is None else f"{figure:g}" for figure in (spread.least, spread.median, spread.most, spread.enough)
+    )
+    return [least, middle, most, f"{spread.found} of {total}", enough if recommended else "-"]

@@ -13,10 +13,9 @@ seconds; short traces are looked at from every release to every due date.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import reduce
 from math import ceil
 from typing import Any, Literal
 
@@ -167,17 +166,34 @@ def demands(instance: Instance, due: Ints) -> Iterator[Demand]:
 
 @dataclass(frozen=True, slots=True)
 class _Jobs:
-    """The jobs with a due date, in release order, and what their tasks need."""
+    """The jobs with a due date, in release order, and what their tasks need.
+
+    Parameters
+    ----------
+    work, needs
+        Work per job; per workflow and model whether it is needed.
+    first_task, template
+        Where the tasks of each job begin, and at last their number; the template of each task.
+    parts
+        Of a GPU's microsecond, in which work is counted.
+    rate, run, earliest_end, latest_start
+        By size of batch, the largest first, and task: parts taken in each microsecond, run time, and what release and
+        due date leave of it.
+    """
 
     instance: Instance
     jobs: Ints
     release: Ints
     due: Ints
     work: Ints
-    head: Ints
-    tail: Ints
-    of_tasks: Work
     needs: Ints
+    first_task: Ints
+    template: Ints
+    parts: int
+    rate: Ints
+    run: Ints
+    earliest_end: Ints
+    latest_start: Ints
 
     @classmethod
     def of(cls, instance: Instance, due: Ints) -> _Jobs:
@@ -188,45 +204,49 @@ class _Jobs:
             for template in range(first, int(instance.template_first[index + 1])):
                 needs[index, list(instance.needs[template])] = 1
         jobs = np.flatnonzero(due != NO_DEADLINE)
+        tasks = np.diff(instance.template_first)[workflow[jobs]]
+        first_task = np.concatenate(([0], np.cumsum(tasks)))
+        offset = first_task[:-1] - instance.template_first[:-1][workflow[jobs]]
+        of_task = np.asarray(np.arange(first_task[-1]) - np.repeat(offset, tasks), np.int64)
+        # Templates with fewer sizes of batch than others list their last one again.
+        most = max(map(len, of_tasks.runs))
+        sizes = np.array([[row[min(size, len(row) - 1)] for row in of_tasks.runs] for size in range(most)], np.int64)
+        rate, run = sizes[:, of_task, 0], sizes[:, of_task, 1]
+        release, last = np.repeat(instance.job_release_us[jobs], tasks), np.repeat(due[jobs], tasks)
         return cls(
             instance,
             jobs,
             instance.job_release_us[jobs],
             due[jobs],
             per_workflow[workflow[jobs]],
-            heads_us(instance),
-            tails_us(instance),
-            of_tasks,
             needs,
+            first_task,
+            of_task,
+            of_tasks.parts,
+            rate,
+            run,
+            release + heads_us(instance)[of_task] + run,
+            last - tails_us(instance)[of_task] - run,
         )
 
     def compute(self, begin: int, end: int) -> Demand:
-        """Return the work that jobs on time do in a window, whatever the plan."""
+        """Return the work that jobs on time do in a window, whatever the plan, in the batches that do least of it."""
         first, beyond = self._touching(begin, end)
-        energy = np.zeros(beyond - first, np.int64)
-        by_model = np.zeros(len(self.instance.models), np.int64)
-        workflow = self.instance.job_workflow[self.jobs[first:beyond]]
-        for index in np.unique(workflow).tolist():
-            chosen = np.flatnonzero(workflow == index)
-            release, due = self.release[first:beyond][chosen], self.due[first:beyond][chosen]
-            for template in range(*self.instance.template_first[index : index + 2].tolist()):
-                inside = self._inside(template, release, due, begin, end)
-                energy[chosen] += inside
-                by_model[list(self.instance.needs[template])] += inside.sum()
+        tasks = slice(int(self.first_task[first]), int(self.first_task[beyond]))
+        inside = np.minimum(self.earliest_end[:, tasks] - begin, end - self.latest_start[:, tasks])
+        inside = np.minimum(inside, np.minimum(self.run[:, tasks], end - begin))
+        done = (np.maximum(inside, 0) * self.rate[:, tasks]).min(axis=0)
+        energy = np.add.reduceat(done, self.first_task[first:beyond] - tasks.start) if beyond > first else done
         amount = -np.sort(-energy[energy > 0])
-        parts = self.of_tasks.parts
-        return Demand(begin, end, "compute", _largest(by_model), amount, None, Fraction((end - begin) * parts), parts)
+        models = self._named(np.bincount(self.template[tasks], done, len(self.instance.needs)).tolist())
+        return Demand(begin, end, "compute", models, amount, None, Fraction((end - begin) * self.parts), self.parts)
 
-    def _inside(self, template: int, release: Ints, due: Ints, begin: int, end: int) -> Ints:
-        """Return what jobs on time do of a task in a window, in the batches that do least of it there. Shape [jobs]."""
-
-        def done(rate: int, run: int) -> Ints:
-            earliest_end = release + (self.head[template] + run)
-            latest_start = due - (self.tail[template] + run)
-            inside = np.minimum(np.minimum(earliest_end - begin, end - latest_start), min(run, end - begin))
-            return np.asarray(np.maximum(inside, 0) * rate, np.int64)
-
-        return reduce(np.minimum, (done(rate, run) for rate, run in self.of_tasks.runs[template]))
+    def _named(self, done: Sequence[float]) -> tuple[int, ...]:
+        """Return the models that work of templates is for, those of most work first."""
+        by_model = np.zeros(len(self.instance.models))
+        for template, work in enumerate(done):
+            by_model[list(self.instance.needs[template])] += work
+        return tuple(m for m in np.argsort(-by_model, kind="stable").tolist() if by_model[m] > 0)
 
     def memory(self, begin: int, end: int) -> Iterator[Demand]:
         """Yield what the models used in a window hold, against the memory and what can be loaded in it."""
@@ -301,8 +321,3 @@ def _thinned(instants: list[int]) -> list[int]:
     if len(instants) <= WINDOW_EDGES:
         return instants
     return [instants[i * (len(instants) - 1) // (WINDOW_EDGES - 1)] for i in range(WINDOW_EDGES)]
-
-
-def _largest(by_model: Ints) -> tuple[int, ...]:
-    """Return the models with any work, most first."""
-    return tuple(m for m in np.argsort(-by_model, kind="stable").tolist() if by_model[m] > 0)

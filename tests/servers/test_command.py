@@ -137,13 +137,16 @@ def test_a_maximum_that_is_too_low(call: Call, file: Path) -> None:
     assert document["policies"]["srpt"]["servers"] is None
 
 
-def test_replications_report_the_spread(call: Call, tmp_path: Path) -> None:
+def test_replications_report_the_spread_and_what_is_enough_for_the_next(call: Call, tmp_path: Path) -> None:
     path = tmp_path / "poisson.yaml"
     path.write_text(POISSON)
-    document = _json(call, path, "--replications", "3", "--policies", "hash")
-    assert document["minimum"]["servers"] == 3
-    assert [one["minimum"]["servers"] for one in document["replications"]] == [3, 3, 3]
-    assert document["spread"]["plan"] == {"least": 3, "median": 3.0, "most": 3, "found": 3}
+    asked = ("--policies", "hash", "--confidence", "0.5", "-o", tmp_path / "kept", "--workers", "1")
+    document = _json(call, path, "--replications", "2", *asked)
+    assert document["minimum"] == {"servers": 3, "lower_bound": 3, "proved": True}
+    assert [one["plan"]["servers"] for one in document["replications"]] == [3, 3]
+    # The larger of two, of rank 2 = 0.5 x 3 rounded up, serves the next with a probability of two thirds.
+    of_two = {"least": 3, "median": 3.0, "most": 3, "found": 2, "enough": 3, "hardest": "1"}
+    assert document["spread"]["plan"] == of_two
 
 
 def test_table(call: Call, file: Path) -> None:

@@ -22,6 +22,7 @@ from planner.answers.servers.deployable import Alternative, Growth, grow, look_n
 from planner.answers.servers.goal import refuse_vacuous, tolerances
 from planner.answers.servers.hunt import LONG_TRACE, Hunt, floor_of
 from planner.answers.servers.question import Question, candidates, cost
+from planner.answers.servers.sensitivity import FACTOR, Strain, strain
 from planner.answers.servers.sizes import Mix, Sizes
 from planner.answers.simulate import is_file
 
@@ -59,6 +60,8 @@ class ServersAnswer:
         Policies at sizes that met the levels in simulation and cost little more than the cheapest, which comes first.
     growth
         How much more traffic the first of them takes; None if there is none, or no time was left.
+    strains
+        What the first of them reaches with one model larger or slower, worst first, as far as there was time.
     spare
         The levels are met with any so many servers gone, too; all sizes count them.
     planned
@@ -77,6 +80,7 @@ class ServersAnswer:
     options: tuple[str, ...] = ()
     alternatives: tuple[Alternative, ...] = ()
     growth: Growth | None = None
+    strains: tuple[Strain, ...] = ()
     spare: int = 0
     planned: Mix | None = None
 
@@ -183,6 +187,17 @@ class ServersAnswer:
                 "holds": float(self.growth.holds),
                 "fails": None if self.growth.fails is None else float(self.growth.fails),
             },
+            "sensitivity": [
+                {
+                    "model": each.model,
+                    "figure": str(each.figure),
+                    "factor": float(FACTOR),
+                    "met": each.met,
+                    "value": self._figure(each.reached),
+                    "share_of_limit": None if each.share is None else float(each.share),
+                }
+                for each in self.strains
+            ],
             "refutation": None
             if done is None
             else size(done.mix)
@@ -251,10 +266,7 @@ def servers(
         If there is no level, a policy is unknown, or the scenario cannot be asked about other sizes.
     """
     begun = time.monotonic()
-    chosen = levels or scenario.slo
-    if chosen is None:
-        raise QuestionError("is missing; allowed is 'p99 slowdown <= 2' and the like, here or in the scenario", "slo")
-    refuse_vacuous(scenario, chosen)
+    chosen = levels_of(scenario, levels)
     long = scenario.instance.n_tasks > LONG_TRACE
     batching = BATCHING_POLICIES if scenario.instance.batches else ()
     default = LONG_TRACE_POLICIES if long else (*DEFAULT_POLICIES, *batching)
@@ -279,6 +291,7 @@ def servers(
     scanned = [trial.found(hunt.unrefuted, question) for trial in trials]
     alternatives = rank(hunt, scanned)
     growth = grow(hunt, alternatives[0], _NEARBY_SHARE) if alternatives else None
+    strains = strain(hunt, alternatives[0], _NEARBY_SHARE) if alternatives else ()
     if not long:
         hunt.search()
     planned, timeline = hunt.worst_plan or (None, None)
@@ -292,23 +305,36 @@ def servers(
         tuple(scanned),
         asked[-1],
         time.monotonic() - begun,
-        options(most, spare, time_limit_s, workers, seed),
+        _options(most, spare, time_limit_s, workers, seed),
         tuple(alternatives),
         growth,
+        strains,
         spare,
         planned,
     )
 
 
-def options(
-    most: int | None, spare: int, time_limit_s: float, workers: int, seed: int, replications: int = 1
-) -> tuple[str, ...]:
+def levels_of(scenario: Scenario, levels: ServiceLevels | None) -> ServiceLevels:
+    """Return the levels asked for, or the scenario's own.
+
+    Raises
+    ------
+    QuestionError, InputError
+        If there is none, or one that says nothing.
+    """
+    chosen = levels or scenario.slo
+    if chosen is None:
+        raise QuestionError("is missing; allowed is 'p99 slowdown <= 2' and the like, here or in the scenario", "slo")
+    refuse_vacuous(scenario, chosen)
+    return chosen
+
+
+def _options(most: int | None, spare: int, time_limit_s: float, workers: int, seed: int) -> tuple[str, ...]:
     """Return what was asked for besides level and policies, as options of the command."""
     asked = {
         "--max": most,
         "--spare": spare or None,
         "--time-limit": f"{time_limit_s:.12g}",
-        "--replications": None if replications == 1 else replications,
         "--workers": workers,
         "--seed": seed,
     }

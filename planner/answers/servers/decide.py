@@ -32,6 +32,8 @@ LONGEST_PATH = "critical_path"
 _TARDINESS_SHARE = 0.5
 """Share of an attempt's time that goes to plans of low tardiness, which leads local search where late jobs, being
 counted, do not; the rest goes to the late jobs themselves."""
+_TURNS = 3
+"""Searches for low tardiness that follow each other, the latest jobs of the last one given up."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -224,18 +226,40 @@ def _hurry(
     options: SearchOptions,
     stop: threading.Event,
 ) -> Timeline | None:
-    """Return a plan of low tardiness, by local search with several seeds, or the first that meets the levels."""
-    until = Until(stop)
+    """Return a plan of low tardiness, by local search with several seeds, or the first that meets the levels.
+
+    At first all jobs count, then all but the latest of the plan found, as many as may be late: what is given up makes
+    room for the others.
+    """
+    until, known = Until(stop), list(starts)
 
     def watch(progress: Progress) -> None:
         if search.timeline is not None and meets(instance, search.timeline, levels):
             until.set()
 
-    search = Search(goal.instance, Objective.WEIGHTED_TARDINESS, options.time_limit_s, watch, until)
-    for timeline in starts:
-        search.offer(timeline)
-    anneal(search, options)
-    return search.timeline
+    hurried, window = None, goal.instance
+    for turn in range(_TURNS if goal.most else 1):
+        limit_s = options.time_limit_s / (_TURNS if goal.most else 1)
+        search = Search(window, Objective.WEIGHTED_TARDINESS, limit_s, watch, until)
+        for timeline in known:
+            search.offer(timeline)
+        anneal(search, replace(options, time_limit_s=limit_s, seed=options.seed + turn))
+        hurried = search.timeline or hurried
+        if hurried is None or until.is_set():
+            break
+        known, window = [hurried], _without_latest(goal, hurried)
+    return hurried
+
+
+def _without_latest(goal: Goal, timeline: Timeline) -> Instance:
+    """Return a goal's instance in which the latest jobs of a timeline, as many as may be late, are never late."""
+    latency = completion_us(goal.instance, timeline) - goal.instance.job_release_us
+    late = [us - (job.deadline_us or us) for us, job in zip(latency.tolist(), goal.instance.jobs, strict=True)]
+    given_up = set(sorted(range(len(late)), key=lambda job: -late[job])[: int(goal.most)])
+    jobs = tuple(
+        replace(job, deadline_us=None) if index in given_up else job for index, job in enumerate(goal.instance.jobs)
+    )
+    return replace(goal.instance, jobs=jobs)
 
 
 def _watch(goal: Goal, until: threading.Event) -> Callable[[Progress], None]:

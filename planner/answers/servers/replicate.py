@@ -1,20 +1,31 @@
-"""The same question over several arrival seeds or windows of a trace: one window does not size a cluster."""
+"""The same question over several arrival seeds or windows of a trace: one window does not size a cluster.
+
+Every replication is a cell of a sweep: it runs on the sweep's pool, is kept when it is finished, and is found again.
+"""
 
 from __future__ import annotations
 
 import threading
-import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from fractions import Fraction
+from math import ceil
+from pathlib import Path
 from statistics import median
 from typing import Any
 
 from models import ServiceLevels
 from models.scenario import Scenario, build
-from planner.answers.servers.answer import ServersAnswer, options, servers
-from planner.answers.servers.sizes import Mix
+from planner.answers.servers.answer import levels_of
+from planner.answers.servers.sizes import Sizes
+from planner.answers.whatif.result import Counts, Sweep
+from planner.answers.whatif.run import whatif
+from planner.answers.whatif.verbs import PLAN, Row
 from planner.answers.windows import windows_of
+
+CONFIDENCE = Fraction(9, 10)
+BOUND = "lower bound"
+"""Name of the spread of the bounds below the plan."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,27 +33,44 @@ class CountSpread:
     """Least, median and most over the replications in which a size was found, and in how many it was.
 
     Of servers, or of priced groups of the price per hour.
+
+    Parameters
+    ----------
+    hardest
+        The replication that needs most: one in which no size was found, else the first that needs the most found.
+    enough
+        What the next window needs at most with the confidence asked for; None if that takes more replications.
     """
 
     least: float | None
     median: float | None
     most: float | None
     found: int
+    hardest: int | None = None
+    enough: float | None = None
 
     @classmethod
-    def of(cls, sizes: Sequence[float | None]) -> CountSpread:
+    def of(cls, sizes: Sequence[float | None], confidence: Fraction = CONFIDENCE) -> CountSpread:
         """Return the spread of sizes, None where none was found.
 
+        Windows that might as well have come in another order put the next one at or below the k-th smallest of n with
+        a probability of at least k / (n + 1).
+
         >>> CountSpread.of([3, None, 4])
-        CountSpread(least=3, median=3.5, most=4, found=2)
+        CountSpread(least=3, median=3.5, most=4, found=2, hardest=1, enough=None)
+        >>> CountSpread.of([3, 5, 4], Fraction(1, 2)).enough
+        4
         """
-        known = [size for size in sizes if size is not None]
+        known = sorted(size for size in sizes if size is not None)
+        rank = ceil(confidence * (len(sizes) + 1))
+        enough = known[rank - 1] if rank <= len(known) else None
+        hardest = sizes.index(None) if len(known) < len(sizes) else sizes.index(max(known)) if known else None
         if not known:
-            return cls(None, None, None, 0)
-        return cls(min(known), float(median(known)), max(known), len(known))
+            return cls(None, None, None, 0, hardest)
+        return cls(known[0], float(median(known)), known[-1], len(known), hardest, enough)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Replications:
     """Answers to the same question; the first is about the scenario as it stands.
 
@@ -50,46 +78,83 @@ class Replications:
     ----------
     what
         What differs: ``arrival seeds`` or ``windows of the trace``.
+    priced
+        Whether sizes are mixes of priced groups, whose prices are compared.
+    sweep
+        The rows of every replication.
+    confidence
+        With which the next window, too, is to be served.
     """
 
-    answers: tuple[ServersAnswer, ...]
+    scenario: Scenario
+    levels: ServiceLevels
     what: str
+    priced: bool
+    sweep: Sweep
+    confidence: Fraction = CONFIDENCE
 
     @property
-    def priced(self) -> bool:
-        """Whether sizes are mixes of priced groups, whose prices are compared."""
-        return self.answers[0].sizes.prices is not None
+    def replications(self) -> list[dict[str, Row]]:
+        """Of every finished replication without an error, its rows by policy."""
+        cells: dict[object, dict[str, Row]] = {}
+        for row in self.sweep.rows:
+            if row["error"] is None:
+                cells.setdefault(row["cell"], {})[str(row["policy"])] = row
+        return list(cells.values())
 
     @property
     def spread(self) -> dict[str, CountSpread]:
         """The spread of the plan's size, of its lower bound, and of each policy's."""
-        bounds = [answer.lower_bound_price if self.priced else answer.lower_bound for answer in self.answers]
-        found = {
-            "plan": CountSpread.of([self._size(answer, answer.mix) for answer in self.answers]),
-            "lower bound": CountSpread.of([None if bound is None else self._number(bound) for bound in bounds]),
-        }
-        for position, row in enumerate(self.answers[0].policies):
-            found[row.policy] = CountSpread.of(
-                [self._size(answer, answer.policies[position].mix) for answer in self.answers]
-            )
-        return found
+        cells = self.replications
+        size, bound = ("price_per_hour", "lower_bound_price_per_hour") if self.priced else ("servers", "lower_bound")
+        names = list(cells[0]) if cells else []
+        found = {name: self._spread([cell[name][size] for cell in cells]) for name in names}
+        return (
+            {PLAN: found.pop(PLAN), BOUND: self._spread([cell[PLAN][bound] for cell in cells]), **found}
+            if found
+            else {}
+        )
 
-    def _size(self, answer: ServersAnswer, mix: Mix | None) -> float | None:
-        return None if mix is None else self._number(answer.cost(mix))
+    def _spread(self, values: Sequence[object]) -> CountSpread:
+        return CountSpread.of([v if isinstance(v, (int, float)) else None for v in values], self.confidence)
 
-    def _number(self, cost: Fraction | int) -> float:
-        return float(cost) if self.priced else int(cost)
+    def window(self, replication: int) -> str:
+        """Return which seed or window a replication is of."""
+        row = self.replications[replication][PLAN]
+        return ", ".join(str(row[column]) for column in self.sweep.columns)
+
+    @property
+    def found(self) -> bool:
+        """Whether there is a plan in every replication."""
+        cells = self.replications
+        return len(cells) == self.sweep.counts.cells and all(cell[PLAN]["servers"] is not None for cell in cells)
 
     def as_dict(self) -> dict[str, Any]:
-        """Return what ``servers --json`` adds with replications."""
+        """Return what ``servers --json`` prints with replications; `minimum` and `policies` are of the first."""
+        cells, spread = self.replications, self.spread
+        first = {name: _sizes(row) for name, row in cells[0].items()} if cells else {}
         return {
-            "replications": [answer.as_dict() for answer in self.answers],
+            "slo": self.levels.written,
+            "minimum": first.pop(PLAN, None),
+            "policies": first,
+            "replications": [{name: _sizes(row) for name, row in cell.items()} for cell in cells],
+            "of": self.what,
             "spread_of": "price_per_hour" if self.priced else "servers",
+            "confidence": float(self.confidence),
             "spread": {
-                who: {"least": s.least, "median": s.median, "most": s.most, "found": s.found}
-                for who, s in self.spread.items()
+                who: {"least": s.least, "median": s.median, "most": s.most, "found": s.found, "enough": s.enough}
+                | {"hardest": None if s.hardest is None else self.window(s.hardest)}
+                for who, s in spread.items()
             },
+            "errors": self.sweep.as_dict()["errors"],
+            "known": self.sweep.counts.known,
+            "complete": self.sweep.complete,
         }
+
+
+def _sizes(row: Row) -> dict[str, object]:
+    left_out = ("cell", "policy", "slo", "error")
+    return {key: value for key, value in row.items() if key not in left_out and not key.startswith("workload")}
 
 
 def scenarios(scenario: Scenario, count: int) -> tuple[list[Scenario], str]:
@@ -102,8 +167,6 @@ def scenarios(scenario: Scenario, count: int) -> tuple[list[Scenario], str]:
     InputError
         If the trace has no arrival in one of the windows.
     """
-    if count == 1:
-        return [scenario], "window"
     windows = windows_of(scenario, count)
     section = getattr(scenario.document.workload, windows.section)
     others = [section.model_copy(update={windows.key: value}) for value in windows.values[1:]]
@@ -120,39 +183,55 @@ def replicate(
     levels: ServiceLevels | None,
     count: int,
     *,
+    confidence: Fraction = CONFIDENCE,
     policies: Sequence[str] | None = None,
     most: int | None = None,
     spare: int = 0,
     time_limit_s: float = 300.0,
+    folder: str | Path | None = None,
     workers: int = 2,
+    ray: str | None = None,
     seed: int = 0,
-    tell: Callable[[str], None] = lambda words: None,
+    watch: Callable[[Counts], None] | None = None,
     stop: threading.Event | None = None,
 ) -> Replications:
-    """Ask about a scenario and its replications, the time divided evenly; the parameters are those of `servers`."""
-    begun, stopped = time.monotonic(), stop or threading.Event()
-    asked, what = scenarios(scenario, count)
-    answers = []
-    for index, one in enumerate(asked):
-        left_s = time_limit_s - (time.monotonic() - begun)
+    """Ask about a scenario and its replications; other parameters are those of `servers`.
 
-        def numbered(words: str, index: int = index) -> None:
-            tell(words if count == 1 else f"{index + 1} of {count}: {words}")
+    Parameters
+    ----------
+    time_limit_s
+        For one replication, on one core.
+    folder
+        Where finished replications are kept; those found there are not asked again, so that their number may grow.
+    workers, ray, watch, stop
+        As of `whatif`.
 
-        answers.append(
-            servers(
-                one,
-                levels,
-                policies=policies,
-                most=most,
-                spare=spare,
-                time_limit_s=max(0.1, left_s / (count - index)),
-                workers=workers,
-                seed=seed,
-                tell=numbered,
-                stop=stopped,
-            )
-        )
-    # What repeats an answer is what was asked for, not the share of the time that one replication had.
-    said = options(most, spare, time_limit_s, workers, seed, count)
-    return Replications(tuple(replace(answer, options=said) for answer in answers), what)
+    Raises
+    ------
+    InputError
+        If the scenario comes from no file.
+    QuestionError
+        If there is no level, or the workload is a list of jobs or a trace without a window.
+    """
+    asked, windows = levels_of(scenario, levels), windows_of(scenario, count)
+    values = [v if isinstance(v, int) else [f"{time_us} us" for time_us in v] for v in windows.values]
+    told: Mapping[str, object] = {
+        "slo": asked.written,
+        "policies": None if policies is None else ",".join(policies),
+        "max": most,
+        "spare": spare or None,
+        "time_limit": f"{time_limit_s:.12g} s",
+        "seed": seed,
+    }
+    made = whatif(
+        scenario,
+        {f"workload.{windows.section}.{windows.key}": values},
+        verb="servers",
+        folder=folder,
+        workers=workers,
+        ray=ray,
+        watch=watch,
+        stop=stop,
+        **{name: value for name, value in told.items() if value is not None},
+    )
+    return Replications(scenario, asked, windows.what, Sizes(scenario).prices is not None, made, confidence)

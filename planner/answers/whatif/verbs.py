@@ -248,16 +248,20 @@ class ServersVerb(_WithPolicies):
         )
         done = answer.as_dict()
         priced = "mix" in done["minimum"]
-        sizes = ("servers", "price_per_hour") if priced else ("servers",)
+        sizes = ("servers", "mix", "price_per_hour") if priced else ("servers",)
         bound = "lower_bound_price_per_hour" if priced else "lower_bound"
-        plan = {name: done["minimum"][name] for name in (*sizes, bound, "proved")}
+        known = {name: done["minimum"][name] for name in (bound, "proved")}
+        found = {PLAN: done["minimum"], **done["policies"]}
         return [
-            {"policy": PLAN, "slo": str(answer.levels), **plan},
-            *(
-                {"policy": policy, "slo": str(answer.levels), **{name: size[name] for name in sizes}}
-                for policy, size in done["policies"].items()
-            ),
+            {"policy": who, "slo": str(answer.levels), **{name: _plain(size[name]) for name in sizes}}
+            | (known if who == PLAN else {})
+            for who, size in found.items()
         ]
+
+
+def _plain(figure: Any) -> str | int | float | None:
+    """Return a figure as it stands, and a mix as the servers of each group."""
+    return " + ".join(map(str, figure)) if isinstance(figure, list) else figure
 
 
 def _valued(scenario: Scenario, value: Fraction | None) -> Row:

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from planner.command import manners
 from planner.command.verbs.options import Json, ScenarioPath, Seed, TimeLimit, Workers
+
+if TYPE_CHECKING:
+    from models import ServiceLevels
+    from models.scenario import Scenario
 
 
 def servers(
@@ -28,8 +32,14 @@ def servers(
     ] = 0,
     time_limit: TimeLimit = 300.0,
     replications: Annotated[
-        int, typer.Option(min=1, max=10_000, help="Also ask about the next seeds, or windows of the trace.")
+        int, typer.Option(min=1, max=10_000, help="Ask on so many seeds, or windows of the trace.")
     ] = 1,
+    confidence: Annotated[
+        str, typer.Option(help="With which the next window is served, too; needs --replications.")
+    ] = "0.9",
+    ray: Annotated[
+        str | None, typer.Option(metavar="ADDRESS", help="Run replications on this Ray cluster, not on processes.")
+    ] = None,
     output: Annotated[
         Path | None,
         typer.Option("-o", "--output", metavar="FOLDER", help="Write answer, plan, certificate and scenarios here."),
@@ -43,7 +53,7 @@ def servers(
     from models.slo import ServiceLevels
     from models.units import QuantityError
     from planner.answers.compare import split_policies
-    from planner.answers.servers.replicate import replicate
+    from planner.answers.servers import servers as ask
     from planner.answers.servers.written import write
     from planner.command.console import interruptible
     from planner.command.servers_progress import ServersLine
@@ -52,38 +62,63 @@ def servers(
         levels = ServiceLevels.parse(*slo) if slo else None
     except QuantityError as error:
         raise manners.UsageError(f"--slo: {error}") from None
+    sure = manners.fraction(confidence, "--confidence")
     loaded = load_scenario(scenario)
     if output is not None:
         manners.prepare_folder(output)
+    told = {
+        "policies": None if policies is None else split_policies(policies),
+        "most": most,
+        "spare": spare,
+        "time_limit_s": time_limit,
+        "workers": workers,
+        "seed": seed,
+    }
+    if replications > 1:
+        return _replicate(loaded, levels, replications, output, as_json, confidence=sure, ray=ray, **told)
+    if ray is not None:
+        raise manners.UsageError("--ray: runs replications; allowed is with --replications above 1")
     line = ServersLine()
     with interruptible() as stop, line.shown():
-        made = replicate(
-            loaded,
-            levels,
-            replications,
-            policies=None if policies is None else split_policies(policies),
-            most=most,
-            spare=spare,
-            time_limit_s=time_limit,
-            workers=workers,
-            seed=seed,
-            tell=line.tell,
-            stop=stop,
-        )
-    answer = made.answers[0]
+        answer = ask(loaded, levels, tell=line.tell, stop=stop, **told)  # type: ignore[arg-type]
     written = [] if output is None else write(answer, output)
 
     def view() -> object:
         from planner.show import servers as views
 
-        return views.view(answer) if replications == 1 else views.replications_view(made)
+        return views.view(answer)
 
     by_name = {path.name: path for path in written}
-    document = answer.as_dict(by_name.get("plan.json"), by_name.get("certificate.json"))
-    manners.show(document if replications == 1 else document | made.as_dict(), view, as_json)
+    manners.show(answer.as_dict(by_name.get("plan.json"), by_name.get("certificate.json")), view, as_json)
     for path in written:
         manners.say(f"wrote {path}")
     if stop.is_set():
         manners.say("truenorth: interrupted; what is known so far is kept")
         return manners.INTERRUPTED
-    return manners.DONE if all(one.servers is not None for one in made.answers) else manners.NOT_ACHIEVED
+    return manners.DONE if answer.servers is not None else manners.NOT_ACHIEVED
+
+
+def _replicate(
+    loaded: Scenario, levels: ServiceLevels | None, count: int, output: Path | None, as_json: bool, **told: Any
+) -> int:
+    """Ask over replications."""
+    from planner.answers.servers.replicate import replicate
+    from planner.command.console import interruptible
+    from planner.command.sweep_progress import SweepLine
+
+    line = SweepLine()
+    with interruptible() as stop, line.shown():
+        made = replicate(loaded, levels, count, folder=output, watch=line.watch, stop=stop, **told)
+
+    def view() -> object:
+        from planner.show import servers as views
+
+        return views.replications_view(made)
+
+    manners.show(made.as_dict(), view, as_json)
+    for error in made.sweep.as_dict()["errors"]:
+        manners.say(f"replication {error['cell']}: {error['error']}")
+    if not made.sweep.complete:
+        manners.say(f"truenorth: interrupted; {len(made.replications)} finished replications are kept")
+        return manners.INTERRUPTED
+    return manners.DONE if made.found else manners.NOT_ACHIEVED

@@ -188,6 +188,18 @@ class GrowthRow(Size):
     fails: Figure | None
 
 
+@with_config(_OPEN)
+class StrainRow(TypedDict):
+    """What the best of them reaches with one figure of one model larger."""
+
+    model: str
+    figure: str
+    factor: Figure
+    met: bool
+    value: Figure | list[Figure | None] | None
+    share_of_limit: Figure | None
+
+
 def _figures_of_every_level(found: ServersFile) -> ServersFile:
     """Refuse a document in which a value is not one figure for each level."""
     levels = 1 if isinstance(found["slo"], str) else len(found["slo"])
@@ -229,6 +241,7 @@ class ServersFile(TypedDict):
     policies: dict[str, TrialRow]
     alternatives: list[AlternativeRow]
     growth: GrowthRow | None
+    sensitivity: list[StrainRow]
     refutation: RefutationRow | None
     runtime_s: Figure
     scenario: OriginOfFile

@@ -19,6 +19,8 @@ from planner.show.servers import (
     ALTERNATIVES,
     ALTERNATIVES_TITLE,
     NOT_MONOTONE,
+    STRAINS,
+    STRAINS_TITLE,
     Found,
     alternatives,
     answer_in_words,
@@ -26,6 +28,7 @@ from planner.show.servers import (
     levels,
     priced,
     rows,
+    strains,
 )
 
 NAME = "answer.json"
@@ -63,7 +66,8 @@ def _sizes(found: Found) -> PageTable:
 
 def _near(found: Found) -> list[PageTable]:
     near = alternatives(found)
-    return [PageTable(ALTERNATIVES_TITLE, ALTERNATIVES, near, words=2)] if near else []
+    tables = [PageTable(ALTERNATIVES_TITLE, ALTERNATIVES, near, words=2)] if near else []
+    return tables + ([PageTable(STRAINS_TITLE, STRAINS, strains(found), words=2)] if found["sensitivity"] else [])
 
 
 def _reached(found: Found) -> list[Curves]:

@@ -1,0 +1,1 @@
+"""From a log of a service to an order: five commands, timed."""

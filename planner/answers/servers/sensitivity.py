@@ -1,0 +1,121 @@
+"""What the answer hangs on: the deployable answer once more, with one model larger or slower than it was said to be."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from fractions import Fraction
+
+from executor import PolicyError, StoppedError
+from models import BatchClass, Instance, InstanceError, ServiceLevels, Task
+from planner.answers.servers.decide import Reached, meets, reached_by
+from planner.answers.servers.deployable import Alternative
+from planner.answers.servers.hunt import Hunt
+from planner.answers.simulate import simulate
+
+FACTOR = Fraction(6, 5)
+"""Each model in turn is so many times as large, or its tasks run so many times as long."""
+
+
+class Figure(StrEnum):
+    """What is said of a model, and may be wrong."""
+
+    RUN_TIME = "run time"
+    SIZE = "size"
+
+
+@dataclass(frozen=True, slots=True)
+class Strain:
+    """What the best answer of a policy reaches with one figure of one model `FACTOR` times as large.
+
+    Parameters
+    ----------
+    reached
+        None if it cannot be served there at all.
+    met
+        Whether the levels still hold.
+    share
+        The greatest share of its limit that any level's figure takes up; of jobs on time, the share asked for by that
+        reached. None without one.
+    """
+
+    model: str
+    figure: Figure
+    reached: Reached | None
+    met: bool
+    share: Fraction | None
+
+
+def strain(hunt: Hunt, best: Alternative, share: float) -> tuple[Strain, ...]:
+    """Simulate the best answer with each model larger and slower, in a share of the time left; the worst come first.
+
+    What there is no time for is left out.
+    """
+    ask = hunt.question
+    reserve_s = (1 - share) * ask.left_s
+    scenario, found = ask.scenario(best.mix), list[Strain]()
+    for model, figure in _figures(scenario.instance):
+        if ask.left_s <= reserve_s:
+            break
+        ask.tell(f"{best.policy} with {model} of more {figure}")
+        try:
+            worse = replace(scenario, instance=_worse(scenario.instance, model, figure))
+            ran = simulate(worse, best.policy, seed=ask.seed, stop=lambda: ask.left_s <= reserve_s)
+        except StoppedError:
+            break
+        except (InstanceError, PolicyError):
+            found.append(Strain(model, figure, None, False, None))
+            continue
+        reached = reached_by(ran.instance, ran.timeline, ask.levels)
+        met = meets(ran.instance, ran.timeline, ask.levels)
+        found.append(Strain(model, figure, reached, met, _share_of_limit(ask.levels, reached)))
+    return tuple(sorted(found, key=lambda each: (each.met, each.share is not None, -(each.share or 0))))
+
+
+def _figures(instance: Instance) -> Iterator[tuple[str, Figure]]:
+    """Yield both figures of every model that some task needs."""
+    used = {name for workflow in instance.catalogue for task in workflow.tasks for name in task.models}
+    for model in instance.models:
+        if model.name in used:
+            yield from ((model.name, figure) for figure in Figure)
+
+
+def _worse(instance: Instance, model: str, figure: Figure) -> Instance:
+    if figure is Figure.SIZE:
+        models = tuple(
+            replace(each, weight_bytes=int(each.weight_bytes * FACTOR)) if each.name == model else each
+            for each in instance.models
+        )
+        return replace(instance, models=models)
+    return _with_tasks(instance, lambda task: _slower(task) if model in task.models else task)
+
+
+def _with_tasks(instance: Instance, change: Callable[[Task], Task]) -> Instance:
+    """Return an instance with every task changed; jobs of one workflow keep sharing one."""
+    workflows = [job.workflow for job in instance.jobs] + list(instance.catalogue)
+    changed = {id(workflow): workflow.with_tasks(change) for workflow in workflows}
+    jobs = tuple(replace(job, workflow=changed[id(job.workflow)]) for job in instance.jobs)
+    catalogue = tuple(changed[id(workflow)] for workflow in instance.catalogue)
+    return replace(instance, jobs=jobs, catalogue=catalogue)
+
+
+def _slower(task: Task) -> Task:
+    if task.batch is None:
+        return replace(task, runtime_us={kind: int(us * FACTOR) for kind, us in task.runtime_us.items()})
+    tables = {
+        kind: {size: int(us * FACTOR) for size, us in table.items()} for kind, table in task.batch.runtime_us.items()
+    }
+    slower: BatchClass = replace(task.batch, runtime_us=tables)
+    return Task.of_class(task.name, slower, task.inputs, task.input_bytes)
+
+
+def _share_of_limit(levels: ServiceLevels, reached: Reached) -> Fraction | None:
+    shares = [
+        (level.share or Fraction(1)) / max(value, Fraction(1, 10**9))
+        if level.measure == "lateness"
+        else value / level.limit
+        for level, value in zip(levels, reached, strict=True)
+        if value is not None
+    ]
+    return max(shares, default=None)
