@@ -21,7 +21,7 @@ from planner.answers.whatif.grid import read_grid
 
 SWEEP = Path(__file__).parent / "sweep.yaml"
 SERVED = Path(__file__).parent / "served.yaml"
-_REPLICATIONS = 200
+_REPLICATIONS = 40
 TABLES = ("results.csv", "results.parquet")
 _COMMAND = "import sys; from planner.command.cli import main; sys.argv[1:] = {arguments!r}; main()"
 

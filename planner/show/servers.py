@@ -168,6 +168,22 @@ def strain_in_words(found: Found) -> str:
     return f"It hangs on {_figure_of(worst)}: with {more} the level is missed{others}"
 
 
+def assumptions(found: Found) -> list[str]:
+    """Return what an answer rests on, a sentence each; of a document that a folder holds."""
+    window, spare = found["scenario"], found["spare"]
+    held = window["resident_at_start"]
+    return [
+        f"It is the answer for {window['jobs']:,} jobs released within {window['length_s']:,.4g} s; other windows may "
+        "need more (--replications).",
+        f"At the start {held} models are in memory." if held else "At the start no model is in memory: all are loaded.",
+        f"Loads and runs of a GPU {'overlap' if window['overlap_loads'] else 'take turns'}; sizes, run times and "
+        "prices are those of the scenario.",
+        f"Up to {spare} servers are gone from the start, whichever hurt most."
+        if spare
+        else "No server fails, comes or goes.",
+    ]
+
+
 def _figure_of(strain: Mapping[str, Any]) -> str:
     return f"the {strain['figure']} of {strain['model']}"
 

@@ -88,7 +88,7 @@ def test_run_times_by_kind_and_classes(tmp_path: Path) -> None:
     log = (
         "release,model,a,b,n\n" + "".join(f"{at},paint,{at + 1},{2 * at},1\n" for at in range(1, 9)) + "9,paint,4,4,2\n"
     )
-    options = "table:runtime=L4:a+H100:b,gpus=n"
+    options = "table:runtime=L4:a+H100:b,gpus=n,user=n"
     auto = joined(tmp_path, log, options)
     # 2 to 9 s on L4 in four classes of two, each with the mean of its kind; two GPUs side by side apart.
     assert [dict(workflow.tasks[0].runtime_us) for workflow in auto.workload.workflows] == [
@@ -99,6 +99,8 @@ def test_run_times_by_kind_and_classes(tmp_path: Path) -> None:
         {"L4": 4_000_000, "H100": 4_000_000},
     ]
     assert [len(workflow.tasks) for workflow in auto.workload.workflows] == [1, 1, 1, 1, 2]
+    # Eight of nine requests have 1 in the column of users, the last has 2.
+    assert auto.notes[0] == "requests are of 2 users: 1 88.9%, 2 11.1%"
     one = joined(tmp_path, log, options, classes="1").workload.workflows
     assert [workflow.name for workflow in one] == ["paint", "paint x 2"]
     assert len(joined(tmp_path, log, options, classes="exact").workload.workflows) == 9

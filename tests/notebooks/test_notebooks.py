@@ -17,7 +17,7 @@ PICTURE = "iVBORw0KGgo"  # how a PNG file begins, in base 64
 SHOWN = {
     "01_first_plan": ["mean slowdown", "<iframe", "critical_path_s", "[]"],
     "02_how_far_is_compass_from_optimal": ["gap_to_bound", "<iframe", "at_least", "valid=True"],
-    "03_how_many_servers": ["who", PICTURE],
+    "03_how_many_servers": ["who", "needs", "hit rate", PICTURE],
     "04_what_if": ["<th>7000000000</th>", "interactive", PICTURE],
     "05_bring_your_own_heuristic": ["__main__:WarmFirst", "<iframe", "at_most"],
     "06_plan_against_device": ["mean latency", "predicted", "([], True, True)"],
@@ -43,7 +43,8 @@ def test_outputs_are_stripped(path: Path) -> None:
 @pytest.mark.filterwarnings("default")
 def test_a_notebook_runs_and_shows_its_answers(path: Path, tmp_path: Path) -> None:
     (tmp_path / "notebooks").mkdir()
-    shutil.copytree(ROOT / "experiments" / "scenarios", tmp_path / "experiments" / "scenarios")
+    for folder in ("scenarios", "capacity_2026_11_22"):
+        shutil.copytree(ROOT / "experiments" / folder, tmp_path / "experiments" / folder)
     notebook = read(path)
     for cell in notebook.cells:
         if cell.cell_type == "code":

@@ -12,6 +12,7 @@ from models import BatchClass, Instance, InstanceError, ServiceLevels, Task
 from planner.answers.servers.decide import Reached, meets, reached_by
 from planner.answers.servers.deployable import Alternative
 from planner.answers.servers.hunt import Hunt
+from planner.answers.servers.question import remainders
 from planner.answers.simulate import simulate
 
 FACTOR = Fraction(6, 5)
@@ -53,24 +54,38 @@ def strain(hunt: Hunt, best: Alternative, share: float) -> tuple[Strain, ...]:
     What there is no time for is left out.
     """
     ask = hunt.question
-    reserve_s = (1 - share) * ask.left_s
-    scenario, found = ask.scenario(best.mix), list[Strain]()
-    for model, figure in _figures(scenario.instance):
-        if ask.left_s <= reserve_s:
-            break
+    reserve_s, found = (1 - share) * ask.left_s, list[Strain]()
+    for model, figure in _figures(ask.scenario(best.mix).instance):
         ask.tell(f"{best.policy} with {model} of more {figure}")
+        try:
+            found.append(_strain(hunt, best, model, figure, reserve_s))
+        except StoppedError:
+            break
+    return tuple(sorted(found, key=lambda each: (each.met, each.share is not None, -(each.share or 0))))
+
+
+def _strain(hunt: Hunt, best: Alternative, model: str, figure: Figure, reserve_s: float) -> Strain:
+    """Return what is reached whole and with all that is spare gone, where that is worst.
+
+    Raises
+    ------
+    StoppedError
+        If time is up before.
+    """
+    ask, made = hunt.question, list[Strain]()
+    for left in (left for gone in range(ask.spare + 1) for left in remainders(best.mix, gone)):
+        if ask.left_s <= reserve_s:
+            raise StoppedError
+        scenario = ask.scenario(left)
         try:
             worse = replace(scenario, instance=_worse(scenario.instance, model, figure))
             ran = simulate(worse, best.policy, seed=ask.seed, stop=lambda: ask.left_s <= reserve_s)
-        except StoppedError:
-            break
         except (InstanceError, PolicyError):
-            found.append(Strain(model, figure, None, False, None))
-            continue
+            return Strain(model, figure, None, False, None)
         reached = reached_by(ran.instance, ran.timeline, ask.levels)
         met = meets(ran.instance, ran.timeline, ask.levels)
-        found.append(Strain(model, figure, reached, met, _share_of_limit(ask.levels, reached)))
-    return tuple(sorted(found, key=lambda each: (each.met, each.share is not None, -(each.share or 0))))
+        made.append(Strain(model, figure, reached, met, _share_of_limit(ask.levels, reached)))
+    return max(made, key=lambda each: (not each.met, each.share or 0))
 
 
 def _figures(instance: Instance) -> Iterator[tuple[str, Figure]]:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from models import Instance, scenario_hash
+from models.cluster import MICROSECONDS_PER_SECOND
 from models.errors import QuestionError
 from models.scenario import Scenario, TimelineHeader, load_scenario, write_atomically, write_timeline
 from models.scenario.writing import job_sections, write_scenario
@@ -60,6 +61,10 @@ def _origin(answer: ServersAnswer) -> dict[str, Any]:
             "name": scenario.name,
             "file": scenario.source.file,
             "hash": scenario_hash(scenario.instance),
+            "jobs": len(scenario.instance.jobs),
+            "length_s": int(scenario.instance.job_release_us.max()) / MICROSECONDS_PER_SECOND,
+            "resident_at_start": len(scenario.instance.initial),
+            "overlap_loads": scenario.instance.overlap_loads,
         },
         "command": shlex.join(command),
         "versions": versions(),

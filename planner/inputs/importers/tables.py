@@ -65,6 +65,8 @@ class Requests:
         How many go in, and how many come out. Each of shape [requests].
     by_kind
         Run times per kind of GPU, in place of `runtime_us`. Each of shape [requests].
+    user
+        Who asks, for the summary. Shape [requests].
     timed
         Whether the log has run times at all; without, `runtime_us` says nothing, and only a catalogue helps.
     """
@@ -78,6 +80,7 @@ class Requests:
     weight: NDArray[np.float64] | None = None
     tokens: tuple[Ints, Ints] | None = None
     by_kind: Mapping[str, Ints] = field(default_factory=dict)
+    user: Texts | None = None
     timed: bool = True
 
     def at(self, rows: Ints | NDArray[np.bool_]) -> Requests:
@@ -92,6 +95,7 @@ class Requests:
             None if self.weight is None else self.weight[rows],
             None if self.tokens is None else (self.tokens[0][rows], self.tokens[1][rows]),
             {kind: column[rows] for kind, column in self.by_kind.items()},
+            None if self.user is None else self.user[rows],
             self.timed,
         )
 

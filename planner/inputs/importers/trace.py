@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -24,11 +25,14 @@ from planner.inputs.importers.quantities import seconds
 from planner.inputs.importers.rows import LONGEST_NAME
 from planner.inputs.importers.source import assert_each_once
 from planner.inputs.importers.summary import Summary
-from planner.inputs.importers.tables import Jobs, Requests
+from planner.inputs.importers.tables import Jobs, Requests, Texts
 from planner.inputs.importers.tally import Tally
 from planner.inputs.importers.target import Documented, Driven, Target, assert_valid
 from planner.inputs.importers.window import ImportWindow, cut
 from planner.inputs.importers.workload import Workload, gathered, workload_of
+
+LISTED_USERS = 10
+"""So many users are named in the notes."""
 
 
 @contextmanager
@@ -235,6 +239,8 @@ def import_trace(
         rows, release_us = cut(found.release_us, span, rate_factor, dated)
         if len(rows) > MAX_JOBS:
             raise QuestionError(f"gives {len(rows):,} jobs; allowed are {MAX_JOBS:,}: choose a window that holds fewer")
+        if isinstance(found, Requests) and found.user is not None:
+            tally.notes.append(_users(found.user[rows]))
         if driven:
             workload = driven.workload(found, rows, release_us)
         elif catalogue:
@@ -247,6 +253,14 @@ def import_trace(
         raise InputError(str(files[0]), None, "rows", str(error)) from None
     assert_valid(target, workload)
     return Imported(chosen, tuple(files), tally, target, workload, span, rate_factor)
+
+
+def _users(asking: Texts) -> str:
+    """Return who asks for how many of the requests, in words."""
+    counts = Counter(asking.tolist()).most_common()
+    shares = [f"{user} {count / len(asking):.1%}" for user, count in counts[:LISTED_USERS]]
+    others = f" and {len(counts) - LISTED_USERS:,} more" if len(counts) > LISTED_USERS else ""
+    return f"requests are of {len(counts):,} {'user' if len(counts) == 1 else 'users'}: {', '.join(shares)}{others}"
 
 
 def _documented(

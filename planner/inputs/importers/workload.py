@@ -88,13 +88,15 @@ def _joined(chunks: Sequence[Requests]) -> Requests:
 
 
 def _joined_details(chunks: Sequence[Requests]) -> dict[str, Any]:
-    """Return weights, tokens and run times per kind: a reader gives them for all chunks or for none."""
+    """Return weights, tokens, users and run times per kind: a reader gives them for all chunks or for none."""
     weights = [chunk.weight for chunk in chunks if chunk.weight is not None]
     tokens = [chunk.tokens for chunk in chunks if chunk.tokens is not None]
+    users = [chunk.user for chunk in chunks if chunk.user is not None]
     return {
         "weight": np.concatenate(weights) if weights else None,
         "tokens": (np.concatenate([i for i, _ in tokens]), np.concatenate([o for _, o in tokens])) if tokens else None,
         "by_kind": {kind: np.concatenate([c.by_kind[kind] for c in chunks]) for kind in chunks[0].by_kind},
+        "user": np.concatenate(users) if users else None,
         "timed": chunks[0].timed,
     }
 

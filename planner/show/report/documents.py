@@ -34,6 +34,16 @@ class OriginOfFile(TypedDict):
 
 
 @with_config(_OPEN)
+class AssumptionsOfFile(OriginOfFile):
+    """The scenario of a server count, and what of it an answer rests on."""
+
+    jobs: Count
+    length_s: Figure
+    resident_at_start: Count
+    overlap_loads: bool
+
+
+@with_config(_OPEN)
 class WindowOfFile(OriginOfFile):
     """The scenario of a comparison."""
 
@@ -244,7 +254,7 @@ class ServersFile(TypedDict):
     sensitivity: list[StrainRow]
     refutation: RefutationRow | None
     runtime_s: Figure
-    scenario: OriginOfFile
+    scenario: AssumptionsOfFile
     command: str
     versions: dict[str, str]
 

@@ -10,7 +10,8 @@ from models.cluster import MICROSECONDS_PER_SECOND
 from models.scenario import load_scenario, read_timeline
 from models.slo import ServiceLevel
 from planner.answers.shown import Shown
-from planner.show.curves import Curves, Point, dots, lines
+from planner.show.colours import colour_of
+from planner.show.curves import Curve, Curves, Point, dots, lines
 from planner.show.report import documents
 from planner.show.report.folders import read_json
 from planner.show.report.section import PageSection, PageTable
@@ -24,7 +25,9 @@ from planner.show.servers import (
     Found,
     alternatives,
     answer_in_words,
+    assumptions,
     describe_mix,
+    describe_size,
     levels,
     priced,
     rows,
@@ -47,9 +50,9 @@ def section(folder: Path) -> PageSection:
         f"{found['scenario']['name']}: {'which servers' if priced(found) else 'how many servers'} are enough for "
         f"{levels(found)}?",
         answer_in_words(found),
-        [NOT_MONOTONE],
+        [NOT_MONOTONE, f"What this assumes: {' '.join(assumptions(found))}"],
         [_sizes(found), *_near(found)],
-        _reached(found),
+        [*_costs(found), *_reached(found)],
         timelines=_plan(folder),
         reproduce={
             "command": found["command"],
@@ -100,6 +103,34 @@ def _reached_of(found: Found, level: ServiceLevel, place: int, count: int) -> li
         name: [(at["servers"], value) for at, value in points] for name, points in series.items()
     }
     return [lines(title, "servers", label, counted, _limit(level), logarithmic)]
+
+
+def _costs(found: Found) -> list[Curves]:
+    """Return, per level about times, the least size or price that was seen to keep each limit, tight or loose."""
+    asked = levels(found).levels
+    made = []
+    for place, level in enumerate(asked):
+        reached = [at for size in found["policies"].values() for at in size["reached"] if at["value"] is not None]
+        values = [(at["value"] if len(asked) == 1 else at["value"][place], _cost(found, at), at) for at in reached]
+        seen = sorted((value, cost, describe_size(found, at)) for value, cost, at in values if value is not None)
+        # What costs no less than a size that reaches less is no reason to loosen the level.
+        best = [each for rank, each in enumerate(seen) if all(each[1] < before[1] for before in seen[:rank])]
+        if level.measure == "lateness" or len(best) < 2:
+            continue
+        unit = "price per hour" if priced(found) else "servers"
+        words = [f"{size} reaches {value:.5g}" for value, _, size in best]
+        limit, top = _limit(level), max(cost for _, cost, _ in best)
+        curves = [
+            Curve(limit[0], [(limit[1], 0.0), (limit[1], top)], bold=True),
+            Curve("least, of policies simulated", [(v, c) for v, c, _ in best], colour_of(0), steps=True, words=words),
+        ]
+        title = f"What a tighter or looser limit costs: {unit} over {_measured(level)}"
+        made.append(Curves(title, f"{_measured(level)} (logarithmic)", unit, curves, x_logarithmic=True))
+    return made
+
+
+def _cost(found: Found, at: Mapping[str, Any]) -> float:
+    return float(at["price_per_hour"] if priced(found) else at["servers"])
 
 
 def _at_price(found: Found, at: Mapping[str, Any], value: float) -> tuple[float, float, str]:

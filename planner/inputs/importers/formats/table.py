@@ -81,6 +81,8 @@ class TableReader:
         Of these times alone; empty: as `unit`.
     gpus, weight
         Columns of the GPUs that run a request side by side, and of its weight; empty: 1.
+    user
+        Column of who asks: the notes then say for how much. Empty: no such column.
     tokens_in, tokens_out
         Columns of the tokens that go in and come out, for models of a catalogue that have rates.
     share, memory
@@ -99,6 +101,7 @@ class TableReader:
     deadline_unit: str = option("", one_of("s", "ms", "us"))
     gpus: str = option("", str)
     weight: str = option("", str)
+    user: str = option("", str)
     tokens_in: str = option("", str)
     tokens_out: str = option("", str)
     share: str = option("", str)
@@ -122,7 +125,16 @@ class TableReader:
 
     @property
     def _columns(self) -> list[str]:
-        optional = [self.deadline, self.share, self.memory, self.gpus, self.weight, self.tokens_in, self.tokens_out]
+        optional = [
+            self.deadline,
+            self.share,
+            self.memory,
+            self.gpus,
+            self.weight,
+            self.user,
+            self.tokens_in,
+            self.tokens_out,
+        ]
         named = [*optional, *(name for _, name in (*self.runtime, *self.batch))]
         return list(dict.fromkeys([self.release, self.model, *filter(None, named)]))
 
@@ -163,6 +175,7 @@ class TableReader:
             rows.numbers(self.weight, 0, MAX_NUMBER) if self.weight else None,
             tokens,
             {kind: column for kind, column in times.items() if kind},
+            rows.names(self.user) if self.user else None,
             bool(times),
         )
         return read.at(rows.kept)
