@@ -9,7 +9,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from models import Instance, Job, Objective, ServiceLevels, objective_value
+from models import Instance, Job, Objective, Placement, ServiceLevels, Timeline, objective_value
 from models.status import Status
 from planner.answers.servers.goal import goals, tolerances
 from solvers.bounds import closed_form, fluid
@@ -69,6 +69,14 @@ def test_a_plan_within_the_level_reaches_every_goal(seed: int) -> None:
             assert asked[0].suffices or len(texts) > 1
             assert all(reached) or not met
             assert all(met for goal, good in zip(asked, reached, strict=True) if goal.suffices and good)
+
+
+def test_the_latest_jobs_are_given_up() -> None:
+    # One GPU runs the three in turn: they end at 4, 8 and 12 us, 2 us early, 4 us and 3 us late. One may be late.
+    drawn = instance([Job(chain(task("a", 4)), 0, deadline_us=due) for due in (6, 4, 9)])
+    (goal,) = goals(drawn, ServiceLevels.parse("66 % within deadline"))
+    given_up = goal.without_latest(Timeline.build(3, [Placement(job, 0, 4 * job, 4 * job + 4) for job in range(3)], []))
+    assert [job.deadline_us for job in given_up.jobs] == [6, None, 9]
 
 
 def _late(drawn: Instance) -> Fraction | None:

@@ -247,23 +247,8 @@ def _hurry(
         hurried = search.timeline or hurried
         if hurried is None or until.is_set():
             break
-        known, window = [hurried], _without_latest(goal, hurried)
+        known, window = [hurried], goal.without_latest(hurried)
     return hurried
-
-
-def _without_latest(goal: Goal, timeline: Timeline) -> Instance:
-    """Return a goal's instance in which the latest jobs of a timeline, as many as may be late, are never late."""
-    latency = completion_us(goal.instance, timeline) - goal.instance.job_release_us
-    jobs = goal.instance.jobs
-    late = [
-        us - (us if job.deadline_us is None else job.deadline_us)
-        for us, job in zip(latency.tolist(), jobs, strict=True)
-    ]
-    given_up = set(sorted(range(len(late)), key=lambda job: -late[job])[: int(goal.most)])
-    jobs = tuple(
-        replace(job, deadline_us=None) if index in given_up else job for index, job in enumerate(goal.instance.jobs)
-    )
-    return replace(goal.instance, jobs=jobs)
 
 
 def _watch(goal: Goal, until: threading.Event) -> Callable[[Progress], None]:

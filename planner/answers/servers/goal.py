@@ -9,7 +9,7 @@ from math import ceil, floor, lcm
 
 import numpy as np
 
-from models import Instance, Job, Objective, ServiceLevel, ServiceLevels
+from models import Instance, Job, Objective, ServiceLevel, ServiceLevels, Timeline, completion_us
 from models.errors import QuestionError
 from models.instance import Ints
 from models.scenario import Scenario
@@ -36,6 +36,17 @@ class Goal:
     objective: Objective
     most: Fraction
     suffices: bool = False
+
+    def without_latest(self, timeline: Timeline) -> Instance:
+        """Return the instance with the latest jobs of a timeline, as many as may be late, never late."""
+        latency, jobs = completion_us(self.instance, timeline) - self.instance.job_release_us, self.instance.jobs
+        late = [
+            us - (us if job.deadline_us is None else job.deadline_us)
+            for us, job in zip(latency.tolist(), jobs, strict=True)
+        ]
+        given_up = set(sorted(range(len(jobs)), key=lambda job: -late[job])[: int(self.most)])
+        changed = (replace(job, deadline_us=None) if index in given_up else job for index, job in enumerate(jobs))
+        return replace(self.instance, jobs=tuple(changed))
 
 
 @dataclass(frozen=True, slots=True)
