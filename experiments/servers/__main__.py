@@ -98,7 +98,7 @@ def run_fluid(arguments: argparse.Namespace) -> None:
 def run_mixes(arguments: argparse.Namespace) -> None:
     """Print how often the cheapest of all mixes was found, and whether a floor lay above it."""
     equal = 0
-    for seed in range(arguments.draws):
+    for seed in range(arguments.first, arguments.draws):
         try:
             one = mixes.check(seed, arguments.spare, arguments.time_limit)
         except mixes.UnprovedError as error:
@@ -107,7 +107,7 @@ def run_mixes(arguments: argparse.Namespace) -> None:
         equal += one.agrees
         said = f"{one.found}, proved {one.proved}, by brute force {one.cheapest}, {one.false_floors} false floors"
         print(f"draw {seed}: {one.level}: of {one.mixes} mixes {said}, {one.runtime_s:.1f} s", flush=True)
-    print(f"equal: {equal} of {arguments.draws}")
+    print(f"equal: {equal} of {arguments.draws - arguments.first}")
 
 
 BENCHMARKS: dict[str, Callable[[argparse.Namespace], None]] = {
@@ -126,6 +126,7 @@ def main() -> None:
     parser.add_argument("--time-limit", type=float, default=300.0, help="seconds per answer")
     parser.add_argument("--spare", type=int, default=0, help="servers that may be gone of a mix")
     parser.add_argument("--draws", type=int, default=20, help="random mixes")
+    parser.add_argument("--first", type=int, default=0, help="of the draws")
     parser.add_argument("--seeds", type=int, default=3, help="triplets per size")
     parser.add_argument("--rates", type=int, nargs="+", default=[2, 3, 4], help="jobs per second")
     parser.add_argument("--jobs", type=int, default=300, help="jobs of the authors' workload")

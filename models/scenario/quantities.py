@@ -28,6 +28,7 @@ MAX_TIME_US = 10**15
 """Longest time: about 32 years."""
 MAX_SIZE_BYTES = LARGEST
 MAX_JOBS = 1_000_000
+MAX_SPARE = 20
 MAX_GPUS = 100_000
 MAX_BATCH = 9_999
 MAX_NUMBER = 10**9
@@ -184,6 +185,7 @@ BatchSize = Annotated[
     WithJsonSchema({"type": "string", "pattern": "^[1-9][0-9]{0,3}$", "examples": ["4"]}),
 ]
 GPUCount = Annotated[int, _whole(1, MAX_GPUS), _described_whole("How many.", 1, MAX_GPUS)]
+SpareCount = Annotated[int, _whole(0, MAX_SPARE), _described_whole("How many may be gone.", 0, MAX_SPARE)]
 JobCount = Annotated[int, _whole(1, MAX_JOBS), _described_whole("How many jobs.", 1, MAX_JOBS)]
 Index = Annotated[int, _whole(0, MAX_GPUS), _described_whole("A position, from 0.", 0, MAX_GPUS)]
 Seed = Annotated[int, _whole(0, 2**63 - 1), _described_whole("Seed of the random numbers.", 0, 2**63 - 1)]

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from fractions import Fraction
-from typing import Annotated, Any, ClassVar
-
-from pydantic import Field
+from typing import Any, ClassVar
 
 from models.cluster import MICROSECONDS_PER_SECOND
 from models.objective import reported_bound, reported_value
 from models.scenario import Scenario
 from models.scenario.errors import FieldError, allowed, quote
-from models.scenario.quantities import GPUCount, JobCount, Levels, Name, Number, PositiveTime, Seed
+from models.scenario.quantities import GPUCount, JobCount, Levels, Name, Number, PositiveTime, Seed, SpareCount
 from models.scenario.section import Section
 from planner.answers.policies.parse import parse
 from planner.answers.simulate import is_file, simulate
@@ -230,7 +228,7 @@ class ServersVerb(_WithPolicies):
     time_limit: PositiveTime = 300 * MICROSECONDS_PER_SECOND
     slo: Levels | None = None
     max: GPUCount | None = None
-    spare: Annotated[int, Field(ge=0, le=20)] = 0
+    spare: SpareCount = 0
 
     def rows(self, scenario: Scenario) -> list[Row]:
         """Return who needs how many servers; `lower_bound` is of the plan's."""
