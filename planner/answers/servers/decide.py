@@ -125,10 +125,17 @@ def refuted_however_many(beyond: Scenario, mix: Mix, levels: ServiceLevels) -> R
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """What an attempt at a size came to: a plan within the level, a refutation, or neither."""
+    """What an attempt at a size came to: a plan within the level, a refutation, or neither.
+
+    Parameters
+    ----------
+    closest
+        Of neither, the plan that came closest, from which a further attempt may go on.
+    """
 
     timeline: Timeline | None
     refutation: Refutation | None
+    closest: Timeline | None = None
 
 
 def attempt(
@@ -138,6 +145,7 @@ def attempt(
     time_limit_s: float,
     *,
     starts: Sequence[Timeline] = (),
+    closest: Timeline | None = None,
     workers: int = 2,
     seed: int = 0,
     stop: threading.Event,
@@ -149,6 +157,8 @@ def attempt(
     ----------
     time_limit_s
         For this attempt.
+    closest
+        The plan of an earlier attempt that came closest.
     left_s
         What is left for everything: a proof that was found may take it to become one that can be computed again.
     """
@@ -169,13 +179,15 @@ def attempt(
             mix,
             levels,
             known,
+            closest,
             replace(options, time_limit_s=max(0.1, left / (len(leading) - position))),
             stop,
             left_s,
         )
         if made.timeline is not None or made.refutation is not None:
             return made
-    return Attempt(None, None)
+        closest = made.closest or closest
+    return Attempt(None, None, closest)
 
 
 def _is_tardiness(goal: Goal) -> bool:
@@ -188,6 +200,7 @@ def _led(
     mix: Mix,
     levels: ServiceLevels,
     known: list[Timeline],
+    closest: Timeline | None,
     options: SearchOptions,
     stop: threading.Event,
     left_s: Callable[[], float],
@@ -196,7 +209,7 @@ def _led(
     begun = time.monotonic()
     if goal.objective is Objective.LATE_JOBS:
         hurried_options = replace(options, time_limit_s=_TARDINESS_SHARE * options.time_limit_s)
-        hurried = _hurry(instance, goal, known, levels, hurried_options, stop)
+        hurried = _hurry(instance, goal, known, closest, levels, hurried_options, stop)
         if hurried is not None and meets(instance, hurried, levels):
             return Attempt(hurried, None)
         known += [] if hurried is None else [hurried]
@@ -215,13 +228,14 @@ def _led(
         known.append(result.timeline)
     if result.infeasible or (result.lower_bound or 0) > goal.most:
         return Attempt(None, _searched(goal, mix, result, left_s(), stop))
-    return Attempt(None, None)
+    return Attempt(None, None, result.timeline)
 
 
 def _hurry(
     instance: Instance,
     goal: Goal,
     starts: Sequence[Timeline],
+    closest: Timeline | None,
     levels: ServiceLevels,
     options: SearchOptions,
     stop: threading.Event,
@@ -229,7 +243,7 @@ def _hurry(
     """Return a plan of low tardiness, by local search with several seeds, or the first that meets the levels.
 
     At first all jobs count, then all but the latest of the plan found, as many as may be late: what is given up makes
-    room for the others.
+    room for the others. A plan that came close earlier has had its turn with all of them.
     """
     until, known = Until(stop), list(starts)
 
@@ -237,7 +251,9 @@ def _hurry(
         if search.timeline is not None and meets(instance, search.timeline, levels):
             until.set()
 
-    hurried, window = None, goal.instance
+    hurried, window = closest, goal.instance
+    if closest is not None:
+        known, window = [closest], goal.without_latest(closest)
     for turn in range(_TURNS if goal.most else 1):
         limit_s = options.time_limit_s / (_TURNS if goal.most else 1)
         search = Search(window, Objective.WEIGHTED_TARDINESS, limit_s, watch, until)

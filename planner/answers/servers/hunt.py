@@ -63,8 +63,8 @@ class Hunt:
         Sizes that are too small, each with its proof.
     tried
         Sizes at which an attempt settled nothing.
-    starts
-        Timelines that policies made, per size.
+    starts, closest
+        Timelines that policies made, and the plan of an attempt that came closest, per size.
     """
 
     question: Question
@@ -73,6 +73,7 @@ class Hunt:
     refutations: list[Refutation] = field(default_factory=list)
     tried: set[Mix] = field(default_factory=set)
     starts: dict[Mix, list[Timeline]] = field(default_factory=dict)
+    closest: dict[Mix, Timeline] = field(default_factory=dict)
 
     @property
     def unrefuted(self) -> list[Mix]:
@@ -204,6 +205,7 @@ class Hunt:
             ask.levels,
             time_limit_s,
             starts=self.starts.get(mix, ()),
+            closest=self.closest.get(mix),
             workers=ask.workers,
             seed=ask.seed + again,
             stop=ask.stop,
@@ -213,6 +215,8 @@ class Hunt:
             self.offer(mix, made.timeline)
         elif made.refutation is not None:
             self.refutations.append(made.refutation)
+        elif made.closest is not None:
+            self.closest[mix] = made.closest
 
 
 def _nowhere(mix: Mix, error: InstanceError) -> Refutation:
