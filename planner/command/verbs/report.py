@@ -13,7 +13,7 @@ from planner.command.verbs.options import Json
 
 def report(
     folders: Annotated[
-        list[Path], typer.Argument(metavar="FOLDER...", help="What compare, servers, sweep, replay -o wrote.")
+        list[Path], typer.Argument(metavar="FOLDER...", help="What compare, servers, sweep, replay, trial -o wrote.")
     ],
     output: Annotated[Path, typer.Option("-o", "--output", metavar="FILE", help="Write the page to this file.")],
     as_json: Json = False,
