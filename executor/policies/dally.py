@@ -14,6 +14,7 @@ from math import inf
 from typing import ClassVar
 
 from executor.policies.central import CentralQueue
+from executor.policies.costs import CostRows
 from executor.policies.eviction import fit_slots
 from executor.policies.options import QueueOptions, duration, option
 from executor.site import NOWHERE, Site
@@ -85,10 +86,14 @@ class Dally(CentralQueue):
         self._asked: set[int] = set()
         self._to_ask: set[int] = set()
         self._due: dict[int, set[int]] = {}
+        self._load_us = CostRows(self._fastest_loads)
         self._copies = [0] * len(site.models)
-        for memory in site.memory:
+        self._ready_on: list[set[int]] = [set() for _ in site.models]
+        for gpu, memory in enumerate(site.memory):
             for model in memory.residents:
                 self._copies[model] += 1
+            for model in memory.ready:
+                self._ready_on[model].add(gpu)
 
     def runnable(self, task: int, server: int) -> None:
         """Let a task wait behind those of its kind: they take what it takes, and at least as soon."""
@@ -153,32 +158,42 @@ class Dally(CentralQueue):
         """Return how long a task declines offers of each level, in whole microseconds."""
         needs, tau = self.site.needs[template], self._tau_us
         if tau == AUTO and needs:
-            load_us = sum(min(us for us in self.site.load_us[model] if us != NEVER) for model in needs)
+            load_us = self._load_us[template]
             tau = min(2 * self._mean_wait.setdefault(needs, load_us), _MOST_LOADS * load_us) // 1
         half = tau if tau == inf else tau // 2
         return (0, half, tau) if needs else (0, 0, 0)
 
+    def _fastest_loads(self, template: int) -> int:
+        """Return the load time of the models of a template, each where it is least."""
+        site = self.site
+        return sum(min(us for us in site.load_us[model] if us != NEVER) for model in site.needs[template])
+
     def _best_offer(self, task: int, gpus: set[int]) -> tuple[int, int] | None:
         """Return level and GPU of the best offer if the task takes it."""
-        site, best = self.site, (_WORST + 1, NOWHERE)
-        template = site.template[task]
-        needs = site.needs[template]
-        for gpu in (*(gpu for gpu in self.favoured(task) if gpu in gpus), *sorted(gpus)):
+        site, template = self.site, self.site.template[task]
+        needs, waited_us = site.needs[template], site.now - self.ready_us[task]
+        patient = all(self._copies[model] for model in needs)
+        tau = self._tau(template) if patient else (0, 0, 0)
+        holders = gpus.intersection(*(self._ready_on[model] for model in needs))
+        able = [gpu for gpu in holders if self.can_run(task, gpu)]
+        favoured = self.favoured(task)
+        if able:
+            return 0, min(able, key=lambda gpu: (gpu not in favoured, gpu))
+        if waited_us < tau[1]:
+            return None  # too patient for either of the levels that are left
+        best = _WORST + 1, NOWHERE
+        for gpu in (*(gpu for gpu in favoured if gpu in gpus), *sorted(gpus)):
             if self.can_run(task, gpu):
                 level = self._level(gpu, needs)
                 best = best if best[0] <= level else (level, gpu)
-                if not level:
+                if level == 1:
                     break
-        patient = all(self._copies[model] for model in needs)
-        declined = best[0] > _WORST or (patient and site.now - self.ready_us[task] < self._tau(template)[best[0]])
-        return None if declined else best
+        return None if best[0] > _WORST or waited_us < tau[best[0]] else best
 
     def _level(self, gpu: int, needs: tuple[int, ...]) -> int:
-        """Return what stands between a task with these needs and its start on an idle GPU."""
+        """Return what stands between a task with these needs and its start on an idle GPU that lacks some of them."""
         memory, size = self.site.memory[gpu], self.site.weight_bytes
         absent = [size[model] for model in needs if model not in memory.ready]
-        if not absent:
-            return 0
         fits = fit_slots(absent, memory.empty_slots) if memory.slots else sum(absent) <= memory.free_bytes
         return 1 if fits else _WORST
 
@@ -194,8 +209,13 @@ class Dally(CentralQueue):
         super()._load(gpu, model, evict, slot)
         self._copies[model] += 1
 
+    def loaded(self, model: int, gpu: int) -> None:
+        """Take note of where the model is ready."""
+        self._ready_on[model].add(gpu)
+
     def evicted(self, model: int, gpu: int) -> None:
         """Count the copies; who waits for a model that is gone everywhere is asked again."""
+        self._ready_on[model].discard(gpu)
         self._copies[model] -= 1
         if not self._copies[model]:
             needs = self.site.needs

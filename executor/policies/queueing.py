@@ -66,6 +66,7 @@ class QueuePolicy(Policy):
         self._prefetches = self.options.prefetch > 0 and site.overlap_loads
         self.run_rows = RunRows(site)
         self._without_place: dict[int, int] = {}
+        self._awaited = [NOWHERE] * site.n_gpus
 
     def _accept(self, site: Site) -> None:
         """Refuse restrictions that evicting at will cannot keep."""
@@ -253,9 +254,14 @@ class QueuePolicy(Policy):
 
     def act(self, gpus: Sequence[int]) -> None:
         """Let every worker concerned go on."""
-        states, queues, in_turn = self.site.state, self.queue, self.in_turn
+        states, queues, in_turn, awaited = self.site.state, self.queue, self.in_turn, self._awaited
+        stays = self.site.stays
         for gpu in gpus:
             state, queue = states[gpu], queues[gpu]
+            if not queue and in_turn[gpu] == NOWHERE:
+                continue  # after a wake-up most of them
+            if stays and state.loading == awaited[gpu] != NOWHERE:
+                continue  # the task in turn can do nothing before that load ends, nor can those behind it
             while state.free_share and (queue or in_turn[gpu] != NOWHERE) and self._serve(gpu):
                 pass
             if queue and self._prefetches and state.loading == NOWHERE:
@@ -302,6 +308,7 @@ class QueuePolicy(Policy):
             self.seek_place(task, site.job_ingress[site.job[task]])
             site.touched[gpu] = None  # the next one may do better
             return False
+        self._awaited[gpu] = NOWHERE
         if ready.issuperset(needs):
             tasks: tuple[int, ...] = (task,)
             if site.batch[template] != NONE or site.task_bytes[template] or site.share[template] > state.free_share:
@@ -318,6 +325,7 @@ class QueuePolicy(Policy):
             evict, slot = room_for(site, gpu, model, needs, self.eviction_order(gpu), spare)
             if not state.runs or makes_room(site, gpu, model, evict):
                 self._load(gpu, model, evict, slot)
+        self._awaited[gpu] = state.loading
         return False
 
     def _ends_in_time(self, task: int, gpu: int) -> bool:

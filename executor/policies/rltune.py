@@ -6,9 +6,9 @@ in the released code and left out. What the paper leaves to the learned part is 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import islice
+from itertools import chain, islice
 from typing import ClassVar
 
 import numpy as np
@@ -68,6 +68,7 @@ class Rltune(CentralQueue):
         super().begin(site)
         self._work = Work(site)
         self._mean_run = CostRows(lambda template: float(mean_run(site, site.run_us[template])))
+        self._loads = np.zeros(site.n_gpus, np.int64)
         self._free_bytes = np.array([memory.free_bytes for memory in site.memory], np.int64)
 
     def released(self, job: int) -> None:
@@ -114,40 +115,58 @@ class Rltune(CentralQueue):
         template = site.template[task]
         view.advance()
         waits = view.waits(site.gpu_server[0])
-        loads = np.zeros(site.n_gpus, np.int64)
+        reloads = CostRows(lambda gpu: self._reload_us(task, gpu))
+        loads = self._loads
+        loads[:] = 0
         view.add_load_costs(loads, site.needs[template], site.gpu_server[0], out=loads)
-        runs = self.runs.row[template]
-        found = self._candidates(task, waits, loads)
+        found = self._candidates(task, waits, loads, reloads)
         if len(found) == 1:
             return found[0]
-        finish = self.inputs_at(task, waits + site.now) - site.now + loads + runs
-        least_wait, next_least = np.partition(waits, 1)[:2].tolist()
-        most_wait = int(waits.max())
+        shortest = int(waits.argmin())
+        least_wait, most_wait = waits.item(shortest), waits.item(waits.argmax())
+        waits[shortest] = UNREACHABLE
+        next_least = waits.item(waits.argmin())
+        waits[shortest] = least_wait
         room_us, only = self._room()
 
         def cost(gpu: int) -> float:
-            wait = int(waits[gpu])
+            wait, run_us = waits.item(gpu), site.run_time(task, gpu)
             lowest = next_least if wait == least_wait else least_wait
-            after = wait + int(runs[gpu])
+            after = wait + run_us
             spread_us = max(most_wait, after) - min(lowest, after)
-            placed = weights.finish * int(finish[gpu]) + weights.reload * self._reload_us(task, gpu)
+            finish_us = max(wait, self._inputs_after(task, gpu)) + loads.item(gpu) + run_us
+            placed = weights.finish * finish_us + weights.reload * reloads[gpu]
             return float(placed + weights.balance * spread_us - (0.0 if gpu == only else weights.room * room_us))
 
         return min(found, key=cost)
 
-    def _candidates(self, task: int, waits: Row, loads: Row) -> list[int]:
+    def _inputs_after(self, task: int, gpu: int) -> int:
+        """Return how long the inputs of a task take to a GPU once it is bound there."""
+        site = self.site
+        travels = (site.transfer_time(edge, site.gpu[task + offset], gpu) for offset, edge in site.needed_inputs(task))
+        return max(travels, default=site.input_time(task, gpu))
+
+    def _candidates(self, task: int, waits: Row, loads: Row, reloads: Mapping[int, int]) -> list[int]:
         """Return at most four GPUs, each once; one that holds all models evicts nothing."""
-        favoured = self.favoured(task)
-        possible = self.runs.row[self.site.template[task]] < UNREACHABLE
-        roomiest = least(np.where(possible, -self._free_bytes, UNREACHABLE), favoured)
-        found = [least(np.where(possible, waits, UNREACHABLE), favoured), roomiest]
-        holders = possible & (loads == 0)
+        favoured, template = self.favoured(task), self.site.template[task]
+        free, holders = self._free_bytes, loads == 0
+        if self.runs.uniform[template] is None:
+            possible = self.runs.row[template] < UNREACHABLE
+            waits, free = np.where(possible, waits, UNREACHABLE), np.where(possible, free, -UNREACHABLE)
+            holders &= possible
+        found = [least(waits, favoured), least(-free, favoured)]
         if holders.any():
             found.append(least(np.where(holders, waits, UNREACHABLE), favoured))
         else:
-            eligible = self.site.eligible_gpus(task)
-            found.append(min(eligible, key=lambda gpu: (self._reload_us(task, gpu), gpu not in favoured, gpu)))
+            found.append(self._least_missed(task, favoured, reloads))
         return list(dict.fromkeys(found))
+
+    def _least_missed(self, task: int, favoured: Sequence[int], reloads: Mapping[int, int]) -> int:
+        """Return the GPU whose victims the queue needs least; nothing is needed less than not at all."""
+        eligible = self.site.eligible_gpus(task)
+        first = chain((gpu for gpu in favoured if gpu in eligible), eligible)
+        free = next((gpu for gpu in first if not reloads[gpu]), NOWHERE)
+        return min(eligible, key=lambda gpu: (reloads[gpu], gpu not in favoured, gpu)) if free == NOWHERE else free
 
     def _reload_us(self, task: int, gpu: int) -> int:
         """Return the load time of what a task evicts on a GPU, once per task of the queues that needs it."""
@@ -156,9 +175,11 @@ class Rltune(CentralQueue):
         absent = [model for model in needs if model not in memory.residents]
         if not absent or (sum(site.weight_bytes[model] for model in absent) <= memory.free_bytes and not memory.slots):
             return 0
+        wanted = [model for other in (*self.waiting, *self.queue[gpu]) for model in site.needs[site.template[other]]]
+        if not wanted:
+            return 0
         order = self.eviction_order(gpu)
         victims = {victim for model in absent for victim in room_for(site, gpu, model, needs, order)[0]}
-        wanted = (model for other in (*self.waiting, *self.queue[gpu]) for model in site.needs[site.template[other]])
         return sum(site.load_time(model, gpu) for model in wanted if model in victims)
 
     def _room(self) -> tuple[float, int]:
