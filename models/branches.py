@@ -37,6 +37,13 @@ def _path(workflow: Workflow, branch: int) -> Workflow:
     return Workflow(workflow.name, tasks, of=workflow)
 
 
+def likeliest_path(workflow: Workflow) -> Workflow:
+    """Return the path of the most probable branch, the first of equal ones; the workflow itself if it has none."""
+    if not workflow.branches:
+        return workflow
+    return _path(workflow, max(range(len(workflow.branches)), key=lambda index: workflow.branches[index].probability))
+
+
 def branch_of(path: Workflow) -> int:
     """Return the number of the branch of which a workflow is the path; where several lead to the same, the first."""
     return paths_of(path.of).index(path) if path.of is not None else 0

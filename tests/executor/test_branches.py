@@ -11,7 +11,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from executor import PolicyError, QueuePolicy, Site, parse_policy, replay, simulate
+from executor import QueuePolicy, Site, parse_policy, replay, simulate
 from executor.device import VirtualDevice
 from executor.knowledge import WorkflowTables
 from executor.policies.ranks import MeanTransfers, rank_order
@@ -19,7 +19,6 @@ from executor.policy import Policy
 from models import Instance, Job, Timeline, Workflow, check
 from models.branches import deciders, open_paths, paths_of
 from models.workload import Branch
-from planner.answers.policies.receding_horizon import RecedingHorizon
 from tests.executor.forked import HALF, forked
 from tests.executor.scripted import runs
 from tests.executor.test_properties import POLICIES, run
@@ -172,8 +171,3 @@ def test_srpt_counts_work_as_it_is_likely_until_the_path_shows() -> None:
         on = instance([Job(one, 0), job(0, release_us=1), Job(other, 2)])
         timeline = simulate(on, parse_policy("srpt:order=latency"))
         assert (int(timeline.start_us[4]) == 3) == first
-
-
-def test_receding_says_that_it_plans_no_branches_yet() -> None:
-    with pytest.raises(PolicyError, match="receding plans no workflows with branches yet"):
-        simulate(instance([job(1)]), RecedingHorizon)

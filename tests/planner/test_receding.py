@@ -35,8 +35,9 @@ from planner.answers.uncertain.told import Told
 from solvers.exact import exhaustive
 from solvers.search.replanning import Moment, Replanner
 from tests.executor.scripted import runs
-from tests.executor.test_properties import BATCHES, BRANCHES, KINDS, actions, futures
+from tests.executor.test_properties import BATCHES, KINDS, actions, futures
 from tests.instances import chain, cluster, instance, random_instance, random_serving_instance, task
+from tests.models.test_branches import job
 
 NOISE = parse_noise("run=uniform:0.9,load=lognormal:0.7")
 FEW = RecedingOptions(moves=80)
@@ -163,6 +164,26 @@ def test_every_timeline_keeps_the_rules_and_repeats(lookahead: int, noise: objec
             assert first >= on.jobs[0].release_us
 
 
+@pytest.mark.parametrize(
+    ("branch", "lookahead", "expected"),
+    [
+        (0, 0, [(0, 0, 2), (0, 5, 10), (0, 10, 11), (0, 2, 5)]),
+        (1, 0, [(0, 0, 2), (0, 2, 3), (0, 3, 4), (0, 4, 7)]),
+        (0, EVERYTHING, [(0, 4, 6), (0, 6, 11), (0, 11, 12), (0, 1, 4)]),
+    ],
+)
+def test_the_likeliest_path_is_planned_until_another_one_shows(
+    branch: int, lookahead: int, expected: list[tuple[int, int, int]]
+) -> None:
+    # One GPU. After d (2 us) a forked job has 5 + 1 us left, or, less likely, 1 + 1; one of 3 us comes at 1. With 6
+    # left that one goes first (slowdowns 11/8 + 4/3, not 8/8 + 10/3), and with 2 left last (4/4 + 6/3, not 7/4 + 4/3).
+    # Who knows beforehand lets the GPU wait for it (12/8 + 3/3).
+    on = instance([job(branch), Job(chain(task("s", 3), name="s"), 1)])
+    timeline = run(on, receding(on, replace(FEW, lookahead=lookahead)))
+    assert check(on, timeline) == []
+    assert runs(timeline) == expected
+
+
 def test_pinned_models_and_workflows_stay_where_they_may_be() -> None:
     kept = 0
     for seed in range(60):
@@ -178,7 +199,7 @@ def test_pinned_models_and_workflows_stay_where_they_may_be() -> None:
 
 
 @pytest.mark.parametrize("noise", [None, NOISE])
-@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != BRANCHES])  # it refuses branches
+@pytest.mark.parametrize("kind", KINDS)
 def test_the_past_does_not_depend_on_the_future(kind: str, noise: object) -> None:
     for seed, on, changed, before, tasks in futures(kind, range(40)):
         first, second = (run(each, receding(each), seed, NOISE if noise else None) for each in (on, changed))

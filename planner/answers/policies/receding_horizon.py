@@ -16,11 +16,12 @@ from typing import ClassVar
 from executor import Policy, PolicyError, Site
 from executor.policies.options import count, duration, factor, one_of, option
 from executor.site import NOWHERE
+from models.branches import likeliest_path
 from models.gpu_state import Run
 from models.instance import Instance
 from models.objective import Objective
 from models.timeline import Placement
-from models.workload import Job
+from models.workload import Job, Workflow
 from planner.answers.policies.carrying_out import CarryingOut, lanes
 from solvers.compiled import random_state
 from solvers.search.annealing import SERVING, Parameters
@@ -91,6 +92,10 @@ class Oracle:
         """The releases of all jobs."""
         return self._release_us
 
+    def path_of(self, job: int) -> Workflow:
+        """Return what a released job runs of its workflow, though that may not have shown yet."""
+        return self._jobs[job].workflow
+
     def next_jobs(self, released: int, until_us: int) -> Sequence[Job]:
         """Return the jobs after the first `released` ones whose release is at or before a time."""
         return self._jobs[released : bisect_right(self._release_us, until_us)]
@@ -102,6 +107,7 @@ class RecedingHorizon(Policy):
     It also plans anew when a job comes into sight of a look-ahead, and when a run or a load ends off its given time by
     more than is tolerated. A task keeps its GPU once it has started. One that changes GPU before has its inputs sent
     again from then on; the plan assumes that they left when they were made, so it may start late by one transfer.
+    Of a job that may take one of several paths the likeliest is planned until its path shows.
 
     Parameters
     ----------
@@ -151,18 +157,21 @@ class RecedingHorizon(Policy):
                 site.wake(release_us)
 
     def released(self, job: int) -> None:
-        """Have the work planned anew before anything else is begun.
-
-        Raises
-        ------
-        PolicyError
-            If the job may take one of several branches: what is not known is not planned for yet.
-        """
-        if self.site.workflows[self.site.job_workflow[job]].branches:
-            raise PolicyError("policy receding plans no workflows with branches yet")
-        self._tasks_left[job] = len(self.site.job_tasks[job])
+        """Have the work planned anew before anything else is begun."""
+        self._tasks_left[job] = sum(task not in self.site.dropped for task in self.site.job_tasks[job])
         self._due = True
         self.site.wake(self.site.now)
+
+    def decided(self, job: int, dropped: Sequence[int]) -> None:
+        """Have the work planned anew if the job takes another path than it was planned for."""
+        self._tasks_left[job] -= len(dropped)
+        whole = self.site.workflows[self.site.job_workflow[job]]
+        self._due |= self._oracle is None and self.site.jobs[job].workflow != likeliest_path(whole)
+
+    def _path(self, job: int) -> Workflow:
+        """Return what is planned of a job: its path, or the likeliest one until it shows."""
+        path = self.site.jobs[job].workflow if self._oracle is None else self._oracle.path_of(job)
+        return likeliest_path(path)
 
     def finished(self, task: int, gpu: int) -> None:
         """Take note of finished jobs and of the latest use of models; plan anew if the end was not as expected."""
@@ -213,10 +222,9 @@ class RecedingHorizon(Policy):
     def _plan_anew(self, ahead: Sequence[Job]) -> None:
         """Replace what is left of the plan."""
         site = self.site
-        number = [task for job in self._tasks_left for task in site.job_tasks[job]]
-        jobs = [*(site.jobs[job] for job in self._tasks_left), *ahead]
+        jobs = [*(replace(site.jobs[job], workflow=self._path(job)) for job in self._tasks_left), *ahead]
+        number = self._numbers(jobs)
         instance = Instance(site.cluster, site.models, tuple(jobs), site.overlap_loads, (), site.restrictions)
-        number += range(len(site.gpu), len(site.gpu) + instance.n_tasks - len(number))
         standing = {run.task: run for run in self._standing(number)}
         previous = {
             index: self._planned[task]
@@ -235,6 +243,19 @@ class RecedingHorizon(Policy):
             if task < len(site.gpu) and site.gpu[task] != gpu:
                 site.assign(task, gpu)
         self._carrying.lanes = lanes(instance, plan, standing, number)
+
+    def _numbers(self, jobs: Sequence[Job]) -> list[int]:
+        """Return the numbers on the site, those to come included, of what jobs run of their whole workflows."""
+        site, coming = self.site, len(self.site.gpu)
+        begins = [site.job_tasks[job].start for job in self._tasks_left]
+        number = []
+        for index, job in enumerate(jobs):
+            whole = job.workflow.of or job.workflow
+            if index == len(begins):
+                begins.append(coming)
+                coming += len(whole.tasks)
+            number += [begins[index] + whole.position[task.name] for task in job.workflow.tasks]
+        return number
 
     def _standing(self, number: Sequence[int]) -> Iterator[Placement]:
         """Yield the tasks that have started, with their ends, expected ones if they still run."""
