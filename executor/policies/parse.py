@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from executor.errors import PolicyError
 from executor.named import Kind, nearest
+from executor.policies.ahead import Ahead
 from executor.policies.clockwork import Clockwork
 from executor.policies.compass import Compass
 from executor.policies.dally import Dally
@@ -28,6 +29,7 @@ POLICIES: Mapping[str, type[Policy]] = {
     "compass-released": ReleasedCompass,
     "jit": Jit,
     "srpt": Srpt,
+    "ahead": Ahead,
     "heft": Heft,
     "hash": Hash,
     "static": Static,

@@ -32,7 +32,20 @@ _HOLD_SHARE, _HELD_TOGETHER, _LONGEST_HOLD_S = 0.1, 0.5, 5.0
 OFFLINE_POLICIES = ("offline", "offline:on=p90", "offline:on=samples", "offline:replan=on")
 """Contenders besides, where run times are told wrongly."""
 DEFAULT_POLICIES = (
-    *("receding", "srpt", "rltune", "compass", "compass-released", "jit", "dally", "hadar", "lru", "heft", "hash"),
+    *(
+        "receding",
+        "ahead",
+        "srpt",
+        "rltune",
+        "compass",
+        "compass-released",
+        "jit",
+        "dally",
+        "hadar",
+        "lru",
+        "heft",
+        "hash",
+    ),
     "static",
 )
 BATCHING_POLICIES = ("clockwork", "deferred")
