@@ -103,6 +103,11 @@ class Ahead(CentralQueue):
         self._count_needs([task], -1)
         self._see_work(job)
 
+    def withdrawn(self, task: int, gpu: int) -> None:
+        """Forget that a task was bound."""
+        self._bound[gpu].remove(task)
+        super().withdrawn(task, gpu)
+
     def _see_work(self, job: int) -> None:
         if self._to_start[job]:
             path_us = self.site.jobs[job].critical_path_us
@@ -133,9 +138,9 @@ class Ahead(CentralQueue):
             if position >= window and not self._lack_work(lanes):
                 break
             sources = self._sources(task, ends) if position < window or task in self.ready_us else None
-            if sources is None:
+            place = None if sources is None else self._best(task, sources, lanes)
+            if place is None:
                 continue
-            place = self._best(task, sources, lanes)
             ends[task] = place.gpu, place.end_us
             if first is None and task in self.ready_us:
                 first = task, place.gpu
@@ -203,11 +208,15 @@ class Ahead(CentralQueue):
                 return None
         return found
 
-    def _best(self, task: int, sources: Sequence[Source], lanes: Sequence[Lane]) -> Place:
-        """Return the place where a task ends first, evictions counted."""
-        favoured = self.favoured(task)
-        places = (self._place_on(gpu, task, sources, lanes[gpu]) for gpu in self.site.eligible_gpus(task))
-        return min(places, key=lambda place: (place.end_us + place.price_us, place.gpu not in favoured, place.gpu))
+    def _best(self, task: int, sources: Sequence[Source], lanes: Sequence[Lane]) -> Place | None:
+        """Return the place where a task ends first, evictions counted; None if it ends nowhere before the GPU goes."""
+        site, favoured = self.site, self.favoured(task)
+        places = (self._place_on(gpu, task, sources, lanes[gpu]) for gpu in site.eligible_gpus(task))
+        return min(
+            (place for place in places if place.end_us <= site.goes_us[place.gpu]),
+            key=lambda place: (place.end_us + place.price_us, place.gpu not in favoured, place.gpu),
+            default=None,
+        )
 
     def _place_on(self, gpu: int, task: int, sources: Sequence[Source], lane: Lane) -> Place:
         """Return how a task would be listed for a GPU."""
