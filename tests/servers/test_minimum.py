@@ -174,6 +174,17 @@ def test_policies_are_scanned_size_by_size() -> None:
     assert [(row.policy, row.mix) for row in answer.policies] == [("jit", (2,))]
 
 
+def test_a_long_window_is_planned_by_a_rule(monkeypatch: pytest.MonkeyPatch) -> None:
+    # Jobs of 400 ms every 100 ms, due 450 ms after their release: four GPUs take them in turn, three leave the fourth
+    # to wait for 100 ms. The fluid bound knows it, and the rule finds the plan for four without any policy or search.
+    monkeypatch.setattr("planner.answers.servers.answer.LONG_TRACE", 10)
+    window = scenario(SHORT, [(100 * index, "run", 450) for index in range(20)])
+    words = list[str]()
+    answer = servers(window, NO_LATE_JOBS, policies=(), time_limit_s=60, tell=words.append)
+    assert (answer.servers, answer.proved) == (4, True)
+    assert [said for said in words if not said.startswith("dispatch rule")] == ["fluid bound"]
+
+
 def test_small_packings_agree_with_enumeration() -> None:
     # All multisets of four sizes from 3, 4, 5 into bins of 8, against first fit over every order.
     window = {f"i{size}": {"runtime": f"{size} ms"} for size in (3, 4, 5)}

@@ -19,6 +19,7 @@ from planner.answers.policies.parse import parse
 from planner.answers.servers.by_policy import DEFAULT_POLICIES, LONG_TRACE_POLICIES, Scanned, scan, try_own_size
 from planner.answers.servers.decide import Reached, Refutation, reached_by
 from planner.answers.servers.deployable import Alternative, Growth, grow, look_nearby, rank
+from planner.answers.servers.dispatched import dispatch
 from planner.answers.servers.goal import refuse_vacuous, tolerances
 from planner.answers.servers.hunt import LONG_TRACE, Hunt, floor_of
 from planner.answers.servers.question import Question, candidates, cost
@@ -30,6 +31,8 @@ _FLOOR_SHARE = 0.5
 """The fluid bound of all sizes, which cannot be interrupted, is begun if it takes at most this share of the time."""
 _FORMULAS_SHARE, _POLICY_SHARE = 0.3, 0.4
 """At most these shares of the time left go to bounds without search, and then to simulating policies at more sizes."""
+_DISPATCH_SHARE = 0.5
+"""Where windows are too long to search, at most this share goes to plans of a dispatch rule."""
 _NEARBY_SHARE = 0.1
 """And then to what costs little more than the best of them, and to more traffic on that."""
 
@@ -286,6 +289,8 @@ def servers(
     trials = try_own_size(hunt, names)
     if not long:
         hunt.bisect(_FORMULAS_SHARE)
+    if long:
+        dispatch(hunt, _DISPATCH_SHARE)
     scan(hunt, trials, (1 - _NEARBY_SHARE) ** 2 if long else _POLICY_SHARE)
     look_nearby(hunt, trials, _NEARBY_SHARE)
     scanned = [trial.found(hunt.unrefuted, question) for trial in trials]
