@@ -9,17 +9,22 @@ from fractions import Fraction
 from pathlib import Path
 
 from experiments import authors
+from experiments.scenarios.azure_arrivals import arrivals
 from experiments.servers import mixes
 from experiments.suites import parallel_machines
-from experiments.suites.data import KNOWN_OPTIMA, best_known
+from experiments.suites.data import KNOWN_OPTIMA, best_known, found
 from experiments.suites.triplets import CAPACITY, triplets
 from models import Cluster, Instance, Job, MLModel, ServiceLevel, ServiceLevels
 from models.scenario import Scenario, load_scenario, scenario_from
+from models.units import parse_time
 from planner.answers.servers import servers
 from planner.answers.servers.goal import Tolerance
+from planner.answers.servers.schedule import schedule
 from solvers.bounds import fluid
 
 RECORDED = KNOWN_OPTIMA.parent / "compass"
+AZURE = Path(__file__).parents[1] / "scenarios" / "azure.yaml"
+CONVERSATIONS = KNOWN_OPTIMA.parent / "azure_llm_2023" / "AzureLLMInferenceTrace_conv.csv.gz"
 AUTHORS = Path(__file__).parents[1] / "scenarios" / "compass_edge.yaml"
 
 
@@ -76,8 +81,8 @@ def run_authors(arguments: argparse.Namespace) -> None:
     level = ServiceLevels.parse(arguments.slo)
     for rate in arguments.rates:
         answer = servers(authors_scenario(rate, arguments.jobs), level, time_limit_s=arguments.time_limit)
-        found = {row.policy: None if row.mix is None else sum(row.mix) for row in answer.policies}
-        print(f"{rate} jobs/s: {answer.lower_bound} to {answer.servers} servers, {answer.runtime_s:.0f} s, {found}")
+        reached = {row.policy: None if row.mix is None else sum(row.mix) for row in answer.policies}
+        print(f"{rate} jobs/s: {answer.lower_bound} to {answer.servers} servers, {answer.runtime_s:.0f} s, {reached}")
         print(f"   {answer.refutation.forces if answer.refutation else ''}", flush=True)
 
 
@@ -110,12 +115,37 @@ def run_mixes(arguments: argparse.Namespace) -> None:
     print(f"equal: {equal} of {arguments.draws - arguments.first}")
 
 
+def azure_hour() -> Scenario:
+    """Return an hour of the Azure conversation trace as the authors' workflows, on servers that take time to start."""
+    base = load_scenario(AZURE)
+    data = dict(base.source.root.data()) if base.source.root is not None else {}  # type: ignore[call-overload]
+    cluster = data["cluster"]
+    group = {"count": 12, "gpu": cluster["gpu"], "price_per_hour": 0.5, "start_up": "30 s"}
+    jobs = [{"release": f"{at} ms", "workflow": name} for at, name in arrivals(found(CONVERSATIONS), 60)]
+    changed = {"cluster": {"groups": [group], "network": cluster["network"]}, "workload": {"jobs": jobs}}
+    return scenario_from({**data, **changed, "name": "azure, one hour"})
+
+
+def run_day(arguments: argparse.Namespace) -> None:
+    """Print the cheapest schedule over an hour of the Azure trace, by ten minutes."""
+    level = ServiceLevels.parse(arguments.day_slo)
+    answer = schedule(azure_hour(), parse_time(arguments.by), level, time_limit_s=arguments.time_limit)
+    fixed, told = answer.fixed, answer.as_dict()
+    print(f"{fixed.lower_bound} to {fixed.servers} servers that stay; {answer.runtime_s:.0f} s")
+    for row in told["intervals"]:
+        counts = {name: count["servers"] for name, count in row["policies"].items()}
+        said = f"at least {row['minimum']['lower_bound']}, found {row['minimum']['servers']}, {counts}"
+        print(f"   from {row['from_s']:g} s: {row['jobs']} jobs, {said}")
+    print(f"   {told['schedule']}", flush=True)
+
+
 BENCHMARKS: dict[str, Callable[[argparse.Namespace], None]] = {
     "triplets": run_triplets,
     "pcmax": run_pcmax,
     "authors": run_authors,
     "fluid": run_fluid,
     "mixes": run_mixes,
+    "day": run_day,
 }
 
 
@@ -131,6 +161,8 @@ def main() -> None:
     parser.add_argument("--rates", type=int, nargs="+", default=[2, 3, 4], help="jobs per second")
     parser.add_argument("--jobs", type=int, default=300, help="jobs of the authors' workload")
     parser.add_argument("--slo", default="p99 slowdown <= 2")
+    parser.add_argument("--day-slo", default="p95 slowdown <= 3")
+    parser.add_argument("--by", default="10 min", help="interval of the schedule")
     parser.add_argument("--jobs-at-scale", type=int, default=1_000_000)
     parser.add_argument("--gpus", type=int, default=10_000)
     arguments = parser.parse_args()

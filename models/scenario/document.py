@@ -92,6 +92,11 @@ class GroupSection(Section):
     available: Annotated[Intervals, filled("interval")] = Field(
         default=ALWAYS.intervals, description="When the servers are there; always if left out."
     )
+    start_up: Time = Field(
+        default="0 us",
+        validate_default=True,
+        description="How long a server takes to start, where servers are ordered by the hour.",
+    )
 
 
 class ClusterSection(Section):
@@ -129,6 +134,7 @@ class ClusterSection(Section):
                 gpu=self.gpu,
                 price_per_hour=None,
                 available=ALWAYS.intervals,
+                start_up=0,
             ),
         )
 

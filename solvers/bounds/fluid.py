@@ -33,6 +33,12 @@ Resource = Literal["compute", "copy engine", "memory"]
 WINDOW_EDGES = 100
 """Most instants at which windows begin, and at which they end, in a short trace; any choice is valid."""
 
+INSIDE_EDGES = 16
+"""The same inside one interval of several."""
+
+END_OF_TIME = 1 << 60
+"""Stands for an interval without an end."""
+
 SHORT_TRACE = 5_000
 """A trace of up to so many tasks is looked at from many instants to many instants."""
 
@@ -150,6 +156,32 @@ def least_gpus(instance: Instance, due: Ints, most_late: int) -> tuple[int, Dema
         needed = demand.gpus(most_late) if demand.late(worst[0]) > most_late else 0
         if needed > worst[0]:
             worst = needed, demand
+    return worst
+
+
+def demands_within(instance: Instance, due: Ints, begin_us: int, end_us: int) -> list[Demand]:
+    """Return what jobs released and due in [begin, end) demand of compute in windows inside.
+
+    Jobs of another interval demand nothing here, so that late jobs of disjoint intervals add up.
+    """
+    inside = (instance.job_release_us >= begin_us) & (due <= end_us)
+    work = _Jobs.of(instance, np.where(inside, due, NO_DEADLINE))
+    return [work.compute(*window) for window in _windows_within(work, begin_us, end_us)] if len(work.due) else []
+
+
+def least_gpus_within(
+    instance: Instance, due: Ints, most_late: int, begin_us: int, end_us: int
+) -> tuple[int, Demand | None]:
+    """Return how many GPUs of these kinds no plan can do without in [begin, end), and the demand that says so.
+
+    Whatever there is before and after: only windows inside count. Parameters else as those of `least_gpus`.
+    """
+    worst: tuple[int, Demand | None] = (0, None)
+    work = _Jobs.of(instance, due)
+    for begin, end in _windows_within(work, begin_us, end_us) if len(work.due) else ():
+        demand = work.compute(begin, end)
+        needed = demand.gpus(most_late) if demand.late(worst[0]) > most_late else 0
+        worst = (needed, demand) if needed > worst[0] else worst
     return worst
 
 
@@ -316,8 +348,18 @@ def _windows(work: _Jobs, short: bool) -> Iterator[tuple[int, int]]:
     yield int(work.release[0]), int(work.due.max())
 
 
-def _thinned(instants: list[int]) -> list[int]:
-    """Return at most `WINDOW_EDGES` of ascending instants, evenly picked, the outermost included."""
-    if len(instants) <= WINDOW_EDGES:
+def _windows_within(work: _Jobs, begin_us: int, end_us: int) -> Iterator[tuple[int, int]]:
+    """Yield windows inside [begin, end), from picked releases to picked due times."""
+    begins = work.release[(work.release >= begin_us) & (work.release < end_us)].tolist()
+    ends = work.due[(work.due > begin_us) & (work.due <= end_us)].tolist()
+    ends += [end_us] if end_us < END_OF_TIME else []
+    picked = _thinned(sorted(set(ends)), INSIDE_EDGES)
+    for begin in _thinned(sorted({begin_us, *begins}), INSIDE_EDGES):
+        yield from ((begin, end) for end in picked if begin < end)
+
+
+def _thinned(instants: list[int], most: int = WINDOW_EDGES) -> list[int]:
+    """Return at most so many of ascending instants, evenly picked, the outermost included."""
+    if len(instants) <= most:
         return instants
-    return [instants[i * (len(instants) - 1) // (WINDOW_EDGES - 1)] for i in range(WINDOW_EDGES)]
+    return [instants[i * (len(instants) - 1) // (most - 1)] for i in range(most)]

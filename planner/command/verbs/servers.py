@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -11,8 +12,8 @@ from planner.command import manners
 from planner.command.verbs.options import Json, ScenarioPath, Seed, TimeLimit, Workers
 
 if TYPE_CHECKING:
-    from models import ServiceLevels
     from models.scenario import Scenario
+    from models.slo import ServiceLevels
 
 
 def servers(
@@ -40,6 +41,9 @@ def servers(
     ray: Annotated[
         str | None, typer.Option(metavar="ADDRESS", help="Run replications on this Ray cluster, not on processes.")
     ] = None,
+    by: Annotated[
+        str | None, typer.Option(help="Servers by the interval, such as '1 h': the cheapest schedule of counts.")
+    ] = None,
     output: Annotated[
         Path | None,
         typer.Option("-o", "--output", metavar="FOLDER", help="Write answer, plan, certificate and scenarios here."),
@@ -50,7 +54,7 @@ def servers(
 ) -> int:
     """Find the least number of servers, or the cheapest mix, that meets a service level."""
     from models.scenario import load_scenario
-    from models.slo import ServiceLevels
+    from models.slo import ServiceLevels as Levels
     from models.units import QuantityError
     from planner.answers.compare import split_policies
     from planner.answers.servers import servers as ask
@@ -59,14 +63,14 @@ def servers(
     from planner.command.servers_progress import ServersLine
 
     try:
-        levels = ServiceLevels.parse(*slo) if slo else None
+        levels = Levels.parse(*slo) if slo else None
     except QuantityError as error:
         raise manners.UsageError(f"--slo: {error}") from None
     sure = manners.fraction(confidence, "--confidence")
     loaded = load_scenario(scenario)
     if output is not None:
         manners.prepare_folder(output)
-    told = {
+    told: dict[str, Any] = {
         "policies": None if policies is None else split_policies(policies),
         "most": most,
         "spare": spare,
@@ -74,13 +78,17 @@ def servers(
         "workers": workers,
         "seed": seed,
     }
+    if by is not None:
+        if told.pop("spare") or replications > 1:
+            raise manners.UsageError("--by: is given with --replications or --spare; allowed is one of them")
+        return _by_interval(loaded, levels, _interval_us(by), output, as_json, **told)
     if replications > 1:
         return _replicate(loaded, levels, replications, output, as_json, confidence=sure, ray=ray, **told)
     if ray is not None:
         raise manners.UsageError("--ray: runs replications; allowed is with --replications above 1")
     line = ServersLine()
     with interruptible() as stop, line.shown():
-        answer = ask(loaded, levels, tell=line.tell, stop=stop, **told)  # type: ignore[arg-type]
+        answer = ask(loaded, levels, tell=line.tell, stop=stop, **told)
     written = [] if output is None else write(answer, output)
 
     def view() -> object:
@@ -122,3 +130,46 @@ def _replicate(
         manners.say(f"truenorth: interrupted; {len(made.replications)} finished replications are kept")
         return manners.INTERRUPTED
     return manners.DONE if made.found else manners.NOT_ACHIEVED
+
+
+def _interval_us(text: str) -> int:
+    """Return the length of an interval in microseconds."""
+    from models.units import QuantityError, parse_time
+
+    try:
+        by_us = parse_time(text)
+    except QuantityError as error:
+        raise manners.UsageError(f"--by: {error}") from None
+    if by_us < 1:
+        raise manners.UsageError(f"--by: {text!r} is no length of an interval; allowed is at least 1 us")
+    return by_us
+
+
+def _by_interval(
+    scenario: Scenario, levels: ServiceLevels | None, by_us: int, output: Path | None, as_json: bool, **told: Any
+) -> int:
+    """Answer for counts of servers that change over the day."""
+    from models.scenario import write_atomically
+    from planner.answers.servers.schedule import schedule
+    from planner.command.console import interruptible
+    from planner.command.servers_progress import ServersLine
+
+    line = ServersLine()
+    with interruptible() as stop, line.shown():
+        answer = schedule(scenario, by_us, levels, tell=line.tell, stop=stop, **told)
+    document = answer.fixed.as_dict() | answer.as_dict()
+
+    def view() -> object:
+        from planner.show.schedule import schedule_view
+
+        return schedule_view(answer)
+
+    manners.show(document, view, as_json)
+    if output is not None:
+        output.mkdir(parents=True, exist_ok=True)
+        write_atomically(output / "schedule.json", json.dumps(document, indent=2))
+        manners.say(f"wrote {output / 'schedule.json'}")
+    if stop.is_set():
+        manners.say("truenorth: interrupted; what is known so far is kept")
+        return manners.INTERRUPTED
+    return manners.DONE if answer.optimum.schedule is not None else manners.NOT_ACHIEVED

@@ -1,0 +1,417 @@
+"""How many servers of each group in every interval of the day meet the levels at least price.
+
+From the least fleet that stays the schedule descends, the quietest interval first and in it the dearest group, by
+halves as long as the levels are met over all jobs: in simulation for a policy, by a plan for the optimum. A backlog
+carries over, so intervals are not judged one by one. The floor of an interval is the fluid bound of the windows inside
+it: with fewer GPUs more jobs are late than the levels allow, whatever happens before and after. Jobs that are released
+and due in different intervals are different jobs, so what is late in all intervals together may not exceed that either:
+the least cost of counts that keep to it is what no schedule costs less than; where one costs as much, it is proved.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+from executor import PolicyError, StoppedError
+from models import InstanceError, ServiceLevels
+from models.scenario import Scenario
+from planner.answers.servers.answer import ServersAnswer, servers
+from planner.answers.servers.day import US_PER_HOUR, Day, Schedule
+from planner.answers.servers.decide import attempt, meets
+from planner.answers.servers.forces import demand_in_words
+from planner.answers.servers.goal import tolerances
+from planner.answers.servers.hunt import LONG_TRACE
+from planner.answers.servers.sizes import Mix
+from planner.answers.simulate import simulate
+from solvers.bounds import fluid
+
+_FIXED_SHARE, _POLICY_SHARE = 0.35, 0.5
+"""Shares of the time: for the fleet that stays, and of the rest for schedules of policies."""
+_LEAST_ATTEMPT_S = 1.0
+_ATTEMPTS = 3
+"""A plan is looked for on so many candidates per interval."""
+
+
+@dataclass(frozen=True, slots=True)
+class IntervalFloor:
+    """The fewest GPUs that an interval can do with, and the demand that says so; None: nothing does."""
+
+    gpus: int
+    demand: fluid.Demand | None
+
+
+@dataclass(frozen=True, slots=True)
+class Scheduled:
+    """The cheapest schedule that was found for a policy, or by plans.
+
+    Parameters
+    ----------
+    schedule
+        None if the levels were met nowhere, not even by a fleet that stays.
+    fixed
+        The least such fleet.
+    tried
+        How many schedules were looked at.
+    """
+
+    schedule: Schedule | None
+    fixed: Mix | None
+    tried: int
+
+
+@dataclass(frozen=True, slots=True)
+class ScheduleAnswer:
+    """The least fleet that stays, and the cheapest schedules.
+
+    Parameters
+    ----------
+    day, fixed
+        The intervals, and the answer for fleets that stay.
+    floors
+        Per interval.
+    lower_bound
+        What no schedule costs less than: server-hours of one group, the price of several.
+    optimum, policies
+        What plans and each policy came to.
+    """
+
+    day: Day
+    fixed: ServersAnswer
+    floors: tuple[IntervalFloor, ...]
+    lower_bound: Fraction
+    optimum: Scheduled
+    policies: dict[str, Scheduled]
+    runtime_s: float
+
+    @property
+    def proved(self) -> bool:
+        """Whether no schedule costs less than the optimum found."""
+        found = self.optimum.schedule
+        return found is not None and self.day.cost(found) == self.lower_bound
+
+    def least_servers(self, interval: int) -> int:
+        """Return the fewest servers that an interval can do with."""
+        return -(-self.floors[interval].gpus // max(self.day.sizes.gpus_per_server))
+
+    def forces(self, interval: int) -> str | None:
+        """Return, in words, what forces the floor of an interval; None where nothing does."""
+        floor = self.floors[interval]
+        if floor.demand is None:
+            return None
+        fewer = self.day.sizes.at(self._fewer(floor.gpus - 1)).instance if floor.gpus > 1 else None
+        return None if fewer is None else demand_in_words(fewer, floor.demand, floor.demand.late(fewer.n_gpus))
+
+    def _fewer(self, gpus: int) -> Mix:
+        """Return a mix of as many GPUs, or fewer where servers have several."""
+        first, *others = self.day.sizes.gpus_per_server
+        return (max(1, gpus // first), *(0 for _ in others))
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return what ``servers --by --json`` adds."""
+        jobs = self.day.jobs
+        return {
+            "by_s": self.day.by_us / 1e6,
+            "intervals": [
+                {
+                    "from_s": k * self.day.by_us / 1e6,
+                    "to_s": (k + 1) * self.day.by_us / 1e6,
+                    "jobs": jobs[k],
+                    "minimum": _count(self.optimum, k) | {"lower_bound": self.least_servers(k)},
+                    "forces": self.forces(k),
+                    "policies": {name: _count(found, k) for name, found in self.policies.items()},
+                }
+                for k in range(self.day.count)
+            ],
+            "schedule": {
+                "optimum": self._figures(self.optimum) | self._bound() | {"proved": self.proved},
+                "policies": {name: self._figures(found) for name, found in self.policies.items()},
+            },
+        }
+
+    def _figures(self, found: Scheduled) -> dict[str, Any]:
+        fixed = None if found.fixed is None else self.day.constant(found.fixed)
+        figures: dict[str, Any] = {"tried": found.tried}
+        for which, plan in (("", found.schedule), ("fixed_", fixed)):
+            figures[f"{which}server_hours"] = None if plan is None else float(self.day.server_hours(plan))
+            figures[f"{which}price"] = None if plan is None else _number(self.day.price(plan))
+        return figures
+
+    def _bound(self) -> dict[str, Any]:
+        one, prices = self.day.sizes.prices is None, self.day.prices
+        price = self.lower_bound if not one else None if prices is None else self.lower_bound * prices[0]
+        return {
+            "server_hours_lower_bound": float(self.lower_bound) if one else None,
+            "price_lower_bound": _number(price),
+        }
+
+
+def _count(found: Scheduled, interval: int) -> dict[str, Any]:
+    mix = None if found.schedule is None else found.schedule[interval]
+    return {"servers": None if mix is None else sum(mix), "mix": None if mix is None else list(mix)}
+
+
+def _number(value: Fraction | None) -> float | None:
+    return None if value is None else float(value)
+
+
+def schedule(
+    scenario: Scenario,
+    by_us: int,
+    levels: ServiceLevels | None = None,
+    *,
+    policies: Sequence[str] | None = None,
+    most: int | None = None,
+    time_limit_s: float = 300.0,
+    workers: int = 2,
+    seed: int = 0,
+    tell: Callable[[str], None] = lambda words: None,
+    stop: threading.Event | None = None,
+) -> ScheduleAnswer:
+    """Find the cheapest schedule that meets the levels, for plans and per policy; parameters as those of `servers`.
+
+    Parameters
+    ----------
+    by_us
+        Length of the intervals in microseconds.
+    """
+    begun, halt = time.monotonic(), stop or threading.Event()
+    fixed = servers(
+        scenario,
+        levels,
+        policies=policies,
+        most=most,
+        time_limit_s=_FIXED_SHARE * time_limit_s,
+        workers=workers,
+        seed=seed,
+        tell=tell,
+        stop=halt,
+    )
+    search = _Search(Day(fixed.sizes, by_us), fixed, workers, seed, halt, begun + time_limit_s, tell)
+    lower_bound = search.lower_bound()
+    found = search.policies()
+    optimum = search.optimum(found)
+    return ScheduleAnswer(search.day, fixed, search.floors, lower_bound, optimum, found, time.monotonic() - begun)
+
+
+def cheapest_counts(
+    demands: Sequence[Sequence[fluid.Demand]],
+    floors: Sequence[int],
+    most_late: int,
+    least_cost: Callable[[int], Fraction],
+) -> Fraction:
+    """Return the least cost of GPUs per interval with which the late jobs of all intervals together are few enough.
+
+    A programme over the intervals: of two ways to have as many late jobs so far, the cheaper is enough.
+
+    Parameters
+    ----------
+    demands
+        Of windows inside each interval, by jobs of that interval alone.
+    floors
+        Fewest GPUs per interval.
+    least_cost
+        What so many GPUs cost at least.
+    """
+    ways: dict[int, Fraction] = {0: Fraction(0)}
+    for windows, floor in zip(demands, floors, strict=True):
+        options, gpus = list[tuple[int, Fraction]](), floor
+        while not options or options[-1][0] > 0:
+            late = max((demand.late(gpus) for demand in windows), default=0)
+            options.append((late, least_cost(gpus)))
+            gpus += 1
+        following: dict[int, Fraction] = {}
+        for used, paid in ways.items():
+            for late, cost in options:
+                if used + late <= most_late:
+                    total = paid + cost
+                    if used + late not in following or total < following[used + late]:
+                        following[used + late] = total
+        ways = _undominated(following)
+    return min(ways.values())
+
+
+def _undominated(ways: dict[int, Fraction]) -> dict[int, Fraction]:
+    """Return the ways than which none has as few late jobs at no higher cost."""
+    kept: dict[int, Fraction] = {}
+    best: Fraction | None = None
+    for late in sorted(ways):
+        if best is None or ways[late] < best:
+            kept[late] = best = ways[late]
+    return kept
+
+
+class _Search:
+    """What is searched, until when, and what is known so far."""
+
+    def __init__(
+        self,
+        day: Day,
+        fixed: ServersAnswer,
+        workers: int,
+        seed: int,
+        stop: threading.Event,
+        end_s: float,
+        tell: Callable[[str], None],
+    ) -> None:
+        self.day, self._fixed, self._levels = day, fixed, fixed.levels
+        self._workers, self._seed, self._stop, self._end_s, self._tell = workers, seed, stop, end_s, tell
+        tell("floors of the intervals")
+        self.floors = tuple(self._floor(interval) for interval in range(day.count))
+
+    @property
+    def _left_s(self) -> float:
+        return 0.0 if self._stop.is_set() else max(0.0, self._end_s - time.monotonic())
+
+    def _floor(self, interval: int) -> IntervalFloor:
+        instance, span = self.day.instance, self.day.span(interval)
+        best = IntervalFloor(0, None)
+        for tolerance in tolerances(self._levels) if self._left_s else ():
+            due, late = tolerance.due_us(instance), tolerance.most_late(instance)
+            gpus, demand = fluid.least_gpus_within(instance, due, late, *span)
+            if gpus > best.gpus:
+                best = IntervalFloor(gpus, demand)
+        return best
+
+    def lower_bound(self) -> Fraction:
+        """Return what no schedule costs less than: the highest over what the levels tolerate."""
+        hours = Fraction(self.day.by_us, US_PER_HOUR)
+        floors = [floor.gpus for floor in self.floors]
+        bounds = [sum(map(self.day.least_cost, floors), Fraction(0))]
+        for tolerance in tolerances(self._levels) if self._left_s else ():
+            due, most_late = tolerance.due_us(self.day.instance), tolerance.most_late(self.day.instance)
+            spans = (self.day.span(interval) for interval in range(self.day.count))
+            demands = [fluid.demands_within(self.day.instance, due, *span) for span in spans]
+            bounds.append(cheapest_counts(demands, floors, most_late, self.day.least_cost))
+        return max(bounds) * hours
+
+    def policies(self) -> dict[str, Scheduled]:
+        """Return the cheapest schedule of every policy, each in its share of the time."""
+        found: dict[str, Scheduled] = {}
+        reserve_s = (1 - _POLICY_SHARE) * self._left_s
+        for position, row in enumerate(self._fixed.policies):
+            share_s = max(0.0, self._left_s - reserve_s) / (len(self._fixed.policies) - position)
+            found[row.policy] = self._of_policy(row.policy, row.mix, self._left_s - share_s)
+        return found
+
+    def _of_policy(self, policy: str, fixed: Mix | None, until_s: float) -> Scheduled:
+        """Return the cheapest schedule of a policy, unless only so much time is left."""
+        if fixed is None:
+            return Scheduled(None, None, 0)
+
+        def met(candidate: Schedule) -> bool:
+            self._tell(f"{policy} on {float(self.day.server_hours(candidate)):.4g} server-hours")
+            return self._is_met(candidate, policy, until_s)
+
+        descent = _Descent(self.day, self.floors, met, lambda: self._left_s > until_s)
+        return Scheduled(descent.run(self.day.constant(fixed)), fixed, descent.tried)
+
+    def _is_met(self, candidate: Schedule, policy: str, until_s: float) -> bool:
+        """Say whether what a policy makes of a schedule is within the levels."""
+        try:
+            scenario = self.day.at(candidate)
+            ran = simulate(scenario, policy, seed=self._seed, stop=lambda: self._left_s <= until_s)
+        except (InstanceError, PolicyError, StoppedError):
+            return False
+        return meets(ran.instance, ran.timeline, self._levels)
+
+    def optimum(self, found: dict[str, Scheduled]) -> Scheduled:
+        """Return the cheapest schedule with a plan within the levels: what a policy does on one is a plan, too."""
+        fixed = self._fixed.mix
+        known = [row.schedule for row in found.values() if row.schedule is not None]
+        known += [] if fixed is None else [self.day.constant(fixed)]
+        if not known or self.day.instance.n_tasks > LONG_TRACE:
+            return Scheduled(min(known, key=self.day.cost, default=None), fixed, 0)
+
+        def met(candidate: Schedule) -> bool:
+            limit_s = max(_LEAST_ATTEMPT_S, self._left_s / (_ATTEMPTS * self.day.count))
+            self._tell(f"plans on {float(self.day.server_hours(candidate)):.4g} server-hours")
+            try:
+                scenario = self.day.at(candidate)
+            except InstanceError:
+                return False
+            made = attempt(
+                scenario,
+                candidate[0],
+                self._levels,
+                min(limit_s, max(0.1, self._left_s)),
+                workers=self._workers,
+                seed=self._seed,
+                stop=self._stop,
+                left_s=lambda: 0.0,
+            )
+            return made.timeline is not None and meets(scenario.instance, made.timeline, self._levels)
+
+        descent = _Descent(self.day, self.floors, met, lambda: self._left_s > 0)
+        return Scheduled(descent.run(min(known, key=self.day.cost)), fixed, descent.tried)
+
+
+class _Descent:
+    """Takes servers off a schedule as long as what is left is enough.
+
+    Parameters
+    ----------
+    met
+        Says whether a schedule is enough.
+    goes_on
+        Says whether there is time.
+    """
+
+    def __init__(
+        self,
+        day: Day,
+        floors: Sequence[IntervalFloor],
+        met: Callable[[Schedule], bool],
+        goes_on: Callable[[], bool],
+    ) -> None:
+        self._day, self._floors, self._met, self._goes_on = day, floors, met, goes_on
+        self.tried = 0
+
+    def run(self, start: Schedule) -> Schedule:
+        """Return the cheapest schedule on the way down from one that is enough."""
+        if self._day.count == 1:  # a fleet that stays
+            return start
+        found, quietest = start, sorted(range(self._day.count), key=lambda k: (self._day.jobs[k], k))
+        for interval in quietest:
+            for group in self._dearest():
+                found = self._halve(found, interval, group)
+        while True:  # what was too little at first may do now: policies are not monotone
+            before = found
+            for interval, group in ((k, g) for k in quietest for g in self._dearest()):
+                fewer = self._with(found, interval, group, found[interval][group] - 1)
+                if self._is_enough(fewer, interval):
+                    found = fewer
+            if found == before:
+                return found
+
+    def _dearest(self) -> Iterator[int]:
+        prices = self._day.sizes.prices or (Fraction(1),)
+        return iter(sorted(range(len(prices)), key=lambda group: -prices[group]))
+
+    def _halve(self, found: Schedule, interval: int, group: int) -> Schedule:
+        """Return the schedule with as few servers of a group in an interval as a search by halves comes to."""
+        low, high = 0, found[interval][group]
+        while low < high and self._goes_on():
+            middle = (low + high) // 2
+            fewer = self._with(found, interval, group, middle)
+            if self._is_enough(fewer, interval):
+                found, high = fewer, middle
+            else:
+                low = middle + 1
+        return found
+
+    def _is_enough(self, candidate: Schedule, interval: int) -> bool:
+        per_server, mix = self._day.sizes.gpus_per_server, candidate[interval]
+        gpus = sum(count * each for count, each in zip(mix, per_server, strict=True))
+        if min(mix) < 0 or gpus < self._floors[interval].gpus or not self._goes_on():
+            return False
+        self.tried += 1
+        return self._met(candidate)
+
+    def _with(self, found: Schedule, interval: int, group: int, count: int) -> Schedule:
+        mix = (*found[interval][:group], count, *found[interval][group + 1 :])
+        return (*found[:interval], mix, *found[interval + 1 :])

@@ -1,0 +1,68 @@
+"""What is said of servers by the interval: how many in each, what that costs, and what forces the peaks."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rich.console import Group
+from rich.table import Table
+from rich.text import Text
+
+from planner.answers.servers.schedule import ScheduleAnswer
+from planner.show.servers import Found, describe_mix, view
+
+_PLAN = "plan (offline optimum)"
+_MOST_ROWS = 48
+"""A terminal shows at most so many intervals; the document has all."""
+
+
+def schedule_view(answer: ScheduleAnswer) -> Group:
+    """Return the fleet that stays, the intervals, and hours and price of both."""
+    found = answer.fixed.as_dict() | answer.as_dict()
+    name = answer.day.sizes.scenario.name
+    table = Table(title=Text(f"{name}: servers by {found['by_s']:g} s"), title_justify="left")
+    for column in ("from", "jobs", "floor", "plan", *found["schedule"]["policies"]):
+        table.add_column(column, justify="right")
+    for row in found["intervals"][:_MOST_ROWS]:
+        counts = [row["minimum"], *row["policies"].values()]
+        cells = [f"{row['from_s']:g} s", row["jobs"], row["minimum"]["lower_bound"], *(_size(found, c) for c in counts)]
+        table.add_row(*(Text(str(cell)) for cell in cells))
+    parts: list[Table | Text | Group] = [view(answer.fixed), Text(), table]
+    if len(found["intervals"]) > _MOST_ROWS:
+        parts.append(Text(f"and {len(found['intervals']) - _MOST_ROWS} intervals more"))
+    parts += [Text(line) for line in sentences(found)]
+    return Group(*parts)
+
+
+def sentences(found: Found) -> list[str]:
+    """Return hours and price beside those of a fleet that stays, and what forces the interval of the highest floor."""
+    schedules = {_PLAN: found["schedule"]["optimum"], **found["schedule"]["policies"]}
+    said = [f"{name}: {_costs(figures)}" for name, figures in schedules.items()]
+    optimum = found["schedule"]["optimum"]
+    if optimum["proved"]:
+        said.append("No schedule needs less, which is proved.")
+    elif optimum["price_lower_bound"] is not None:
+        said.append(f"No schedule, however clever, costs less than {optimum['price_lower_bound']:.4g}.")
+    elif optimum["server_hours_lower_bound"] is not None:
+        hours = f"{optimum['server_hours_lower_bound']:.4g} server-hours"
+        said.append(f"No schedule, however clever, needs less than {hours}.")
+    peak = max(found["intervals"], key=lambda row: row["minimum"]["lower_bound"])
+    return said + ([f"The peak: {peak['forces']}."] if peak["forces"] else [])
+
+
+def _costs(figures: dict[str, Any]) -> str:
+    if figures["server_hours"] is None:
+        return "meets the level on no fleet that was looked at"
+    said = f"{figures['server_hours']:.4g} server-hours"
+    if figures["price"] is not None:
+        said += f" at {figures['price']:.4g}"
+    if figures["fixed_server_hours"] is not None:
+        said += f", a fleet that stays {figures['fixed_server_hours']:.4g}"
+        said += "" if figures["fixed_price"] is None else f" at {figures['fixed_price']:.4g}"
+    return said
+
+
+def _size(found: Found, count: dict[str, Any]) -> str:
+    if count["mix"] is None:
+        return "-"
+    return describe_mix(found, count["mix"]) or "0" if len(count["mix"]) > 1 else str(count["servers"])

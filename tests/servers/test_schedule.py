@@ -1,0 +1,152 @@
+"""Servers by the interval: the cheapest schedule, its floor, and the fleet that stays as a special case."""
+
+from __future__ import annotations
+
+import json
+from fractions import Fraction
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from models import InstanceError, ServiceLevels, check
+from models.availability import FOREVER
+from models.scenario import Scenario, scenario_from
+from planner.answers.servers.day import Day
+from planner.answers.servers.decide import meets
+from planner.answers.servers.goal import tolerances
+from planner.answers.servers.schedule import cheapest_counts, schedule
+from planner.answers.servers.sizes import Sizes
+from planner.answers.simulate import simulate
+from planner.command.cli import app
+from planner.command.manners import run
+from solvers.bounds import fluid
+from solvers.exact import cp_sat
+
+SECOND = 1_000_000
+LEVEL = ServiceLevels.parse("no late jobs")
+
+
+def frames(*releases_ms: int, count: int = 3, run_ms: int = 300, deadline_ms: int = 300, **group: Any) -> Scenario:
+    """Return jobs of one run each that must end in time."""
+    gpu = {"kind": "T4", "memory": "14 GB", "load_bandwidth": "10 GB/s"}
+    jobs = [{"release": f"{at} ms", "workflow": "frame", "deadline": f"{deadline_ms} ms"} for at in releases_ms]
+    return scenario_from(
+        {
+            "name": "frames",
+            "cluster": {"groups": [{"count": count, "gpu": gpu, **group}], "network": {"bandwidth": "12 GB/s"}},
+            "workflows": {"frame": {"tasks": {"detect": {"runtime": f"{run_ms} ms"}}}},
+            "workload": {"jobs": jobs},
+            "slo": "no late jobs",
+        }
+    )
+
+
+def test_a_peak_takes_more_servers_for_its_own_interval() -> None:
+    # One job in the first five seconds, three at once in the next, one at the end; each must start at its release.
+    built = frames(1000, 6000, 6000, 6000, 12_000, price_per_hour=0.36)
+    answer = schedule(built, 5 * SECOND, policies=("srpt",), time_limit_s=60, workers=1)
+    assert answer.optimum.schedule == answer.policies["srpt"].schedule == ((1,), (3,), (1,))
+    assert answer.proved
+    told = answer.as_dict()
+    assert [row["minimum"]["lower_bound"] for row in told["intervals"]] == [1, 3, 1]
+    assert [row["jobs"] for row in told["intervals"]] == [1, 3, 1]
+    # 5 servers for 5 s are 25 / 3600 hours, three for all of it 45 / 3600.
+    optimum = told["schedule"]["optimum"]
+    assert (optimum["server_hours"], optimum["fixed_server_hours"]) == (25 / 3600, 45 / 3600)
+    assert (optimum["price"], optimum["price_lower_bound"]) == pytest.approx((0.36 * 25 / 3600,) * 2)
+    assert "1 GPU gives" in (told["intervals"][1]["forces"] or "") or "2 GPUs give" in told["intervals"][1]["forces"]
+
+
+def test_one_interval_is_a_fleet_that_stays() -> None:
+    built = frames(0, 0, 100, 900, deadline_ms=700)
+    answer = schedule(built, 60 * SECOND, policies=("jit", "srpt"), time_limit_s=60, workers=1)
+    assert answer.optimum.schedule == (answer.fixed.mix,) == ((2,),)
+    assert answer.day.at(answer.day.constant((2,))) is not built
+    assert answer.day.at(answer.day.constant(answer.fixed.sizes.counts)) is built
+    for row in answer.fixed.policies:
+        assert answer.policies[row.policy].schedule == (row.mix,)
+
+
+def test_a_server_is_paid_before_it_is_there() -> None:
+    day = Day(Sizes(frames(0, 6000, 12_000, start_up="1 s")), 5 * SECOND)
+    there = [gpu.available.intervals for gpu in day.at(((1,), (2,), (1,))).instance.cluster.gpus]
+    assert there == [((0, FOREVER),), ((6 * SECOND, 10 * SECOND),)]
+    there = [gpu.available.intervals for gpu in day.at(((2,), (0,), (2,))).instance.cluster.gpus]
+    assert there == [((0, 5 * SECOND), (11 * SECOND, FOREVER))] * 2
+    assert day.server_hours(((1,), (2,), (1,))) == Fraction(20, 3600)
+    slow = Day(Sizes(frames(0, 6000, 12_000, start_up="5 s")), 5 * SECOND)
+    with pytest.raises(InstanceError, match="before it has started"):
+        slow.at(((1,), (2,), (1,)))
+
+
+def test_no_schedule_lies_below_the_floor_and_all_found_are_met() -> None:
+    built = frames(0, 0, 400, 1000, 1000, 1100, 2500, deadline_ms=650)
+    level = ServiceLevels.parse("80 % within deadline")  # one of seven may be late
+    day = Day(Sizes(built), SECOND)
+    least = min(
+        (
+            day.cost(found)
+            for found in product(((0,), (1,), (2,)), repeat=3)
+            if any(count for (count,) in found) and _has_plan(day.at(found), level)
+        ),
+    )
+    answer = schedule(built, SECOND, level, policies=("jit",), time_limit_s=20, workers=1)
+    assert answer.lower_bound <= least
+    found = answer.optimum.schedule
+    assert found is not None
+    assert day.cost(found) >= least
+    ran = simulate(day.at(answer.policies["jit"].schedule or ()), "jit")
+    assert check(ran.instance, ran.timeline) == []
+    assert meets(ran.instance, ran.timeline, level)
+
+
+def _has_plan(scenario: Scenario, level: ServiceLevels) -> bool:
+    tolerance = tolerances(level)[0]
+    goal = tolerance.goal(scenario.instance)
+    value = cp_sat.solve(goal.instance, goal.objective, 20, workers=1).value
+    return value is not None and value <= goal.most
+
+
+def test_late_jobs_of_all_intervals_count_together() -> None:
+    # Three runs of 300 ms at once, due at once: with c GPUs 3 - c are late, in either of two intervals.
+    instance = frames(0, 0, 0, 5000, 5000, 5000).instance
+    due = fluid.due_us(instance)
+    demands = [fluid.demands_within(instance, due, *span) for span in ((0, 5 * SECOND), (5 * SECOND, FOREVER))]
+    least = [cheapest_counts(demands, [0, 0], late, Fraction) for late in range(7)]
+    assert least == [6, 5, 4, 3, 2, 1, 0]
+
+
+TEXT = """\
+cluster:
+  groups: [{count: 2, gpu: {kind: T4, memory: 14 GB, load_bandwidth: 10 GB/s}}]
+  network: {bandwidth: 12 GB/s}
+workflows: {w: {tasks: {a: {runtime: 300 ms}}}}
+workload:
+  jobs:
+  - {release: 1 s, workflow: w, deadline: 300 ms}
+  - {release: 6 s, workflow: w, deadline: 300 ms}
+  - {release: 6 s, workflow: w, deadline: 300 ms}
+slo: no late jobs
+"""
+
+
+def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "scenario.yaml"
+    path.write_text(TEXT)
+    asked = ["servers", str(path), "--policies", "jit", "--time-limit", "30", "--workers", "1"]
+    assert run(app, [*asked, "--by", "5 s", "-o", str(tmp_path / "out"), "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert [row["policies"]["jit"]["mix"] for row in told["intervals"]] == [[1], [2]]
+    assert told["minimum"]["servers"] == 2
+    assert told["schedule"]["optimum"]["proved"]
+    assert json.loads((tmp_path / "out/schedule.json").read_text()) == told
+    for given, problem in (
+        (["--by", "soon"], "--by: 'soon' is no time"),
+        (["--by", "0 s"], "--by: '0 s' is no length of an interval; allowed is at least 1 us"),
+        (["--by", "1 us"], "by: makes 6000001 intervals; allowed are 10000"),
+        (["--by", "1 s", "--replications", "2"], "--by: is given with --replications or --spare; allowed is"),
+    ):
+        assert run(app, [*asked, *given]) == 2
+        assert problem in capsys.readouterr().err
