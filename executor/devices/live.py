@@ -20,7 +20,7 @@ from torch import Tensor
 from executor.device import ARRIVAL, LOAD_END, LOST, RUN_END, Event
 from executor.devices.crew import POLL_S, Crew
 from executor.devices.faults import TRIES, Faults, ends_gpu
-from executor.devices.lane import Lane, Order
+from executor.devices.lane import Lane, Order, let_be
 from executor.devices.outputs import Outputs
 from executor.devices.packing import Packing
 from executor.devices.physical import Span
@@ -157,7 +157,7 @@ class LiveDevice:
         run = partial(self._crew.stations[gpu].run, works)
         needed = any(source in before for task in tasks for source in self.outputs.sources(task))
         work = partial(self._run_behind, before, order, tasks, works, run) if needed else run
-        queued = self._queued[gpu] = _Queued(tuple(tasks), Order(work, self._limit_s(expected_us), _let_be))
+        queued = self._queued[gpu] = _Queued(tuple(tasks), Order(work, self._limit_s(expected_us), let_be))
         queued.order.done = queued.note_end
         self._give(order.lane or self._crew.compute_lane(gpu), queued.order)
 
@@ -269,7 +269,7 @@ class LiveDevice:
 
     def _withdraw(self, queued: _Queued) -> None:
         """Let nothing come of a batch that is queued up; it may have begun already."""
-        queued.order.work = queued.order.done = _let_be
+        queued.order.work = queued.order.done = let_be
 
     def _take_reports(self, wait_s: float) -> bool:
         """Take in what is reported within some seconds; say whether anything was."""
@@ -414,10 +414,6 @@ class LiveDevice:
         start = record.ordered_us if order.began_ns is None else max(record.ordered_us, self._us(order.began_ns))
         end = self._wall_us() if order.ended_ns is None else self._us(order.ended_ns)
         return replace(record, start_us=start, end_us=max(start, end))
-
-
-def _let_be(*_: object) -> None:
-    """Do nothing: stands for work, or for a report, that nobody wants."""
 
 
 def _in_words(error: BaseException) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -154,7 +155,8 @@ def run_on(
     crew.load_initial(packing.initial)
     before = energy_j(crew.physical)
     restricted = instance.restrictions.no_swaps or instance.restrictions.max_replicas
-    timeline = Engine(instance, made, device, seed, stand_in=Homed if restricted else Jit).run()
+    with _quiet_collector():
+        timeline = Engine(instance, made, device, seed, stand_in=Homed if restricted else Jit).run()
     after = energy_j(crew.physical)
     return LiveRun(
         measured(timeline, device.records),
@@ -165,3 +167,18 @@ def run_on(
         tuple(physical.name for physical in crew.physical),
         device.outputs.of if settings.keep_outputs else {},
     )
+
+
+@contextmanager
+def _quiet_collector() -> Iterator[None]:
+    """Collect what earlier runs left behind, and let Python's collector look at nothing that was there before.
+
+    A full collection holds every thread up for tens of milliseconds, and engine, site and policy of a run point at one
+    another, so that its outputs would stay until then.
+    """
+    gc.collect()
+    gc.freeze()
+    try:
+        yield
+    finally:
+        gc.unfreeze()

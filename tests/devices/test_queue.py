@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Sequence
+from queue import SimpleQueue
 
 from executor import Policy, parse_policy, simulate
 from executor.devices.alone import different_outputs
+from executor.devices.lane import Lane, Order, let_be
 from executor.devices.run import LiveRun, LiveSettings, run_live
 from executor.policies.replay import Replay
 from executor.runners.runner import RunnerCall
@@ -91,3 +93,13 @@ def test_another_order_than_was_announced_holds() -> None:
     run = run_live(on, Fickle, Small(), ALONE)
     assert [record.subject for record in run.records.runs] == [0, 2, 1]
     assert wrong(on, run) == []
+
+
+def test_what_is_done_holds_nothing_of_what_was_done_before() -> None:
+    """The work of a run behind another holds that one's order; were it kept, every order would hold the first."""
+    reports: SimpleQueue[Order] = SimpleQueue()
+    lane = Lane("lane", reports)
+    lane.submit(Order(lambda: 7, 1.0, let_be))
+    order = reports.get(timeout=10)
+    lane.close()
+    assert (order.result, order.work) == (7, let_be)
