@@ -18,14 +18,18 @@ from experiments.league_2026_11_22.workloads import WORKLOADS
 from experiments.resumed import fill
 from models.scenario import Scenario, load_scenario
 from planner import simulate
-from planner.answers.compare import DEFAULT_POLICIES
+from planner.answers.compare import BATCHING_POLICIES, DEFAULT_POLICIES
 from planner.answers.intervals import interval_of
 from planner.answers.policies.parse import RECEDING
 from planner.answers.servers.replicate import scenarios
 
 FOLDER = Path(__file__).parent
-POLICIES = tuple(policy for policy in DEFAULT_POLICIES if policy != RECEDING)
-"""All but the receding horizon, whose decisions take as long as it is given."""
+BATCHED = ("batches", "two-kinds")
+"""Workloads whose tasks come in batch classes."""
+TOO_LONG = ("azure-code",)
+"""Workloads of thousands of tasks, whose bursts take the receding horizon hours."""
+POLICIES = (*(policy for policy in DEFAULT_POLICIES if policy != RECEDING), *BATCHING_POLICIES, RECEDING)
+"""The receding horizon last: its decisions take longest."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,12 +78,18 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
     cells = [
         (name, replication, options.jobs, policy)
+        for policy in POLICIES
         for name in options.workloads
         for replication in range(options.replications)
-        for policy in POLICIES
+        if runs_on(policy, name)
     ]
     for line in table(fill(options.folder / "online.csv", Result, cells, measured), options.workloads):
         print(line)
+
+
+def runs_on(policy: str, workload: str) -> bool:
+    """Say whether a policy takes part on a workload."""
+    return (policy not in BATCHING_POLICIES or workload in BATCHED) and (policy != RECEDING or workload not in TOO_LONG)
 
 
 def table(rows: Sequence[Result], workloads: Sequence[str]) -> Iterator[str]:
@@ -94,7 +104,7 @@ def table(rows: Sequence[Result], workloads: Sequence[str]) -> Iterator[str]:
 def _cell(value: dict[tuple[str, int, str], float | None], workload: str, policy: str) -> str:
     ratios = []
     for index in {index for name, index, _ in value if name == workload}:
-        mine = value[workload, index, policy]
+        mine = value.get((workload, index, policy))
         others = [value.get((workload, index, other)) for other in POLICIES]
         if mine is not None:
             ratios.append(mine / min(other for other in others if other is not None))
