@@ -21,11 +21,13 @@ def schedule_view(answer: ScheduleAnswer) -> Group:
     found = answer.fixed.as_dict() | answer.as_dict()
     name = answer.day.sizes.scenario.name
     table = Table(title=Text(f"{name}: servers by {found['by_s']:g} s"), title_justify="left")
-    for column in ("from", "jobs", "floor", "plan", *found["schedule"]["policies"]):
+    scaled = ["autoscaler"] if answer.autoscaler is not None else []
+    for column in ("from", "jobs", "floor", "plan", *found["schedule"]["policies"], *scaled):
         table.add_column(column, justify="right")
     for row in found["intervals"][:_MOST_ROWS]:
         counts = [row["minimum"], *row["policies"].values()]
         cells = [f"{row['from_s']:g} s", row["jobs"], row["minimum"]["lower_bound"], *(_size(found, c) for c in counts)]
+        cells += [row["autoscaler"]["servers"] for _ in scaled]
         table.add_row(*(Text(str(cell)) for cell in cells))
     parts: list[Table | Text | Group] = [view(answer.fixed), Text(), table]
     if len(found["intervals"]) > _MOST_ROWS:
@@ -38,6 +40,12 @@ def sentences(found: Found) -> list[str]:
     """Return hours and price beside those of a fleet that stays, and what forces the interval of the highest floor."""
     schedules = {_PLAN: found["schedule"]["optimum"], **found["schedule"]["policies"]}
     said = [f"{name}: {_costs(figures)}" for name, figures in schedules.items()]
+    scaled = found["schedule"]["autoscaler"]
+    if scaled is not None:
+        how = "meets the level" if scaled["met"] else "does not meet the level"
+        price = "" if scaled["price"] is None else f" at {scaled['price']:.4g}"
+        what = f"an autoscaler above {scaled['policy']} that aims at {scaled['target']:.0%} busy {how}"
+        said.append(f"{what}, with {scaled['server_hours']:.4g} server-hours{price}")
     optimum = found["schedule"]["optimum"]
     if optimum["proved"]:
         said.append("No schedule needs less, which is proved.")

@@ -13,6 +13,7 @@ import pytest
 from models import InstanceError, ServiceLevels, check
 from models.availability import FOREVER
 from models.scenario import Scenario, scenario_from
+from planner.answers.servers.autoscaler import autoscale
 from planner.answers.servers.day import Day
 from planner.answers.servers.decide import meets
 from planner.answers.servers.goal import tolerances
@@ -116,6 +117,17 @@ def test_late_jobs_of_all_intervals_count_together() -> None:
     demands = [fluid.demands_within(instance, due, *span) for span in ((0, 5 * SECOND), (5 * SECOND, FOREVER))]
     least = [cheapest_counts(demands, [0, 0], late, Fraction) for late in range(7)]
     assert least == [6, 5, 4, 3, 2, 1, 0]
+
+
+def test_an_autoscaler_follows_the_load_one_interval_late() -> None:
+    # Busy for 0.3, 0.9, 0, 0 of four seconds. From one server on it wants 1, ceil(0.9 / 0.6) = 2, 1, 1, and orders the
+    # higher of the last two.
+    built = frames(0, 1000, 1300, 1600, 4900, run_ms=300, deadline_ms=2000)
+    day = Day(Sizes(built), SECOND)
+    made = autoscale(day, "srpt", (1,), LEVEL, 0, lambda: False)
+    assert made is not None
+    assert (made.schedule, made.met) == (((1,), (1,), (2,), (2,), (1,)), True)
+    assert autoscale(day, "srpt", (1,), LEVEL, 0, lambda: True) is None
 
 
 TEXT = """\

@@ -21,6 +21,7 @@ from executor import PolicyError, StoppedError
 from models import InstanceError, ServiceLevels
 from models.scenario import Scenario
 from planner.answers.servers.answer import ServersAnswer, servers
+from planner.answers.servers.autoscaler import TARGET, Autoscaled, autoscale
 from planner.answers.servers.day import US_PER_HOUR, Day, Schedule
 from planner.answers.servers.decide import attempt, meets
 from planner.answers.servers.forces import demand_in_words
@@ -30,8 +31,8 @@ from planner.answers.servers.sizes import Mix
 from planner.answers.simulate import simulate
 from solvers.bounds import fluid
 
-_FIXED_SHARE, _POLICY_SHARE = 0.35, 0.5
-"""Shares of the time: for the fleet that stays, and of the rest for schedules of policies."""
+_FIXED_SHARE, _POLICY_SHARE, _AUTOSCALER_SHARE = 0.35, 0.5, 0.3
+"""Shares of the time: for the fleet that stays, of the rest for schedules of policies, then for an autoscaler."""
 _LEAST_ATTEMPT_S = 1.0
 _ATTEMPTS = 3
 """A plan is looked for on so many candidates per interval."""
@@ -78,6 +79,8 @@ class ScheduleAnswer:
         What no schedule costs less than: server-hours of one group, the price of several.
     optimum, policies
         What plans and each policy came to.
+    autoscaler
+        What an autoscaler above the policy of the least fleet ordered; None if there was none.
     """
 
     day: Day
@@ -86,6 +89,7 @@ class ScheduleAnswer:
     lower_bound: Fraction
     optimum: Scheduled
     policies: dict[str, Scheduled]
+    autoscaler: Autoscaled | None
     runtime_s: float
 
     @property
@@ -124,14 +128,24 @@ class ScheduleAnswer:
                     "minimum": _count(self.optimum, k) | {"lower_bound": self.least_servers(k)},
                     "forces": self.forces(k),
                     "policies": {name: _count(found, k) for name, found in self.policies.items()},
+                    "autoscaler": None if self.autoscaler is None else {"servers": self.autoscaler.schedule[k][0]},
                 }
                 for k in range(self.day.count)
             ],
             "schedule": {
                 "optimum": self._figures(self.optimum) | self._bound() | {"proved": self.proved},
                 "policies": {name: self._figures(found) for name, found in self.policies.items()},
+                "autoscaler": self._autoscaled(),
             },
         }
+
+    def _autoscaled(self) -> dict[str, Any] | None:
+        made = self.autoscaler
+        if made is None:
+            return None
+        hours, price = float(self.day.server_hours(made.schedule)), _number(self.day.price(made.schedule))
+        figures = {"server_hours": hours, "price": price, "met": made.met}
+        return {"policy": made.policy, "target": TARGET, **figures}
 
     def _figures(self, found: Scheduled) -> dict[str, Any]:
         fixed = None if found.fixed is None else self.day.constant(found.fixed)
@@ -194,8 +208,11 @@ def schedule(
     search = _Search(Day(fixed.sizes, by_us), fixed, workers, seed, halt, begun + time_limit_s, tell)
     lower_bound = search.lower_bound()
     found = search.policies()
+    autoscaler = search.autoscaled()
     optimum = search.optimum(found)
-    return ScheduleAnswer(search.day, fixed, search.floors, lower_bound, optimum, found, time.monotonic() - begun)
+    return ScheduleAnswer(
+        search.day, fixed, search.floors, lower_bound, optimum, found, autoscaler, time.monotonic() - begun
+    )
 
 
 def cheapest_counts(
@@ -309,6 +326,20 @@ class _Search:
 
         descent = _Descent(self.day, self.floors, met, lambda: self._left_s > until_s)
         return Scheduled(descent.run(self.day.constant(fixed)), fixed, descent.tried)
+
+    def autoscaled(self) -> Autoscaled | None:
+        """Return what an autoscaler orders above the policy that meets the levels on the least fleet that stays."""
+        met = [row for row in self._fixed.policies if row.mix is not None]
+        if not met:
+            return None
+        best = min(met, key=lambda row: self.day.cost(self.day.constant(row.mix or ())))
+        reserve_s = (1 - _AUTOSCALER_SHARE) * self._left_s
+        self._tell(f"an autoscaler above {best.policy}")
+
+        def late() -> bool:
+            return self._left_s <= reserve_s
+
+        return autoscale(self.day, best.policy, best.mix or (), self._levels, self._seed, late)
 
     def _is_met(self, candidate: Schedule, policy: str, until_s: float) -> bool:
         """Say whether what a policy makes of a schedule is within the levels."""
