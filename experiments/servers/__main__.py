@@ -25,6 +25,8 @@ from solvers.bounds import fluid
 RECORDED = KNOWN_OPTIMA.parent / "compass"
 AZURE = Path(__file__).parents[1] / "scenarios" / "azure.yaml"
 CONVERSATIONS = KNOWN_OPTIMA.parent / "azure_llm_2023" / "AzureLLMInferenceTrace_conv.csv.gz"
+LOAD, WORK_S = 0.8, 0.996
+"""Share of the GPUs' time that a large instance takes, and the mean work of a job."""
 AUTHORS = Path(__file__).parents[1] / "scenarios" / "compass_edge.yaml"
 
 
@@ -39,7 +41,7 @@ def authors_scenario(rate: int, jobs: int) -> Scenario:
 
 def large(jobs: int, gpus: int) -> Instance:
     """Return a day's worth of the authors' jobs on many GPUs, at four fifths of their capacity."""
-    rate = 0.8 * gpus / 0.996
+    rate = LOAD * gpus / WORK_S
     arrivals = authors.poisson(rate, jobs, seed=1)
     known = authors.workflows()
     made = tuple(Job(known[name], release) for release, name in arrivals)
@@ -100,6 +102,25 @@ def run_fluid(arguments: argparse.Namespace) -> None:
         print(f"   window {demand.begin_us / 1e6:.6g} s to {demand.end_us / 1e6:.6g} s, {demand.resource}")
 
 
+def run_large(arguments: argparse.Namespace) -> None:
+    """Print the interval for many jobs on many GPUs, by the fluid bound and plans of a dispatch rule."""
+    base = load_scenario(AUTHORS)
+    data = dict(base.source.root.data()) if base.source.root is not None else {}  # type: ignore[call-overload]
+    mix = dict.fromkeys(base.document.workflows, 1)
+    rate, cluster = f"{LOAD * arguments.gpus / WORK_S:g} /s", {**data["cluster"], "servers": arguments.gpus}
+    arrivals = {"poisson": {"rate": rate, "jobs": arguments.jobs_at_scale, "seed": 1, "mix": mix}}
+    begun = time.monotonic()
+    scenario = scenario_from({**data, "cluster": cluster, "workload": arrivals, "slo": arguments.slo})
+    print(f"{arguments.jobs_at_scale} jobs read in {time.monotonic() - begun:.1f} s", flush=True)
+
+    def tell(words: str) -> None:
+        print(f"   {time.monotonic() - begun:6.1f} s: {words}", flush=True)
+
+    answer = servers(scenario, policies=(), time_limit_s=arguments.time_limit, tell=tell)
+    print(f"{answer.lower_bound} to {answer.servers} servers, {answer.runtime_s:.1f} s")
+    print(f"   {answer.refutation.forces if answer.refutation else ''}")
+
+
 def run_mixes(arguments: argparse.Namespace) -> None:
     """Print how often the cheapest of all mixes was found, and whether a floor lay above it."""
     equal = 0
@@ -144,6 +165,7 @@ BENCHMARKS: dict[str, Callable[[argparse.Namespace], None]] = {
     "pcmax": run_pcmax,
     "authors": run_authors,
     "fluid": run_fluid,
+    "large": run_large,
     "mixes": run_mixes,
     "day": run_day,
 }
