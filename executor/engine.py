@@ -174,8 +174,9 @@ class Engine:
     def _end_run(self, first_task: int, gpu: int) -> None:
         """Let the tasks of a batch end, one after the other."""
         site, policy = self._site, self._policy
-        for task in site.end_run(first_task, gpu):
-            self._unfinished -= 1
+        tasks = site.end_run(first_task, gpu)
+        self._unfinished -= len(tasks)
+        for task in tasks:
             if task in self._deciding:
                 job = self._deciding[task]
                 policy.decided(job, self._decide(job))

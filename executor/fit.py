@@ -60,14 +60,14 @@ def fit_line(samples: Sequence[tuple[int, float]]) -> FittedLine:
         return through_zero
     line = through_zero
     for _ in range(_REPETITIONS):
-        overhead, slope = _weighted(samples, [line.time_us(size) ** -2 for size, _ in samples])
+        overhead, slope = _fit_weighted(samples, [line.time_us(size) ** -2 for size, _ in samples])
         if overhead <= 0 or slope <= 0:
             return through_zero
         line = FittedLine(overhead, _US_PER_S / slope)
     return line
 
 
-def _weighted(samples: Sequence[tuple[int, float]], weights: Sequence[float]) -> tuple[float, float]:
+def _fit_weighted(samples: Sequence[tuple[int, float]], weights: Sequence[float]) -> tuple[float, float]:
     """Return overhead and microseconds per byte of the line of least squares."""
     total = sum(weights)
     mean_size = sum(weight * size for weight, (size, _) in zip(weights, samples, strict=True)) / total

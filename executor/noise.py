@@ -11,7 +11,7 @@ import random
 from dataclasses import dataclass
 from statistics import NormalDist
 
-from executor.published import published_factor
+from executor.published import factor_quantile
 from models.errors import UserError
 
 _GRAMMAR = (
@@ -61,7 +61,7 @@ class NoiseSpread:
         elif self.kind == "normal":
             factor = max(0.0, source.gauss(1.0, self.size)) / self._mean_of_cut()
         elif self.kind == "published":
-            factor = published_factor(source.random()) ** self.size
+            factor = factor_quantile(source.random()) ** self.size
         else:
             factor = max(0.0, source.uniform(1 - self.size, 1 + self.size)) / self._mean_of_cut()
         return max(1, round(time_us * factor))

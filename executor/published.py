@@ -21,10 +21,10 @@ ERRORS = (0.0, 0.1, 0.5, 1.0, 10.0, 10.0 * sqrt(10.0))
 """Largest relative error among these shares of the jobs; the last one is a reading."""
 
 
-def published_error(share: float) -> float:
+def error_quantile(share: float) -> float:
     """Return the relative error that a share of the jobs, 0 to 1, does not exceed.
 
-    >>> [round(published_error(share), 3) for share in (0.05, 0.1, 0.5, 0.8, 0.9)]
+    >>> [round(error_quantile(share), 3) for share in (0.05, 0.1, 0.5, 0.8, 0.9)]
     [0.05, 0.1, 0.5, 3.162, 10.0]
     """
     piece = max(1, bisect_left(SHARES, share))
@@ -33,11 +33,11 @@ def published_error(share: float) -> float:
     return float(part * high if not low else low * (high / low) ** part)
 
 
-def published_factor(level: float) -> float:
+def factor_quantile(level: float) -> float:
     """Return the quantile of the factor between two times, one of them estimated, at a level from 0 to 1.
 
-    >>> [round(published_factor(level), 3) for level in (0.25, 0.5, 0.75, 0.85)]
+    >>> [round(factor_quantile(level), 3) for level in (0.25, 0.5, 0.75, 0.85)]
     [0.667, 1.0, 1.5, 2.0]
     """
-    stretch = 1.0 + published_error(abs(2.0 * level - 1.0))
+    stretch = 1.0 + error_quantile(abs(2.0 * level - 1.0))
     return stretch if level >= 0.5 else 1.0 / stretch

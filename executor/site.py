@@ -26,7 +26,7 @@ NOWHERE = -1
 
 
 @dataclass(slots=True)
-class _Stay:
+class _OpenResidency:
     """A residency in the making."""
 
     model: int
@@ -78,9 +78,8 @@ class Site(Knowledge):
         Per GPU: what runs and loads there, what is free, and what its memory holds.
     memory
         Per GPU: that of its state.
-    running, run_end_us
-        Per GPU: the first task of the batch that runs for longest (NOWHERE: idle), and when the batch that started last
-        should end by the given run time.
+    run_end_us
+        Per GPU: when the batch that started last should end by the given run time.
     now
         The instant that is being dealt with, in microseconds since the start of the window; set by the engine.
     queues
@@ -110,7 +109,6 @@ class Site(Knowledge):
         self.predecessors_left: list[int] = []
         self.state = [GPUState(gpu, self.weight_bytes, self.overlap_loads) for gpu in self.cluster.gpus]
         self.memory: list[Memory] = [state.memory for state in self.state]
-        self.running = [NOWHERE] * self.n_gpus
         self.run_end_us = [0] * self.n_gpus
         self.now = device.now
         self.touched: dict[int, None] = {}
@@ -119,8 +117,8 @@ class Site(Knowledge):
         self._write_back = write_back
         self.listener = listener
         self._sending: dict[int, int] = {}
-        self._stays: list[_Stay] = []
-        self._stay_of: list[dict[int, _Stay]] = [{} for _ in self.cluster.gpus]
+        self._stays: list[_OpenResidency] = []
+        self._stay_of: list[dict[int, _OpenResidency]] = [{} for _ in self.cluster.gpus]
         self._replicas = [0] * len(self.models)
         self._most_replicas = [self.restrictions.max_replicas.get(model.name) for model in self.models]
         self._begin_initial(instance)
@@ -141,7 +139,7 @@ class Site(Knowledge):
         IllegalActionError
             If the task is unknown, will not run or has started, or the GPU cannot run it.
         """
-        if not 0 <= task < len(self.template):
+        if not 0 <= task < len(self.gpu):
             raise IllegalActionError(f"task {task} is not released")
         if task in self.dropped:
             raise IllegalActionError(f"task {task}: its job takes another branch")
@@ -156,7 +154,7 @@ class Site(Knowledge):
         if self.gpu[task] != NOWHERE:
             self._sending[task] = self._sending.get(task, 0) + 1  # whatever is under way goes to the wrong place
         self.gpu[task] = gpu
-        inputs = self.needed_inputs(task)
+        inputs = self.needed_inputs(task) if self.dropped else self.inputs[template]
         self.inputs_missing[task] = len(inputs)
         if not inputs:
             if self.input_us[template]:
@@ -180,27 +178,24 @@ class Site(Knowledge):
         gpu = self.gpu[task] if 0 <= task < len(self.gpu) else NOWHERE
         if gpu == NOWHERE or self.started_us[task] >= 0 or self.inputs_missing[task]:
             self._refuse_start(task)
-        template = self.template[task]
-        batch, share = self.batch[template], self.share[template]
+        template, now, state = self.template[task], self.now, self.state[gpu]
         if others:
             run_us = self._check_batch(task, others)
             tasks: tuple[int, ...] = tuple(sorted((task, *others)))
         else:
             run_us = self.run_us[template][self.gpu_class[gpu]]
             tasks = (task,)
-        now, state = self.now, self.state[gpu]
-        held = self.task_bytes[template] * len(tasks)
-        end_us = now + run_us
-        run = Run(tasks, now, end_us, batch, self.needs[template], share, held)
+        self.run_end_us[gpu] = end_us = now + run_us
+        held = self.task_bytes[template]
+        if held:
+            held *= len(tasks)
+        run = Run(tasks, now, end_us, self.batch[template], self.needs[template], self.share[template], held)
         refused = state.refuse_run(run)
         if refused is not None:
             raise IllegalActionError(f"{refused} (task {task})")
         if end_us > self.goes_us[gpu]:
             raise IllegalActionError(f"A1 task {task}: would end at {end_us} us, {self._goes(gpu)}")
         state.begin_run(run)
-        if self.running[gpu] == NOWHERE:
-            self.running[gpu] = tasks[0]
-        self.run_end_us[gpu] = end_us
         for member in tasks:
             self.started_us[member] = now
         self._device.run(tasks, gpu, run_us)
@@ -396,12 +391,8 @@ class Site(Knowledge):
 
     def end_run(self, first_task: int, gpu: int) -> Sequence[int]:
         """Free what a batch held and return its tasks, each of which is then to be ended by `end_task`."""
-        state = self.state[gpu]
-        run = state.end_run(first_task)
-        if self.running[gpu] == first_task:
-            self.running[gpu] = next(iter(state.runs)) if state.runs else NOWHERE
         self.touched[gpu] = None
-        return run.tasks
+        return self.state[gpu].end_run(first_task).tasks
 
     def end_task(self, task: int) -> None:
         """Note for the successors that a task is over; it counts as ended only with `send_outputs`."""
@@ -413,8 +404,9 @@ class Site(Knowledge):
         """Note the end of a task and send its output to every successor whose GPU is decided."""
         self.ended_us[task] = self.now
         for offset, edge in self.outputs[self.template[task]]:
-            if self.gpu[task + offset] != NOWHERE and task + offset not in self.dropped:
-                self._send(task, task + offset, edge)
+            follower = task + offset
+            if self.gpu[follower] != NOWHERE and follower not in self.dropped:
+                self._send(task, follower, edge)
 
     def set_aside(self, gpu: int, model: int) -> None:
         """Give up a GPU that is lost, and take every task that has not started off its GPU.
@@ -503,7 +495,7 @@ class Site(Knowledge):
         return Timeline(gpu, start, end, tuple(residencies), realised)
 
     def _note_stay(self, gpu: int, model: int, taken: int | None, initial: bool) -> None:
-        stay = _Stay(model, gpu, self.now, taken, initial, goes_us=self.goes_us[gpu])
+        stay = _OpenResidency(model, gpu, self.now, taken, initial, goes_us=self.goes_us[gpu])
         self._stays.append(stay)
         self._stay_of[gpu][model] = stay
         self._replicas[model] += 1

@@ -224,7 +224,7 @@ def _shared_as_given(instance: Instance) -> Weights:
     return Weights(tuple(weight / total if total else Fraction(0) for weight in given.distinct), given.of_job)
 
 
-class _Row(NamedTuple):
+class _Definition(NamedTuple):
     """What makes an objective: weight and term of a job, whether they add up, and the unit of values."""
 
     weights: Callable[[Instance], Weights]
@@ -234,13 +234,13 @@ class _Row(NamedTuple):
 
 
 _TABLE = {
-    Objective.MEAN_LATENCY: _Row(_shared_evenly, Term.LATENCY, True, "s"),
-    Objective.MEAN_SLOWDOWN: _Row(_shared_per_path, Term.LATENCY, True, ""),
-    Objective.WEIGHTED_LATENCY: _Row(_shared_as_given, Term.LATENCY, True, "s"),
-    Objective.MAKESPAN: _Row(_one_each, Term.COMPLETION, False, "s"),
-    Objective.WEIGHTED_TARDINESS: _Row(_given, Term.TARDINESS, True, "s"),
-    Objective.LATE_JOBS: _Row(_one_each, Term.LATE, True, "jobs"),
-    Objective.MAX_SLOWDOWN: _Row(_per_path, Term.LATENCY, False, ""),
+    Objective.MEAN_LATENCY: _Definition(_shared_evenly, Term.LATENCY, True, "s"),
+    Objective.MEAN_SLOWDOWN: _Definition(_shared_per_path, Term.LATENCY, True, ""),
+    Objective.WEIGHTED_LATENCY: _Definition(_shared_as_given, Term.LATENCY, True, "s"),
+    Objective.MAKESPAN: _Definition(_one_each, Term.COMPLETION, False, "s"),
+    Objective.WEIGHTED_TARDINESS: _Definition(_given, Term.TARDINESS, True, "s"),
+    Objective.LATE_JOBS: _Definition(_one_each, Term.LATE, True, "jobs"),
+    Objective.MAX_SLOWDOWN: _Definition(_per_path, Term.LATENCY, False, ""),
 }
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -112,6 +113,17 @@ class Timeline:
         ):
             if gpu != UNPLACED:
                 yield Placement(task, gpu, start, end)
+
+
+def leave_at(residency: Residency, taken_us: Sequence[int]) -> int:
+    """Return which of the instants at which room is taken on its GPU ends a residency (rule R7), their number if none.
+
+    Parameters
+    ----------
+    taken_us
+        When loads, or runs that hold memory, begin there; ascending.
+    """
+    return len(taken_us) if residency.end_us is None else bisect_left(taken_us, residency.end_us)
 
 
 def batch_leaders(instance: Instance, timeline: Timeline) -> Ints:

@@ -335,6 +335,7 @@ def _search_and_bound(
     exchange = Exchange(limit_s) if workers > 1 and iterations is None else None
 
     def bound_first() -> Priced | None:
+        """Raise the bound, then search until the time is up."""
         priced = raise_bound(search, bound_s)
         left_s = end_s - search.elapsed_s
         if bound_s < limit_s and left_s > 0:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import replace
 from functools import partial
-from itertools import accumulate
 from queue import Empty, SimpleQueue
 
 import torch
@@ -122,9 +121,7 @@ def _job_alone(
         if number not in wanted:
             continue
         needs = instance.task_needs(number)
-        ends = accumulate(station.space.rounded(model) for model in needs)
-        for model, end in zip(needs, ends, strict=True):
-            station.load(model, end - station.space.rounded(model))
+        station.load_alone(needs)
         sources = {edge.source: first + workflow.position[edge.source] for edge in task.inputs}
         inputs = {
             edge.source: (given.get(sources[edge.source], outputs[sources[edge.source]]), edge.size_bytes)

@@ -218,10 +218,7 @@ class Crew:
         run_us = int(instance.run_us[template, instance.gpu_class[gpu]])
         if run_us == NEVER:
             return
-        address = 0
-        for model in instance.needs[template]:
-            station.load(model, address)
-            address += station.space.rounded(model)
+        station.load_alone(instance.needs[template])
         empty = torch.zeros(0, dtype=torch.uint8, device=station.physical.device)
         task = instance.workflows[workflow].tasks[position]
         inputs = {edge.source: (empty, edge.size_bytes) for edge in task.inputs}

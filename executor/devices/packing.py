@@ -8,13 +8,13 @@ lifetime, in several orders; this is dynamic storage allocation, and a plan that
 from __future__ import annotations
 
 import random
-from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from executor.devices.addresses import AddressSpace
 from executor.devices.weights import aligned
 from models import Instance, Residency, Timeline
+from models.timeline import leave_at
 
 _SHUFFLES = 200
 """Random orders that are tried after the sensible ones."""
@@ -81,7 +81,7 @@ def _pieces(instance: Instance, residencies: Sequence[Residency]) -> list[_Piece
     for residency in sorted(residencies, key=lambda r: (not r.initial, r.load_start_us, r.ready_us)):
         first = -1 if residency.initial else number
         number += not residency.initial
-        last = len(starts) if residency.end_us is None else bisect_left(starts, residency.end_us)
+        last = leave_at(residency, starts)
         size = aligned(int(instance.weight_bytes[residency.model]))
         pieces.append(_Piece(size, residency.model, first, max(last, first + 1)))
     return pieces

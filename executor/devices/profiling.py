@@ -11,7 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from fractions import Fraction
-from itertools import accumulate, count
+from itertools import count
 from threading import Barrier, Event
 from typing import TypeVar
 
@@ -168,9 +168,9 @@ class _Bench:
             return list(threads.map(run_copy, range(copies)))
 
     def _load(self, task: Task) -> None:
-        addresses = accumulate([self._size(name) for name in task.models], initial=0)
-        for name, address in zip(task.models, addresses, strict=False):
-            _note(self.samples.loads, name, self.station.load(self._place[name], address))
+        spans = self.station.load_alone([self._place[name] for name in task.models])
+        for name, span in zip(task.models, spans, strict=True):
+            _note(self.samples.loads, name, span)
 
     def _receive(self, output: Tensor, size_bytes: int) -> Tensor:
         if self._away.device != self.physical.device:

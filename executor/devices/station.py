@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
+from itertools import accumulate
 from queue import Empty, SimpleQueue
 from threading import Condition, Lock
 
@@ -141,6 +142,11 @@ class Station:
             source = self._host.flat[model]
             target = self._arena[address : address + len(source)]
             return self._copy.carry_out(lambda: target.copy_(source, non_blocking=True), asked_ns)[1]
+
+    def load_alone(self, models: Sequence[int]) -> list[Span]:
+        """Load models one behind the other from the lowest address on, whatever lay there; return when each."""
+        addresses = accumulate((self.space.rounded(model) for model in models), initial=0)
+        return [self.load(model, address) for model, address in zip(models, addresses, strict=False)]
 
     def load_after(
         self, moves: Sequence[Move], model: int, address: int, asked_ns: int, anew: bool = False

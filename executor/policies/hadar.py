@@ -19,8 +19,8 @@ from numpy.typing import NDArray
 
 from executor.policies.bookings import Bookings
 from executor.policies.costs import UNREACHABLE, CostRows, InputRows, RunRows, TransferRows, least
+from executor.policies.head_first import HeadFirst
 from executor.policies.options import QueueOptions, count_from_1, option, positive_duration
-from executor.policies.queueing import QueuePolicy
 from executor.policies.ranks import MeanTransfers, rank_order
 from executor.policies.view import Row
 from executor.site import NOWHERE, Site
@@ -49,7 +49,7 @@ class HadarOptions:
     windows: int = option(100, count_from_1(10_000))
 
 
-class Hadar(QueuePolicy):
+class Hadar(HeadFirst):
     """A released job books, task by task in rank order, the GPU and start of least weight x finish + price.
 
     Compute and memory of every GPU are booked in windows. A second of a window of which x is booked costs L (U / L)^x,
@@ -254,8 +254,7 @@ class Hadar(QueuePolicy):
         """Place a task, and put it where its start belongs in the queue."""
         self._booked[task] = start_us, task
         self._count_coming(task, gpu, 1)
-        self.place(task, gpu)
-        self.enqueue(task, gpu)
+        self.place_in_queue(task, gpu)
         self.queue[gpu].pop()
         insort(self.queue[gpu], task, key=self._booked.__getitem__)
 
@@ -289,16 +288,6 @@ class Hadar(QueuePolicy):
         """Take the task out of what is to come."""
         self._count_coming(task, gpu, -1)
         del self._booked[task]
-
-    def arrived(self, task: int, missing: int) -> None:
-        """Take note of a task that can run: it queued up when it was booked."""
-        if not missing:
-            self.batches.ready(task)
-
-    def next_in_turn(self, gpu: int) -> int | None:
-        """Return the place of the head, once its inputs are there."""
-        queue = self.queue[gpu]
-        return 0 if queue and not self.site.inputs_missing[queue[0]] else None
 
 
 class _Demand:

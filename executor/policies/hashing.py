@@ -20,16 +20,16 @@ class Hash(QueuePolicy):
             if task in self.site.dropped:
                 continue
             if self.site.stays or self.site.eligible_gpus(task):
-                self.place(task, hashed_gpu(self.site, task))
+                self.place(task, hash_gpu(self.site, task))
             elif not self.site.predecessors_left[task]:
                 self.seek_place(task, self.site.job_ingress[job])
 
     def runnable(self, task: int, server: int) -> None:
         """Place a task that has lost its GPU, or found none at first."""
-        self.place(task, hashed_gpu(self.site, task))
+        self.place(task, hash_gpu(self.site, task))
 
 
-def hashed_gpu(site: Site, task: int) -> int:
+def hash_gpu(site: Site, task: int) -> int:
     """Return the GPU of a task by the checksum of its name."""
     job = site.job[task]
     name = site.workflows[site.job_workflow[job]].tasks[task - site.job_tasks[job].start].name

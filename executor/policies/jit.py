@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from executor.policies.hashing import hashed_gpu
+from executor.policies.hashing import hash_gpu
 from executor.policies.options import QueueOptions, one_of, option
 from executor.policies.queueing import QueuePolicy
 
@@ -40,6 +40,6 @@ class Jit(QueuePolicy):
     def runnable(self, task: int, server: int) -> None:
         """Place the task where it could start (several kinds: finish) first, as every policy does without its own."""
         if self._roots == "hash" and not self.site.inputs[self.site.template[task]]:
-            self.place(task, hashed_gpu(self.site, task))
+            self.place(task, hash_gpu(self.site, task))
         else:
             super().runnable(task, server)

@@ -9,8 +9,8 @@ from typing import ClassVar
 import numpy as np
 
 from executor.policies.costs import UNREACHABLE, RunRows, least
+from executor.policies.head_first import HeadFirst
 from executor.policies.options import QueueOptions, duration, option
-from executor.policies.queueing import QueuePolicy
 from executor.policies.view import Row
 from executor.site import NOWHERE, Site
 
@@ -31,7 +31,7 @@ class LruOptions:
     keep_alive: int | None = option(None, duration)
 
 
-class Lru(QueuePolicy):
+class Lru(HeadFirst):
     """A task goes where its models are, or else where the wait is least, and what was used longest ago makes room.
 
     It is placed when it is ready: on the GPU of least wait (loads not counted) among those that hold or are loading all
@@ -64,24 +64,13 @@ class Lru(QueuePolicy):
         gpu = least(self._where_held(waits, site.needs[template], server), favoured)
         if waits[gpu] == UNREACHABLE or self._missing[gpu]:
             gpu = least(waits, favoured)
-        self.place(task, gpu)
-        self.enqueue(task, gpu)
+        self.place_in_queue(task, gpu)
 
     def _where_held(self, waits: Row, needs: tuple[int, ...], server: int) -> Row:
         """Return the waits, UNREACHABLE where a model of the task is neither there nor being loaded."""
         self._missing[:] = 0
         self.view.add_load_costs(self._missing, needs, server, out=self._missing)
         return np.where(self._missing, UNREACHABLE, waits)
-
-    def arrived(self, task: int, missing: int) -> None:
-        """Take note of a task that can run: it queued up when it was placed."""
-        if not missing:
-            self.batches.ready(task)
-
-    def next_in_turn(self, gpu: int) -> int | None:
-        """Return the place of the head, once its inputs are there."""
-        queue = self.queue[gpu]
-        return 0 if queue and not self.site.inputs_missing[queue[0]] else None
 
     def finished(self, task: int, gpu: int) -> None:
         """Remember when the models that it used will have idled for too long."""

@@ -45,6 +45,7 @@ def _known(policy: type[Policy]) -> list[tuple[str, str]]:
 def _guard(method: Callable[..., Any], name: str, about: str) -> Callable[..., Any]:
     @wraps(method)
     def call(self: Policy, *arguments: Any, **named: Any) -> Any:
+        """Call the hook; what it raises becomes an error of its policy."""
         try:
             return method(self, *arguments, **named)
         except Exception as error:

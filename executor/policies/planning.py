@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import numpy as np
 
-from executor.policies.costs import UNREACHABLE, InputRows, RunRows, TransferRows, least
+from executor.policies.costs import UNREACHABLE, CostRows, InputRows, RunRows, TransferRows, least
 from executor.policies.ranks import MeanTransfers, rank_order
 from executor.policies.view import Row
 from executor.site import Site
@@ -22,6 +22,31 @@ class LoadCosts(Protocol):
 
     def placed(self, worker: int, needs: tuple[int, ...]) -> None:
         """Take note that a task with these needs goes to a worker."""
+
+
+class _Step(NamedTuple):
+    """A task of a workflow, and what placing it takes.
+
+    Parameters
+    ----------
+    task, template
+        Its position in the workflow, and its number among all templates.
+    inputs
+        Pairs (offset of the predecessor, edge).
+    brought
+        Whether it has input bytes.
+    needs
+        Its models.
+    partly
+        Whether it takes a share of a worker, or may not run at all.
+    """
+
+    task: int
+    template: int
+    inputs: tuple[tuple[int, int], ...]
+    brought: bool
+    needs: tuple[int, ...]
+    partly: bool
 
 
 class JobPlanner:
@@ -48,8 +73,30 @@ class JobPlanner:
         self.transfers = TransferRows(site)
         self._inputs = InputRows(site)
         self._mean_transfers = MeanTransfers(site)
-        self._orders: dict[int, list[int]] = {}
+        self._steps: CostRows[list[_Step]] = CostRows(self._list_steps)
         self._start = np.zeros(site.n_gpus, np.int64)
+
+    def _list_steps(self, workflow: int) -> list[_Step]:
+        """Return the tasks of a workflow in the order in which they are placed."""
+        site, first = self._site, self._site.template_first[workflow]
+        return [
+            _Step(
+                task,
+                first + task,
+                site.inputs[first + task],
+                site.input_us[first + task] > 0,
+                site.needs[first + task],
+                site.share[first + task] < WHOLE or site.likelihood[first + task] < 1,
+            )
+            for task in rank_order(site, workflow, self._mean_transfers)
+        ]
+
+    def _free_us(self, template: int, worker: int, available: Row, end_us: int) -> int:
+        """Return until when a task that takes a share of a worker, or may not run at all, counts as keeping it busy."""
+        site, before_us = self._site, available.item(worker)
+        ran_us = site.run_us[template][site.gpu_class[worker]]
+        busy_us = end_us - (ran_us - ran_us * site.share[template] // WHOLE)
+        return before_us + round(site.likelihood[template] * (busy_us - before_us))
 
     def plan(self, job: int, available: Row, costs: LoadCosts | None, ingress: Sequence[int]) -> list[tuple[int, int]]:
         """Return the tasks of a job, in their order, each with its worker.
@@ -65,26 +112,20 @@ class JobPlanner:
         ingress
             The workers of the server where the job arrives.
         """
-        site, start = self._site, self._start
-        workflow, tasks = site.job_workflow[job], site.job_tasks[job]
-        first = site.template_first[workflow]
-        if workflow not in self._orders:
-            self._orders[workflow] = rank_order(site, workflow, self._mean_transfers)
-        order = self._orders[workflow]
-        where, finish = [0] * len(order), [0] * len(order)
+        site, start, tasks = self._site, self._start, self._site.job_tasks[job]
+        steps = self._steps[site.job_workflow[job]]
+        where, finish = [0] * len(steps), [0] * len(steps)
         wait_for, uniform, dropped = self.transfers.wait_for, self.runs.uniform, site.dropped
-        for task in order:
-            template = first + task
+        for task, template, inputs, brought, needs, partly in steps:
             if dropped and tasks[task] in dropped:
                 continue
             earliest = available
-            for offset, edge in site.needed_inputs(tasks[task]) if dropped else site.inputs[template]:
+            for offset, edge in site.needed_inputs(tasks[task]) if dropped else inputs:
                 source = task + offset
                 earliest = wait_for(earliest, edge, where[source], finish[source], start)
-            given = self._inputs.of(tasks[task]) if site.input_us[template] else None
+            given = self._inputs.of(tasks[task]) if brought else None
             if given is not None:
                 earliest = np.maximum(earliest, given + site.now, out=start)
-            needs = site.needs[template]
             if needs and costs is not None:
                 costs.add(earliest, needs, start)
                 earliest = start
@@ -98,13 +139,6 @@ class JobPlanner:
             if needs and costs is not None:
                 costs.placed(worker, needs)
             where[task], finish[task] = worker, end_us
-            share, likelihood = site.share[template], site.likelihood[template]
-            busy_us = end_us
-            if share < WHOLE:
-                ran_us = site.run_us[template][site.gpu_class[worker]]
-                busy_us -= ran_us - ran_us * share // WHOLE
-            if likelihood < 1:
-                before = available.item(worker)
-                busy_us = before + round(likelihood * (busy_us - before))
-            available[worker] = busy_us
-        return [(task, gpu) for task, gpu in zip(tasks, where, strict=True) if task not in dropped]
+            available[worker] = self._free_us(template, worker, available, end_us) if partly else end_us
+        placed = list(zip(tasks, where, strict=True))
+        return [(task, gpu) for task, gpu in placed if task not in dropped] if dropped else placed

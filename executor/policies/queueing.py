@@ -264,7 +264,7 @@ class QueuePolicy(Policy):
                 continue  # the task in turn can do nothing before that load ends, nor can those behind it
             while state.free_share and (queue or in_turn[gpu] != NOWHERE) and self._serve(gpu):
                 pass
-            if queue and self._prefetches and state.loading == NOWHERE:
+            if queue and self._prefetches and self._prefetches_left[gpu] and state.loading == NOWHERE:
                 self._prefetch(gpu)
 
     def _count(self, gpu: int, work_us: int) -> None:
@@ -372,10 +372,9 @@ class QueuePolicy(Policy):
         site.start(*tasks)
         self.in_turn[gpu] = NOWHERE
         self._prefetches_left[gpu] = self.options.prefetch
-        if len(tasks) > 1:
-            for member in tasks[1:]:
-                self.queue[gpu].remove(member)
-                del self._queued_on[member]
+        for member in tasks[1:]:
+            self.queue[gpu].remove(member)
+            del self._queued_on[member]
         for member in tasks:
             self.started(member, gpu)
         if not self.options.remaining:
@@ -397,7 +396,7 @@ class QueuePolicy(Policy):
 
     def _prefetch(self, gpu: int) -> None:
         """Load a model for one of the next queued tasks if there is room, unless a task in turn will want to load."""
-        if self.in_turn[gpu] != NOWHERE or not self._prefetches_left[gpu]:
+        if self.in_turn[gpu] != NOWHERE:
             return
         site, memory = self.site, self.site.memory[gpu]
         for task in self.queue[gpu][: self.options.lookahead]:

@@ -87,8 +87,8 @@ class ReleasedCompass(QueuePolicy):
         self._planner = JobPlanner(site)
         self._waiting_us = [0] * site.n_gpus
         stale = self.readings.staleness
-        self._loads = [_History(0, stale) for _ in range(site.n_gpus)]
-        self._models = [_History(self._residents(gpu), stale) for gpu in range(site.n_gpus)]
+        self._loads = [_PastValues(0, stale) for _ in range(site.n_gpus)]
+        self._models = [_PastValues(self._residents(gpu), stale) for gpu in range(site.n_gpus)]
         self._load_rows = load_rows(site)
 
     def released(self, job: int) -> None:
@@ -133,7 +133,7 @@ class ReleasedCompass(QueuePolicy):
         site = self.site
         stale = self.readings.staleness if site.gpu_server[gpu] == server else 0
         wait: int = self._loads[gpu].at(at_us - stale)
-        if self.readings.remaining and site.running[gpu] != NOWHERE:
+        if self.readings.remaining and site.state[gpu].runs:
             wait += max(0, site.run_end_us[gpu] - at_us)
         return wait
 
@@ -160,7 +160,7 @@ class ReleasedCompass(QueuePolicy):
         return models, sum(self.site.weight_bytes[model] for model in models)
 
 
-class _History(Generic[T]):
+class _PastValues(Generic[T]):
     """A value over time, as far back as it can be asked for; additions come in the order of their times.
 
     Parameters

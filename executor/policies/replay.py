@@ -117,7 +117,7 @@ class Replay(Policy):
     def _queue_next(self, gpu: int) -> None:
         """Have the batch ready that waits for nothing but the end of what runs on a GPU."""
         site, operations = self.site, self._operations
-        running = site.running[gpu]
+        running = next(iter(site.state[gpu].runs), NOWHERE)
         freed = operations.then[running] if running != NOWHERE else []
         for operation in freed:
             members = operations.members.get(operation)  # a load has none

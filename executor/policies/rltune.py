@@ -130,6 +130,7 @@ class Rltune(CentralQueue):
         room_us, only = self._room()
 
         def cost(gpu: int) -> float:
+            """Return what the weights make of a GPU for the task."""
             wait, run_us = waits.item(gpu), site.run_time(task, gpu)
             lowest = next_least if wait == least_wait else least_wait
             after = wait + run_us

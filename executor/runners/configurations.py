@@ -66,6 +66,7 @@ def captioning(hidden: int, layers: int, heads: int, vocabulary: int, side: int)
     """Configure a ViT that sees a picture and a GPT-2 that describes it."""
 
     def config(hf: ModuleType) -> Config:
+        """Return the configuration of both halves."""
         eye = hf.ViTConfig(
             hidden_size=hidden,
             num_hidden_layers=layers,

@@ -32,7 +32,7 @@ def window(workload: str, batches: bool, swaps: bool) -> Instance:
     folder = DATA / "gentd26"
     files = [folder / "lora_request_trace.csv.gz", folder / "pipeline_update_latency_anon.csv.gz"]
     hour = "2024-12-06T00:00", "2024-12-06T01:00"
-    plain = import_trace("gentd26", files, window=hour, override=Override(servers=3).applied).scenario.instance
+    plain = import_trace("gentd26", files, window=hour, override=Override(servers=3).apply).scenario.instance
     made = in_classes(plain) if batches else plain
     if swaps:
         return made

@@ -19,7 +19,7 @@ from solvers.bounds.lagrangian.relaxation import job_costs
 
 
 @dataclass(slots=True)
-class _Rows:
+class _Inequalities:
     """The constraints row <= limit, entry by entry."""
 
     starts: list[int] = field(default_factory=list)
@@ -57,7 +57,7 @@ def solve(instance: Instance, objective: Objective, slot_us: int, window_us: int
         begin = np.maximum(start[last], (first[last] + np.arange(delays)) * slot_us)
         late = np.maximum(0, begin + run[last] - costs.free_until_us[number])
         weight[last * delays : (last + 1) * delays] = float(costs.weight[number]) * late
-    rows = _Rows()
+    rows = _Inequalities()
     _capacity_and_use(instance, rows, first, run // slot_us, delays, slots, held)
     _precedence(instance, rows, first, run // slot_us, delays)
     _residency(instance, rows, slot_us, slots, held, begun)
@@ -85,7 +85,7 @@ def solve(instance: Instance, objective: Objective, slot_us: int, window_us: int
 
 
 def _capacity_and_use(
-    instance: Instance, rows: _Rows, first: np.ndarray, run: np.ndarray, delays: int, slots: int, held: int
+    instance: Instance, rows: _Inequalities, first: np.ndarray, run: np.ndarray, delays: int, slots: int, held: int
 ) -> None:
     """Bound the tasks that run in a slot by the GPUs, and those that use a model by the GPUs that hold it."""
     running: list[dict[int, float]] = [{} for _ in range(slots)]
@@ -102,7 +102,7 @@ def _capacity_and_use(
         rows.add(entries, 0.0)
 
 
-def _precedence(instance: Instance, rows: _Rows, first: np.ndarray, run: np.ndarray, delays: int) -> None:
+def _precedence(instance: Instance, rows: _Inequalities, first: np.ndarray, run: np.ndarray, delays: int) -> None:
     """Bound the starts of a successor up to a slot by the ends of its predecessor up to it, inside the window."""
     for target in range(instance.n_tasks):
         for source, _ in instance.task_inputs(target):
@@ -114,7 +114,7 @@ def _precedence(instance: Instance, rows: _Rows, first: np.ndarray, run: np.ndar
                 rows.add(entries, 0.0)
 
 
-def _residency(instance: Instance, rows: _Rows, slot_us: int, slots: int, held: int, begun: int) -> None:
+def _residency(instance: Instance, rows: _Inequalities, slot_us: int, slots: int, held: int, begun: int) -> None:
     """Let copies grow by loads only, and memory and copy engines hold what is there and what is under way."""
     load = instance.load_us[:, 0] // slot_us
     n_models, gpus = len(instance.models), float(instance.n_gpus)

@@ -16,7 +16,7 @@ import numpy as np
 from executor import simulate
 from experiments import authors
 from experiments.estimation_error_2026_11_21.answer import answer
-from experiments.estimation_error_2026_11_21.cells import CONTENDERS, LEVELS, PLAN_OF_TRUTH, Cell, Level
+from experiments.estimation_error_2026_11_21.cells import CONTENDERS, LEVELS, PLAN_OF_TRUTH, ErrorCell, Level
 from experiments.estimation_error_2026_11_21.figure import draw
 from experiments.resumed import fill
 from models import assert_feasible, timeline_value
@@ -48,9 +48,9 @@ class Row:
     mean_slowdown: float
 
     @property
-    def cell(self) -> Cell:
+    def cell(self) -> ErrorCell:
         """What was asked."""
-        return Cell(self.jobs_per_s, self.seed, self.jobs, Level(self.side, self.kind, self.size))
+        return ErrorCell(self.jobs_per_s, self.seed, self.jobs, Level(self.side, self.kind, self.size))
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -62,7 +62,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--folder", type=Path, default=FOLDER, help="where results.csv and the picture lie")
     options = parser.parse_args(arguments)
     cells = [
-        Cell(rate, seed, options.jobs, level) for seed in options.seeds for rate in options.rates for level in LEVELS
+        ErrorCell(rate, seed, options.jobs, level)
+        for seed in options.seeds
+        for rate in options.rates
+        for level in LEVELS
     ]
     wanted = fill(options.folder / "results.csv", Row, cells, measured, tell)
     values = {(row.cell, row.contender): row.mean_slowdown for row in wanted}
@@ -71,13 +74,13 @@ def main(arguments: Sequence[str] | None = None) -> None:
     write_atomically(options.folder / "estimation_error.png", png(draw(values, options.rates)))
 
 
-def tell(cell: Cell, rows: Sequence[Row]) -> None:
+def tell(cell: ErrorCell, rows: Sequence[Row]) -> None:
     """Print what a cell came to."""
     figures = ", ".join(f"{row.contender} {row.mean_slowdown:.4g}" for row in rows)
     print(f"{cell.jobs_per_s:g}/s, draw {cell.seed}, {cell.level}: {figures}", flush=True)
 
 
-def measured(cell: Cell) -> Iterator[Row]:
+def measured(cell: ErrorCell) -> Iterator[Row]:
     """Yield the mean slowdown of the plan that knows the truth, and of every contender."""
     like = load_scenario(FOLDER.parent / "scenarios" / "compass_edge.yaml")
     given = authors.instance(authors.poisson(cell.jobs_per_s, cell.jobs, cell.seed))

@@ -7,9 +7,9 @@ from itertools import pairwise
 from math import exp, log
 from statistics import NormalDist, fmean
 
-from experiments.estimation_error_2026_11_21.cells import CONTENDERS, LEVELS, NONE, TOLD, TRUE, Cell, Level
+from experiments.estimation_error_2026_11_21.cells import CONTENDERS, LEVELS, NONE, TOLD, TRUE, ErrorCell, Level
 
-Values = Mapping[tuple[Cell, str], float]
+Values = Mapping[tuple[ErrorCell, str], float]
 """Mean slowdowns by cell and contender."""
 
 _PLANS = [name for name in CONTENDERS if name.startswith("plan")]

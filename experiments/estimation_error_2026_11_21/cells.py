@@ -52,7 +52,7 @@ class Level:
 
 
 @dataclass(frozen=True, slots=True)
-class Cell:
+class ErrorCell:
     """One draw of arrivals at one rate with one error."""
 
     jobs_per_s: float

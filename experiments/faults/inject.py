@@ -191,6 +191,7 @@ def _carry_out(on: Instance, policy: str, injected: Injected) -> LiveRun:
     chosen = parse_policy(policy) if plan is None else replay(on, plan)
 
     def begin() -> Any:
+        """Make the policy; faults begin with its first decision."""
         made = chosen()
         start = made.begin
 

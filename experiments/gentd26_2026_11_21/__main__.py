@@ -98,7 +98,7 @@ def measured(start: str, end: str, gpus: int, time_limit_s: float) -> Iterator[R
 
 def imported(start: str, end: str, gpus: int) -> Imported:
     """Return a window of the trace on servers of one GPU each."""
-    return import_trace("gentd26", [LOG, UPDATES], window=(start, end), override=Override(servers=gpus).applied)
+    return import_trace("gentd26", [LOG, UPDATES], window=(start, end), override=Override(servers=gpus).apply)
 
 
 def values(rows: Sequence[Row]) -> dict[str, dict[int, float]]:

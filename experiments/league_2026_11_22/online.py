@@ -67,6 +67,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         return found
 
     def measured(cell: tuple[str, int, int, str]) -> Iterator[Result]:
+        """Yield the figures of one policy on one draw."""
         name, replication, jobs, policy = cell
         scenario, begun = drawn(name)[replication], time.process_time()
         try:

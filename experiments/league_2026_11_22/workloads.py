@@ -87,6 +87,7 @@ def _azure(name: str, trace: str, servers: int, window_s: int) -> Any:
         }
 
     def write(folder: Path, jobs: int) -> Path:
+        """Write arrivals and scenario; return where the scenario lies."""
         with (folder / f"{name}.csv").open("w", newline="") as file:
             rows = csv.writer(file, lineterminator="\n")
             rows.writerow(("time_ms", "workflow"))
@@ -101,8 +102,9 @@ def _gentd26(name: str, begin: str, end: str, servers: int) -> Any:
     """Return who writes an hour of a diffusion service, in windows of six minutes."""
 
     def write(folder: Path, _: int) -> Path:
+        """Write the scenario of the window; return where."""
         made = import_trace(
-            "gentd26", [LOG, UPDATES], window=(f"{begin}:00", f"{end}:00"), override=Override(servers=servers).applied
+            "gentd26", [LOG, UPDATES], window=(f"{begin}:00", f"{end}:00"), override=Override(servers=servers).apply
         )
         path = folder / f"{name}.yaml"
         made.save(path)

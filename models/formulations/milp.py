@@ -101,7 +101,7 @@ def run_one_task_at_a_time(problem: pulp.LpProblem, v: Variables, choices: Choic
     pairs = Pairs.of(choices)
     for t, u in combinations(range(choices.instance.n_tasks), 2):
         order = [v.before[pair] for pair in ((t, u), (u, t)) if pair in v.before]
-        if not order and (pairs.kept_apart(t, u) or pairs.kept_apart(u, t)):
+        if not order and (pairs.keeps_apart(t, u) or pairs.keeps_apart(u, t)):
             continue
         for g in set(choices.gpus[t]) & set(choices.gpus[u]):
             together = v.assign[t, g] + v.assign[u, g] - 1
@@ -109,7 +109,7 @@ def run_one_task_at_a_time(problem: pulp.LpProblem, v: Variables, choices: Choic
         if len(order) > 1:
             problem.addConstraint(pulp.lpSum(order) <= 1, f"one_order[{t},{u}]")
     for (t, u), before in v.before.items():
-        if not pairs.kept_apart(t, u):
+        if not pairs.keeps_apart(t, u):
             apart = last_end(choices, t) - first_start(choices, u)
             earliest = v.end[t] - v.units.time(apart) * (1 - before)
             problem.addConstraint(v.start[u] >= earliest, f"run_order[{t},{u}]")

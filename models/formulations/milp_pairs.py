@@ -46,7 +46,7 @@ def _last_load(choices: Choices, need: int) -> int:
     return max(_last_start_on(choices, task, g) - choices.instance.load_time(wanted, g) for g in choices.gpus[task])
 
 
-def crowded_rooms(choices: Choices) -> dict[Pair, list[int]]:
+def find_crowded_rooms(choices: Choices) -> dict[Pair, list[int]]:
     """Return the (GPU, room) that cannot hold all models needed there, with the needs that may sit in them.
 
     Without swaps there are none: what is ever in a room is then limited for ever.
@@ -84,7 +84,7 @@ class Pairs:
         """Return the pairs of a formulation."""
         return cls(choices, Orders.of(choices.instance, choices.windows, choices.gpus))
 
-    def kept_apart(self, before: int, after: int) -> bool:
+    def keeps_apart(self, before: int, after: int) -> bool:
         """Say whether the second task always starts after the end of the first: by its inputs or by the windows."""
         return self.orders.precedes(before, after) or last_end(self.choices, before) <= first_start(self.choices, after)
 
@@ -94,7 +94,7 @@ class Pairs:
         for t in range(instance.n_tasks):
             for u in range(instance.n_tasks):
                 common = not set(instance.task_needs(t)).isdisjoint(instance.task_needs(u))
-                if (common or not self.kept_apart(t, u)) and self.orders.allow(t, u):
+                if (common or not self.keeps_apart(t, u)) and self.orders.allow(t, u):
                     yield t, u
 
     def loads(self) -> Iterator[Pair]:
@@ -133,7 +133,7 @@ class Pairs:
     def room_mates(self) -> list[Pair]:
         """Return the pairs of needs of different models that may compete for a room."""
         model = [m for _, m in self.choices.needs]
-        rooms = crowded_rooms(self.choices).values()
+        rooms = find_crowded_rooms(self.choices).values()
         return [*dict.fromkeys((u, v) for inside in rooms for u in inside for v in inside if model[u] != model[v])]
 
     def replicas(self) -> list[Pair]:

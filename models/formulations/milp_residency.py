@@ -12,7 +12,7 @@ from itertools import combinations
 import pulp
 
 from models.formulations.choices import Choices
-from models.formulations.milp_pairs import Pair, crowded_rooms, first_end, last_end, last_start, limited_models
+from models.formulations.milp_pairs import Pair, find_crowded_rooms, first_end, last_end, last_start, limited_models
 from models.formulations.milp_variables import Variables, loaded
 
 
@@ -125,7 +125,7 @@ def fit_memory(problem: pulp.LpProblem, v: Variables, choices: Choices) -> None:
     for (need, g, room), opened in v.opened.items():
         both = v.miss[need, g] + v.place[need, g, room] - 1
         problem.addConstraint(opened >= both, f"opened[{need},{g},{room}]")
-    for (g, room), inside in crowded_rooms(choices).items():
+    for (g, room), inside in find_crowded_rooms(choices).items():
         for need in inside:
             _fit_when_loaded(problem, v, choices, need, g, room, inside)
     _leave_the_room(problem, v, choices)

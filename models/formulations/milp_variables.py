@@ -8,7 +8,7 @@ import pulp
 
 from models.formulations.choices import Choices
 from models.formulations.milp_costs import declare_costs
-from models.formulations.milp_pairs import Pair, Pairs, crowded_rooms, first_start, last_start
+from models.formulations.milp_pairs import Pair, Pairs, find_crowded_rooms, first_start, last_start
 from models.formulations.milp_units import Units
 from models.formulations.scale import ScaledObjective
 
@@ -165,7 +165,7 @@ class _Declaration:
     def _opened(self) -> dict[tuple[int, int, int], pulp.LpVariable]:
         return {
             (u, g, room): self._share(f"opened[{u},{g},{room}]")
-            for (g, room), inside in crowded_rooms(self.choices).items()
+            for (g, room), inside in find_crowded_rooms(self.choices).items()
             for u in inside
             if len(self.choices.rooms_of(self.choices.needs[u][1], g)) > 1
         }

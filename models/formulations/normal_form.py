@@ -97,19 +97,19 @@ def normal_form(instance: Instance, placements: Iterable[Placement], chains: Seq
     again leaving first; a load of a model that is still there is dropped. It ends with its GPU at the latest (A1).
     """
     placed = list(placements)
-    residencies = [end_with_gpu(instance, r) for r in _Memory(instance, chains, placed).residencies()]
+    residencies = [end_with_gpu(instance, r) for r in _MemoryReplay(instance, chains, placed).residencies()]
     return Timeline.build(instance.n_tasks, placed, residencies)
 
 
 @dataclass(slots=True)
-class _Stay:
+class _KeptResidency:
     """A residency while the loads are replayed: until when it is needed, and its slot."""
 
     residency: Residency
     needed_until_us: int
 
 
-class _Memory:
+class _MemoryReplay:
     """Replays loads and runs that hold memory in order of time over all GPUs, and evicts only what they displace."""
 
     def __init__(self, instance: Instance, chains: Sequence[Chain], placements: Sequence[Placement]) -> None:
@@ -121,7 +121,7 @@ class _Memory:
             else ()
         )
         self.begun: list[tuple[int, int, int, int]] = []
-        self.staying: list[_Stay] = []
+        self.staying: list[_KeptResidency] = []
         self.gone: list[Residency] = []
         self.coming = sorted(chains, key=lambda c: (not c.initial, c.load_start_us, c.gpu))
 
@@ -147,7 +147,7 @@ class _Memory:
         ready = 0 if chain.initial else now + self.instance.load_time(chain.model, chain.gpu)
         slot = self._free_slot(chain) if chain.slots else None
         residency = Residency(chain.model, chain.gpu, now, ready, None, slot, chain.initial)
-        self.staying.append(_Stay(residency, chain.last_end_us))
+        self.staying.append(_KeptResidency(residency, chain.last_end_us))
 
     def _begin(self, position: int) -> None:
         """Begin the next run that holds memory."""
@@ -168,7 +168,7 @@ class _Memory:
             if in_the_way and stay.needed_until_us <= now:
                 self._evict(stay, now)
 
-    def _next_load(self, stay: _Stay, position: int) -> int:
+    def _next_load(self, stay: _KeptResidency, position: int) -> int:
         """Return the position of the next load of the same model there; past the end if there is none."""
         for later in range(position + 1, len(self.coming)):
             chain = self.coming[later]
@@ -197,9 +197,9 @@ class _Memory:
         wanted = given if chain.initial else chain.slots
         return next((slot for slot in wanted if slot is not None and slot not in taken), None)
 
-    def _on(self, gpu: int, model: int) -> _Stay | None:
+    def _on(self, gpu: int, model: int) -> _KeptResidency | None:
         return next((s for s in self.staying if s.residency.gpu == gpu and s.residency.model == model), None)
 
-    def _evict(self, stay: _Stay, now: int) -> None:
+    def _evict(self, stay: _KeptResidency, now: int) -> None:
         self.staying.remove(stay)
         self.gone.append(replace(stay.residency, end_us=now))

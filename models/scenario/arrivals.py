@@ -36,13 +36,13 @@ def build_jobs(document: ScenarioDocument, workflows: Mapping[str, Workflow], fo
     elif workload.trace is not None:
         arrivals = _trace(workload.trace, document, folder)
     else:
-        arrivals = _listed(document)
+        arrivals = _list_jobs(document)
     ordered = sorted(arrivals, key=lambda arrival: arrival.release_us)
     paths = {name: paths_of(workflow) for name, workflow in workflows.items()}
     seed = workload.poisson.seed if workload.poisson is not None else 0
     return tuple(
         Job(
-            _taken(workflows[a.workflow], paths[a.workflow], a, seed, job),
+            _take_path(workflows[a.workflow], paths[a.workflow], a, seed, job),
             a.release_us,
             a.weight,
             a.deadline_us,
@@ -52,7 +52,7 @@ def build_jobs(document: ScenarioDocument, workflows: Mapping[str, Workflow], fo
     )
 
 
-def _taken(workflow: Workflow, paths: Sequence[Workflow], arrival: Arrival, seed: int, job: int) -> Workflow:
+def _take_path(workflow: Workflow, paths: Sequence[Workflow], arrival: Arrival, seed: int, job: int) -> Workflow:
     """Return the path that an arrival takes; where it names none it is drawn."""
     if arrival.path is None:
         return paths[draw_branch(workflow, seed, job)] if workflow.branches else workflow
@@ -102,7 +102,7 @@ def _trace(section: TraceSection, document: ScenarioDocument, folder: Path) -> S
     return trace.arrivals
 
 
-def _listed(document: ScenarioDocument) -> list[Arrival]:
+def _list_jobs(document: ScenarioDocument) -> list[Arrival]:
     arrivals, servers = [], document.cluster.n_servers
     for position, job in enumerate(document.workload.jobs or ()):
         where = ("workload", "jobs", position)

@@ -35,7 +35,7 @@ from models.scenario.quantities import (
     Time,
     Window,
 )
-from models.scenario.section import Section, filled, kind_of, problem
+from models.scenario.section import Section, kind_of, problem, refuse_empty
 from models.workload import ANY_KIND
 
 
@@ -46,7 +46,7 @@ class GPUSection(Section):
 
     kind: Kind = Field(description="Tasks say how long they run by this name.")
     memory: PositiveSize | None = Field(default=None, description="Memory for weights, shared by bytes.")
-    slots: Annotated[tuple[PositiveSize, ...], filled("slot")] | None = Field(
+    slots: Annotated[tuple[PositiveSize, ...], refuse_empty("slot")] | None = Field(
         default=None, description="Sizes of the slots, in place of memory; a slot holds one model."
     )
     load_bandwidth: Bandwidth = Field(description="From host memory to the GPU.")
@@ -89,7 +89,7 @@ class GroupSection(Section):
     gpus_per_server: GPUCount = 1
     gpu: GPUSection
     price_per_hour: Number | None = Field(default=None, description="Price of one server for an hour.")
-    available: Annotated[Intervals, filled("interval")] = Field(
+    available: Annotated[Intervals, refuse_empty("interval")] = Field(
         default=ALWAYS.intervals, description="When the servers are there; always if left out."
     )
     start_up: Time = Field(
@@ -107,7 +107,7 @@ class ClusterSection(Section):
     servers: GPUCount | None = Field(default=None, description="Number of equal servers.")
     gpus_per_server: GPUCount | None = Field(default=None, description="1 if left out.")
     gpu: GPUSection | None = None
-    groups: Annotated[tuple[GroupSection, ...], filled("group")] | None = Field(
+    groups: Annotated[tuple[GroupSection, ...], refuse_empty("group")] | None = Field(
         default=None, description="Servers of several sorts, in place of servers, gpus_per_server and gpu."
     )
     network: NetworkSection | None = Field(default=None, description="May be left out where there is only one GPU.")
@@ -194,10 +194,12 @@ def _edges(value: object) -> object:
 
 
 RuntimeByKind = Annotated[
-    dict[Name, PositiveTime], BeforeValidator(_for_every_kind, PositiveTime | dict[Name, PositiveTime]), filled("kind")
+    dict[Name, PositiveTime],
+    BeforeValidator(_for_every_kind, PositiveTime | dict[Name, PositiveTime]),
+    refuse_empty("kind"),
 ]
 TablesByKind = Annotated[
-    dict[Name, _Table], BeforeValidator(_tables, _Table | dict[Name, _Table]), filled("table by batch size")
+    dict[Name, _Table], BeforeValidator(_tables, _Table | dict[Name, _Table]), refuse_empty("table by batch size")
 ]
 _After = Annotated[dict[Name, Size | None], BeforeValidator(_edges, list[Name] | dict[Name, Size | None])]
 
@@ -265,7 +267,7 @@ class BranchSection(Section):
 class WorkflowSection(Section):
     """A DAG of tasks, of which a job runs those of one branch and those that are in none."""
 
-    tasks: Annotated[dict[Name, TaskSection], filled("task")]
+    tasks: Annotated[dict[Name, TaskSection], refuse_empty("task")]
     branches: tuple[BranchSection, ...] = Field(
         default=(), description="Which shows to online policies when the task before a branch ends."
     )
@@ -277,7 +279,7 @@ class PoissonSection(Section):
     rate: Rate
     jobs: JobCount
     seed: Seed = 0
-    mix: Annotated[dict[Name, Number], filled("workflow")] | None = Field(
+    mix: Annotated[dict[Name, Number], refuse_empty("workflow")] | None = Field(
         default=None, description="Relative weights of the workflows; all alike if left out."
     )
 
@@ -307,7 +309,7 @@ class WorkloadSection(Section):
 
     poisson: PoissonSection | None = None
     trace: TraceSection | None = None
-    jobs: Annotated[tuple[JobSection, ...], filled("job")] | None = None
+    jobs: Annotated[tuple[JobSection, ...], refuse_empty("job")] | None = None
 
 
 class ResidencySection(Section):
@@ -332,7 +334,7 @@ class PlaceSection(Section):
 
     model: Name | None = None
     workflow: Name | None = None
-    on: Annotated[tuple[Name, ...], filled("GPU")] = Field(examples=[["s0/g0", "s1", "group 1"]])
+    on: Annotated[tuple[Name, ...], refuse_empty("GPU")] = Field(examples=[["s0/g0", "s1", "group 1"]])
 
 
 class RestrictionsSection(Section):
@@ -354,7 +356,7 @@ class ScenarioDocument(Section):
     name: Name | None = Field(default=None, description="Default: the file's name.")
     cluster: ClusterSection
     models: dict[Name, ModelSection] = Field(default_factory=dict)
-    workflows: Annotated[dict[Name, WorkflowSection], filled("workflow")]
+    workflows: Annotated[dict[Name, WorkflowSection], refuse_empty("workflow")]
     workload: WorkloadSection
     batches: dict[Name, BatchSection] = Field(default_factory=dict, description="Classes of tasks that run together.")
     objective: Minimised = Objective.MEAN_SLOWDOWN

@@ -35,14 +35,14 @@ def parse_json(text: str, file: str, first_line: int = 1) -> Node:
     InputError
         With the line of the first thing that is wrong.
     """
-    reader = _Reader(text, file, first_line)
+    reader = _JsonTokens(text, file, first_line)
     root = reader.value(0)
     if reader.kind != "end":
         raise reader.error("text follows the document")
     return root
 
 
-class _Reader:
+class _JsonTokens:
     """The token at hand: what kind it is, its text, and where it starts."""
 
     def __init__(self, text: str, file: str, first_line: int) -> None:

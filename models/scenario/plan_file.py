@@ -76,7 +76,7 @@ def write_timeline(path: str | Path, instance: Instance, timeline: Timeline, hea
     InputError
         If the file cannot be written.
     """
-    write_atomically(path, "".join(_rendered(timeline_document(instance, timeline, header))))
+    write_atomically(path, "".join(_render(timeline_document(instance, timeline, header))))
 
 
 def _tasks(instance: Instance, timeline: Timeline) -> Iterator[dict[str, str | int]]:
@@ -103,7 +103,7 @@ def _residency(instance: Instance, residency: Residency) -> dict[str, Scalar]:
     return entry | {"initial": True} if residency.initial else entry
 
 
-def _rendered(document: Mapping[str, Any]) -> Iterator[str]:
+def _render(document: Mapping[str, Any]) -> Iterator[str]:
     """Yield the JSON text, one line per key, task and residency."""
     separator = "{\n"
     for key, value in document.items():

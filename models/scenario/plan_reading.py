@@ -68,7 +68,7 @@ class _Identity(Section):
     scenario_hash: str
 
 
-class _File(Section):
+class _PlanFile(Section):
     """A whole file; keys that it does not know say something of the timeline that is of no use here."""
 
     model_config = ConfigDict(extra="ignore")
@@ -103,17 +103,17 @@ def read_timeline(path: str | Path, instance: Instance) -> PlanFile:
     text = JSONText(read_text(path), str(path))
     data = text.data(NUMBERS)
     try:
-        return _interpreted(data, instance, Source(str(path), path.parent))
+        return _interpret(data, instance, Source(str(path), path.parent))
     except InputError:
         # Lines cost time, so only a file that is wrong is read a second time, with them.
-        return _interpreted(data, instance, Source(str(path), path.parent, text.nodes()))
+        return _interpret(data, instance, Source(str(path), path.parent, text.nodes()))
 
 
-def _interpreted(data: object, instance: Instance, source: Source) -> PlanFile:
+def _interpret(data: object, instance: Instance, source: Source) -> PlanFile:
     identity = validate(_Identity, data, source)
     try:
         _check_identity(identity, instance)
-        file = validate(_File, data, source)
+        file = validate(_PlanFile, data, source)
         placements = list(_placements(file.tasks, instance))
         residencies = list(_residencies(file.residencies, instance))
     except FieldError as error:
@@ -173,7 +173,7 @@ def _known(sort: str, name: str, known: Mapping[str, int], where: Where) -> int:
     return index
 
 
-def _header(file: _File) -> TimelineHeader:
+def _header(file: _PlanFile) -> TimelineHeader:
     names = {entry.name for entry in fields(TimelineHeader)} - {"objective", "value"}
     described = {name: getattr(file, name) for name in names}
     if file.objective is not None:

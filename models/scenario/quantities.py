@@ -60,6 +60,7 @@ def _quantity(
     """Return a validator for a number with a unit, and its description."""
 
     def validate(value: object) -> Value:
+        """Read a quantity; refuse one that is malformed or out of range."""
         text = _text(value, f"a {what}, a number with one of {', '.join(units)}")
         try:
             quantity = read(text)
@@ -74,7 +75,7 @@ def _quantity(
     return validate
 
 
-def _described(what: str, units: Mapping[str, object], *examples: str) -> WithJsonSchema:
+def _describe(what: str, units: Mapping[str, object], *examples: str) -> WithJsonSchema:
     names = "|".join(re.escape(unit) for unit in units)
     pattern = rf"^\s*\+?{_DIGITS}\s*({names})\s*$"
     return WithJsonSchema({"type": "string", "description": what, "pattern": pattern, "examples": list(examples)})
@@ -88,21 +89,21 @@ def _size(least: int) -> PlainValidator:
     return PlainValidator(_quantity(read_size, SIZE_BYTES, "size", least, MAX_SIZE_BYTES, "B"))
 
 
-Time = Annotated[int, _time(0), _described("A time, in microseconds once read.", TIME_US, "0 us", "560 ms")]
-PositiveTime = Annotated[int, _time(1), _described("A time of at least 1 us.", TIME_US, "560 ms", "1.5 s")]
-Size = Annotated[int, _size(0), _described("A size in bytes.", SIZE_BYTES, "0 B", "2 KB")]
-PositiveSize = Annotated[int, _size(1), _described("A size of at least 1 B.", SIZE_BYTES, "5.72 GB", "14 GiB")]
+Time = Annotated[int, _time(0), _describe("A time, in microseconds once read.", TIME_US, "0 us", "560 ms")]
+PositiveTime = Annotated[int, _time(1), _describe("A time of at least 1 us.", TIME_US, "560 ms", "1.5 s")]
+Size = Annotated[int, _size(0), _describe("A size in bytes.", SIZE_BYTES, "0 B", "2 KB")]
+PositiveSize = Annotated[int, _size(1), _describe("A size of at least 1 B.", SIZE_BYTES, "5.72 GB", "14 GiB")]
 Bandwidth = Annotated[
     Fraction,
     PlainValidator(
         _quantity(read_bandwidth, BANDWIDTH, "bandwidth", Fraction(1, 8), Fraction(MAX_BANDWIDTH), "bytes/s")
     ),
-    _described("A bandwidth.", BANDWIDTH, "10.17 GB/s", "25 Gbit/s"),
+    _describe("A bandwidth.", BANDWIDTH, "10.17 GB/s", "25 Gbit/s"),
 ]
 Rate = Annotated[
     Fraction,
     PlainValidator(_quantity(read_rate, RATE_PER_SECOND, "rate", Fraction(1, MAX_NUMBER), Fraction(MAX_NUMBER), "/s")),
-    _described("Events per time.", RATE_PER_SECOND, "2 /s", "30 /min"),
+    _describe("Events per time.", RATE_PER_SECOND, "2 /s", "30 /min"),
 ]
 
 
@@ -147,6 +148,7 @@ def _batch_size(value: object) -> int:
 
 def _whole(least: int, most: int) -> PlainValidator:
     def validate(value: object) -> int:
+        """Read a plain whole number within the range."""
         what = f"a whole number from {least} to {most}"
         text = _text(value, what)
         quoted = isinstance(value, str) and not isinstance(value, Plain)
@@ -157,7 +159,7 @@ def _whole(least: int, most: int) -> PlainValidator:
     return PlainValidator(validate)
 
 
-def _described_whole(what: str, least: int, most: int) -> WithJsonSchema:
+def _describe_whole(what: str, least: int, most: int) -> WithJsonSchema:
     return WithJsonSchema({"type": "integer", "description": what, "minimum": least, "maximum": most})
 
 
@@ -184,11 +186,11 @@ BatchSize = Annotated[
     PlainValidator(_batch_size),
     WithJsonSchema({"type": "string", "pattern": "^[1-9][0-9]{0,3}$", "examples": ["4"]}),
 ]
-GPUCount = Annotated[int, _whole(1, MAX_GPUS), _described_whole("How many.", 1, MAX_GPUS)]
-SpareCount = Annotated[int, _whole(0, MAX_SPARE), _described_whole("How many may be gone.", 0, MAX_SPARE)]
-JobCount = Annotated[int, _whole(1, MAX_JOBS), _described_whole("How many jobs.", 1, MAX_JOBS)]
-Index = Annotated[int, _whole(0, MAX_GPUS), _described_whole("A position, from 0.", 0, MAX_GPUS)]
-Seed = Annotated[int, _whole(0, 2**63 - 1), _described_whole("Seed of the random numbers.", 0, 2**63 - 1)]
+GPUCount = Annotated[int, _whole(1, MAX_GPUS), _describe_whole("How many.", 1, MAX_GPUS)]
+SpareCount = Annotated[int, _whole(0, MAX_SPARE), _describe_whole("How many may be gone.", 0, MAX_SPARE)]
+JobCount = Annotated[int, _whole(1, MAX_JOBS), _describe_whole("How many jobs.", 1, MAX_JOBS)]
+Index = Annotated[int, _whole(0, MAX_GPUS), _describe_whole("A position, from 0.", 0, MAX_GPUS)]
+Seed = Annotated[int, _whole(0, 2**63 - 1), _describe_whole("Seed of the random numbers.", 0, 2**63 - 1)]
 
 
 def _flag(value: object) -> bool:

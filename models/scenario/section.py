@@ -81,7 +81,7 @@ def kind_of(value: object) -> str:
     return kinds.get(type(value)) or f"the value {quote(value)}"
 
 
-def filled(what: str) -> BeforeValidator:
+def refuse_empty(what: str) -> BeforeValidator:
     """Return a validator that refuses an empty list or mapping."""
 
     def validate(value: object) -> object:

@@ -107,6 +107,28 @@ def _name(part: str) -> str:
     return part if len(part) <= 60 and part.isprintable() and " " not in part else quote(part)
 
 
+def read_beginning(path: Path, most_bytes: int, line: int | None = None) -> bytes:
+    """Return the bytes of a file, at most so many.
+
+    Parameters
+    ----------
+    line
+        Where errors point to.
+
+    Raises
+    ------
+    InputError
+        If it cannot be read.
+    """
+    admit(path)
+    try:
+        with path.open("rb") as file:
+            return file.read(most_bytes)
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+        raise InputError(str(path), line, "file", f"cannot be read: {reason}; allowed is a readable file") from None
+
+
 def read_text(path: Path) -> str:
     """Return the text of a file.
 
@@ -115,13 +137,7 @@ def read_text(path: Path) -> str:
     InputError
         If it cannot be read, is too large, or is not UTF-8.
     """
-    admit(path)
-    try:
-        with path.open("rb") as file:
-            data = file.read(MAX_FILE_BYTES + 1)
-    except (OSError, ValueError) as error:
-        reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-        raise InputError(str(path), 1, "file", f"cannot be read: {reason}; allowed is a readable file") from None
+    data = read_beginning(path, MAX_FILE_BYTES + 1, 1)
     if len(data) > MAX_FILE_BYTES:
         raise InputError(str(path), 1, "file", f"is too large; allowed are {MAX_FILE_BYTES} bytes")
     try:
@@ -131,7 +147,7 @@ def read_text(path: Path) -> str:
         raise InputError(str(path), line, "file", "is not UTF-8 text; allowed is UTF-8") from None
 
 
-def bounded_lines(file: TextIO, name: str, longest: int, first: int = 1) -> Iterator[str]:
+def read_bounded_lines(file: TextIO, name: str, longest: int, first: int = 1) -> Iterator[str]:
     """Yield the lines of an open file from the one at hand on.
 
     Parameters

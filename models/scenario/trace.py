@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from models.scenario.atomic import admit
 from models.scenario.errors import FieldError, InputError, allowed, quote
 from models.scenario.quantities import MAX_JOBS, MAX_TIME_US, read_number, read_server
-from models.scenario.source import bounded_lines
+from models.scenario.source import read_bounded_lines
 from models.units import QuantityError, parse_time
 
 if TYPE_CHECKING:
@@ -73,7 +73,7 @@ def read_trace(path: Path, workflows: Sequence[str], servers: int, window: tuple
     # An undecodable byte becomes a lone surrogate, so that its row, and with it the line, is known.
     admit(path)
     with path.open(encoding="utf-8-sig", errors="surrogateescape", newline="") as file:
-        rows = csv.reader(bounded_lines(file, str(path), LONGEST_LINE), strict=True)
+        rows = csv.reader(read_bounded_lines(file, str(path), LONGEST_LINE), strict=True)
         return _read(rows, str(path), tuple(workflows), servers, window or (0, MAX_TIME_US + 1))
 
 
@@ -99,7 +99,7 @@ def _read(rows: Reader, file: str, workflows: Sequence[str], servers: int, windo
     row: list[str] = []
     try:
         row = next(rows, [])
-        columns = _Columns([name.strip() for name in row], {name: name for name in workflows}, servers)
+        columns = _TraceHeader([name.strip() for name in row], {name: name for name in workflows}, servers)
         kept: list[Arrival] = []
         count, first, last = 0, 0, 0
         start, end = window
@@ -138,7 +138,7 @@ def _read_path(text: str) -> int:
     return int(text)
 
 
-class _Columns:
+class _TraceHeader:
     """The header of a trace, and how a row is read by it."""
 
     def __init__(self, header: Sequence[str], workflows: dict[str, str], servers: int) -> None:

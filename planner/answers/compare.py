@@ -16,11 +16,12 @@ from models.instance import UnsupportedInstanceError
 from models.metrics import Metrics, measure
 from models.objective import gap, reported_bound, reported_value
 from models.scenario import Scenario
+from models.timeline import Timeline
 from planner.answers.plan import Plan, plan
 from planner.answers.regret import Regret
 from planner.answers.shown import Shown
 from planner.answers.simulate import Simulation, simulate
-from planner.answers.take_apart import clairvoyance_in, hold
+from planner.answers.take_apart import HeldSteps, clairvoyance_in, hold
 from planner.answers.uncertain.spec import parse_uncertainty
 from solvers.result import Progress
 
@@ -167,44 +168,54 @@ def compare(
     run = partial(simulate, scenario, seed=seed, noise=noise, warmup=warmup)
     left_out: dict[str, str] = {}
     if policies is None:
-        told_wrongly = () if noise is None else OFFLINE_POLICIES
-        batching = BATCHING_POLICIES if scenario.instance.batches else ()
         stays = scenario.instance.always_available
-        simulations, left_out = _serving(run, stays, (*told_wrongly, *DEFAULT_POLICIES, *batching))
+        simulations, left_out = _serving(run, stays, _default_policies(scenario, noise))
     else:
         simulations = tuple(run(policy) for policy in policies)
     begun = time.monotonic()
-    apart = _taken_apart(scenario, simulations) if regret is None else _named(scenario, simulations, regret)
-    share = min(_HOLD_SHARE, _HELD_TOGETHER / max(1, len(apart)))
-    held_s = min(share * time_limit_s, _LONGEST_HOLD_S)
-    held = [
-        hold(scenario, s.timeline, s.policy, time_limit_s=held_s, workers=workers, seed=seed, stop=stop) for s in apart
-    ]
-    ran = [s for s in simulations if s.instance is scenario.instance and not s.timeline.realised]
-    known = [(s.value, s.timeline) for s in ran] + [(steps.steps[-1].value, steps.best) for steps in held]
-    # The best one first: the plan is then no worse than any, even if there is time to check only one.
-    starts = [timeline for _, timeline in sorted(known, key=lambda pair: pair[0])]
+    apart = _choose_apart(scenario, simulations) if regret is None else _find(scenario, simulations, regret)
+    held_s = min(_LONGEST_HOLD_S, min(_HOLD_SHARE, _HELD_TOGETHER / max(1, len(apart))) * time_limit_s)
+    take_apart = partial(hold, scenario, time_limit_s=held_s, workers=workers, seed=seed, stop=stop)
+    held = [take_apart(s.timeline, s.policy) for s in apart]
     planned = plan(
         scenario,
         time_limit_s=max(0.1, time_limit_s - (time.monotonic() - begun)),
         workers=workers,
         seed=seed,
-        starts=starts or None,
+        starts=_starts(scenario, simulations, held) or None,
         watch=watch,
         stop=stop,
     )
-    clairvoyance = clairvoyance_in(simulations)
-    regrets = tuple(steps.closed_by(planned.result, clairvoyance) for steps in held)
+    regrets = tuple(steps.closed_by(planned.result, clairvoyance_in(simulations)) for steps in held)
     settings = {
         "policies": ",".join(s.policy for s in simulations),
         "time-limit": f"{time_limit_s:.12g}",
         "warmup": str(warmup),
         "workers": str(workers),
         "seed": str(seed),
-    } | ({} if noise is None else {"noise": noise})
-    settings |= {} if regret is None else {"regret": ",".join(regret)}
+        "noise": noise,
+        "regret": None if regret is None else ",".join(regret),
+    }
+    given = {option: value for option, value in settings.items() if value is not None}
     rows = _rows(planned, simulations, warmup)
-    return Comparison(scenario, planned, simulations, warmup, rows, regrets, settings, left_out)
+    return Comparison(scenario, planned, simulations, warmup, rows, regrets, given, left_out)
+
+
+def _default_policies(scenario: Scenario, noise: str | None) -> tuple[str, ...]:
+    """Return who is asked where nobody is named."""
+    told_wrongly = () if noise is None else OFFLINE_POLICIES
+    batching = BATCHING_POLICIES if scenario.instance.batches else ()
+    return *told_wrongly, *DEFAULT_POLICIES, *batching
+
+
+def _starts(scenario: Scenario, simulations: Sequence[Simulation], held: Sequence[HeldSteps]) -> list[Timeline]:
+    """Return the timelines that a plan of the scenario can be, best first: it is then no worse than any of them.
+
+    So it is even if there is time to check only one.
+    """
+    ran = [s for s in simulations if s.instance is scenario.instance and not s.timeline.realised]
+    known = [(s.value, s.timeline) for s in ran] + [(steps.steps[-1].value, steps.best) for steps in held]
+    return [timeline for _, timeline in sorted(known, key=lambda pair: pair[0])]
 
 
 def _serving(
@@ -254,7 +265,7 @@ def _rows(planned: Plan, simulations: Sequence[Simulation], warmup: Fraction) ->
     )
 
 
-def _taken_apart(scenario: Scenario, simulations: Sequence[Simulation]) -> list[Simulation]:
+def _choose_apart(scenario: Scenario, simulations: Sequence[Simulation]) -> list[Simulation]:
     """Return the best online policy and Compass, as far as they ran on the scenario's own instance.
 
     None where servers come and go: that takes nobody apart yet.
@@ -266,7 +277,7 @@ def _taken_apart(scenario: Scenario, simulations: Sequence[Simulation]) -> list[
     return chosen + [s for s in online if s.policy == COMPASS and s not in chosen]
 
 
-def _named(scenario: Scenario, simulations: Sequence[Simulation], names: Sequence[str]) -> list[Simulation]:
+def _find(scenario: Scenario, simulations: Sequence[Simulation], names: Sequence[str]) -> list[Simulation]:
     """Return the simulations that are to be taken apart."""
     ran = {s.policy: s for s in simulations if s.instance is scenario.instance}
     for name in names:

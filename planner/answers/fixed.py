@@ -40,19 +40,20 @@ def with_placement(instance: Instance, gpu: Ints) -> Instance:
 def _placed(instance: Instance, job: Job, numbers: range, places: Sequence[int]) -> Workflow:
     """Return a job's workflow whose tasks run in one place; the times of other kinds stay, for critical paths."""
 
-    def placed(task: Task, number: int, where: int) -> Task:
+    def place(task: Task, number: int, where: int) -> Task:
+        """Return a task that runs on one GPU alone."""
         gpu = instance.cluster.gpus[where]
         if task.batch is not None:
-            tables = _moved(task.batch.runtime_us, task.batch.times_on(gpu.kind), gpu)
+            tables = _move_times(task.batch.runtime_us, task.batch.times_on(gpu.kind), gpu)
             batch = replace(task.batch, name=f"{task.batch.name} on {gpu.id}", runtime_us=tables)
             return Task.of_class(task.name, batch, task.inputs, task.input_bytes)
-        return replace(task, runtime_us=_moved(task.runtime_us, instance.run_time(number, where), gpu))
+        return replace(task, runtime_us=_move_times(task.runtime_us, instance.run_time(number, where), gpu))
 
     workflow = job.workflow
-    return Workflow(workflow.name, tuple(map(placed, workflow.tasks, numbers, places)))
+    return Workflow(workflow.name, tuple(map(place, workflow.tasks, numbers, places)))
 
 
-def _moved(times: Mapping[str, Times], here: Times, gpu: GPU) -> dict[str, Times]:
+def _move_times(times: Mapping[str, Times], here: Times, gpu: GPU) -> dict[str, Times]:
     """Return run times by kind in which one GPU is a kind of its own, and no kind of before exists."""
     return {f"of {kind}": time for kind, time in times.items()} | {f"on {gpu.id}": here}
 

@@ -24,7 +24,8 @@ def starts_for(instance: Instance, seed: int, given: Sequence[Timeline] | None =
     A policy that cannot serve the instance is left out.
     """
 
-    def simulated(left_s: Callable[[], float]) -> Iterator[Timeline]:
+    def run_each(left_s: Callable[[], float]) -> Iterator[Timeline]:
+        """Yield what the policies make of it, as far as the time allows."""
         for name in (*BATCHING_STARTS, *START_POLICIES) if instance.batches else START_POLICIES:
             if left_s() <= _S_PER_TASK * instance.n_tasks:
                 return
@@ -35,4 +36,4 @@ def starts_for(instance: Instance, seed: int, given: Sequence[Timeline] | None =
             except StoppedError:
                 return
 
-    return simulated if given is None else lambda left_s: given
+    return run_each if given is None else lambda left_s: given

@@ -53,7 +53,7 @@ _RECEDING_SHARE = 0.25
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
+class HeldSteps:
     """The steps that keep something of the policy's: all of the chain but the plan.
 
     Their lower bounds hold for what they keep; that of all plans may be higher.
@@ -142,7 +142,7 @@ def hold(
     workers: int = 2,
     seed: int = 0,
     stop: threading.Event | None = None,
-) -> Held:
+) -> HeldSteps:
     """Return the steps that keep placement or order as a timeline has them; parameters as those of `regret`."""
     instance, objective = scenario.instance, scenario.objective
     instance.require_always_available("regret")
@@ -160,7 +160,7 @@ def hold(
         start = steps[-1].timeline
         made = plan(placed, time_limit_s=limit_s, workers=workers, seed=seed, hint=start, starts=(), stop=stop)
         steps.append(_step(instance, objective, ORDER, made.timeline or start, made.result.lower_bound))
-    return Held(scenario, policy, tuple(steps))
+    return HeldSteps(scenario, policy, tuple(steps))
 
 
 def with_given_loads(instance: Instance, timeline: Timeline) -> Timeline:

@@ -9,7 +9,7 @@ from models.scenario import Scenario
 
 
 @dataclass(frozen=True, slots=True)
-class Windows:
+class WorkloadValues:
     """The values of one key of a workload, the first as it stands in the scenario.
 
     Parameters
@@ -28,7 +28,7 @@ class Windows:
     what: str
 
 
-def windows_of(scenario: Scenario, count: int) -> Windows:
+def windows_of(scenario: Scenario, count: int) -> WorkloadValues:
     """Return so many windows.
 
     Raises
@@ -39,9 +39,9 @@ def windows_of(scenario: Scenario, count: int) -> Windows:
     workload = scenario.document.workload
     if workload.poisson is not None:
         first = workload.poisson.seed
-        return Windows("poisson", "seed", tuple(range(first, first + count)), "arrival seeds")
+        return WorkloadValues("poisson", "seed", tuple(range(first, first + count)), "arrival seeds")
     if workload.trace is None or workload.trace.window is None:
         raise QuestionError("need poisson arrivals, or a trace with a window that others follow", "replications")
     begin, end = workload.trace.window
     steps = [index * (end - begin) for index in range(count)]
-    return Windows("trace", "window", tuple((begin + s, end + s) for s in steps), "windows of the trace")
+    return WorkloadValues("trace", "window", tuple((begin + s, end + s) for s in steps), "windows of the trace")

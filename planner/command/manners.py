@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from contextvars import copy_context
 from dataclasses import dataclass
@@ -91,21 +91,31 @@ def _complain(message: str) -> int:
     return BAD_INPUT
 
 
-def show(document: dict[str, Any], view: Callable[[], object], as_json: bool) -> None:
-    """Print one JSON object, or what a person reads."""
+def show(
+    document: dict[str, Any], view: Callable[[], object], as_json: bool, written: Iterable[Path | None] = ()
+) -> None:
+    """Print one JSON object, or what a person reads; then say which files were written."""
     if as_json:
         print(json.dumps(document))
-        return
+    else:
+        _show_in_words(view())
+    for path in written:
+        if path is not None:
+            say(f"wrote {path}")
+
+
+def _show_in_words(view: object) -> None:
+    """Print what a person reads."""
     from rich.console import Console
 
     # A table squeezed into the 80 columns that a pipe is supposed to have helps nobody.
     width = None if sys.stdout.isatty() else _PIPE_WIDTH
     # Whatever a view says is data: no name is mark-up, an emoji's code, or a command to the terminal.
-    Console(markup=False, emoji=False, width=width).print(_Shown(view()))
+    Console(markup=False, emoji=False, width=width).print(_Spelt(view))
 
 
 @dataclass(frozen=True, slots=True)
-class _Shown:
+class _Spelt:
     """A view whose control characters are spelt out."""
 
     view: Any

@@ -21,7 +21,7 @@ _MOST_FAILURES = 10
 
 
 @contextmanager
-def elapsed_shown(what: str) -> Iterator[None]:
+def show_elapsed(what: str) -> Iterator[None]:
     """Show what is going on, and for how long, while the block runs; silent unless standard error is a terminal."""
     if not sys.stderr.isatty():
         yield

@@ -29,6 +29,7 @@ class Alone:
         self._resident: list[set[frozenset[int]]] = [set() for _ in classes]
         self._servers: list[set[int]] = [set() for _ in classes]
         for gpu, server in enumerate(instance.gpu_server.tolist()):
+            # Only what sets differ in can make a first load shorter: GPUs that begin alike are one.
             self._resident[gpu_class[gpu]].add(frozenset(resident.get(gpu, ())))
             self._servers[gpu_class[gpu]].add(server)
         self._run, self._load = instance.run_us.tolist(), instance.load_us.tolist()
@@ -89,6 +90,7 @@ class Alone:
                 for c, run in enumerate(self._run[t])
                 if run != NEVER
             )
+        # Later releases find every copy engine idle, however they lie.
         begin = min(release, self._settled[workflow])
         if (workflow, begin) not in self._known:
             self._known[workflow, begin] = self._longest_path(workflow, begin)
@@ -107,6 +109,7 @@ class Alone:
                 if run != NEVER:
                     begin[c] = max(release, self._loaded(template, c))
                     for offset, edge in self.instance.inputs[template]:
+                        # The predecessor may run on any class, so only its best one binds.
                         arrivals = (at + self._hop(edge, a, c) for a, at in ends[position + offset].items())
                         begin[c] = max(begin[c], min(arrivals))
             ends[position] = {c: at + self._run[template][c] for c, at in begin.items()}

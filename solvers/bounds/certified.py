@@ -64,9 +64,11 @@ class Shape:
             source, target = (whole(end, 0, count, _PRICED) for end in as_list(pair, 2, _PRICED))
             if (source, target) not in known:
                 raise RefusedError("priced_precedences names an unknown precedence, or one twice")
+            # Taken out at once, so that a precedence named twice is unknown the second time.
             known.remove((source, target))
             priced.append((source, target))
         children, order = _grow(root, nodes, known)
+        # Connected, with one arc fewer than nodes: a tree, and the programme over it terminates.
         if len(order) != nodes or len(known) != nodes - 1:
             raise RefusedError("priced_precedences leaves no tree")
         into, outof = [list[int]() for _ in range(nodes)], [list[int]() for _ in range(nodes)]
@@ -114,10 +116,12 @@ def memory_row(instance: Instance, row: object) -> tuple[int, list[int], int]:
     capacity = whole(get(row, "capacity"), 0, 1 << 40, "capacity")
     gpu, weights = instance.class_gpu[c], instance.weight_bytes.tolist()
     if gpu.slots:
+        # A slot counts if it takes the smallest model of the row: more models than such slots never lie there.
         counted = [w for w, part in zip(weights, parts, strict=True) if part]
         rooms = sum(slot >= min(counted) for slot in gpu.slots) if counted else 0
         sound = max(parts, default=0) <= 1 and capacity >= rooms
     else:
+        # part / capacity <= weight / memory without a rounded quotient: what fits by bytes then fits the row.
         sound = all(part * gpu.memory_bytes <= capacity * w for w, part in zip(weights, parts, strict=True))
     if not sound:
         raise RefusedError("memory_rows holds a limit that the GPUs do not have")
@@ -160,6 +164,7 @@ def as_list(value: object, length: int | None, name: str) -> Sequence[Any]:
 
 def whole(value: object, least: int, most: int, name: str) -> int:
     """Return a whole number; refuse anything else, and one out of its range."""
+    # JSON's true is a whole number to Python.
     if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
         raise RefusedError(f"{name} must be a whole number from {least} to {most}")
     return value
@@ -167,6 +172,7 @@ def whole(value: object, least: int, most: int, name: str) -> int:
 
 def table(value: object, rows: int, columns: int, name: str) -> Ints:
     """Return a table of whole numbers, none below 0."""
+    # Entry by entry before numpy sees them, which would round or wrap what is too large.
     read = [as_list(row, columns, name) for row in as_list(value, rows, name)]
     for row in read:
         for price in row:

@@ -248,8 +248,8 @@ class _Spans:
 
     def overfull(self) -> list[tuple[int, int]]:
         """Return disjoint intervals, in the order of time, that together hold the most jobs too many."""
-        begins, ends = (np.array(_thinned(np.unique(at).tolist()), np.int64) for at in (self.release, self.due))
-        removed = self._removed(begins, ends)
+        begins, ends = (np.array(_thin(np.unique(at).tolist()), np.int64) for at in (self.release, self.due))
+        removed = self._count_removed(begins, ends)
         most, chosen = np.zeros(len(ends), np.int64), dict[int, tuple[int, int]]()  # by end of the last interval
         for b, begin in enumerate(begins.tolist()):
             reached = int(np.searchsorted(ends, begin, side="right"))
@@ -265,9 +265,9 @@ class _Spans:
             at = before
         return intervals[::-1]
 
-    def _removed(self, begins: Ints, ends: Ints) -> Ints:
+    def _count_removed(self, begins: Ints, ends: Ints) -> Ints:
         """Return how many of the largest must go until the rest fits. Shape [begins, ends]."""
-        levels = np.array(_thinned(np.unique(self.work).tolist(), WORK_LEVELS), np.int64)
+        levels = np.array(_thin(np.unique(self.work).tolist(), WORK_LEVELS), np.int64)
         level = np.searchsorted(levels, self.work, side="right") - 1
         count = np.zeros((len(levels), len(begins), len(ends)), np.int64)
         first = np.searchsorted(begins, self.release, side="right") - 1
@@ -284,7 +284,7 @@ class _Spans:
         return np.asarray(np.where(ends > begins[:, None], removed, 0), np.int64)
 
 
-def _thinned(values: list[int], most: int = INTERVAL_ENDS) -> list[int]:
+def _thin(values: list[int], most: int = INTERVAL_ENDS) -> list[int]:
     """Return at most so many of ascending values, evenly picked, the outermost included."""
     if len(values) <= most:
         return values

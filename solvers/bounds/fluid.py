@@ -229,6 +229,7 @@ class _Jobs:
 
     @classmethod
     def of(cls, instance: Instance, due: Ints) -> _Jobs:
+        """Return what the jobs that are due ask for, by their releases."""
         of_tasks, workflow = Work.of(instance, bounded=True), instance.job_workflow
         per_workflow = np.add.reduceat(np.array(of_tasks.least, np.int64), instance.template_first[:-1])
         needs = np.zeros((len(instance.workflows), len(instance.models)), np.int64)

@@ -170,7 +170,7 @@ def _late_in_interval(instance: Instance, objective: Objective, parameters: obje
     level = _level(parameters) if objective is Objective.MAX_SLOWDOWN else Fraction(0)
     first = whole(get(parameters, "from_us"), 0, _LATEST, "from_us")
     last = whole(get(parameters, "due_us"), -_LATEST, _LATEST, "due_us")
-    alone, (captive, gpus), parts = Alone(instance), _confined(instance, parameters), _parts(parameters)
+    alone, (captive, gpus), parts = Alone(instance), _read_confined(instance, parameters), _parts(parameters)
     work, inside = 0, list[tuple[int, int]]()
     for job, owner in enumerate(instance.jobs):
         due = 0
@@ -205,7 +205,7 @@ def _late_in_intervals(instance: Instance, parameters: object) -> Fraction:
     alone, intervals, gpus, parts = Alone(instance), list[tuple[int, int]](), 1, 1
     captive = [False] * len(alone.fastest)
     if parameters != {}:
-        (captive, gpus), parts = _confined(instance, parameters), _parts(parameters)
+        (captive, gpus), parts = _read_confined(instance, parameters), _parts(parameters)
         for pair in as_list(get(parameters, "intervals"), None, "intervals"):
             begin, end = (whole(at, 0, _LATEST, "intervals") for at in as_list(pair, 2, "intervals"))
             intervals.append((begin, end))
@@ -240,7 +240,7 @@ def _too_many(inside: list[tuple[int, int]], begin: int, speed: int) -> int:
     return len(inside) - len(kept)
 
 
-def _confined(instance: Instance, parameters: object) -> tuple[list[bool], int]:
+def _read_confined(instance: Instance, parameters: object) -> tuple[list[bool], int]:
     """Return which templates only GPUs of the named classes can run, and how many these are."""
     classes = range(len(instance.class_gpu))
     listed = as_list(get(parameters, "gpu_classes"), None, "gpu_classes")

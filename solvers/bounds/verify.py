@@ -180,6 +180,7 @@ class _LagrangianCheck:
         """Return the prices of a job's precedences outside the tree: at a delay, the sum of the falls from there on."""
         count, priced = self.delays[number], shape.priced
         falls = table([self.falls[number]], 1, len(priced) * count, "precedences")[0].reshape(len(priced), count)
+        # The last delay stands for all later ones, beyond which nothing is priced.
         falls[:, -1] = 0
         if exact_sum(falls.ravel()) * 2 * shape.nodes >= LARGEST_SUM:
             raise RefusedError("prices are too large")
@@ -215,6 +216,7 @@ class _LagrangianCheck:
             self.lanes[paying] = _integral(self._rate(paying), self.slot_us)
         lane, slot = self.lanes[paying], self.slot_us
         first = earliest + np.arange(len(wait), dtype=np.int64) * slot
+        # The price is linear in the start between these: where the start, or the end of the run, enters another slot.
         edges = ((first // slot + 1) * slot, ((first + run) // slot + 1) * slot - run)
         last = first + slot - 1
         starts = (first, np.minimum(edges[0], last), np.minimum(edges[1], last), last)
@@ -235,6 +237,7 @@ class _LagrangianCheck:
             name = self.instance.models[model].name
             copies = min(self.gpus[c], self.instance.restrictions.max_replicas.get(name, self.gpus[c]))
             there = sum(r.model == model and self.instance.gpu_class[r.gpu] == c for r in self.instance.initial)
+            # Which GPUs of a class begin with the model is all alike to the prices.
             warm = min(copies, there)
             for count, on in ((copies - warm, False), (warm, True)):
                 if count:
@@ -307,6 +310,7 @@ class _Tree:
                     cost += np.minimum.accumulate(least[::-1])[::-1][self._later(node, run, child)]
                 for target in self.shape.priced_from[node]:
                     cost -= self.fences[node, target][self._later(node, run, target)]
+                # After the sums: what is ruled out must stay so whatever falls are taken off.
                 cost[:blocked] = LARGEST_SUM
                 options.append((run, cost))
             below[node] = options

@@ -41,6 +41,7 @@ def improve(search: Search, workers: int = 2, seed: int = 0) -> None:
     sizes = [search.instance.run_time(task, 0) for task in range(search.instance.n_tasks)]
     gpus = search.instance.n_gpus
     while not search.proved and search.remaining_s > 0:
+        # Never below what is refuted: so the first capacity that holds everything is the least.
         makespan = max(max(sizes), ceil(search.bound or 0))
         decided, packed = pack(
             sizes, gpus, makespan, search.remaining_s, workers, seed, lambda: search.remaining_s <= 0
@@ -75,6 +76,7 @@ def pack(
     list of list of int or None
         The sizes in each bin; None if they do not fit or nothing was decided.
     """
+    # A piece larger than a bin needs no solver, and has no arc.
     formulation = formulate(sizes, bins, capacity) if max(sizes, default=0) <= capacity else None
     if formulation is None:
         return max(sizes, default=0) > capacity, None
@@ -91,6 +93,7 @@ def pack(
 
 def timeline(instance: Instance, packed: Sequence[Sequence[int]]) -> Timeline:
     """Return the plan that runs the items of each bin one after the other."""
+    # The flow knows sizes only; tasks of equal size are the same to it and to the makespan.
     waiting = defaultdict[int, list[int]](list)
     for task in range(instance.n_tasks):
         waiting[instance.run_time(task, 0)].append(task)

@@ -22,7 +22,7 @@ METHOD = "consecutive batches"
 """Name of the optima that are proved here."""
 
 
-class _State(NamedTuple):
+class _Prefix(NamedTuple):
     """Some first tasks are done.
 
     Parameters
@@ -38,7 +38,7 @@ class _State(NamedTuple):
     free_us: int
     cost: int
     size: int
-    before: _State | None
+    before: _Prefix | None
 
 
 def applies(instance: Instance, objective: Objective) -> bool:
@@ -64,11 +64,11 @@ def improve(search: Search, time_limit_s: float) -> None:
             search.offer_bound(search.value, METHOD)
 
 
-def _best_state(instance: Instance, charged: Charges, over: Callable[[], bool]) -> _State | None:
+def _best_state(instance: Instance, charged: Charges, over: Callable[[], bool]) -> _Prefix | None:
     """Return the best state in which all tasks are done; None if time is over before."""
     releases, due = instance.job_release_us.tolist(), charged.due_us.tolist()
     run_us = [instance.batch_time(0, 0, size) for size in range(1, int(instance.batch_largest[0, 0]) + 1)]
-    reached: list[list[_State]] = [[_State(releases[0], 0, 0, None)], *([] for _ in releases)]
+    reached: list[list[_Prefix]] = [[_Prefix(releases[0], 0, 0, None)], *([] for _ in releases)]
     for done in range(len(releases)):
         if over():
             return None
@@ -79,11 +79,11 @@ def _best_state(instance: Instance, charged: Charges, over: Callable[[], bool]) 
                 end = max(state.free_us, released) + run
                 terms = [max(0, end - at) for at in due[done : done + size]]
                 cost = state.cost + sum(terms) if charged.is_sum else max(state.cost, *terms)
-                reached[done + size].append(_State(max(end, releases[follower]), cost, size, state))
+                reached[done + size].append(_Prefix(max(end, releases[follower]), cost, size, state))
     return min(reached[-1], key=lambda state: state.cost)
 
 
-def _undominated(states: list[_State]) -> Iterator[_State]:
+def _undominated(states: list[_Prefix]) -> Iterator[_Prefix]:
     """Yield the states that no other one equals or beats in both time and cost."""
     least = None
     for state in sorted(states, key=lambda state: state[:2]):
@@ -92,9 +92,9 @@ def _undominated(states: list[_State]) -> Iterator[_State]:
             yield state
 
 
-def _timeline(instance: Instance, last: _State) -> Timeline:
+def _timeline(instance: Instance, last: _Prefix) -> Timeline:
     """Return the plan that leads to a state."""
-    path: list[_State] = [last]
+    path: list[_Prefix] = [last]
     while path[-1].before is not None:
         path.append(path[-1].before)
     placements, done = list[Placement](), 0

@@ -202,6 +202,7 @@ class Enumeration:
             for gpu in range(self.instance.n_gpus):
                 there = any((c.residency.model, c.residency.gpu) == (model, gpu) for c in state.copies)
                 useful = any(self.instance.run_time(task, gpu) != NEVER for task in users)
+                # More copies that wait for their first use than tasks to come serve nothing.
                 if useful and not there and waiting < len(users):
                     yield from self._loads_of(state, model, gpu)
 
@@ -215,6 +216,7 @@ class Enumeration:
                     state.copy_free[gpu],
                     state.freed[gpu],
                     computing,
+                    # A limit on replicas couples the GPUs, so this load may not begin before what led to it.
                     state.clock if self._limited(model) else 0,
                     *(victim.free_us for victim in victims),
                 )
@@ -259,12 +261,14 @@ class Enumeration:
         leaving = [copy for copy in here if self._evictable(copy)]
         for victims in chain.from_iterable(combinations(leaving, size) for size in range(len(leaving) + 1)):
             sizes = [int(weights[copy.residency.model]) for copy in victims]
+            # Sets from which nobody could stay: what leaves without need can leave at a later load.
             if sum(sizes) >= missing and not any(sum(sizes) - size >= missing for size in sizes):
                 yield None, victims
 
     def _surplus(self, state: State, model: int) -> Iterator[tuple[Copy, ...]]:
         """Yield the sets of copies that must leave other GPUs, so that one more replica is within its limit."""
         copies = [copy for copy in state.copies if copy.residency.model == model]
+        # Counting the one that is about to be loaded.
         too_many = max(0, len(copies) + 1 - self._most(model))
         yield from combinations([copy for copy in copies if self._evictable(copy)], too_many)
 

@@ -6,7 +6,7 @@ they hear no stop either, though in a terminal Ctrl-C reaches them too.
 
 PuLP calls a run that timed out optimal, and what a solver states is floating point. So a plan is read from the
 decisions, timed in whole microseconds and checked when offered; a bound is HiGHS's own, or that of another solver
-which claims a proved optimum without a gap, and `_proved` lowers it by what tolerances may have added.
+which claims a proved optimum without a gap, and `_prove` lowers it by what tolerances may have added.
 """
 
 from __future__ import annotations
@@ -141,7 +141,7 @@ def improve(search: Search, workers: int = 2, seed: int = 0, solver: str = HIGHS
     run.follow()
 
 
-class _Run(ABC):
+class _SolverThread(ABC):
     """One run of a solver in a thread, followed from the caller's."""
 
     def __init__(self, search: Search, formulation: AnyFormulation, tolerances: _Tolerances) -> None:
@@ -184,10 +184,10 @@ class _Run(ABC):
     def _offer_bound(self, cost: float) -> None:
         """Offer a bound that the solver states; it holds among plans no worse than the known one."""
         if math.isfinite(cost):
-            bound = self._proved(cost)
+            bound = self._prove(cost)
             self.search.offer_bound(bound if self.known is None else min(bound, self.known), METHOD)
 
-    def _proved(self, cost: float) -> Fraction:
+    def _prove(self, cost: float) -> Fraction:
         """Return what a cost that the solver states as a bound proves of the objective.
 
         A solver calls a basis dual feasible if every reduced cost is within its tolerance. The value of such a basis
@@ -230,7 +230,7 @@ def _width(variable: pulp.LpVariable) -> float:
     return float(variable.upBound - variable.lowBound)
 
 
-class _HighsRun(_Run):
+class _HighsRun(_SolverThread):
     """HiGHS, which reports while it runs, stops when told to, and starts from the plan that is known."""
 
     def __init__(self, search: Search, formulation: AnyFormulation, workers: int, seed: int) -> None:
@@ -296,7 +296,7 @@ class _HighsRun(_Run):
             self._offer_bound(info.mip_dual_bound)
 
 
-class _PlainRun(_Run):
+class _PlainRun(_SolverThread):
     """Any other solver of PuLP's: one call, with those of the usual options that it knows.
 
     It gets the time windows that follow from the known plan, but no start: the CBC that PuLP brings along crashes, or

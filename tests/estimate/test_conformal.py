@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from planner.inputs.estimate.calibration import calibration
-from planner.inputs.estimate.conformal import Shift, covered, shift
+from planner.inputs.estimate.conformal import Shift, coverage, shift
 
 
 def test_each_end_moves_to_the_conformal_quantile_of_its_misses() -> None:
@@ -21,12 +21,12 @@ def test_each_end_moves_to_the_conformal_quantile_of_its_misses() -> None:
 
 
 def test_ends_that_are_too_wide_move_inwards_and_never_past_the_median() -> None:
-    assert Shift(-2.0, -1.0, 9).applied(np.array([[0.0, 1.0, 5.0]])).tolist() == [[1.0, 1.0, 4.0]]
+    assert Shift(-2.0, -1.0, 9).apply(np.array([[0.0, 1.0, 5.0]])).tolist() == [[1.0, 1.0, 4.0]]
 
 
 def test_no_cases_move_nothing() -> None:
     assert shift(np.empty((0, 3)), np.empty(0)) == Shift(0.0, 0.0, 0)
-    assert math.isnan(covered(np.empty((0, 3)), np.empty(0)))
+    assert math.isnan(coverage(np.empty((0, 3)), np.empty(0)))
     assert calibration(np.empty((0, 3)), np.empty(0)).cases == 0
 
 
@@ -38,9 +38,9 @@ def test_intervals_of_any_width_cover_eighty_per_cent(width: float) -> None:
     draws = np.random.default_rng(1)
     skewed = draws.gumbel(0, 1, 22_000)
     quantiles = np.tile([-width, 0.0, width], (22_000, 1))
-    moved = shift(quantiles[:2000], skewed[:2000]).applied(quantiles[2000:])
+    moved = shift(quantiles[:2000], skewed[:2000]).apply(quantiles[2000:])
     fresh = skewed[2000:]
-    assert covered(moved, fresh) == pytest.approx(0.8, abs=0.0375)
+    assert coverage(moved, fresh) == pytest.approx(0.8, abs=0.0375)
     assert (fresh < moved[:, 0]).mean() == pytest.approx(0.1, abs=0.0281)
     assert (fresh > moved[:, 2]).mean() == pytest.approx(0.1, abs=0.0281)
 

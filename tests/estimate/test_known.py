@@ -8,7 +8,7 @@ import pytest
 from planner.inputs.estimate.calibration import climb
 from planner.inputs.estimate.default import Default
 from planner.inputs.estimate.estimate import Estimate
-from planner.inputs.estimate.known import WINDOW, KnownTimes, Runs
+from planner.inputs.estimate.known import WINDOW, KnownTimes, PastRuns
 from planner.inputs.estimate.medians import SteadyKey, back_offs
 from planner.inputs.estimate.tasks import History, Tasks, plain
 from tests.estimate.past import past
@@ -24,7 +24,7 @@ def test_a_run_is_known_once_its_time_has_passed_and_not_before() -> None:
     # Asked about at 0 s and 10 s, for 5 s and 2 s: known at 5 s and 12 s.
     tasks = Tasks({"model": np.array(["opt", "opt"], object)}, np.array([0, 10_000_000]))
     history = History.of(tasks, np.array([5_000_000, 2_000_000]), timed=True)
-    runs = Runs(history, history.tasks.keys(("model",)))
+    runs = PastRuns(history, history.tasks.keys(("model",)))
     asked_us = np.array([4_999_999, 5_000_000, 11_999_999, 12_000_000])
     latest = runs.latest(np.array(["opt"] * 4, object), asked_us)
     assert latest.tolist() == [-1, 0, 0, 1]

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from planner.inputs.estimate.asked import Asked
-from planner.inputs.estimate.calibration import ordered
+from planner.inputs.estimate.calibration import order_rungs
 from planner.inputs.estimate.known import KnownTimes, Novelty
 from planner.inputs.estimate.ladder import Ladder, Recipe, fit_ladder, fit_rungs
 from planner.inputs.estimate.measured import Measured, MeasuredProfile
@@ -63,11 +63,11 @@ def test_a_rung_that_is_better_on_common_tasks_goes_first() -> None:
     truth, known = np.full(40, np.log(9e6)), KnownTimes(history, COLUMNS.key)
     nine = Asked(lambda task: (9.0, 9.0, 9.0))
     key = BackOff(("model",), 2)
-    assert ordered([key, nine], tasks, truth, known) == [nine, key]
+    assert order_rungs([key, nine], tasks, truth, known) == [nine, key]
     few = tasks.take(np.arange(29))
-    assert ordered([key, nine], few, truth[:29], known) == [key, nine]
+    assert order_rungs([key, nine], few, truth[:29], known) == [key, nine]
     # The gate keeps the exact key silent here; with nothing in common it stays where it is.
-    assert ordered([SteadyKey(), nine], tasks, truth, known) == [SteadyKey(), nine]
+    assert order_rungs([SteadyKey(), nine], tasks, truth, known) == [SteadyKey(), nine]
 
 
 @pytest.fixture(scope="module")

@@ -64,12 +64,12 @@ def test_what_ends_at_an_instant_is_over_for_what_starts_then() -> None:
             self.place(task, task % 2)
 
         def act(self, gpus: Sequence[int]) -> None:
-            seen.append((self.site.now, list(self.site.running), len(self.site.job_workflow)))
+            seen.append((self.site.now, [len(state.runs) for state in self.site.state], len(self.site.job_workflow)))
             super().act(gpus)
 
     jobs = [Job(chain(task("t", 4)), 0), Job(chain(task("t", 4)), 0), Job(chain(task("t", 1)), 4)]
     simulate(instance(jobs, on=cluster(2)), Watching)
-    assert seen == [(0, [-1, -1], 0), (0, [-1, -1], 2), (4, [-1, -1], 3), (5, [-1, -1], 3)]
+    assert seen == [(0, [0, 0], 0), (0, [0, 0], 2), (4, [0, 0], 3), (5, [0, 0], 3)]
 
 
 def test_outputs_leave_when_the_receiver_is_known() -> None:

@@ -20,7 +20,7 @@ from planner.answers.simulate import simulate
 from planner.command.cli import app
 from planner.command.manners import BAD_INPUT, DONE, run
 from planner.command.verbs.import_ import _FORMATS
-from planner.inputs.importers import Format, Hardware, Jobs, Requests, Tally, workload
+from planner.inputs.importers import DagJobs, Format, Hardware, Requests, Tally, workload
 from planner.inputs.importers.formats import FORMATS
 from planner.inputs.importers.hardware import Override
 from planner.inputs.importers.trace import import_trace
@@ -109,13 +109,13 @@ def test_plan_and_simulation_of_an_import_keep_every_rule(tmp_path: Path) -> Non
 
 def test_an_override_replaces_what_is_documented() -> None:
     documented = Hardware(24 * 10**9, 6 * 10**9, Fraction(10**9), servers=2)
-    assert Override().applied(documented) == documented
+    assert Override().apply(documented) == documented
     made = Override(servers=3, gpus_per_server=4, memory="40 GB", weights="10 GB", network_bandwidth="8 Gbit/s")
-    changed = made.applied(documented)
+    changed = made.apply(documented)
     assert (changed.gpus, changed.memory_bytes, changed.weight_bytes) == (12, 40 * 10**9, 10**10)
     assert (changed.network_bandwidth, changed.load_us) == (Fraction(10**9), 10_000_000)
-    assert Override(load_time="3 s", weights="7 GB").applied(documented).load_us == 3_000_000
-    assert Override(load_bandwidth="2 GB/s").applied(documented).load_us == 3_000_000
+    assert Override(load_time="3 s", weights="7 GB").apply(documented).load_us == 3_000_000
+    assert Override(load_bandwidth="2 GB/s").apply(documented).load_us == 3_000_000
 
 
 @pytest.mark.parametrize("load_us", [1, 3, 7_777_777, 8_454_000, 123_456_789])
@@ -134,19 +134,19 @@ def test_a_load_time_is_kept_to_the_microsecond(load_us: int) -> None:
 )
 def test_what_no_override_may_say(override: Override, message: str) -> None:
     with pytest.raises(QuestionError, match=message):
-        override.applied(Hardware(1, 1, Fraction(1)))
+        override.apply(Hardware(1, 1, Fraction(1)))
 
 
 def test_a_cluster_of_ones_own_is_noted(tmp_path: Path) -> None:
     log = written(tmp_path, table(*ROWS))
     asked = "cluster and sizes are those asked for, not the documented ones"
     assert asked not in import_trace("table", [log]).notes
-    assert asked in import_trace("table", [log], override=Override(servers=3).applied).notes
+    assert asked in import_trace("table", [log], override=Override(servers=3).apply).notes
 
 
 def test_a_model_that_fits_no_gpu_is_refused_before_anything_is_written(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="allowed are at most 5000000000 bytes"):
-        import_trace("gentd26", [written(tmp_path, GENTD26)], override=Override(memory="5 GB").applied)
+        import_trace("gentd26", [written(tmp_path, GENTD26)], override=Override(memory="5 GB").apply)
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,10 +158,12 @@ class _Dags:
     def hardware(self, files: Sequence[Path], tally: Tally) -> Hardware:
         return Hardware(8 * 10**9, 4 * 10**9, Fraction(10**9))
 
-    def read(self, files: Sequence[Path], tally: Tally) -> Iterator[Requests | Jobs]:
+    def read(self, files: Sequence[Path], tally: Tally) -> Iterator[Requests | DagJobs]:
         chain = (Task("x", {"*": 5}, ("m",)), Task("y", {"*": 7}, ("n",), (Edge("x", 3),)))
-        yield Jobs((Workflow("pair", chain),), np.array([9]))
-        yield Jobs((Workflow("pair" if self.clash else "single", chain[:1]), Workflow("pair", chain)), np.array([0, 4]))
+        yield DagJobs((Workflow("pair", chain),), np.array([9]))
+        yield DagJobs(
+            (Workflow("pair" if self.clash else "single", chain[:1]), Workflow("pair", chain)), np.array([0, 4])
+        )
 
 
 def test_a_format_may_yield_dags(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -182,7 +184,7 @@ def test_a_format_may_yield_dags(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 
 def test_requests_on_several_gpus_become_tasks_side_by_side(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     class Wide(_Dags):
-        def read(self, files: Sequence[Path], tally: Tally) -> Iterator[Requests | Jobs]:
+        def read(self, files: Sequence[Path], tally: Tally) -> Iterator[Requests | DagJobs]:
             two = np.array([10, 10])
             yield Requests(np.array([0, 1]), np.array(["a", "a"], dtype=np.object_), two, None, np.array([1, 3]))
 

@@ -173,4 +173,4 @@ def test_a_bound_is_lowered_by_the_tolerances_and_rounded_up(cost: float, proved
     formulation = formulate(built, Objective.MAKESPAN)
     run = milp._HighsRun(search, formulation, 1, 0)
     scaled = Fraction(cost) / (1 << formulation.variables.units.weight_bits)
-    assert run._proved(float(scaled)) == proved
+    assert run._prove(float(scaled)) == proved

@@ -82,7 +82,7 @@ def test_estimates_as_noise(command: Command, scenario_file: Path, estimates: Pa
     # latencies 4 + a0 + 2 and a1 + 2; slowdowns count by what holds, so job 1 has 1 and job 0 (a0 + 6) / (a0 + 2).
     plan = tmp_path / "plan.json"
     command("plan", scenario_file, "-o", plan, "--time-limit", 3)
-    drawn = read_told(estimates, load_scenario(scenario_file)).drawn(3, TRUTH)
+    drawn = read_told(estimates, load_scenario(scenario_file)).draw(3, TRUTH)
     a0, a1 = (drawn.run_time(task, 0) for task in (0, 2))
     assert (a0, a1) != (3, 3)
     noise = ("--noise", f"estimates={estimates}", "--seed", 3)

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from executor import NoiseError, NoiseSpread, parse_noise
-from executor.published import published_error, published_factor
+from executor.published import error_quantile, factor_quantile
 from planner.answers.uncertain.error import Error, parse_error
 from planner.answers.uncertain.spec import Uncertainty, parse_uncertainty
 from tests.uncertain.work import window
@@ -32,17 +32,17 @@ from tests.uncertain.work import window
     ],
 )
 def test_the_published_errors(share: float, error: float) -> None:
-    assert published_error(share) == pytest.approx(error, rel=1e-12)
+    assert error_quantile(share) == pytest.approx(error, rel=1e-12)
 
 
 def test_published_factors_are_as_often_too_long_as_too_short() -> None:
     # Half of the jobs are within 50 %: a quarter on either side of no error, so levels 1/4 and 3/4 are 1 / 1.5 and 1.5.
-    assert published_factor(0.5) == 1.0
-    assert published_factor(0.75) == pytest.approx(1.5)
-    assert published_factor(0.25) == pytest.approx(1 / 1.5)
-    assert published_factor(0.95) == pytest.approx(11)  # 90 % are within 1000 %
+    assert factor_quantile(0.5) == 1.0
+    assert factor_quantile(0.75) == pytest.approx(1.5)
+    assert factor_quantile(0.25) == pytest.approx(1 / 1.5)
+    assert factor_quantile(0.95) == pytest.approx(11)  # 90 % are within 1000 %
     levels = np.linspace(0, 1, 1001).tolist()
-    factors = [published_factor(level) for level in levels]
+    factors = [factor_quantile(level) for level in levels]
     assert factors == sorted(factors)
 
 

@@ -13,7 +13,7 @@ from models import Instance, Objective, check, timeline_value
 from planner.answers.policies.offline import Offline, OfflineOptions, anneal
 from planner.answers.policies.receding_horizon import RecedingHorizon, RecedingOptions
 from planner.answers.uncertain.error import Error
-from planner.answers.uncertain.plans import Candidate, PlanFor, candidates, values
+from planner.answers.uncertain.plans import ConsideredPlan, PlanFor, candidates, values
 from planner.answers.uncertain.retime import retime
 from planner.answers.uncertain.told import Told, stretch
 from tests.executor.scripted import runs
@@ -31,7 +31,7 @@ def planner(instance: Instance) -> object:
     return anneal(instance, LATENCY, 200, 0)
 
 
-def best(plan_for: PlanFor, samples: int = 2) -> Candidate:
+def best(plan_for: PlanFor, samples: int = 2) -> ConsideredPlan:
     return candidates(KNOWN, LATENCY, plan_for, planner, 0, samples)[0]  # type: ignore[arg-type]
 
 
@@ -49,7 +49,7 @@ def test_the_mean_over_samples(monkeypatch: pytest.MonkeyPatch) -> None:
     b_first, a_first = timeline(ON, (0, 3), (0, 0)), timeline(ON, (0, 0), (0, 4))
     assert list(values(ON, b_first, truths, LATENCY)) == [4, 12]
     assert list(values(ON, a_first, truths, LATENCY)) == [5, 9]
-    monkeypatch.setattr(Told, "drawn", lambda self, seed: truths[seed])
+    monkeypatch.setattr(Told, "draw", lambda self, seed: truths[seed])
     assert best(PlanFor.P50).mean == 8
     chosen = best(PlanFor.SAMPLES)
     assert chosen.mean == 7

@@ -36,17 +36,17 @@ def test_quantiles_are_those_of_the_estimate() -> None:
 
 def test_draws_fill_the_intervals_as_they_should() -> None:
     known = told(window({str(index): 10**9 for index in range(20)}), 0.5, 4.0)
-    drawn = np.concatenate([known.drawn(seed).job_critical_us for seed in range(200)])
+    drawn = np.concatenate([known.draw(seed).job_critical_us for seed in range(200)])
     for level, quantile in ((0.1, 0.5e9), (0.5, 1e9), (0.9, 4e9)):
         assert np.mean(drawn <= quantile) == pytest.approx(level, abs=0.025)  # 4,000 draws
-    assert known.drawn(7).run_us.tolist() == known.drawn(7).run_us.tolist()
+    assert known.draw(7).run_us.tolist() == known.draw(7).run_us.tolist()
 
 
 def test_jobs_may_be_off_as_a_whole() -> None:
     pair = [Job(chain(task("x", 100_000), task("y", 300_000, after={"x": 0})), 0)]
-    together = told(instance(pair), 0.5, 2.0, by_job=True).drawn(1).run_us[:, 0].tolist()
+    together = told(instance(pair), 0.5, 2.0, by_job=True).draw(1).run_us[:, 0].tolist()
     assert together[1] == pytest.approx(3 * together[0], rel=1e-4)
-    apart = told(instance(pair), 0.5, 2.0).drawn(1).run_us[:, 0].tolist()
+    apart = told(instance(pair), 0.5, 2.0).draw(1).run_us[:, 0].tolist()
     assert abs(apart[1] - 3 * apart[0]) > 1_000
 
 
@@ -54,7 +54,7 @@ def test_the_tasks_of_a_batch_class_are_off_together() -> None:
     # Medians 4 and 6 us for one and two, p90 twice as long: whatever is drawn holds for the whole table.
     pairs = BatchClass("pairs", {"*": {1: 4_000, 2: 6_000}})
     on = instance([Job(chain(Task.of_class("t", pairs)), 0) for _ in range(3)])
-    drawn = told(on, 0.5, 2.0).drawn(1)
+    drawn = told(on, 0.5, 2.0).draw(1)
     one, two = drawn.batch_us[0, 0, 1:].tolist()
     assert len(drawn.batches) == 1
     assert one != 4_000
@@ -125,8 +125,8 @@ def test_a_file_of_estimates(scenario: Scenario, tmp_path: Path) -> None:
     assert known.high.tolist() == [2, 1, 2, 1]
     sides = parse_uncertainty(f"estimates={path}").sides(scenario, 3)
     assert sides.told.instance.run_us.tolist() == known.instance.run_us.tolist()
-    assert sides.truth.run_us.tolist() == known.drawn(3, TRUTH).run_us.tolist()
-    assert sides.truth.run_us.tolist() != known.drawn(3).run_us.tolist()  # a plan's samples do not tell the truth
+    assert sides.truth.run_us.tolist() == known.draw(3, TRUTH).run_us.tolist()
+    assert sides.truth.run_us.tolist() != known.draw(3).run_us.tolist()  # a plan's samples do not tell the truth
     packed = tmp_path / "estimates.csv.gz"
     packed.write_bytes(gzip.compress(path.read_bytes()))
     assert read_told(packed, scenario).instance.run_us.tolist() == known.instance.run_us.tolist()

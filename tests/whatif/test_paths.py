@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from planner.answers.whatif.paths import PathError, factor, first_missing, places, replaced, scaled, value_at
+from planner.answers.whatif.paths import PathError, factor, first_missing, places, replace_at, scale_quantity, value_at
 
 DOCUMENT = {
     "models": {"opt": {"weights": "2 GB"}, "nli-1.5": {"weights": "3 GB"}, "nli-1": {"5": "x"}},
@@ -49,11 +49,11 @@ def test_what_is_missing_is_found_and_made() -> None:
     assert first_missing(DOCUMENT, where) == 0
     assert first_missing({"options": {}}, where) == 1
     assert first_missing({"options": {"deep": {"key": None}}}, where) is None
-    assert replaced({"a": 1}, where, 5) == {"a": 1, "options": {"deep": {"key": 5}}}
+    assert replace_at({"a": 1}, where, 5) == {"a": 1, "options": {"deep": {"key": 5}}}
 
 
 def test_replacing_changes_a_copy_only() -> None:
-    changed = replaced(DOCUMENT, ("groups", 1, "count"), "7")
+    changed = replace_at(DOCUMENT, ("groups", 1, "count"), "7")
     assert value_at(changed, ("groups", 1, "count")) == "7"
     assert value_at(DOCUMENT, ("groups", 1, "count")) == "2"
     assert changed["models"] is DOCUMENT["models"]
@@ -70,13 +70,13 @@ def test_replacing_changes_a_copy_only() -> None:
     ],
 )
 def test_a_quantity_is_scaled_exactly(value: object, times: str, expected: str) -> None:
-    assert scaled(value, times) == expected
+    assert scale_quantity(value, times) == expected
 
 
 @pytest.mark.parametrize("value", [None, "opt", True, ["2 GB"]])
 def test_what_is_no_number_cannot_be_scaled(value: object) -> None:
     with pytest.raises(PathError, match="allowed is to scale a number"):
-        scaled(value, "2")
+        scale_quantity(value, "2")
 
 
 def test_only_x_and_a_number_is_a_factor() -> None:

@@ -7,14 +7,13 @@ without noise nothing begins later than planned.
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 
 from executor import Site
 from executor.site import NOWHERE
 from models.instance import Instance
-from models.timeline import Placement, Residency, Timeline, batch_leaders
+from models.timeline import Placement, Residency, Timeline, batch_leaders, leave_at
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +108,7 @@ def _moves(
     leaving: list[list[int]] = [[] for _ in range(len(takers) + 1)]
     for stay in stays:
         if stay.end_us is not None:
-            leaving[bisect_left(begin, stay.end_us)].append(stay.model)
+            leaving[leave_at(stay, begin)].append(stay.model)
     evicted = {(kind, index): tuple(models) for (_, kind, index), models in zip(takers, leaving, strict=False)}
     starts: list[tuple[int, PlannedRun | Load]] = [
         (run.start_us, PlannedRun(run.tasks, evicted.get((1, index), ()))) for index, run in enumerate(runs)

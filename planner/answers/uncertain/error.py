@@ -9,7 +9,7 @@ from statistics import NormalDist
 import numpy as np
 
 from executor import NoiseError
-from executor.published import published_factor
+from executor.published import factor_quantile
 from models.instance import Instance
 from planner.answers.uncertain.told import Told, alike_in_classes, stretch
 
@@ -21,7 +21,7 @@ GRAMMAR = (
 )
 _NORMAL = NormalDist()
 _STREAM = 1
-"""Keeps errors independent of the run times that `Told.drawn` draws with the same seed."""
+"""Keeps errors independent of the run times that `Told.draw` draws with the same seed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +57,7 @@ class Error:
     def factor(self, level: float) -> float:
         """Return the quantile of the factor at a level from 0 to 1 without the ends."""
         if self.kind == "published":
-            return float(published_factor(level) ** self.size)
+            return float(factor_quantile(level) ** self.size)
         return math.exp(self.size * _NORMAL.inv_cdf(level))
 
     def around(self, instance: Instance, seed: int) -> Instance:

@@ -16,7 +16,7 @@ from models.instance import Instance
 from models.scenario import InputError, Scenario
 from models.scenario.errors import allowed, quote
 from models.workload import Workflow
-from planner.answers.uncertain.told import Told, round_time, stretch, stretched_workflow
+from planner.answers.uncertain.told import Told, round_time, stretch, stretch_workflow
 from planner.inputs.samples import outer_quantiles_us, read_runs
 
 QUANTILES = ("p10_s", "p50_s", "p90_s")
@@ -40,7 +40,7 @@ def read_told(path: Path, scenario: Scenario) -> Told:
     InputError
         If the file cannot be read, or a row is wrong; with its line.
     """
-    return told_of(read_quantiles(path, scenario), scenario.instance)
+    return tell_instance(read_quantiles(path, scenario), scenario.instance)
 
 
 def read_quantiles(path: Path, scenario: Scenario) -> Quantiles:
@@ -52,7 +52,7 @@ def read_quantiles(path: Path, scenario: Scenario) -> Quantiles:
     }
     found: dict[tuple[str, str], tuple[int, int, int]] = {}
     of_class: dict[str, tuple[int, int, int]] = {}
-    for line, workflow, task, times in _measured(path) if path.suffix == ".json" else _rows(path):
+    for line, workflow, task, times in _read_measured(path) if path.suffix == ".json" else _rows(path):
         if workflow not in scenario.document.workflows:
             names = allowed(workflow, scenario.document.workflows)
             raise InputError(str(path), line, "workflow", f"unknown workflow {quote(workflow)}; {names}")
@@ -69,7 +69,7 @@ def read_quantiles(path: Path, scenario: Scenario) -> Quantiles:
     return found | {name: of_class[batch] for name, batch in known.items() if batch in of_class}
 
 
-def told_of(quantiles: Quantiles, instance: Instance) -> Told:
+def tell_instance(quantiles: Quantiles, instance: Instance) -> Told:
     """Return what these quantiles tell of an instance."""
     low, middle, high = np.ones((3, instance.n_tasks))
     position = np.arange(instance.n_tasks) - instance.job_first_task[instance.task_job]
@@ -88,10 +88,10 @@ def _by_its_medians(workflow: Workflow, quantiles: Quantiles) -> Workflow:
     """Return a workflow of the catalogue as the estimates tell of it."""
     rows = [quantiles.get((workflow.name, task.name)) for task in workflow.tasks]
     factor = [1.0 if row is None else row[1] / task.fastest_us for row, task in zip(rows, workflow.tasks, strict=True)]
-    return stretched_workflow(workflow, np.array(factor))
+    return stretch_workflow(workflow, np.array(factor))
 
 
-def _measured(path: Path) -> list[_Row]:
+def _read_measured(path: Path) -> list[_Row]:
     """Return the quantiles of every task in a file of samples."""
     found: list[_Row] = []
     for (workflow, task), spread in read_runs(path).items():

@@ -13,7 +13,7 @@ from models.objective import reported_value, timeline_value
 from models.scenario import Scenario
 from models.timeline import Timeline
 from planner.answers.plan import Plan, solve
-from planner.answers.uncertain.plans import QUANTILES, SAMPLES, Candidate, PlanFor, candidates
+from planner.answers.uncertain.plans import QUANTILES, SAMPLES, ConsideredPlan, PlanFor, candidates
 from planner.answers.uncertain.retime import retime
 from planner.answers.uncertain.told import Told
 from solvers.bounds import closed_form
@@ -40,7 +40,7 @@ class UncertainPlan:
     plan: Plan
     told: Told
     plan_for: PlanFor
-    candidates: tuple[Candidate, ...]
+    candidates: tuple[ConsideredPlan, ...]
 
     def as_dict(self, path: Path | None = None) -> dict[str, Any]:
         """Return the keys of ``plan --json``, and ``estimates``: what the plan is worth if run times are uncertain."""

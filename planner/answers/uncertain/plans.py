@@ -36,7 +36,7 @@ class PlanFor(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Candidate:
+class ConsideredPlan:
     """A plan under consideration.
 
     Parameters
@@ -61,7 +61,7 @@ class Candidate:
 
 def candidates(
     told: Told, objective: Objective, plan_for: PlanFor, planner: Planner, seed: int, samples: int = SAMPLES
-) -> list[Candidate]:
+) -> list[ConsideredPlan]:
     """Return the plans for some run times with their value under every sample, the best mean first.
 
     Parameters
@@ -79,10 +79,10 @@ def candidates(
 
     Returns
     -------
-    list of Candidate
+    list of ConsideredPlan
         Empty if the planner finds no plan.
     """
-    drawn = [told.drawn(seed + index) for index in range(samples)]
+    drawn = [told.draw(seed + index) for index in range(samples)]
     levels = QUANTILES if plan_for is PlanFor.SAMPLES else {str(plan_for): QUANTILES[plan_for]}
     wanted = {name: told.at(level) for name, level in levels.items()}
     if plan_for is PlanFor.SAMPLES:
@@ -92,7 +92,7 @@ def candidates(
         plan = planner(instance)
         if plan is not None:
             timeline = retime(instance, plan, told.instance)
-            found.append(Candidate(name, timeline, values(told.instance, timeline, drawn, objective)))
+            found.append(ConsideredPlan(name, timeline, values(told.instance, timeline, drawn, objective)))
     return sorted(found, key=lambda candidate: candidate.mean)
 
 

@@ -79,7 +79,7 @@ class Uncertainty:
             return Sides(self.straying.told(given), self.straying.around(given, seed))
         if self.estimates is not None:
             told = read_told(self.estimates, scenario)
-            return Sides(told, told.drawn(seed, TRUTH))
+            return Sides(told, told.draw(seed, TRUTH))
         return Sides(Told.exactly(given), given)
 
 

@@ -63,7 +63,7 @@ class Told:
         """Return the instance in which every run time is its quantile at a level, 0 to 1 without the ends."""
         return self._at(np.full(self.instance.n_tasks, _NORMAL.inv_cdf(level)))
 
-    def drawn(self, seed: int, stream: int = SAMPLES) -> Instance:
+    def draw(self, seed: int, stream: int = SAMPLES) -> Instance:
         """Return the instance with run times drawn from the estimates; equal seeds draw the same quantiles."""
         draws = np.random.default_rng([seed, stream])
         if self.by_job:
@@ -148,7 +148,7 @@ def stretch(instance: Instance, factor: Floats) -> Instance:
         own = factor[tasks.start : tasks.stop]
         key = id(job.workflow), own.tobytes()
         if key not in made:
-            made[key] = stretched_workflow(job.workflow, own)
+            made[key] = stretch_workflow(job.workflow, own)
         jobs.append(replace(job, workflow=made[key]))
     try:
         return replace(instance, jobs=tuple(jobs))
@@ -157,13 +157,13 @@ def stretch(instance: Instance, factor: Floats) -> Instance:
         raise NoiseError(f"run times up to {most:.3g} times as long: {error}; allowed are smaller ones") from None
 
 
-def stretched_workflow(workflow: Workflow, factor: Floats) -> Workflow:
+def stretch_workflow(workflow: Workflow, factor: Floats) -> Workflow:
     """Return a workflow with other run times; `factor` is per task."""
     by = dict(zip(workflow.position, factor.tolist(), strict=True))
-    return workflow.with_tasks(lambda task: _stretched_task(task, by.get(task.name, 1.0)))
+    return workflow.with_tasks(lambda task: _stretch_task(task, by.get(task.name, 1.0)))
 
 
-def _stretched_task(task: Task, by: float) -> Task:
+def _stretch_task(task: Task, by: float) -> Task:
     if task.batch is None:
         return replace(task, runtime_us={kind: _stretch_time(us, by) for kind, us in task.runtime_us.items()})
     if by == 1:

@@ -36,7 +36,7 @@ class Point:
     changes: Mapping[str, object]
     where: Where
 
-    def blamed(self, name: str, problem: str, source: Source) -> InputError:
+    def blame(self, name: str, problem: str, source: Source) -> InputError:
         """Return the error of one of the changes."""
         is_value = isinstance(self.where[-1], int)
         return source.error(self.where if is_value else (*self.where, name), problem)
@@ -104,7 +104,7 @@ def _refuse_unknown(name: str, point: Point, kind: type[Verb], source: Source) -
     head = name.partition(".")[0].partition("[")[0]
     if not is_setting(name, kind) and head not in ScenarioDocument.model_fields:
         known = [*kind.model_fields, *ScenarioDocument.model_fields]
-        raise point.blamed(name, f"{quote(name)} is no path and no setting of the verb; {allowed(head, known)}", source)
+        raise point.blame(name, f"{quote(name)} is no path and no setting of the verb; {allowed(head, known)}", source)
 
 
 def is_setting(name: str, kind: type[Verb]) -> bool:

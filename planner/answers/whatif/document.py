@@ -11,7 +11,7 @@ from models.scenario import Scenario, build, load_scenario
 from models.scenario.document import ScenarioDocument
 from models.scenario.quantities import Name
 from models.scenario.reading import read_document
-from models.scenario.section import Section, filled, validate
+from models.scenario.section import Section, refuse_empty, validate
 from models.scenario.source import Source
 
 KINDS_OF_BASE = "the path of a scenario file, or a mapping with the keys of one"
@@ -24,7 +24,7 @@ class SweepDocument(Section):
     scenario: Any
     verb: Name = "simulate"
     settings: dict[Name, Any] = {}  # noqa: RUF012
-    grid: Annotated[dict[Name, Any], filled("axis")]
+    grid: Annotated[dict[Name, Any], refuse_empty("axis")]
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,7 @@ from models.scenario.source import Source
 from planner.answers.whatif.axes import Axis, Point, is_setting, read_axes, told, verb_of
 from planner.answers.whatif.cell import CellCall
 from planner.answers.whatif.document import Base, SweepDocument
-from planner.answers.whatif.paths import PathError, factor, first_missing, places, replaced, scaled, value_at
+from planner.answers.whatif.paths import PathError, factor, first_missing, places, replace_at, scale_quantity, value_at
 
 MAX_CELLS = 100_000
 
@@ -52,7 +52,7 @@ def read_grid(document: SweepDocument, base: Base, source: Source) -> Grid:
     count = prod(len(axis.points) for axis in axes)
     if count > MAX_CELLS:
         raise source.error(("grid",), f"gives {count} cells; allowed are {MAX_CELLS}")
-    reader = _Reader(document, base, source)
+    reader = _GridReader(document, base, source)
     reader.refuse_overlaps(axes)
     for axis in axes:
         for point in axis.points:
@@ -66,7 +66,7 @@ def _points(axes: Sequence[Axis], at: Sequence[int]) -> list[Point]:
     return [axis.points[position] for axis, position in zip(axes, at, strict=True)]
 
 
-class _Reader:
+class _GridReader:
     """Applies changes to the base scenario and to the settings."""
 
     def __init__(self, document: SweepDocument, base: Base, source: Source) -> None:
@@ -78,20 +78,20 @@ class _Reader:
         data = self._base.data
         for point in points:
             for name, value in self._scenario_changes(point).items():
-                data = self._changed(data, point, name, value)
+                data = self._change(data, point, name, value)
         return CellCall(data, str(self._base.folder), self._document.verb, self._settings(points))
 
     def refuse_overlaps(self, axes: Sequence[Axis]) -> None:
         """Refuse two axes that change the same place, or a place inside one that the other replaces."""
         for one, other in combinations(axes, 2):
-            pairs = product(self._touched(one), self._touched(other))
+            pairs = product(self._touch(one), self._touch(other))
             both = next(((a, b) for a, b in pairs if a[: len(b)] == b or b[: len(a)] == a), None)
             if both is not None:
                 name = ".".join(str(part) for part in max(both, key=len))
                 problem = f"changes {name}, as axis {quote(one.name)} does; allowed is one axis for each value"
                 raise self._source.error(("grid", other.name), problem)
 
-    def _touched(self, axis: Axis) -> list[Where]:
+    def _touch(self, axis: Axis) -> list[Where]:
         touched: dict[Where, None] = {}
         for point in axis.points:
             for name in point.changes:
@@ -103,19 +103,19 @@ class _Reader:
         try:
             return places(self._base.data, name)
         except PathError as error:
-            raise point.blamed(name, str(error), self._source) from None
+            raise point.blame(name, str(error), self._source) from None
 
     def _scenario_changes(self, point: Point) -> Mapping[str, object]:
         return {name: value for name, value in point.changes.items() if not is_setting(name, self._kind)}
 
-    def _changed(self, data: Mapping[str, object], point: Point, name: str, value: object) -> Mapping[str, object]:
+    def _change(self, data: Mapping[str, object], point: Point, name: str, value: object) -> Mapping[str, object]:
         """Return data after one change; a factor scales what stands there."""
         times = factor(value)
         for where in self._places(name, point):
             try:
-                data = replaced(data, where, value if times is None else scaled(value_at(data, where), times))
+                data = replace_at(data, where, value if times is None else scale_quantity(value_at(data, where), times))
             except PathError as error:
-                raise point.blamed(name, str(error), self._source) from None
+                raise point.blame(name, str(error), self._source) from None
         return data
 
     def check_scenario(self, point: Point) -> None:
@@ -123,10 +123,10 @@ class _Reader:
         changes = self._scenario_changes(point)
         data = self._base.data
         for name, value in changes.items():
-            data = self._changed(data, point, name, value)
+            data = self._change(data, point, name, value)
         problem = _refusal(data) if changes else None
         if problem is not None:
-            raise point.blamed(list(changes)[-1], problem, self._source)
+            raise point.blame(list(changes)[-1], problem, self._source)
         for name, value in changes.items():
             for where in self._places(name, point):
                 self._refuse_new_name(point, name, where, value)
@@ -139,11 +139,11 @@ class _Reader:
         missing = first_missing(self._base.data, where)
         for depth in range(len(where) if missing is None else missing, len(where)):
             elsewhere = (*where[:depth], f"{where[depth]} ", *where[depth + 1 :])
-            if _refusal(replaced(self._base.data, elsewhere, value)) is None:
+            if _refusal(replace_at(self._base.data, elsewhere, value)) is None:
                 siblings = value_at(self._base.data, where[:depth])
                 known = list(siblings) if isinstance(siblings, Mapping) else []
                 remedy = allowed(str(where[depth]), known) if known else "allowed is to change what it would be part of"
-                raise point.blamed(name, f"{quote(where[depth])} is not in the scenario; {remedy}", self._source)
+                raise point.blame(name, f"{quote(where[depth])} is not in the scenario; {remedy}", self._source)
 
     def _settings(self, points: Iterable[Point]) -> dict[str, object]:
         changes = {name: value for point in points for name, value in point.changes.items()}
@@ -156,20 +156,20 @@ class _Reader:
             try:
                 validate(self._kind, self._settings(points), self._source).check(self._base.scenario)
             except InputError as error:
-                raise self._blamed(points, error.field, error.problem) from None
+                raise self._blame(points, error.field, error.problem) from None
             except FieldError as error:
-                raise self._blamed(points, str(error.where[0]), error.problem) from None
+                raise self._blame(points, str(error.where[0]), error.problem) from None
 
     def _tells(self, axis: Axis) -> bool:
         return any(is_setting(name, self._kind) for point in axis.points for name in point.changes)
 
-    def _blamed(self, points: Sequence[Point], field: str, problem: str) -> InputError:
+    def _blame(self, points: Sequence[Point], field: str, problem: str) -> InputError:
         """Return the error of a setting, on the line of the last point that tells it, or of the settings."""
         head = field.partition("[")[0].partition(".")[0]
         for point in reversed(points):
             for name in point.changes:
                 if is_setting(name, self._kind) and name.partition(".")[0] == head:
-                    return point.blamed(name, problem, self._source)
+                    return point.blame(name, problem, self._source)
         return self._source.error(("settings", head) if head in self._document.settings else ("settings",), problem)
 
 

@@ -41,7 +41,7 @@ def describe_error(error: BaseException) -> str:
     return " ".join(f"{type(error).__name__}: {error}".split())
 
 
-def timed(call: Callable[[Item], Value], item: Item) -> tuple[Value, float]:
+def time_call(call: Callable[[Item], Value], item: Item) -> tuple[Value, float]:
     """Return what a call returns, and how many seconds it took; this is what runs on a worker."""
     begun = time.perf_counter()
     return call(item), time.perf_counter() - begun

@@ -113,24 +113,24 @@ def _value_at(document: object, where: Where) -> object:
     return document
 
 
-def replaced(document: Mapping[str, object], where: Where, value: object) -> dict[str, object]:
+def replace_at(document: Mapping[str, object], where: Where, value: object) -> dict[str, object]:
     """Return a copy with another value at a place; what is not on the way there is shared.
 
-    >>> replaced({"a": {"b": 1}, "c": 2}, ("a", "b"), 3)
+    >>> replace_at({"a": {"b": 1}, "c": 2}, ("a", "b"), 3)
     {'a': {'b': 3}, 'c': 2}
     """
     key = str(where[0])
-    return {**document, key: _replaced(document.get(key), where[1:], value)}
+    return {**document, key: _replace_at(document.get(key), where[1:], value)}
 
 
-def _replaced(document: object, where: Where, value: object) -> object:
+def _replace_at(document: object, where: Where, value: object) -> object:
     if not where:
         return value
     part, rest = where[0], where[1:]
     if isinstance(document, (list, tuple)) and isinstance(part, int):
-        return [*document[:part], _replaced(document[part], rest, value), *document[part + 1 :]]
+        return [*document[:part], _replace_at(document[part], rest, value), *document[part + 1 :]]
     mapping = document if isinstance(document, Mapping) else {}
-    return {**mapping, part: _replaced(mapping.get(part), rest, value)}
+    return {**mapping, part: _replace_at(mapping.get(part), rest, value)}
 
 
 def factor(value: object) -> str | None:
@@ -143,10 +143,10 @@ def factor(value: object) -> str | None:
     return None if match is None else match[1]
 
 
-def scaled(value: object, times: str) -> str:
+def scale_quantity(value: object, times: str) -> str:
     """Return a number or quantity times a factor, exactly, as text with the same unit.
 
-    >>> scaled("14 GB", "0.5"), scaled(5, "2")
+    >>> scale_quantity("14 GB", "0.5"), scale_quantity(5, "2")
     ('7 GB', '10')
 
     Raises

@@ -18,7 +18,7 @@ from multiprocessing.connection import Connection
 from multiprocessing.context import SpawnContext, SpawnProcess
 from typing import Generic
 
-from planner.answers.whatif.outcome import LOOK_S, Item, Outcome, Value, describe_error, timed
+from planner.answers.whatif.outcome import LOOK_S, Item, Outcome, Value, describe_error, time_call
 
 CRASHED = "the worker process died: it was killed, ran out of memory, or crashed in compiled code"
 
@@ -28,7 +28,7 @@ def as_finished_here(
 ) -> Iterator[Outcome[Value]]:
     """Yield the outcome of every call as soon as it is known, as `planner.answers.whatif.pool.as_finished` does."""
     waiting = deque(enumerate(items))
-    lanes: list[_Lane[Item, Value]] = [_Lane(call) for _ in range(min(workers, len(items)))]
+    lanes: list[_CallQueue[Item, Value]] = [_CallQueue(call) for _ in range(min(workers, len(items)))]
     try:
         while not (stop is not None and stop.is_set()):
             for lane in lanes:
@@ -51,6 +51,7 @@ class _Worker(SpawnProcess):
     """A process that does not run the program's main file again, so that scripts and notebooks need no guard."""
 
     def start(self) -> None:
+        """Start it as if there were no main file."""
         main = sys.modules["__main__"]
         names: tuple[str, ...] = ("__file__", "__spec__")
         kept = {name: vars(main)[name] for name in names if name in vars(main)}
@@ -66,7 +67,7 @@ class _Context(SpawnContext):
     Process = _Worker
 
 
-class _Lane(Generic[Item, Value]):
+class _CallQueue(Generic[Item, Value]):
     """One worker process and the calls it was given: at most two, so that it is never idle and a crash has one cause.
 
     The worker ends when its leash does: this process holds one end of a pipe, and closing it, dying included, is seen
@@ -87,7 +88,7 @@ class _Lane(Generic[Item, Value]):
         """Give the worker calls until it has as many as it may."""
         while waiting and len(self.given) < most:
             index, item = waiting.popleft()
-            self.given.append((index, item, self._executor.submit(timed, self._call, item)))
+            self.given.append((index, item, self._executor.submit(time_call, self._call, item)))
 
     def collect(self, waiting: deque[tuple[int, Item]]) -> Iterator[Outcome[Value]]:
         """Yield the outcomes of calls that have ended, the first given first; put back what a crash cut off."""

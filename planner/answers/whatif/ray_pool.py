@@ -12,7 +12,7 @@ from typing import Any
 
 from models.errors import QuestionError
 from models.extras import require_extra
-from planner.answers.whatif.outcome import LOOK_S, Item, Outcome, Value, describe_error, timed
+from planner.answers.whatif.outcome import LOOK_S, Item, Outcome, Value, describe_error, time_call
 
 _CALLS_PER_CPU = 2
 """Calls handed to the cluster for each of its CPUs: enough to keep it busy, few enough to stop soon."""
@@ -33,7 +33,7 @@ def as_finished_on_ray(
         If Ray is not installed, or there is no cluster at the address.
     """
     with _connected(address) as ray:
-        remote = ray.remote(timed)
+        remote = ray.remote(time_call)
         waiting = deque(enumerate(items))
         given: dict[Any, int] = {}
         while not (stop is not None and stop.is_set()):

@@ -58,7 +58,7 @@ def sweep(
     """
     document, base, source = read_sweep(Path(file))
     name = document.name or Path(file).stem
-    return _run(name, document, base, source, folder, _Way(workers, ray, watch, stop, str(file)))
+    return _run(name, document, base, source, folder, _Execution(workers, ray, watch, stop, str(file)))
 
 
 def whatif(
@@ -98,11 +98,11 @@ def whatif(
         base = base_of(scenario, Source("scenario", Path()))
     else:
         base = base_of_file(Path(scenario))
-    return _run(base.scenario.name, document, base, source, folder, _Way(workers, ray, watch, stop))
+    return _run(base.scenario.name, document, base, source, folder, _Execution(workers, ray, watch, stop))
 
 
 @dataclass(frozen=True, slots=True)
-class _Way:
+class _Execution:
     """How the cells are run, and the sweep file that asks for it."""
 
     workers: int
@@ -112,7 +112,9 @@ class _Way:
     file: str | None = None
 
 
-def _run(name: str, document: SweepDocument, base: Base, source: Source, folder: str | Path | None, way: _Way) -> Sweep:
+def _run(
+    name: str, document: SweepDocument, base: Base, source: Source, folder: str | Path | None, way: _Execution
+) -> Sweep:
     """Run the cells that are not known yet."""
     grid = read_grid(document, base, source)
     keys = [cell.call.key() for cell in grid.cells]
@@ -141,7 +143,7 @@ def _run(name: str, document: SweepDocument, base: Base, source: Source, folder:
     return made
 
 
-def _finished(calls: Mapping[str, CellCall], store: Store | None, way: _Way) -> Iterator[tuple[str, StoredCell]]:
+def _finished(calls: Mapping[str, CellCall], store: Store | None, way: _Execution) -> Iterator[tuple[str, StoredCell]]:
     """Yield every cell that ends, once it is kept; a crash is not kept, so that the next run tries the cell again."""
     keys = list(calls)
     for outcome in as_finished(answer, list(calls.values()), workers=way.workers, ray=way.ray, stop=way.stop):

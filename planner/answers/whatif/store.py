@@ -74,14 +74,14 @@ class Store:
         path = self.folder / "sweep.json"
         now = {"schema_version": SCHEMA_VERSION, "name": name, "verb": verb, "file": file}
         now |= {"scenario_hash": scenario, "versions": versions(), "cells": list(keys)}
-        before = self._noted(path)
+        before = self._read_note(path)
         if before != now:
             self.drop_tables()
             write_atomically(path, json.dumps(now, indent=1))
         return before is not None and before.get("cells") != now["cells"]
 
     @staticmethod
-    def _noted(path: Path) -> dict[str, object] | None:
+    def _read_note(path: Path) -> dict[str, object] | None:
         """Return what the sweep was when it ran last: empty where the note is damaged, None where there is none."""
         try:
             found = json.loads(path.read_bytes())

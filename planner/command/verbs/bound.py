@@ -51,9 +51,7 @@ def bound(
 
         return bound_view(made)
 
-    manners.show(made.as_dict(output), view, as_json)
-    for path in written[1:]:
-        manners.say(f"wrote {path}")
+    manners.show(made.as_dict(output), view, as_json, written[1:])
     if stop.is_set():
         manners.say("truenorth: interrupted; the best bound found is kept")
         return manners.INTERRUPTED

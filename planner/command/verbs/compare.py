@@ -76,9 +76,7 @@ def compare(
 
         return comparison_view(made)
 
-    manners.show(made.as_dict(), view, as_json)
-    for path in written:
-        manners.say(f"wrote {path}")
+    manners.show(made.as_dict(), view, as_json, written)
     if not made.plan.result.within_limit:
         manners.say(manners.MISSED_LIMIT)
     if stop.is_set():
@@ -105,9 +103,7 @@ def _replicate(
     with interruptible() as stop, line.shown():
         made = replicate(loaded, count, names, folder=output, watch=line.watch, stop=stop, **told)
     written = [] if output is None or not made.replications else replicated.write(made, output)
-    manners.show(made.as_dict(), lambda: replicated.replicated_view(made), as_json)
-    for path in written:
-        manners.say(f"wrote {path}")
+    manners.show(made.as_dict(), lambda: replicated.replicated_view(made), as_json, written)
     for error in made.sweep.as_dict()["errors"]:
         manners.say(f"replication {error['cell']}: {error['error']}")
     if not made.sweep.complete:

@@ -73,9 +73,7 @@ def estimate(
 
         return estimates_view(made)
 
-    manners.show(written.as_dict(made, output), view, as_json)
-    if output is not None:
-        manners.say(f"wrote {output}")
+    manners.show(written.as_dict(made, output), view, as_json, [output])
     return manners.DONE
 
 

@@ -19,6 +19,23 @@ _FORMATS = (
     "table"
 )
 """Names of the formats, which the help shows without reading them."""
+_Servers = Annotated[int | None, typer.Option(min=1, help="Servers (default: the format's).")]
+_GpusPerServer = Annotated[int | None, typer.Option(min=1, help="GPUs of each server.")]
+_Memory = Annotated[str | None, typer.Option(metavar="SIZE", help="Memory for weights per GPU: '24 GB'.")]
+_Weights = Annotated[str | None, typer.Option(metavar="SIZE", help="Weights of every model: '6.5 GB'.")]
+_LoadTime = Annotated[
+    str | None, typer.Option(metavar="TIME", help="What a model takes to load; sets the load bandwidth.")
+]
+_LoadBandwidth = Annotated[str | None, typer.Option(metavar="BANDWIDTH", help="From host memory to a GPU: '12 GB/s'.")]
+_NetworkBandwidth = Annotated[str | None, typer.Option(metavar="BANDWIDTH", help="Between GPUs: '25 Gbit/s'.")]
+
+_WORKFLOWS_ALONE = (
+    "--workflows: brings cluster, models and run times; allowed is without --servers and its like, "
+    "and without --runtime-classes"
+)
+_CATALOGUE_ALONE = (
+    "--catalogue: brings kinds, models and sizes; allowed is without --servers and its like, and --workflows"
+)
 
 
 def import_(
@@ -44,19 +61,13 @@ def import_(
         typer.Option(metavar="CATALOGUE", help="Models, GPU kinds and run times to join by model; or open-models."),
     ] = None,
     skip_malformed: Annotated[bool, typer.Option("--skip-malformed", help="Count malformed rows and go on.")] = False,
-    servers: Annotated[int | None, typer.Option(min=1, help="Servers (default: the format's).")] = None,
-    gpus_per_server: Annotated[int | None, typer.Option(min=1, help="GPUs of each server.")] = None,
-    memory: Annotated[str | None, typer.Option(metavar="SIZE", help="Memory for weights per GPU: '24 GB'.")] = None,
-    weights: Annotated[str | None, typer.Option(metavar="SIZE", help="Weights of every model: '6.5 GB'.")] = None,
-    load_time: Annotated[
-        str | None, typer.Option(metavar="TIME", help="What a model takes to load; sets the load bandwidth.")
-    ] = None,
-    load_bandwidth: Annotated[
-        str | None, typer.Option(metavar="BANDWIDTH", help="From host memory to a GPU: '12 GB/s'.")
-    ] = None,
-    network_bandwidth: Annotated[
-        str | None, typer.Option(metavar="BANDWIDTH", help="Between GPUs: '25 Gbit/s'.")
-    ] = None,
+    servers: _Servers = None,
+    gpus_per_server: _GpusPerServer = None,
+    memory: _Memory = None,
+    weights: _Weights = None,
+    load_time: _LoadTime = None,
+    load_bandwidth: _LoadBandwidth = None,
+    network_bandwidth: _NetworkBandwidth = None,
     figure: Annotated[
         Path | None, typer.Option("--figure", metavar="PNG", help="Write the summary as a picture to this file.")
     ] = None,
@@ -75,15 +86,11 @@ def import_(
     if figure is not None:
         promise(figure)
     override = Override(servers, gpus_per_server, memory, weights, load_time, load_bandwidth, network_bandwidth)
-    if workflows is not None and (override != Override() or runtime_classes != "auto"):
-        raise manners.UsageError(
-            "--workflows: brings cluster, models and run times; allowed is without --servers and its like, "
-            "and without --runtime-classes"
-        )
-    if catalogue is not None and (override != Override() or workflows is not None):
-        raise manners.UsageError(
-            "--catalogue: brings kinds, models and sizes; allowed is without --servers and its like, and --workflows"
-        )
+    overrides = override != Override()
+    if workflows is not None and (overrides or runtime_classes != "auto"):
+        raise manners.UsageError(_WORKFLOWS_ALONE)
+    if catalogue is not None and (overrides or workflows is not None):
+        raise manners.UsageError(_CATALOGUE_ALONE)
     line = RowsLine()
     with line.shown():
         made = import_trace(
@@ -92,7 +99,7 @@ def import_(
             window=window,
             rate_factor=_number(rate_factor),
             runtime_classes=runtime_classes,
-            override=override.applied,
+            override=override.apply,
             driven=None if workflows is None else Driven.load(workflows),
             catalogue=None if catalogue is None else Catalogued.load(catalogue),
             skip_malformed=skip_malformed,
@@ -101,9 +108,7 @@ def import_(
     written = [] if output is None else made.save(output)
     if figure is not None:
         written.append(_draw(made, files, figure))
-    manners.show(made.as_dict(written), lambda: _view(made), as_json)
-    for path in written:
-        manners.say(f"wrote {path}")
+    manners.show(made.as_dict(written), lambda: _view(made), as_json, written)
     return manners.DONE
 
 

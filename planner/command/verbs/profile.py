@@ -43,7 +43,5 @@ def profile(
             loaded, computing, device=device.value, runner_name=runner, rounds=rounds, beside=beside, watch=watch
         )
     written = [] if output is None else made.save(output)
-    manners.show(made.as_dict(output), lambda: profile_view(made), as_json)
-    for path in written:
-        manners.say(f"wrote {path}")
+    manners.show(made.as_dict(output), lambda: profile_view(made), as_json, written)
     return manners.DONE

@@ -55,10 +55,10 @@ def replay(
     from planner.answers.replay import replay_on_devices
     from planner.inputs.samples import read_samples
     from planner.show import replay_files
-    from planner.show.replay import elapsed_shown, replay_view
+    from planner.show.replay import replay_view, show_elapsed
 
     settings = LiveSettings(device.value, None if virtual is None else virtual.value, limit)
-    with elapsed_shown("setting up, then running in real time"):
+    with show_elapsed("setting up, then running in real time"):
         replayed = replay_on_devices(
             loaded,
             plan or str(policy),
@@ -70,7 +70,5 @@ def replay(
             samples=None if samples is None else read_samples(samples),
         )
     written = [] if output is None else replay_files.write(replayed, output)
-    manners.show(replayed.as_dict(), lambda: replay_view(replayed), as_json)
-    for path in written:
-        manners.say(f"wrote {path}")
+    manners.show(replayed.as_dict(), lambda: replay_view(replayed), as_json, written)
     return manners.DONE if replayed.achieved else manners.NOT_ACHIEVED

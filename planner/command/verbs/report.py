@@ -29,6 +29,5 @@ def report(
     def view() -> object:
         return "\n\n".join(f"{section.question}\n{section.answer}" for section in made.sections)
 
-    manners.show(made.as_dict(output), view, as_json)
-    manners.say(f"wrote {output}")
+    manners.show(made.as_dict(output), view, as_json, [output])
     return manners.DONE

@@ -97,9 +97,7 @@ def servers(
         return views.view(answer)
 
     by_name = {path.name: path for path in written}
-    manners.show(answer.as_dict(by_name.get("plan.json"), by_name.get("certificate.json")), view, as_json)
-    for path in written:
-        manners.say(f"wrote {path}")
+    manners.show(answer.as_dict(by_name.get("plan.json"), by_name.get("certificate.json")), view, as_json, written)
     if stop.is_set():
         manners.say("truenorth: interrupted; what is known so far is kept")
         return manners.INTERRUPTED

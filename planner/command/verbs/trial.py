@@ -71,7 +71,5 @@ def trial(
             watch=watch,
         )
     written = [] if output is None else trial_files.write(made, output)
-    manners.show(made.as_dict(), lambda: trial_view(made), as_json)
-    for path in written:
-        manners.say(f"wrote {path}")
+    manners.show(made.as_dict(), lambda: trial_view(made), as_json, written)
     return manners.DONE if made.achieved else manners.NOT_ACHIEVED

@@ -47,11 +47,11 @@ class Asked:
         for row in range(len(tasks)):
             given = self.answerer({name: str(values[row]) for name, values in tasks.columns.items()})
             if given is not None:
-                answers.quantiles[row] = np.log(_checked(given)) + math.log(1e6)
+                answers.quantiles[row] = np.log(_check(given)) + math.log(1e6)
         return answers
 
 
-def _checked(given: tuple[float, float, float]) -> tuple[float, float, float]:
+def _check(given: tuple[float, float, float]) -> tuple[float, float, float]:
     try:
         low, middle, high = (float(value) for value in given)
     except (TypeError, ValueError):

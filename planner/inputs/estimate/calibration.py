@@ -12,7 +12,7 @@ import numpy as np
 from models.instance import Ints
 from planner.inputs.estimate.answers import Answers, Rung
 from planner.inputs.estimate.boosted import Boosted
-from planner.inputs.estimate.conformal import LEAST_CASES, UNMOVED, Shift, covered, shift
+from planner.inputs.estimate.conformal import LEAST_CASES, UNMOVED, Shift, coverage, shift
 from planner.inputs.estimate.default import Default
 from planner.inputs.estimate.known import KnownTimes, Novelty
 from planner.inputs.estimate.retrieval import Retrieval
@@ -23,7 +23,7 @@ _LEAST_COMMON = 30
 
 
 @dataclass(frozen=True, slots=True)
-class Calibration:
+class RungCalibration:
     """What the calibration part says of one rung.
 
     Parameters
@@ -49,28 +49,28 @@ class Calibration:
     within_factor_two: float = math.nan
 
 
-Calibrations: TypeAlias = Mapping[tuple[str, Novelty | None], Calibration]
+Calibrations: TypeAlias = Mapping[tuple[str, Novelty | None], RungCalibration]
 """By name of the rung, and what is new about the task; None: whatever the task."""
 
 
-def calibration(quantiles: Floats, truth: Floats) -> Calibration:
+def calibration(quantiles: Floats, truth: Floats) -> RungCalibration:
     """Return what some cases, in order of time, say. Shapes [cases, 3] and [cases]."""
     if len(truth) == 0:
-        return Calibration()
+        return RungCalibration()
     half = len(truth) // 2
-    moved = shift(quantiles[:half], truth[:half]).applied(quantiles[half:])
+    later = shift(quantiles[:half], truth[:half]).apply(quantiles[half:])
     off = np.abs(quantiles[:, 1] - truth)
-    return Calibration(
+    return RungCalibration(
         shift(quantiles, truth),
         len(truth),
-        covered(quantiles, truth),
-        covered(moved, truth[half:]) if half else math.nan,
+        coverage(quantiles, truth),
+        coverage(later, truth[half:]) if half else math.nan,
         float(np.median(np.abs(np.expm1(quantiles[:, 1] - truth)))),
         float((off <= math.log(2)).mean()),
     )
 
 
-def ordered(rungs: Sequence[Rung], tasks: Tasks, truth: Floats, known: KnownTimes) -> list[Rung]:
+def order_rungs(rungs: Sequence[Rung], tasks: Tasks, truth: Floats, known: KnownTimes) -> list[Rung]:
     """Return rungs so that the better comes first.
 
     One goes before those that stand above it for as long as its mean absolute log error is less than theirs on the
@@ -107,7 +107,7 @@ def climb(rungs: Sequence[Rung], tasks: Tasks, known: KnownTimes) -> tuple[Answe
     return answers, by
 
 
-def calibrated(rungs: Sequence[Rung], tasks: Tasks, truth: Floats, known: KnownTimes) -> Calibrations:
+def calibrate(rungs: Sequence[Rung], tasks: Tasks, truth: Floats, known: KnownTimes) -> Calibrations:
     """Return what later tasks say of each rung, by its name and by what is new about a task.
 
     A rung is judged by the tasks that reach it, those with a new key for themselves; if those are few, by all that it
@@ -116,7 +116,7 @@ def calibrated(rungs: Sequence[Rung], tasks: Tasks, truth: Floats, known: KnownT
     """
     answers, by = climb(rungs, tasks, known)
     new_key = np.array(known.novelty(tasks)) == Novelty.KEY
-    found: dict[tuple[str, Novelty | None], Calibration] = {}
+    found: dict[tuple[str, Novelty | None], RungCalibration] = {}
     for place, rung in enumerate(rungs):
         reached, fresh = by == place, (by == place) & new_key
         judged = calibration(answers.quantiles[reached], truth[reached])
@@ -133,19 +133,19 @@ def calibrated(rungs: Sequence[Rung], tasks: Tasks, truth: Floats, known: KnownT
     return found
 
 
-def _enough(one: Calibration, otherwise: Calibration) -> Calibration:
+def _enough(one: RungCalibration, otherwise: RungCalibration) -> RungCalibration:
     return one if one.cases >= _LEAST_COMMON else otherwise
 
 
-def _asked(rung: Rung, tasks: Tasks, truth: Floats, known: KnownTimes) -> Calibration:
+def _asked(rung: Rung, tasks: Tasks, truth: Floats, known: KnownTimes) -> RungCalibration:
     answers = rung.answer(tasks, known)
     return calibration(answers.quantiles[answers.given], truth[answers.given])
 
 
-def moved(quantiles: Floats, names: Sequence[str], new: Sequence[Novelty], found: Calibrations) -> Floats:
+def move_ends(quantiles: Floats, names: Sequence[str], new: Sequence[Novelty], found: Calibrations) -> Floats:
     """Return quantiles with their ends moved as the calibration of their rung says. Shape [tasks, 3]."""
     result = quantiles.copy()
     for key in set(zip(names, new, strict=True)) & found.keys():
         rows = np.array([pair == key for pair in zip(names, new, strict=True)])
-        result[rows] = found[key].shift.applied(quantiles[rows])
+        result[rows] = found[key].shift.apply(quantiles[rows])
     return result

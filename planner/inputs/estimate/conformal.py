@@ -35,7 +35,7 @@ class Shift:
     above: float = 0.0
     cases: int = 0
 
-    def applied(self, quantiles: Floats) -> Floats:
+    def apply(self, quantiles: Floats) -> Floats:
         """Return quantiles with their ends moved, the median still between them. Shape [tasks, 3]."""
         low, middle, high = quantiles.T
         return np.column_stack([np.minimum(low - self.below, middle), middle, np.maximum(high + self.above, middle)])
@@ -64,7 +64,7 @@ def shift(quantiles: Floats, truth: Floats) -> Shift:
     return Shift(_quantile(quantiles[:, 0] - truth), _quantile(truth - quantiles[:, 2]), len(truth))
 
 
-def covered(quantiles: Floats, truth: Floats) -> float:
+def coverage(quantiles: Floats, truth: Floats) -> float:
     """Return the share of cases whose truth lies in the interval, both ends included; NaN without cases."""
     if len(truth) == 0:
         return math.nan

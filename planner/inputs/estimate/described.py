@@ -21,7 +21,9 @@ SOURCE_MODEL = "source_model"
 _BETWEEN = ";"
 
 
-def described(table: Path, line: Ints, paths: Texts, cache: DescriptionCache | None = None) -> Mapping[str, Texts]:
+def describe_columns(
+    table: Path, line: Ints, paths: Texts, cache: DescriptionCache | None = None
+) -> Mapping[str, Texts]:
     """Return the columns that the sources of some tasks make.
 
     Parameters

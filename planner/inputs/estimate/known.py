@@ -32,7 +32,7 @@ class Novelty(IntEnum):
     MODEL = 2
 
 
-class Runs:
+class PastRuns:
     """Past run times by key.
 
     Parameters
@@ -104,9 +104,9 @@ class KnownTimes:
         """The exact key and its back-offs: one column less each, dropped from the end."""
         return shorter(self.key)
 
-    def runs(self, names: tuple[str, ...]) -> Runs:
+    def runs(self, names: tuple[str, ...]) -> PastRuns:
         """Return the runs by the values of some columns."""
-        return self.once(names, lambda: Runs(self.history, self.history.tasks.keys(names)))
+        return self.once(names, lambda: PastRuns(self.history, self.history.tasks.keys(names)))
 
     def once(self, name: object, make: Callable[[], Made]) -> Made:
         """Return what was made of this history under a name, making it the first time."""

@@ -12,7 +12,7 @@ import numpy as np
 
 from planner.inputs.estimate.answers import Rung
 from planner.inputs.estimate.boosted import fit_boosted
-from planner.inputs.estimate.calibration import Calibrations, calibrated, climb, moved, ordered
+from planner.inputs.estimate.calibration import Calibrations, calibrate, climb, move_ends, order_rungs
 from planner.inputs.estimate.default import Default
 from planner.inputs.estimate.estimate import Estimate, Features
 from planner.inputs.estimate.known import KnownTimes, Novelty
@@ -69,7 +69,7 @@ class Ladder:
         if early := int((by < 0).sum()):
             raise ValueError(f"{early} tasks are asked about before any run time is known; allowed are later ones")
         names, new = [self.rungs[place].name for place in by], known.novelty(tasks)
-        quantiles = moved(answers.quantiles, names, new, self.calibrations)
+        quantiles = move_ends(answers.quantiles, names, new, self.calibrations)
         whole = np.maximum(1, np.rint(np.exp(quantiles))).astype(np.int64).tolist()
         confidence = [self._confidence(*of_task) for of_task in zip(names, new, strict=True)]
         return [
@@ -108,7 +108,7 @@ class Recipe:
     encoder: SentenceEncoder | None = None
     seed: int = 0
 
-    def fitted(self, known: KnownTimes) -> tuple[Rung, ...]:
+    def fit(self, known: KnownTimes) -> tuple[Rung, ...]:
         """Return the rungs between the first and the last, fitted on what is known."""
         boosted = fit_boosted(known, self.columns, self.seed)
         encode = tf_idf(known.history, self.columns) if self.encoder is None else unit(self.encoder)
@@ -154,8 +154,8 @@ class Fitted:
             return Ladder(recipe.columns, (*recipe.first, *rungs, *last), {}, self.known)
         past = self.known if online else self.known_then
         tasks, truth = self.later.tasks, self.later.log_runtime
-        then = ordered([rung for rung in self.rungs_then if rung.name not in without], tasks, truth, past)
-        calibrations = calibrated([*recipe.first, *then, Default()], tasks, truth, past)
+        then = order_rungs([rung for rung in self.rungs_then if rung.name not in without], tasks, truth, past)
+        calibrations = calibrate([*recipe.first, *then, Default()], tasks, truth, past)
         now = {rung.name: rung for rung in self.rungs}
         return Ladder(
             recipe.columns, (*recipe.first, *(now[rung.name] for rung in then), *last), calibrations, self.known
@@ -169,8 +169,8 @@ def fit_rungs(history: History, recipe: Recipe) -> Fitted:
     earlier = np.flatnonzero(history.known_us[:cut] <= history.tasks.asked_us[cut])
     then = KnownTimes(history.take(earlier), recipe.columns.key) if len(earlier) else None
     later = np.unique(np.linspace(cut, len(history) - 1, min(_MOST_CASES, len(history) - cut)).astype(np.int64))
-    rungs_then = () if then is None else recipe.fitted(then)
-    return Fitted(recipe, known, recipe.fitted(known), then, rungs_then, history.take(later))
+    rungs_then = () if then is None else recipe.fit(then)
+    return Fitted(recipe, known, recipe.fit(known), then, rungs_then, history.take(later))
 
 
 def fit_ladder(history: History, recipe: Recipe, *, online: bool = False) -> Ladder:

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from models.instance import Ints
 from planner.inputs.estimate.answers import Answers
 from planner.inputs.estimate.default import weighted_quantiles
-from planner.inputs.estimate.known import KnownTimes, Runs
+from planner.inputs.estimate.known import KnownTimes, PastRuns
 from planner.inputs.estimate.tasks import UNKNOWN, Columns, Floats, History, Tasks, Texts
 
 SentenceEncoder: TypeAlias = Callable[[Sequence[str]], NDArray[np.floating[Any]]]
@@ -73,7 +73,7 @@ class Retrieval:
 
     def _past(self, history: History, key: Sequence[str]) -> _Past:
         texts = documents(history.tasks, self.columns)
-        runs, keys = Runs(history, texts), dict(zip(texts, history.tasks.keys(key), strict=True))
+        runs, keys = PastRuns(history, texts), dict(zip(texts, history.tasks.keys(key), strict=True))
         return _Past(runs, np.array([keys[name] for name in runs.names], np.object_), self.encode(list(runs.names)))
 
     def _alike(self, asked: Sequence[str], past: _Past) -> Iterator[tuple[str, tuple[Ints, Floats]]]:
@@ -96,12 +96,12 @@ class Retrieval:
 class _Past:
     """Every past document once: its runs, the key of a task that has it, and its vector."""
 
-    runs: Runs
+    runs: PastRuns
     keys: Texts
     vectors: Any
 
 
-def _pooled(runs: Runs, latest: Ints, likeness: Floats) -> Floats:
+def _pooled(runs: PastRuns, latest: Ints, likeness: Floats) -> Floats:
     """Return the quantiles of several documents' latest runs, each document weighing as much as it is alike."""
     windows = [runs.window(at) for at in latest]
     weights = [np.full(len(window), cosine / len(window)) for window, cosine in zip(windows, likeness, strict=True)]

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from models.scenario import Scenario, load_scenario
 from models.scenario.work import build_workflows
 from planner.inputs.estimate.asked import Answerer, Asked
-from planner.inputs.estimate.described import described
+from planner.inputs.estimate.described import describe_columns
 from planner.inputs.estimate.estimate import Estimate
 from planner.inputs.estimate.ladder import Ladder, Recipe, fit_ladder
 from planner.inputs.estimate.measured import TASK, WORKFLOW, read_profile
@@ -124,7 +124,7 @@ def estimate(history: Path, requests: Path, naming: Naming, options: EstimateOpt
     ladder = fit_ladder(_history(past, timed=naming.time is not None), recipe)
     truth_us = None
     if scenario is None:
-        read = _requested(requests, naming, meaning, cache)
+        read = _read_requests(requests, naming, meaning, cache)
         tasks, names = read.tasks, {LINE: read.line.astype(str).astype(object)}
         names |= {name: tasks.text(name) for name in meaning.columns.key}
         if meaning.compared:
@@ -156,7 +156,7 @@ def _past(path: Path, naming: Naming, meaning: Roles, skip: bool, cache: Descrip
     return _with_sources(path, read_table(path, wanted, skip_malformed=skip), naming, cache)
 
 
-def _requested(path: Path, naming: Naming, meaning: Roles, cache: DescriptionCache | None) -> HistoryTable:
+def _read_requests(path: Path, naming: Naming, meaning: Roles, cache: DescriptionCache | None) -> HistoryTable:
     more = [*([naming.source] if naming.source else []), *([meaning.runtime] if meaning.compared else [])]
     return _with_sources(path, read_table(path, Wanted((*meaning.shared, *more))), naming, cache)
 
@@ -165,7 +165,7 @@ def _with_sources(path: Path, table: HistoryTable, naming: Naming, cache: Descri
     if naming.source is None:
         return table
     tasks = table.tasks
-    made = described(path, table.line, tasks.text(naming.source), cache)
+    made = describe_columns(path, table.line, tasks.text(naming.source), cache)
     return HistoryTable(Tasks({**tasks.columns, **made}, tasks.asked_us), table.line, table.runtime_us, table.tally)
 
 

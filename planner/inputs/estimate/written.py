@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from models.scenario import write_atomically
-from planner.inputs.estimate.calibration import Calibration
+from planner.inputs.estimate.calibration import RungCalibration
 from planner.inputs.estimate.conformal import NOMINAL
 from planner.inputs.estimate.measured import TASK, WORKFLOW
 from planner.inputs.estimate.naming import ESTIMATE_COLUMNS, LINE
@@ -77,7 +77,7 @@ def _rows(made: Estimates) -> Iterator[dict[str, Any]]:
         yield told | dict(zip(ESTIMATE_COLUMNS, values, strict=True))
 
 
-def _calibration(found: Calibration | None) -> dict[str, Any]:
+def _calibration(found: RungCalibration | None) -> dict[str, Any]:
     """Return what calibration found of a rung; null where it had no cases."""
     if found is None:
         return dict.fromkeys(("cases", "covered_before", "covered_after", "median_error", "within_factor_two"))

@@ -8,7 +8,7 @@ How an import flows, and where a new format joins it:
   `executor.policies.options.option`.
 - A reader has two methods. `hardware(files, tally)` returns the documented cluster (`Hardware`), which options of the
   command override. `read(files, tally)` yields chunks: `Requests`, columns of single-task requests (release, model, run
-  time, optionally a deadline and a number of GPUs), or `Jobs`, whole DAGs (`models.Workflow`) with their releases.
+  time, optionally a deadline and a number of GPUs), or `DagJobs`, whole DAGs (`models.Workflow`) with their releases.
 - `csv_rows(file, columns, tally)` yields `Rows`, some 65,000 at a time, as columns of text. Their methods turn text
   into numbers for all rows at once (`times`, `moments`, `wholes`, `numbers`, `names`); `rows.requests(...)` makes the
   chunk.
@@ -27,7 +27,7 @@ from planner.inputs.importers.csv_files import csv_rows
 from planner.inputs.importers.format import Format, Hardware, Reader
 from planner.inputs.importers.rows import Rows
 from planner.inputs.importers.source import open_text
-from planner.inputs.importers.tables import Jobs, Requests
+from planner.inputs.importers.tables import DagJobs, Requests
 from planner.inputs.importers.tally import Tally
 
-__all__ = ["Format", "Hardware", "Jobs", "Reader", "Requests", "Rows", "Tally", "csv_rows", "open_text"]
+__all__ = ["DagJobs", "Format", "Hardware", "Reader", "Requests", "Rows", "Tally", "csv_rows", "open_text"]

@@ -96,7 +96,7 @@ def gpus_that_count(rows: Rows, column: str, options: GPUOptions) -> Ints | None
     return None
 
 
-def logged_jobs(rows: Rows, ids: Ids, model: Texts, options: ClusterOptions) -> Requests:
+def read_jobs(rows: Rows, ids: Ids, model: Texts, options: ClusterOptions) -> Requests:
     """Return the jobs of a log with the columns of Helios, which Acme has too.
 
     The run time is end_time - start_time: the column duration is no substitute, since in Acme's Kalos it also holds

@@ -16,7 +16,7 @@ import numpy as np
 
 from models.scenario import InputError
 from models.scenario.errors import quote
-from models.scenario.source import bounded_lines
+from models.scenario.source import read_bounded_lines
 from models.scenario.trace import LONGEST_LINE
 from planner.inputs.importers.rows import Refusal, Rows
 from planner.inputs.importers.source import open_text, utf_8_from
@@ -60,7 +60,7 @@ def csv_rows(
         line, separator = (1, ",") if header else (2, separator)
         header = header or _header(file, path, separator)
         positions = _positions(header, required, optional, str(path))
-        while lines := list(islice(bounded_lines(file, str(path), LONGEST_LINE, line), CHUNK_ROWS)):
+        while lines := list(islice(read_bounded_lines(file, str(path), LONGEST_LINE, line), CHUNK_ROWS)):
             rows = _rows(lines, line, str(path), len(header), positions, separator)
             yield rows
             rows.settle(tally)
@@ -90,13 +90,13 @@ def separator_of(path: Path, required: Sequence[str]) -> str:
         If the file cannot be read or is empty.
     """
     with open_text(path) as file:
-        line = next(bounded_lines(file, str(path), LONGEST_LINE), "")
+        line = next(read_bounded_lines(file, str(path), LONGEST_LINE), "")
     found = {mark: [name.strip(' "') for name in line.strip().split(mark)] for mark in SEPARATORS}
     return max(SEPARATORS, key=lambda mark: sum(name in found[mark] for name in required))
 
 
 def _header(file: TextIO, path: Path, separator: str = ",") -> list[str]:
-    line = next(bounded_lines(file, str(path), LONGEST_LINE), "")
+    line = next(read_bounded_lines(file, str(path), LONGEST_LINE), "")
     if not _is_utf_8(line):
         raise InputError(str(path), 1, "header", f"{quote(line.strip())} is not UTF-8; allowed is {_CONVERTED}")
     try:
@@ -128,7 +128,7 @@ def _positions(header: Sequence[str], required: Sequence[str], optional: Sequenc
 
 def _rows(lines: Sequence[str], line: int, file: str, width: int, positions: dict[str, int], separator: str) -> Rows:
     """Return lines as rows; those that have no fields, or not so many, are left out or broken."""
-    found = _parsed(lines, separator)
+    found = _parse_lines(lines, separator)
     fits = [len(row) == width and isinstance(row, list) for row in found]
     numbers = np.arange(line, line + len(lines), dtype=np.int64)
     broken: list[Refusal] = []
@@ -161,7 +161,7 @@ def _broken(row: list[str] | str, file: str, line: int, width: int) -> Refusal:
     return Refusal(InputError(file, line, "row", f"{problem}; allowed are {width} fields of CSV"), reason)
 
 
-def _parsed(lines: Sequence[str], separator: str) -> list[list[str] | str]:
+def _parse_lines(lines: Sequence[str], separator: str) -> list[list[str] | str]:
     """Return the fields of each line, none for a blank one, or what is wrong with it."""
     try:
         rows: list[list[str] | str] = list(csv.reader(lines, strict=True, delimiter=separator))

@@ -12,7 +12,7 @@ from models.errors import QuestionError
 from models.scenario.errors import FieldError, Where, quote
 from models.scenario.quantities import MAX_TIME_US
 from models.workload import Task, Workflow, WorkflowCycleError
-from planner.inputs.importers.tables import Jobs
+from planner.inputs.importers.tables import DagJobs
 
 _MOST_SHOWN = 6
 
@@ -32,7 +32,7 @@ class DAGOptions:
     copies: int = option(1, count)
     interval: int = option(0, duration)
 
-    def jobs(self, workflows: Sequence[Workflow], before: int) -> Jobs:
+    def jobs(self, workflows: Sequence[Workflow], before: int) -> DagJobs:
         """Return the jobs of workflows of which others, `before` in number, come earlier.
 
         Raises
@@ -44,10 +44,10 @@ class DAGOptions:
         if last * self.interval > MAX_TIME_US:
             raise QuestionError(f"releases go beyond {MAX_TIME_US} us; allowed are fewer copies or a shorter interval")
         copied = tuple(workflow for workflow in workflows for _ in range(self.copies))
-        return Jobs(copied, np.arange(first, last, dtype=np.int64) * self.interval)
+        return DagJobs(copied, np.arange(first, last, dtype=np.int64) * self.interval)
 
 
-def built(name: str, tasks: Sequence[Task], where: Mapping[str, Where]) -> Workflow:
+def build_workflow(name: str, tasks: Sequence[Task], where: Mapping[str, Where]) -> Workflow:
     """Return tasks as a workflow.
 
     Parameters

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from models.cluster import GPU, MICROSECONDS_PER_SECOND
-from planner.inputs.importers.tables import Jobs, Requests
+from planner.inputs.importers.tables import DagJobs, Requests
 from planner.inputs.importers.tally import Tally
 
 _DIGITS = 12
@@ -78,7 +78,7 @@ class Reader(Protocol):
         """Return the cluster that the format documents, measured from the files where they say."""
         ...
 
-    def read(self, files: Sequence[Path], tally: Tally) -> Iterator[Requests | Jobs]:
+    def read(self, files: Sequence[Path], tally: Tally) -> Iterator[Requests | DagJobs]:
         """Yield the requests or jobs of the files in chunks.
 
         Raises

@@ -38,7 +38,7 @@ class Override:
     load_bandwidth: str | None = None
     network_bandwidth: str | None = None
 
-    def applied(self, documented: Hardware) -> Hardware:
+    def apply(self, documented: Hardware) -> Hardware:
         """Return the hardware that results.
 
         Raises

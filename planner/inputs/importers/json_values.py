@@ -16,7 +16,7 @@ from models.scenario.errors import FieldError, InputError, Where, quote
 from models.scenario.json_text import EXACT, JSONText
 from models.scenario.quantities import MAX_SIZE_BYTES, MAX_TIME_US
 from models.scenario.section import kind_of
-from models.scenario.source import Plain, bounded_lines
+from models.scenario.source import Plain, read_bounded_lines
 from models.scenario.trace import microseconds
 from models.units import QuantityError
 from planner.inputs.importers.rows import LONGEST_NAME
@@ -39,7 +39,7 @@ def json_lines(file: TextIO, name: str) -> Iterator[JSONText]:
     InputError
         If a line is longer than `LONGEST_ENTRY` characters.
     """
-    for line, text in enumerate(bounded_lines(file, name, LONGEST_ENTRY), 1):
+    for line, text in enumerate(read_bounded_lines(file, name, LONGEST_ENTRY), 1):
         if text.strip():
             yield JSONText(text.rstrip("\r\n"), name, line)
 

@@ -8,7 +8,7 @@ from planner.inputs.importers.rows import LONGEST_NAME, Rows
 from planner.inputs.importers.tables import Texts
 
 
-def joined_names(rows: Rows, first: str, second: str) -> Texts:
+def join_names(rows: Rows, first: str, second: str) -> Texts:
     """Return ``first/second`` for each row, and refuse rows whose name would be longer than `LONGEST_NAME`."""
     joined: Texts = rows.names(first) + "/" + rows.names(second)
     lengths = np.fromiter(map(len, joined), np.int64, len(joined))

@@ -142,7 +142,8 @@ class Rows:
     def optional_times(self, column: str, unit: str = "s") -> Ints:
         """Return numbers as `times` does, and -1 where there is none. Shape [rows]."""
 
-        def read(text: str) -> int:
+        def read_time(text: str) -> int:
+            """Return one entry in microseconds."""
             if not text.strip():
                 return -1
             time_us = microseconds(text.strip(), unit)
@@ -151,7 +152,7 @@ class Rows:
             return time_us
 
         allowed = f"nothing, or a plain number of {unit} from 0 s to {MAX_TIME_US / 1e6:g} s"
-        return self._each(column, read, (-1, MAX_TIME_US), "is no time in range", allowed)
+        return self._each(column, read_time, (-1, MAX_TIME_US), "is no time in range", allowed)
 
     def wholes(self, column: str, least: int, most: int) -> Ints:
         """Return whole numbers in a range; ``4.0`` counts as one. Shape [rows]."""
@@ -170,14 +171,15 @@ class Rows:
     def shares(self, column: str) -> Ints:
         """Return shares of a GPU in parts of `WHOLE`. Shape [rows]."""
 
-        def read(text: str) -> int:
+        def read_share(text: str) -> int:
+            """Return one entry in parts of WHOLE."""
             parts = parse_number(text.strip()) * WHOLE
             if parts.denominator != 1:
                 raise ValueError(text)
             return int(parts)
 
         allowed = "a decimal above 0 and at most 1, of up to four places"
-        return self._each(column, read, (1, WHOLE), "is no share", allowed)
+        return self._each(column, read_share, (1, WHOLE), "is no share", allowed)
 
     def moments(self, column: str) -> Ints:
         """Return dates with a time of day in microseconds since 1970; without a zone: UTC. Shape [rows]."""

@@ -106,7 +106,7 @@ class Requests:
 
 
 @dataclass(frozen=True, slots=True)
-class Jobs:
+class DagJobs:
     """Jobs that are DAGs: the workflow and the release of each, in any order.
 
     Equal workflows may be one object or several; what counts is their names, which must differ where they do.

@@ -21,7 +21,7 @@ from models.units import say_size
 from models.workload import Workflow
 from planner.inputs.importers.document import document
 from planner.inputs.importers.format import Hardware
-from planner.inputs.importers.tables import Jobs, Requests, Texts
+from planner.inputs.importers.tables import DagJobs, Requests, Texts
 from planner.inputs.importers.workload import Workload
 
 
@@ -153,7 +153,7 @@ class Driven:
             last -= 1  # comments and blank lines after the section stay
         return "".join(lines[: first - 1]), "".join(lines[last:])
 
-    def workload(self, found: Requests | Jobs, rows: Ints, release_us: Ints) -> Workload:
+    def workload(self, found: Requests | DagJobs, rows: Ints, release_us: Ints) -> Workload:
         """Return requests as jobs of the scenario's workflows: by the names in the log, else by run time.
 
         A request whose model is the name of a workflow, or of a model that one workflow alone needs, becomes a job of
@@ -171,7 +171,7 @@ class Driven:
         QuestionError
             If the log's jobs are workflows already, or only some of its names are the scenario's.
         """
-        if isinstance(found, Jobs):
+        if isinstance(found, DagJobs):
             raise QuestionError("the log's jobs are DAGs already; allowed are logs of requests", "workflows")
         if found.serving is not None:
             allowed = "allowed are the format's options without shares, memory and batches, which the scenario brings"

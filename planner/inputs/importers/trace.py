@@ -25,11 +25,11 @@ from planner.inputs.importers.quantities import seconds
 from planner.inputs.importers.rows import LONGEST_NAME
 from planner.inputs.importers.source import assert_each_once
 from planner.inputs.importers.summary import Summary
-from planner.inputs.importers.tables import Jobs, Requests, Texts
+from planner.inputs.importers.tables import DagJobs, Requests, Texts
 from planner.inputs.importers.tally import Tally
 from planner.inputs.importers.target import Documented, Driven, Target, assert_valid
 from planner.inputs.importers.window import ImportWindow, cut
-from planner.inputs.importers.workload import Workload, gathered, workload_of
+from planner.inputs.importers.workload import Workload, gather, workload_of
 
 LISTED_USERS = 10
 """So many users are named in the notes."""
@@ -233,9 +233,9 @@ def import_trace(
         raise QuestionError(
             f"{float(rate_factor):g} is out of range; allowed is up to {MAX_JOBS}, above 0", "rate_factor"
         )
-    target: Target = driven or catalogue or _documented(reader, files, tally, override)
+    target: Target = driven or catalogue or _document(reader, files, tally, override)
     try:
-        found = gathered(_watched(reader.read(files, tally), tally, watch))
+        found = gather(_watched(reader.read(files, tally), tally, watch))
         rows, release_us = cut(found.release_us, span, rate_factor, dated)
         if len(rows) > MAX_JOBS:
             raise QuestionError(f"gives {len(rows):,} jobs; allowed are {MAX_JOBS:,}: choose a window that holds fewer")
@@ -263,7 +263,7 @@ def _users(asking: Texts) -> str:
     return f"requests are of {len(counts):,} {'user' if len(counts) == 1 else 'users'}: {', '.join(shares)}{others}"
 
 
-def _documented(
+def _document(
     reader: Reader, files: Sequence[Path], tally: Tally, override: Callable[[Hardware], Hardware]
 ) -> Documented:
     documented = reader.hardware(files, tally)
@@ -274,8 +274,8 @@ def _documented(
 
 
 def _watched(
-    chunks: Iterator[Requests | Jobs], tally: Tally, watch: Callable[[int], None]
-) -> Iterator[Requests | Jobs]:
+    chunks: Iterator[Requests | DagJobs], tally: Tally, watch: Callable[[int], None]
+) -> Iterator[Requests | DagJobs]:
     for chunk in chunks:
         watch(tally.read)
         yield chunk

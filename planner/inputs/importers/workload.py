@@ -16,7 +16,7 @@ from models.scenario.limits import MAX_HORIZON_US
 from models.workload import ANY_KIND, WHOLE, BatchClass, Task, Workflow
 from planner.inputs.importers.classes import Classes
 from planner.inputs.importers.quantities import seconds
-from planner.inputs.importers.tables import Jobs, Requests, Serving
+from planner.inputs.importers.tables import DagJobs, Requests, Serving
 
 MOST_READ = 30_000_000
 """Most requests of all files together, before a window is cut; they take about 1 GB."""
@@ -50,7 +50,7 @@ class Workload:
     weight: NDArray[np.float64] | None = None
 
 
-def gathered(chunks: Iterable[Requests | Jobs]) -> Requests | Jobs:
+def gather(chunks: Iterable[Requests | DagJobs]) -> Requests | DagJobs:
     """Return all chunks as one.
 
     Raises
@@ -66,28 +66,28 @@ def gathered(chunks: Iterable[Requests | Jobs]) -> Requests | Jobs:
         if len(chunk.release_us):
             found.append(chunk)
     requests = [chunk for chunk in found if isinstance(chunk, Requests)]
-    jobs = [chunk for chunk in found if isinstance(chunk, Jobs)]
+    jobs = [chunk for chunk in found if isinstance(chunk, DagJobs)]
     if requests:
-        return _joined(requests)
+        return _join(requests)
     if jobs:
         workflows = tuple(workflow for chunk in jobs for workflow in chunk.workflows)
-        return Jobs(workflows, np.concatenate([chunk.release_us for chunk in jobs]))
+        return DagJobs(workflows, np.concatenate([chunk.release_us for chunk in jobs]))
     raise QuestionError("no row is left; allowed are files with at least one request")
 
 
-def _joined(chunks: Sequence[Requests]) -> Requests:
+def _join(chunks: Sequence[Requests]) -> Requests:
     return Requests(
         np.concatenate([chunk.release_us for chunk in chunks]),
         np.concatenate([chunk.model for chunk in chunks]),
         np.concatenate([chunk.runtime_us for chunk in chunks]),
         _column([chunk.deadline_us for chunk in chunks], chunks, -1),
         _column([chunk.gpus for chunk in chunks], chunks, 1),
-        _joined_serving([chunk.serving for chunk in chunks if chunk.serving is not None]),
-        **_joined_details(chunks),
+        _join_serving([chunk.serving for chunk in chunks if chunk.serving is not None]),
+        **_join_details(chunks),
     )
 
 
-def _joined_details(chunks: Sequence[Requests]) -> dict[str, Any]:
+def _join_details(chunks: Sequence[Requests]) -> dict[str, Any]:
     """Return weights, tokens, users and run times per kind: a reader gives them for all chunks or for none."""
     weights = [chunk.weight for chunk in chunks if chunk.weight is not None]
     tokens = [chunk.tokens for chunk in chunks if chunk.tokens is not None]
@@ -101,7 +101,7 @@ def _joined_details(chunks: Sequence[Requests]) -> dict[str, Any]:
     }
 
 
-def _joined_serving(found: Sequence[Serving]) -> Serving | None:
+def _join_serving(found: Sequence[Serving]) -> Serving | None:
     """Return how all chunks are served: a reader says so of all of them or of none."""
     if not found:
         return None
@@ -124,7 +124,7 @@ def _column(columns: Sequence[Ints | None], chunks: Sequence[Requests], default:
     )
 
 
-def workload_of(found: Requests | Jobs, rows: Ints, release_us: Ints, classes: Classes) -> Workload:
+def workload_of(found: Requests | DagJobs, rows: Ints, release_us: Ints, classes: Classes) -> Workload:
     """Return some rows of a table as jobs.
 
     Parameters
@@ -141,7 +141,7 @@ def workload_of(found: Requests | Jobs, rows: Ints, release_us: Ints, classes: C
     QuestionError
         If there are too many workflows, or different workflows of one name.
     """
-    if isinstance(found, Jobs):
+    if isinstance(found, DagJobs):
         return _of_jobs([found.workflows[row] for row in rows.tolist()], release_us)
     if not found.timed or found.by_kind:
         what = "has run times per kind of GPU" if found.by_kind else "has no run times"
@@ -155,7 +155,7 @@ def workload_of(found: Requests | Jobs, rows: Ints, release_us: Ints, classes: C
         raise QuestionError(
             f"all run times add up to more than {MAX_HORIZON_US / 10:.0e} us; allowed is a shorter window"
         )
-    table = pd.DataFrame({"model": model, "gpus": gpus, "runtime_us": runtime} | _served(found, rows))
+    table = pd.DataFrame({"model": model, "gpus": gpus, "runtime_us": runtime} | _tabulate_serving(found, rows))
     table, mapping = classes.representatives(table)
     grouped = table.groupby(list(table.columns), sort=True)
     kinds = grouped.size().index.to_frame(index=False).to_dict("records")
@@ -164,7 +164,7 @@ def workload_of(found: Requests | Jobs, rows: Ints, release_us: Ints, classes: C
     return Workload(workflows, np.asarray(grouped.ngroup(), np.int64), release_us, deadline, mapping, weight)
 
 
-def _served(found: Requests, rows: Ints) -> dict[str | int, Ints]:
+def _tabulate_serving(found: Requests, rows: Ints) -> dict[str | int, Ints]:
     """Return the further columns of a table: share, memory, and run times by batch size."""
     if found.serving is None:
         return {}

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from solvers.bounds.lagrangian.evaluation import Evaluation, Prices, _padded, falling_prices
+from solvers.bounds.lagrangian.evaluation import Evaluation, Prices, falling_prices
 from solvers.bounds.lagrangian.job_paths import FAR, Choice, JobData, Numbers, cheapest_paths
 from solvers.bounds.lagrangian.relaxation import Relaxation
 
@@ -31,7 +31,7 @@ class Marginals(Evaluation):
         super().__init__(relaxation, exact=True)
         self.least = int(self.value(prices))
         lanes = self._lane_rates(prices)
-        self._costs = self._prefix(lanes), _padded(lanes)
+        self._costs = self._prefix(lanes), np.pad(lanes, ((0, 0), (0, 1)))  # nothing has a price beyond the last slot
         data, shapes = relaxation.data, relaxation.trees.shapes
         self._places = prices.places, relaxation.places.slot_us
         self._falling = falling_prices(data.delays, data.shape, shapes, prices.extra)

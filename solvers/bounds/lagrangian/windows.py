@@ -64,7 +64,7 @@ def limits(instance: Instance, scaled: ScaledObjective, priced: Priced, value: F
     return Limits(earliest[:, instance.gpu_class], latest[:, instance.gpu_class], completion, surcharges)
 
 
-class _Node:
+class _TreeNode:
     """A node of a job's tree with what it costs the job, above its cheapest path, to delay it.
 
     Parameters
@@ -112,7 +112,7 @@ class _Node:
                 yield Step(self.task, False, self.begin_us + (len(up_to_here) - back) * self.slot_us - 1, least)
 
 
-def _nodes(instance: Instance, marginals: Marginals, index: int, job: int) -> Iterator[_Node]:
+def _nodes(instance: Instance, marginals: Marginals, index: int, job: int) -> Iterator[_TreeNode]:
     """Yield the nodes of a job, the `index`-th that costs anything; the root last."""
     relaxation = marginals.relaxation
     data, shapes = relaxation.data, relaxation.trees.shapes
@@ -126,4 +126,4 @@ def _nodes(instance: Instance, marginals: Marginals, index: int, job: int) -> It
         classes = np.array([relaxation.trees.lanes[lane].gpu_class for lane in lanes], np.int64)
         rows = slice(options.start - shapes.option_first[low], options.stop - shapes.option_first[low])
         begin_us = int(data.earliest_us[data.node_first[index] + node - low])
-        yield _Node(task, classes, shapes.run_us[options], begin_us, relaxation.slot_us, above[rows])
+        yield _TreeNode(task, classes, shapes.run_us[options], begin_us, relaxation.slot_us, above[rows])

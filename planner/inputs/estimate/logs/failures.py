@@ -53,7 +53,7 @@ class LogFailure:
 
 
 @dataclass(slots=True)
-class _Evidence:
+class _Symptoms:
     """Lines that one cause explains, and how far the job had got at the last of them."""
 
     cause: Cause
@@ -66,7 +66,7 @@ class Judge:
     """Gathers evidence line by line, in bounded memory."""
 
     def __init__(self) -> None:
-        self._found: dict[Cause, _Evidence] = {}
+        self._found: dict[Cause, _Symptoms] = {}
         self._traceback_until = 0
 
     def note(self, number: int, text: str, lowered: str, advances: int) -> None:
@@ -82,7 +82,7 @@ class Judge:
         evidence = self._found.get(cause)
         if evidence is None or advances - evidence.advances >= WENT_ON:
             self._found.pop(cause, None)
-            evidence = self._found[cause] = _Evidence(cause, text, advances)
+            evidence = self._found[cause] = _Symptoms(cause, text, advances)
         evidence.advances = advances
         if len(evidence.lines) < MOST_LINES and number not in evidence.lines:
             evidence.lines.append(number)

@@ -22,7 +22,7 @@ def read_settings(text: str, file: str, suffix: str) -> list[Setting] | Problem:
     """Return the scalars, and the lists of scalars, of a configuration; or why it cannot be read."""
     try:
         if suffix == ".toml":
-            return list(_limited(_of_table(tomllib.loads(text), (), file, _toml_lines(text), 1)))
+            return list(_take_first(_of_table(tomllib.loads(text), (), file, _toml_lines(text), 1)))
         root = parse_document(text, file, suffix)
     except InputError as error:
         return Problem(file, error.line or 1, error.problem)
@@ -31,10 +31,10 @@ def read_settings(text: str, file: str, suffix: str) -> list[Setting] | Problem:
         return Problem(file, int(found[1]) if found else 1, f"{error}; allowed is TOML")
     except (RecursionError, ValueError):
         return Problem(file, 1, "is nested too deeply or holds a number without end; allowed is less")
-    return list(_limited(_of_node(root, (), file)))
+    return list(_take_first(_of_node(root, (), file)))
 
 
-def _limited(settings: Iterator[Setting]) -> Iterator[Setting]:
+def _take_first(settings: Iterator[Setting]) -> Iterator[Setting]:
     for setting, _ in zip(settings, range(MAX_SETTINGS), strict=False):
         yield setting
 

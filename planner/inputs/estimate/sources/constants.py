@@ -60,15 +60,15 @@ class Constants:
         self._looks, self.blocked = 0, None
         return self._of(node, scope, 0)
 
-    def named(self, name: str, scope: Scope) -> KnownConstants | None:
+    def find_name(self, name: str, scope: Scope) -> KnownConstants | None:
         """Return what a name that is bound in a scope stands for."""
         self._looks = 0
-        return self._decided(scope.bindings[name], 0)
+        return self._decide(scope.bindings[name], 0)
 
-    def keyed(self, key: str) -> KnownConstants | None:
+    def find_key(self, key: str) -> KnownConstants | None:
         """Return what an attribute, option or key of a dictionary of this name stands for."""
         self._looks = 0
-        return self._keyed(key, 0)
+        return self._find_key(key, 0)
 
     def _of(self, node: ast.expr | None, scope: Scope, depth: int) -> KnownConstants | None:
         self._looks += 1
@@ -95,10 +95,10 @@ class Constants:
             return self._of(chosen, scope, depth + 1)
         if isinstance(node, ast.UnaryOp):
             inner = self._all([node.operand], scope, depth)
-            return None if inner is None else self._join(node, inner, _signed(node.op, inner[0].value))
+            return None if inner is None else self._join(node, inner, _sign(node.op, inner[0].value))
         if isinstance(node, ast.BinOp):
             pair = self._all([node.left, node.right], scope, depth)
-            return None if pair is None else self._join(node, pair, _combined(node.op, pair[0].value, pair[1].value))
+            return None if pair is None else self._join(node, pair, _combine(node.op, pair[0].value, pair[1].value))
         if isinstance(node, ast.JoinedStr):
             values = [part.value if isinstance(part, ast.FormattedValue) else part for part in node.values]
             parts = self._all(values, scope, depth)
@@ -109,7 +109,7 @@ class Constants:
         return None
 
     def _call(self, node: ast.Call, scope: Scope, depth: int) -> KnownConstants | None:
-        name = self.dotted(node.func)
+        name = self.name_in_full(node.func)
         last = name.rsplit(".", 1)[-1]
         keywords = {keyword.arg: keyword.value for keyword in node.keywords}
         if name in ("os.environ.get", "os.getenv", "environ.get", "getenv") and node.args:
@@ -120,7 +120,7 @@ class Constants:
             parts = self._all(node.args, scope, depth)
             return None if parts is None else self._join(node, parts, "/".join(str(part.value) for part in parts))
         if last == "get" and node.args and isinstance(node.args[0], ast.Constant) and len(node.args) <= 2:
-            kept = self._keyed(str(node.args[0].value), depth)
+            kept = self._find_key(str(node.args[0].value), depth)
             return kept or (self._of(node.args[1], scope, depth + 1) if len(node.args) == 2 else None)
         if last in _CONVERSIONS and node.args:
             return self._of(node.args[0], scope, depth + 1)
@@ -138,7 +138,7 @@ class Constants:
         where: Scope | None = scope
         while where is not None:
             if name in where.bindings:
-                return self._decided(where.bindings[name], depth)
+                return self._decide(where.bindings[name], depth)
             where = where.parent
         return None
 
@@ -148,13 +148,13 @@ class Constants:
         both = "" if key is None or section is None else canonical(f"{section}_{key}")
         if both in self.overrides:
             return self._overriding(self.overrides[both])
-        return None if key is None else self._keyed(key, depth)
+        return None if key is None else self._find_key(key, depth)
 
-    def _keyed(self, key: str, depth: int) -> KnownConstants | None:
+    def _find_key(self, key: str, depth: int) -> KnownConstants | None:
         key = canonical(key)
         if key in self.overrides:
             return self._overriding(self.overrides[key])
-        return self._keyed_here(self.names.keyed.get(key, ()), depth)
+        return self._find_key_here(self.names.keyed.get(key, ()), depth)
 
     def _overriding(self, setting: Setting) -> KnownConstants | None:
         if setting.value is None:
@@ -162,21 +162,21 @@ class Constants:
             return None
         return KnownConstants(setting.value, setting.origin, setting.file, setting.line)
 
-    def _decided(self, bindings: Sequence[NameBinding], depth: int) -> KnownConstants | None:
+    def _decide(self, bindings: Sequence[NameBinding], depth: int) -> KnownConstants | None:
         """Return the last value that is certainly assigned to a name, else the one on which all branches agree."""
         certain = [binding for binding in bindings if binding.certain and id(binding) not in self._open]
-        return self._bound(certain[-1], depth) if certain else self._agreed(bindings, depth)
+        return self._bound(certain[-1], depth) if certain else self._agree(bindings, depth)
 
-    def _keyed_here(self, bindings: Sequence[NameBinding], depth: int) -> KnownConstants | None:
+    def _find_key_here(self, bindings: Sequence[NameBinding], depth: int) -> KnownConstants | None:
         """Return what attributes, options and keys of one name say; objects are not told apart, so the known wins."""
         best: tuple[tuple[Origin, bool], KnownConstants] | None = None
         for binding in [binding for binding in bindings if binding.certain][-_DEEPEST:]:
             found = self._bound(binding, depth)
             if found is not None and (best is None or (found.origin, binding.default) >= best[0]):
                 best = (found.origin, binding.default), found
-        return best[1] if best else self._agreed(bindings, depth)
+        return best[1] if best else self._agree(bindings, depth)
 
-    def _agreed(self, bindings: Sequence[NameBinding], depth: int) -> KnownConstants | None:
+    def _agree(self, bindings: Sequence[NameBinding], depth: int) -> KnownConstants | None:
         found = [self._bound(binding, depth) for binding in bindings[:_DEEPEST] if not binding.certain]
         return found[0] if found and len({None if one is None else one.value for one in found}) == 1 else None
 
@@ -214,7 +214,7 @@ class Constants:
     def _is_dtype(self, node: ast.Attribute) -> bool:
         return node.attr in _DTYPES and isinstance(node.value, ast.Name) and node.value.id in _TENSORS
 
-    def dotted(self, node: ast.expr) -> str:
+    def name_in_full(self, node: ast.expr) -> str:
         """Return a dotted name with its import followed, such as ``torchvision.models.resnet50``; else nothing."""
         parts: list[str] = []
         while isinstance(node, ast.Attribute):
@@ -231,7 +231,7 @@ def _is_small(value: Constant) -> bool:
     return -MAX_NUMBER < value < MAX_NUMBER
 
 
-def _signed(sign: ast.unaryop, value: Constant) -> Constant | None:
+def _sign(sign: ast.unaryop, value: Constant) -> Constant | None:
     if isinstance(sign, ast.Not):
         return not value
     if isinstance(value, int | float):
@@ -239,7 +239,7 @@ def _signed(sign: ast.unaryop, value: Constant) -> Constant | None:
     return None
 
 
-def _combined(operator: ast.operator, left: Constant, right: Constant) -> Constant | None:
+def _combine(operator: ast.operator, left: Constant, right: Constant) -> Constant | None:
     """Return the outcome of an arithmetic operation, or of joining texts and paths."""
     if isinstance(left, str) and isinstance(right, str):
         joined = f"{left}/{right}" if isinstance(operator, ast.Div) else None

@@ -59,7 +59,7 @@ def is_helper(name: str) -> bool:
     return len(owner) == 2 and owner[0].endswith(_HELPERS)
 
 
-def named_arguments(call: ast.Call, name: str, dotted: Callable[[ast.expr], str]) -> Iterator[Found]:
+def name_arguments(call: ast.Call, name: str, dotted: Callable[[ast.expr], str]) -> Iterator[Found]:
     """Yield the settings of a call that no keyword of the vocabulary states.
 
     Parameters

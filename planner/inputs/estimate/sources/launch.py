@@ -72,7 +72,7 @@ class LaunchReader:
         while command and (command[0] in ("export", "env", "exec", "time", "nohup", "do", "then", "else", "declare")):
             command = command[1:]
         while command and (assigned := _ASSIGNMENT.fullmatch(command[0])):
-            value = self._expanded(assigned[2])
+            value = self._expand(assigned[2])
             self.variables[assigned[1]] = value
             if assigned[1] == "CUDA_VISIBLE_DEVICES":
                 yield self._setting(assigned[1], value, line)
@@ -98,15 +98,15 @@ class LaunchReader:
                 elif not given:
                     value = "true"
                 if program.startswith(("mpi", "horovod")) and flag.lstrip("-") in _RANKS and not in_script:
-                    yield self._setting("num_processes", self._expanded(value), line)
+                    yield self._setting("num_processes", self._expand(value), line)
                 elif flag.startswith("--") or flag in self.options.names:
-                    yield self._setting(self._name(flag, in_script), self._expanded(value), line)
+                    yield self._setting(self._name(flag, in_script), self._expand(value), line)
             elif override := _OVERRIDE.fullmatch(word):
-                yield self._setting(override[1], self._expanded(override[2]), line)
+                yield self._setting(override[1], self._expand(override[2]), line)
             elif program == "vllm" and at == 3 and command[1] == "serve":
-                yield self._setting("model", self._expanded(word), line)
+                yield self._setting("model", self._expand(word), line)
             elif script is not None and at - 1 > script and positionals:
-                yield self._setting(positionals.pop(0), self._expanded(word), line)
+                yield self._setting(positionals.pop(0), self._expand(word), line)
 
     def _takes(self, flag: str, following: str | None, in_script: bool) -> bool:
         """Say whether the next word is this option's value."""
@@ -129,11 +129,12 @@ class LaunchReader:
         path = tuple(canonical(part) or part for part in name.split("."))
         return Setting(path, value, self.origin, self.file, line)
 
-    def _expanded(self, word: str) -> str | None:
+    def _expand(self, word: str) -> str | None:
         """Return a word with its variables replaced; None if only a shell would know it."""
         unknown = False
 
         def value(found: re.Match[str]) -> str:
+            """Return what stands for a variable, nothing if that is unknown."""
             nonlocal unknown
             name = found["plain"] or found["braced"]
             known = self.variables.get(name, found["otherwise"])

@@ -92,13 +92,13 @@ class Names:
         while waiting:
             node, scope, certain, in_class = waiting.pop()
             found._note(node, scope, certain, in_class)
-            inner, certain, in_class = found._entered(node, scope, certain, in_class)
-            outside = _evaluated_outside(node)
+            inner, certain, in_class = found._enter(node, scope, certain, in_class)
+            outside = _find_outside(node)
             children = [(child, inner if id(child) not in outside else scope) for child in ast.iter_child_nodes(node)]
             waiting += [(child, where, certain, in_class) for child, where in reversed(children)]
         return found
 
-    def _entered(self, node: ast.AST, scope: Scope, certain: bool, in_class: bool) -> tuple[Scope, bool, bool]:
+    def _enter(self, node: ast.AST, scope: Scope, certain: bool, in_class: bool) -> tuple[Scope, bool, bool]:
         """Return what holds inside a node."""
         if isinstance(node, Function | ast.Lambda):
             inner = Scope(scope)
@@ -216,7 +216,7 @@ def _parameters(arguments: ast.arguments) -> Iterator[tuple[ast.arg, ast.expr | 
             yield rest, None
 
 
-def _evaluated_outside(node: ast.AST) -> frozenset[int]:
+def _find_outside(node: ast.AST) -> frozenset[int]:
     """Return the children of a function that belong to the scope around it."""
     if isinstance(node, Function):
         return frozenset(id(decorator) for decorator in node.decorator_list)

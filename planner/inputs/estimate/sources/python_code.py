@@ -52,12 +52,12 @@ class CodeReader:
         """Yield what the file sets, given what configurations and launch lines override."""
         self._constants = Constants(self._file, self.names, overrides, environment)
         for key in self.names.keyed:
-            found = self._constants.keyed(key)
+            found = self._constants.find_key(key)
             if found is not None:
                 yield _setting((key,), found)
         for scope in self.names.scopes:
             for name in scope.bindings:
-                found = self._constants.named(name, scope) if field_of((name,), Origin.ASSIGNMENT) else None
+                found = self._constants.find_name(name, scope) if field_of((name,), Origin.ASSIGNMENT) else None
                 if found is not None:
                     yield _setting((name,), found)
         for loop, scope in self.names.loops:
@@ -82,13 +82,13 @@ class CodeReader:
                 yield from _between(key, first, found)
 
     def _call(self, call: ast.Call, scope: Scope) -> Iterator[Setting]:
-        name = self._constants.dotted(call.func)
+        name = self._constants.name_in_full(call.func)
         if self._last(call) in _NOT_SETTINGS or self._last(call).startswith("DEFINE_"):
             return
         if self._last(call) == "autocast" and self._is_disabled(call, scope):
             return
         weak = self._of_evaluation(call)
-        for path, node, helper in constructors.named_arguments(call, name, self._constants.dotted):
+        for path, node, helper in constructors.name_arguments(call, name, self._constants.name_in_full):
             found = KnownConstants(node, Origin.CALL, self._file, call.lineno) if isinstance(node, str) else None
             if found is not None:
                 yield _setting(path, found, Origin.CALL, weak or helper)
@@ -128,7 +128,7 @@ class CodeReader:
         return any(EVALUATION.intersection(words(text)) for text in said)
 
     def _last(self, call: ast.Call) -> str:
-        return self._constants.dotted(call.func).rsplit(".", 1)[-1]
+        return self._constants.name_in_full(call.func).rsplit(".", 1)[-1]
 
 
 def _between(key: str, first: KnownConstants, last: KnownConstants) -> Iterator[Setting]:

@@ -8,7 +8,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from models.scenario import InputError, admit
+from models.scenario import InputError
+from models.scenario.source import read_beginning
 from planner.inputs.estimate.sources import retrieval
 from planner.inputs.estimate.sources.cache import DescriptionCache
 from planner.inputs.estimate.sources.configs import read_settings
@@ -56,7 +57,7 @@ def describe(files: Sequence[str | Path], command: str = "", cache: DescriptionC
     names = {str(at): str(file) for at, file in enumerate(files)} | {COMMAND: COMMAND}
     described = None if cache is None else cache.get(key)
     if described is None or not _files(described) <= set(names):
-        described = _described(job, command)
+        described = _describe(job, command)
         if cache is not None:
             cache.keep(key, described)
     return replace(
@@ -71,7 +72,7 @@ def _files(description: JobDescription) -> set[str]:
 
 
 @dataclass(frozen=True, slots=True)
-class _File:
+class _SourceFile:
     """A file by its kind and content."""
 
     suffix: str
@@ -79,7 +80,7 @@ class _File:
 
 
 @dataclass(slots=True)
-class _Job:
+class _Gathered:
     """What has been read so far; files go by their position, so that a description depends on content alone."""
 
     options: LaunchOptions = field(default_factory=LaunchOptions)
@@ -90,22 +91,15 @@ class _Job:
     words: list[str] = field(default_factory=list)
 
 
-def _bytes(path: Path) -> _File:
+def _bytes(path: Path) -> _SourceFile:
     suffix = path.suffix.lower()
     if suffix not in (*PYTHON, *CONFIGS, *SCRIPTS):
         allowed = ", ".join((*PYTHON, *CONFIGS, *SCRIPTS))
         raise InputError(str(path), None, "file", f"is of no kind that is read; allowed are {allowed}")
-    admit(path)
-    try:
-        with path.open("rb") as file:
-            data = file.read(MAX_FILE_BYTES + 1)
-    except (OSError, ValueError) as error:
-        reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-        raise InputError(str(path), None, "file", f"cannot be read: {reason}; allowed is a readable file") from None
-    return _File(suffix, data)
+    return _SourceFile(suffix, read_beginning(path, MAX_FILE_BYTES + 1))
 
 
-def _key(job: Iterable[_File], command: str) -> str:
+def _key(job: Iterable[_SourceFile], command: str) -> str:
     """Return the hash of everything that a description depends on."""
     digest = hashlib.sha256()
     for part in [command.encode("utf-8", "replace"), *(p for file in job for p in (file.suffix.encode(), file.data))]:
@@ -113,8 +107,8 @@ def _key(job: Iterable[_File], command: str) -> str:
     return digest.hexdigest()
 
 
-def _described(files: Sequence[_File], command: str) -> JobDescription:
-    job = _Job()
+def _describe(files: Sequence[_SourceFile], command: str) -> JobDescription:
+    job = _Gathered()
     sources = [(str(at), file) for at, file in enumerate(files) if _is_small(str(at), file, job)]
     code = [reader for name, file in sources if file.suffix in PYTHON if (reader := _code(name, file, job))]
     job.options = _together([reader.options for reader in code])
@@ -127,18 +121,18 @@ def _described(files: Sequence[_File], command: str) -> JobDescription:
     _launch(LaunchReader(COMMAND, Origin.COMMAND, job.options, dict(job.environment)), command, job)
     inside = [setting for reader in code for setting in reader.settings(overrides_of(job.outside), job.environment)]
     decision = Decision([*inside, *job.outside])
-    text = retrieval.bounded([*retrieval.setting_words(job.outside), *job.words])
+    text = retrieval.join_bounded([*retrieval.setting_words(job.outside), *job.words])
     return JobDescription(**decision.fields(), problems=tuple(job.problems), text=text)
 
 
-def _is_small(name: str, file: _File, job: _Job) -> bool:
+def _is_small(name: str, file: _SourceFile, job: _Gathered) -> bool:
     if len(file.data) <= MAX_FILE_BYTES:
         return True
     job.problems.append(Problem(name, 1, f"is too large; allowed are {MAX_FILE_BYTES} bytes"))
     return False
 
 
-def _code(name: str, file: _File, job: _Job) -> CodeReader | None:
+def _code(name: str, file: _SourceFile, job: _Gathered) -> CodeReader | None:
     tree = parse(file.data, name)
     if isinstance(tree, ast.Module):
         job.words += retrieval.code_words(tree)
@@ -148,7 +142,7 @@ def _code(name: str, file: _File, job: _Job) -> CodeReader | None:
     return None
 
 
-def _text(name: str, file: _File, job: _Job) -> str | None:
+def _text(name: str, file: _SourceFile, job: _Gathered) -> str | None:
     try:
         return file.data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -157,7 +151,7 @@ def _text(name: str, file: _File, job: _Job) -> str | None:
         return None
 
 
-def _config(name: str, file: _File, job: _Job) -> None:
+def _config(name: str, file: _SourceFile, job: _Gathered) -> None:
     text = _text(name, file, job)
     if text is None:
         return
@@ -169,7 +163,7 @@ def _config(name: str, file: _File, job: _Job) -> None:
         job.outside += settings
 
 
-def _launch(reader: LaunchReader, text: str, job: _Job) -> None:
+def _launch(reader: LaunchReader, text: str, job: _Gathered) -> None:
     job.outside += reader.settings(text)
     job.words += retrieval.plain_words(text)
 

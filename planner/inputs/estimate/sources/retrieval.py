@@ -27,11 +27,11 @@ def code_words(tree: ast.Module) -> list[str]:
         elif isinstance(node, ast.Constant) and isinstance(node.value, str) and len(node.value) <= _LONGEST_STRING:
             strings.append(node.value)
         else:
-            names += _named(node)
+            names += _list_names(node)
     return [*imports, *names, *strings]
 
 
-def _named(node: ast.AST) -> Iterator[str]:
+def _list_names(node: ast.AST) -> Iterator[str]:
     if isinstance(node, ast.Name):
         yield node.id
     elif isinstance(node, ast.Attribute):
@@ -56,10 +56,10 @@ def setting_words(settings: Iterable[Setting]) -> list[str]:
     ]
 
 
-def bounded(parts: Sequence[str]) -> str:
+def join_bounded(parts: Sequence[str]) -> str:
     """Return the parts without repetition, in their order, as one line of at most `MAX_CHARACTERS`.
 
-    >>> bounded(["torch", "train", "torch"])
+    >>> join_bounded(["torch", "train", "torch"])
     'torch train'
     """
     kept: dict[str, None] = {}

@@ -23,7 +23,7 @@ from models.scenario.quantities import (
     Time,
 )
 from models.scenario.reading import parse_document, read_document
-from models.scenario.section import Section, filled, problem, validate
+from models.scenario.section import Section, problem, refuse_empty, validate
 from models.scenario.source import Source
 
 PACKAGED = "open-models"
@@ -52,7 +52,7 @@ class TokenSection(Section):
     output: Time = Field(description="Of each token that comes out.")
 
 
-class ModelSection(Section):
+class CatalogueModel(Section):
     """A model, and how long its requests run: of runtime, batch, tokens and factor at most one.
 
     Without any of them, run times are those of the log, times the factor of each kind.
@@ -69,7 +69,7 @@ class ModelSection(Section):
     source: str | None = Field(default=None, description="Where the figures come from.")
 
     @model_validator(mode="after")
-    def _one_rule(self) -> ModelSection:
+    def _one_rule(self) -> CatalogueModel:
         given = [key for key in ("runtime", "batch", "tokens", "factor") if getattr(self, key) is not None]
         if len(given) > 1:
             raise problem(f"has {' and '.join(given)}; allowed is at most one of runtime, batch, tokens, factor")
@@ -82,8 +82,8 @@ class CatalogueDocument(Section):
     include: Name | None = Field(
         default=None, description=f"'{PACKAGED}': what comes with the package is known, too; own entries come first."
     )
-    kinds: Annotated[dict[Kind, KindSection], filled("kind")]
-    models: Annotated[dict[Name, ModelSection], filled("model")]
+    kinds: Annotated[dict[Kind, KindSection], refuse_empty("kind")]
+    models: Annotated[dict[Name, CatalogueModel], refuse_empty("model")]
     network: NetworkSection | None = Field(default=None, description="10 GB/s if left out.")
     slo: Levels | None = Field(
         default=None, description="Service levels of the scenario; workflows are named as models."

@@ -12,7 +12,7 @@ from models.errors import QuestionError
 from models.instance import Ints
 from models.scenario.errors import quote
 from models.workload import ANY_KIND, BatchClass, Task, Workflow
-from planner.inputs.importers.catalogue.document import CatalogueDocument, ModelSection
+from planner.inputs.importers.catalogue.document import CatalogueDocument, CatalogueModel
 from planner.inputs.importers.classes import MOST_WORKFLOWS, Classes
 from planner.inputs.importers.tables import Requests, Texts
 
@@ -168,7 +168,7 @@ def _classes(times: dict[str, Ints], most: int) -> tuple[Ints, list[dict[str, in
     return np.asarray(klass, np.int64), tables
 
 
-def _workflow(label: str, model: str, section: ModelSection, table: dict[str, int] | None, gpus: int) -> Workflow:
+def _workflow(label: str, model: str, section: CatalogueModel, table: dict[str, int] | None, gpus: int) -> Workflow:
     """Return a workflow of equal tasks side by side, one per GPU."""
     steps = ["run"] if gpus == 1 else [f"run{index}" for index in range(gpus)]
     if section.batch is not None:

@@ -18,7 +18,7 @@ from planner.inputs.importers.catalogue.join import join
 from planner.inputs.importers.classes import Classes
 from planner.inputs.importers.document import model_names, work_sections
 from planner.inputs.importers.quantities import gigabytes, gigabytes_per_s, seconds
-from planner.inputs.importers.tables import Jobs, Requests
+from planner.inputs.importers.tables import DagJobs, Requests
 from planner.inputs.importers.tally import Tally
 from planner.inputs.importers.workload import Workload
 
@@ -77,7 +77,7 @@ class Catalogued:
         return min(gpu.load_us(weights) for gpu in gpus)
 
     def workload(
-        self, found: Requests | Jobs, rows: Ints, release_us: Ints, classes: Classes, tally: Tally
+        self, found: Requests | DagJobs, rows: Ints, release_us: Ints, classes: Classes, tally: Tally
     ) -> Workload:
         """Return the requests that the catalogue knows as jobs; the others are counted by model.
 
@@ -86,7 +86,7 @@ class Catalogued:
         QuestionError
             If the log is of whole jobs, or as `join` says.
         """
-        if isinstance(found, Jobs):
+        if isinstance(found, DagJobs):
             raise QuestionError("joins requests by model, and this log has whole jobs; allowed is without", "catalogue")
         if found.serving is not None:
             problem = "brings shares, memory and batches; allowed is a log without these columns"

@@ -14,10 +14,10 @@ from fractions import Fraction
 from pathlib import Path
 
 from executor.policies.options import one_of, option
-from planner.inputs.importers.cluster_jobs import ClusterOptions, Ids, logged_jobs
+from planner.inputs.importers.cluster_jobs import ClusterOptions, Ids, read_jobs
 from planner.inputs.importers.csv_files import csv_rows
 from planner.inputs.importers.format import Format, Hardware
-from planner.inputs.importers.names import joined_names
+from planner.inputs.importers.names import join_names
 from planner.inputs.importers.rows import Rows
 from planner.inputs.importers.tables import Requests, Texts
 from planner.inputs.importers.tally import Tally
@@ -54,12 +54,12 @@ class Acme(ClusterOptions):
         for path in files:
             ids = Ids()
             for rows in csv_rows(path, _COLUMNS, tally):
-                yield logged_jobs(rows, ids, self._model(rows), self)
+                yield read_jobs(rows, ids, self._model(rows), self)
 
     def _model(self, rows: Rows) -> Texts:
         """Return the name of the model of each row. Shape [rows]."""
         if self.model == "user-type":
-            return joined_names(rows, "user", "type")
+            return join_names(rows, "user", "type")
         return rows.names(self.model)
 
 

@@ -20,11 +20,11 @@ from models.scenario.limits import MAX_HORIZON_US
 from models.scenario.quantities import MAX_TIME_US
 from models.workload import ANY_KIND, Edge, Task, Workflow
 from planner.inputs.importers.csv_files import CHUNK_ROWS
-from planner.inputs.importers.dags import DAGOptions, built
+from planner.inputs.importers.dags import DAGOptions, build_workflow
 from planner.inputs.importers.format import Format, Hardware
 from planner.inputs.importers.json_values import items_at, json_lines, mapping_at, member, name_at, refuse, time_at
 from planner.inputs.importers.source import open_text
-from planner.inputs.importers.tables import Jobs
+from planner.inputs.importers.tables import DagJobs
 from planner.inputs.importers.tally import Tally
 
 _ENDS = ("low", "high")
@@ -47,7 +47,7 @@ class AsyncHow(DAGOptions):
         """Return eight GPUs, which stand for people; nothing is loaded."""
         return Hardware(memory_bytes=10**9, weight_bytes=10**9, load_bandwidth=Fraction(10**9), servers=8)
 
-    def read(self, files: Sequence[Path], tally: Tally) -> Iterator[Jobs]:
+    def read(self, files: Sequence[Path], tally: Tally) -> Iterator[DagJobs]:
         """Yield the plans of the files."""
         before = 0
         others: list[str] = []
@@ -94,7 +94,9 @@ class AsyncHow(DAGOptions):
         before = _before(member(plan, "edges"), steps)
         inputs = {step: tuple(Edge(one, 0) for one in earlier) for step, earlier in before.items()}
         tasks = [Task(step, {ANY_KIND: runtime_us[step]}, inputs=inputs[step]) for step in steps]
-        return built(name, tasks, where), self._chosen(member(plan, "answer_s"), ("answer_s",), 0, MAX_HORIZON_US)
+        return build_workflow(name, tasks, where), self._chosen(
+            member(plan, "answer_s"), ("answer_s",), 0, MAX_HORIZON_US
+        )
 
     def _chosen(self, value: object, where: Where, least_us: int, most_us: int) -> int:
         """Return the end of a range that counts, in microseconds."""

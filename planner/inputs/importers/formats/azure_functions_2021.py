@@ -15,7 +15,7 @@ from pathlib import Path
 from executor.policies.options import one_of, option
 from planner.inputs.importers.csv_files import csv_rows
 from planner.inputs.importers.format import Format, Hardware
-from planner.inputs.importers.names import joined_names
+from planner.inputs.importers.names import join_names
 from planner.inputs.importers.tables import Requests
 from planner.inputs.importers.tally import Tally
 
@@ -42,7 +42,7 @@ class AzureFunctions:
         """Yield the invocations of the files."""
         for path in files:
             for rows in csv_rows(path, _COLUMNS, tally):
-                model = rows.names("app") if self.model == "app" else joined_names(rows, "app", "func")
+                model = rows.names("app") if self.model == "app" else join_names(rows, "app", "func")
                 duration_us, end_us = rows.times("duration"), rows.times("end_timestamp")
                 rows.leave_out(duration_us == 0, "ran for 0 s")
                 rows.leave_out(end_us < duration_us, "began before the trace's time zero")

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
 
-from planner.inputs.importers.cluster_jobs import SHARED_BY_OWNER, Ids, OwnerOptions, logged_jobs
+from planner.inputs.importers.cluster_jobs import SHARED_BY_OWNER, Ids, OwnerOptions, read_jobs
 from planner.inputs.importers.csv_files import csv_rows
 from planner.inputs.importers.format import Format, Hardware
 from planner.inputs.importers.tables import Requests
@@ -41,7 +41,7 @@ class Helios(OwnerOptions):
         for path in files:
             ids = Ids()
             for rows in csv_rows(path, _COLUMNS, tally):
-                yield logged_jobs(rows, ids, rows.names(self.model), self)
+                yield read_jobs(rows, ids, rows.names(self.model), self)
 
 
 FORMAT = Format(

@@ -39,7 +39,7 @@ class _LeftOutError(Exception):
     """A job is well formed, but no part of the workload; the message says why."""
 
 
-class _Job(NamedTuple):
+class _LoggedJob(NamedTuple):
     release_us: int
     model: str
     runtime_us: int
@@ -73,7 +73,7 @@ class Philly(OwnerOptions):
                     gpus=np.array(gpus, np.int64) if self.gpus == "split" else None,
                 )
 
-    def _jobs(self, path: Path, tally: Tally) -> Iterator[_Job]:
+    def _jobs(self, path: Path, tally: Tally) -> Iterator[_LoggedJob]:
         """Yield the jobs of a file that count."""
         seen: set[str] = set()
         with open_text(path) as file:
@@ -89,7 +89,7 @@ class Philly(OwnerOptions):
                 else:
                     yield job
 
-    def _job(self, entry: dict[str, object], seen: set[str]) -> _Job:
+    def _job(self, entry: dict[str, object], seen: set[str]) -> _LoggedJob:
         """Return a job that counts; `seen` are the ids of those before it."""
         job_id = name_at(member(entry, "jobid"), ("jobid",))
         if job_id in seen:
@@ -104,7 +104,7 @@ class Philly(OwnerOptions):
         runtime_us, gpus = _ran(items_at(member(entry, "attempts"), ("attempts",)), release_us)
         if gpus > 1 and self.gpus == "single":
             raise _LeftOutError("several GPUs")
-        return _Job(release_us, name_at(member(entry, self.model), (self.model,)), runtime_us, gpus)
+        return _LoggedJob(release_us, name_at(member(entry, self.model), (self.model,)), runtime_us, gpus)
 
 
 def _ran(attempts: list[object], release_us: int) -> tuple[int, int]:

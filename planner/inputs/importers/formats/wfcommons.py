@@ -18,7 +18,7 @@ from models.scenario.json_text import JSONText
 from models.scenario.quantities import MAX_SIZE_BYTES
 from models.scenario.source import MAX_FILE_BYTES
 from models.workload import ANY_KIND, Edge, Task, Workflow
-from planner.inputs.importers.dags import DAGOptions, built
+from planner.inputs.importers.dags import DAGOptions, build_workflow
 from planner.inputs.importers.format import Format, Hardware
 from planner.inputs.importers.json_values import (
     items_at,
@@ -31,7 +31,7 @@ from planner.inputs.importers.json_values import (
 )
 from planner.inputs.importers.rows import LONGEST_NAME
 from planner.inputs.importers.source import open_text
-from planner.inputs.importers.tables import Jobs
+from planner.inputs.importers.tables import DagJobs
 from planner.inputs.importers.tally import Tally
 
 _VERSIONS = ("1.5", "1.6")
@@ -53,14 +53,14 @@ class WfCommons(DAGOptions):
             network_bandwidth=Fraction(10**10, 8),
         )
 
-    def read(self, files: Sequence[Path], tally: Tally) -> Iterator[Jobs]:
+    def read(self, files: Sequence[Path], tally: Tally) -> Iterator[DagJobs]:
         """Yield the workflows of the files."""
         before, adjusted = 0, _Adjusted()
         for path in files:
             tally.read += 1
             text = _text(path)
             try:
-                workflow = _Instance(mapping_at(text.data(), ())).workflow(_name(path), adjusted)
+                workflow = _WorkflowInstance(mapping_at(text.data(), ())).workflow(_name(path), adjusted)
             except FieldError as error:
                 refuse(text, error, tally)
             except InputError as error:
@@ -90,7 +90,7 @@ class _Adjusted:
         return notes
 
 
-class _Instance:
+class _WorkflowInstance:
     """An instance: its tasks by id, each with the way to it, and who writes which file of what size."""
 
     def __init__(self, document: dict[str, object]) -> None:
@@ -117,7 +117,7 @@ class _Instance:
     def workflow(self, name: str, adjusted: _Adjusted) -> Workflow:
         """Return the workflow, and count the tasks that had to be adjusted."""
         tasks = [self._task(task, adjusted) for task in self._specified]
-        return built(name, tasks, {task: where for task, (where, _) in self._specified.items()})
+        return build_workflow(name, tasks, {task: where for task, (where, _) in self._specified.items()})
 
     def _task(self, name: str, adjusted: _Adjusted) -> Task:
         where, specified = self._specified[name]
