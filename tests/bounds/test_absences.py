@@ -1,0 +1,52 @@
+"""Bounds where servers come and go: below every plan, verified, and aware of what is not there."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from experiments.random_instances import with_absences
+from models import Job, Objective
+from models.availability import FOREVER, Availability
+from solvers.bounds import closed_form
+from solvers.bounds.certificate import closed_form_document, lagrangian_document
+from solvers.bounds.lagrangian.improve import improve
+from solvers.bounds.verify import verify
+from solvers.exact import exhaustive
+from solvers.result import Search
+from tests.instances import chain, cluster, instance, random_instance, random_serving_instance, task
+
+SUMS = (Objective.MEAN_LATENCY, Objective.WEIGHTED_TARDINESS, Objective.LATE_JOBS, Objective.MEAN_SLOWDOWN)
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_no_bound_lies_above_the_optimum_and_certificates_hold(seed: int) -> None:
+    rng = random.Random(seed)
+    draw = random_serving_instance if seed % 3 == 2 else random_instance
+    built, objective = with_absences(rng, draw(rng, 4, restricted=seed % 4 == 3)), SUMS[seed % 4]
+    best = exhaustive.solve(built, objective).value
+    priced = improve(Search(built, objective, 0.3))
+    documents = [] if priced is None else [(priced.bound, lagrangian_document(built, objective, priced))]
+    for name, method in closed_form.METHODS.items():
+        bound = method(built, objective)
+        if bound is not None:
+            documents.append((bound, closed_form_document(built, objective, name, bound)))
+    assert documents
+    for bound, document in documents:
+        assert best is None or bound <= best
+        verdict = verify(built, document)
+        assert (verdict.valid, verdict.reason) == (True, None)
+
+
+def test_what_is_not_there_offers_nothing() -> None:
+    # Two runs of 4 us, and 4 us there before an absence until 20: latencies 4 and 24, where 4 and 8 were else.
+    absent = cluster(1, available=Availability.of([(0, 4), (20, FOREVER)]))
+    built = instance([Job(chain(task("a", 4)), 0)] * 2, None, absent)
+    priced = improve(Search(built, Objective.MEAN_LATENCY, 1.0))
+    assert priced is not None
+    assert 6 < priced.bound <= 14
+    document = lagrangian_document(built, Objective.MEAN_LATENCY, priced)
+    assert verify(built, document).valid
+    document["lower_bound"] *= 1.2
+    assert not verify(built, document).valid
