@@ -76,8 +76,8 @@ class Demand:
     rate: Fraction
     parts: int = 1
 
-    def late(self, gpus: int) -> int:
-        """Return how many jobs at least are late on so many GPUs."""
+    def late(self, gpus: int | Fraction) -> int:
+        """Return how many jobs at least are late on so many GPUs; a fraction of one is there for part of the time."""
         excess = self._total - gpus * self.rate
         if excess <= 0:
             return 0
@@ -118,12 +118,22 @@ def prove(instance: Instance, objective: Objective) -> Proof | None:
         return None
     most, witness = 0, dict[str, Any]()
     for demand in demands(instance, due_us(instance)):
-        late = demand.late(instance.n_gpus)
+        late = demand.late(_there(instance, demand))
         if late > most:
             most = late
             witness = {"resource": demand.resource, "begin_us": demand.begin_us, "end_us": demand.end_us}
             witness |= {"parts": demand.parts} if demand.parts > 1 else {}
     return Proof(charged.weights.distinct[0] * most, witness)
+
+
+def _there(instance: Instance, demand: Demand) -> int | Fraction:
+    """Return how many GPUs there are in a window on average; all of them for what memory holds."""
+    if instance.always_available or demand.resource == "memory":
+        return instance.n_gpus
+    begin, end = demand.begin_us, demand.end_us
+    counts = np.bincount(instance.gpu_class).tolist()
+    each = (n * gpu.available.available_us(begin, end) for n, gpu in zip(counts, instance.class_gpu, strict=True))
+    return Fraction(sum(each), end - begin)
 
 
 def longest_s(instance: Instance) -> float:

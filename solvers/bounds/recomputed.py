@@ -292,13 +292,18 @@ def fluid(instance: Instance, objective: Objective, parameters: object) -> Fract
             0 if model in held else min((load for load in row if load != NEVER), default=0)
             for model, row in enumerate(instance.load_us.tolist())
         ]
-        return Fraction(_late_for_models(instance, begin, end, size, Fraction(gpus * end)))
+        return Fraction(_late_for_models(instance, begin, end, size, Fraction(_gpu_us(instance, 0, end))))
     if resource == "memory":
         room = max(gpu.memory_bytes for gpu in instance.class_gpu)
         loaded = max(gpu.load_bandwidth for gpu in instance.class_gpu) * (end - begin) / 1_000_000
         size = [model.weight_bytes for model in instance.models]
         return Fraction(_late_for_models(instance, begin, end, size, gpus * (room + loaded)))
     raise RefusedError("resource must be compute, memory, or copy engine from 0 on")
+
+
+def _gpu_us(instance: Instance, begin: int, end: int) -> int:
+    """Return for how long all GPUs together are there in a window."""
+    return sum(gpu.available.available_us(begin, end) for gpu in instance.cluster.gpus)
 
 
 def _late_for_work(instance: Instance, begin: int, end: int, parts: int) -> int:
@@ -327,7 +332,7 @@ def _late_for_work(instance: Instance, begin: int, end: int, parts: int) -> int:
                 )
             )
     energies.sort()
-    excess, late = sum(energies) - instance.n_gpus * parts * (end - begin), 0
+    excess, late = sum(energies) - parts * _gpu_us(instance, begin, end), 0
     while excess > 0:
         excess -= energies.pop()
         late += 1

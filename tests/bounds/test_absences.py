@@ -9,7 +9,7 @@ import pytest
 from experiments.random_instances import with_absences
 from models import Job, Objective
 from models.availability import FOREVER, Availability
-from solvers.bounds import closed_form
+from solvers.bounds import closed_form, fluid
 from solvers.bounds.certificate import closed_form_document, lagrangian_document
 from solvers.bounds.lagrangian.improve import improve
 from solvers.bounds.verify import verify
@@ -37,6 +37,17 @@ def test_no_bound_lies_above_the_optimum_and_certificates_hold(seed: int) -> Non
         assert best is None or bound <= best
         verdict = verify(built, document)
         assert (verdict.valid, verdict.reason) == (True, None)
+
+
+def test_late_jobs_count_what_is_there() -> None:
+    # Three runs of 4 us due at 12 on one GPU: all in time if it stays, two if it is away from 5 to 8.
+    jobs = [Job(chain(task("a", 4)), 0, deadline_us=12)] * 3
+    for there, late in (([(0, FOREVER)], 0), ([(0, 5), (8, FOREVER)], 1)):
+        built = instance(jobs, None, cluster(1, available=Availability.of(there)))
+        proof = fluid.prove(built, Objective.LATE_JOBS)
+        assert proof is not None
+        assert proof.value == late == exhaustive.solve(built, Objective.LATE_JOBS).value
+        assert verify(built, closed_form_document(built, Objective.LATE_JOBS, "fluid", proof.value)).valid
 
 
 def test_what_is_not_there_offers_nothing() -> None:
