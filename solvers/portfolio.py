@@ -117,6 +117,10 @@ _ASCENT_S_PER_TASK, _ASCENT_SHARE = 1e-4, 0.5
 """What an ascent takes before it first looks at the clock, as measured, and the share of its time that it may take."""
 _CONSECUTIVE_SHARE = 0.5
 """The programme of consecutive batches proves small windows at once, and may take this share of the time for others."""
+_WARM_UP_SHARE_OF_MAXIMA = 0.05
+"""No prices are made for a maximum over jobs, so its plans and proofs soon go on side by side."""
+_SIDE_BY_SIDE_SHARE = 0.75
+"""So long is a maximum annealed beside CP-SAT; then CP-SAT goes on from the best plan with all workers."""
 _CP_SAT_SHARE = 0.2
 """CP-SAT is asked unbidden if building its model takes at most this share of the time."""
 
@@ -173,7 +177,7 @@ def solve(
     if not search.proved:
         if options.method is Method.AUTO and options.iterations is None:  # where CP-SAT gets to depends on the clock
             exact = _worth_cp_sat(plans)
-        limit_s = _warm_up_s(search) if exact else search.remaining_s
+        limit_s = _warm_up_s(plans, options) if exact else search.remaining_s
         bound_s = limit_s if exact else _bound_s(options, limit_s)
         priced = _search_and_bound(search, plans, options, limit_s, bound_s)
     if exact and not search.proved and search.remaining_s > 0:
@@ -259,16 +263,22 @@ def raise_bound(search: Search, limit_s: float | None = None) -> Priced | None:
     return improve(search, at_most_s)
 
 
-def anneal(search: Search, options: SearchOptions) -> None:
-    """Improve a search's plan by local search alone, with as many seeds as there are workers."""
+def anneal(search: Search, options: SearchOptions, limit_s: float | None = None) -> None:
+    """Improve a search's plan by local search alone, with as many seeds as there are workers.
+
+    Parameters
+    ----------
+    limit_s
+        Seconds from now; None: what remains of the search.
+    """
     from solvers.search import annealing
     from solvers.search.exchange import Exchange
 
-    plans = on_twin(search)
-    exchange = Exchange(search.remaining_s)
+    plans, limit_s = on_twin(search), search.remaining_s if limit_s is None else limit_s
+    exchange = Exchange(limit_s)
     with ThreadPoolExecutor(options.workers) as pool:
         running = [
-            pool.submit(annealing.improve, plans, options.seed + index, exchange=exchange)
+            pool.submit(annealing.improve, plans, options.seed + index, None, limit_s, exchange=exchange)
             for index in range(options.workers)
         ]
         for done in running:
@@ -304,8 +314,30 @@ def _solve_exactly(search: Search, options: SearchOptions, priced: Priced | None
 
     if arc_flow.applies(search.instance, search.objective):
         arc_flow.improve(search, options.workers, options.seed)
+    if not search.proved and _side_by_side(search, options):
+        _anneal_and_prove(search, options)
     if not search.proved and search.remaining_s > 0:
         cp_sat.improve(search, options.workers, options.seed, priced)
+
+
+def _side_by_side(search: Search, options: SearchOptions) -> bool:
+    """Say whether annealing and CP-SAT go on at the same time: for a maximum, if there are workers for both."""
+    return not search.objective.is_sum and options.workers > 1 and options.method is not Method.MILP
+
+
+def _anneal_and_prove(search: Search, options: SearchOptions) -> None:
+    """Anneal a maximum while CP-SAT raises its bound.
+
+    Where tasks have many GPUs to choose from annealing finds by far the better plans, where they have few only CP-SAT
+    proves anything; nothing tells beforehand which it is.
+    """
+    from solvers.exact import cp_sat
+
+    limit_s, provers = _SIDE_BY_SIDE_SHARE * search.remaining_s, options.workers // 2
+    with ThreadPoolExecutor(1) as pool:
+        proving = pool.submit(cp_sat.prove_maximum, search, provers, options.seed, limit_s)
+        anneal(search, replace(options, workers=options.workers - provers), limit_s)
+        proving.result()
 
 
 def _search_and_bound(
@@ -338,7 +370,7 @@ def _search_and_bound(
         """Raise the bound, then search until the time is up."""
         priced = raise_bound(search, bound_s)
         left_s = end_s - search.elapsed_s
-        if bound_s < limit_s and left_s > 0:
+        if iterations is None and (bound_s < limit_s or priced is None) and left_s > 0:
             annealing.improve(plans, seed + 1, None, left_s, exchange=exchange)
         return priced
 
@@ -358,8 +390,10 @@ def _search_and_bound(
         return bounding.result()
 
 
-def _warm_up_s(search: Search) -> float:
+def _warm_up_s(search: Search, options: SearchOptions) -> float:
     """Return how long local search and bound prepare the ground for CP-SAT, whose windows shrink with them."""
+    if _side_by_side(search, options):
+        return _WARM_UP_SHARE_OF_MAXIMA * search.remaining_s
     short_s = min(_SHORT_WARM_UP_S, _SHORT_WARM_UP_SHARE * search.remaining_s)
     return min(max(short_s, _WARM_UP_SHARE * search.remaining_s), _WARM_UP_S_PER_TASK * search.instance.n_tasks)
 

@@ -4,6 +4,7 @@ python -m experiments.search compass --seconds 60            first 100 jobs of t
 python -m experiments.search compass --jobs 2000 --seconds 120
 python -m experiments.search scale                           time per task of the first plan, 10^3 to 10^6 tasks
 python -m experiments.search shops --seconds 60              makespan of mk01 to mk10 beside the best known values
+python -m experiments.search pyjobshop --seconds 15          makespan of flexible job shops beside PyJobShop's
 python -m experiments.search parallel --seconds 20           makespan on parallel machines beside the optima
 python -m experiments.search unrelated --seconds 30          weighted completion time on unrelated machines
 python -m experiments.search proved --seconds 5              fifty windows that CP-SAT proves
@@ -18,9 +19,10 @@ import argparse
 import resource
 import time
 from collections.abc import Callable
+from pathlib import Path
 
 from experiments import authors
-from experiments.search import draws, planned
+from experiments.search import beside_pyjobshop, draws, planned
 from experiments.suites.data import KNOWN_OPTIMA
 from models import Instance, Objective
 from models.objective import reported_value
@@ -97,6 +99,9 @@ BENCHMARKS: dict[str, Callable[[argparse.Namespace], None]] = {
     "compass": run_compass,
     "scale": run_scale,
     "shops": lambda options: planned.shops(options.seconds),
+    "pyjobshop": lambda options: beside_pyjobshop.compare(
+        options.data, options.instances, options.seconds, options.output
+    ),
     "parallel": lambda options: planned.parallel(options.seconds),
     "unrelated": lambda options: planned.unrelated(options.seconds),
     "proved": lambda options: planned.proved(options.seconds),
@@ -112,6 +117,9 @@ def main() -> None:
     parser.add_argument("benchmark", choices=BENCHMARKS)
     parser.add_argument("--seconds", type=float, default=60.0)
     parser.add_argument("--jobs", type=int, default=100)
+    parser.add_argument("--data", type=Path, default=KNOWN_OPTIMA, help="pyjobshop: folder that holds fjsp")
+    parser.add_argument("--instances", nargs="*", default=[], help="pyjobshop: such as mk01 or edata/la16; default all")
+    parser.add_argument("-o", "--output", type=Path, default=Path("build/pyjobshop"), help="pyjobshop: kept results")
     options = parser.parse_args()
     BENCHMARKS[options.benchmark](options)
 

@@ -19,7 +19,7 @@ from ortools.sat.python import cp_model
 from models.formulations.batching import batch_of, overlapping, share_of
 from models.formulations.choices import Choices
 from models.formulations.cp_sat_batches import run_in_batches, start_batches_apart
-from models.formulations.cp_sat_bounds import pay_surcharges, respect_floors
+from models.formulations.cp_sat_bounds import pay_surcharges, respect_bound, respect_floors
 from models.formulations.cp_sat_residency import (
     fit_memory,
     follow_on_the_same_gpu,
@@ -86,6 +86,7 @@ def formulate_scaled(
     known: Timeline | None,
     floors: Sequence[int] = (),
     limits: Limits | None = None,
+    least: int = 0,
 ) -> Formulation:
     """Return the model of an instance for an objective in whole numbers.
 
@@ -99,6 +100,8 @@ def formulate_scaled(
         Scaled sums that the first 0, 1, 2, ... jobs cannot go below.
     limits
         Further limits on plans within the limit.
+    least
+        Scaled value that no plan goes below, if the objective is a maximum.
     """
     windows = time_windows(instance, scaled, limit, _horizon_us(instance, known), floors, limits)
     choices = Choices.of(instance, windows)
@@ -108,6 +111,7 @@ def formulate_scaled(
     for constrain in CONSTRAINTS:
         constrain(model, variables, choices)
     respect_floors(model, variables, scaled, floors)
+    respect_bound(model, variables, least)
     pay_surcharges(model, variables, scaled, surcharges)
     _minimise(model, variables, choices, scaled)
     return Formulation(model, variables, choices, scaled, limit, surcharges)

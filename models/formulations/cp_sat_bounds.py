@@ -1,4 +1,4 @@
-"""What is proved elsewhere, inside the CP-SAT model: floors of the first jobs, and surcharges above a bound.
+"""What is proved elsewhere, inside the CP-SAT model: a bound, floors of the first jobs, and surcharges above a bound.
 
 The objective alone notices that a job waits only once nearly all orders are fixed. A bound from elsewhere knows what
 waiting costs; what a plan pays above it tells much earlier that the plan cannot be good enough.
@@ -25,6 +25,15 @@ def respect_floors(model: cp_model.CpModel, v: Variables, scaled: ScaledObjectiv
         if count > 1:
             cost = sum(weight * term for weight, term in zip(scaled.weights, v.term[:count], strict=False))
             model.add(cost >= floor).with_name(f"floor[{count}]")
+
+
+def respect_bound(model: cp_model.CpModel, v: Variables, least: int) -> None:
+    """Redundant: the largest weighted term is no less than a bound from elsewhere.
+
+    W >= least.
+    """
+    if v.worst is not None and least > 0:
+        model.add(v.worst >= least).with_name("least")
 
 
 def pay_surcharges(

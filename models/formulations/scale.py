@@ -77,6 +77,11 @@ class ScaledObjective:
         weighted = [weight * term for weight, term in zip(self.weights, terms, strict=True)]
         return sum(weighted) if self.objective.is_sum else max(weighted)
 
+    def least(self, instance: Instance, bound: Fraction, horizon_us: int) -> int:
+        """Return a scaled value that no plan within the horizon goes below, given a lower bound on the true one."""
+        ends = np.full(len(instance.jobs), horizon_us, np.int64)
+        return math.ceil(bound * self.factor) - self.shortfall(instance, ends)
+
     def shortfall(self, instance: Instance, completion_upper_us: Ints) -> int:
         """Return by how much a scaled sum may lie below `factor` x the true one, for rounding of the weights."""
         exact = [weight * self.factor for weight in charges(self.objective, instance).job_weights]

@@ -19,7 +19,7 @@ from models.formulations.normal_form import restrict
 from models.formulations.scale import ScaledObjective
 from models.formulations.windows import cannot_end, completion_lower_us, horizon_us
 from models.instance import Instance
-from models.objective import Objective, completion_us
+from models.objective import Objective, completion_us, timeline_value
 from models.timeline import Timeline
 from solvers.bounds.lagrangian.improve import Priced
 from solvers.bounds.lagrangian.windows import limits
@@ -34,6 +34,7 @@ METHOD = "cp-sat"
 _FEWEST_JOBS = 5
 _SHARE_OF_FLOORS = 0.5
 _SHARE_OF_ONE_FLOOR = 0.2
+_SHARE_OF_FIRST_SEARCH = 0.5
 _CLOSE_ENOUGH = Fraction(1, 1_000_000)
 _BUILD_S = 6e-4
 """Seconds that building takes per task and GPU."""
@@ -101,12 +102,33 @@ def improve(
     floors = () if known is None else _floors(search, known, scaled, workers, seed)
     if search.remaining_s <= build_s(search.instance) or search.proved:
         return
-    if search.objective.is_sum:
-        _run(search, scaled, floors, priced, workers, seed, FOR_SUMS, log)
-        return
-    _run(search, scaled, floors, priced, workers, seed, FOR_MAXIMA, log)
-    if search.remaining_s > 0 and not search.proved:  # taking turns may end early, without saying why
-        _run(search, scaled, floors, priced, workers, seed, (), log)
+    subsolvers = _for_sums(workers) if search.objective.is_sum else ()
+    _run(search, scaled, floors, priced, workers, seed, search.remaining_s, subsolvers, log)
+
+
+def prove_maximum(search: Search, workers: int, seed: int, limit_s: float) -> None:
+    """Prove that no plan has a lower maximum over its jobs, beside a search for plans, as far as time allows.
+
+    One search of CP-SAT's proves job shops whose tasks have few GPUs to choose from in seconds; others yield to
+    another, so one worker tries that one first, then takes turns at all.
+
+    Parameters
+    ----------
+    limit_s
+        Seconds from now.
+    """
+    end_s = search.elapsed_s + limit_s
+    alone = (_SHARE_OF_FIRST_SEARCH, FOR_MAXIMA[:1]), (1.0, FOR_MAXIMA)
+    for share, subsolvers in alone if workers == 1 else ((1.0, ()),):
+        left_s = min(search.remaining_s, end_s - search.elapsed_s)
+        if search.proved or share * left_s <= build_s(search.instance):
+            return
+        scaled = scaled_objective(search.instance, search.objective, search.timeline)
+        _run(search, scaled, (), None, workers, seed, share * left_s, subsolvers)
+
+
+def _for_sums(workers: int) -> Sequence[str]:
+    return FOR_SUMS if workers == len(FOR_SUMS) else ()
 
 
 def _run(
@@ -116,17 +138,20 @@ def _run(
     priced: Priced | None,
     workers: int,
     seed: int,
+    limit_s: float,
     subsolvers: Sequence[str],
-    log: Callable[[str], None] | None,
+    log: Callable[[str], None] | None = None,
 ) -> None:
-    """Run the solver for the rest of the time, from the best plan so far."""
-    known = search.timeline
-    limit, value = None if search.value is None else scaled.floor(search.value), search.value
+    """Run the solver for so many seconds, from the best plan so far."""
+    known = search.timeline  # another search may improve on it at any time, so its value is its own
+    value = None if known is None else timeline_value(search.objective, search.instance, known)
+    limit = None if value is None else scaled.floor(value)
+    horizon = max(horizon_us(search.instance), 0 if known is None else int(known.end_us.max()))
     narrowed = None
-    if priced is not None and known is not None and value is not None:
-        horizon = max(horizon_us(search.instance), int(known.end_us.max()))
+    if priced is not None and value is not None:
         narrowed = limits(search.instance, scaled, priced, value, horizon)
-    formulation = formulate_scaled(search.instance, scaled, limit, known, floors, narrowed)
+    least = 0 if search.bound is None else scaled.least(search.instance, search.bound, horizon)
+    formulation = formulate_scaled(search.instance, scaled, limit, known, floors, narrowed, least)
     if known is not None:
         add_hint(formulation, known)
 
@@ -134,7 +159,7 @@ def _run(
         proved = scaled.true_bound(bound)
         search.offer_bound(proved if value is None else min(proved, value), METHOD)
 
-    SolverRun(search, formulation, offer_bound, workers, seed, subsolvers, log).follow()
+    SolverRun(search, formulation, offer_bound, workers, seed, limit_s, subsolvers, log).follow()
 
 
 def _floors(search: Search, known: Timeline, scaled: ScaledObjective, workers: int, seed: int) -> tuple[int, ...]:
@@ -176,5 +201,5 @@ def _floor(
     formulation = formulate_scaled(part, scaled, limit, plan, floors)
     add_hint(formulation, plan)
     bounds = [floors[-1]]
-    SolverRun(trial, formulation, bounds.append, workers, seed).follow()
+    SolverRun(trial, formulation, bounds.append, workers, seed, trial.remaining_s, _for_sums(workers)).follow()
     return max(bounds)

@@ -18,7 +18,8 @@ _POLL_S = 0.05
 _EXACT_FLOATS = 2**53
 # Of what two workers can run, this pair proved most on the authors' workload: one lifts the bound, one finds plans.
 FOR_SUMS = ("objective_lb_search", "max_lp")
-# A maximum over jobs is proved now by one, now by another of these: two workers take turns at all of them.
+# A maximum over jobs is proved now by one, now by another of these: one worker takes turns at all of them. (Two that
+# take turns wait for one another half of the time.)
 FOR_MAXIMA = ("default_lp", "fixed", "core", "no_lp", "max_lp", "quick_restart", "quick_restart_no_lp", "reduced_costs")
 _News = TypeVar("_News")
 
@@ -58,8 +59,11 @@ class SolverRun:
         Built with the search's plan, if it has one.
     offer_bound
         Receives lower bounds on the scaled objective, already clipped to the formulation's incumbent.
+    limit_s
+        Seconds that it may take.
     subsolvers
-        What two workers run; empty, or for another number of workers: as CP-SAT chooses.
+        What the workers run, in turns and without neighbourhood searches if there are more of them than workers;
+        empty: as CP-SAT chooses.
     log
         Receives the solver's log, line by line.
     """
@@ -71,20 +75,22 @@ class SolverRun:
         offer_bound: Callable[[int], None],
         workers: int,
         seed: int,
-        subsolvers: Sequence[str] = FOR_SUMS,
+        limit_s: float,
+        subsolvers: Sequence[str] = (),
         log: Callable[[str], None] | None = None,
     ) -> None:
         self.search, self.formulation, self.offer_bound = search, formulation, offer_bound
         self.solver = cp_model.CpSolver()
         self.solver.parameters.num_workers = workers
-        if workers == len(FOR_SUMS):
-            self.solver.parameters.subsolvers.extend(subsolvers)
-            self.solver.parameters.interleave_search = len(subsolvers) > workers
+        self.solver.parameters.subsolvers.extend(subsolvers)
+        if len(subsolvers) > workers:
+            self.solver.parameters.interleave_search = True
+            self.solver.parameters.use_lns = False
         self.solver.parameters.random_seed = seed
         # The signal belongs to whoever runs the search: the solver's own handler would replace theirs.
         self.solver.parameters.catch_sigint_signal = False
         self.solver.parameters.relative_gap_limit = 5e-7
-        self.solver.parameters.max_time_in_seconds = search.remaining_s
+        self.solver.parameters.max_time_in_seconds = min(limit_s, search.remaining_s)
         if log is not None:
             self.solver.parameters.log_search_progress = True
             self.solver.parameters.log_to_stdout = False

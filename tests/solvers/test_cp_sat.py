@@ -12,13 +12,14 @@ from ortools.sat.python import cp_model
 
 from experiments.authors import instance as authors
 from experiments.authors import poisson
-from models import Job, Objective, timeline_value
-from models.formulations.cp_sat import scaled_objective
+from models import Cluster, Instance, Job, Objective, timeline_value
+from models.formulations.cp_sat import formulate_scaled, scaled_objective
 from models.status import Status
 from solvers.exact import cp_sat, exhaustive
 from solvers.result import Search
+from solvers.search import annealing
 from solvers.search.dispatch import greedy
-from tests.instances import chain, instance, random_instance, task
+from tests.instances import chain, cluster, gpu, instance, network, random_instance, task
 
 
 def test_bounds_never_exceed_the_optimum_on_the_way() -> None:
@@ -54,6 +55,47 @@ def test_optimal_hint_is_proved_at_once() -> None:
     best = exhaustive.solve(built, Objective.MEAN_LATENCY)
     result = cp_sat.solve(built, Objective.MEAN_LATENCY, 20, best.timeline, 1)
     assert (result.status, result.value) == (Status.OPTIMAL, best.value)
+
+
+FT06 = (
+    "21 03 16 37 53 46",
+    "18 25 410 510 010 34",
+    "25 34 58 09 11 47",
+    "15 05 25 33 48 59",
+    "29 13 45 54 03 31",
+    "13 33 59 010 44 21",
+)
+"""Machine and time of each operation of the job shop ft06 (Fisher, Thompson 1963), whose optimum is 55."""
+
+
+def ft06() -> Instance:
+    """Return the job shop with a GPU of its own kind per machine."""
+    jobs = []
+    for row in FT06:
+        tasks = []
+        for k, word in enumerate(row.split()):
+            tasks.append(task(f"o{k}", {f"M{word[0]}": int(word[1:])}, after={f"o{k - 1}": 0} if k else None))
+        jobs.append(Job(chain(*tasks), 0))
+    gpus = tuple(gpu(machine, kind=f"M{machine}") for machine in range(6))
+    return instance(jobs, on=Cluster(gpus, network(latency_us=0)))
+
+
+def test_a_maximum_is_proved_beside_a_search_for_plans() -> None:
+    search = Search(ft06(), Objective.MAKESPAN, 60)
+    annealing.improve(search, iterations=2000)
+    cp_sat.prove_maximum(search, 1, 0, 30)
+    assert search.value == search.bound == 55
+    assert search.bound_method == cp_sat.METHOD
+
+
+def test_what_formulas_prove_of_a_maximum_is_told_to_the_solver() -> None:
+    built = instance([Job(chain(task("t", 5)), 0)] * 2, on=cluster(2))
+    scaled = scaled_objective(built, Objective.MAKESPAN, None)
+    solver = cp_model.CpSolver()
+    # Side by side the jobs end after 5 us; a model that is told of a bound of 7 claims no less.
+    for least, value in ((0, 5), (7, 7)):
+        assert solver.solve(formulate_scaled(built, scaled, None, None, least=least).model) == cp_model.OPTIMAL
+        assert solver.objective_value == value
 
 
 def test_a_denied_plan_is_a_fault(monkeypatch: pytest.MonkeyPatch) -> None:

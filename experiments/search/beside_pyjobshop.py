@@ -1,0 +1,140 @@
+"""Makespan of flexible job shops beside PyJobShop (CP-SAT): the same files, threads and seconds, in turns in one run.
+
+PyJobShop gets an environment of its own, of an exact version, so that neither package tells the other what to install.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import subprocess
+import sys
+import venv
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from experiments import resumed
+from experiments.suites import flexible_job_shop
+from experiments.suites.data import found
+from models import NEVER, Instance, Objective
+from planner.answers.plan import solve
+from solvers.portfolio import SearchOptions
+from solvers.warm_up import warm_up
+
+PYJOBSHOP, ORTOOLS = "pyjobshop==0.0.9", "ortools==9.15.6755"
+WORKERS = 2
+FAMILIES = {"brandimarte": "mk", "hurink/edata": "", "hurink/rdata": "", "hurink/vdata": ""}
+"""Folders beside one another, and how the names of their files begin."""
+
+_LARGEST_BRANDIMARTE = "mk10"
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """An instance planned by both: makespans and lower bounds, equal where it is proved."""
+
+    name: str
+    seconds: float
+    value: int
+    bound: int
+    pyjobshop_value: int | None
+    pyjobshop_bound: int
+
+    @property
+    def cell(self) -> tuple[str, float]:
+        """What was asked."""
+        return self.name, self.seconds
+
+    @property
+    def text(self) -> str:
+        """The row of a Markdown table."""
+        ours, theirs = ("proved" if value == bound else str(bound) for value, bound in self.pairs)
+        return f"| {self.name} | {self.value} | {ours} | {self.pyjobshop_value} | {theirs} |"
+
+    @property
+    def pairs(self) -> tuple[tuple[int, int], tuple[float, int]]:
+        """Value and bound of either; no plan counts as infinite."""
+        theirs = math.inf if self.pyjobshop_value is None else self.pyjobshop_value
+        return (self.value, self.bound), (theirs, self.pyjobshop_bound)
+
+
+def compare(folder: Path, names: Sequence[str], seconds: float, output: Path) -> None:
+    """Print a table of the named instances, such as mk01 or edata/la16, or of all that lie in a folder.
+
+    Parameters
+    ----------
+    folder
+        Holds the folder `fjsp` with `brandimarte`, and `hurink` if it is there.
+    output
+        Holds the environment of PyJobShop, and results.csv: what it lists is not planned again.
+    """
+    python = _environment(output / PYJOBSHOP)
+    files = _files(folder)
+    unknown = set(names) - set(files)
+    if unknown:
+        raise SystemExit(f"{', '.join(sorted(unknown))}: not in {folder / 'fjsp'}; allowed are {', '.join(files)}")
+    warm_up(["search"])  # or the first instance pays for compiling
+    cells = [(name, seconds) for name in names or files]
+    print("| instance | plan | bound | PyJobShop's plan | bound |", "| --- | --- | --- | --- | --- |", sep="\n")
+    rows = resumed.fill(output / "results.csv", Row, cells, lambda cell: [_measure(python, files[cell[0]], *cell)])
+    print("\n".join(row.text for row in rows))
+    ours, theirs = zip(*(row.pairs for row in rows), strict=True)
+    both = list(zip(ours, theirs, strict=True))
+    for word, count in (
+        ("lower makespan", sum(a[0] < b[0] for a, b in both)),
+        ("equal", sum(a[0] == b[0] for a, b in both)),
+        ("higher makespan", sum(a[0] > b[0] for a, b in both)),
+        ("proved here", sum(value == bound for value, bound in ours)),
+        ("proved by PyJobShop", sum(value == bound for value, bound in theirs)),
+        ("proved by PyJobShop alone", sum(a[0] > a[1] and b[0] == b[1] for a, b in both)),
+    ):
+        print(f"{word}: {count} of {len(rows)}")
+
+
+def _files(folder: Path) -> dict[str, Path]:
+    """Return the instances that are there by name."""
+    files = {}
+    for family, prefix in FAMILIES.items():
+        for path in sorted((found(folder / "fjsp") / family).glob(f"{prefix}*.txt")):
+            if not prefix or path.stem <= _LARGEST_BRANDIMARTE:
+                files[path.stem if prefix else f"{path.parent.name}/{path.stem}"] = path
+    return files
+
+
+def _environment(folder: Path) -> Path:
+    """Return the interpreter of an environment with PyJobShop, made where it is missing."""
+    python = folder / "bin" / "python"
+    if not (folder / "complete").exists():
+        venv.create(folder, clear=True, with_pip=True)
+        subprocess.run([python, "-m", "pip", "install", "--quiet", PYJOBSHOP, ORTOOLS], check=True)  # noqa: S603
+        (folder / "complete").touch()
+    return python
+
+
+def _measure(python: Path, path: Path, name: str, seconds: float) -> Row:
+    """Plan an instance with both, one after the other."""
+    instance = flexible_job_shop.read(path).instance
+    ours = solve(instance, Objective.MAKESPAN, SearchOptions(seconds, workers=WORKERS))
+    asked = _job_shop(instance) | {"seconds": seconds, "workers": WORKERS}
+    script = Path(__file__).with_name("pyjobshop_side.py")
+    said = subprocess.run(  # noqa: S603
+        [python, script], input=json.dumps(asked), stdout=subprocess.PIPE, text=True, check=True
+    )
+    theirs = json.loads(said.stdout)
+    if ours.value is None or ours.lower_bound is None:
+        raise SystemExit(f"{name}: {ours.status}")
+    their_value = round(theirs["value"]) if math.isfinite(theirs["value"]) else None
+    row = Row(name, seconds, int(ours.value), math.ceil(ours.lower_bound), their_value, math.ceil(theirs["bound"]))
+    print(row.text, file=sys.stderr, flush=True)
+    return row
+
+
+def _job_shop(instance: Instance) -> dict[str, object]:
+    """Return machines, and per job and operation the pairs of a machine and the time on it."""
+    jobs = []
+    for job in range(len(instance.jobs)):
+        tasks = instance.tasks_of(job)
+        times = [[(g, instance.run_time(task, g)) for g in range(instance.n_gpus)] for task in tasks]
+        jobs.append([[pair for pair in row if pair[1] != NEVER] for row in times])
+    return {"machines": instance.n_gpus, "jobs": jobs}
