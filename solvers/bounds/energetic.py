@@ -16,12 +16,14 @@ import heapq
 from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from models import NEVER, Instance, Objective
+from models.availability import FOREVER
 from models.chains import tails_us
 from models.instance import Ints
 from models.objective import Charges, Term, charges
@@ -129,7 +131,7 @@ def _last_end(instance: Instance, objective: Objective, charged: Charges) -> Pro
                 break
             first = _fullest_from(work, due <= last)
             inside = work.only((work.head >= first) & (due <= last))
-            value = _cost_of_ending(charged, inside, first - (-int(inside.work.sum()) // work.speed))
+            value = _cost_of_ending(charged, inside, _done_us(instance, inside, first))
             if value > best.value:
                 witness = work.witness() | {"from_us": first, "due_us": last}
                 if _has_levels(charged):
@@ -138,6 +140,24 @@ def _last_end(instance: Instance, objective: Objective, charged: Charges) -> Pro
             if not _has_levels(charged):
                 break
     return best
+
+
+def _done_us(instance: Instance, work: _Captive, first: int) -> int:
+    """Return when its GPUs, working from an instant on while they are there, have done the work at the earliest."""
+    left = int(work.work.sum())
+    if instance.always_available:
+        return first - (-left // work.speed)
+    counts = np.bincount(instance.gpu_class).tolist()
+    there = [(counts[c], gpu.available) for c, gpu in enumerate(instance.class_gpu) if c in work.classes]
+    turns = {
+        at for _, available in there for interval in available.intervals for at in interval if first < at < FOREVER
+    }
+    for begin, end in pairwise([first, *sorted(turns), FOREVER]):
+        speed = work.parts * sum(count for count, available in there if available.at(begin))
+        if speed * (end - begin) >= left:
+            return begin - (-left // speed) if left else begin
+        left -= speed * (end - begin)
+    return NO_END
 
 
 def _has_levels(charged: Charges) -> bool:

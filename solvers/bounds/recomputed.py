@@ -185,7 +185,28 @@ def _late_in_interval(instance: Instance, objective: Objective, parameters: obje
                 work += _least_work(alone, template, parts)
                 inside.append((job, alone.tail[template]))
     end = first - (-work // (gpus * parts))  # ends are whole
+    if not instance.always_available:
+        end = _done_us(instance, parameters, first, -(-work // parts))
     return min((_cost(instance, objective, job, end + tail) for job, tail in set(inside)), default=Fraction(0))
+
+
+def _done_us(instance: Instance, parameters: object, first: int, gpu_us: int) -> int:
+    """Return the first instant by which the GPUs of some classes were there for so long since another one."""
+    listed = as_list(get(parameters, "gpu_classes"), None, "gpu_classes")
+    there = [
+        g.available for g, c in zip(instance.cluster.gpus, instance.gpu_class.tolist(), strict=True) if c in listed
+    ]
+
+    def had(end: int) -> int:
+        return sum(available.available_us(first, end) for available in there)
+
+    low, high = first, first + 1
+    while had(high) < gpu_us and high < _LATEST:
+        high *= 2
+    while low < high:
+        middle = (low + high) // 2
+        low, high = (low, middle) if had(middle) >= gpu_us else (middle + 1, high)
+    return low
 
 
 def _cost(instance: Instance, objective: Objective, job: int, end_us: int) -> Fraction:
