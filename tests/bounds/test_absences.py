@@ -51,8 +51,8 @@ def test_late_jobs_count_what_is_there() -> None:
 
 
 def test_the_last_end_waits_for_those_who_come_back() -> None:
-    # 12 us of work: two GPUs do 8 of it by 4, the one that stays the rest by 8. It cannot: of four runs of 3 us the other
-    # does one in time.
+    # 12 us of work: two GPUs do 8 of it by 4, the one that stays the rest by 8. But of four runs of 3 us the other GPU
+    # does only one in time.
     there = Availability.of([(0, 4), (20, FOREVER)])
     both = Cluster((gpu(0), gpu(1, available=there)), network())
     built = instance([Job(chain(task("a", 3)), 0)] * 4, None, both)
