@@ -36,7 +36,7 @@ _BREATH_S = 0.0005
 
 
 @dataclass(frozen=True, slots=True)
-class _Run:
+class _DeviceRun:
     """A batch that the engine ordered; `errors` are those of the members that do not run."""
 
     tasks: Sequence[int]
@@ -127,7 +127,7 @@ class LiveDevice:
         if self._failed_jobs:
             failed = ((task, self._job[task]) for task in tasks if self._job[task] in self._failed_jobs)
             errors = {task: f"job {job} had failed" for task, job in failed}
-        run = _Run(tasks, gpu, self.now, expected_us, errors)
+        run = _DeviceRun(tasks, gpu, self.now, expected_us, errors)
         self.outputs.note_place(tasks, gpu)
         queued = self._queued.pop(gpu, None)
         if queued is not None:
@@ -256,7 +256,7 @@ class LiveDevice:
             self.outputs.complete(work, task, fresh)
         return run()
 
-    def _take_up(self, queued: _Queued, run: _Run) -> None:
+    def _take_up(self, queued: _Queued, run: _DeviceRun) -> None:
         """Let a batch that is queued up be the run that the engine orders; it may be over already."""
         order = queued.order
         self._latest[run.gpu] = run.tasks, order
@@ -279,7 +279,7 @@ class LiveDevice:
             order.done(order)
         return bool(orders)
 
-    def _run_done(self, run: _Run, order: Order) -> None:
+    def _run_done(self, run: _DeviceRun, order: Order) -> None:
         """Take in how a batch ended."""
         if order.error is not None:
             start_us = run.ordered_us if order.began_ns is None else max(run.ordered_us, self._us(order.began_ns))
@@ -297,7 +297,7 @@ class LiveDevice:
         self._end_run(run, max(run.ordered_us, self._us(span.start_ns)), self._us(span.end_ns), run.errors)
         self._faults.clear(run.gpu)
 
-    def _end_run(self, run: _Run, start_us: int, end_us: int, errors: Mapping[int, str]) -> int:
+    def _end_run(self, run: _DeviceRun, start_us: int, end_us: int, errors: Mapping[int, str]) -> int:
         """Report the end of a batch, note which jobs have failed with it, and return when it ended."""
         if self._instance.batches:
             start_us = self._start_apart(run, start_us)
@@ -308,7 +308,7 @@ class LiveDevice:
         self._unwritten.append(partial(self._write_run, run, start_us, end_us, errors))
         return end_us
 
-    def _write_run(self, run: _Run, start_us: int, end_us: int, errors: Mapping[int, str]) -> None:
+    def _write_run(self, run: _DeviceRun, start_us: int, end_us: int, errors: Mapping[int, str]) -> None:
         """Keep the records of a batch, and forget inputs that nobody needs any more."""
         for task in run.tasks:
             record = Record(task, run.gpu, run.ordered_us, start_us, end_us, run.expected_us, error=errors.get(task))
@@ -320,7 +320,7 @@ class LiveDevice:
             write()
         self._unwritten.clear()
 
-    def _start_apart(self, run: _Run, start_us: int) -> int:
+    def _start_apart(self, run: _DeviceRun, start_us: int) -> int:
         """Return the start of a batch, no other batch of its class having the same on its GPU (rule T3b)."""
         batch = int(self._instance.template_batch[self._template[run.tasks[0]]])
         if batch != NONE:

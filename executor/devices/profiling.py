@@ -75,7 +75,7 @@ class Measurements:
 
 
 @dataclass(slots=True)
-class _Samples:
+class _BenchSamples:
     runs: dict[Key, list[float]] = field(default_factory=dict)
     batches: dict[tuple[str, int], list[float]] = field(default_factory=dict)
     loads: dict[str, list[float]] = field(default_factory=dict)
@@ -119,7 +119,7 @@ class _Bench:
         gpu = GPU("s0/g0", 0, kind, room, Fraction(1))
         host = HostWeights(self.models, sized, self.physical)
         self.station = Station(gpu, self.models, host, runner, self.physical)
-        self.samples = _Samples()
+        self.samples = _BenchSamples()
 
     def _size(self, model: str) -> int:
         return aligned(self.models[self._place[model]].weight_bytes)
@@ -241,7 +241,7 @@ def measure(
         with _busy(others, workflows):
             for number in range(WARMUP_ROUNDS + rounds):
                 if number == WARMUP_ROUNDS:
-                    bench.samples = _Samples()
+                    bench.samples = _BenchSamples()
                 for workflow in workflows:
                     bench.round(workflow, number)
                 watch(number + 1)

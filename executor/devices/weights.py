@@ -28,7 +28,7 @@ def aligned(size_bytes: int) -> int:
 
 
 @dataclass(frozen=True, slots=True)
-class _Place:
+class _WeightPlace:
     """Where a tensor lies in the bytes of its model, and how to read it."""
 
     offset: int
@@ -57,9 +57,9 @@ def packed_bytes(weights: Mapping[str, Tensor]) -> int:
     return max([1, *(place.offset + weights[name].nbytes for name, place in _packed(weights).items())])
 
 
-def _packed(weights: Mapping[str, Tensor]) -> dict[str, _Place]:
+def _packed(weights: Mapping[str, Tensor]) -> dict[str, _WeightPlace]:
     """Put tensors one after the other; those that are one and the same tensor share a place."""
-    places: dict[str, _Place] = {}
+    places: dict[str, _WeightPlace] = {}
     known: dict[tuple[int, torch.Size, torch.dtype], int] = {}
     free = 0
     for name, tensor in weights.items():
@@ -67,7 +67,7 @@ def _packed(weights: Mapping[str, Tensor]) -> dict[str, _Place]:
         if tensor.nbytes == 0 or identity not in known:
             known[identity] = free
             free += aligned(tensor.nbytes)
-        places[name] = _Place(known[identity], tensor.shape, tensor.dtype)
+        places[name] = _WeightPlace(known[identity], tensor.shape, tensor.dtype)
     return places
 
 
@@ -96,7 +96,7 @@ class HostWeights:
 
     def __init__(self, models: Sequence[MLModel], runner: Runner, physical: Physical) -> None:
         self.flat: list[Tensor] = []
-        self._places: list[dict[str, _Place]] = []
+        self._places: list[dict[str, _WeightPlace]] = []
         for model in models:
             weights = runner.weights(model)
             size = packed_bytes(weights)
@@ -120,7 +120,7 @@ class HostWeights:
         return {name: _view(flat, place) for name, place in self._places[model].items()}
 
 
-def _view(flat: Tensor, place: _Place) -> Tensor:
+def _view(flat: Tensor, place: _WeightPlace) -> Tensor:
     size = place.shape.numel() * place.dtype.itemsize
     return flat[place.offset : place.offset + size].view(place.dtype).view(place.shape)
 

@@ -11,9 +11,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-from executor.policies.central import CentralQueue, Work
+from executor.policies.central import CentralQueue, RemainingWork
 from executor.policies.eviction import makes_room, room_for
-from executor.policies.listing import Lane, ListedBatch, Place, Source
+from executor.policies.listing import InputSource, ListedBatch, ListedLane, ListedPlace
 from executor.policies.options import QueueOptions, count_from_1, factor, option
 from executor.policies.queueing import QueuePolicy
 from executor.site import NOWHERE, Site
@@ -62,7 +62,7 @@ class Ahead(CentralQueue):
     def begin(self, site: Site) -> None:
         """Begin without jobs."""
         super().begin(site)
-        self._work = Work(site)
+        self._work = RemainingWork(site)
         self._to_start: dict[int, int] = {}
         self._urgency: dict[int, tuple[int, int]] = {}
         self._needed = [0] * len(site.models)
@@ -153,7 +153,7 @@ class Ahead(CentralQueue):
         if first is not None and not begun and self._stands_still():
             self.bind_batch(*first)  # its models block each other: its worker makes them all leave and come in again
 
-    def _lack_work(self, lanes: Sequence[Lane]) -> bool:
+    def _lack_work(self, lanes: Sequence[ListedLane]) -> bool:
         """Say whether a GPU is idle for which nothing is listed that starts now."""
         idle = (lanes[gpu] for gpu in self.idle)
         return any(lane.gap_us is not None or lane.free_us <= self.site.now for lane in idle)
@@ -175,7 +175,7 @@ class Ahead(CentralQueue):
                 if likely and site.gpu[task] == NOWHERE and task not in site.dropped:
                     yield task
 
-    def _lane(self, gpu: int) -> Lane:
+    def _lane(self, gpu: int) -> ListedLane:
         """Return what a GPU is bound to do."""
         site, state, now = self.site, self.site.state[gpu], self.site.now
         free_us = max((now, *(run.end_us for run in state.runs.values())))
@@ -188,27 +188,27 @@ class Ahead(CentralQueue):
             ready_us[state.loading] = copy_us = max(now, state.load_end_us)
         kept = {model for task in bound for model in site.needs[site.template[task]]}
         loads = state.refuse_copying() is None and (site.overlap_loads or not bound) and kept <= ready_us.keys()
-        return Lane(free_us, copy_us, ready_us, state.memory.free_bytes, loads, kept)
+        return ListedLane(free_us, copy_us, ready_us, state.memory.free_bytes, loads, kept)
 
-    def _sources(self, task: int, ends: dict[int, tuple[int, int]]) -> list[Source] | None:
+    def _sources(self, task: int, ends: dict[int, tuple[int, int]]) -> list[InputSource] | None:
         """Return where the inputs of a task come from; None if one of them is not listed."""
         site, found = self.site, []
         for offset, edge in site.needed_inputs(task):
             before = task + offset
             gpu = site.gpu[before]
             if site.ended_us[before] >= 0:
-                found.append(Source(gpu, site.now, edge))
+                found.append(InputSource(gpu, site.now, edge))
             elif gpu != NOWHERE:
                 runs = (run.end_us for run in site.state[gpu].runs.values() if before in run.tasks)
                 end_us = max(runs, default=site.now + site.run_time(before, gpu))
-                found.append(Source(gpu, max(site.now, end_us), edge))
+                found.append(InputSource(gpu, max(site.now, end_us), edge))
             elif before in ends:
-                found.append(Source(*ends[before], edge))
+                found.append(InputSource(*ends[before], edge))
             else:
                 return None
         return found
 
-    def _best(self, task: int, sources: Sequence[Source], lanes: Sequence[Lane]) -> Place | None:
+    def _best(self, task: int, sources: Sequence[InputSource], lanes: Sequence[ListedLane]) -> ListedPlace | None:
         """Return the place where a task ends first, evictions counted; None if it ends nowhere before the GPU goes."""
         site, favoured = self.site, self.favoured(task)
         places = (self._place_on(gpu, task, sources, lanes[gpu]) for gpu in site.eligible_gpus(task))
@@ -218,7 +218,7 @@ class Ahead(CentralQueue):
             default=None,
         )
 
-    def _place_on(self, gpu: int, task: int, sources: Sequence[Source], lane: Lane) -> Place:
+    def _place_on(self, gpu: int, task: int, sources: Sequence[InputSource], lane: ListedLane) -> ListedPlace:
         """Return how a task would be listed for a GPU."""
         site, template = self.site, self.site.template[task]
         inputs_us = site.now + site.input_time(task, gpu)
@@ -244,9 +244,9 @@ class Ahead(CentralQueue):
             together_us = site.batch_time(site.batch[template], gpu, batch.size + 1)
             if together_us != NEVER and batch.start_us + together_us <= start_us + run_us:
                 start_us, run_us = batch.start_us, together_us
-        return Place(gpu, inputs_us, start_us, start_us + run_us, price_us)
+        return ListedPlace(gpu, inputs_us, start_us, start_us + run_us, price_us)
 
-    def _list(self, task: int, place: Place, lane: Lane) -> None:
+    def _list(self, task: int, place: ListedPlace, lane: ListedLane) -> None:
         """Let what comes later see a task where it is listed."""
         site, gpu = self.site, place.gpu
         template = site.template[task]
@@ -270,7 +270,7 @@ class Ahead(CentralQueue):
 
     # -- what begins now ------------------------------------------------------------------------------------------
 
-    def _starts(self, task: int, place: Place, lane: Lane) -> bool:
+    def _starts(self, task: int, place: ListedPlace, lane: ListedLane) -> bool:
         """Say whether nothing but the way of its inputs keeps a task from starting where it is listed."""
         site, gpu = self.site, place.gpu
         if task not in self.ready_us or gpu not in self.idle:
@@ -280,7 +280,7 @@ class Ahead(CentralQueue):
         engine = site.overlap_loads or site.state[gpu].loading == NOWHERE
         return engine and (lane.free_us <= site.now or place.start_us < lane.free_us)
 
-    def _begin_loads(self, task: int, place: Place, lane: Lane) -> bool:
+    def _begin_loads(self, task: int, place: ListedPlace, lane: ListedLane) -> bool:
         """Begin the first load that a task needs, if it may be and should be; say whether it was."""
         site, gpu = self.site, place.gpu
         needs = site.needs[site.template[task]]

@@ -10,7 +10,7 @@ from executor.site import Site
 from models import NEVER, NONE
 
 
-class _Memory(Protocol):
+class _MemoryKeeper(Protocol):
     """Whoever keeps the memories of the GPUs."""
 
     def eviction_order(self, gpu: int) -> list[int]:
@@ -33,7 +33,7 @@ class Batches:
         Says which models of a GPU may leave, and evicts them.
     """
 
-    def __init__(self, site: Site, delay_us: int, memory: _Memory) -> None:
+    def __init__(self, site: Site, delay_us: int, memory: _MemoryKeeper) -> None:
         self._site, self._delay_us, self._memory = site, delay_us, memory
         self._ready_us: dict[int, int] = {}
         self._full_size: dict[tuple[int, int], int] = {}

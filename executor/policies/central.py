@@ -15,7 +15,7 @@ from executor.site import NOWHERE, Site
 from models import NEVER, NONE
 
 
-class Work:
+class RemainingWork:
     """What is left of every job: the sum of the fastest run times of its tasks that have not started, in expectation.
 
     Attributes

@@ -192,7 +192,7 @@ class Hadar(HeadFirst):
         self._queue_up(task, gpu, start)
         return gpu, start, saved_us
 
-    def _latest(self, free: Row, earliest: Row, demand: _Demand, reach_us: int) -> int:
+    def _latest(self, free: Row, earliest: Row, demand: _TemplateDemand, reach_us: int) -> int:
         """Return when the least attractive GPU could start a run first, as far as was looked."""
         latest = free.item(free.argmax()) if demand.everywhere else int(free[demand.possible].max(initial=0))
         if latest < reach_us:
@@ -204,7 +204,7 @@ class Hadar(HeadFirst):
                     break
         return min(latest, reach_us)
 
-    def _looked_at(self, first_us: int, cost: float, rate: float, demand: _Demand) -> int:
+    def _looked_at(self, first_us: int, cost: float, rate: float, demand: _TemplateDemand) -> int:
         """Return how many windows have to be looked at so that nothing beyond could cost less."""
         books = self._books
         for windows in self._near:
@@ -263,10 +263,10 @@ class Hadar(HeadFirst):
             self._coming[model][gpu] += more
             self._see_model(model, gpu)
 
-    def _see_demand(self, template: int) -> _Demand:
-        return _Demand(self.site, self._books, self._runs.row[template], template)
+    def _see_demand(self, template: int) -> _TemplateDemand:
+        return _TemplateDemand(self.site, self._books, self._runs.row[template], template)
 
-    def _demand(self, template: int) -> _Demand:
+    def _demand(self, template: int) -> _TemplateDemand:
         """Return what a run takes of each GPU that is there."""
         return self._demands[template] if self.site.stays else self._see_demand(template)
 
@@ -290,7 +290,7 @@ class Hadar(HeadFirst):
         del self._booked[task]
 
 
-class _Demand:
+class _TemplateDemand:
     """What a run of a template takes of each GPU.
 
     Attributes

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 
-class Source(NamedTuple):
+class InputSource(NamedTuple):
     """Where and when an input of a task is made, and the edge along which it comes."""
 
     gpu: int
@@ -14,7 +14,7 @@ class Source(NamedTuple):
     edge: int
 
 
-class Place(NamedTuple):
+class ListedPlace(NamedTuple):
     """Where a task is listed: when its inputs are there, when it starts and ends, and what its evictions count."""
 
     gpu: int
@@ -33,7 +33,7 @@ class ListedBatch(NamedTuple):
 
 
 @dataclass(slots=True)
-class Lane:
+class ListedLane:
     """What a GPU is bound to do and what is listed for it so far.
 
     Attributes

@@ -24,7 +24,7 @@ class LoadCosts(Protocol):
         """Take note that a task with these needs goes to a worker."""
 
 
-class _Step(NamedTuple):
+class _TaskPlacing(NamedTuple):
     """A task of a workflow, and what placing it takes.
 
     Parameters
@@ -73,14 +73,14 @@ class JobPlanner:
         self.transfers = TransferRows(site)
         self._inputs = InputRows(site)
         self._mean_transfers = MeanTransfers(site)
-        self._steps: CostRows[list[_Step]] = CostRows(self._list_steps)
+        self._steps: CostRows[list[_TaskPlacing]] = CostRows(self._list_steps)
         self._start = np.zeros(site.n_gpus, np.int64)
 
-    def _list_steps(self, workflow: int) -> list[_Step]:
+    def _list_steps(self, workflow: int) -> list[_TaskPlacing]:
         """Return the tasks of a workflow in the order in which they are placed."""
         site, first = self._site, self._site.template_first[workflow]
         return [
-            _Step(
+            _TaskPlacing(
                 task,
                 first + task,
                 site.inputs[first + task],

@@ -197,7 +197,7 @@ class Replay(Policy):
             heappush(self._possible, (self._operations.planned_us[operation], operation))
 
 
-class _Span(NamedTuple):
+class _PlannedSpan(NamedTuple):
     """Since and until when the plan has something on a GPU: an operation, or a residency from its load on."""
 
     start_us: int
@@ -270,28 +270,28 @@ class _Operations:
                 self.load_of[self._operation(stay.load_start_us)] = residency
         return {residency: operation for operation, residency in self.load_of.items()}
 
-    def _runs(self) -> Iterator[tuple[int, _Span]]:
+    def _runs(self) -> Iterator[tuple[int, _PlannedSpan]]:
         """Yield GPU and span of every batch."""
         for run in self._plan.placements:
             if self.leader[run.task] == run.task:
-                yield run.gpu, _Span(run.start_us, run.end_us, run.task)
+                yield run.gpu, _PlannedSpan(run.start_us, run.end_us, run.task)
 
     def _engines(self) -> None:
         """Keep the order of runs and of loads on every GPU; with overlap off they are one order."""
-        lanes: defaultdict[tuple[int, bool], list[_Span]] = defaultdict(list)
+        lanes: defaultdict[tuple[int, bool], list[_PlannedSpan]] = defaultdict(list)
         one_lane = not self._instance.overlap_loads
         for gpu, run in self._runs():
             lanes[gpu, one_lane].append(run)
         for residency, operation in self._load_key.items():
             stay = self._plan.residencies[residency]
-            lanes[stay.gpu, True].append(_Span(stay.load_start_us, stay.ready_us, operation))
+            lanes[stay.gpu, True].append(_PlannedSpan(stay.load_start_us, stay.ready_us, operation))
         for lane in lanes.values():
             for before, after in _successions(lane):
                 self._order(before.operation, after.operation)
 
     def _room(self) -> None:
         """Let what takes room on a GPU, a load or a run that holds memory, wait for what had it before."""
-        held: defaultdict[int, list[_Span]] = defaultdict(list)
+        held: defaultdict[int, list[_PlannedSpan]] = defaultdict(list)
         for gpu, run in self._runs():
             if self._instance.template_memory[self._instance.task_template[run.operation]]:
                 held[gpu].append(run)
@@ -299,7 +299,7 @@ class _Operations:
             since_us = -1 if stay.initial else stay.load_start_us
             until_us = inf if stay.end_us is None else stay.end_us
             load = self._load_key.get(residency, NOWHERE)
-            held[stay.gpu].append(_Span(since_us, until_us, load, residency))
+            held[stay.gpu].append(_PlannedSpan(since_us, until_us, load, residency))
         for spans in held.values():
             for before, after in _successions(spans):
                 if before.residency == NOWHERE:
@@ -339,7 +339,7 @@ class _Operations:
         return made
 
 
-def _successions(spans: Sequence[_Span]) -> Iterator[tuple[_Span, _Span]]:
+def _successions(spans: Sequence[_PlannedSpan]) -> Iterator[tuple[_PlannedSpan, _PlannedSpan]]:
     """Yield the pairs of spans one of which ends before the other begins, without those that follow from others.
 
     Of what has ended when a span begins, only that counts which ended after the last of these had begun.

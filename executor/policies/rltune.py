@@ -13,7 +13,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from executor.policies.central import CentralQueue, Work
+from executor.policies.central import CentralQueue, RemainingWork
 from executor.policies.costs import UNREACHABLE, CostRows, least
 from executor.policies.eviction import room_for
 from executor.policies.options import QueueOptions, duration, factor, option
@@ -66,7 +66,7 @@ class Rltune(CentralQueue):
     def begin(self, site: Site) -> None:
         """Set up the queue."""
         super().begin(site)
-        self._work = Work(site)
+        self._work = RemainingWork(site)
         self._mean_run = CostRows(lambda template: float(mean_run(site, site.run_us[template])))
         self._loads = np.zeros(site.n_gpus, np.int64)
         self._free_bytes = np.array([memory.free_bytes for memory in site.memory], np.int64)

@@ -12,7 +12,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from executor.policies.central import CentralQueue, Work
+from executor.policies.central import CentralQueue, RemainingWork
 from executor.policies.costs import UNREACHABLE, least
 from executor.policies.options import QueueOptions, duration, one_of, option
 from executor.site import Site
@@ -54,7 +54,7 @@ class Srpt(CentralQueue):
     def begin(self, site: Site) -> None:
         """Tabulate the work of every workflow."""
         super().begin(site)
-        self._work = Work(site)
+        self._work = RemainingWork(site)
         self._free_at = np.zeros(site.n_gpus, np.int64)
 
     def released(self, job: int) -> None:

@@ -138,7 +138,7 @@ def forks(jobs: int, gpus: int) -> Instance:
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class FaultsOutcome:
     """What one run with faults came to.
 
     Parameters
@@ -159,7 +159,7 @@ class Outcome:
     wrong: int
 
 
-def run_with_faults(on: Instance, policy: str, seed: int, most: int = 3) -> Outcome:
+def run_with_faults(on: Instance, policy: str, seed: int, most: int = 3) -> FaultsOutcome:
     """Carry out an instance while up to so many faults of random kinds strike at random moments.
 
     Parameters
@@ -177,7 +177,7 @@ def run_with_faults(on: Instance, policy: str, seed: int, most: int = 3) -> Outc
     failed = {failure.job for failure in run.records.failures}
     with_inputs_lost = {f.job for f in run.records.failures if f.message.startswith("its input did not arrive")}
     wrong = len(different_outputs(on, Layers(), "cpu", run.outputs, 30))
-    return Outcome(
+    return FaultsOutcome(
         injected.faults,
         len(failed),
         len(failed - injected.jobs_hit - with_inputs_lost),

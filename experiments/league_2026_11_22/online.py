@@ -33,7 +33,7 @@ POLICIES = (*(policy for policy in DEFAULT_POLICIES if policy != RECEDING), *BAT
 
 
 @dataclass(frozen=True, slots=True)
-class Result:
+class OnlineResult:
     """The objective of a policy on a replication, None where it cannot serve it; and CPU time per task."""
 
     workload: str
@@ -66,7 +66,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         found, _ = scenarios(load_scenario(WORKLOADS[name].write(folder, options.jobs)), options.replications)
         return found
 
-    def measured(cell: tuple[str, int, int, str]) -> Iterator[Result]:
+    def measured(cell: tuple[str, int, int, str]) -> Iterator[OnlineResult]:
         """Yield the figures of one policy on one draw."""
         name, replication, jobs, policy = cell
         scenario, begun = drawn(name)[replication], time.process_time()
@@ -75,7 +75,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         except PolicyError:
             value = None
         took_us = 1e6 * (time.process_time() - begun) / scenario.instance.n_tasks
-        yield Result(name, replication, jobs, policy, value, round(took_us, 1))
+        yield OnlineResult(name, replication, jobs, policy, value, round(took_us, 1))
 
     cells = [
         (name, replication, options.jobs, policy)
@@ -84,7 +84,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         for replication in range(options.replications)
         if runs_on(policy, name)
     ]
-    for line in table(fill(options.folder / "online.csv", Result, cells, measured), options.workloads):
+    for line in table(fill(options.folder / "online.csv", OnlineResult, cells, measured), options.workloads):
         print(line)
 
 
@@ -93,7 +93,7 @@ def runs_on(policy: str, workload: str) -> bool:
     return (policy not in BATCHING_POLICIES or workload in BATCHED) and (policy != RECEDING or workload not in TOO_LONG)
 
 
-def table(rows: Sequence[Result], workloads: Sequence[str]) -> Iterator[str]:
+def table(rows: Sequence[OnlineResult], workloads: Sequence[str]) -> Iterator[str]:
     """Yield the lines of a table: each policy's objective, times that of the best one of the same replication."""
     value = {(row.workload, row.replication, row.policy): row.value for row in rows}
     yield f"| policy | {' | '.join(workloads)} |"

@@ -30,7 +30,7 @@ class UnprovedError(RuntimeError):
 
 
 @dataclass(frozen=True, slots=True)
-class Checked:
+class CheckedMix:
     """An answer beside the proofs.
 
     Parameters
@@ -144,7 +144,7 @@ def serves(scenario: Scenario) -> bool:
     raise UnprovedError(f"{scenario.name}: {found.status} after {_PROOF_S:g} s, which proves nothing")
 
 
-def check(seed: int, spare: int, time_limit_s: float) -> Checked:
+def check(seed: int, spare: int, time_limit_s: float) -> CheckedMix:
     """Ask about a draw, for a short and for a longer time, and prove or refute every mix by itself."""
     scenario = draw(seed)
     sizes = Sizes(scenario)
@@ -165,7 +165,7 @@ def check(seed: int, spare: int, time_limit_s: float) -> Checked:
         price = answer.cost(cheapest)
         false_floors += sum((each.lower_bound_price or Fraction(10**9)) > price for each in (answer, brief))
     level = str(scenario.slo)
-    return Checked(level, len(mixes), answer.mix, cheapest, answer.proved, false_floors, answer.runtime_s)
+    return CheckedMix(level, len(mixes), answer.mix, cheapest, answer.proved, false_floors, answer.runtime_s)
 
 
 def _serves_on(sizes: Sizes, mix: Mix) -> bool:

@@ -53,14 +53,14 @@ class Variables:
 
 
 @dataclass(frozen=True, slots=True)
-class Grid:
+class InstantGrid:
     """The instants 0 to `count`, `step_us` apart."""
 
     step_us: int
     count: int
 
     @classmethod
-    def of(cls, choices: Choices) -> Grid:
+    def of(cls, choices: Choices) -> InstantGrid:
         """Return the coarsest grid that holds every earliest start."""
         instance = choices.instance
         times = [table[table != NEVER] for table in (instance.run_us, instance.load_us, instance.batch_us)]
@@ -84,7 +84,7 @@ class Formulation:
     variables: Variables
     choices: Choices
     objective: ScaledObjective
-    grid: Grid
+    grid: InstantGrid
 
 
 def formulate(instance: Instance, objective: Objective, known: Timeline | None = None) -> Formulation | None:
@@ -99,7 +99,7 @@ def formulate(instance: Instance, objective: Objective, known: Timeline | None =
     scaled = ScaledObjective.of(objective, instance, horizon)
     limit = None if known is None else scaled.floor(timeline_value(objective, instance, known))
     choices = Choices.of(instance, time_windows(instance, scaled, limit, horizon))
-    grid = Grid.of(choices)
+    grid = InstantGrid.of(choices)
     rows = sum(map(len, choices.gpus)) + 2 * len(instance.models) * instance.n_gpus
     if rows * grid.count > MOST_VARIABLES:
         return None
@@ -112,7 +112,7 @@ def formulate(instance: Instance, objective: Objective, known: Timeline | None =
     return Formulation(problem, variables, choices, scaled, grid)
 
 
-def _declare(problem: pulp.LpProblem, choices: Choices, scaled: ScaledObjective, grid: Grid) -> Variables:
+def _declare(problem: pulp.LpProblem, choices: Choices, scaled: ScaledObjective, grid: InstantGrid) -> Variables:
     units, instance = Units.of(choices, scaled), choices.instance
 
     def binary(name: str, *index: int) -> pulp.LpVariable:
@@ -136,7 +136,7 @@ def _declare(problem: pulp.LpProblem, choices: Choices, scaled: ScaledObjective,
     return Variables(units, start, batch, load, resident, [pulp.lpSum(row) for row in ends], *costs)
 
 
-def _starts(choices: Choices, grid: Grid) -> Iterator[Start]:
+def _starts(choices: Choices, grid: InstantGrid) -> Iterator[Start]:
     """Yield task, GPU, instant and size of every start inside the windows."""
     windows = choices.windows
     for t, gpus in enumerate(choices.gpus):
@@ -161,14 +161,14 @@ def _slots(instance: Instance, model: int, gpu: int) -> range | list[int]:
     return [s for s, size in enumerate(slots) if weight <= size] if slots else range(1)
 
 
-def run_each_task_once(problem: pulp.LpProblem, v: Variables, choices: Choices, grid: Grid) -> None:
+def run_each_task_once(problem: pulp.LpProblem, v: Variables, choices: Choices, grid: InstantGrid) -> None:
     """T1: sum_gun z_tgun = 1."""
     for t in range(choices.instance.n_tasks):
         once = pulp.lpSum(literal for (task, *_), literal in v.start.items() if task == t)
         problem.addConstraint(once == 1, f"one_start[{t}]")
 
 
-def run_in_batches(problem: pulp.LpProblem, v: Variables, choices: Choices, grid: Grid) -> None:
+def run_in_batches(problem: pulp.LpProblem, v: Variables, choices: Choices, grid: InstantGrid) -> None:
     """T3b: sum_t z_tgun = n b_kgun;  sum_n b_kgun <= 1."""
     members: dict[Start, list[pulp.LpVariable]] = {}
     at: dict[tuple[int, int, int], list[pulp.LpVariable]] = {}
@@ -181,7 +181,7 @@ def run_in_batches(problem: pulp.LpProblem, v: Variables, choices: Choices, grid
         problem.addConstraint(pulp.lpSum(batches) <= 1, f"one_batch[{k},{g},{u}]")
 
 
-def wait_for_inputs(problem: pulp.LpProblem, v: Variables, choices: Choices, grid: Grid) -> None:
+def wait_for_inputs(problem: pulp.LpProblem, v: Variables, choices: Choices, grid: InstantGrid) -> None:
     """T2: s_t >= e_p + transfer_gh - M (2 - x_pg - x_th), x being sums of z."""
     instance = choices.instance
     where: dict[tuple[int, int], list[pulp.LpVariable]] = {}
@@ -201,7 +201,7 @@ def wait_for_inputs(problem: pulp.LpProblem, v: Variables, choices: Choices, gri
                     problem.addConstraint(pulp.lpSum(begins[t]) >= earliest, f"transfer[{before},{t},{g},{h}]")
 
 
-def share_compute(problem: pulp.LpProblem, v: Variables, choices: Choices, grid: Grid) -> None:
+def share_compute(problem: pulp.LpProblem, v: Variables, choices: Choices, grid: InstantGrid) -> None:
     """T3c, R5: shares of tasks without a class, of batches, and of loads that block compute, are at most 1 at u."""
     instance, taken = choices.instance, _Sums()
     for (t, g, u, n), literal in v.start.items():
@@ -215,7 +215,7 @@ def share_compute(problem: pulp.LpProblem, v: Variables, choices: Choices, grid:
         problem.addConstraint(pulp.lpSum(terms) <= WHOLE, f"compute_engine[{g},{u}]")
 
 
-def load_models(problem: pulp.LpProblem, v: Variables, choices: Choices, grid: Grid) -> None:
+def load_models(problem: pulp.LpProblem, v: Variables, choices: Choices, grid: InstantGrid) -> None:
     """R1, R4, R6: loads of a GPU do not overlap; r_mgsu <= r_mgs(u-1) + l_mgsu <= 1, r >= loads under way; one copy.
 
     A1: r = 0 where g is away.
@@ -241,14 +241,14 @@ def load_models(problem: pulp.LpProblem, v: Variables, choices: Choices, grid: G
 
 
 def _under_way(
-    v: Variables, instance: Instance, grid: Grid, model: int, gpu: int, u: int, slot: int
+    v: Variables, instance: Instance, grid: InstantGrid, model: int, gpu: int, u: int, slot: int
 ) -> list[pulp.LpVariable]:
     """Return the loads into a slot that have started by an instant and not ended."""
     first = max(0, u - grid.span(instance.load_time(model, gpu)) + 1)
     return [v.load[model, gpu, begun, slot] for begun in range(first, u + 1)]
 
 
-def use_ready_models(problem: pulp.LpProblem, v: Variables, choices: Choices, grid: Grid) -> None:
+def use_ready_models(problem: pulp.LpProblem, v: Variables, choices: Choices, grid: InstantGrid) -> None:
     """R3: while task t runs on g, each of its models is resident there and not being loaded."""
     instance = choices.instance
     running: dict[int, _Sums] = {}
@@ -264,7 +264,7 @@ def use_ready_models(problem: pulp.LpProblem, v: Variables, choices: Choices, gr
                 problem.addConstraint(pulp.lpSum(terms) <= ready, f"ready[{t},{m},{g},{u}]")
 
 
-def fit_memory(problem: pulp.LpProblem, v: Variables, choices: Choices, grid: Grid) -> None:
+def fit_memory(problem: pulp.LpProblem, v: Variables, choices: Choices, grid: InstantGrid) -> None:
     """R2, X: models and what running tasks hold fit by bytes, one model fits a slot; replicas are limited."""
     instance, held, replicas = choices.instance, _Sums(), _Sums()
     slotted = _Sums()
@@ -288,7 +288,7 @@ def fit_memory(problem: pulp.LpProblem, v: Variables, choices: Choices, grid: Gr
             problem.addConstraint(pulp.lpSum(terms) <= most, f"replicas[{m},{u}]")
 
 
-CONSTRAINTS: tuple[Callable[[pulp.LpProblem, Variables, Choices, Grid], None], ...] = (
+CONSTRAINTS: tuple[Callable[[pulp.LpProblem, Variables, Choices, InstantGrid], None], ...] = (
     run_each_task_once,
     run_in_batches,
     wait_for_inputs,

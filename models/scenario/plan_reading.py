@@ -68,7 +68,7 @@ class _Identity(Section):
     scenario_hash: str
 
 
-class _PlanFile(Section):
+class _WholeFile(Section):
     """A whole file; keys that it does not know say something of the timeline that is of no use here."""
 
     model_config = ConfigDict(extra="ignore")
@@ -113,7 +113,7 @@ def _interpret(data: object, instance: Instance, source: Source) -> PlanFile:
     identity = validate(_Identity, data, source)
     try:
         _check_identity(identity, instance)
-        file = validate(_PlanFile, data, source)
+        file = validate(_WholeFile, data, source)
         placements = list(_placements(file.tasks, instance))
         residencies = list(_residencies(file.residencies, instance))
     except FieldError as error:
@@ -173,7 +173,7 @@ def _known(sort: str, name: str, known: Mapping[str, int], where: Where) -> int:
     return index
 
 
-def _header(file: _PlanFile) -> TimelineHeader:
+def _header(file: _WholeFile) -> TimelineHeader:
     names = {entry.name for entry in fields(TimelineHeader)} - {"objective", "value"}
     described = {name: getattr(file, name) for name in names}
     if file.objective is not None:

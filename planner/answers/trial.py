@@ -205,7 +205,7 @@ def trial(
     contenders = [_contender(scenario, name, time_limit_s, samples, seed) for name in policies]
     draw, order, runs = random.Random(seed), [], {name: list[Replayed]() for name in policies}  # noqa: S311
     instance, kept = scenario.instance, replace(settings, keep_outputs=True)
-    outputs = _Outputs(instance)
+    outputs = _RunOutputs(instance)
     with live_crew(instance, runner, kept) as crew:
         machine = [describe_machine(crew.physical)]
         for repeat in range(repeats):
@@ -223,7 +223,7 @@ def trial(
     return Trial(scenario, runner_name, settings, contenders, order, runs, machine)
 
 
-class _Outputs:
+class _RunOutputs:
     """What every task put out in the first run in which it ran."""
 
     def __init__(self, instance: Instance) -> None:

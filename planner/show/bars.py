@@ -67,7 +67,7 @@ class BarLane:
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class GPUBars:
     """The lanes of a GPU, from above, and when it is away."""
 
     name: str
@@ -79,7 +79,7 @@ class Row:
 class BarRows:
     """A whole chart: its rows from above, the names of the models that it shows by index, and what it leaves out."""
 
-    rows: tuple[Row, ...]
+    rows: tuple[GPUBars, ...]
     until_us: int
     models: dict[int, str]
     left_out: str
@@ -99,7 +99,7 @@ def rows_of(instance: Instance, timeline: Timeline) -> BarRows:
             BarLane("copy", 0.18, _loads(here), hatched=True),
             _memory(instance, device, here, until_us),
         )
-        rows.append(Row(f"{device.id} ({device.kind})", lanes, tuple(device.available.absences(until_us))))
+        rows.append(GPUBars(f"{device.id} ({device.kind})", lanes, tuple(device.available.absences(until_us))))
     return BarRows(tuple(rows), until_us, _named(instance, [timeline]), left_out)
 
 
@@ -116,7 +116,7 @@ def rows_of_both(instance: Instance, predicted: Timeline, measured: Timeline) ->
             BarLane(f"copy, {how}", 0.2, _loads(r for r in line.residencies if r.gpu == gpu), hatched=True)
             for how, line in both.items()
         ]
-        rows.append(Row(f"{device.id} ({device.kind})", (*runs, *loads)))
+        rows.append(GPUBars(f"{device.id} ({device.kind})", (*runs, *loads)))
     return BarRows(tuple(rows), _last_us(both.values()), _named(instance, list(both.values())), left_out)
 
 
@@ -162,7 +162,9 @@ def _loads(here: Iterable[Residency]) -> tuple[Bar, ...]:
 def _memory(instance: Instance, device: GPU, here: Sequence[Residency], until_us: int) -> BarLane:
     """Return the memory of a GPU: its slots with what they hold, or its models upon each other in their order."""
     memory = device.memory_bytes
-    stays = [_Stay(r, r.load_start_us, until_us if r.end_us is None else min(r.end_us, until_us)) for r in here]
+    stays = [
+        _ShownResidency(r, r.load_start_us, until_us if r.end_us is None else min(r.end_us, until_us)) for r in here
+    ]
     bars: list[Bar] = []
     for stay, start_us, end_us, floor in _in_slots(device, stays) if device.slots else _stack(instance, stays):
         model = stay.residency.model
@@ -177,27 +179,27 @@ def _memory(instance: Instance, device: GPU, here: Sequence[Residency], until_us
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Stay:
+class _ShownResidency:
     residency: Residency
     start_us: int
     end_us: int
 
 
-_Piece = tuple[_Stay, int, int, int]
+_Piece = tuple[_ShownResidency, int, int, int]
 """A stay, from when to when, and the bytes below it."""
 
 
-def _in_slots(device: GPU, stays: Sequence[_Stay]) -> list[_Piece]:
+def _in_slots(device: GPU, stays: Sequence[_ShownResidency]) -> list[_Piece]:
     floors = [0, *np.cumsum(device.slots).tolist()]
     return [(stay, stay.start_us, stay.end_us, floors[stay.residency.slot or 0]) for stay in stays]
 
 
-def _stack(instance: Instance, stays: Sequence[_Stay]) -> list[_Piece]:
+def _stack(instance: Instance, stays: Sequence[_ShownResidency]) -> list[_Piece]:
     """Return pieces of stays between which what lies below them changes."""
     pieces: list[_Piece] = []
     waiting = sorted(stays, key=lambda stay: stay.start_us, reverse=True)
-    held: list[_Stay] = []
-    latest: dict[_Stay, int] = {}
+    held: list[_ShownResidency] = []
+    latest: dict[_ShownResidency, int] = {}
     times = sorted({time for stay in stays for time in (stay.start_us, stay.end_us)})
     for start_us, end_us in pairwise(times):
         while waiting and waiting[-1].start_us <= start_us:

@@ -75,7 +75,7 @@ def mean_busy_time(instance: Instance, objective: Objective, _: object) -> Fract
     for job, (weight, total_work) in enumerate(zip(weights, works, strict=True)):
         by_share.setdefault(weight / total_work, []).append(job)
     heads = sorted({at for job in range(len(works)) for at in alone.times(job)[0]})
-    room, total = _Room(heads, speed), Fraction(0)
+    room, total = _MachineTime(heads, speed), Fraction(0)
     for share in sorted(by_share, reverse=True):
         moment = ends = 0  # twice what each task is busy on average, and twice what its end adds, times its work
         for job in by_share[share]:
@@ -89,7 +89,7 @@ def mean_busy_time(instance: Instance, objective: Objective, _: object) -> Fract
     return total - sum((w * job.release_us for w, job in zip(weights, instance.jobs, strict=True)), Fraction(0))
 
 
-class _Room:
+class _MachineTime:
     """The time of one machine between given instants, in 1 / speed of a microsecond, taken from the left."""
 
     def __init__(self, instants: list[int], speed: int) -> None:

@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 
 from models import Job, Placement, Residency, Timeline
 from models.cluster import MICROSECONDS_PER_SECOND
-from planner.show.bars import MOST_ROWS, Bar, BarLane, BarRows, Row, rows_of, rows_of_both
+from planner.show.bars import MOST_ROWS, Bar, BarLane, BarRows, GPUBars, rows_of, rows_of_both
 from planner.show.canvas import PNG_DPI
 from planner.show.colours import COLOURS, PLAIN, contrast, fade, ink_on
 from planner.show.curves import slowdown_ecdf
@@ -107,7 +107,7 @@ def test_short_tasks_stay_visible_and_neighbours_apart() -> None:
     short = [Bar(240_000 * index, 240_000 * index + 20_000, 0) for index in range(1_200)]
     long = [Bar(0, 100_000_000, 0), Bar(100_000_000, 288_000_000, 0)]
     lanes = (BarLane("compute", 0.5, tuple(short)), BarLane("copy", 0.5, tuple(long)))
-    figure = draw(BarRows((Row("g", lanes),), 288_000_000, {}, ""), "title", "")
+    figure = draw(BarRows((GPUBars("g", lanes),), 288_000_000, {}, ""), "title", "")
     one_us, drawn = pixel_us(figure), spans_us(figure)
     assert len(drawn) == 1_202
     assert min(end - start for start, end in drawn) >= 0.99 * one_us
@@ -122,7 +122,7 @@ def test_texts_on_bars_can_be_read() -> None:
     bars = tuple(Bar(10 * index, 10 * index + 10, index, str(index)) for index in range(len(COLOURS)))
     held = tuple(Bar(10 * i, 10 * i + 10, i, str(i), strength=0.85) for i in range(len(COLOURS)))
     lanes = (BarLane("compute", 0.5, bars), BarLane("memory", 0.5, held))
-    texts = axes_of(draw(BarRows((Row("g", lanes),), 10 * len(COLOURS), {}, ""), "title", "")).texts
+    texts = axes_of(draw(BarRows((GPUBars("g", lanes),), 10 * len(COLOURS), {}, ""), "title", "")).texts
     assert len(texts) == 2 * len(COLOURS)
     grounds = [fade(colour, strength) for strength in (1.0, 0.85) for colour in COLOURS]
     assert min(contrast(text.get_color(), ground) for text, ground in zip(texts, grounds, strict=True)) >= 4.5  # type: ignore[arg-type]
@@ -139,7 +139,9 @@ def test_predicted_and_measured_share_their_rows() -> None:
 
 def test_legend_and_names_stay_outside_of_the_axes() -> None:
     names = {index: f"a model with a name of some length, number {index}, $x^2_$" for index in range(40)}
-    figure = draw(BarRows((Row("g", (BarLane("compute", 1, (Bar(0, 9, 0, "0"),)),)),), 9, names, ""), "a $x^2_$ b", "")
+    figure = draw(
+        BarRows((GPUBars("g", (BarLane("compute", 1, (Bar(0, 9, 0, "0"),)),)),), 9, names, ""), "a $x^2_$ b", ""
+    )
     figure.draw_without_rendering()
     (legend,) = figure.legends
     assert legend.get_window_extent().y1 <= axes_of(figure).get_window_extent().y0

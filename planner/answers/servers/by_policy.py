@@ -57,7 +57,7 @@ class Scanned:
 
 
 @dataclass(frozen=True, slots=True)
-class _Run:
+class _SizeRun:
     """A simulation: whether it met the levels, what it reached of them, and its metrics; neither if it cannot run."""
 
     met: bool
@@ -66,7 +66,7 @@ class _Run:
 
 
 @dataclass(slots=True)
-class Trial:
+class SizeTrial:
     """A policy under trial: what it reached so far, and the sizes at which it met the level with all spare gone, too.
 
     Attributes
@@ -76,7 +76,7 @@ class Trial:
     """
 
     policy: str
-    runs: dict[Mix, _Run] = field(default_factory=dict)
+    runs: dict[Mix, _SizeRun] = field(default_factory=dict)
     reached: dict[Mix, Reached | None] = field(default_factory=dict)
     met: Mix | None = None
     met_at: dict[Mix, Metrics] = field(default_factory=dict)
@@ -101,17 +101,17 @@ class Trial:
         return sizes if self.met is None else sizes[: sizes.index(self.met)]
 
 
-def try_own_size(hunt: Hunt, policies: Sequence[str]) -> list[Trial]:
+def try_own_size(hunt: Hunt, policies: Sequence[str]) -> list[SizeTrial]:
     """Simulate every policy once, at the scenario's own size: what meets the level there can be deployed."""
     own = hunt.question.sizes.counts
-    trials = [Trial(policy) for policy in policies]
+    trials = [SizeTrial(policy) for policy in policies]
     if own in hunt.unrefuted:
         for trial in trials:
             simulate_at(hunt, trial, own, _reserve_s(hunt))
     return trials
 
 
-def scan(hunt: Hunt, trials: Sequence[Trial], share: float) -> None:
+def scan(hunt: Hunt, trials: Sequence[SizeTrial], share: float) -> None:
     """Simulate policies at the sizes in question, in shares of a share of the time left; plans go to the hunt."""
     ask, sizes = hunt.question, hunt.unrefuted
     reserve_s = (1 - share) * ask.left_s
@@ -130,7 +130,7 @@ def _reserve_s(hunt: Hunt) -> float:
     return (1 - _FIRST_SHARE) * hunt.question.left_s if hunt.starts else 0.0
 
 
-def _order(trial: Trial, sizes: Sequence[Mix]) -> Iterator[Mix]:
+def _order(trial: SizeTrial, sizes: Sequence[Mix]) -> Iterator[Mix]:
     """Yield sizes in strides that double until one meets the level, then in halves below it, then the others below.
 
     Halves of what is promising lead to a size that is nearly the least in a few simulations; that it is the least
@@ -151,7 +151,7 @@ def _order(trial: Trial, sizes: Sequence[Mix]) -> Iterator[Mix]:
             yield mix
 
 
-def simulate_at(hunt: Hunt, trial: Trial, mix: Mix, reserve_s: float) -> bool:
+def simulate_at(hunt: Hunt, trial: SizeTrial, mix: Mix, reserve_s: float) -> bool:
     """Simulate a policy at a size as long as more than a reserve is left; say whether there was time for it.
 
     A size meets the levels if it does so whole and with any servers gone, up to as many as are spare.
@@ -178,14 +178,14 @@ def simulate_at(hunt: Hunt, trial: Trial, mix: Mix, reserve_s: float) -> bool:
     return True
 
 
-def _run(hunt: Hunt, policy: str, mix: Mix, reserve_s: float) -> _Run | None:
+def _run(hunt: Hunt, policy: str, mix: Mix, reserve_s: float) -> _SizeRun | None:
     """Simulate once, and hand the timeline to the hunt; None if time was up."""
     ask = hunt.question
     try:
         scenario = ask.scenario(mix)
         ran = simulate(scenario, policy, seed=ask.seed, stop=lambda: ask.left_s <= reserve_s)
     except (InstanceError, PolicyError):
-        return _Run(False)  # for instance a static placement whose models do not all fit
+        return _SizeRun(False)  # for instance a static placement whose models do not all fit
     except StoppedError:
         return None
     met = meets(ran.instance, ran.timeline, ask.levels)
@@ -193,4 +193,4 @@ def _run(hunt: Hunt, policy: str, mix: Mix, reserve_s: float) -> _Run | None:
         hunt.starts.setdefault(mix, []).append(ran.timeline)
         if met:
             hunt.offer(mix, ran.timeline)
-    return _Run(met, reached_by(ran.instance, ran.timeline, ask.levels), ran.metrics)
+    return _SizeRun(met, reached_by(ran.instance, ran.timeline, ask.levels), ran.metrics)

@@ -9,7 +9,7 @@ from fractions import Fraction
 from executor import PolicyError, StoppedError
 from models import Metrics
 from models.scenario import Scenario
-from planner.answers.servers.by_policy import Scanned, Trial, simulate_at
+from planner.answers.servers.by_policy import Scanned, SizeTrial, simulate_at
 from planner.answers.servers.decide import Reached, meets
 from planner.answers.servers.hunt import Hunt
 from planner.answers.servers.question import remainders
@@ -51,7 +51,7 @@ class Growth:
     fails: Fraction | None
 
 
-def look_nearby(hunt: Hunt, trials: Sequence[Trial], share: float) -> None:
+def look_nearby(hunt: Hunt, trials: Sequence[SizeTrial], share: float) -> None:
     """Simulate policies at what costs little more than the best, cheapest first, in a share of the time left."""
     ask = hunt.question
     met = [ask.cost(mix) for trial in trials for mix in trial.met_at]

@@ -205,7 +205,7 @@ def schedule(
         tell=tell,
         stop=halt,
     )
-    search = _Search(Day(fixed.sizes, by_us), fixed, workers, seed, halt, begun + time_limit_s, tell)
+    search = _ScheduleSearch(Day(fixed.sizes, by_us), fixed, workers, seed, halt, begun + time_limit_s, tell)
     lower_bound = search.lower_bound()
     found = search.policies()
     autoscaler = search.autoscaled()
@@ -262,7 +262,7 @@ def _undominated(ways: dict[int, Fraction]) -> dict[int, Fraction]:
     return kept
 
 
-class _Search:
+class _ScheduleSearch:
     """What is searched, until when, and what is known so far."""
 
     def __init__(

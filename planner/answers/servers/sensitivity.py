@@ -19,7 +19,7 @@ FACTOR = Fraction(6, 5)
 """Each model in turn is so many times as large, or its tasks run so many times as long."""
 
 
-class Figure(StrEnum):
+class ChangedFigure(StrEnum):
     """What is said of a model, and may be wrong."""
 
     RUN_TIME = "run time"
@@ -42,7 +42,7 @@ class Strain:
     """
 
     model: str
-    figure: Figure
+    figure: ChangedFigure
     reached: Reached | None
     met: bool
     share: Fraction | None
@@ -64,7 +64,7 @@ def strain(hunt: Hunt, best: Alternative, share: float) -> tuple[Strain, ...]:
     return tuple(sorted(found, key=lambda each: (each.met, each.share is not None, -(each.share or 0))))
 
 
-def _strain(hunt: Hunt, best: Alternative, model: str, figure: Figure, reserve_s: float) -> Strain:
+def _strain(hunt: Hunt, best: Alternative, model: str, figure: ChangedFigure, reserve_s: float) -> Strain:
     """Return what is reached whole and with all that is spare gone, where that is worst.
 
     Raises
@@ -88,16 +88,16 @@ def _strain(hunt: Hunt, best: Alternative, model: str, figure: Figure, reserve_s
     return max(made, key=lambda each: (not each.met, each.share or 0))
 
 
-def _figures(instance: Instance) -> Iterator[tuple[str, Figure]]:
+def _figures(instance: Instance) -> Iterator[tuple[str, ChangedFigure]]:
     """Yield both figures of every model that some task needs."""
     used = {name for workflow in instance.catalogue for task in workflow.tasks for name in task.models}
     for model in instance.models:
         if model.name in used:
-            yield from ((model.name, figure) for figure in Figure)
+            yield from ((model.name, figure) for figure in ChangedFigure)
 
 
-def _worse(instance: Instance, model: str, figure: Figure) -> Instance:
-    if figure is Figure.SIZE:
+def _worse(instance: Instance, model: str, figure: ChangedFigure) -> Instance:
+    if figure is ChangedFigure.SIZE:
         models = tuple(
             replace(each, weight_bytes=int(each.weight_bytes * FACTOR)) if each.name == model else each
             for each in instance.models

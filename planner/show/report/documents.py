@@ -67,7 +67,7 @@ class ShownMetrics(TypedDict):
 
 
 @with_config(_OPEN)
-class Contender(TypedDict):
+class ComparedPolicy(TypedDict):
     """A row of a comparison."""
 
     policy: str
@@ -103,7 +103,7 @@ class ComparisonFile(TypedDict):
     """``comparison.json``."""
 
     objective: str
-    rows: list[Contender]
+    rows: list[ComparedPolicy]
     lower_bound: Figure | None
     bound_method: str | None
     status: str
@@ -128,7 +128,7 @@ class Group(TypedDict):
 
 
 @with_config(_OPEN)
-class Size(TypedDict):
+class ServerSize(TypedDict):
     """A number of servers; of priced groups also how many of each, and for how much."""
 
     servers: Count | None
@@ -137,7 +137,7 @@ class Size(TypedDict):
 
 
 @with_config(_OPEN)
-class Minimum(Size):
+class Minimum(ServerSize):
     """The least size of a server count."""
 
     proved: bool
@@ -147,14 +147,14 @@ class Minimum(Size):
 
 
 @with_config(_OPEN)
-class Reached(Size):
+class Reached(ServerSize):
     """What a policy reached at a size."""
 
     value: Figure | list[Figure | None] | None
 
 
 @with_config(_OPEN)
-class TrialRow(Size):
+class TrialRow(ServerSize):
     """The least size at which a policy meets the level."""
 
     not_simulated: Count
@@ -162,7 +162,7 @@ class TrialRow(Size):
 
 
 @with_config(_OPEN)
-class RefutationRow(Size):
+class RefutationRow(ServerSize):
     """Why no cheaper size is enough."""
 
     forces: str
@@ -182,7 +182,7 @@ class AlternativeMetrics(TypedDict):
 
 
 @with_config(_OPEN)
-class AlternativeRow(Size):
+class AlternativeRow(ServerSize):
     """A policy at a size near the best price."""
 
     policy: str
@@ -190,7 +190,7 @@ class AlternativeRow(Size):
 
 
 @with_config(_OPEN)
-class GrowthRow(Size):
+class GrowthRow(ServerSize):
     """How much more traffic the best of them takes."""
 
     policy: str
@@ -227,8 +227,8 @@ def _priced_throughout(found: ServersFile) -> ServersFile:
         return found
     trials = found["policies"].values()
     reached = [at for trial in trials for at in trial["reached"]]
-    single: list[Size] = [size for size in (refutation, found["growth"]) if size is not None]
-    sizes: list[Size] = [found["largest"], minimum, *trials, *reached, *found["alternatives"], *single]
+    single: list[ServerSize] = [size for size in (refutation, found["growth"]) if size is not None]
+    sizes: list[ServerSize] = [found["largest"], minimum, *trials, *reached, *found["alternatives"], *single]
     for size in sizes:
         mix, price = size.get("mix"), size.get("price_per_hour")
         if size["servers"] is not None and (mix is None or price is None or len(mix) != len(found["groups"])):
@@ -245,7 +245,7 @@ class ServersFile(TypedDict):
     slo: Levels
     spare: Count
     groups: list[Group]
-    largest: Size
+    largest: ServerSize
     open_sizes: Count
     minimum: Minimum
     policies: dict[str, TrialRow]
