@@ -128,7 +128,9 @@ class TwinSearch(Search):
 
 def on_twin(search: Search) -> Search:
     """Return where plans are looked for: the search itself, or where GPUs come and go that on its twin."""
-    return search if search.instance.always_available else TwinSearch(search, Visits.of(search.instance))
+    if search.instance.always_available or isinstance(search, TwinSearch):
+        return search
+    return TwinSearch(search, Visits.of(search.instance))
 
 
 def _spread_limits(limits: Restrictions, of_gpu: Ints) -> Restrictions:
