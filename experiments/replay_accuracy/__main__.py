@@ -56,9 +56,9 @@ def main() -> None:
             time_limit_s=5.0,
             samples=samples,
         )
+        Console(width=200).print(trial_view(made))
         _, after = _profile(before, runner, given.rounds, given.gpus - 1, folder)
         _, alone = _profile(before, runner, given.rounds, 0, folder)
-    Console(width=200).print(trial_view(made))
     profiled = {key: mean(spread.samples_us) for key, spread in samples.runs.items()}
     print("run times, weighted by how long they are, against the means of the profile:")
     for contender in made.contenders:
