@@ -52,7 +52,7 @@ def played(name: str, options: argparse.Namespace) -> Replicated:
     found = replicate(
         scenario,
         options.replications,
-        regret=("compass", "srpt"),
+        regret=("compass", "srpt", "ahead"),
         time_limit_s=options.time_limit,
         folder=folder,
         workers=options.workers,
