@@ -183,7 +183,8 @@ class Engine:
             site.end_task(task)
             policy.finished(task, gpu)
             site.send_outputs(task)
-        self._leave_behind(gpu)
+        if self._there:
+            self._leave_behind(gpu)
 
     def _come_or_go(self, kind: int, gpu: int, goes_us: int) -> None:
         """Have a GPU until a time from now on, or have it no more."""

@@ -144,9 +144,10 @@ class Site(Knowledge):
         if task in self.dropped:
             raise IllegalActionError(f"task {task}: its job takes another branch")
         template = self.template[task]
-        away = not self.stays and not self._foreseen and 0 <= gpu < self.n_gpus and self.is_away(gpu)
         known = 0 <= gpu < self.n_gpus and gpu not in self.lost
-        if not known or away or self.run_us[template][self.gpu_class[gpu]] == NEVER:
+        if known and not (self.stays or self._foreseen):
+            known = not self.is_away(gpu)
+        if not known or self.run_us[template][self.gpu_class[gpu]] == NEVER:
             allowed = ", ".join(map(str, self.eligible_gpus(task)))
             raise IllegalActionError(f"T1 task {task}: GPU {gpu} is not eligible; allowed are {allowed}")
         if self.started_us[task] >= 0:

@@ -179,7 +179,8 @@ class QueuePolicy(Policy):
             if site.gpu[task] == NOWHERE and not site.predecessors_left[task]:
                 self.wait_for_gpu(task, site.job_ingress[site.job[task]])
             return
-        self._take_out(task)
+        if task in self._queued_on:
+            self._take_out(task)
         site.assign(task, gpu)
 
     def _take_out(self, task: int) -> int:
