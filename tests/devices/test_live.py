@@ -77,7 +77,7 @@ def _any_plan(made: Instance) -> Timeline | None:
     return None
 
 
-@pytest.mark.parametrize("policy", ["compass", "compass:adjust=on", "jit", "srpt", "heft", "hash", "static"])
+@pytest.mark.parametrize("policy", ["compass", "compass:adjust=on", "jit", "srpt", "ahead", "heft", "hash", "static"])
 @pytest.mark.parametrize("seed", range(3))
 def test_policies_keep_the_rules_live(policy: str, seed: int) -> None:
     made = random_instance(random.Random(seed + 100))
