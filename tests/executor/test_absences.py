@@ -125,7 +125,7 @@ def drawn(seed: int) -> Instance:
 def test_every_policy_does_every_job_by_the_rules(name: str) -> None:
     done = 0
     noise = parse_noise("run=lognormal:0.5,load=uniform:0.5")
-    for seed in range(30):
+    for seed in range(16):
         built = drawn(seed)
         try:
             ran = [simulate(built, parse_policy(name), seed=seed, noise=given) for given in (None, noise)]
@@ -135,7 +135,7 @@ def test_every_policy_does_every_job_by_the_rules(name: str) -> None:
             continue
         assert [check(built, timeline) for timeline in ran] == [[], []]
         done += 1
-    assert done > 5
+    assert done > 3
 
 
 @pytest.mark.parametrize("name", ["srpt", "compass", "hadar"])
@@ -148,7 +148,7 @@ def test_absences_that_are_still_to_come_change_nothing_before(name: str) -> Non
     assert before[0][:3] == before[1][:3]
 
 
-@pytest.mark.parametrize("seed", range(30))
+@pytest.mark.parametrize("seed", range(20))
 def test_a_plan_is_replayed_as_it_stands(seed: int) -> None:
     rng = random.Random(seed)
     draw = random_serving_instance if seed % 3 == 2 else random_instance

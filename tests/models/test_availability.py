@@ -141,7 +141,7 @@ def test_who_stays_until_the_gpu_goes_is_not_evicted() -> None:
     assert measure(both, Timeline.build(2, runs, [Residency(0, 0, 0, 4, 8), Residency(0, 0, 12, 16)])).evictions == 1
 
 
-@pytest.mark.parametrize("seed", range(25))
+@pytest.mark.parametrize("seed", range(12))
 def test_random_plans_agree_with_the_naive_checker(seed: int) -> None:
     rng = random.Random(seed)
     built = random_instance(rng, 3)
