@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from fractions import Fraction
+from functools import partial
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -128,6 +129,26 @@ def test_an_autoscaler_follows_the_load_one_interval_late() -> None:
     assert made is not None
     assert (made.schedule, made.met) == (((1,), (1,), (2,), (2,), (1,)), True)
     assert autoscale(day, "srpt", (1,), LEVEL, 0, lambda: True) is None
+
+
+def test_what_was_found_out_is_not_asked_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    built = frames(1000, 6000, 6000, 12_000)
+    ask = partial(schedule, built, policies=("srpt",), time_limit_s=60, workers=1, folder=tmp_path)
+    whole = ask(5 * SECOND)
+    kept = (tmp_path / "tried.jsonl").read_text()
+    assert len(kept.splitlines()) == 1 + whole.policies["srpt"].tried + whole.optimum.tried
+    (tmp_path / "tried.jsonl").write_text(kept[:-5])  # killed while it wrote
+    again = ask(5 * SECOND)
+    assert (again.optimum, again.policies) == (whole.optimum, whole.policies)
+    assert (tmp_path / "tried.jsonl").read_text() == kept
+
+    def simulated(*_: object, **__: object) -> None:
+        raise AssertionError
+
+    monkeypatch.setattr("planner.answers.servers.schedule.simulate", simulated)
+    assert ask(5 * SECOND).policies == whole.policies
+    with pytest.raises(AssertionError):
+        ask(4 * SECOND)
 
 
 TEXT = """\

@@ -15,6 +15,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from pathlib import Path
 from typing import Any
 
 from executor import PolicyError, StoppedError
@@ -28,11 +29,13 @@ from planner.answers.servers.forces import demand_in_words
 from planner.answers.servers.goal import tolerances
 from planner.answers.servers.hunt import LONG_TRACE
 from planner.answers.servers.sizes import Mix
+from planner.answers.servers.tried import Tried, question
 from planner.answers.simulate import simulate
 from solvers.bounds import fluid
 
 _FIXED_SHARE, _POLICY_SHARE, _AUTOSCALER_SHARE = 0.35, 0.5, 0.3
 """Shares of the time: for the fleet that stays, of the rest for schedules of policies, then for an autoscaler."""
+_PLAN = "plan"
 _LEAST_ATTEMPT_S = 1.0
 _ATTEMPTS = 3
 """A plan is looked for on so many candidates per interval."""
@@ -185,6 +188,7 @@ def schedule(
     seed: int = 0,
     tell: Callable[[str], None] = lambda words: None,
     stop: threading.Event | None = None,
+    folder: Path | None = None,
 ) -> ScheduleAnswer:
     """Find the cheapest schedule that meets the levels, for plans and per policy; parameters as those of `servers`.
 
@@ -192,6 +196,8 @@ def schedule(
     ----------
     by_us
         Length of the intervals in microseconds.
+    folder
+        What is found out about schedules is kept there, and counts when the same is asked again; None: it is not kept.
     """
     begun, halt = time.monotonic(), stop or threading.Event()
     fixed = servers(
@@ -205,7 +211,8 @@ def schedule(
         tell=tell,
         stop=halt,
     )
-    search = _ScheduleSearch(Day(fixed.sizes, by_us), fixed, workers, seed, halt, begun + time_limit_s, tell)
+    end_s, tried = begun + time_limit_s, Tried(folder, question(scenario, fixed.levels, by_us, seed))
+    search = _ScheduleSearch(Day(fixed.sizes, by_us), fixed, workers, seed, halt, end_s, tell, tried)
     lower_bound = search.lower_bound()
     found = search.policies()
     autoscaler = search.autoscaled()
@@ -274,8 +281,9 @@ class _ScheduleSearch:
         stop: threading.Event,
         end_s: float,
         tell: Callable[[str], None],
+        tried: Tried,
     ) -> None:
-        self.day, self._fixed, self._levels = day, fixed, fixed.levels
+        self.day, self._fixed, self._levels, self._tried = day, fixed, fixed.levels, tried
         self._workers, self._seed, self._stop, self._end_s, self._tell = workers, seed, stop, end_s, tell
         tell("floors of the intervals")
         self.floors = tuple(self._floor(interval) for interval in range(day.count))
@@ -343,12 +351,17 @@ class _ScheduleSearch:
 
     def _is_met(self, candidate: Schedule, policy: str, until_s: float) -> bool:
         """Say whether what a policy makes of a schedule is within the levels."""
+        known = self._tried.known(policy, candidate)
+        if known is not None:
+            return known
         try:
             scenario = self.day.at(candidate)
             ran = simulate(scenario, policy, seed=self._seed, stop=lambda: self._left_s <= until_s)
-        except (InstanceError, PolicyError, StoppedError):
+        except (InstanceError, PolicyError):
+            return self._tried.note(policy, candidate, False)
+        except StoppedError:
             return False
-        return meets(ran.instance, ran.timeline, self._levels)
+        return self._tried.note(policy, candidate, meets(ran.instance, ran.timeline, self._levels))
 
     def optimum(self, found: dict[str, Scheduled]) -> Scheduled:
         """Return the cheapest schedule with a plan within the levels: what a policy does on one is a plan, too."""
@@ -359,12 +372,15 @@ class _ScheduleSearch:
             return Scheduled(min(known, key=self.day.cost, default=None), fixed, 0)
 
         def met(candidate: Schedule) -> bool:
+            before = self._tried.known(_PLAN, candidate)
+            if before is not None:
+                return before
             limit_s = max(_LEAST_ATTEMPT_S, self._left_s / (_ATTEMPTS * self.day.count))
             self._tell(f"plans on {float(self.day.server_hours(candidate)):.4g} server-hours")
             try:
                 scenario = self.day.at(candidate)
             except InstanceError:
-                return False
+                return self._tried.note(_PLAN, candidate, False)
             made = attempt(
                 scenario,
                 candidate[0],
@@ -375,7 +391,8 @@ class _ScheduleSearch:
                 stop=self._stop,
                 left_s=lambda: 0.0,
             )
-            return made.timeline is not None and meets(scenario.instance, made.timeline, self._levels)
+            enough = made.timeline is not None and meets(scenario.instance, made.timeline, self._levels)
+            return self._tried.note(_PLAN, candidate, enough) if enough or self._left_s else False
 
         descent = _Descent(self.day, self.floors, met, lambda: self._left_s > 0)
         return Scheduled(descent.run(min(known, key=self.day.cost)), fixed, descent.tried)

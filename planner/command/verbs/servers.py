@@ -154,7 +154,7 @@ def _by_interval(
 
     line = ServersLine()
     with interruptible() as stop, line.shown():
-        answer = schedule(scenario, by_us, levels, tell=line.tell, stop=stop, **told)
+        answer = schedule(scenario, by_us, levels, tell=line.tell, stop=stop, folder=output, **told)
     document = answer.fixed.as_dict() | answer.as_dict()
 
     def view() -> object:
