@@ -49,6 +49,8 @@ DEFAULT_POLICIES = (
     ),
     "static",
 )
+AHEAD, LONGEST_LISTS = "ahead", 250_000
+"""Who lists all that is released for every GPU, at every event; and up to how many tasks x GPUs squared unasked."""
 BATCHING_POLICIES = ("clockwork", "deferred")
 """Contenders besides, where tasks come in batch classes."""
 CLAIRVOYANCE = (
@@ -143,8 +145,9 @@ def compare(
     Parameters
     ----------
     policies
-        As `planner.answers.simulate` takes them; None: `DEFAULT_POLICIES`, and `OFFLINE_POLICIES` if there is noise or
-        `BATCHING_POLICIES` if there are batch classes, of those the ones that can serve the window.
+        As `planner.answers.simulate` takes them; None: `DEFAULT_POLICIES` (`ahead` up to `LONGEST_LISTS`), and
+        `OFFLINE_POLICIES` if there is noise or `BATCHING_POLICIES` if there are batch classes, of those the ones that
+        can serve the window.
     noise
         How wrong the run times are that policies are told, as ``told=published:1``; plan and bound know the true ones.
     regret
@@ -170,6 +173,8 @@ def compare(
     if policies is None:
         stays = scenario.instance.always_available
         simulations, left_out = _serving(run, stays, _default_policies(scenario, noise))
+        if not _lists_are_short(scenario):
+            left_out[AHEAD] = "its decisions take long on so many GPUs and tasks; it runs where it is named"
     else:
         simulations = tuple(run(policy) for policy in policies)
     begun = time.monotonic()
@@ -205,7 +210,12 @@ def _default_policies(scenario: Scenario, noise: str | None) -> tuple[str, ...]:
     """Return who is asked where nobody is named."""
     told_wrongly = () if noise is None else OFFLINE_POLICIES
     batching = BATCHING_POLICIES if scenario.instance.batches else ()
-    return *told_wrongly, *DEFAULT_POLICIES, *batching
+    quick = (policy for policy in DEFAULT_POLICIES if policy != AHEAD or _lists_are_short(scenario))
+    return *told_wrongly, *quick, *batching
+
+
+def _lists_are_short(scenario: Scenario) -> bool:
+    return scenario.instance.n_tasks * scenario.instance.n_gpus**2 <= LONGEST_LISTS
 
 
 def _starts(scenario: Scenario, simulations: Sequence[Simulation], held: Sequence[HeldSteps]) -> list[Timeline]:
