@@ -12,6 +12,8 @@ import numba
 import numpy as np
 from numpy.typing import NDArray
 
+from solvers.indices import FromZero
+
 Parameters = ParamSpec("Parameters")
 Returned = TypeVar("Returned")
 
@@ -60,15 +62,17 @@ def kernel(function: Callable[Parameters, Returned]) -> Callable[Parameters, Ret
 
     Kernels only read and write the arrays they are handed. They allocate none and therefore count no references:
     counting them, atomically, for tuples of forty arrays at each call, took fifty times as long as the work itself.
+    Indices count from 0: none may be negative.
     """
     return cast(
-        Callable[Parameters, Returned], _compile(cache=True, error_model="numpy", nogil=True, _nrt=False)(function)
+        Callable[Parameters, Returned],
+        _compile(cache=True, error_model="numpy", nogil=True, _nrt=False, pipeline_class=FromZero)(function),
     )
 
 
 def inlined(function: Callable[Parameters, Returned]) -> Callable[Parameters, Returned]:
     """Compile a function as a part of each kernel that calls it: handing tuples of arrays over costs more."""
-    inline = _compile(cache=True, error_model="numpy", _nrt=False, forceinline=True)
+    inline = _compile(cache=True, error_model="numpy", _nrt=False, forceinline=True, pipeline_class=FromZero)
     return cast(Callable[Parameters, Returned], inline(function))
 
 
