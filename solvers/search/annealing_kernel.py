@@ -17,9 +17,13 @@ from solvers.compiled import Floats, RandomState, inlined, kernel, random_unit
 from solvers.search.decoder_kernel import INFEASIBLE, decode, look_ahead
 from solvers.search.decoder_state import State, Work, restore
 from solvers.search.decoder_tables import Tables
+from solvers.search.estimate import estimate
 from solvers.search.neighbourhood import Plan, accept, apply, propose, undo
 from solvers.search.retiming import Retiming, is_local, record
 from solvers.search.retiming_kernel import adopt, forget, retime, worst_of
+
+DOUBT = 1.0
+"""Temperatures by which a move must look too dear to be given up on an estimate."""
 
 
 class Window(NamedTuple):
@@ -119,7 +123,7 @@ def anneal(
         # judging of a hopeless move ends at the limit instead of at the end of the window.
         limit = cost - temperature * np.log(random_unit(random))
         if local:
-            found, then = _judge_move(scene, plan, window, cost, worst, limit, foreseen)
+            found, then = _judge_move(scene, plan, window, cost, worst, limit, temperature, foreseen)
         else:
             found, then = evaluate(scene, window, limit), worst
         if found > limit:
@@ -140,10 +144,24 @@ def anneal(
 
 @inlined
 def _judge_move(
-    scene: Scene, plan: Plan, window: Window, cost: float, worst: float, limit: float, foreseen: float
+    scene: Scene,
+    plan: Plan,
+    window: Window,
+    cost: float,
+    worst: float,
+    limit: float,
+    temperature: float,
+    foreseen: float,
 ) -> tuple[float, float]:
     """Return the cost of the plan up to the end of a window with the move, as `evaluate`, and that of the worst job."""
     tables, retiming = scene.tables, scene.retiming
+    allowed = limit - cost if foreseen > 0 else INFEASIBLE
+    if foreseen > 0:
+        doubted = allowed + DOUBT * temperature
+        more = estimate(retiming, tables, scene.work, plan, scene.before, window.lead, window.last, doubted, foreseen)
+        if more > doubted:
+            return INFEASIBLE, worst
+        forget(retiming, plan, scene.work)
     more = retime(
         retiming,
         tables,
@@ -154,7 +172,7 @@ def _judge_move(
         scene.before,
         window.lead,
         window.last,
-        limit - cost if foreseen > 0 else INFEASIBLE,
+        allowed,
         foreseen,
     )
     # Steps and worst jobs cannot be foreseen; sums of delays have no worst job.

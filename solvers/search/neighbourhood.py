@@ -349,17 +349,32 @@ def undo(plan: Plan) -> None:
 def accept(plan: Plan, start: Ints, first: int, last: int) -> None:
     """Make the decoded start times those of the current plan, and sort the order by them again."""
     for place in range(first, last):
-        task = plan.order[place]
-        time = start[task]
-        plan.time[task] = time
-        at = place
-        # Insertion sort: the order was sorted before the move, and few tasks change places.
-        while at > first and plan.time[plan.order[at - 1]] > time:
-            plan.order[at] = plan.order[at - 1]
-            plan.position[plan.order[at]] = at
-            at -= 1
-        plan.order[at] = task
-        plan.position[task] = at
+        plan.time[plan.order[place]] = start[plan.order[place]]
+        _bring_forward(plan, place, first)
+
+
+@inlined
+def sort_again(plan: Plan, first: int, low: int, high: int, last: int) -> None:
+    """Sort the order at positions [first, last) by time, where only the times at [low, high) have changed."""
+    for place in range(low, last):
+        if not _bring_forward(plan, place, first) and place >= high:
+            # It starts no sooner than all before it, and those behind it are in order.
+            return
+
+
+@inlined
+def _bring_forward(plan: Plan, place: int, first: int) -> bool:
+    """Put a task before those in front of it that start later; say whether there are any."""
+    task, at = plan.order[place], place
+    time = plan.time[task]
+    # Insertion sort: the order was sorted before the move, and few tasks change places.
+    while at > first and plan.time[plan.order[at - 1]] > time:
+        plan.order[at] = plan.order[at - 1]
+        plan.position[plan.order[at]] = at
+        at -= 1
+    plan.order[at] = task
+    plan.position[task] = at
+    return at < place
 
 
 @inlined

@@ -22,20 +22,17 @@ from solvers.search.decoder_state import ABSENT, FAR, State, Work, restore
 from solvers.search.decoder_tables import Tables
 from solvers.search.neighbourhood import Plan, accept
 
-NOTHING, ONE, SEVERAL = range(3)
-"""What left for the loads of a task: nothing, the model needed furthest ahead, or more than can be told simply."""
-
 STAMP, PLACED, RELINKED, JOBS, AFFECTED, DIRTY, REACH, AHEAD = range(8)
 """Places in `Retiming.counts`: the last two are the last position that a change reaches, and how far GPUs are ahead."""
 
-ENGINES, READY, LAST_USE, FOLLOWING, VICTIMS = range(5)
-"""Parts of a moment; `VICTIMS` holds what left, the next use of what left, and the furthest next use of what stayed."""
-COMPUTE, COPY, ROOM, LATEST = range(4)
-"""When the engines are free, free bytes, the task placed last."""
+ENGINES, READY, LAST_USE, FOLLOWING, LEAVES = range(5)
+"""Parts of a moment; `LEAVES` says which models left for the loads of the task."""
+COMPUTE, COPY, ROOM, LATEST, LEAVING = range(5)
+"""When the engines are free, free bytes, the task placed last; how many models left for the loads of the task."""
 ROW, END, TOUCHED, SHIFTED, OLD_GPU = range(5)
 COMPLETED, ESTIMATE, CHANGED = range(3)
-TOUCHES, FOLLOWED, SINCE, ANCHOR, LATE = range(5)
-NOW, WITHOUT, WITH, DIFFERS, PREVIOUS = range(5)
+TOUCHES, FOLLOWED, SINCE, ANCHOR, LATE, FREE, COPIED = range(7)
+NOW, WITHOUT, WITH, DIFFERS, PREVIOUS, LOADED = range(6)
 NOTED, MOVED = range(2)
 """Columns of the tables of `Retiming`."""
 
@@ -47,8 +44,8 @@ class Retiming(NamedTuple):
     ----------
     noted, fresh, final
         Moments before each task of the window (`ROW`), before each task placed again (in the order of `placed`), and
-        after the last task per GPU. Shape [rows, 5, most of models and 4]: `ENGINES`, then per model `READY`,
-        `LAST_USE` and `FOLLOWING` (its next use), then `VICTIMS`, what left for the loads of the task.
+        after the last task per GPU. Shape [rows, 5, most of models and 5]: `ENGINES`, then per model `READY`,
+        `LAST_USE` and `FOLLOWING` (its next use), then `LEAVES`, whether it left for the loads of the task.
     tasks
         Per task `ROW`, `END` in the current plan, the number of the last move that changed an input of it (`TOUCHED`)
         or itself (`SHIFTED`), and in the latter case its `OLD_GPU`.
@@ -56,11 +53,13 @@ class Retiming(NamedTuple):
         Per job its completion in the current plan (`COMPLETED`) and in the move, as far as known (`ESTIMATE`), if that
         is the last one in which it is `CHANGED`.
     gpus
-        Per GPU whether the move `TOUCHES` it and whether it is `FOLLOWED`, `SINCE` which position it must be, the first
-        task of it at or behind the move (`ANCHOR`), how much later its last task ends than noted (`LATE`).
+        Per GPU whether the move `TOUCHES` it, the number of the move in which it is `FOLLOWED`, `SINCE` which position
+        it must be, its first task at or behind the first change as the plan was before the move (`ANCHOR`), how much
+        later its last task ends than noted (`LATE`), and in an estimate when it is `FREE` and loads end (`COPIED`).
     models
         Per GPU and model the next use from `NOW` on, and as seen from just before the move, `WITHOUT` it and `WITH` it,
-        whether it `DIFFERS`, and the use before (`PREVIOUS`). Shape [gpus, 5, models].
+        whether it `DIFFERS`, and the use before (`PREVIOUS`); in an estimate when it is `LOADED` for a moved task.
+        Shape [gpus, 6, models].
     pairs
         Per (task, model) pair: the task that needs the model next on that GPU, in the current plan (`NOTED`) and in the
         move (`MOVED`).
@@ -94,13 +93,13 @@ def new_retiming(tables: Tables, rows: int) -> Retiming:
         return np.zeros(shape, np.int64)
 
     return Retiming(
-        noted=zeros(rows, 5, max(models, 4)),
-        fresh=zeros(rows, 5, max(models, 4)),
-        final=zeros(gpus, 5, max(models, 4)),
+        noted=zeros(rows, 5, max(models, 5)),
+        fresh=zeros(rows, 5, max(models, 5)),
+        final=zeros(gpus, 5, max(models, 5)),
         tasks=zeros(tasks, 5),
         jobs=zeros(jobs, 3),
-        gpus=zeros(gpus, 5),
-        models=zeros(gpus, 5, models),
+        gpus=zeros(gpus, 7),
+        models=zeros(gpus, 6, models),
         pairs=zeros(pairs, 2),
         placed=zeros(rows),
         relinked=zeros(2 * pairs),
@@ -198,37 +197,22 @@ def place(
     loads = state.records[0]
     if not append(tables, state, work, residencies, task, gpu, position):
         return False
-    moments[row, VICTIMS, 0] = NOTHING
+    moments[row, ENGINES, LEAVING] = 0
     if state.records[0] > loads:
         state.records[0] = loads
-        _note_victims(moments, row, state, plan, gpu, position, beyond - first)
+        _note_leaving(moments, row, state, gpu)
     for need in range(first, beyond):
         retiming.models[gpu, NOW, tables.need_model[need]] = retiming.pairs[use + need - first, MOVED]
     return True
 
 
 @inlined
-def _note_victims(moments: Ints, row: int, state: State, plan: Plan, gpu: int, position: int, needs: int) -> None:
+def _note_leaving(moments: Ints, row: int, state: State, gpu: int) -> None:
     """Note what left the GPU for the loads of a task: compare the moment before with the one after."""
-    gone, soonest, furthest = 0, FAR + 1, -1
-    moments[row, VICTIMS, 1] = moments[row, VICTIMS, 2] = ABSENT
     for model in range(state.ready.shape[1]):
-        if moments[row, READY, model] == ABSENT:
-            continue
-        place = place_of(plan, moments[row, FOLLOWING, model])
-        if state.ready[gpu, model] == ABSENT:
-            gone += 1
-            if place < soonest:
-                soonest, moments[row, VICTIMS, 1] = place, moments[row, FOLLOWING, model]
-        elif place > position and place > furthest:
-            furthest, moments[row, VICTIMS, 2] = place, moments[row, FOLLOWING, model]
-    if gone == 0:
-        return
-    # Where a model stayed that is needed later than one that left, sizes decided: no simple rule says what would be.
-    moments[row, VICTIMS, 0] = ONE if gone == 1 and needs == 1 and furthest < soonest else SEVERAL
-    if furthest < 0:
-        # None stayed that could have left instead: a border before all next uses.
-        moments[row, VICTIMS, 2] = plan.order[position]
+        left = int(moments[row, READY, model] != ABSENT and state.ready[gpu, model] == ABSENT)
+        moments[row, LEAVES, model] = left
+        moments[row, ENGINES, LEAVING] += left
 
 
 @kernel

@@ -5,12 +5,14 @@ from __future__ import annotations
 from models.instance import Ints
 from solvers.compiled import inlined, kernel
 from solvers.search.decoder_kernel import INFEASIBLE
+from solvers.search.decoder_loads import LEAVING as MARKED
+from solvers.search.decoder_loads import choose_victims
 from solvers.search.decoder_state import ABSENT, State, Work
 from solvers.search.decoder_tables import Tables
-from solvers.search.neighbourhood import Plan, accept
+from solvers.search.following import begin, charge, find_anchors, hope, measure, touch_followers
+from solvers.search.neighbourhood import Plan, sort_again
 from solvers.search.retiming import (
     AFFECTED,
-    AHEAD,
     ANCHOR,
     CHANGED,
     COMPLETED,
@@ -22,25 +24,26 @@ from solvers.search.retiming import (
     FOLLOWED,
     FOLLOWING,
     JOBS,
+    LAST_USE,
     LATE,
     LATEST,
+    LEAVES,
+    LEAVING,
     MOVED,
     NOTED,
-    NOTHING,
     NOW,
-    OLD_GPU,
-    ONE,
     PLACED,
     PREVIOUS,
     REACH,
+    READY,
     RELINKED,
+    ROOM,
     ROW,
     SHIFTED,
     SINCE,
     STAMP,
     TOUCHED,
     TOUCHES,
-    VICTIMS,
     WITH,
     WITHOUT,
     Retiming,
@@ -52,13 +55,8 @@ from solvers.search.retiming import (
     return_to,
 )
 
-HOPE = 0.5
-"""How much of the time that a GPU is ahead of the current plan each of its later tasks is hoped to gain."""
-REACHED = 40
-"""Most later tasks per GPU that are hoped to gain."""
 
-
-@kernel
+@inlined
 def retime(
     retiming: Retiming,
     tables: Tables,
@@ -82,8 +80,9 @@ def retime(
         Cost per microsecond that a task is late, to give up moves that already cost too much: what GPUs are ahead by
         may still be gained. 0: none is given up.
     """
-    _begin(retiming, plan)
-    position, grown = _find_start(retiming, tables, plan, lead, last), 0.0
+    begin(retiming, plan)
+    find_anchors(retiming, plan, last)
+    position, grown = _find_start(retiming, tables, state, plan, lead, last), 0.0
     while position < last:
         if position == plan.old_range[0]:
             _follow_all(retiming, state, plan, position)
@@ -93,7 +92,7 @@ def retime(
                 break
             position += 1
             continue
-        if retiming.gpus[plan.gpu[task], FOLLOWED] == 0:
+        if retiming.gpus[plan.gpu[task], FOLLOWED] != retiming.counts[STAMP]:
             _follow(retiming, state, plan, plan.gpu[task], task, position)
         row = retiming.counts[PLACED]
         if not place(retiming, retiming.fresh, row, tables, state, work, residencies, plan, task, position):
@@ -101,13 +100,13 @@ def retime(
         retiming.placed[row] = task
         retiming.counts[PLACED] = row + 1
         if work.end[task] != retiming.tasks[task, END] or retiming.tasks[task, SHIFTED] == retiming.counts[STAMP]:
-            _touch_followers(retiming, tables, plan, task, last)
-            grown += _charge(retiming, tables, work, plan, before, task, lead, last)
+            touch_followers(retiming, tables, plan, task, last)
+            grown += charge(retiming, tables, work, plan, before, task, lead, last)
         if position >= plan.old_range[1]:
-            _measure(retiming, plan.gpu[task], work.end[task] - retiming.tasks[task, END])
+            measure(retiming, plan.gpu[task], work.end[task] - retiming.tasks[task, END])
             # Not before the GPUs of the move have come to a task behind it: until then nobody knows what they gain.
             known = foreseen > 0 and position >= plan.old_range[1] + tables.gpu_class.shape[0]
-            if known and grown - _hope(retiming, tables, last - position) * foreseen > allowed:
+            if known and grown - hope(retiming, tables, last - position) * foreseen > allowed:
                 return INFEASIBLE
         position += 1
     return grown
@@ -118,10 +117,10 @@ def _stands(retiming: Retiming, state: State, plan: Plan, task: int, position: i
     """Say whether a task stands as it is: its GPU is where it was before it, and its inputs come when they did."""
     gpu = plan.gpu[task]
     settled = position >= plan.old_range[1] or retiming.gpus[gpu, TOUCHES] == 0
-    if retiming.gpus[gpu, FOLLOWED] == 1:
+    if retiming.gpus[gpu, FOLLOWED] == retiming.counts[STAMP]:
         if not settled or not is_as_noted(retiming.noted, retiming.tasks[task, ROW], state, gpu):
             return False
-        _measure(retiming, gpu, 0)
+        measure(retiming, gpu, 0)
         retiming.gpus[gpu, FOLLOWED] = 0
         retiming.counts[DIRTY] -= 1
     begins = not settled and position == retiming.gpus[gpu, SINCE]
@@ -129,63 +128,11 @@ def _stands(retiming: Retiming, state: State, plan: Plan, task: int, position: i
 
 
 @inlined
-def _touch_followers(retiming: Retiming, tables: Tables, plan: Plan, task: int, last: int) -> None:
-    """Note that an input of a task's followers comes at another time or from elsewhere."""
-    template = tables.task_template[task]
-    for entry in range(tables.output_first[template], tables.output_first[template + 1]):
-        follower = task + tables.output_offset[entry]
-        retiming.tasks[follower, TOUCHED] = retiming.counts[STAMP]
-        if plan.position[follower] < last:
-            retiming.counts[REACH] = max(retiming.counts[REACH], plan.position[follower])
-
-
-@inlined
-def _measure(retiming: Retiming, gpu: int, late: int) -> None:
-    """Note how much later than in the current plan a GPU is."""
-    retiming.counts[AHEAD] += max(0, -late) - max(0, -retiming.gpus[gpu, LATE])
-    retiming.gpus[gpu, LATE] = late
-
-
-@inlined
-def _hope(retiming: Retiming, tables: Tables, left: int) -> float:
-    """Return the time that the tasks behind this one may gain, all together, as GPUs are ahead of the current plan."""
-    return float(HOPE * retiming.counts[AHEAD] * min(REACHED, left // tables.gpu_class.shape[0]))
-
-
-@inlined
 def _follow_all(retiming: Retiming, state: State, plan: Plan, position: int) -> None:
     """Follow every GPU that the move touches, from the first place that it changes."""
     for at in range(retiming.counts[AFFECTED]):
-        if retiming.gpus[retiming.affected[at], FOLLOWED] == 0:
+        if retiming.gpus[retiming.affected[at], FOLLOWED] != retiming.counts[STAMP]:
             _follow(retiming, state, plan, retiming.affected[at], ABSENT, position)
-
-
-@inlined
-def _begin(retiming: Retiming, plan: Plan) -> None:
-    """Forget the move before, and note which tasks this one moves and whose GPUs it touches."""
-    for at in range(retiming.counts[AFFECTED]):
-        retiming.gpus[retiming.affected[at], TOUCHES] = 0
-    for gpu in range(retiming.gpus.shape[0]):
-        retiming.gpus[gpu, FOLLOWED] = retiming.gpus[gpu, LATE] = 0
-    retiming.counts[STAMP] += 1
-    retiming.counts[PLACED] = retiming.counts[RELINKED] = retiming.counts[JOBS] = 0
-    retiming.counts[AFFECTED] = retiming.counts[DIRTY] = retiming.counts[AHEAD] = 0
-    retiming.counts[REACH] = plan.old_range[1]
-    for at in range(plan.how_many[0]):
-        task = plan.moved[at]
-        retiming.tasks[task, SHIFTED] = retiming.counts[STAMP]
-        retiming.tasks[task, OLD_GPU] = plan.old_gpu[at]
-        _affect(retiming, plan.old_gpu[at])
-        _affect(retiming, plan.gpu[task])
-
-
-@inlined
-def _affect(retiming: Retiming, gpu: int) -> None:
-    """Count a GPU among those that the move touches."""
-    if retiming.gpus[gpu, TOUCHES] == 0:
-        retiming.gpus[gpu, TOUCHES] = 1
-        retiming.affected[retiming.counts[AFFECTED]] = gpu
-        retiming.counts[AFFECTED] += 1
 
 
 @inlined
@@ -198,24 +145,19 @@ def _relink(retiming: Retiming, use: int, task: int) -> None:
 
 
 @inlined
-def _find_start(retiming: Retiming, tables: Tables, plan: Plan, lead: int, last: int) -> int:
+def _find_start(retiming: Retiming, tables: Tables, state: State, plan: Plan, lead: int, last: int) -> int:
     """Return the first position at which the move may change something; note next uses on the GPUs it touches."""
     low, high = plan.old_range[0], plan.old_range[1]
-    models, stamp = retiming.models.shape[2], retiming.counts[STAMP]
     _look_behind(retiming, plan, high, last)
     for at in range(retiming.counts[AFFECTED]):
         gpu = retiming.affected[at]
+        anchor = retiming.gpus[gpu, ANCHOR]
         retiming.gpus[gpu, SINCE] = low
-        for model in range(models):
-            retiming.models[gpu, WITHOUT, model] = retiming.models[gpu, WITH, model]
-    # What came first on each GPU before the move: `late` marks the GPUs that are known already.
-    for position in range(low, high):
-        task = plan.old_order[position]
-        gpu = retiming.tasks[task, OLD_GPU] if retiming.tasks[task, SHIFTED] == stamp else plan.gpu[task]
-        if retiming.gpus[gpu, TOUCHES] == 1 and retiming.gpus[gpu, LATE] == 0:
-            retiming.gpus[gpu, LATE], retiming.gpus[gpu, ANCHOR] = 1, task
-            for model in range(models):
-                retiming.models[gpu, WITHOUT, model] = retiming.noted[retiming.tasks[task, ROW], FOLLOWING, model]
+        for model in range(retiming.models.shape[2]):
+            if anchor == ABSENT:
+                retiming.models[gpu, WITHOUT, model] = retiming.final[gpu, FOLLOWING, model]
+            else:
+                retiming.models[gpu, WITHOUT, model] = retiming.noted[retiming.tasks[anchor, ROW], FOLLOWING, model]
     for position in range(high - 1, low - 1, -1):
         task = plan.order[position]
         gpu, use, template = plan.gpu[task], tables.use_first[task], tables.task_template[task]
@@ -226,34 +168,31 @@ def _find_start(retiming: Retiming, tables: Tables, plan: Plan, lead: int, last:
                 use += 1
     start = low
     for at in range(retiming.counts[AFFECTED]):
-        gpu = retiming.affected[at]
-        retiming.gpus[gpu, LATE] = 0
         if tables.evictable:
-            start = min(start, _find_eviction(retiming, tables, plan, gpu, lead))
+            start = min(start, _find_eviction(retiming, tables, state, plan, retiming.affected[at], lead))
     return int(start)
 
 
 @inlined
 def _look_behind(retiming: Retiming, plan: Plan, high: int, last: int) -> None:
-    """Note, per GPU that the move touches, the first task behind the move and the next uses from there on."""
-    models, known = retiming.models.shape[2], 0
-    for at in range(retiming.counts[AFFECTED]):
-        retiming.gpus[retiming.affected[at], ANCHOR] = ABSENT
-    for position in range(high, last):
+    """Note, per GPU that the move touches, the next uses from the first position behind the move on."""
+    missing = retiming.counts[AFFECTED]
+    for at in range(missing):
+        gpu = retiming.affected[at]
+        retiming.gpus[gpu, SINCE] = ABSENT
+        for model in range(retiming.models.shape[2]):
+            retiming.models[gpu, WITH, model] = retiming.final[gpu, FOLLOWING, model]
+    position = high
+    while missing > 0 and position < last:
         task = plan.order[position]
         gpu = plan.gpu[task]
-        if retiming.gpus[gpu, TOUCHES] == 1 and retiming.gpus[gpu, ANCHOR] == ABSENT:
-            retiming.gpus[gpu, ANCHOR] = task
-            known += 1
-            for model in range(models):
+        if retiming.gpus[gpu, TOUCHES] == 1 and retiming.gpus[gpu, SINCE] == ABSENT:
+            # Told apart by any position: where it must be followed from is not known yet.
+            retiming.gpus[gpu, SINCE] = position
+            missing -= 1
+            for model in range(retiming.models.shape[2]):
                 retiming.models[gpu, WITH, model] = retiming.noted[retiming.tasks[task, ROW], FOLLOWING, model]
-            if known == retiming.counts[AFFECTED]:
-                break
-    for at in range(retiming.counts[AFFECTED]):
-        gpu = retiming.affected[at]
-        if retiming.gpus[gpu, ANCHOR] == ABSENT:
-            for model in range(models):
-                retiming.models[gpu, WITH, model] = retiming.final[gpu, FOLLOWING, model]
+        position += 1
 
 
 @inlined
@@ -266,12 +205,12 @@ def _latest_before(retiming: Retiming, gpu: int) -> int:
 
 
 @inlined
-def _find_eviction(retiming: Retiming, tables: Tables, plan: Plan, gpu: int, lead: int) -> int:
-    """Return the position of the first eviction on a GPU that may now choose otherwise, that of the move if none.
+def _find_eviction(retiming: Retiming, tables: Tables, state: State, plan: Plan, gpu: int, lead: int) -> int:
+    """Return the position of the first eviction on a GPU that now chooses otherwise, that of the move if none.
 
     A model whose next use comes at another time matters to the evictions between its last use and the move.
     """
-    still, only = 0, ABSENT
+    still = 0
     for model in range(retiming.models.shape[2]):
         later = retiming.models[gpu, WITH, model]
         moved = later != ABSENT and retiming.tasks[later, SHIFTED] == retiming.counts[STAMP]
@@ -281,14 +220,13 @@ def _find_eviction(retiming: Retiming, tables: Tables, plan: Plan, gpu: int, lea
     task = _latest_before(retiming, gpu)
     while still > 0 and task != ABSENT and plan.position[task] >= lead:
         row, template, use = retiming.tasks[task, ROW], tables.task_template[task], tables.use_first[task]
-        if retiming.noted[row, VICTIMS, 0] != NOTHING:
-            if only == ABSENT or retiming.models[gpu, PREVIOUS, only] != ABSENT:
-                only = _first_open(retiming, gpu)
-            if still > 1 or _may_choose_otherwise(retiming, plan, gpu, only, row):
-                retiming.gpus[gpu, SINCE] = plan.position[task]
+        if retiming.noted[row, ENGINES, LEAVING] > 0 and _chooses_otherwise(
+            retiming, tables, state, plan, gpu, task, row
+        ):
+            retiming.gpus[gpu, SINCE] = plan.position[task]
         for need in range(tables.need_first[template], tables.need_first[template + 1]):
             model = tables.need_model[need]
-            if retiming.models[gpu, DIFFERS, model] == 1 and retiming.models[gpu, PREVIOUS, model] == ABSENT:
+            if _is_open(retiming, gpu, model):
                 retiming.models[gpu, PREVIOUS, model] = task
                 _relink(retiming, use, retiming.models[gpu, WITH, model])
                 still -= 1
@@ -298,27 +236,41 @@ def _find_eviction(retiming: Retiming, tables: Tables, plan: Plan, gpu: int, lea
 
 
 @inlined
-def _first_open(retiming: Retiming, gpu: int) -> int:
-    """Return the first model with another next use whose use before has not been found."""
-    for model in range(retiming.models.shape[2]):
-        if retiming.models[gpu, DIFFERS, model] == 1 and retiming.models[gpu, PREVIOUS, model] == ABSENT:
-            return model
-    return ABSENT
+def _is_open(retiming: Retiming, gpu: int, model: int) -> bool:
+    """Say whether a model has another next use, while the use before it has not been found."""
+    return bool(retiming.models[gpu, DIFFERS, model] == 1 and retiming.models[gpu, PREVIOUS, model] == ABSENT)
 
 
 @inlined
-def _may_choose_otherwise(retiming: Retiming, plan: Plan, gpu: int, model: int, row: int) -> bool:
-    """Say whether the loads of a task might evict other models now that one has another next use."""
-    soonest, furthest = retiming.noted[row, VICTIMS, 1], retiming.noted[row, VICTIMS, 2]
-    place = place_of(plan, retiming.models[gpu, WITH, model])
-    if retiming.noted[row, VICTIMS, 0] != ONE:
+def _chooses_otherwise(
+    retiming: Retiming, tables: Tables, state: State, plan: Plan, gpu: int, task: int, row: int
+) -> bool:
+    """Say whether other models leave for the loads of a task, now that some have another next use."""
+    template, concerned = tables.task_template[task], False
+    for model in range(retiming.models.shape[2]):
+        held = retiming.noted[row, READY, model] != ABSENT
+        concerned = concerned or (held and _is_open(retiming, gpu, model))
+    if not concerned:
+        return False
+    if tables.need_first[template + 1] - tables.need_first[template] > 1:
+        # What leaves for the second load depends on the first; to place the task again is simpler than to tell.
         return True
-    if soonest == retiming.models[gpu, WITHOUT, model]:
-        # It was the one to leave: it still is, as long as none that stayed is needed later.
-        return bool(soonest == ABSENT or place <= place_of(plan, furthest))
-    # It stayed: it still does, as long as it is needed sooner than the one that left.
-    moved = soonest != ABSENT and retiming.tasks[soonest, SHIFTED] == retiming.counts[STAMP]
-    return bool(place >= place_of(plan, soonest) or moved)
+    # The GPU is not followed yet: its part of the state is free to ask the rule itself.
+    state.room[gpu] = retiming.noted[row, ENGINES, ROOM]
+    for model in range(retiming.models.shape[2]):
+        later = retiming.noted[row, FOLLOWING, model]
+        if _is_open(retiming, gpu, model):
+            later = retiming.models[gpu, WITH, model]
+        state.ready[gpu, model] = retiming.noted[row, READY, model]
+        state.last_use[gpu, model] = retiming.noted[row, LAST_USE, model]
+        state.upcoming[gpu, model] = place_of(plan, later)
+    needed = tables.weight_bytes[tables.need_model[tables.need_first[template]]]
+    choose_victims(tables, state, gpu, needed, plan.position[task], 0)
+    otherwise = False
+    for model in range(retiming.models.shape[2]):
+        otherwise = otherwise or (state.slot[gpu, model] == MARKED) != (retiming.noted[row, LEAVES, model] == 1)
+        state.slot[gpu, model] = ABSENT
+    return otherwise
 
 
 @inlined
@@ -341,35 +293,8 @@ def _follow(retiming: Retiming, state: State, plan: Plan, gpu: int, task: int, p
     else:
         return_to(retiming, retiming.noted, retiming.tasks[task, ROW], state, gpu)
     look(retiming, plan, state, gpu)
-    retiming.gpus[gpu, FOLLOWED] = 1
+    retiming.gpus[gpu, FOLLOWED], retiming.gpus[gpu, LATE] = retiming.counts[STAMP], 0
     retiming.counts[DIRTY] += 1
-
-
-@inlined
-def _charge(
-    retiming: Retiming, tables: Tables, work: Work, plan: Plan, before: Ints, task: int, lead: int, last: int
-) -> float:
-    """Return what the new end of a task costs: its job completes when the last of its tasks, as far as known, does."""
-    job, tail = tables.task_job[task], tables.tail_us[tables.task_template[task]]
-    if retiming.jobs[job, CHANGED] != retiming.counts[STAMP]:
-        retiming.jobs[job, CHANGED] = retiming.counts[STAMP]
-        retiming.jobs[job, ESTIMATE] = retiming.jobs[job, COMPLETED]
-        retiming.changed[retiming.counts[JOBS]] = job
-        retiming.counts[JOBS] += 1
-    old = retiming.jobs[job, ESTIMATE]
-    new = max(old, work.end[task] + tail)
-    if retiming.tasks[task, END] + tail == old and work.end[task] + tail < old:
-        # The task that the job waited for is earlier: another one may now be the last.
-        new, member = before[job], task
-        while member > 0 and tables.task_job[member - 1] == job:
-            member -= 1
-        while member < tables.task_job.shape[0] and tables.task_job[member] == job:
-            if lead <= plan.position[member] < last:
-                new = max(new, work.end[member] + tables.tail_us[tables.task_template[member]])
-            member += 1
-    retiming.jobs[job, ESTIMATE] = new
-    early, late = max(old - tables.due_us[job], 0), max(new - tables.due_us[job], 0)
-    return float(tables.linear[job] * (late - early) + tables.step[job] * (int(late > 0) - int(early > 0)))
 
 
 @kernel
@@ -394,14 +319,17 @@ def forget(retiming: Retiming, plan: Plan, work: Work) -> None:
         retiming.pairs[retiming.relinked[at], MOVED] = retiming.pairs[retiming.relinked[at], NOTED]
 
 
-@kernel
+@inlined
 def adopt(retiming: Retiming, tables: Tables, state: State, work: Work, plan: Plan, lead: int, last: int) -> None:
     """Make the move part of what is noted, and sort the order by the new starts."""
     if tables.evictable:
         for at in range(retiming.counts[AFFECTED]):
-            _correct(retiming, tables, plan, retiming.affected[at], lead)
+            _correct(retiming, plan, retiming.affected[at], lead)
+    low, high = plan.old_range[0], plan.old_range[1]
     for at in range(retiming.counts[PLACED]):
         task = retiming.placed[at]
+        low, high = min(low, plan.position[task]), max(high, plan.position[task] + 1)
+        plan.time[task] = work.start[task]
         row = retiming.tasks[task, ROW]
         for part in range(5):
             for column in range(retiming.noted.shape[2]):
@@ -412,14 +340,14 @@ def adopt(retiming: Retiming, tables: Tables, state: State, work: Work, plan: Pl
     for at in range(retiming.counts[JOBS]):
         retiming.jobs[retiming.changed[at], COMPLETED] = retiming.jobs[retiming.changed[at], ESTIMATE]
     for gpu in range(tables.gpu_class.shape[0]):
-        if retiming.gpus[gpu, FOLLOWED] == 1:
+        if retiming.gpus[gpu, FOLLOWED] == retiming.counts[STAMP]:
             note(retiming, retiming.final, gpu, state, gpu)
-    accept(plan, work.start, lead, last)
+    sort_again(plan, lead, low, high, last)
 
 
 @inlined
-def _correct(retiming: Retiming, tables: Tables, plan: Plan, gpu: int, lead: int) -> None:
-    """Correct next uses that were noted before the move, and with them where the choice of evictions ends."""
+def _correct(retiming: Retiming, plan: Plan, gpu: int, lead: int) -> None:
+    """Correct next uses that were noted before the move."""
     task = _latest_before(retiming, gpu)
     while task != ABSENT and plan.position[task] >= lead:
         row, waiting = retiming.tasks[task, ROW], False
@@ -430,20 +358,7 @@ def _correct(retiming: Retiming, tables: Tables, plan: Plan, gpu: int, lead: int
             if previous != ABSENT and plan.position[previous] >= plan.position[task]:
                 continue
             waiting = True
-            later = retiming.models[gpu, WITH, model]
-            retiming.noted[row, FOLLOWING, model] = later
-            if retiming.noted[row, VICTIMS, 0] == NOTHING:
-                continue
-            if (
-                retiming.noted[row, VICTIMS, 0] == ONE
-                and retiming.noted[row, VICTIMS, 1] == retiming.models[gpu, WITHOUT, model]
-            ):
-                retiming.noted[row, VICTIMS, 1] = later
-            elif place_of(plan, later) > place_of(plan, retiming.noted[row, VICTIMS, 2]):
-                retiming.noted[row, VICTIMS, 2] = later
-            elif retiming.noted[row, VICTIMS, 2] == retiming.models[gpu, WITHOUT, model]:
-                # Which of the others is needed furthest ahead is not known any more: none later than what left.
-                retiming.noted[row, VICTIMS, 2] = retiming.noted[row, VICTIMS, 1]
+            retiming.noted[row, FOLLOWING, model] = retiming.models[gpu, WITH, model]
         if not waiting:
             return
         task = int(retiming.noted[row, ENGINES, LATEST])
