@@ -18,9 +18,9 @@ from models.objective import Objective
 from models.timeline import Timeline
 from solvers.compiled import random_state, random_unit
 from solvers.result import Search
-from solvers.search.annealing_kernel import Scene, Window, anneal, evaluate, settle
+from solvers.search.annealing_kernel import Scene, Window, advance, anneal_window, evaluate, settle
 from solvers.search.decoder import Decisions, Decoder
-from solvers.search.decoder_kernel import INFEASIBLE, cost_so_far, decode, look_ahead
+from solvers.search.decoder_kernel import INFEASIBLE, cost_so_far
 from solvers.search.decoder_state import FAR, State, copy_of, restore
 from solvers.search.dispatch import greedy_decisions
 from solvers.search.exchange import MEETINGS, Exchange
@@ -167,12 +167,8 @@ class Annealer:
 
     def _advance(self, to: int) -> None:
         """Move the carried state to a later position."""
-        self._origin.upcoming[:] = FAR
-        self._look_ahead(self._at, self._tasks)
-        jobs = self.decoder.tables.task_job[self._plan.order[self._at : to]]
-        self._work.completed[jobs] = self._before[jobs]
-        self._total, self._worst = self._decode(to)
-        self._before[jobs] = self._work.completed[jobs]
+        scene = self._scene(self._origin, self._before)
+        self._total, self._worst = advance(scene, self._at, to, self._total, self._worst)
         self._at = to
 
     def _cost(self) -> float:
@@ -181,33 +177,17 @@ class Annealer:
         window = Window(0, 0, self._tasks, self._tasks, *cost_so_far(tables, tables.ideal_us))
         return self._evaluate(self.decoder.origin, tables.ideal_us.copy(), window)
 
-    def _look_ahead(self, first: int, last: int) -> None:
-        """Note the next uses of models on the carried state."""
-        look_ahead(self.decoder.tables, self._origin, self._work, first, last)
-
-    def _decode(self, to: int) -> tuple[float, float]:
-        """Advance the carried state; return summed and worst cost of what then stands."""
-        residencies = self.decoder.residencies
-        return decode(
-            self.decoder.tables,
-            self._origin,
-            self._work,
-            residencies,
-            self._at,
-            to,
-            self._total,
-            self._worst,
-            INFEASIBLE,
-        )
-
     def _evaluate(self, origin: State, before: Ints, window: Window) -> float:
         """Return the cost of the plan up to the end of a window."""
         return evaluate(self._scene(origin, before), window, INFEASIBLE)
 
-    def _anneal(self, window: Window, cost: float, temperature: float, moves: int) -> float:
-        """Try a number of moves in a window that begins with the carried state; return the cost they lead to."""
+    def _anneal(self, window: Window, temperature: float, moves: int) -> tuple[float, float, float]:
+        """Try a number of moves in a window that begins with the carried state.
+
+        Return the cost of the window before and after them, and that of the whole plan.
+        """
         scene = self._scene(self._origin, self._before)
-        return anneal(scene, self._plan, window, cost, temperature, moves, self._cumulated, self.random, self.counts)
+        return anneal_window(scene, self._plan, window, temperature, moves, self._cumulated, self.random, self.counts)
 
     def _scene(self, origin: State, before: Ints) -> Scene:
         return Scene(
@@ -231,14 +211,10 @@ class Annealer:
             self._advance(lead)
         old_order, old_time = plan.order[lead:].copy(), plan.time[plan.order[lead:]].copy()
         old_gpu, old_joins = plan.gpu[old_order], self._joins[old_order]
-        self._origin.upcoming[:] = FAR
-        self._look_ahead(last, self._tasks)
         window = Window(lead, first, beyond, last, self._total, self._worst)
-        before = self._evaluate(self._origin, self._before, window)
         moves = max(1, min(self.parameters.moves * (beyond - first), SLICE // (beyond - first)))
-        after = self._anneal(window, before, temperature, moves)
+        before, after, cost = self._anneal(window, temperature, moves)
         self.moves += moves
-        cost = self._cost()
         if cost - self.cost > max(0.0, after - before) - temperature * np.log(random_unit(self.random)):
             plan.order[lead:] = old_order
             plan.position[old_order] = np.arange(lead, self._tasks)
@@ -267,6 +243,16 @@ class ServingAnnealer(Annealer):
         self._runs, self._spans = self.decoder.runs(start), spans_of(self._work)
         return self._runs.joins
 
+    def _advance(self, to: int) -> None:
+        """Move the carried state to a later position."""
+        self._origin.upcoming[:] = FAR
+        self._look_ahead(self._at, self._tasks)
+        jobs = self.decoder.tables.task_job[self._plan.order[self._at : to]]
+        self._work.completed[jobs] = self._before[jobs]
+        self._total, self._worst = self._decode(to)
+        self._before[jobs] = self._work.completed[jobs]
+        self._at = to
+
     def _look_ahead(self, first: int, last: int) -> None:
         look_ahead_serving(self.decoder.tables, self._origin, self._work, self._runs, first, last)
 
@@ -289,11 +275,15 @@ class ServingAnnealer(Annealer):
     def _evaluate(self, origin: State, before: Ints, window: Window) -> float:
         return evaluate_serving(self._serving_scene(origin, before), window, INFEASIBLE)
 
-    def _anneal(self, window: Window, cost: float, temperature: float, moves: int) -> float:
+    def _anneal(self, window: Window, temperature: float, moves: int) -> tuple[float, float, float]:
+        self._origin.upcoming[:] = FAR
+        self._look_ahead(window.last, self._tasks)
+        before = self._evaluate(self._origin, self._before, window)
         scene = self._serving_scene(self._origin, self._before)
-        return anneal_serving(
-            scene, self._plan, window, cost, temperature, moves, self._cumulated, self.random, self.counts
+        after = anneal_serving(
+            scene, self._plan, window, before, temperature, moves, self._cumulated, self.random, self.counts
         )
+        return before, after, self._cost()
 
     def _settle(self, first: int) -> None:
         settle_serving(self._serving_scene(self._origin, self._before), self._plan, first, self._tasks)

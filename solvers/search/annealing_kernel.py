@@ -15,7 +15,7 @@ import numpy as np
 from models.instance import Ints
 from solvers.compiled import Floats, RandomState, inlined, kernel, random_unit
 from solvers.search.decoder_kernel import INFEASIBLE, decode, look_ahead
-from solvers.search.decoder_state import State, Work, restore
+from solvers.search.decoder_state import FAR, State, Work, restore
 from solvers.search.decoder_tables import Tables
 from solvers.search.estimate import estimate
 from solvers.search.neighbourhood import Plan, accept, apply, propose, undo
@@ -53,7 +53,7 @@ class Scene(NamedTuple):
     tables
         The instance and its objective.
     origin
-        The moment before the window's lead, with the next uses from its `last` on.
+        The moment before the window's lead; kernels set its next uses.
     before
         `completed` of every job without the tasks of the window.
     state, work, residencies, retiming
@@ -70,7 +70,58 @@ class Scene(NamedTuple):
 
 
 @kernel
-def anneal(
+def advance(scene: Scene, at: int, to: int, total: float, worst: float) -> tuple[float, float]:
+    """Carry the moment `scene.origin` on over the tasks at positions [at, to), and with it `scene.before`.
+
+    `total` and `worst` are summed and worst cost of what stands before `at`; return those before `to`.
+    """
+    tables, work = scene.tables, scene.work
+    _note_next_uses(scene, at)
+    for position in range(at, to):
+        job = tables.task_job[work.order[position]]
+        work.completed[job] = scene.before[job]
+    total, worst = decode(tables, scene.origin, work, scene.residencies, at, to, total, worst, INFEASIBLE)
+    for position in range(at, to):
+        job = tables.task_job[work.order[position]]
+        scene.before[job] = work.completed[job]
+    return total, worst
+
+
+@kernel
+def anneal_window(
+    scene: Scene,
+    plan: Plan,
+    window: Window,
+    temperature: float,
+    moves: int,
+    chances: Floats,
+    random: RandomState,
+    counts: Ints,
+) -> tuple[float, float, float]:
+    """Try a number of moves in a window; return its cost before and after them, and the cost of the plan to its end.
+
+    All in one call: to hand a scene over from outside takes as long as a hundred moves.
+    """
+    _note_next_uses(scene, window.last)
+    before = evaluate(scene, window, INFEASIBLE)
+    after = _anneal(scene, plan, window, before, temperature, moves, chances, random, counts)
+    tasks = plan.order.shape[0]
+    _note_next_uses(scene, tasks)
+    rest = Window(window.lead, window.first, window.beyond, tasks, window.total, window.worst)
+    return before, after, evaluate(scene, rest, INFEASIBLE)
+
+
+@inlined
+def _note_next_uses(scene: Scene, last: int) -> None:
+    """Give the moment `scene.origin` the next uses of models from a position on."""
+    for gpu in range(scene.origin.upcoming.shape[0]):
+        for model in range(scene.origin.upcoming.shape[1]):
+            scene.origin.upcoming[gpu, model] = FAR
+    look_ahead(scene.tables, scene.origin, scene.work, last, scene.work.order.shape[0])
+
+
+@inlined
+def _anneal(
     scene: Scene,
     plan: Plan,
     window: Window,

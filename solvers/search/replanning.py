@@ -17,9 +17,9 @@ from models.objective import Objective
 from models.timeline import Placement, Residency, Timeline
 from solvers.compiled import Floats, RandomState
 from solvers.search.annealing import Parameters
-from solvers.search.annealing_kernel import Scene, Window, anneal, evaluate
+from solvers.search.annealing_kernel import Scene, Window, anneal_window, evaluate
 from solvers.search.decoder import Decisions, Decoder
-from solvers.search.decoder_kernel import INFEASIBLE, cost_so_far, look_ahead
+from solvers.search.decoder_kernel import INFEASIBLE, cost_so_far
 from solvers.search.decoder_state import (
     ABSENT,
     END,
@@ -89,7 +89,7 @@ class Candidate:
 
 
 class Schedule(NamedTuple):
-    """How a round of annealing runs: the last arguments of `anneal`."""
+    """How a round of annealing runs: the last arguments of `anneal_window`."""
 
     temperature: float
     moves: int
@@ -245,9 +245,7 @@ class Replanner:
     def _anneal(self, plan: Plan, joins: Ints | None, window: Window, schedule: Schedule) -> None:
         """Try a number of moves at a temperature."""
         scene = self._scene(plan.order, plan.gpu)
-        look_ahead(self._tables, self._origin, scene.work, window.last, len(plan.order))
-        cost = evaluate(scene, window, INFEASIBLE)
-        anneal(scene, plan, window, cost, *schedule)
+        anneal_window(scene, plan, window, *schedule)
 
     def _timeline(self, decisions: Decisions) -> Timeline:
         stays = self._origin.records[0]

@@ -17,6 +17,8 @@ from solvers.result import Search
 from solvers.search.annealing import Annealer, Parameters, improve, starts
 from solvers.search.annealing_kernel import Window
 from solvers.search.decoder import Decoder
+from solvers.search.decoder_kernel import look_ahead
+from solvers.search.decoder_state import FAR
 from solvers.search.dispatch import greedy
 from tests.instances import chain, cluster, instance, random_instance, task
 
@@ -87,11 +89,14 @@ class Checked(Annealer):
 
     windows = 0
 
-    def _anneal(self, window: Window, cost: float, temperature: float, moves: int) -> float:
-        after = super()._anneal(window, cost, temperature, moves)
+    def _anneal(self, window: Window, temperature: float, moves: int) -> tuple[float, float, float]:
+        before, after, whole = super()._anneal(window, temperature, moves)
+        assert whole == pytest.approx(self._cost(), rel=1e-9, abs=1e-9)
+        self._origin.upcoming[:] = FAR
+        look_ahead(self.decoder.tables, self._origin, self._work, window.last, len(self._plan.order))
         assert after == pytest.approx(self._evaluate(self._origin, self._before, window), rel=1e-9, abs=1e-9)
         self.windows += 1
-        return after
+        return before, after, whole
 
 
 @pytest.mark.parametrize("objective", list(Objective))
