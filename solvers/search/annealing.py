@@ -34,6 +34,9 @@ from solvers.search.serving_kernel import decode_serving, look_ahead_serving
 SLICE = 5_000_000
 """Most moves times tasks that may move between two looks at the clock: a tenth of a second where windows are wide."""
 
+TASKS_PER_MOVE = 50
+"""Most tasks of a trace per move of a window: to decode the plan to its end afterwards takes about as long."""
+
 
 @dataclass(frozen=True, slots=True)
 class Parameters:
@@ -209,15 +212,16 @@ class Annealer:
         last = min(self._tasks, beyond + self.parameters.tail_per_gpu * gpus)
         if lead > self._at:
             self._advance(lead)
-        old_order, old_time = plan.order[lead:].copy(), plan.time[plan.order[lead:]].copy()
+        old_order, old_time = plan.order[lead:last].copy(), plan.time[plan.order[lead:last]].copy()
         old_gpu, old_joins = plan.gpu[old_order], self._joins[old_order]
         window = Window(lead, first, beyond, last, self._total, self._worst)
-        moves = max(1, min(self.parameters.moves * (beyond - first), SLICE // (beyond - first)))
+        width = beyond - first
+        moves = max(1, min(max(self.parameters.moves * width, self._tasks // TASKS_PER_MOVE), SLICE // width))
         before, after, cost = self._anneal(window, temperature, moves)
         self.moves += moves
         if cost - self.cost > max(0.0, after - before) - temperature * np.log(random_unit(self.random)):
-            plan.order[lead:] = old_order
-            plan.position[old_order] = np.arange(lead, self._tasks)
+            plan.order[lead:last] = old_order
+            plan.position[old_order] = np.arange(lead, last)
             plan.gpu[old_order], plan.time[old_order] = old_gpu, old_time
             self._joins[old_order] = old_joins
             return
