@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import shutil
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 
-from solvers.compiled import digest_texts
+from models.instance import Ints
+from solvers.compiled import digest_texts, kernel
 
 ROOT = Path(__file__).parents[2]
 
@@ -54,3 +57,16 @@ def test_what_no_kernel_reads_leaves_the_machine_code_as_it_is(copied: Path) -> 
     path = copied / "solvers/bounds/verify.py"
     path.write_text(path.read_text() + "CHANGED = 1\n")
     assert digest_texts(copied) == before
+
+
+@kernel
+def pick(values: Ints, at: Ints) -> int:
+    values[at[0], 1] += 1
+    return int(values[at[0], at[1]])
+
+
+def test_indices_of_kernels_count_from_zero() -> None:
+    # A choice between an index and one that counts from the end would be a `select` in the machine code.
+    compiled: Any = pick
+    assert compiled(np.arange(6).reshape(2, 3), np.array([1, 1])) == 5
+    assert "select" not in compiled.inspect_llvm(compiled.signatures[0])
