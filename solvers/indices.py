@@ -8,21 +8,25 @@ from __future__ import annotations
 from typing import Any
 
 import numba
-from numba.core import ir
-from numba.core.compiler import CompilerBase, DefaultPassBuilder
-from numba.core.compiler_machinery import FunctionPass, register_pass
-from numba.core.ir_utils import build_definitions, get_definition, guard, mk_unique_var
+from numba.core import compiler, compiler_machinery, ir_utils
+from numba.core import ir as typed_ir
 from numba.core.untyped_passes import IRProcessing
 
+ir: Any = typed_ir  # numba annotates only parts of what passes need
+tools: Any = ir_utils
+builder: Any = compiler.DefaultPassBuilder
+register: Any = compiler_machinery.register_pass
 
-@register_pass(mutates_CFG=False, analysis_only=False)
-class _CountFromZero(FunctionPass):
+
+@register(mutates_CFG=False, analysis_only=False)
+class _CountFromZero(compiler_machinery.FunctionPass):
     """Make every index that is no constant unsigned; those of tuples are constants."""
 
     _name = "count_from_zero"
 
     def __init__(self) -> None:
-        FunctionPass.__init__(self)
+        base: Any = super()
+        base.__init__()
 
     def run_pass(self, state: Any) -> bool:
         """Rewrite the accesses of a function, as its compiler asks."""
@@ -35,13 +39,13 @@ class _CountFromZero(FunctionPass):
                     access.index = _count_from_zero(state.func_ir, access.index, block.scope, body)
                 body.append(statement)
             block.body = body
-        state.func_ir._definitions = build_definitions(state.func_ir.blocks)
+        state.func_ir._definitions = tools.build_definitions(state.func_ir.blocks)
         return True
 
 
 def _count_from_zero(function: Any, index: Any, scope: Any, body: list[Any]) -> Any:
     """Return a variable that holds an index without sign; what computes it goes to the end of `body`."""
-    found = guard(get_definition, function, index)
+    found = tools.guard(tools.get_definition, function, index)
     if isinstance(found, (ir.Const, ir.Global, ir.FreeVar)):
         return index
     if isinstance(found, ir.Expr) and found.op == "build_tuple":
@@ -52,17 +56,17 @@ def _count_from_zero(function: Any, index: Any, scope: Any, body: list[Any]) -> 
 
 
 def _assign(value: Any, scope: Any, body: list[Any]) -> Any:
-    variable = ir.Var(scope, mk_unique_var("$index"), value.loc)
+    variable = ir.Var(scope, tools.mk_unique_var("$index"), value.loc)
     body.append(ir.Assign(value, variable, value.loc))
     return variable
 
 
-class FromZero(CompilerBase):
+class FromZero(compiler.CompilerBase):
     """Numba's compiler with that pass."""
 
     def define_pipelines(self) -> list[Any]:
         """Return the passes, as numba asks for them."""
-        passes = DefaultPassBuilder.define_nopython_pipeline(self.state)
+        passes = builder.define_nopython_pipeline(self.state)
         passes.add_pass_after(_CountFromZero, IRProcessing)
         passes.finalize()
         return [passes]
