@@ -25,7 +25,7 @@ IMPORT = (
 )
 LOOK = "truenorth simulate morning.yaml --policy jit"
 ASK = "truenorth servers morning.yaml --time-limit {limit} -o answer"
-VERIFY = "truenorth verify answer/too_few.json answer/certificate.json"
+CHECK = "truenorth check answer/enough.json answer/plan.json"
 REPORT = "truenorth report answer -o order.html"
 
 
@@ -56,7 +56,7 @@ def main() -> None:
             shutil.copy(HERE / file, folder)
         os.chdir(folder)
         begun = time.monotonic()
-        for command in (IMPORT.format(log=options.log), LOOK, ASK.format(limit=options.time_limit), VERIFY, REPORT):
+        for command in (IMPORT.format(log=options.log), LOOK, ASK.format(limit=options.time_limit), CHECK, REPORT):
             asked: Callable[[], object] = (
                 (lambda: answer(options.time_limit)) if " servers " in command else (lambda: _call(command))  # noqa: B023
             )
