@@ -1,7 +1,7 @@
 """``python -m tests.executor.prove_past``: no policy's past depends on the future, on many random instances.
 
 What `test_properties` asserts of a few draws, of as many as are asked for: every policy with all its readings, the
-receding horizon, every kind of workload, with noise (odd seeds) and without. An hour and a half of one core for 1,000.
+receding horizon, every kind of workload, with noise (odd seeds) and without. For 1,000 most of an hour of one core.
 """
 
 from __future__ import annotations
