@@ -64,7 +64,7 @@ def main() -> None:
     for contender in made.contenders:
         print(f"  means of the runs of {contender.name:<12}{_astray(_ran(made, contender.name), profiled):>26.1%}")
     print(f"  means of the profile repeated afterwards     {_astray(_means(after.runs), profiled):>10.1%}")
-    print(f"  means of tasks alone on an idle machine      {_astray(_means(alone.runs), profiled):>10.1%}")
+    print(f"  means of tasks alone, nothing beside them     {_astray(_means(alone.runs), profiled):>10.1%}")
     print(f"  a single sample of a task alone, off its mean {_scatter(alone.runs.values()):>9.1%}")
     print(f"  a single sample of the profile, off its mean  {_scatter(samples.runs.values()):>9.1%}")
 
