@@ -30,8 +30,8 @@ def _drawn(seed: int) -> Instance:
     return draw(random.Random(seed), 5 if seed % 1000 < 8 else 4, restricted=seed % 2 == 1)
 
 
-def _priced(built: Instance, objective: Objective) -> Priced | None:
-    return improve(Search(built, objective, 0.3))
+def _priced(built: Instance, objective: Objective, time_limit_s: float = 0.3) -> Priced | None:
+    return improve(Search(built, objective, time_limit_s))
 
 
 def _limits(built: Instance, objective: Objective, priced: Priced, plan: Timeline) -> Limits:
@@ -81,7 +81,7 @@ def test_what_a_job_pays_through_each_delay() -> None:
     # starts after 4; in one of value 7 a run may start at 6 (latencies 4 and 10). Prices last until 8, where a start
     # costs 12 / 2, one more than the 5 that a job pays at least: none starts later.
     built = instance([Job(chain(task("a", 4)), 0)] * 2)
-    priced = _priced(built, Objective.MEAN_LATENCY)
+    priced = _priced(built, Objective.MEAN_LATENCY, time_limit_s=30)  # enough for the finest slots on any machine
     assert priced is not None
     assert priced.bound == 6
     scaled = ScaledObjective.of(Objective.MEAN_LATENCY, built, horizon_us(built))

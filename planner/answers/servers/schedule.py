@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
@@ -25,6 +25,7 @@ from planner.answers.servers.answer import ServersAnswer, servers
 from planner.answers.servers.autoscaler import TARGET, Autoscaled, autoscale
 from planner.answers.servers.day import US_PER_HOUR, Day, Schedule
 from planner.answers.servers.decide import attempt, meets
+from planner.answers.servers.descent import Descent
 from planner.answers.servers.forces import demand_in_words
 from planner.answers.servers.goal import tolerances
 from planner.answers.servers.hunt import LONG_TRACE
@@ -332,7 +333,7 @@ class _ScheduleSearch:
             self._tell(f"{policy} on {float(self.day.server_hours(candidate)):.4g} server-hours")
             return self._is_met(candidate, policy, until_s)
 
-        descent = _Descent(self.day, self.floors, met, lambda: self._left_s > until_s)
+        descent = Descent(self.day, [floor.gpus for floor in self.floors], met, lambda: self._left_s > until_s)
         return Scheduled(descent.run(self.day.constant(fixed)), fixed, descent.tried)
 
     def autoscaled(self) -> Autoscaled | None:
@@ -394,72 +395,5 @@ class _ScheduleSearch:
             enough = made.timeline is not None and meets(scenario.instance, made.timeline, self._levels)
             return self._tried.note(_PLAN, candidate, enough) if enough or self._left_s else False
 
-        descent = _Descent(self.day, self.floors, met, lambda: self._left_s > 0)
+        descent = Descent(self.day, [floor.gpus for floor in self.floors], met, lambda: self._left_s > 0)
         return Scheduled(descent.run(min(known, key=self.day.cost)), fixed, descent.tried)
-
-
-class _Descent:
-    """Takes servers off a schedule as long as what is left is enough.
-
-    Parameters
-    ----------
-    met
-        Says whether a schedule is enough.
-    goes_on
-        Says whether there is time.
-    """
-
-    def __init__(
-        self,
-        day: Day,
-        floors: Sequence[IntervalFloor],
-        met: Callable[[Schedule], bool],
-        goes_on: Callable[[], bool],
-    ) -> None:
-        self._day, self._floors, self._met, self._goes_on = day, floors, met, goes_on
-        self.tried = 0
-
-    def run(self, start: Schedule) -> Schedule:
-        """Return the cheapest schedule on the way down from one that is enough."""
-        if self._day.count == 1:  # a fleet that stays
-            return start
-        found, quietest = start, sorted(range(self._day.count), key=lambda k: (self._day.jobs[k], k))
-        for interval in quietest:
-            for group in self._dearest():
-                found = self._halve(found, interval, group)
-        while True:  # what was too little at first may do now: policies are not monotone
-            before = found
-            for interval, group in ((k, g) for k in quietest for g in self._dearest()):
-                fewer = self._with(found, interval, group, found[interval][group] - 1)
-                if self._is_enough(fewer, interval):
-                    found = fewer
-            if found == before:
-                return found
-
-    def _dearest(self) -> Iterator[int]:
-        prices = self._day.sizes.prices or (Fraction(1),)
-        return iter(sorted(range(len(prices)), key=lambda group: -prices[group]))
-
-    def _halve(self, found: Schedule, interval: int, group: int) -> Schedule:
-        """Return the schedule with as few servers of a group in an interval as a search by halves comes to."""
-        low, high = 0, found[interval][group]
-        while low < high and self._goes_on():
-            middle = (low + high) // 2
-            fewer = self._with(found, interval, group, middle)
-            if self._is_enough(fewer, interval):
-                found, high = fewer, middle
-            else:
-                low = middle + 1
-        return found
-
-    def _is_enough(self, candidate: Schedule, interval: int) -> bool:
-        per_server, mix = self._day.sizes.gpus_per_server, candidate[interval]
-        gpus = sum(count * each for count, each in zip(mix, per_server, strict=True))
-        if min(mix) < 0 or gpus < self._floors[interval].gpus or not self._goes_on():
-            return False
-        self.tried += 1
-        return self._met(candidate)
-
-    def _with(self, found: Schedule, interval: int, group: int, count: int) -> Schedule:
-        mix = (*found[interval][:group], count, *found[interval][group + 1 :])
-        return (*found[:interval], mix, *found[interval + 1 :])
