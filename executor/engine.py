@@ -12,10 +12,11 @@ from dataclasses import replace
 
 from executor.device import ARRIVAL, COME, GO, LOAD_END, LOST, RUN_END, Device
 from executor.errors import PolicyError, StalledError, StoppedError
+from executor.execution import NOWHERE
 from executor.knowledge import WorkflowTables
 from executor.policies.queueing import QueuePolicy
 from executor.policy import Policy
-from executor.site import NOWHERE, Site
+from executor.site import Site
 from models import Cluster, Instance, Timeline, Workflow
 from models.availability import ALWAYS, FOREVER
 from models.branches import deciders

@@ -1,91 +1,30 @@
-"""The site: GPUs, copy engines, memories and transfers as they stand now, and the actions a policy may take.
+"""The site: what a policy may do with the execution as it stands.
 
-Every action is checked against the rules and refused if it breaks one; what is done is recorded.
+Every action is checked against the rules and refused if it breaks one.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
-from typing import NoReturn, Protocol
+from typing import NoReturn
 
-import numpy as np
-
-from executor.device import ARRIVAL, WAKE, Device
+from executor.device import WAKE, Device
 from executor.errors import IllegalActionError
-from executor.knowledge import Knowledge, WorkflowTables
-from models import NEVER, NONE, Instance, Job, Residency, Timeline, Workflow
-from models.availability import FOREVER, Availability
-from models.gpu_state import GPUState, Run
-from models.memory import Memory
-
-_ENDLESS = 1 << 30
-"""Stands for what a task that will not run waits for."""
-NOWHERE = -1
-"""Stands for the GPU of a task without one, and for the task or model of an idle engine."""
+from executor.execution import NOWHERE, Arrivals, Execution
+from models import NEVER, NONE, Instance
+from models.availability import Availability
+from models.gpu_state import Run
 
 
-@dataclass(slots=True)
-class _OpenResidency:
-    """A residency in the making."""
-
-    model: int
-    gpu: int
-    load_start_us: int
-    slot: int | None
-    initial: bool = False
-    ready_us: int = 0
-    end_us: int | None = None
-    goes_us: int = FOREVER
-
-
-class Arrivals(Protocol):
-    """Who is told that an input of a task has reached the task's GPU."""
-
-    def arrived(self, task: int, missing: int) -> None:
-        """Take note of an input; `missing` more are to come."""
-
-
-class Site(Knowledge):
-    """What is there and what may be done with it, besides what is known.
+class Site(Execution):
+    """The execution, and the actions that a policy may take on it.
 
     Parameters
     ----------
-    instance
-        Taken apart for what is known beforehand; its jobs stay with the engine.
-    device
-        Carries out runs and loads.
-    listener
-        Is told of every input that reaches its GPU.
+    instance, device, listener, there, foreseen
+        As for the execution.
     write_back
         Whether an eviction copies the weights back first, as the released Compass simulator has it.
-    there
-        When each GPU is there, which nobody learns from the site before it is; empty: always.
-    foreseen
-        Whether tasks may be assigned to GPUs that are still to come, as a plan does that knows when.
-
-    Attributes
-    ----------
-    goes_us
-        Per GPU: when it goes; FOREVER if it stays, 0 while it is away.
-    gpu, started_us, ended_us
-        Per task released so far: where it is to run (NOWHERE: undecided), when it started and ended (-1: not yet).
-    inputs_missing
-        Per task: inputs that have not reached its GPU; all of them while the GPU is undecided.
-    predecessors_left
-        Per task: predecessors that have not finished; more than there can be if the task will not run.
-    state
-        Per GPU: what runs and loads there, what is free, and what its memory holds.
-    memory
-        Per GPU: that of its state.
-    run_end_us
-        Per GPU: when the batch that started last should end by the given run time.
-    now
-        The instant that is being dealt with, in microseconds since the start of the window; set by the engine.
-    queues
-        Whether it is worth while to `queue`.
-    touched
-        GPUs where something has happened since the policy acted last; emptied by the engine.
     """
 
     def __init__(
@@ -97,39 +36,8 @@ class Site(Knowledge):
         there: Sequence[Availability] = (),
         foreseen: bool = False,
     ) -> None:
-        super().__init__(instance)
-        self.stays = not there
-        first = [own.intervals[0] for own in there] or [(0, FOREVER)] * self.n_gpus
-        self.goes_us = [0 if begin else end for begin, end in first]
-        self._foreseen = foreseen
-        self.gpu: list[int] = []
-        self.started_us: list[int] = []
-        self.ended_us: list[int] = []
-        self.inputs_missing: list[int] = []
-        self.predecessors_left: list[int] = []
-        self.state = [GPUState(gpu, self.weight_bytes, self.overlap_loads) for gpu in self.cluster.gpus]
-        self.memory: list[Memory] = [state.memory for state in self.state]
-        self.run_end_us = [0] * self.n_gpus
-        self.now = device.now
-        self.touched: dict[int, None] = {}
-        self.queues = device.queues
-        self._device = device
+        super().__init__(instance, device, listener, there, foreseen)
         self._write_back = write_back
-        self.listener = listener
-        self._sending: dict[int, int] = {}
-        self._stays: list[_OpenResidency] = []
-        self._stay_of: list[dict[int, _OpenResidency]] = [{} for _ in self.cluster.gpus]
-        self._replicas = [0] * len(self.models)
-        self._most_replicas = [self.restrictions.max_replicas.get(model.name) for model in self.models]
-        self._begin_initial(instance)
-
-    def _begin_initial(self, instance: Instance) -> None:
-        for resident in instance.initial:
-            taken = self.memory[resident.gpu].hold_model(resident.model, resident.slot)
-            self._note_stay(resident.gpu, resident.model, taken, initial=True)
-            self.memory[resident.gpu].ready.add(resident.model)
-
-    # -- what a policy may do -------------------------------------------------------------------------------------
 
     def assign(self, task: int, gpu: int) -> None:
         """Decide where a task will run, or decide anew: outputs of finished predecessors, or input bytes, leave now.
@@ -299,11 +207,6 @@ class Site(Knowledge):
         if refused is not None:
             raise IllegalActionError(refused)
         self._end_stay(gpu, model)
-
-    def _end_stay(self, gpu: int, model: int) -> None:
-        self.memory[gpu].drop_model(model)
-        self._stay_of[gpu].pop(model).end_us = self.now
-        self._replicas[model] -= 1
         self._device.evict(model, gpu)
 
     def leave_out(self, gpu: int, model: int) -> None:
@@ -318,9 +221,7 @@ class Site(Knowledge):
         stay = self._stay_of[gpu].get(model)
         if stay is None or not stay.initial or self.now:
             raise IllegalActionError(f"R7 GPU {gpu}: model {model} is no initial residency that can be left out now")
-        self.memory[gpu].drop_model(model)
-        self._stays.remove(self._stay_of[gpu].pop(model))
-        self._replicas[model] -= 1
+        self._withdraw_stay(gpu, model)
         self._device.evict(model, gpu)
 
     def wake(self, time_us: int) -> None:
@@ -332,10 +233,6 @@ class Site(Knowledge):
     def _goes(self, gpu: int) -> str:
         """Return, in words, when a GPU goes."""
         return f"and GPU {gpu} is not there" if self.is_away(gpu) else f"and GPU {gpu} goes at {self.goes_us[gpu]} us"
-
-    def is_away(self, gpu: int) -> bool:
-        """Say whether a GPU is not there now."""
-        return not self.goes_us[gpu]
 
     def takes(self, template: int, gpu: int) -> bool:
         """Say whether a task of a template, if a GPU can run it, could end there before it goes, loads included."""
@@ -352,169 +249,3 @@ class Site(Knowledge):
             raise IllegalActionError(f"R1 GPU {gpu}: there is none; allowed are 0 to {self.n_gpus - 1}")
         if not 0 <= model < len(self.models):
             raise IllegalActionError(f"R1 model {model}: there is none; allowed are 0 to {len(self.models) - 1}")
-
-    # -- what the engine tells ------------------------------------------------------------------------------------
-
-    def release(self, job: Job, tables: WorkflowTables, ingress: int) -> int:
-        """Make a job known and return its index."""
-        tasks = self.learn(job, tables, ingress)
-        n_tasks = len(tasks)
-        self.gpu.extend([NOWHERE] * n_tasks)
-        self.started_us.extend([-1] * n_tasks)
-        self.ended_us.extend([-1] * n_tasks)
-        inputs = [len(arcs) for arcs in tables.inputs]
-        self.inputs_missing.extend(inputs)
-        self.predecessors_left.extend(inputs)
-        return len(self.jobs) - 1
-
-    def decide(self, job: int, path: Workflow) -> list[int]:
-        """Note which path a job takes; return the tasks that it does not run.
-
-        A follower of these, outside the branches, waits for them no longer.
-        """
-        whole, first = self.workflows[self.job_workflow[job]], self.job_tasks[job].start
-        self.jobs[job] = replace(self.jobs[job], workflow=path)
-        left_out = [first + index for index, task in enumerate(whole.tasks) if task.name not in path.position]
-        self.dropped.update(left_out)
-        for task in left_out:
-            self.predecessors_left[task] = _ENDLESS
-            for offset, _ in self.outputs[self.template[task]]:
-                follower = task + offset
-                if follower in self.dropped:
-                    continue
-                self.predecessors_left[follower] -= 1
-                if self.gpu[follower] != NOWHERE:
-                    self.inputs_missing[follower] -= 1
-                    if not self.inputs_missing[follower]:
-                        self.touched[self.gpu[follower]] = None
-                        self.listener.arrived(follower, 0)
-        return left_out
-
-    def end_run(self, first_task: int, gpu: int) -> Sequence[int]:
-        """Free what a batch held and return its tasks, each of which is then to be ended by `end_task`."""
-        self.touched[gpu] = None
-        return self.state[gpu].end_run(first_task).tasks
-
-    def end_task(self, task: int) -> None:
-        """Note for the successors that a task is over; it counts as ended only with `send_outputs`."""
-        left = self.predecessors_left
-        for offset, _ in self.outputs[self.template[task]]:
-            left[task + offset] -= 1
-
-    def send_outputs(self, task: int) -> None:
-        """Note the end of a task and send its output to every successor whose GPU is decided."""
-        self.ended_us[task] = self.now
-        for offset, edge in self.outputs[self.template[task]]:
-            follower = task + offset
-            if self.gpu[follower] != NOWHERE and follower not in self.dropped:
-                self._send(task, follower, edge)
-
-    def set_aside(self, gpu: int, model: int) -> None:
-        """Give up a GPU that is lost, and take every task that has not started off its GPU.
-
-        Parameters
-        ----------
-        model
-            Whose load there will not end, NOWHERE without one; it never was resident.
-        """
-        self.lost.add(gpu)
-        if model != NOWHERE:
-            self.state[gpu].end_load()
-            self.memory[gpu].drop_model(model)
-            self._stays.remove(self._stay_of[gpu].pop(model))
-            self._replicas[model] -= 1
-        for limited in [model for model in self.memory[gpu].ready if self._most_replicas[model] is not None]:
-            if not (self.restrictions.no_swaps or self.state[gpu].uses(limited)):
-                self.memory[gpu].drop_model(limited)  # it is not there any more, and may be elsewhere
-                self._stay_of[gpu].pop(limited).end_us = self.now
-                self._replicas[limited] -= 1
-        for task, start_us in enumerate(self.started_us):
-            if start_us < 0 and self.gpu[task] != NOWHERE:
-                self.take_back(task)
-
-    def take_back(self, task: int) -> None:
-        """Take a task that has not started off its GPU."""
-        self.gpu[task] = NOWHERE
-        self.inputs_missing[task] = len(self.needed_inputs(task))
-        self._sending[task] = self._sending.get(task, 0) + 1  # whatever is under way goes to the wrong place
-
-    def come(self, gpu: int, goes_us: int) -> None:
-        """Have a GPU with empty memory until a time."""
-        self.goes_us[gpu] = goes_us
-        self.touched[gpu] = None
-
-    def go(self, gpu: int) -> list[int]:
-        """Have a GPU no more; return the tasks that were to run there, none of which has a GPU now.
-
-        None where it was foreseen.
-        """
-        self.goes_us[gpu] = 0
-        if self._foreseen:
-            return []
-        left = [task for task, start_us in enumerate(self.started_us) if start_us < 0 and self.gpu[task] == gpu]
-        for task in left:
-            self.take_back(task)
-        return left
-
-    def empty(self, gpu: int) -> list[int]:
-        """End all residencies on a GPU that has gone but those still in use; return their models."""
-        leaving = [model for model in sorted(self.memory[gpu].ready) if not self.state[gpu].uses(model)]
-        for model in leaving:
-            self._end_stay(gpu, model)
-        return leaving
-
-    def drop(self, tasks: Sequence[int]) -> None:
-        """End tasks of a job at once, without a GPU: they will never run."""
-        for task in tasks:
-            self.gpu[task] = NOWHERE
-            self.started_us[task] = self.ended_us[task] = self.now
-        self._device.drop(tasks)
-
-    def end_load(self, model: int, gpu: int) -> None:
-        """Free the copy engine and make the model ready."""
-        self.state[gpu].end_load()
-        self._stay_of[gpu][model].ready_us = self.now
-        self.touched[gpu] = None
-
-    def deliver(self, task: int, sending: int) -> None:
-        """Note that an input has reached the task's GPU, unless the task has moved since it was sent."""
-        if sending == self._sending.get(task, 0):
-            self.inputs_missing[task] = missing = self.inputs_missing[task] - 1
-            self.touched[self.gpu[task]] = None
-            self.listener.arrived(task, missing)
-
-    def timeline(self, realised: bool) -> Timeline:
-        """Return what has happened, and with it when GPUs that are there will go."""
-        for stay in self._stays:
-            if stay.end_us is None and stay.goes_us < FOREVER:
-                stay.end_us = max(stay.goes_us, stay.ready_us)
-        residencies = [
-            Residency(stay.model, stay.gpu, stay.load_start_us, stay.ready_us, stay.end_us, stay.slot, stay.initial)
-            for stay in sorted(self._stays, key=lambda s: (s.gpu, s.load_start_us, s.ready_us, s.model))
-        ]
-        gpu, start, end = (np.array(column, np.int64) for column in (self.gpu, self.started_us, self.ended_us))
-        return Timeline(gpu, start, end, tuple(residencies), realised)
-
-    def _note_stay(self, gpu: int, model: int, taken: int | None, initial: bool) -> None:
-        stay = _OpenResidency(model, gpu, self.now, taken, initial, goes_us=self.goes_us[gpu])
-        self._stays.append(stay)
-        self._stay_of[gpu][model] = stay
-        self._replicas[model] += 1
-
-    def _bring_input(self, task: int, gpu: int) -> None:
-        """Have what a task without predecessors is given brought from its job's ingress server."""
-        travels_us = self.input_time(task, gpu)
-        if travels_us:
-            self.inputs_missing[task] = 1
-            sending = self._sending.get(task, 0) if self._sending else 0
-            self._device.at(self.now + travels_us, ARRIVAL, task, sending)
-        else:
-            self.touched[gpu] = None
-            self.listener.arrived(task, 0)
-
-    def _send(self, source: int, target: int, edge: int) -> None:
-        """Send an output; it arrives at once on the same GPU."""
-        here, there = self.gpu[source], self.gpu[target]
-        sending = self._sending.get(target, 0) if self._sending else 0
-        if here == there or self._device.send(source, target, there, sending, self.transfer_time(edge, here, there)):
-            self.deliver(target, sending)

@@ -27,7 +27,7 @@ from executor.devices.physical import Span
 from executor.devices.records import SET_ASIDE, Failure, Fault, MovedModel, Record, Records
 from executor.devices.station import StationWork
 from executor.errors import DeviceError
-from executor.site import NOWHERE
+from executor.execution import NOWHERE
 from models import NONE, Instance
 
 _US_PER_S = 1_000_000

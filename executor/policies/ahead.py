@@ -11,12 +11,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
+from executor.execution import NOWHERE
 from executor.policies.central import CentralQueue, RemainingWork
 from executor.policies.eviction import makes_room, room_for
 from executor.policies.listing import InputSource, ListedBatch, ListedLane, ListedPlace
 from executor.policies.options import QueueOptions, count_from_1, factor, option
 from executor.policies.queueing import QueuePolicy
-from executor.site import NOWHERE, Site
+from executor.site import Site
 from models import NEVER, NONE, WHOLE
 
 _LIKELY = 0.5

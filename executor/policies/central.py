@@ -8,10 +8,11 @@ from itertools import islice
 
 import numpy as np
 
+from executor.execution import NOWHERE
 from executor.policies.costs import CostRows, InputRows, RunRows, TransferRows
 from executor.policies.queueing import QueuePolicy
 from executor.policies.view import Row
-from executor.site import NOWHERE, Site
+from executor.site import Site
 from models import NEVER, NONE
 
 

@@ -13,11 +13,12 @@ from heapq import heapify, heappop, heappush
 from math import inf
 from typing import ClassVar
 
+from executor.execution import NOWHERE
 from executor.policies.central import CentralQueue
 from executor.policies.costs import CostRows
 from executor.policies.eviction import fit_slots
 from executor.policies.options import QueueOptions, duration, option
-from executor.site import NOWHERE, Site
+from executor.site import Site
 from models import NEVER
 
 AUTO = -1.0

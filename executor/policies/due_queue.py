@@ -8,11 +8,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
+from executor.execution import NOWHERE
 from executor.policies.central import CentralQueue
 from executor.policies.costs import CostRows
 from executor.policies.eviction import makes_room, room_for
 from executor.policies.options import QueueOptions, duration, factor, option
-from executor.site import NOWHERE, Site
+from executor.site import Site
 from models import NEVER, NONE
 
 Group = list[tuple[int, int]]

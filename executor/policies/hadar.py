@@ -17,13 +17,14 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from executor.execution import NOWHERE
 from executor.policies.bookings import Bookings
 from executor.policies.costs import UNREACHABLE, CostRows, InputRows, RunRows, TransferRows, least
 from executor.policies.head_first import HeadFirst
 from executor.policies.options import QueueOptions, count_from_1, option, positive_duration
 from executor.policies.ranks import MeanTransfers, rank_order
 from executor.policies.view import Row
-from executor.site import NOWHERE, Site
+from executor.site import Site
 from models.branches import open_tasks
 
 _JOBS = 100

@@ -8,11 +8,12 @@ from typing import ClassVar
 
 import numpy as np
 
+from executor.execution import NOWHERE
 from executor.policies.costs import UNREACHABLE, RunRows, least
 from executor.policies.head_first import HeadFirst
 from executor.policies.options import QueueOptions, duration, option
 from executor.policies.view import Row
-from executor.site import NOWHERE, Site
+from executor.site import Site
 
 
 @dataclass(frozen=True, slots=True)

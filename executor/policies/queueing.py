@@ -11,13 +11,14 @@ from collections.abc import Sequence
 from typing import ClassVar
 
 from executor.errors import PolicyError
+from executor.execution import NOWHERE
 from executor.policies.batching import Batches
 from executor.policies.costs import RunRows, least
 from executor.policies.eviction import furthest_use_first, least_recent_first, makes_room, oldest_first, room_for
 from executor.policies.options import QueueOptions
 from executor.policies.view import PublishedView
 from executor.policy import Policy
-from executor.site import NOWHERE, Site
+from executor.site import Site
 from models import NONE
 from models.workload import WHOLE
 

@@ -10,13 +10,14 @@ from typing import ClassVar, Generic, TypeVar
 import numpy as np
 
 from executor.errors import PolicyError
+from executor.execution import NOWHERE
 from executor.policies.costs import load_rows
 from executor.policies.options import BATCHES_OFF, QueueOptions, duration, factor, option, switch
 from executor.policies.planning import JobPlanner
 from executor.policies.queueing import QueuePolicy
 from executor.policies.twin import twin_instance
 from executor.policies.view import Row
-from executor.site import NOWHERE, Site
+from executor.site import Site
 from models import Instance
 
 T = TypeVar("T")

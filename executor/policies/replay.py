@@ -18,8 +18,9 @@ from math import inf
 from typing import ClassVar, NamedTuple
 
 from executor.errors import PolicyError
+from executor.execution import NOWHERE
 from executor.policy import Policy
-from executor.site import NOWHERE, Site
+from executor.site import Site
 from models import Instance, Timeline, check
 from models.metrics import serving_residency
 from models.timeline import batch_leaders, is_eviction

@@ -10,6 +10,7 @@ from typing import ClassVar
 import numpy as np
 
 from executor.errors import PolicyError
+from executor.execution import NOWHERE
 from executor.named import nearest
 from executor.policies.costs import UNREACHABLE, CostRows, RunRows, least
 from executor.policies.eviction import fit_slots
@@ -17,7 +18,7 @@ from executor.policies.options import QueueOptions, ViewOptions, option
 from executor.policies.queueing import QueuePolicy
 from executor.policies.ranks import mean_run
 from executor.policies.view import Row
-from executor.site import NOWHERE, Site
+from executor.site import Site
 from models import NEVER, Workflow
 from models.branches import likelihoods
 from models.memory import Memory

@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 
 from executor import Site
-from executor.site import NOWHERE
+from executor.execution import NOWHERE
 from models.instance import Instance
 from models.timeline import Placement, Residency, Timeline, batch_leaders, leave_at
 

@@ -14,8 +14,8 @@ from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from executor import Policy, PolicyError, Site
+from executor.execution import NOWHERE
 from executor.policies.options import count, duration, factor, one_of, option
-from executor.site import NOWHERE
 from models.branches import likeliest_path
 from models.gpu_state import Run
 from models.instance import Instance

@@ -1,0 +1,296 @@
+"""The execution as it stands: GPUs, copy engines, memories, tasks and transfers, as the engine tells of them.
+
+What has happened is recorded here: residencies from their load to their end, runs of tasks, inputs under way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+import numpy as np
+
+from executor.device import ARRIVAL, Device
+from executor.knowledge import Knowledge, WorkflowTables
+from models import Instance, Job, Residency, Timeline, Workflow
+from models.availability import FOREVER, Availability
+from models.gpu_state import GPUState
+from models.memory import Memory
+
+_ENDLESS = 1 << 30
+"""Stands for what a task that will not run waits for."""
+NOWHERE = -1
+"""Stands for the GPU of a task without one, and for the task or model of an idle engine."""
+
+
+@dataclass(slots=True)
+class _OpenResidency:
+    """A residency in the making."""
+
+    model: int
+    gpu: int
+    load_start_us: int
+    slot: int | None
+    initial: bool = False
+    ready_us: int = 0
+    end_us: int | None = None
+    goes_us: int = FOREVER
+
+
+class Arrivals(Protocol):
+    """Who is told that an input of a task has reached the task's GPU."""
+
+    def arrived(self, task: int, missing: int) -> None:
+        """Take note of an input; `missing` more are to come."""
+
+
+class Execution(Knowledge):
+    """What is there and how far every task has come, besides what is known.
+
+    Parameters
+    ----------
+    instance
+        Taken apart for what is known beforehand; its jobs stay with the engine.
+    device
+        Carries out runs and loads.
+    listener
+        Is told of every input that reaches its GPU.
+    there
+        When each GPU is there, which nobody learns from here before it is; empty: always.
+    foreseen
+        Whether tasks may be assigned to GPUs that are still to come, as a plan does that knows when.
+
+    Attributes
+    ----------
+    goes_us
+        Per GPU: when it goes; FOREVER if it stays, 0 while it is away.
+    gpu, started_us, ended_us
+        Per task released so far: where it is to run (NOWHERE: undecided), when it started and ended (-1: not yet).
+    inputs_missing
+        Per task: inputs that have not reached its GPU; all of them while the GPU is undecided.
+    predecessors_left
+        Per task: predecessors that have not finished; more than there can be if the task will not run.
+    state
+        Per GPU: what runs and loads there, what is free, and what its memory holds.
+    memory
+        Per GPU: that of its state.
+    run_end_us
+        Per GPU: when the batch that started last should end by the given run time.
+    now
+        The instant that is being dealt with, in microseconds since the start of the window; set by the engine.
+    queues
+        Whether it is worth while for a policy to `queue` batches.
+    touched
+        GPUs where something has happened since the policy acted last; emptied by the engine.
+    """
+
+    def __init__(
+        self, instance: Instance, device: Device, listener: Arrivals, there: Sequence[Availability], foreseen: bool
+    ) -> None:
+        super().__init__(instance)
+        self.stays = not there
+        first = [own.intervals[0] for own in there] or [(0, FOREVER)] * self.n_gpus
+        self.goes_us = [0 if begin else end for begin, end in first]
+        self._foreseen = foreseen
+        self.gpu: list[int] = []
+        self.started_us: list[int] = []
+        self.ended_us: list[int] = []
+        self.inputs_missing: list[int] = []
+        self.predecessors_left: list[int] = []
+        self.state = [GPUState(gpu, self.weight_bytes, self.overlap_loads) for gpu in self.cluster.gpus]
+        self.memory: list[Memory] = [state.memory for state in self.state]
+        self.run_end_us = [0] * self.n_gpus
+        self.now = device.now
+        self.touched: dict[int, None] = {}
+        self.queues = device.queues
+        self._device = device
+        self.listener = listener
+        self._sending: dict[int, int] = {}
+        self._stays: list[_OpenResidency] = []
+        self._stay_of: list[dict[int, _OpenResidency]] = [{} for _ in self.cluster.gpus]
+        self._replicas = [0] * len(self.models)
+        self._most_replicas = [self.restrictions.max_replicas.get(model.name) for model in self.models]
+        self._begin_initial(instance)
+
+    def _begin_initial(self, instance: Instance) -> None:
+        for resident in instance.initial:
+            taken = self.memory[resident.gpu].hold_model(resident.model, resident.slot)
+            self._note_stay(resident.gpu, resident.model, taken, initial=True)
+            self.memory[resident.gpu].ready.add(resident.model)
+
+    def is_away(self, gpu: int) -> bool:
+        """Say whether a GPU is not there now."""
+        return not self.goes_us[gpu]
+
+    def release(self, job: Job, tables: WorkflowTables, ingress: int) -> int:
+        """Make a job known and return its index."""
+        tasks = self.learn(job, tables, ingress)
+        n_tasks = len(tasks)
+        self.gpu.extend([NOWHERE] * n_tasks)
+        self.started_us.extend([-1] * n_tasks)
+        self.ended_us.extend([-1] * n_tasks)
+        inputs = [len(arcs) for arcs in tables.inputs]
+        self.inputs_missing.extend(inputs)
+        self.predecessors_left.extend(inputs)
+        return len(self.jobs) - 1
+
+    def decide(self, job: int, path: Workflow) -> list[int]:
+        """Note which path a job takes; return the tasks that it does not run.
+
+        A follower of these, outside the branches, waits for them no longer.
+        """
+        whole, first = self.workflows[self.job_workflow[job]], self.job_tasks[job].start
+        self.jobs[job] = replace(self.jobs[job], workflow=path)
+        left_out = [first + index for index, task in enumerate(whole.tasks) if task.name not in path.position]
+        self.dropped.update(left_out)
+        for task in left_out:
+            self.predecessors_left[task] = _ENDLESS
+            for offset, _ in self.outputs[self.template[task]]:
+                follower = task + offset
+                if follower in self.dropped:
+                    continue
+                self.predecessors_left[follower] -= 1
+                if self.gpu[follower] != NOWHERE:
+                    self.inputs_missing[follower] -= 1
+                    if not self.inputs_missing[follower]:
+                        self.touched[self.gpu[follower]] = None
+                        self.listener.arrived(follower, 0)
+        return left_out
+
+    def end_run(self, first_task: int, gpu: int) -> Sequence[int]:
+        """Free what a batch held and return its tasks, each of which is then to be ended by `end_task`."""
+        self.touched[gpu] = None
+        return self.state[gpu].end_run(first_task).tasks
+
+    def end_task(self, task: int) -> None:
+        """Note for the successors that a task is over; it counts as ended only with `send_outputs`."""
+        left = self.predecessors_left
+        for offset, _ in self.outputs[self.template[task]]:
+            left[task + offset] -= 1
+
+    def send_outputs(self, task: int) -> None:
+        """Note the end of a task and send its output to every successor whose GPU is decided."""
+        self.ended_us[task] = self.now
+        for offset, edge in self.outputs[self.template[task]]:
+            follower = task + offset
+            if self.gpu[follower] != NOWHERE and follower not in self.dropped:
+                self._send(task, follower, edge)
+
+    def set_aside(self, gpu: int, model: int) -> None:
+        """Give up a GPU that is lost, and take every task that has not started off its GPU.
+
+        Parameters
+        ----------
+        model
+            Whose load there will not end, NOWHERE without one; it never was resident.
+        """
+        self.lost.add(gpu)
+        if model != NOWHERE:
+            self.state[gpu].end_load()
+            self._withdraw_stay(gpu, model)
+        for limited in [model for model in self.memory[gpu].ready if self._most_replicas[model] is not None]:
+            if not (self.restrictions.no_swaps or self.state[gpu].uses(limited)):
+                self._end_stay(gpu, limited)  # it is not there any more, and may be elsewhere
+        for task, start_us in enumerate(self.started_us):
+            if start_us < 0 and self.gpu[task] != NOWHERE:
+                self.take_back(task)
+
+    def take_back(self, task: int) -> None:
+        """Take a task that has not started off its GPU."""
+        self.gpu[task] = NOWHERE
+        self.inputs_missing[task] = len(self.needed_inputs(task))
+        self._sending[task] = self._sending.get(task, 0) + 1  # whatever is under way goes to the wrong place
+
+    def come(self, gpu: int, goes_us: int) -> None:
+        """Have a GPU with empty memory until a time."""
+        self.goes_us[gpu] = goes_us
+        self.touched[gpu] = None
+
+    def go(self, gpu: int) -> list[int]:
+        """Have a GPU no more; return the tasks that were to run there, none of which has a GPU now.
+
+        None where it was foreseen.
+        """
+        self.goes_us[gpu] = 0
+        if self._foreseen:
+            return []
+        left = [task for task, start_us in enumerate(self.started_us) if start_us < 0 and self.gpu[task] == gpu]
+        for task in left:
+            self.take_back(task)
+        return left
+
+    def empty(self, gpu: int) -> list[int]:
+        """End all residencies on a GPU that has gone but those still in use; return their models."""
+        leaving = [model for model in sorted(self.memory[gpu].ready) if not self.state[gpu].uses(model)]
+        for model in leaving:
+            self._end_stay(gpu, model)
+            self._device.evict(model, gpu)
+        return leaving
+
+    def drop(self, tasks: Sequence[int]) -> None:
+        """End tasks of a job at once, without a GPU: they will never run."""
+        for task in tasks:
+            self.gpu[task] = NOWHERE
+            self.started_us[task] = self.ended_us[task] = self.now
+        self._device.drop(tasks)
+
+    def end_load(self, model: int, gpu: int) -> None:
+        """Free the copy engine and make the model ready."""
+        self.state[gpu].end_load()
+        self._stay_of[gpu][model].ready_us = self.now
+        self.touched[gpu] = None
+
+    def deliver(self, task: int, sending: int) -> None:
+        """Note that an input has reached the task's GPU, unless the task has moved since it was sent."""
+        if sending == self._sending.get(task, 0):
+            self.inputs_missing[task] = missing = self.inputs_missing[task] - 1
+            self.touched[self.gpu[task]] = None
+            self.listener.arrived(task, missing)
+
+    def timeline(self, realised: bool) -> Timeline:
+        """Return what has happened, and with it when GPUs that are there will go."""
+        for stay in self._stays:
+            if stay.end_us is None and stay.goes_us < FOREVER:
+                stay.end_us = max(stay.goes_us, stay.ready_us)
+        residencies = [
+            Residency(stay.model, stay.gpu, stay.load_start_us, stay.ready_us, stay.end_us, stay.slot, stay.initial)
+            for stay in sorted(self._stays, key=lambda s: (s.gpu, s.load_start_us, s.ready_us, s.model))
+        ]
+        gpu, start, end = (np.array(column, np.int64) for column in (self.gpu, self.started_us, self.ended_us))
+        return Timeline(gpu, start, end, tuple(residencies), realised)
+
+    def _note_stay(self, gpu: int, model: int, taken: int | None, initial: bool) -> None:
+        stay = _OpenResidency(model, gpu, self.now, taken, initial, goes_us=self.goes_us[gpu])
+        self._stays.append(stay)
+        self._stay_of[gpu][model] = stay
+        self._replicas[model] += 1
+
+    def _end_stay(self, gpu: int, model: int) -> None:
+        self.memory[gpu].drop_model(model)
+        self._stay_of[gpu].pop(model).end_us = self.now
+        self._replicas[model] -= 1
+
+    def _withdraw_stay(self, gpu: int, model: int) -> None:
+        """Strike a residency off the record, as if it had never begun."""
+        self.memory[gpu].drop_model(model)
+        self._stays.remove(self._stay_of[gpu].pop(model))
+        self._replicas[model] -= 1
+
+    def _bring_input(self, task: int, gpu: int) -> None:
+        """Have what a task without predecessors is given brought from its job's ingress server."""
+        travels_us = self.input_time(task, gpu)
+        if travels_us:
+            self.inputs_missing[task] = 1
+            sending = self._sending.get(task, 0) if self._sending else 0
+            self._device.at(self.now + travels_us, ARRIVAL, task, sending)
+        else:
+            self.touched[gpu] = None
+            self.listener.arrived(task, 0)
+
+    def _send(self, source: int, target: int, edge: int) -> None:
+        """Send an output; it arrives at once on the same GPU."""
+        here, there = self.gpu[source], self.gpu[target]
+        sending = self._sending.get(target, 0) if self._sending else 0
+        if here == there or self._device.send(source, target, there, sending, self.transfer_time(edge, here, there)):
+            self.deliver(target, sending)
