@@ -286,11 +286,11 @@ def servers(
     question = Question(sizes, chosen, asked, end, spare, workers, seed, stop or threading.Event(), tell)
     hunt = Hunt(question)
     hunt.apply_floor(floor)
+    if long:  # first, since one simulation there may take all the time
+        dispatch(hunt, _DISPATCH_SHARE)
     trials = try_own_size(hunt, names)
     if not long:
         hunt.bisect(_FORMULAS_SHARE)
-    if long:
-        dispatch(hunt, _DISPATCH_SHARE)
     scan(hunt, trials, (1 - _NEARBY_SHARE) ** 2 if long else _POLICY_SHARE)
     look_nearby(hunt, trials, _NEARBY_SHARE)
     scanned = [trial.found(hunt.unrefuted, question) for trial in trials]

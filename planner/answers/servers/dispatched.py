@@ -13,31 +13,48 @@ from planner.answers.servers.goal import goals
 from planner.answers.servers.hunt import Hunt
 from planner.answers.servers.sizes import Mix
 from solvers.result import Search
-from solvers.search.dispatch import greedy
+from solvers.search.dispatch import EFFORT, greedy
 
 _FACTORS = (Fraction(11, 10), Fraction(5, 4), Fraction(3, 2), Fraction(2), Fraction(3))
 """Sizes at so many times the least price are tried one after the other until one is enough; then halves below."""
+_S_PER_TASK, _S_PER_COMPARISON = 1e-5, 1.5e-8
+"""What a plan may take: its tables, goal and checks by the task, its rules by the task compared with a GPU."""
+_MOST_RULES = 6
 
 
 def dispatch(hunt: Hunt, share: float) -> None:
     """Offer plans of one dispatch rule at some sizes, in a share of the time left.
 
-    A rule cannot be interrupted: none is begun that may take longer than the one before it took, half as long again.
+    A plan cannot be interrupted: none is begun that may take longer than there is time, by its tasks and GPUs or by
+    what the one before it took, half as long again.
     """
     ask, last_s = hunt.question, 0.0
     reserve_s = (1 - share) * ask.left_s
     sizes = _sizes(hunt)
     met: bool | None = None
-    while ask.left_s - 1.5 * last_s > reserve_s:
+    while True:
         try:
             mix = sizes.send(met) if met is not None else next(sizes)
         except StopIteration:
             return
-        ask.tell(f"dispatch rule on {sum(mix)} servers")
-        begun, met = time.monotonic(), True
+        met = True
         for left in ask.left_of(mix):
-            met = met and _offered(hunt, left)
-        last_s = time.monotonic() - begun
+            if ask.left_s - max(_longest_s(hunt, left), 1.5 * last_s) <= reserve_s:
+                return
+            ask.tell(f"dispatch rule on {sum(left)} servers")
+            begun = time.monotonic()
+            met = _offered(hunt, left)
+            last_s = time.monotonic() - begun
+            if not met:
+                break
+
+
+def _longest_s(hunt: Hunt, mix: Mix) -> float:
+    """Return how many seconds a plan at a size may take."""
+    sizes = hunt.question.sizes
+    tasks = sizes.scenario.instance.n_tasks
+    pairs = tasks * sum(count * each for count, each in zip(mix, sizes.gpus_per_server, strict=True))
+    return _S_PER_TASK * tasks + _S_PER_COMPARISON * max(pairs, min(_MOST_RULES * pairs, EFFORT))
 
 
 def _sizes(hunt: Hunt) -> Generator[Mix, bool, None]:

@@ -36,6 +36,10 @@ from solvers.bounds import fluid
 
 _FIXED_SHARE, _POLICY_SHARE, _AUTOSCALER_SHARE = 0.35, 0.5, 0.3
 """Shares of the time: for the fleet that stays, of the rest for schedules of policies, then for an autoscaler."""
+_LONG_POLICY_SHARE = 0.7
+"""The share for policies where windows are too long to plan; all that is left then goes to the autoscaler."""
+_FLOORS_SHARE = 0.2
+"""At most this share of the time left goes to floors of intervals, and then to the late jobs of all together."""
 _PLAN = "plan"
 _LEAST_ATTEMPT_S = 1.0
 _ATTEMPTS = 3
@@ -287,16 +291,23 @@ class _ScheduleSearch:
         self.day, self._fixed, self._levels, self._tried = day, fixed, fixed.levels, tried
         self._workers, self._seed, self._stop, self._end_s, self._tell = workers, seed, stop, end_s, tell
         tell("floors of the intervals")
-        self.floors = tuple(self._floor(interval) for interval in range(day.count))
+        reserve_s = (1 - _FLOORS_SHARE) * self._left_s
+        self.floors = tuple(self._floor(interval, reserve_s) for interval in range(day.count))
 
     @property
     def _left_s(self) -> float:
         return 0.0 if self._stop.is_set() else max(0.0, self._end_s - time.monotonic())
 
-    def _floor(self, interval: int) -> IntervalFloor:
+    @property
+    def _long(self) -> bool:
+        """Whether the window is too long to plan, so that no time need be kept for that."""
+        return self.day.instance.n_tasks > LONG_TRACE
+
+    def _floor(self, interval: int, reserve_s: float) -> IntervalFloor:
+        """Return the floor of an interval; none, which is one too, unless more than a reserve is left."""
         instance, span = self.day.instance, self.day.span(interval)
         best = IntervalFloor(0, None)
-        for tolerance in tolerances(self._levels) if self._left_s else ():
+        for tolerance in tolerances(self._levels) if self._left_s > reserve_s else ():
             due, late = tolerance.due_us(instance), tolerance.most_late(instance)
             gpus, demand = fluid.least_gpus_within(instance, due, late, *span)
             if gpus > best.gpus:
@@ -304,24 +315,33 @@ class _ScheduleSearch:
         return best
 
     def lower_bound(self) -> Fraction:
-        """Return what no schedule costs less than: the highest over what the levels tolerate."""
+        """Return what no schedule costs less than: the highest over what the levels tolerate.
+
+        Of intervals for which there is no time only the floors count.
+        """
+        reserve_s = (1 - _FLOORS_SHARE) * self._left_s
         hours = Fraction(self.day.by_us, US_PER_HOUR)
         floors = [floor.gpus for floor in self.floors]
         bounds = [sum(map(self.day.least_cost, floors), Fraction(0))]
-        for tolerance in tolerances(self._levels) if self._left_s else ():
+        for tolerance in tolerances(self._levels) if self._left_s > reserve_s else ():
             due, most_late = tolerance.due_us(self.day.instance), tolerance.most_late(self.day.instance)
             spans = (self.day.span(interval) for interval in range(self.day.count))
-            demands = [fluid.demands_within(self.day.instance, due, *span) for span in spans]
+            demands = [
+                fluid.demands_within(self.day.instance, due, *span) if self._left_s > reserve_s else []
+                for span in spans
+            ]
             bounds.append(cheapest_counts(demands, floors, most_late, self.day.least_cost))
         return max(bounds) * hours
 
     def policies(self) -> dict[str, Scheduled]:
-        """Return the cheapest schedule of every policy, each in its share of the time."""
+        """Return the cheapest schedule of every policy: those that meet the levels somewhere share the time."""
         found: dict[str, Scheduled] = {}
-        reserve_s = (1 - _POLICY_SHARE) * self._left_s
-        for position, row in enumerate(self._fixed.policies):
-            share_s = max(0.0, self._left_s - reserve_s) / (len(self._fixed.policies) - position)
+        reserve_s = (1 - (_LONG_POLICY_SHARE if self._long else _POLICY_SHARE)) * self._left_s
+        waiting = sum(row.mix is not None for row in self._fixed.policies)
+        for row in self._fixed.policies:
+            share_s = max(0.0, self._left_s - reserve_s) / max(1, waiting)
             found[row.policy] = self._of_policy(row.policy, row.mix, self._left_s - share_s)
+            waiting -= row.mix is not None
         return found
 
     def _of_policy(self, policy: str, fixed: Mix | None, until_s: float) -> Scheduled:
@@ -342,7 +362,7 @@ class _ScheduleSearch:
         if not met:
             return None
         best = min(met, key=lambda row: self.day.cost(self.day.constant(row.mix or ())))
-        reserve_s = (1 - _AUTOSCALER_SHARE) * self._left_s
+        reserve_s = 0.0 if self._long else (1 - _AUTOSCALER_SHARE) * self._left_s
         self._tell(f"an autoscaler above {best.policy}")
 
         def late() -> bool:
@@ -369,7 +389,7 @@ class _ScheduleSearch:
         fixed = self._fixed.mix
         known = [row.schedule for row in found.values() if row.schedule is not None]
         known += [] if fixed is None else [self.day.constant(fixed)]
-        if not known or self.day.instance.n_tasks > LONG_TRACE:
+        if not known or self._long:
             return Scheduled(min(known, key=self.day.cost, default=None), fixed, 0)
 
         def met(candidate: Schedule) -> bool:

@@ -108,8 +108,8 @@ def _worse(instance: Instance, model: str, figure: ChangedFigure) -> Instance:
 
 def _with_tasks(instance: Instance, change: Callable[[Task], Task]) -> Instance:
     """Return an instance with every task changed; jobs of one workflow keep sharing one."""
-    workflows = [job.workflow for job in instance.jobs] + list(instance.catalogue)
-    changed = {id(workflow): workflow.with_tasks(change) for workflow in workflows}
+    workflows = {id(workflow): workflow for workflow in (*(job.workflow for job in instance.jobs), *instance.catalogue)}
+    changed = {key: workflow.with_tasks(change) for key, workflow in workflows.items()}
     jobs = tuple(replace(job, workflow=changed[id(job.workflow)]) for job in instance.jobs)
     catalogue = tuple(changed[id(workflow)] for workflow in instance.catalogue)
     return replace(instance, jobs=jobs, catalogue=catalogue)
