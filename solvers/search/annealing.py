@@ -34,7 +34,7 @@ from solvers.search.serving_kernel import decode_serving, look_ahead_serving
 SLICE = 5_000_000
 """Most moves times tasks that may move between two looks at the clock: a tenth of a second where windows are wide."""
 
-TASKS_PER_MOVE = 50
+TASKS_PER_MOVE = 5
 """Most tasks of a trace per move of a window: to decode the plan to its end afterwards takes about as long."""
 
 
