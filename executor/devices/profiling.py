@@ -254,6 +254,7 @@ def _busy(benches: Sequence[_Bench], workflows: Sequence[Workflow]) -> Iterator[
     stop = Event()
 
     def go_round(bench: _Bench) -> None:
+        """Run every workflow, round after round, until told to stop."""
         torch.set_num_threads(1)
         for number in count():
             for workflow in workflows:

@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable
 from fractions import Fraction
 from pathlib import Path
+from typing import Any
 
 from experiments import authors
 from experiments.scenarios.azure_arrivals import arrivals
@@ -30,11 +31,16 @@ LOAD, WORK_S = 0.8, 0.996
 AUTHORS = Path(__file__).parents[1] / "scenarios" / "compass_edge.yaml"
 
 
+def _data_of(base: Scenario) -> dict[str, Any]:
+    """Return what a scenario file says."""
+    return dict(base.source.root.data()) if base.source.root is not None else {}  # type: ignore[call-overload]
+
+
 def authors_scenario(rate: int, jobs: int) -> Scenario:
     """Return the first recorded jobs of the authors' workload, shifted to 0."""
     base = load_scenario(AUTHORS)
     arrivals = authors.recorded(RECORDED / f"arrivals_{rate}_per_s.csv", jobs, from_zero=True)
-    data = dict(base.source.root.data()) if base.source.root is not None else {}  # type: ignore[call-overload]
+    data = _data_of(base)
     data["workload"] = {"jobs": [{"release": f"{at} us", "workflow": name} for at, name in arrivals]}
     return scenario_from({**data, "name": f"authors, {rate} jobs/s, {jobs} jobs"})
 
@@ -105,7 +111,7 @@ def run_fluid(arguments: argparse.Namespace) -> None:
 def run_large(arguments: argparse.Namespace) -> None:
     """Print the interval for many jobs on many GPUs, by the fluid bound and plans of a dispatch rule."""
     base = load_scenario(AUTHORS)
-    data = dict(base.source.root.data()) if base.source.root is not None else {}  # type: ignore[call-overload]
+    data = _data_of(base)
     mix = dict.fromkeys(base.document.workflows, 1)
     rate, cluster = f"{LOAD * arguments.gpus / WORK_S:g} /s", {**data["cluster"], "servers": arguments.gpus}
     arrivals = {"poisson": {"rate": rate, "jobs": arguments.jobs_at_scale, "seed": 1, "mix": mix}}
@@ -139,7 +145,7 @@ def run_mixes(arguments: argparse.Namespace) -> None:
 def azure_hour() -> Scenario:
     """Return an hour of the Azure conversation trace as the authors' workflows, on servers that take time to start."""
     base = load_scenario(AZURE)
-    data = dict(base.source.root.data()) if base.source.root is not None else {}  # type: ignore[call-overload]
+    data = _data_of(base)
     cluster = data["cluster"]
     group = {"count": 12, "gpu": cluster["gpu"], "price_per_hour": 0.5, "start_up": "30 s"}
     jobs = [{"release": f"{at} ms", "workflow": name} for at, name in arrivals(found(CONVERSATIONS), 60)]

@@ -184,8 +184,6 @@ def replicate(
     if not parse_uncertainty(noise).keeps_truth:
         raise NoiseError(f"{noise!r} moves plan and bound too; compare allows 'told=KIND:SPREAD', simulate all noise")
     windows = windows_of(scenario, count)
-    values = [v if isinstance(v, int) else [f"{time_us} us" for time_us in v] for v in windows.values]
-    axis = {f"workload.{windows.section}.{windows.key}": values}
     named = {
         "policies": None if policies is None else ",".join(policies),
         "noise": noise,
@@ -198,7 +196,15 @@ def replicate(
         **{name: value for name, value in named.items() if value is not None},
     }
     made = whatif(
-        scenario, axis, verb="compare", folder=folder, workers=workers, ray=ray, watch=watch, stop=stop, **settings
+        scenario,
+        windows.axis,
+        verb="compare",
+        folder=folder,
+        workers=workers,
+        ray=ray,
+        watch=watch,
+        stop=stop,
+        **settings,
     )
     said = {"replications": str(count), **{name.replace("_", "-"): str(value) for name, value in settings.items()}}
     return Replicated(scenario, windows.what, made, said)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from models.errors import QuestionError
@@ -26,6 +27,12 @@ class WorkloadValues:
     key: str
     values: tuple[int, ...] | tuple[tuple[int, int], ...]
     what: str
+
+    @property
+    def axis(self) -> dict[str, Sequence[object]]:
+        """The same as the axis of a sweep: values by path in the scenario, windows as text with units."""
+        values = [v if isinstance(v, int) else [f"{time_us} us" for time_us in v] for v in self.values]
+        return {f"workload.{self.section}.{self.key}": values}
 
 
 def windows_of(scenario: Scenario, count: int) -> WorkloadValues:

@@ -214,7 +214,6 @@ def replicate(
         If there is no level, or the workload is a list of jobs or a trace without a window.
     """
     asked, windows = levels_of(scenario, levels), windows_of(scenario, count)
-    values = [v if isinstance(v, int) else [f"{time_us} us" for time_us in v] for v in windows.values]
     told: Mapping[str, object] = {
         "slo": asked.written,
         "policies": None if policies is None else ",".join(policies),
@@ -225,7 +224,7 @@ def replicate(
     }
     made = whatif(
         scenario,
-        {f"workload.{windows.section}.{windows.key}": values},
+        windows.axis,
         verb="servers",
         folder=folder,
         workers=workers,

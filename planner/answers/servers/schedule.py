@@ -393,6 +393,7 @@ class _ScheduleSearch:
             return Scheduled(min(known, key=self.day.cost, default=None), fixed, 0)
 
         def met(candidate: Schedule) -> bool:
+            """Say whether a plan within the levels is known or found in its part of the time."""
             before = self._tried.known(_PLAN, candidate)
             if before is not None:
                 return before
