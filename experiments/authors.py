@@ -15,6 +15,9 @@ from pathlib import Path
 from models import GPU, BatchClass, Cluster, Edge, Instance, Job, Link, MLModel, Network, Task, Workflow
 from models.units import parse_time
 
+ARRIVALS = Path(__file__).parents[2] / "shared" / "data" / "compass"
+"""Where the arrivals that the authors recorded lie beside a clone; not part of the tree."""
+
 KB, GB = 1_000, 1_000_000_000
 MODELS = {
     "opt": 5_720_000,
@@ -113,12 +116,33 @@ def batched(plain: Instance) -> Instance:
     return replace(plain, jobs=jobs, catalogue=tuple(made.values()))
 
 
-def recorded(path: Path, count: int | None = None, from_zero: bool = False) -> list[tuple[int, str]]:
-    """Return the first `count` arrivals of a file with columns time_ms and workflow; shifted to 0 if asked."""
-    with path.open(newline="") as file:
-        rows = [(parse_time(f"{row['time_ms']} ms"), row["workflow"]) for row in csv.DictReader(file)][:count]
-    start = rows[0][0] if from_zero else 0
-    return [(release - start, name) for release, name in rows]
+def recorded_count(rate_per_s: int) -> int:
+    """Return how many arrivals the authors recorded at a rate; 0 where the file is missing."""
+    path = _recording(rate_per_s)
+    return len(path.read_text().splitlines()) - 1 if path.exists() else 0
+
+
+def recorded(
+    rate_per_s: int, count: int | None = None, first: int = 0, from_zero: bool = True
+) -> list[tuple[int, str]]:
+    """Return `count` arrivals, or all, that the authors recorded at 2, 3 or 4 jobs/s, from the job `first` on.
+
+    Raises
+    ------
+    ValueError
+        If the recording ends before.
+    """
+    with _recording(rate_per_s).open(newline="") as file:
+        rows = [(parse_time(f"{row['time_ms']} ms"), row["workflow"]) for row in csv.DictReader(file)]
+    window = rows[first:] if count is None else rows[first : first + count]
+    if not window or count not in (None, len(window)):
+        raise ValueError(f"{count} jobs from job {first} on: of {rate_per_s} jobs/s only {len(rows)} are recorded")
+    start = window[0][0] if from_zero else 0
+    return [(release - start, name) for release, name in window]
+
+
+def _recording(rate_per_s: int) -> Path:
+    return ARRIVALS / f"arrivals_{rate_per_s}_per_s.csv"
 
 
 def poisson(rate_per_s: float, count: int, seed: int) -> list[tuple[int, str]]:

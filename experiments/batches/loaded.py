@@ -5,7 +5,6 @@ from __future__ import annotations
 import resource
 import time
 from collections.abc import Sequence
-from pathlib import Path
 
 from executor import POLICIES, parse_policy, simulate
 from experiments import authors
@@ -16,7 +15,6 @@ from planner.answers.policies.receding_horizon import RecedingHorizon
 from solvers import portfolio
 from solvers.portfolio import SearchOptions
 
-RECORDED = Path(__file__).parents[3] / "shared" / "data" / "compass" / "arrivals_4_per_s.csv"
 OBJECTIVE = Objective.MEAN_SLOWDOWN
 
 
@@ -25,9 +23,7 @@ def window(rate_per_s: int, jobs: int) -> Instance:
 
     Where fewer were recorded, or the file is missing, a Poisson draw takes their place.
     """
-    arrivals = authors.recorded(RECORDED, jobs, from_zero=True) if RECORDED.exists() else []
-    if len(arrivals) < jobs:
-        arrivals = authors.poisson(4, jobs, 1)
+    arrivals = authors.recorded(4, jobs) if jobs <= authors.recorded_count(4) else authors.poisson(4, jobs, 1)
     return authors.batched(authors.instance([(release * 4 // rate_per_s, name) for release, name in arrivals]))
 
 

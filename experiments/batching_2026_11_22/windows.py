@@ -24,8 +24,7 @@ def window(workload: str, batches: bool, swaps: bool) -> Instance:
     many GPUs as its share of the work asks for, as in the study of that trace.
     """
     if workload == AUTHORS:
-        path = DATA / "compass" / "arrivals_4_per_s.csv"
-        arrivals = authors.recorded(path, 100, from_zero=True)
+        arrivals = authors.recorded(4, 100)
         plain = authors.instance([(release * 4 // 6, name) for release, name in arrivals])
         made = authors.batched(plain) if batches else plain
         return made if swaps else replace(made, restrictions=Restrictions(no_swaps=True))

@@ -8,7 +8,6 @@ import random
 import time
 from collections.abc import Callable, Sequence
 from fractions import Fraction
-from pathlib import Path
 from typing import Any
 
 from experiments import authors
@@ -23,9 +22,6 @@ from solvers.bounds.lagrangian.improve import Priced, improve
 from solvers.bounds.verify import verify
 from solvers.exact import exhaustive
 from solvers.result import Search
-
-ARRIVALS = Path(__file__).parents[3] / "shared" / "data" / "compass"
-
 
 WINDOW_US = 6_000_000
 """Latest delay that the linear programme knows."""
@@ -74,8 +70,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 def run_recorded(options: argparse.Namespace) -> None:
     """Report the bounds on the first jobs of the recorded arrivals, five GPUs, cold start."""
     for rate in options.rates:
-        rows = authors.recorded(ARRIVALS / f"arrivals_{rate}_per_s.csv", options.jobs, from_zero=True)
-        _report(f"{rate}/s", authors.instance(rows), options)
+        _report(f"{rate}/s", authors.instance(authors.recorded(rate, options.jobs)), options)
 
 
 def run_poisson(options: argparse.Namespace) -> None:
@@ -110,8 +105,7 @@ def run_linear_programme(options: argparse.Namespace) -> None:
     """Compare with the linear programme at equal slots: how high, and how soon as high as HiGHS."""
     from experiments.bounds.linear_programme import solve
 
-    rows = authors.recorded(ARRIVALS / f"arrivals_{options.rate}_per_s.csv", options.jobs, from_zero=True)
-    instance = authors.instance(rows)
+    instance = authors.instance(authors.recorded(options.rate, options.jobs))
     for slot_ms in options.slot_ms:
         value, seconds = solve(instance, options.objective, slot_ms * 1_000, WINDOW_US)
         search = Search(instance, options.objective, options.time_limit)

@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 
 from executor import Policy, parse_policy, simulate
-from experiments.authors import instance, recorded
+from experiments.authors import ARRIVALS, instance, recorded
 from experiments.resumed import fill
 from models import Instance, Objective, Timeline, assert_feasible, measure
 from planner.answers.policies.receding_horizon import EVERYTHING, Oracle, RecedingHorizon, RecedingOptions
@@ -23,7 +23,6 @@ from solvers.result import Search
 from solvers.search import annealing
 
 HERE = Path(__file__).parent
-ARRIVALS = HERE.parents[2] / "shared" / "data" / "compass"
 SECOND = 1_000_000
 LOOKAHEADS = {"0 s": 0, "1 s": SECOND, "5 s": 5 * SECOND, "20 s": 20 * SECOND, "all": EVERYTHING}
 ONLINE = ("compass", "jit", "srpt")
@@ -64,7 +63,7 @@ def main() -> int:
     if not ARRIVALS.is_dir():
         print(f"the recorded arrivals are not at {ARRIVALS}", file=sys.stderr)
         return 1
-    on = instance(recorded(ARRIVALS / f"arrivals_{given.rate}_per_s.csv", given.jobs, from_zero=True))
+    on = instance(recorded(given.rate, given.jobs))
     _warm_up()
     policies = [(policy, None) for policy in ONLINE]
     policies += [(f"{RECEDING}{name}", given.moves) for name in given.lookaheads.split(",")]

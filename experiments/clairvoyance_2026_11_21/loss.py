@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from executor import parse_policy, simulate
 from experiments.authors import instance, recorded
-from experiments.clairvoyance_2026_11_21.__main__ import ARRIVALS, receding
+from experiments.clairvoyance_2026_11_21.__main__ import receding
 from models import Instance, Objective, Timeline, Workflow, timeline_value
 from planner.answers.policies.receding_horizon import EVERYTHING, RecedingOptions
 from solvers.result import Search
@@ -22,7 +22,7 @@ def main() -> int:
     options.add_argument("--jobs", type=int, default=100, help="how many of the recorded jobs (default 100)")
     options.add_argument("--plan", type=float, default=30.0, help="seconds for an offline plan (default 30)")
     given = options.parse_args()
-    on = instance(recorded(ARRIVALS / f"arrivals_{given.rate}_per_s.csv", given.jobs, from_zero=True))
+    on = instance(recorded(given.rate, given.jobs))
     free = without_models(on)
     print(f"mean slowdown, {given.jobs} jobs at {given.rate} jobs/s     with models   without")
     for policy in ("compass", "jit", "srpt"):

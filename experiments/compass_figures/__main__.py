@@ -6,13 +6,11 @@ import argparse
 import sys
 from dataclasses import dataclass
 from fractions import Fraction
-from pathlib import Path
 
 from executor import instance_for, parse_policy, simulate
-from experiments.authors import instance, recorded
+from experiments.authors import ARRIVALS, instance, recorded
 from models import Metrics, measure
 
-ARRIVALS = Path(__file__).parents[3] / "shared" / "data" / "compass"
 WARM_UP = Fraction(1, 10)
 
 
@@ -86,7 +84,7 @@ def main() -> int:
 def figures(rate: int, policy: str, seed: int) -> Metrics:
     """Return the metrics of a policy on the arrivals recorded at a rate (jobs per second)."""
     parsed = parse_policy(policy)
-    on = instance_for(instance(recorded(ARRIVALS / f"arrivals_{rate}_per_s.csv")), parsed)
+    on = instance_for(instance(recorded(rate, from_zero=False)), parsed)
     return measure(on, simulate(on, parsed, seed), warmup=WARM_UP)
 
 

@@ -36,8 +36,7 @@ RATES = (2, 3, 4)
 
 def compass(rate: int, jobs: int) -> Instance:
     """Return the first jobs of the shared arrivals at a rate, the first released at 0."""
-    path = KNOWN_OPTIMA.parent / "compass" / f"arrivals_{rate}_per_s.csv"
-    return authors.instance(authors.recorded(path, jobs, from_zero=True))
+    return authors.instance(authors.recorded(rate, jobs))
 
 
 def search(instance: Instance, objective: Objective, seconds: float, parameters: Parameters | None = None) -> Search:

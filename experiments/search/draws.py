@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from statistics import mean
 
 from experiments import authors
-from experiments.suites.data import KNOWN_OPTIMA
 from models import Instance, Objective, timeline_value
 from models.objective import reported_value
 from solvers.search.annealing import Parameters, improvements
@@ -20,10 +19,8 @@ POISSON_SEEDS = (2, 3, 6)
 
 def windows(jobs: int) -> Iterator[tuple[str, Instance]]:
     """Yield windows at 4 jobs/s by name, some easy, some with scarce memory."""
-    rows = authors.recorded(KNOWN_OPTIMA.parent / "compass" / "arrivals_4_per_s.csv")
     for first in RECORDED_AT:
-        window = rows[first : first + jobs]
-        yield f"recorded, from job {first}", authors.instance([(at - window[0][0], name) for at, name in window])
+        yield f"recorded, from job {first}", authors.instance(authors.recorded(4, jobs, first))
     for seed in POISSON_SEEDS:
         yield f"drawn, seed {seed}", authors.instance(authors.poisson(4, jobs, seed))
 

@@ -23,7 +23,6 @@ from planner.answers.servers.goal import Tolerance
 from planner.answers.servers.schedule import schedule
 from solvers.bounds import fluid
 
-RECORDED = KNOWN_OPTIMA.parent / "compass"
 AZURE = Path(__file__).parents[1] / "scenarios" / "azure.yaml"
 CONVERSATIONS = KNOWN_OPTIMA.parent / "azure_llm_2023" / "AzureLLMInferenceTrace_conv.csv.gz"
 LOAD, WORK_S = 0.8, 0.996
@@ -39,7 +38,7 @@ def _data_of(base: Scenario) -> dict[str, Any]:
 def authors_scenario(rate: int, jobs: int) -> Scenario:
     """Return the first recorded jobs of the authors' workload, shifted to 0."""
     base = load_scenario(AUTHORS)
-    arrivals = authors.recorded(RECORDED / f"arrivals_{rate}_per_s.csv", jobs, from_zero=True)
+    arrivals = authors.recorded(rate, jobs)
     data = _data_of(base)
     data["workload"] = {"jobs": [{"release": f"{at} us", "workflow": name} for at, name in arrivals]}
     return scenario_from({**data, "name": f"authors, {rate} jobs/s, {jobs} jobs"})

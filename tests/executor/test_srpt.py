@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
 from executor import parse_policy, simulate
+from experiments.authors import ARRIVALS, recorded
 from experiments.authors import instance as authors_instance
-from experiments.authors import recorded
 from models import InitialResidency, Instance, Job, Objective, check, timeline_value
 from tests.executor.scripted import loads, runs
 from tests.instances import chain, cluster, instance, task
-
-ARRIVALS = Path(__file__).parents[3] / "shared" / "data" / "compass"
 
 
 def test_short_jobs_overtake_long_ones() -> None:
@@ -64,7 +60,7 @@ def test_a_task_waits_for_a_model_or_loads_it(weights: int, where: int) -> None:
 @pytest.mark.skipif(not ARRIVALS.is_dir(), reason="the recorded arrivals are not beside the repository")
 @pytest.mark.parametrize(("rate", "at_most"), [(2, 0.9), (3, 0.8), (4, 0.4)])
 def test_on_the_recorded_arrivals_it_beats_compass(rate: int, at_most: float) -> None:
-    on = authors_instance(recorded(ARRIVALS / f"arrivals_{rate}_per_s.csv"))
+    on = authors_instance(recorded(rate, from_zero=False))
     ours, compass = (simulate(on, parse_policy(name)) for name in ("srpt", "compass"))
     assert check(on, ours) == []
     value = [timeline_value(Objective.MEAN_SLOWDOWN, on, timeline) for timeline in (ours, compass)]
