@@ -393,10 +393,11 @@ def _search_and_bound(
 
 def _warm_up_s(search: Search, options: SearchOptions) -> float:
     """Return how long local search and bound prepare the ground for CP-SAT, whose windows shrink with them."""
+    enough_s = _WARM_UP_S_PER_TASK * search.instance.n_tasks
     if _side_by_side(search, options):
-        return _WARM_UP_SHARE_OF_MAXIMA * search.remaining_s
+        return min(_WARM_UP_SHARE_OF_MAXIMA * search.remaining_s, enough_s)
     short_s = min(_SHORT_WARM_UP_S, _SHORT_WARM_UP_SHARE * search.remaining_s)
-    return min(max(short_s, _WARM_UP_SHARE * search.remaining_s), _WARM_UP_S_PER_TASK * search.instance.n_tasks)
+    return min(max(short_s, _WARM_UP_SHARE * search.remaining_s), enough_s)
 
 
 def _bound_s(options: SearchOptions, limit_s: float) -> float:

@@ -20,9 +20,18 @@ _COMMAND = re.compile(r"([A-Za-z])([^A-Za-z]*)")
 _SVG, _LINK = "http://www.w3.org/2000/svg", "http://www.w3.org/1999/xlink"
 
 
+def lay_out(figure: Figure) -> None:
+    """Give what a figure holds its places, once: it would lay itself out, and be drawn twice, for every file."""
+    engine = figure.get_layout_engine()
+    if engine is not None:
+        engine.execute(figure)
+        figure.set_layout_engine(None)
+
+
 def png(figure: Figure) -> bytes:
     """Return a figure as a PNG file's bytes."""
     buffer = io.BytesIO()
+    lay_out(figure)
     figure.savefig(buffer, format="png", dpi=PNG_DPI)
     return buffer.getvalue()
 
@@ -39,6 +48,7 @@ def svg(figure: Figure, label: str, words: Mapping[str, Sequence[str]]) -> str:
     """
     buffer = io.StringIO()
     nothing = dict.fromkeys(("Date", "Creator", "Format", "Type"))
+    lay_out(figure)
     # Without a salt of its own, names of markers would change from run to run.
     with rc_context({"svg.fonttype": "none", "svg.hashsalt": label}):
         figure.savefig(buffer, format="svg", transparent=True, metadata=nothing)

@@ -14,7 +14,7 @@ from models.cluster import MICROSECONDS_PER_SECOND
 from models.instance import Instance
 from models.timeline import Timeline
 from planner.show.bars import Bar, BarLane, BarRows, rows_of, rows_of_both
-from planner.show.canvas import PNG_DPI
+from planner.show.canvas import PNG_DPI, lay_out
 from planner.show.colours import PLAIN, colour_of, fade, ink_on
 from planner.show.picture import AS_DATA
 
@@ -55,7 +55,7 @@ def draw(chart: BarRows, title: str, note: str) -> Figure:
     _name_models(figure, chart)
     lanes = _place_lanes(axes, chart)
     # How wide a bar must be to be seen depends on the room that names and legend leave.
-    figure.draw_without_rendering()
+    lay_out(figure)
     extent, pixels = axes.get_window_extent(), PNG_DPI / figure.dpi
     pixel_us, pixel_row = chart.until_us / (extent.width * pixels), len(chart.rows) / (extent.height * pixels)
     for lane, floor, height in lanes:

@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 from rich.table import Table
 
 from models.scenario import write_atomically
-from planner.show.canvas import png
+from planner.show.canvas import lay_out, png
 
 COLUMN_INCHES = 3.4
 """Width of a column of a paper with two; a figure as wide as this is set in 8 points."""
@@ -40,6 +40,7 @@ def write_figure(figure: Figure, stem: Path) -> list[Path]:
 def write_vectors(figure: Figure, stem: Path) -> list[Path]:
     """Write a figure as PDF and SVG, whose texts stay texts."""
     paths = []
+    lay_out(figure)
     with rc_context({"svg.fonttype": "none", "svg.hashsalt": stem.name, "pdf.fonttype": 42}):
         for ending, dated in (("pdf", "CreationDate"), ("svg", "Date")):
             buffer = io.BytesIO()

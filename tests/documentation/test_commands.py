@@ -15,6 +15,7 @@ from tests.documentation.pages import ROOT, Step, pages, steps
 from tests.planner.conftest import TEXT
 
 TIME_LIMIT_S = "1"
+MOST_REPEATS = 2
 _LIMITED = {
     name
     for name, verb in typer.main.get_group(app).commands.items()
@@ -45,12 +46,16 @@ def test_what_a_page_shows_works(page: Path, tmp_path: Path, monkeypatch: pytest
 
 
 def short(command: tuple[str, ...]) -> list[str]:
-    """Return a command with a short time limit, if its verb takes one.
+    """Return a command with few repeats and a short time limit, if its verb takes one.
 
-    >>> short(("plan", "a.yaml", "--time-limit", "60"))
-    ['plan', 'a.yaml', '--time-limit', '1']
+    >>> short(("trial", "a.yaml", "--repeats", "5", "--time-limit", "60"))
+    ['trial', 'a.yaml', '--repeats', '2', '--time-limit', '1']
     """
     words = list(command)
+    for option in ("--repeats", "--rounds"):
+        if option in words:
+            count = words.index(option) + 1
+            words[count] = str(min(int(words[count]), MOST_REPEATS))
     if words[0] not in _LIMITED:
         return words
     if "--time-limit" in words:

@@ -1,4 +1,4 @@
-"""A folder that ``compare -o`` wrote for the scenario that is solved by hand in tests/planner."""
+"""Folders that ``compare -o`` wrote for the scenario that is solved by hand in tests/planner."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from models.scenario import load_scenario
 from planner import save
 from planner.answers.compare import Comparison, compare
 from tests.planner.conftest import TEXT
+from tests.report import hostile
 
 
 @pytest.fixture(scope="session")
@@ -26,3 +27,12 @@ def folder(comparison: Comparison, tmp_path_factory: pytest.TempPathFactory) -> 
     path = tmp_path_factory.mktemp("comparison")
     save(comparison, path)
     return path
+
+
+@pytest.fixture(scope="session")
+def hostile_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return that of the scenario whose names try to break out of a page."""
+    path = tmp_path_factory.mktemp("hostile")
+    (path / "hostile.yaml").write_text(hostile.text())
+    save(compare(load_scenario(path / "hostile.yaml"), ["jit"], time_limit_s=20), path / "comparison")
+    return path / "comparison"

@@ -13,9 +13,6 @@ from matplotlib.colors import to_rgb
 from playwright.sync_api import Browser, Page, sync_playwright
 
 from models import Job, Placement, Residency, Timeline
-from models.scenario import load_scenario
-from planner import save
-from planner.answers.compare import compare
 from planner.answers.shown import Shown
 from planner.show.colours import COLOURS, PLAIN, contrast
 from planner.show.report import report, timelines
@@ -117,10 +114,8 @@ def test_colours_follow_the_reader_and_the_printer(browser: Browser, folder: Pat
     assert page.locator(".controls button").first.is_hidden()
 
 
-def test_hostile_names_run_nothing(browser: Browser, tmp_path: Path) -> None:
-    (tmp_path / "hostile.yaml").write_text(hostile.text())
-    save(compare(load_scenario(tmp_path / "hostile.yaml"), ["jit"], time_limit_s=20), tmp_path / "folder")
-    page, trouble = opened(browser, written(tmp_path / "folder", tmp_path / "hostile.html"))
+def test_hostile_names_run_nothing(browser: Browser, hostile_folder: Path, tmp_path: Path) -> None:
+    page, trouble = opened(browser, written(hostile_folder, tmp_path / "hostile.html"))
     assert page.evaluate("window.hacked") is None
     assert page.locator("img").count() == 0
     assert page.title().startswith(hostile.NAMES["by-hand"])

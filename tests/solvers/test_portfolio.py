@@ -119,6 +119,14 @@ def test_short_limits_give_the_bound_all_of_its_worker() -> None:
     assert portfolio._bound_s(SearchOptions(method=Method.SEARCH, iterations=9), 60.0) == 60.0
 
 
+def test_what_is_small_is_proved_without_a_long_warm_up() -> None:
+    # 25 ms per task; of a long limit a window of many tasks takes 15 %, and a maximum 5 %.
+    for objective, share in ((Objective.MEAN_LATENCY, 0.15), (Objective.MAKESPAN, 0.05)):
+        for jobs, expected in ((2, 0.05), (1000, share * 60)):
+            search = Search(queue(jobs), objective, 60.0)
+            assert portfolio._warm_up_s(search, SearchOptions(60.0)) == pytest.approx(expected, rel=0.05)
+
+
 def test_no_sum_wraps_at_the_longest_window_that_a_scenario_may_have() -> None:
     # 100 runs of 10^16 us one after the other end at 10^18 us; their completions sum up to 5050 * 10^16, beyond 64
     # bits. In the mean 50.5 runs.
