@@ -13,6 +13,8 @@ from pathlib import Path
 import pytest
 
 from models.scenario import Scenario, load_scenario
+from planner import save
+from planner.answers.compare import Comparison, compare
 
 TEXT = """\
 name: by-hand
@@ -32,6 +34,22 @@ workload:
 objective: mean_slowdown
 slo: p99 slowdown <= 2
 """
+
+
+@pytest.fixture(scope="session")
+def comparison(tmp_path_factory: pytest.TempPathFactory) -> Comparison:
+    """Return the comparison of the plan, 1.4, with JIT."""
+    path = tmp_path_factory.mktemp("scenario") / "by hand.yaml"
+    path.write_text(TEXT)
+    return compare(load_scenario(path), ["jit"], time_limit_s=20)
+
+
+@pytest.fixture(scope="session")
+def folder(comparison: Comparison, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return its folder."""
+    path = tmp_path_factory.mktemp("comparison")
+    save(comparison, path)
+    return path
 
 
 @pytest.fixture

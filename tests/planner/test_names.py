@@ -65,15 +65,12 @@ def test_a_closed_standard_output_is_no_error(tmp_path: Path) -> None:
     assert len(json.loads(plan.read_text())["tasks"]) == 4
 
 
-def test_what_is_read_is_not_overwritten(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    path, folder = scenario(tmp_path, "a"), tmp_path / "compared"
-    assert run(app, ["compare", str(path), "--policies", "jit", "--time-limit", "2", "-o", str(folder)]) == 0
+def test_what_is_read_is_not_overwritten(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     before = (folder / "comparison.json").read_bytes()
-    capsys.readouterr()
     assert run(app, ["report", str(folder), "-o", str(folder / "comparison.json")]) == 2
     assert "comparison.json:1: file: is both read and written; allowed is another" in capsys.readouterr().err
     assert (folder / "comparison.json").read_bytes() == before
-    arrivals = tmp_path / "table.csv"
+    path, arrivals = tmp_path / "scenario.yaml", tmp_path / "table.csv"
     arrivals.write_text("time_ms,workflow\n0,w\n")
     traced = TEXT.split("workload:")[0] + "workload:\n  trace: {file: table.csv}\n"
     path.write_text(traced)

@@ -8,25 +8,11 @@ import pytest
 
 from models.scenario import load_scenario
 from planner import save
-from planner.answers.compare import Comparison, compare
-from tests.planner.conftest import TEXT
+from planner.answers.compare import compare
+from tests.planner.conftest import comparison, folder
 from tests.report import hostile
 
-
-@pytest.fixture(scope="session")
-def comparison(tmp_path_factory: pytest.TempPathFactory) -> Comparison:
-    """Return the comparison of the plan, 1.4, with JIT."""
-    path = tmp_path_factory.mktemp("scenario") / "by hand.yaml"
-    path.write_text(TEXT)
-    return compare(load_scenario(path), ["jit"], time_limit_s=20)
-
-
-@pytest.fixture(scope="session")
-def folder(comparison: Comparison, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return its folder."""
-    path = tmp_path_factory.mktemp("comparison")
-    save(comparison, path)
-    return path
+__all__ = ["comparison", "folder", "hostile_folder"]
 
 
 @pytest.fixture(scope="session")

@@ -29,9 +29,9 @@ Reached = tuple[Fraction | None, ...]
 """The figure of a timeline that each level limits, in microseconds, as a ratio or a share; None if it covers no job."""
 LONGEST_PATH = "critical_path"
 """The bound that holds whatever the number of servers."""
-_TARDINESS_SHARE = 0.5
+_TARDINESS_SHARE, _TARDINESS_S_PER_TASK = 0.5, 0.1
 """Share of an attempt's time that goes to plans of low tardiness, which leads local search where late jobs, being
-counted, do not; the rest goes to the late jobs themselves."""
+counted, do not, and seconds that are enough for it; the rest goes to the late jobs themselves."""
 _TURNS = 3
 """Searches for low tardiness that follow each other, the latest jobs of the last one given up."""
 
@@ -208,8 +208,8 @@ def _led(
     """Search towards one goal; plans found on the way are added to those known."""
     begun = time.monotonic()
     if goal.objective is Objective.LATE_JOBS:
-        hurried_options = replace(options, time_limit_s=_TARDINESS_SHARE * options.time_limit_s)
-        hurried = _hurry(instance, goal, known, closest, levels, hurried_options, stop)
+        at_most_s = min(_TARDINESS_SHARE * options.time_limit_s, _TARDINESS_S_PER_TASK * instance.n_tasks)
+        hurried = _hurry(instance, goal, known, closest, levels, replace(options, time_limit_s=at_most_s), stop)
         if hurried is not None and meets(instance, hurried, levels):
             return Attempt(hurried, None)
         known += [] if hurried is None else [hurried]
