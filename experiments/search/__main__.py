@@ -117,7 +117,9 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=60.0)
     parser.add_argument("--jobs", type=int, default=100)
     parser.add_argument("--data", type=Path, default=KNOWN_OPTIMA, help="pyjobshop: folder that holds fjsp")
-    parser.add_argument("--instances", nargs="*", default=[], help="pyjobshop: such as mk01 or edata/la16; default all")
+    parser.add_argument(
+        "--instances", nargs="*", default=[], help="pyjobshop: such as mk01 or edata/la16; default sixty"
+    )
     parser.add_argument("-o", "--output", type=Path, default=Path("build/pyjobshop"), help="pyjobshop: kept results")
     options = parser.parse_args()
     BENCHMARKS[options.benchmark](options)

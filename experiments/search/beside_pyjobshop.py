@@ -24,10 +24,15 @@ from solvers.warm_up import warm_up
 
 PYJOBSHOP, ORTOOLS = "pyjobshop==0.0.9", "ortools==9.15.6755"
 WORKERS = 2
-FAMILIES = {"brandimarte": "mk", "hurink/edata": "", "hurink/rdata": "", "hurink/vdata": ""}
-"""Folders beside one another, and how the names of their files begin."""
-
-_LARGEST_BRANDIMARTE = "mk10"
+_HURINK = {
+    "edata": "la01 la05 la06 la10 la11 la15 la16 la20 la21 la22 la26 la30 la31 la35 la36 la40 abz7",
+    "rdata": "la02 la04 la07 la09 la12 la14 la17 la19 la21 la24 la28 la30 la32 la34 la37 la39 abz8",
+    "vdata": "la03 la05 la08 la10 la13 la18 la20 la21 la23 la27 la29 la33 la35 la38 la40 abz7",
+}
+"""Of each family two of every five la, give or take one, and an abz."""
+CHOSEN = [f"mk{number:02d}" for number in range(1, 11)]
+CHOSEN += [f"{family}/{name}" for family, names in _HURINK.items() for name in names.split()]
+"""The sixty instances that are planned unless others are named."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +65,7 @@ class Row:
 
 
 def compare(folder: Path, names: Sequence[str], seconds: float, output: Path) -> None:
-    """Print a table of the named instances, such as mk01 or edata/la16, or of all that lie in a folder.
+    """Print a table of the named instances, such as mk01 or edata/la16, or of those chosen that lie in a folder.
 
     Parameters
     ----------
@@ -75,7 +80,7 @@ def compare(folder: Path, names: Sequence[str], seconds: float, output: Path) ->
     if unknown:
         raise SystemExit(f"{', '.join(sorted(unknown))}: not in {folder / 'fjsp'}; allowed are {', '.join(files)}")
     warm_up(["search"])  # or the first instance pays for compiling
-    cells = [(name, seconds) for name in names or files]
+    cells = [(name, seconds) for name in names or CHOSEN if name in files]
     print("| instance | plan | bound | PyJobShop's plan | bound |", "| --- | --- | --- | --- | --- |", sep="\n")
     rows = resumed.fill(output / "results.csv", Row, cells, lambda cell: [_measure(python, files[cell[0]], *cell)])
     print("\n".join(row.text for row in rows))
@@ -94,12 +99,9 @@ def compare(folder: Path, names: Sequence[str], seconds: float, output: Path) ->
 
 def _files(folder: Path) -> dict[str, Path]:
     """Return the instances that are there by name."""
-    files = {}
-    for family, prefix in FAMILIES.items():
-        for path in sorted((found(folder / "fjsp") / family).glob(f"{prefix}*.txt")):
-            if not prefix or path.stem <= _LARGEST_BRANDIMARTE:
-                files[path.stem if prefix else f"{path.parent.name}/{path.stem}"] = path
-    return files
+    shops = found(folder / "fjsp")
+    files = {path.stem: path for path in sorted((shops / "brandimarte").glob("mk*.txt"))}
+    return files | {f"{path.parent.name}/{path.stem}": path for path in sorted((shops / "hurink").glob("?data/*.txt"))}
 
 
 def _environment(folder: Path) -> Path:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from functools import cache
 from typing import ClassVar
 
 import numpy as np
@@ -109,11 +110,14 @@ BATCHES = "batches, shares and memory"
 """As written, of instances whose GPUs serve several tasks at a time."""
 
 
-def futures(kind: str, seeds: range) -> Iterator[tuple[int, Instance, Instance, int, int]]:
-    """Yield a seed, two instances of one catalogue, the time before which they are alike, and their common tasks.
+@cache
+def futures(kind: str, seeds: range) -> Sequence[tuple[int, Instance, Instance, int, int]]:
+    """Return seeds, two instances of one catalogue, the time before which they are alike, and their common tasks.
 
-    The first jobs are kept, the rest is drawn anew from the catalogue, no earlier than before.
+    The first jobs are kept, the rest is drawn anew from the catalogue, no earlier than before. Every policy runs on the
+    same draws, which take as long as the policies do.
     """
+    drawn = []
     for seed in seeds:
         rng = random.Random(seed)
         on = (random_serving_instance if kind == BATCHES else random_instance)(rng, 12)
@@ -134,7 +138,8 @@ def futures(kind: str, seeds: range) -> Iterator[tuple[int, Instance, Instance, 
         rest = on.overlap_loads, on.initial, on.restrictions, catalogue
         first, second = (Instance(on.cluster, on.models, tuple(j), *rest) for j in (jobs, [*jobs[:kept], *others]))
         before = min([each.release_us for each in (*jobs[kept:], *others)], default=10**9)
-        yield seed, first, second, before, int(first.job_first_task[kept])
+        drawn.append((seed, first, second, before, int(first.job_first_task[kept])))
+    return drawn
 
 
 def asked_for(kind: str, possible: Sequence[Workflow], rng: random.Random) -> Iterator[Workflow]:
