@@ -276,7 +276,7 @@ def anneal(search: Search, options: SearchOptions, limit_s: float | None = None)
     from solvers.search.exchange import Exchange
 
     plans, limit_s = on_twin(search), search.remaining_s if limit_s is None else limit_s
-    exchange = Exchange(limit_s)
+    exchange = Exchange(limit_s, options.workers)
     with ThreadPoolExecutor(options.workers) as pool:
         running = [
             pool.submit(annealing.improve, plans, options.seed + index, None, limit_s, exchange=exchange)
@@ -365,7 +365,7 @@ def _search_and_bound(
 
     seed, iterations, workers = options.seed, options.iterations, options.workers
     end_s = search.elapsed_s + limit_s
-    exchange = Exchange(limit_s) if workers > 1 and iterations is None else None
+    exchange = Exchange(limit_s, workers - 1) if workers > 1 and iterations is None else None
 
     def bound_first() -> Priced | None:
         """Raise the bound, then search until the time is up."""

@@ -27,7 +27,8 @@ from experiments.suites.data import KNOWN_OPTIMA
 from models import Instance, Objective
 from models.objective import reported_value
 from solvers.result import Search
-from solvers.search.annealing import Parameters, improve
+from solvers.search.annealer import Parameters
+from solvers.search.annealing import improve
 from solvers.search.dispatch import greedy
 from solvers.search.neighbourhood import MOVES
 

@@ -9,7 +9,8 @@ from statistics import mean
 from experiments import authors
 from models import Instance, Objective, timeline_value
 from models.objective import reported_value
-from solvers.search.annealing import Parameters, improvements
+from solvers.search.annealer import Parameters
+from solvers.search.annealing import improvements
 
 SEEDS = (0, 1)
 RECORDED_AT = (0, 200, 300, 500, 600)

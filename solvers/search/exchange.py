@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Callable
 
 from solvers.search.decoder import Decisions
+from solvers.search.stretches import Stretches
 
 MEETINGS = 24
 """How often annealings meet while they cool."""
@@ -22,13 +24,17 @@ class Exchange:
     ----------
     limit_s
         Seconds from now in which they cool.
+    workers
+        How many of them begin at once.
     """
 
-    def __init__(self, limit_s: float) -> None:
+    def __init__(self, limit_s: float, workers: int = 1) -> None:
+        self.workers = workers
         self._begin, self._limit_s = time.monotonic(), limit_s
         self._lock = threading.Lock()
         self._plans: dict[int, tuple[float, Decisions]] = {}
         self._share: float | None = None
+        self._stretches: Stretches | None = None
 
     @property
     def passed(self) -> float:
@@ -40,6 +46,12 @@ class Exchange:
         with self._lock:
             self._share = share if self._share is None else self._share
             return self._share
+
+    def share_out(self, begin: Callable[[], Stretches | None]) -> Stretches | None:
+        """Return the stretches of a long trace, made by the first annealing that asks; None if there is no plan."""
+        with self._lock:
+            self._stretches = begin() if self._stretches is None else self._stretches
+            return self._stretches
 
     def meet(self, worker: int, cost: float, decisions: Decisions) -> Decisions | None:
         """Show a plan; return one to go on from in its place, None if it is among the better ones."""

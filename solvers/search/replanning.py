@@ -16,7 +16,7 @@ from models.instance import NEVER, Instance, Ints
 from models.objective import Objective
 from models.timeline import Placement, Residency, Timeline
 from solvers.compiled import Floats, RandomState
-from solvers.search.annealing import Parameters
+from solvers.search.annealer import Parameters
 from solvers.search.annealing_kernel import Scene, Window, anneal_window, evaluate
 from solvers.search.decoder import Decisions, Decoder
 from solvers.search.decoder_kernel import INFEASIBLE, cost_so_far

@@ -10,7 +10,7 @@ import numpy as np
 from models.instance import Instance, Ints
 from models.objective import Objective
 from models.timeline import Timeline, batch_leaders
-from solvers.search.annealing import Parameters
+from solvers.search.annealer import Parameters
 from solvers.search.annealing_kernel import Window
 from solvers.search.decoder import Decisions
 from solvers.search.decoder_kernel import INFEASIBLE

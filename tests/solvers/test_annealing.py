@@ -14,7 +14,8 @@ from experiments import authors
 from models import Instance, Job, Objective, Restrictions, check, timeline_value
 from solvers.exact.exhaustive import solve
 from solvers.result import Search
-from solvers.search.annealing import Annealer, Parameters, improve, starts
+from solvers.search.annealer import Annealer, Parameters
+from solvers.search.annealing import improve, starts
 from solvers.search.annealing_kernel import Window
 from solvers.search.decoder import Decoder
 from solvers.search.decoder_kernel import look_ahead

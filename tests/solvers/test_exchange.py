@@ -7,7 +7,8 @@ import pytest
 
 from experiments import authors
 from models import Objective
-from solvers.search.annealing import Annealer, Parameters, starts
+from solvers.search.annealer import Annealer, Parameters
+from solvers.search.annealing import starts
 from solvers.search.decoder import Decisions, Decoder
 from solvers.search.exchange import Exchange
 

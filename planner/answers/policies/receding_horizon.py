@@ -24,7 +24,7 @@ from models.timeline import Placement
 from models.workload import Job, Workflow
 from planner.answers.policies.carrying_out import CarryingOut, lanes
 from solvers.compiled import random_state
-from solvers.search.annealing import SERVING, Parameters
+from solvers.search.annealer import SERVING, Parameters
 from solvers.search.replanning import Moment, Replanner, Stay
 from solvers.search.serving_replanning import ServingReplanner
 
