@@ -11,6 +11,7 @@ python -m experiments.search proved --seconds 5              fifty windows that 
 python -m experiments.search adverse --seconds 10            overload, and memory for one model
 python -m experiments.search moves --seconds 10              each kind of move left out in turn
 python -m experiments.search draws --seconds 20              eight windows, by seconds of one thread's processor time
+python -m experiments.search workers --jobs 2000 --seconds 30    1, 2 and 8 threads at equal processor time, 4 jobs/s
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from experiments import authors
-from experiments.search import beside_pyjobshop, draws, planned
+from experiments.search import beside_pyjobshop, draws, planned, workers
 from experiments.suites.data import KNOWN_OPTIMA
 from models import Instance, Objective
 from models.objective import reported_value
@@ -108,6 +109,7 @@ BENCHMARKS: dict[str, Callable[[argparse.Namespace], None]] = {
     "adverse": lambda options: planned.adverse(options.seconds),
     "moves": run_moves,
     "draws": lambda options: draws.draws(options.jobs, options.seconds),
+    "workers": lambda options: workers.workers(compass(4, options.jobs), options.seconds),
 }
 
 
