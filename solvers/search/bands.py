@@ -101,7 +101,8 @@ class BandAnnealer(Annealer):
         # The kernels take the end of the order for the end of the trace.
         order = self._whole.order[:judged_to]
         self._plan, self._work = self._whole._replace(order=order), self._whole_work._replace(order=order)
-        self._end = self._stretches.reserve(self._stretch, max(lead, self._mark.at), judged_to)
+        behind = min(judged_to, beyond + self._tail)
+        self._end = self._stretches.reserve(self._stretch, max(lead, self._mark.at), behind)
         self._rewind()
         if lead > self._at:
             self._advance(lead)
