@@ -39,9 +39,11 @@ def starts(decoder: Decoder, timeline: Timeline | None, enough: Callable[[], boo
 def is_long(instance: Instance, objective: Objective) -> bool:
     """Say whether a trace is annealed band by band.
 
-    A maximum is decided by one place of the trace, and tells the others nothing.
+    A maximum is decided by one place of the trace, and tells the others nothing; without swaps what is resident early
+    decides where all that comes later may run.
     """
-    return instance.one_at_a_time and objective.is_sum and instance.n_tasks >= LONG * instance.n_gpus
+    apart = instance.one_at_a_time and objective.is_sum and not instance.restrictions.no_swaps
+    return apart and instance.n_tasks >= LONG * instance.n_gpus
 
 
 def improvements(

@@ -83,7 +83,7 @@ class BandAnnealer(Annealer):
         first, front = max(back, self._stretch.first), min(back + self._band, end)
         # A position is worked on for as long as the band lies over it: summed over those that are still to come.
         left = ((front - back) ** 2 - (first - back) ** 2) / 2 + self._band * (end - front)
-        self._back += by * left / max(1.0, front - first)
+        self._back = min(back + by * left / max(1.0, front - first), float(end))
 
     def _cross_seam(self) -> None:
         """Go on behind the seam from what became of the stretch there, if it may be changed already."""

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
 import pytest
 
 from experiments import authors
-from models import Instance, Objective, check, timeline_value
+from models import Instance, Objective, Restrictions, check, timeline_value
 from solvers.result import Search
 from solvers.search import annealing, bands
 from solvers.search.annealer import Parameters
@@ -109,11 +110,27 @@ def test_cost_of_a_band_is_exact_where_the_horizon_is_the_end() -> None:
 
 
 @pytest.mark.usefixtures("narrow")
+def test_a_band_stays_where_the_trace_ends_however_much_time_passes() -> None:
+    decoder = Decoder(window(120), Objective.MEAN_SLOWDOWN)
+    start = starts(decoder, None, lambda: False)[0]
+    stretches = Stretches(start, decoder.cost(start), 1, 150)
+    stretch = stretches.take()
+    assert stretch is not None
+    annealer = BandAnnealer(decoder, stretches, stretch, 0, Parameters())
+    for _ in range(20):
+        annealer.move_on(1.0)
+    asked: list[float] = []
+    annealer.sweep_band(asked.append)
+    assert asked == [1.0]  # behind everything, where it is coldest
+
+
+@pytest.mark.usefixtures("narrow")
 def test_equal_seeds_and_moves_give_equal_plans_of_a_long_trace() -> None:
     of = window(240)
     assert is_long(of, Objective.MEAN_SLOWDOWN)
     assert not is_long(of, Objective.MAX_SLOWDOWN)
     assert not is_long(window(100), Objective.MEAN_SLOWDOWN)
+    assert not is_long(replace(of, restrictions=Restrictions(no_swaps=True)), Objective.MEAN_SLOWDOWN)
     values = []
     for seed in (1, 1, 2):
         search = Search(of, Objective.MEAN_SLOWDOWN, 600.0)
