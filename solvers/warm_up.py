@@ -16,6 +16,7 @@ from models.instance import Instance
 from models.objective import Objective
 from models.workload import WHOLE, Job, MLModel, Task, Workflow
 from solvers.bounds.lagrangian.improve import improve as raise_bound
+from solvers.bounds.lagrangian.pooled import LEAST_ALIKE
 from solvers.result import Search
 from solvers.search.annealing import improve
 
@@ -41,17 +42,18 @@ def _compile_serving() -> None:
 
 def _compile_bound() -> None:
     raise_bound(_smallest())
+    raise_bound(_smallest(jobs=LEAST_ALIKE))
 
 
 _COMPILE = {"search": _compile_search, "bound": _compile_bound, "serving": _compile_serving}
 
 
-def _smallest(share: int = WHOLE) -> Search:
-    """Return a search for one task of one job; its load takes 1 us, for a bound counts in slots as long as its run."""
+def _smallest(share: int = WHOLE, jobs: int = 1) -> Search:
+    """Return a search for one task per job; its load takes 1 us, for a bound counts in slots as long as its run."""
     gpu = GPU("s0/g0", 0, "any", 1, Fraction(MICROSECONDS_PER_SECOND))
     link = Link()
     job = Job(Workflow("one", (Task("one", {"any": 1}, ("one",), share=share),)), 0)
-    instance = Instance(Cluster((gpu,), Network(link, link)), (MLModel("one", 1),), (job,))
+    instance = Instance(Cluster((gpu,), Network(link, link)), (MLModel("one", 1),), (job,) * jobs)
     return Search(instance, Objective.MEAN_LATENCY, time_limit_s=600.0)
 
 

@@ -3,6 +3,8 @@
 Every price moves along its own excess, smoothed and divided by its running size (Kingma and Ba, Adam, 2015), is kept
 at or above 0, and moves less and less. A plain or deflected subgradient method stalls here: the excess of
 a slot that is fought over is many times that of one that is nearly balanced, and one step length serves neither.
+At the end the mean of the last prices is tried: the value is concave, so it is worth at least the mean of theirs, and
+what they swing to and fro is gone.
 """
 
 from __future__ import annotations
@@ -19,6 +21,9 @@ from solvers.compiled import allocating_kernel
 
 SMOOTHING, SIZE_SMOOTHING = 0.9, 0.99
 """Weights of the past in the running mean of the excess, and of its square."""
+
+PRICE_SMOOTHING, FORGOTTEN = 0.97, 10
+"""Weight of the past in the running mean of the prices; the first so many steps count for little in it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,28 +57,46 @@ class Climb:
     evaluations: int
 
 
-def ascend(relaxation: Relaxation, start: Numbers, steps: Steps, go_on: Callable[[], bool]) -> Climb:
-    """Climb from prices (one long array, see `Prices.split`) until the steps are used up or `go_on` says no."""
-    evaluation = Evaluation(relaxation)
+def ascend(
+    relaxation: Relaxation,
+    start: Numbers,
+    steps: Steps,
+    go_on: Callable[[], bool],
+    evaluation: Evaluation | None = None,
+) -> Climb:
+    """Climb from prices (one long array, see `Prices.split`) until the steps are used up or `go_on` says no.
+
+    Parameters
+    ----------
+    evaluation
+        Of the relaxation; None: job by job.
+    """
+    evaluation = Evaluation(relaxation) if evaluation is None else evaluation
     flat = start.copy()
     prices, gradient = Prices.split(flat, relaxation), np.zeros_like(flat)
     excess = Prices.split(gradient, relaxation)
     mean, square = np.zeros_like(flat), np.zeros_like(flat)
     unit = _units(relaxation, steps.places)
     best, best_value, done = flat.copy(), -np.inf, 0
-    job_value = np.zeros(len(relaxation.data.shape))
+    job_value, smooth = evaluation.job_value.copy(), flat.copy()
     for step in range(steps.count):
         value = float(evaluation.value(prices))
         done += 1
         if value > best_value:
             best_value = value
             best[:] = flat
-            job_value[:] = evaluation.choice.value
+            job_value[:] = evaluation.job_value
         # Asked after the evaluation, so that even an ascent without time has one value to offer.
         if not go_on():
             break
         evaluation.excess(excess)
         _move(flat, gradient, mean, square, unit, steps.length(step), step + 1)
+        _add_to_mean(smooth, flat, min(PRICE_SMOOTHING, (step + 1) / (step + FORGOTTEN)))
+    else:
+        value = float(evaluation.value(Prices.split(smooth, relaxation)))
+        if value > best_value:
+            best, best_value = smooth, value
+            job_value[:] = evaluation.job_value
     return Climb(best, best_value, job_value, done)
 
 
@@ -104,3 +127,10 @@ def _move(
         # Early means are short of the past: dividing by the share makes up for it.
         size = np.sqrt(square[i] / square_share) + 1e-9
         prices[i] = max(0.0, prices[i] + length * unit[i] * mean[i] / mean_share / size)
+
+
+@allocating_kernel
+def _add_to_mean(mean: Numbers, prices: Numbers, past: float) -> None:
+    """Add prices to their running mean, in which the past has this weight."""
+    for i in range(len(prices)):
+        mean[i] = past * mean[i] + (1 - past) * prices[i]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from fractions import Fraction
+from typing import NamedTuple
 
 import numpy as np
 
@@ -68,6 +69,26 @@ class Prices:
         return cls(parts[0], parts[1], parts[2], parts[3], places, flat[extra:])
 
 
+class JobPrices(NamedTuple):
+    """What the paths of jobs pay.
+
+    Parameters
+    ----------
+    prefix, rate
+        Price of running per lane: from 0 to the beginning of each slot, and per microsecond in it.
+    extra
+        Prices of the precedences outside the trees.
+    placed, place_us
+        Prices of places in batches by row and slot of so many microseconds.
+    """
+
+    prefix: Numbers
+    rate: Numbers
+    extra: Numbers
+    placed: Numbers
+    place_us: int
+
+
 class Evaluation:
     """Evaluates prices of one relaxation; keeps its working memory."""
 
@@ -100,21 +121,37 @@ class Evaluation:
         relaxation = self.relaxation
         lanes = self._lane_rates(prices)
         self._placed = prices.places
-        cheapest_paths(
-            relaxation.data,
-            relaxation.trees.shapes,
+        paths = JobPrices(
             self._prefix(lanes),
             _padded(lanes),
-            self._slot_us,
             falling_prices(relaxation.data.delays, relaxation.data.shape, relaxation.trees.shapes, prices.extra),
             prices.places,
             relaxation.places.slot_us,
+        )
+        sold = sell_places(prices.places, relaxation.places, self._sold_later, self._sold)
+        return self._jobs(paths) + self._residencies(prices) - self._capacity(prices) - sold
+
+    @property
+    def job_value(self) -> Numbers:
+        """What each job pays at the prices last evaluated."""
+        return self.choice.value
+
+    def _jobs(self, prices: JobPrices) -> float | int:
+        """Return what all jobs pay on their cheapest paths."""
+        cheapest_paths(
+            self.relaxation.data,
+            self.relaxation.trees.shapes,
+            prices.prefix,
+            prices.rate,
+            self._slot_us,
+            prices.extra,
+            prices.placed,
+            prices.place_us,
             self._cost,
             self._message,
             self.choice,
         )
-        sold = sell_places(prices.places, relaxation.places, self._sold_later, self._sold)
-        return self._total(self.choice.value) + self._residencies(prices) - self._capacity(prices) - sold
+        return self._total(self.choice.value)
 
     def _lane_rates(self, prices: Prices) -> Numbers:
         relaxation = self.relaxation
@@ -198,15 +235,10 @@ class Evaluation:
     def excess(self, out: Prices) -> None:
         """Write the gradient at the prices last evaluated: use less capacity, slot by slot, per microsecond."""
         relaxation = self.relaxation
-        lanes = np.zeros((len(relaxation.lanes), relaxation.slots))
         out.extra[:] = 0
-        shapes = relaxation.trees.shapes
         out.places[:] = 0
         count_sold(relaxation.places, self._sold, out.places)
-        place_us = relaxation.places.slot_us
-        _use_of_jobs(
-            relaxation.data, shapes, self.choice, self._slot_us, lanes, out.extra, self._placed, place_us, out.places
-        )
+        lanes = self._time_run(out)
         lanes /= self._slot_us
         offered = relaxation.offered_us / self._slot_us
         for part in (out.compute, out.copy):
@@ -225,6 +257,16 @@ class Evaluation:
         for index, use in enumerate(relaxation.uses):
             self._add_use_of_model(index, use, out)
 
+    def _time_run(self, out: Prices) -> Numbers:
+        """Return the time run on each lane per slot; write the excess of places and of priced precedences."""
+        relaxation = self.relaxation
+        lanes = np.zeros((len(relaxation.lanes), relaxation.slots))
+        shapes, place_us = relaxation.trees.shapes, relaxation.places.slot_us
+        _use_of_jobs(
+            relaxation.data, shapes, self.choice, self._slot_us, lanes, out.extra, self._placed, place_us, out.places
+        )
+        return lanes
+
     def _add_use_of_model(self, index: int, use: ModelUse, out: Prices) -> None:
         """Add what the residencies of one model on one class take and give."""
         relaxation = self.relaxation
@@ -242,6 +284,20 @@ class Evaluation:
         for row, limit in enumerate(relaxation.memory):
             if limit.gpu_class == use.gpu_class:
                 out.memory[row] += limit.parts[use.model] * (on_time + load_time)
+
+
+def carry_slots(old: Prices, new: Prices, coarse: Relaxation, fine: Relaxation) -> None:
+    """Write the prices by slot for other slots: every instant keeps its price."""
+    rescale = fine.scale / coarse.scale
+    slot = np.arange(fine.slots) * fine.slot_us // coarse.slot_us
+    known = slot < coarse.slots
+    for before, after in (
+        (old.compute, new.compute),
+        (old.copy, new.copy),
+        (old.memory, new.memory),
+        (old.uses, new.uses),
+    ):
+        after[:, known] = before[:, slot[known]] * rescale
 
 
 def round_prices(prices: Prices, relaxation: Relaxation) -> Prices:

@@ -1,19 +1,24 @@
-"""The search for good prices from coarse slots to fine ones, offering every bound that it proves."""
+"""The search for good prices from coarse slots to fine ones, offering every bound that it proves.
+
+Where many jobs are alike they share prices at first (see `pooled`), then every job has its own.
+"""
 
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from fractions import Fraction
 
 import numpy as np
 
-from models.instance import Ints
+from models.instance import Instance, Ints
 from solvers.bounds.granularity import round_up
 from solvers.bounds.lagrangian.ascent import Climb, Steps, ascend
-from solvers.bounds.lagrangian.evaluation import Prices, exact_bound, round_prices
+from solvers.bounds.lagrangian.evaluation import Evaluation, Prices, carry_slots, exact_bound, round_prices
 from solvers.bounds.lagrangian.first_prices import FirstPrices
 from solvers.bounds.lagrangian.job_paths import Numbers
+from solvers.bounds.lagrangian.pooled import Pool, PooledEvaluation
 from solvers.bounds.lagrangian.relaxation import Fixed, Relaxation, fixed_parts, job_costs, relax
 from solvers.result import Search
 
@@ -22,6 +27,9 @@ METHOD = "lagrangian"
 
 COARSEST_SHARE = 16
 """The first slots are the mean critical path over this; wider, up to all of it, if time is short."""
+
+FINEST_POOLED_SHARE = 128
+"""Prices are shared down to slots of the mean critical path over this."""
 
 COLD, WARM = Steps(200, 0.2, 0.005, places=False), Steps(200, 0.1, 0.004)
 """Steps from the first prices, and from those of coarser slots."""
@@ -86,42 +94,105 @@ def improve(search: Search, time_limit_s: float | None = None, finest_us: int = 
     def left_s() -> float:
         return min(search.remaining_s, end - time.monotonic())
 
-    coarsest = _coarsest(fixed, first_prices, finest_us, left_s())
-    if coarsest is None:
+    pool = Pool.of(fixed, first_prices)
+    begin = None if pool is None else _climb_pooled(search, fixed, pool, first_prices, finest_us, left_s)
+    if begin is None:
+        begin = _begin_alone(fixed, first_prices, finest_us, left_s())
+    if begin is None:
         return None
-    relaxation, steps = coarsest
-    start = first_prices.in_slots(relaxation)
-    best: Priced | None = None
+    relaxation, start, steps, best = begin
     reached = 0.0
-    while True:
+    while steps.count > 0:
         begun = time.monotonic()
         climb = ascend(relaxation, start, steps, lambda: left_s() > 0)
         per_step = (time.monotonic() - begun) / climb.evaluations
-        best = _offer(search, relaxation, climb, best)
+        best = _offer(search, relaxation, climb.best, best)
         before, reached = reached, climb.value / relaxation.scale
         finer_us = max(finest_us, relaxation.slot_us // 2)
         if left_s() <= 0 or finer_us == relaxation.slot_us or search.proved or reached <= before * (1 + LEAST_GAIN):
-            return best
+            break
         finer = relax(fixed, finer_us, _windows(relaxation, climb))
         steps = _affordable(per_step * _size(finer) / _size(relaxation), left_s())
-        if steps.count < LEAST_STEPS:
-            return best
         start = refine(climb.best, relaxation, finer)
         relaxation = finer
+    return best
+
+
+Begin = tuple[Relaxation, Numbers, Steps, Priced | None]
+"""Where jobs are looked at one by one from: with these prices, for so many steps; and the best bound until then."""
+
+
+def _begin_alone(fixed: Fixed, first_prices: FirstPrices, finest_us: int, left_s: float) -> Begin | None:
+    """Return the first prices in slots wide enough to leave time for finer ones; None without time for one step."""
+
+    def relax_first(slot_us: int) -> Relaxation:
+        return relax(fixed, slot_us, _first_windows(fixed, first_prices, slot_us))
+
+    coarsest = _coarsest(fixed.instance, relax_first, Evaluation, finest_us, left_s)
+    if coarsest is None:
+        return None
+    relaxation, steps = coarsest
+    return relaxation, first_prices.in_slots(relaxation), steps, None
+
+
+def _climb_pooled(
+    search: Search,
+    fixed: Fixed,
+    pool: Pool,
+    first_prices: FirstPrices,
+    finest_us: int,
+    left_s: Callable[[], float],
+) -> Begin | None:
+    """Climb with prices that jobs share, from coarse slots to fine ones, and prove after each what they are worth."""
+
+    def evaluate(relaxation: Relaxation) -> Evaluation:
+        return PooledEvaluation(pool, relaxation)
+
+    coarsest = _coarsest(fixed.instance, pool.relax, evaluate, finest_us, left_s())
+    if coarsest is None:
+        return None
+    pooled, steps = coarsest
+    flat = first_prices.in_slots(pooled)
+    best: Priced | None = None
+    finest_us = max(finest_us, int(fixed.instance.job_critical_us.mean()) // FINEST_POOLED_SHARE)
+    while True:
+        begun = time.monotonic()
+        climb = ascend(pooled, flat, steps, lambda: left_s() > 0, evaluate(pooled))
+        per_step = (time.monotonic() - begun) / climb.evaluations
+        begun = time.monotonic()
+        paid_us = pool.paid_us(pooled, climb.job_value)
+        relaxation = relax(fixed, pooled.slot_us, _reaching(paid_us, pooled.slots * pooled.slot_us, pooled.slot_us))
+        start = pool.to_jobs(climb.best, pooled, paid_us, relaxation)
+        best = _offer(search, relaxation, start, best)
+        proof_s = time.monotonic() - begun
+        if left_s() <= 0 or search.proved:
+            return relaxation, start, replace(steps, count=0), best
+        if pooled.slot_us // 2 < finest_us:
+            return relaxation, start, _affordable(proof_s, left_s()), best
+        finer = pool.relax(pooled.slot_us // 2)
+        steps = _affordable(2 * per_step, left_s() - 2 * proof_s, before_last=2)
+        if not steps.count:
+            return relaxation, start, _affordable(proof_s, left_s()), best
+        flat = refine(climb.best, pooled, finer)
+        pooled = finer
 
 
 def _coarsest(
-    fixed: Fixed, first_prices: FirstPrices, finest_us: int, left_s: float
+    instance: Instance,
+    relax_first: Callable[[int], Relaxation],
+    evaluate: Callable[[Relaxation], Evaluation],
+    finest_us: int,
+    left_s: float,
 ) -> tuple[Relaxation, Steps] | None:
     """Return the first relaxation, its slots wide enough to leave time for finer ones, and the steps to take in it.
 
     None if time does not even allow one step in slots as wide as a critical path.
     """
-    critical_path = int(fixed.instance.job_critical_us.mean())
+    critical_path = int(instance.job_critical_us.mean())
     share = COARSEST_SHARE
     while True:
         slot_us = max(finest_us, 1, critical_path // share)
-        relaxation = relax(fixed, slot_us, _first_windows(fixed, first_prices, slot_us))
+        relaxation = relax_first(slot_us)
         least_s = _runs(relaxation) * STEP_S
         if share > 1 and 4 * COLD.count * least_s > left_s:
             share //= 2
@@ -129,8 +200,8 @@ def _coarsest(
         if least_s > left_s:
             return None
         begun = time.monotonic()
-        ascend(relaxation, np.zeros(Prices.size(relaxation)), Steps(2), lambda: True)
-        per_step = (time.monotonic() - begun) / 2
+        ascend(relaxation, np.zeros(Prices.size(relaxation)), Steps(2), lambda: True, evaluate(relaxation))
+        per_step = (time.monotonic() - begun) / 3
         if 4 * COLD.count * per_step <= left_s or share == 1:
             affordable = max(1, min(COLD.count, int(left_s / per_step)))
             return relaxation, replace(COLD, count=affordable)
@@ -155,16 +226,25 @@ def _windows(relaxation: Relaxation, climb: Climb) -> Ints:
     data, slot_us = relaxation.data, relaxation.slot_us
     if data.steps:
         return np.asarray((data.delays - 2) * slot_us, np.int64)
-    worth = np.minimum(climb.job_value / np.maximum(data.weight, 1) * WINDOW_ROOM, float(relaxation.slots * slot_us))
-    return np.asarray(worth, np.int64) + 20 * slot_us
+    return _reaching(climb.job_value / np.maximum(data.weight, 1), relaxation.slots * slot_us, slot_us)
 
 
-def _affordable(per_step_s: float, left_s: float) -> Steps:
-    """Return as many steps as a level should take: all that time allows if it is the last."""
-    possible = int(0.9 * left_s / per_step_s)  # the rest is for the proof
-    if possible > 4 * WARM.count:
+def _reaching(paid_us: Numbers, most_us: int, slot_us: int) -> Ints:
+    """Return windows with room beyond the delays that would cost jobs as much as they pay."""
+    return np.asarray(np.minimum(paid_us * WINDOW_ROOM, most_us), np.int64) + 20 * slot_us
+
+
+def _affordable(per_step_s: float, left_s: float, before_last: int = 4) -> Steps:
+    """Return as many steps as a level should take: all that time allows if it is the last; none if those are few.
+
+    It is not the last if time allows more than `before_last` times the usual steps.
+    """
+    possible = max(0, int(0.9 * left_s / per_step_s))  # the rest is for the proof
+    if possible > before_last * WARM.count:
         return WARM
-    return Steps(min(possible, LAST_STEPS), WARM.first, LAST_LENGTH)
+    # Few steps do not make up for the harm that long ones do at first.
+    first = WARM.first * min(1.0, possible / WARM.count)
+    return Steps(min(possible, LAST_STEPS) if possible >= LEAST_STEPS else 0, max(first, LAST_LENGTH), LAST_LENGTH)
 
 
 def _size(relaxation: Relaxation) -> int:
@@ -178,9 +258,9 @@ def _runs(relaxation: Relaxation) -> int:
     return int((relaxation.data.delays * options[relaxation.data.shape]).sum())
 
 
-def _offer(search: Search, relaxation: Relaxation, climb: Climb, best: Priced | None) -> Priced | None:
-    """Round the best prices, prove their bound and offer it; return the better of it and `best`."""
-    prices = round_prices(Prices.split(climb.best, relaxation), relaxation)
+def _offer(search: Search, relaxation: Relaxation, flat: Numbers, best: Priced | None) -> Priced | None:
+    """Round prices, prove their bound and offer it; return the better of it and `best`."""
+    prices = round_prices(Prices.split(flat, relaxation), relaxation)
     bound = exact_bound(relaxation, prices)
     if bound is None or (best is not None and bound <= best.bound):
         return best
@@ -194,15 +274,7 @@ def refine(flat: Numbers, coarse: Relaxation, fine: Relaxation) -> Numbers:
     old, rescale = Prices.split(flat, coarse), fine.scale / coarse.scale
     out = np.zeros(Prices.size(fine))
     new = Prices.split(out, fine)
-    slot = np.arange(fine.slots) * fine.slot_us // coarse.slot_us
-    known = slot < coarse.slots
-    for before, after in (
-        (old.compute, new.compute),
-        (old.copy, new.copy),
-        (old.memory, new.memory),
-        (old.uses, new.uses),
-    ):
-        after[:, known] = before[:, slot[known]] * rescale
+    carry_slots(old, new, coarse, fine)
     slot = np.arange(new.places.shape[1]) * fine.places.slot_us // coarse.places.slot_us
     known = slot < old.places.shape[1]
     new.places[:, known] = old.places[:, slot[known]] * rescale

@@ -109,7 +109,7 @@ def _candidate(number: int, first_us: int, run_us: int, slot_us: int) -> int:
 
 
 @allocating_kernel
-def _cheapest_start(prefix: Numbers, rate: Numbers, first_us: int, run_us: int, slot_us: int, wait: int) -> int:
+def cheapest_start(prefix: Numbers, rate: Numbers, first_us: int, run_us: int, slot_us: int, wait: int) -> int:
     """Return the start in [first, first + slot) that pays least; `wait` is what a microsecond after first costs."""
     # Times zero takes the type of the prices: float64 in the ascent, int64 in a proof.
     best_us, best = first_us, prefix[0] * 0 + FAR
@@ -154,7 +154,7 @@ def _costs_from(over_us: int, steps: bool, slot_us: int, count: int) -> int:
 
 
 @allocating_kernel
-def _clipped(delay: int, count: int) -> int:
+def clipped(delay: int, count: int) -> int:
     """Return the delay of a window that stands for a delay."""
     return min(count - 1, max(0, delay))
 
@@ -173,7 +173,7 @@ def _add_clipped(out: Numbers, values: Numbers, shift: int, sign: int) -> None:
 
 
 @allocating_kernel
-def _walk_job(
+def walk_job(
     job: int,
     data: JobData,
     shapes: Shapes,
@@ -186,7 +186,10 @@ def _walk_job(
     cost: Numbers,
     message: Numbers,
 ) -> None:
-    """Fill `cost[option, delay]`, the least cost of the option's subtree, from the leaves to the root."""
+    """Fill `cost[option, delay]`, the least cost of the option's subtree, from the leaves to the root.
+
+    `message[node, delay]` is what all nodes but the root tell their parents.
+    """
     shape, count = data.shape[job], data.delays[job]
     first, last = shapes.node_first[shape], shapes.node_first[shape + 1]
     option_base = shapes.option_first[first]
@@ -199,7 +202,7 @@ def _walk_job(
             if lane >= 0:
                 # Before the job starts to pay for its end no microsecond of waiting inside a slot costs anything.
                 free = count - 1
-                if shapes.parent[node] < 0:
+                if node - first == shapes.last_to_end[shape]:
                     free = _costs_from(over, data.steps, slot_us, count - 1)
                 _running_costs(prefix[lane], rate[lane], earliest, run, slot_us, 0, row[:free])
                 begin = earliest + free * slot_us
@@ -208,7 +211,7 @@ def _walk_job(
                 _add_place(placed[shapes.place[option]], earliest, slot_us, place_us, row[: count - 1])
             _add_children(job, data, shapes, node, earliest + run, slot_us, message, row)
             _add_extra(job, data, shapes, node, earliest + run, slot_us, extra, row)
-            if shapes.parent[node] < 0:
+            if node - first == shapes.last_to_end[shape]:
                 for k in range(count):
                     end = over + k * slot_us
                     row[k] += weight * (min(1, max(0, end)) if data.steps else max(0, end))
@@ -323,7 +326,7 @@ def _trace_job(
                 told_us, told = data.earliest_us[base + parent], choice.delay[base + parent]
                 if shapes.after_parent[node]:
                     run = shapes.run_us[choice.option[base + parent]]
-                    low = _clipped(told + (told_us + run - earliest) // slot_us, count)
+                    low = clipped(told + (told_us + run - earliest) // slot_us, count)
                 elif told < count - 1:
                     high = min(count, max(0, told - (earliest + shapes.run_us[option] - told_us) // slot_us + 1))
             value, k = _least(cost[option - option_base], low, high, best, at)
@@ -338,7 +341,7 @@ def _trace_job(
             begin, wait = earliest + at * slot_us, 0
             if parent < 0 and not data.steps and begin + run >= data.free_until_us[job]:
                 wait = data.weight[job]
-            choice.start_us[base + node - first] = _cheapest_start(prefix[lane], rate[lane], begin, run, slot_us, wait)
+            choice.start_us[base + node - first] = cheapest_start(prefix[lane], rate[lane], begin, run, slot_us, wait)
 
 
 @allocating_kernel
@@ -369,5 +372,5 @@ def cheapest_paths(
         Room to work in. Shape [options, delays] and [nodes, delays] of the largest job.
     """
     for job in range(len(data.shape)):
-        _walk_job(job, data, shapes, prefix, rate, slot_us, extra, placed, place_us, cost, message)
+        walk_job(job, data, shapes, prefix, rate, slot_us, extra, placed, place_us, cost, message)
         _trace_job(job, data, shapes, prefix, rate, slot_us, cost, choice)

@@ -1,7 +1,8 @@
 """Workflows as trees: what the cheapest-path kernel walks through.
 
 Every workflow has one end: its only sink, or an added node of no duration after all of them. A spanning tree of its
-precedences, rooted at the end, is kept exactly; every other precedence is priced (see `relaxation`).
+precedences, rooted at the end, is kept exactly; every other precedence is priced (see `relaxation`). Where a workflow
+has one source, all of the tree runs away from it, so that the same tree can be rooted there, too (see `pooled`).
 """
 
 from __future__ import annotations
@@ -52,6 +53,8 @@ class Shapes(NamedTuple):
         Per node: the first node below it, and the next below the same parent, counted within the workflow (-1: none).
     first_into, next_into, first_from, next_from
         The same of priced precedences: per node the first that leads to (leaves) it, per precedence the next one.
+    last_to_end
+        Per workflow: the node whose end is the job's, counted within the workflow.
     """
 
     node_first: Ints
@@ -71,6 +74,7 @@ class Shapes(NamedTuple):
     next_into: Ints
     first_from: Ints
     next_from: Ints
+    last_to_end: Ints
 
 
 class Lane(NamedTuple):
@@ -122,8 +126,14 @@ class Forest:
     starts_us: tuple[tuple[int, ...], ...]
 
 
-def forest(instance: Instance, times: Earliest) -> Forest:
-    """Return the trees of an instance's workflows; by `times` there are, from some instant on, enough for a batch."""
+def forest(instance: Instance, times: Earliest, from_source: bool = False) -> Forest:
+    """Return the trees of an instance's workflows; by `times` there are, from some instant on, enough for a batch.
+
+    Parameters
+    ----------
+    from_source
+        Root the trees at the only source of each workflow, in place of its end.
+    """
     fastest = fastest_run_us(instance)
     options = _Options(instance, times)
     node_first, option_first, extra_first = [0], [0], [0]
@@ -132,15 +142,20 @@ def forest(instance: Instance, times: Earliest) -> Forest:
     extra: list[tuple[int, int]] = []
     links: list[list[int]] = [[] for _ in range(6)]
     node_task: list[int] = []
+    last_to_end: list[int] = []
     for index, workflow in enumerate(instance.workflows):
         first = int(instance.template_first[index])
         count = len(workflow.tasks)
         arcs = [(t + offset, t) for t in range(count) for offset, _ in instance.inputs[first + t]]
         sinks = sorted(set(range(count)) - {a for a, _ in arcs})
-        root = sinks[0] if len(sinks) == 1 else count
-        arcs += [(sink, root) for sink in sinks if root == count]
-        order, towards, kept = _rooted_tree(root, arcs, _slack(arcs, workflow.topological, fastest[first:], root))
+        end = sinks[0] if len(sinks) == 1 else count
+        arcs += [(sink, end) for sink in sinks if end == count]
+        slack = _slack(arcs, workflow.topological, fastest[first:], end)
+        sources = sorted(set(range(count)) - {b for _, b in arcs})
+        tree = _tightest_into(arcs, slack) if len(sources) == 1 else arcs
+        order, towards, kept = _rooted_tree(sources[0] if from_source else end, tree, slack)
         position = {node: at for at, node in enumerate(order)}
+        last_to_end.append(position[end])
         for node in order:
             node_task.append(node if node < count else NO_TASK)
             parents.append(position[towards[node]] if node in towards else -1)
@@ -169,7 +184,7 @@ def forest(instance: Instance, times: Earliest) -> Forest:
         np.array(extra_first, np.int64),
         np.array([a for a, _ in extra], np.int64),
         np.array([b for _, b in extra], np.int64),
-        *(np.array(link, np.int64) for link in links),
+        *(np.array(link, np.int64) for link in [*links, last_to_end]),
     )
     starts = tuple(map(tuple, options.starts_us))
     return Forest(shapes, tuple(options.lanes), np.array(node_task, np.int64), tuple(options.places), starts)
@@ -254,6 +269,14 @@ def _slack(
         for target in targets.get(node, ()):
             start[target] = max(start[target], start[node] + run[node])
     return {(a, b): start[b] - start[a] - run[a] for a, b in arcs}
+
+
+def _tightest_into(arcs: list[tuple[int, int]], slack: dict[tuple[int, int], int]) -> list[tuple[int, int]]:
+    """Return the tightest precedence into each node: where there is one source, a tree."""
+    tightest: dict[int, tuple[int, int]] = {}
+    for arc in sorted(arcs, key=lambda arc: (slack[arc], arc)):
+        tightest.setdefault(arc[1], arc)
+    return list(tightest.values())
 
 
 def _rooted_tree(

@@ -1,0 +1,202 @@
+"""Prices for many jobs that are alike: the Lagrangian with one programme per group of them, not per job.
+
+Jobs of one workflow and one weight, whose cost grows linearly from the release on, can be summed up: whole starts of
+every task by every instant, over the whole group. Handed back in the order of release (job k gets what lies between
+k - 1 and k of every task's sum), precedences and releases that hold for the sums hold for every job, at the same cost.
+So the relaxation of the sums is as strong as that of the jobs, and prices of precedences may depend on the time alone,
+not on the job. That are far fewer prices, and a step takes groups x time, not jobs x windows.
+
+Releases are known to a slot only (a job between two of them counts as parts of a job at either), so what is found here
+is no bound: its prices, handed back to the jobs (`Pool.to_jobs`), prove one.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from models.instance import Ints
+from solvers.bounds.critical_path import earliest
+from solvers.bounds.lagrangian.evaluation import Evaluation, JobPrices, Prices, carry_slots
+from solvers.bounds.lagrangian.first_prices import FirstPrices
+from solvers.bounds.lagrangian.job_paths import Numbers
+from solvers.bounds.lagrangian.pooled_paths import pooled_paths
+from solvers.bounds.lagrangian.relaxation import Fixed, JobCosts, Relaxation, relax
+from solvers.bounds.lagrangian.shapes import forest, node_earliest
+
+LEAST_ALIKE = 8
+"""Groups are worth it from so many jobs on average."""
+
+USUAL_WINDOW = 8
+"""A job by itself is looked at for about so many mean critical paths, if queues are short."""
+
+ROOM_BEHIND = 4
+"""Groups are looked at until so many of the longest critical paths after all work could have ended."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pool:
+    """The groups of an instance.
+
+    Parameters
+    ----------
+    fixed
+        The parts of a relaxation whose jobs are the groups: the first job of each, as if released at 0, its trees
+        rooted at the source.
+    members
+        The counted jobs of each group.
+    release_us
+        Of every counted job.
+    end_us
+        By then all is done.
+    """
+
+    fixed: Fixed
+    members: tuple[Ints, ...]
+    release_us: Ints
+    end_us: int
+
+    @classmethod
+    def of(cls, fixed: Fixed, first_prices: FirstPrices) -> Pool | None:
+        """Return the groups; None where costs are not linear from the release on, or too few jobs are alike."""
+        instance, costs, shapes = fixed.instance, fixed.costs, fixed.trees.shapes
+        release = instance.job_release_us[costs.jobs]
+        linear = not costs.steps and bool((costs.free_until_us <= release).all())
+        known = bool(first_prices.times_us[-1] > release.max())  # not so where the first prices are none
+        if not (linear and known) or fixed.trees.places or shapes.from_us.any() or not _run_from_one_source(fixed):
+            return None
+        groups: dict[tuple[int, tuple[int, int]], list[int]] = {}
+        workflows = instance.job_workflow[costs.jobs].tolist()
+        for index, (workflow, weight) in enumerate(zip(workflows, costs.weight, strict=True)):
+            groups.setdefault((workflow, weight.as_integer_ratio()), []).append(index)
+        end_us = int(first_prices.times_us[-1]) + ROOM_BEHIND * int(instance.job_critical_us.max())
+        windows = np.maximum(first_prices.waiting_us[costs.jobs], USUAL_WINDOW * int(instance.job_critical_us.mean()))
+        if LEAST_ALIKE * len(groups) > len(costs.jobs) or len(groups) * end_us > windows.sum():
+            return None
+        members = tuple(np.array(group, np.int64) for group in groups.values())
+        return cls(_grouped(fixed, members), members, release, end_us)
+
+    def relax(self, slot_us: int) -> Relaxation:
+        """Return the relaxation of the groups: every one is a job that is looked at for the whole time."""
+        return relax(self.fixed, slot_us, np.full(len(self.members), self.end_us))
+
+    def paid_us(self, pooled: Relaxation, job_value: Numbers) -> Numbers:
+        """Return the delay that would cost every counted job as much as it pays."""
+        paid = np.zeros(len(self.release_us))
+        for weight, members in zip(pooled.data.weight, self.members, strict=True):
+            paid[members] = job_value[members] / max(int(weight), 1)
+        return paid
+
+    def to_jobs(self, flat: Numbers, pooled: Relaxation, paid_us: Numbers, relaxation: Relaxation) -> Numbers:
+        """Return the prices for the jobs one by one.
+
+        A precedence of a job falls at a delay by what that of its group falls in the time of the delay.
+
+        Parameters
+        ----------
+        paid_us
+            See above. The price stops falling at that delay: further on it would pay a job to end in the last delay of
+            its window, which is free of prices.
+        """
+        out = np.zeros(Prices.size(relaxation))
+        old, new = Prices.split(flat, pooled), Prices.split(out, relaxation)
+        rescale = relaxation.scale / pooled.scale
+        carry_slots(old, new, pooled, relaxation)
+        data, slot_us, targets = relaxation.data, relaxation.slot_us, relaxation.trees.shapes
+        for group, members in enumerate(self.members):
+            shape, count = int(pooled.data.shape[group]), int(pooled.data.delays[group])
+            arcs = range(int(targets.extra_first[shape]), int(targets.extra_first[shape + 1]))
+            for at, arc in enumerate(arcs):
+                begin = int(pooled.data.extra_first[group]) + at * count
+                fallen = np.concatenate(([0.0], np.cumsum(old.extra[begin : begin + count]))) * rescale
+                head = self.fixed.earliest_us[pooled.data.node_first[group] + pooled.trees.shapes.extra_target[arc]]
+                for job in members.tolist():
+                    delays = int(data.delays[job])
+                    kept = min(delays - 1, int(paid_us[job]) // slot_us)
+                    earliest_us = data.earliest_us[data.node_first[job] + targets.extra_target[arc]]
+                    edges = (earliest_us - head + np.arange(kept + 1) * slot_us) / pooled.slot_us
+                    to = int(data.extra_first[job]) + at * delays
+                    new.extra[to : to + kept] = np.diff(np.interp(edges, np.arange(count + 1), fallen))
+        return out
+
+
+class PooledEvaluation(Evaluation):
+    """Evaluates prices of the relaxation of a pool's groups."""
+
+    def __init__(self, pool: Pool, relaxation: Relaxation) -> None:
+        super().__init__(relaxation)
+        self._pool = pool
+        groups, slots = len(pool.members), int(relaxation.data.delays.max())
+        self._slot = pool.release_us // relaxation.slot_us
+        self._late = pool.release_us / relaxation.slot_us - self._slot
+        self._value = np.zeros((groups, slots))
+        self._arriving = np.zeros((groups, slots))
+        for arriving, members in zip(self._arriving, pool.members, strict=True):
+            np.add.at(arriving, self._slot[members], 1 - self._late[members])
+            np.add.at(arriving, self._slot[members] + 1, self._late[members])
+        self._waiting = np.zeros((len(self._message), slots))
+        self._lanes = np.zeros((len(relaxation.lanes), relaxation.slots))
+        self._excess = np.zeros(int(relaxation.data.extra_first[-1]))
+
+    @property
+    def job_value(self) -> Numbers:
+        """What each counted job pays at the prices last evaluated."""
+        out = np.zeros(len(self._pool.release_us))
+        for value, weight, members in zip(self._value, self.relaxation.data.weight, self._pool.members, strict=True):
+            slot, late = self._slot[members], self._late[members]
+            released_us = self._pool.release_us[members].astype(float)
+            out[members] = (1 - late) * value[slot] + late * value[slot + 1] - weight * released_us
+        return out
+
+    def _jobs(self, prices: JobPrices) -> float:
+        pooled_paths(
+            self.relaxation.data,
+            self.relaxation.trees.shapes,
+            prices.prefix,
+            prices.rate,
+            self._slot_us,
+            prices.extra,
+            prices.placed,
+            self._cost,
+            self._message,
+            self._arriving,
+            self._waiting,
+            self._value,
+            self._lanes,
+            self._excess,
+        )
+        return float(self.job_value.sum())
+
+    def _time_run(self, out: Prices) -> Numbers:
+        out.extra[:] = self._excess
+        return self._lanes.copy()
+
+
+def _run_from_one_source(fixed: Fixed) -> bool:
+    """Say whether every precedence that is not priced leads away from the only source of its workflow."""
+    shapes = fixed.trees.shapes
+    for first, last in zip(shapes.node_first[:-1].tolist(), shapes.node_first[1:].tolist(), strict=True):
+        after = shapes.after_parent[first:last].astype(bool)
+        # Into each node but one leads one precedence: from its parent, or from a child.
+        nodes, parents = np.arange(last - first), shapes.parent[first:last]
+        into = np.concatenate((nodes[after], parents[~after & (parents >= 0)]))
+        if len(np.unique(into)) < len(into):
+            return False
+    return True
+
+
+def _grouped(fixed: Fixed, members: tuple[Ints, ...]) -> Fixed:
+    """Return the parts of a relaxation whose jobs are the first of each group, as if released at 0."""
+    instance, costs, times = fixed.instance, fixed.costs, earliest(fixed.instance)
+    trees = forest(instance, times, from_source=True)
+    node_first, start = node_earliest(instance, trees, times)
+    behind = start - np.repeat(instance.job_release_us, np.diff(node_first))
+    firsts = [int(group[0]) for group in members]
+    for group in members:
+        jobs = costs.jobs[group]
+        nodes = node_first[jobs][:, None] + np.arange(node_first[jobs[0] + 1] - node_first[jobs[0]])
+        behind[nodes[0]] = behind[nodes].min(axis=0)  # the first may have to wait for its models to load
+    weights = tuple(costs.weight[first] for first in firsts)
+    alone = JobCosts(costs.jobs[firsts], weights, np.zeros(len(firsts), np.int64), steps=False)
+    return replace(fixed, costs=alone, trees=trees, node_first=node_first, earliest_us=behind)
