@@ -118,6 +118,8 @@ _ASCENT_S_PER_TASK, _ASCENT_SHARE = 1e-4, 0.5
 """What an ascent takes before it first looks at the clock, as measured, and the share of its time that it may take."""
 _CONSECUTIVE_SHARE = 0.5
 """The programme of consecutive batches proves small windows at once, and may take this share of the time for others."""
+_START_ORDERS_SHARE = 0.6
+"""The programme over start orders proves most windows that it suits in seconds, and may take this share for others."""
 _WARM_UP_SHARE_OF_MAXIMA = 0.05
 """No prices are made for a maximum over jobs, so its plans and proofs soon go on side by side."""
 _SIDE_BY_SIDE_SHARE = 0.75
@@ -311,10 +313,12 @@ def _solve_exactly(search: Search, options: SearchOptions, priced: Priced | None
 
         milp.improve(search, options.workers, options.seed)
         return
-    from solvers.exact import arc_flow, cp_sat
+    from solvers.exact import arc_flow, cp_sat, start_orders
 
     if arc_flow.applies(search.instance, search.objective):
         arc_flow.improve(search, options.workers, options.seed)
+    if priced is not None and start_orders.applies(search.instance, search.objective):
+        start_orders.improve(search, priced, _START_ORDERS_SHARE * search.remaining_s)
     if not search.proved and _side_by_side(search, options):
         _anneal_and_prove(search, options)
     if not search.proved and search.remaining_s > 0:

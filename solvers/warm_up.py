@@ -1,6 +1,7 @@
 """Compile kernels once, at installation, so that no run pays for it: ``python -m solvers.warm_up [PART...]``.
 
-The parts are ``search``, ``bound`` and ``serving`` (batches, shares and memory of tasks); none named: all.
+The parts are ``search``, ``bound`` with the proofs that its prices guide, and ``serving`` (batches, shares and memory
+of tasks); none named: all.
 """
 
 from __future__ import annotations
@@ -17,6 +18,8 @@ from models.objective import Objective
 from models.workload import WHOLE, Job, MLModel, Task, Workflow
 from solvers.bounds.lagrangian.improve import improve as raise_bound
 from solvers.bounds.lagrangian.pooled import LEAST_ALIKE
+from solvers.exact.start_orders import Programme
+from solvers.exact.start_orders_tables import tabulate
 from solvers.result import Search
 from solvers.search.annealing import improve
 
@@ -41,8 +44,12 @@ def _compile_serving() -> None:
 
 
 def _compile_bound() -> None:
-    raise_bound(_smallest())
     raise_bound(_smallest(jobs=LEAST_ALIKE))
+    search = _smallest()
+    priced = raise_bound(search)
+    tables = None if priced is None else tabulate(search.instance, search.objective, priced)
+    if tables is not None:
+        Programme(search, 1, search.remaining_s).prove(tables, None)
 
 
 _COMPILE = {"search": _compile_search, "bound": _compile_bound, "serving": _compile_serving}

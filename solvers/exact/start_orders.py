@@ -1,0 +1,237 @@
+"""Proofs by a dynamic programme over start orders, for windows on GPUs of one kind.
+
+Every plan starts its tasks in some order. In that order, each task on its GPU as early as those before it allow, no job
+completes later, so the best order with the best placement costs no more than any plan. States are what is known after
+the first starts; one is left out if another one with the same tasks is as early in everything, or if it cannot cost
+less than the best plan known, by the prices of the Lagrangian. Three relaxations follow one another: a pool of GPUs
+without transfers and loads, then with transfers, then with loads. What states of one still cost at least is the bound
+of the states of the next, so that it has few left to look at (successive sublimation: Ibaraki and Nakamura, European
+Journal of Operational Research 76, 1994; Tanaka, Fujikuma, Araki, Journal of Scheduling 12, 2009). The last one leaves
+out nothing but the limits of memory, what they evict, and the order of loads: what it proves is a bound, and the order
+it finds, decoded, nearly always a plan of that value.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from fractions import Fraction
+from math import floor
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from models.formulations.windows import completion_lower_us
+from models.instance import Instance, Ints
+from models.objective import Objective, charges
+from solvers.bounds.granularity import round_up
+from solvers.bounds.lagrangian.improve import Priced
+from solvers.exact.start_orders_costs import FAR
+from solvers.exact.start_orders_kernel import NONE, dominate, expand
+from solvers.exact.start_orders_records import States, Tables
+from solvers.exact.start_orders_tables import tabulate
+from solvers.result import Search
+from solvers.search.decoder import Decisions, Decoder
+
+METHOD = "start-orders"
+"""Name of the bounds that this programme proves; they have no certificate."""
+
+MOST_MODELS = 60
+_MOST_STATES = 300_000
+"""A relaxation with more states than this, in all steps together, is given up."""
+_FEW_STATES = 500
+"""States per step when only plans are looked for."""
+_AT_ONCE = 50_000
+"""States that are written before any are left out."""
+_PLANS = 10
+"""So many of the best orders are decoded."""
+_SURE = Fraction(1, 2_000_000)
+"""Plans that are better by less than this share are not looked for."""
+
+
+class Guide:
+    """What the states of a relaxation still cost.
+
+    Parameters
+    ----------
+    steps
+        After every start: states, sorted by key, and what each costs at least on top of its cost.
+    apart_us
+        How long outputs are under way in it, per task.
+    """
+
+    def __init__(self, steps: list[tuple[States, Ints]], apart_us: Ints) -> None:
+        self.steps, self.apart_us = steps, apart_us
+
+
+def applies(instance: Instance, objective: Objective) -> bool:
+    """Say whether an instance has GPUs of one kind, always there, and a cost that grows with every completion."""
+    if not objective.is_sum or len(instance.class_gpu) > 1 or len(instance.models) > MOST_MODELS:
+        return False
+    if not (instance.one_at_a_time and instance.always_available):
+        return False
+    return bool((charges(objective, instance).due_us <= completion_lower_us(instance)).all())
+
+
+def improve(search: Search, priced: Priced, limit_s: float) -> None:
+    """Improve a search's bound, and its plan, until they meet, time is up, or there are too many states.
+
+    Parameters
+    ----------
+    priced
+        Prices of the Lagrangian: the better they are, the fewer states.
+    limit_s
+        Seconds from now.
+    """
+    tables = tabulate(search.instance, search.objective, priced)
+    if tables is None or search.value is None:
+        return
+    programme, guide = Programme(search, priced.relaxation.scale, limit_s), None
+    for relaxed in (tables.in_pool(), tables.with_transfers(), tables):
+        value = None
+        while value != search.value:  # a better plan leaves fewer states
+            value = search.value
+            if guide is not None:
+                programme.look_for_plans(relaxed, guide)
+            found = programme.prove(relaxed, guide)
+            if found is None or search.proved:
+                return
+        guide = found
+
+
+class Programme:
+    """Runs the steps of a relaxation, and offers what they find to a search.
+
+    Parameters
+    ----------
+    scale
+        Costs are counted in 1 / scale of the objective.
+    limit_s
+        Seconds from now.
+    """
+
+    def __init__(self, search: Search, scale: int, limit_s: float) -> None:
+        self.search, self.scale = search, scale
+        self._end_s = search.elapsed_s + limit_s
+        self._decoder = Decoder(search.instance, search.objective)
+
+    def look_for_plans(self, tables: Tables, guide: Guide) -> None:
+        """Offer plans from the few most promising states of every step."""
+        steps: list[States] = []
+        for states, _ in self._steps(tables._replace(active=True), guide, _FEW_STATES):
+            steps.append(states)
+        self._offer_plans(steps)
+
+    def prove(self, tables: Tables, guide: Guide | None) -> Guide | None:
+        """Offer the optimum of a relaxation and its plans; return what its states cost, None if it was given up."""
+        limit, steps, links, count = self._limit(), list[States](), list[_Links](), 0
+        for states, link in self._steps(tables, guide, None):
+            steps.append(states)
+            links.append(link)
+            count += len(states.cost)
+            if count > _MOST_STATES:
+                return None
+        if len(steps) < len(tables.run_us):
+            return None
+        least = int(steps[-1].cost.min(initial=limit + 1))
+        bound = round_up(self.search.instance, self.search.objective, Fraction(least, self.scale))
+        self.search.offer_bound(bound, METHOD)
+        self._offer_plans(steps)
+        return Guide(_costs_to_go(steps, links, limit), tables.apart_us)
+
+    def _limit(self) -> int:
+        """Return a cost that only plans of interest stay within."""
+        return floor(0 if self.search.value is None else self.search.value * self.scale * (1 - _SURE))
+
+    def _steps(self, tables: Tables, guide: Guide | None, width: int | None) -> Iterator[tuple[States, _Links]]:
+        """Yield the states after every start, and whose they are; end early once time is up.
+
+        Parameters
+        ----------
+        width
+            So many states of a step at most, those of the lowest bounds; None: all.
+        """
+        limit, states = self._limit(), _origin(tables)
+        none, ready = _empty(tables, 0), np.empty(len(tables.run_us), np.int64)
+        start_us = np.empty((len(ready), tables.gpus), np.int64)
+        for step in range(len(tables.run_us)):
+            ahead, to_go = (none, none.cost) if guide is None else guide.steps[step]
+            apart_us = tables.apart_us if guide is None else guide.apart_us
+            parts, first = [none], 0
+            while first < len(states.cost):
+                if self.search.remaining_s <= 0 or self.search.elapsed_s > self._end_s:
+                    return
+                out = _empty(tables, _AT_ONCE)
+                guided = guide is not None
+                count, first = expand(
+                    tables, states, first, limit, guided, ahead, to_go, apart_us, ready, start_us, out
+                )
+                parts.append(out.rows(slice(count)))
+            all_states = States._make(map(np.concatenate, zip(*parts, strict=True)))
+            instead = np.arange(len(all_states.cost))
+            dominate(tables, all_states, np.lexsort((all_states.begun_us, all_states.cost, all_states.key)), instead)
+            kept = instead == np.arange(len(instead))
+            link = _Links(all_states.parent, all_states.cost, (np.cumsum(kept) - 1)[instead])
+            chosen = np.flatnonzero(kept)
+            if width is not None and len(chosen) > width:
+                chosen = chosen[np.argpartition(all_states.bound[chosen], width)[:width]]
+            states = all_states.rows(chosen)
+            yield states, link
+
+    def _offer_plans(self, steps: list[States]) -> None:
+        """Offer the plans that the best orders of all tasks decode to."""
+        if len(steps) < self.search.instance.n_tasks:
+            return
+        for at in np.argsort(steps[-1].cost)[:_PLANS].tolist():
+            order, gpu = np.empty((2, len(steps)), np.int64)
+            for step in range(len(steps) - 1, -1, -1):
+                states = steps[step]
+                order[step] = states.task[at]
+                gpu[states.task[at]] = states.gpu[at]
+                at = int(states.parent[at])
+            timeline = self._decoder.timeline(Decisions(order, gpu))
+            if timeline is not None:
+                self.search.offer(timeline)
+
+
+class _Links(NamedTuple):
+    """Which states of a step came from which of the step before, at what cost, and as which they were kept."""
+
+    parent: Ints
+    cost: Ints
+    kept: Ints
+
+
+def _costs_to_go(steps: list[States], links: list[_Links], limit: int) -> list[tuple[States, Ints]]:
+    """Return the states on a way to costs within the limit, sorted by key, and what each costs at least from there."""
+    to_go, guides = np.zeros(len(steps[-1].cost), np.int64), []
+    for step in range(len(steps) - 1, -1, -1):
+        states, link = steps[step], links[step]
+        within = np.flatnonzero(states.cost + to_go <= limit)
+        within = within[np.argsort(states.key[within], kind="stable")]
+        guides.append((states.rows(within), to_go[within]))
+        before = steps[step - 1].cost if step else np.zeros(1, np.int64)
+        costs = link.cost - before[link.parent] + to_go[link.kept]
+        to_go = limit + 1 - before
+        np.minimum.at(to_go, link.parent, costs)
+    return guides[::-1]
+
+
+def _origin(tables: Tables) -> States:
+    """Return the state before any start."""
+    states = _empty(tables, 1)
+    states.stage[0], states.name[0], states.sent[0] = tables.first_stage, np.arange(tables.gpus), NONE
+    return states
+
+
+def _empty(tables: Tables, count: int) -> States:
+    """Return room for so many states, filled with 0."""
+    # A GPU runs one task; more outputs may be under way if runs are shorter than that takes.
+    shortest_us = int(tables.run_us[tables.tail_us > 0].min(initial=FAR))
+    room = tables.gpus * (2 + int(tables.apart_us.max()) // shortest_us) + 1
+    jobs, gpus = len(tables.weight), tables.gpus
+    widths = (jobs, jobs, gpus, gpus, gpus, gpus, room, room, room)
+    columns: list[NDArray[Any]] = [np.zeros((count, width), np.int64) for width in widths]
+    numbers = ["cost", "begun_us", "now_us", "bound", "key", "parent", "task", "gpu"]
+    columns += [np.zeros(count, np.uint64 if name == "key" else np.int64) for name in numbers]
+    return States._make(columns)

@@ -1,0 +1,368 @@
+"""The kernels of the dynamic programme over start orders: what can start next, and which states need be kept."""
+
+from __future__ import annotations
+
+from models.instance import Ints
+from solvers.compiled import inlined, kernel
+from solvers.exact.start_orders_costs import FAR, price_until
+from solvers.exact.start_orders_records import States, Tables
+
+NONE = -1
+
+MOST_COMPARED = 100
+"""Of the states of one key that are kept, a new one is compared with so many."""
+
+
+@inlined
+def _load_sum(load_us: Ints, models: int) -> int:
+    """Return how long the loads of some models take, one after the other."""
+    total: int = 0
+    model = 0
+    while models:
+        if models & 1:
+            total += load_us[model]
+        models >>= 1
+        model += 1
+    return total
+
+
+@kernel
+def _earliest(tables: Tables, states: States, at: int, task: int, gpu: int) -> int:
+    """Return the earliest start of a task on a GPU, after all that have started."""
+    start: int = max(states.now_us[at], states.free_us[at, gpu], tables.head_us[task])
+    for entry in range(tables.input_first[task], tables.input_first[task + 1]):
+        for k in range(states.sent.shape[1]):
+            if states.sent[at, k] == tables.input_task[entry]:
+                under_way = 0 if states.place[at, k] == gpu else tables.input_us[entry]
+                start = max(start, states.ends_us[at, k] + under_way)
+    if tables.needs[task]:
+        # Whatever the order of the loads, all models used on a GPU so far have been loaded there once.
+        start = max(start, _load_sum(tables.load_us, states.models[at, gpu] | tables.needs[task]))
+    return start
+
+
+@kernel
+def _alike(tables: Tables, states: States, at: int, one: int, other: int) -> bool:
+    """Say whether two GPUs are the same to every later task."""
+    if states.free_us[at, one] != states.free_us[at, other] or states.models[at, one] != states.models[at, other]:
+        return False
+    for k in range(states.sent.shape[1]):
+        task = states.sent[at, k]
+        if task >= 0 and tables.apart_us[task] and states.place[at, k] in (one, other):
+            return False
+    return True
+
+
+@kernel
+def _seen_before(tables: Tables, states: States, at: int, gpu: int) -> bool:
+    """Say whether an earlier GPU is the same to every later task."""
+    for other in range(gpu):  # noqa: SIM110 - no generator compiles
+        if _alike(tables, states, at, gpu, other):
+            return True
+    return False
+
+
+@kernel
+def _list_ready(tables: Tables, states: States, at: int, ready: Ints) -> int:
+    """Write the tasks that can start next, and return their number."""
+    count = 0
+    for job in range(len(tables.weight)):
+        stage = states.stage[at, job]
+        for task in range(tables.first_task[job], tables.first_task[job + 1]):
+            if tables.next_stage[stage, task - tables.first_task[job]] >= 0:
+                ready[count] = task
+                count += 1
+    return count
+
+
+@kernel
+def expand(
+    tables: Tables,
+    states: States,
+    first: int,
+    limit: int,
+    guided: bool,
+    guide: States,
+    to_go: Ints,
+    apart_us: Ints,
+    ready: Ints,
+    start_us: Ints,
+    out: States,
+) -> tuple[int, int]:
+    """Write what can start next after each state from the `first` on; return how many states came, and whose are next.
+
+    Parameters
+    ----------
+    limit
+        States whose bound lies above it are left out.
+    guided
+        Whether there is a guide: the states of a relaxation after as many starts, sorted by key, and what each then
+        costs at least on top of its cost, and how long outputs are under way in it.
+    ready, start_us
+        Room to work in. Shape [tasks], [tasks, GPUs].
+    """
+    gpus, written = tables.gpus, 0
+    for at in range(first, len(states.cost)):
+        count = _list_ready(tables, states, at, ready)
+        if written + count * gpus > len(out.cost):
+            return written, at
+        for index in range(count):
+            for gpu in range(gpus):
+                start_us[index, gpu] = _earliest(tables, states, at, ready[index], gpu)
+        for gpu in range(1 if tables.pooled else gpus):
+            if _seen_before(tables, states, at, gpu):
+                continue
+            fits, fits_next, fitting = _first_to_fit(tables, states, at, gpu, ready, count, start_us)
+            for index in range(count):
+                task, start = ready[index], start_us[index, gpu]
+                if tables.active and (fits_next if index == fitting else fits) <= start:
+                    continue
+                if not _start(tables, states, at, task, gpu, start, limit, out, written):
+                    continue
+                if not guided or _within_reach(tables, out, written, guide, to_go, apart_us, limit):
+                    written += 1
+    return written, len(states.cost)
+
+
+@kernel
+def _first_to_fit(
+    tables: Tables, states: States, at: int, gpu: int, ready: Ints, count: int, start_us: Ints
+) -> tuple[int, int, int]:
+    """Return the first two ends of tasks that can run on a GPU now without harm to any other, and the first's index.
+
+    If another task started after such an end, the GPU would idle for so long that the first one could be moved there:
+    it ends sooner by at least its run, in which its outputs arrive wherever they are needed.
+    """
+    first, second, fitting = FAR, FAR, NONE
+    for index in range(count):
+        task = ready[index]
+        if tables.run_us[task] < tables.apart_us[task]:
+            continue
+        if tables.needs[task] & ~states.models[at, gpu] and states.loads_us[at, gpu] > states.free_us[at, gpu]:
+            continue
+        end = start_us[index, gpu] + tables.run_us[task]
+        if end < first:
+            first, second, fitting = end, first, index
+        elif end < second:
+            second = end
+    return first, second, fitting
+
+
+@kernel
+def _start(
+    tables: Tables, states: States, at: int, task: int, gpu: int, start: int, limit: int, out: States, to: int
+) -> bool:
+    """Write the state after one more start; return whether its bound lies within the limit."""
+    end, now = start + tables.run_us[task], FAR
+    for g in range(tables.gpus):
+        out.free_us[to, g] = end if g == gpu else max(states.free_us[at, g], start)
+        out.models[to, g], out.name[to, g] = states.models[at, g], states.name[at, g]
+        now = min(now, out.free_us[to, g])
+    out.models[to, gpu] |= tables.needs[task]
+    total, wanted = _advance_jobs(tables, states, at, task, end, now, out, to)
+    _keep_sent(tables, states, at, task, gpu, end, now, out, to)
+    for g in range(tables.gpus):
+        free = out.free_us[to, g]
+        total -= tables.prefix[len(tables.rate)] - price_until(tables.prefix, tables.rate, tables.slot_us, free)
+        out.loads_us[to, g] = _load_sum(tables.load_us, out.models[to, g] | wanted)
+        if out.loads_us[to, g] <= free:
+            out.models[to, g] = 0
+    for job in range(len(tables.weight)):
+        total += _rest_of_job(tables, job, now, out, to)
+    out.bound[to] = max(states.bound[at], total)
+    if out.bound[to] > limit:
+        return False
+    _sort_gpus(out, to)
+    out.begun_us[to], out.now_us[to] = states.begun_us[at] + start, now
+    out.key[to] = states.key[at] ^ tables.key[task]
+    out.parent[to], out.task[to], out.gpu[to] = at, task, states.name[at, gpu]
+    return True
+
+
+@kernel
+def _advance_jobs(
+    tables: Tables, states: States, at: int, task: int, end: int, now: int, out: States, to: int
+) -> tuple[int, int]:
+    """Write stages, earliest completions and the cost; return the cost, and a mask of the models still wanted."""
+    cost, wanted = states.cost[at], 0
+    for job in range(len(tables.weight)):
+        stage, due = states.stage[at, job], states.due_us[at, job]
+        if tables.job[task] == job:
+            stage = tables.next_stage[stage, task - tables.first_task[job]]
+            due = max(due, end + tables.tail_us[task])
+            if tables.done[stage]:
+                cost += tables.weight[job] * (due - tables.due_us[job])
+                due = 0
+        if not tables.done[stage]:
+            wanted |= tables.wants[stage]
+            for other in range(tables.first_task[job], tables.first_task[job + 1]):
+                if tables.next_stage[stage, other - tables.first_task[job]] >= 0:
+                    begin = max(now, tables.head_us[other])
+                    due = max(due, begin + tables.run_us[other] + tables.tail_us[other])
+        out.stage[to, job], out.due_us[to, job] = stage, due
+    out.cost[to] = cost
+    return cost, wanted
+
+
+@kernel
+def _keep_sent(
+    tables: Tables, states: States, at: int, task: int, gpu: int, end: int, now: int, out: States, to: int
+) -> None:
+    """Write the tasks that others may have to wait for."""
+    count, room = 0, out.sent.shape[1]
+    for k in range(room):
+        out.sent[to, k] = NONE
+    for k in range(room + 1):
+        sent, place, ends = task, gpu, end
+        if k < room:
+            sent, place, ends = states.sent[at, k], states.place[at, k], states.ends_us[at, k]
+        if sent < 0 or ends + tables.apart_us[sent] <= now:
+            continue
+        if tables.tail_us[sent] and not tables.done[out.stage[to, tables.job[sent]]]:
+            out.sent[to, count], out.place[to, count], out.ends_us[to, count] = sent, place, ends
+            count += 1
+
+
+@kernel
+def _rest_of_job(tables: Tables, job: int, now: int, out: States, to: int) -> int:
+    """Return what a job costs at least for its completion and the runs that are left, 0 if all have started."""
+    stage = out.stage[to, job]
+    if tables.done[stage]:
+        return 0
+    begin, due = now, out.due_us[to, job]
+    if tables.only[stage] >= 0:
+        task = tables.first_task[job] + tables.only[stage]
+        begin = max(begin, tables.head_us[task])
+        for entry in range(tables.input_first[task], tables.input_first[task + 1]):
+            for k in range(out.sent.shape[1]):
+                if out.sent[to, k] == tables.input_task[entry]:
+                    begin = max(begin, out.ends_us[to, k])
+        due = max(due, begin + tables.run_us[task] + tables.tail_us[task])
+    column = min(tables.rest.shape[1] - 1, begin // tables.column_us)
+    weight = tables.weight[job]
+    least = max(tables.rest[stage, column], weight * due + tables.paid[stage, column])
+    above: int = least - weight * tables.due_us[job]
+    return above
+
+
+@inlined
+def _comes_before(states: States, at: int, one: int, other: int) -> bool:
+    """Say whether a GPU is free before another, or at once with fewer models."""
+    if states.free_us[at, one] != states.free_us[at, other]:
+        return bool(states.free_us[at, one] < states.free_us[at, other])
+    return bool(states.models[at, one] < states.models[at, other])
+
+
+@inlined
+def _swap(column: Ints, at: int, k: int) -> None:
+    """Swap an entry with the one before it."""
+    column[at, k], column[at, k - 1] = column[at, k - 1], column[at, k]
+
+
+@kernel
+def _sort_gpus(out: States, to: int) -> None:
+    """Sort the GPUs by when they are free, then by their models: states that differ in names alone become equal."""
+    for g in range(1, out.free_us.shape[1]):
+        k = g
+        while k and _comes_before(out, to, k, k - 1):
+            _swap(out.free_us, to, k)
+            _swap(out.models, to, k)
+            _swap(out.loads_us, to, k)
+            _swap(out.name, to, k)
+            for sent in range(out.sent.shape[1]):
+                if out.place[to, sent] == k:
+                    out.place[to, sent] = k - 1
+                elif out.place[to, sent] == k - 1:
+                    out.place[to, sent] = k
+            k -= 1
+
+
+@kernel
+def _as_early(tables: Tables, ours: States, a: int, theirs: States, b: int, apart_us: Ints, at_once: bool) -> bool:
+    """Say whether whatever can follow state b can follow state a, no later.
+
+    Parameters
+    ----------
+    apart_us
+        Per task: how long its output is under way at most.
+    at_once
+        Take outputs to be everywhere as soon as they are made.
+    """
+    for g in range(tables.gpus):
+        free = theirs.free_us[b, g]
+        if ours.free_us[a, g] > free:
+            return False
+        if ours.models[a, g] & ~theirs.models[b, g] and ours.loads_us[a, g] > free:
+            return False
+    for job in range(len(tables.weight)):
+        if ours.stage[a, job] != theirs.stage[b, job] or ours.due_us[a, job] > theirs.due_us[b, job]:
+            return False
+    for k in range(ours.sent.shape[1]):
+        if ours.sent[a, k] < 0:
+            continue
+        theirs_us, there = theirs.now_us[b], False
+        for m in range(theirs.sent.shape[1]):
+            if theirs.sent[b, m] == ours.sent[a, k]:
+                theirs_us = max(theirs_us, theirs.ends_us[b, m])
+                there = theirs.place[b, m] == ours.place[a, k]
+        under_way = 0 if there or at_once else apart_us[ours.sent[a, k]]
+        if ours.ends_us[a, k] + under_way > theirs_us:
+            return False
+    return True
+
+
+@kernel
+def _within_reach(
+    tables: Tables, states: States, at: int, guide: States, to_go: Ints, apart_us: Ints, limit: int
+) -> bool:
+    """Raise a state's bound by what the states of a relaxation still cost; return whether it lies within the limit.
+
+    The state's own order has, in the relaxation, a state that is as early; if none is within the limit, no plan is.
+    What outputs under way cost counts only where they are surely no later in the relaxation.
+    """
+    key = states.key[at]
+    low, high = 0, len(guide.key)
+    while low < high:
+        middle = (low + high) // 2
+        if guide.key[middle] < key:
+            low = middle + 1
+        else:
+            high = middle
+    found, most = False, 0
+    while low < len(guide.key) and guide.key[low] == key:
+        if (not found or to_go[low] > most) and _as_early(tables, guide, low, states, at, apart_us, True):
+            found = True
+            if to_go[low] > most and _as_early(tables, guide, low, states, at, apart_us, False):
+                most = to_go[low]
+        low += 1
+    states.bound[at] = max(states.bound[at], states.cost[at] + most)
+    return found and states.bound[at] <= limit
+
+
+@kernel
+def dominate(tables: Tables, states: States, order: Ints, instead: Ints) -> None:
+    """Write for every state the one to keep instead, itself if it is needed.
+
+    Parameters
+    ----------
+    order
+        The states by key, then by cost, then by the sum of starts.
+    """
+    group = 0
+    for y in range(len(order)):
+        b = order[y]
+        if states.key[b] != states.key[order[group]]:
+            group = y
+        compared = 0
+        for x in range(group, y):
+            a = order[x]
+            if instead[a] != a:
+                continue
+            if compared == MOST_COMPARED:
+                break
+            compared += 1
+            # A lower cost, or equal cost and earlier starts: no circle of states can each be left out for the next.
+            dearer = states.cost[a] == states.cost[b] and states.begun_us[a] > states.begun_us[b]
+            if not dearer and _as_early(tables, states, a, states, b, tables.apart_us, False):
+                instead[b] = a
+                break

@@ -1,0 +1,229 @@
+"""What the dynamic programme over start orders looks up: tasks, stages of jobs, and the least that their rests cost.
+
+A job's *stage* is the set of its tasks that have started. At the prices of the Lagrangian the rest of a job costs at
+least what its remaining tasks pay, each run where it is cheapest between what must come before it and what must still
+follow, plus the job's completion. Jobs of one workflow and weight share these tables. Everything is a whole number.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from models.formulations.scale import ScaledObjective
+from models.formulations.windows import horizon_us, time_windows, transfer_matrix
+from models.instance import Instance, Ints
+from models.objective import Objective, charges
+from solvers.bounds.lagrangian.improve import Priced
+from solvers.exact.start_orders_costs import least_rests, price_runs, start_first
+from solvers.exact.start_orders_records import Tables
+
+MOST_STAGES = 300
+"""Workflows that can stand in more ways than this are left alone."""
+
+_MOST_COLUMNS = 3000
+"""Columns of a table, each some slots of the relaxation."""
+_SEED = 0
+
+
+class _Rows(NamedTuple):
+    """The rows of all stages so far; see `Tables`."""
+
+    next_stage: list[list[int]]
+    only: list[int]
+    wants: list[int]
+    rest: list[Ints]
+    paid: list[Ints]
+
+
+class _Job(NamedTuple):
+    """The tasks of a job, counted from its first: what comes right before each, and the columns of `Tables`.
+
+    Parameters
+    ----------
+    loads_us
+        How long the loads of its own models take: no task starts earlier.
+    """
+
+    weight: int
+    before: list[frozenset[int]]
+    run_us: Ints
+    tail_us: Ints
+    loads_us: Ints
+    needs: list[int]
+
+
+class _Prices:
+    """The least price of a run that starts within each column, by run time."""
+
+    def __init__(self, prefix: Ints, rate: Ints, slot_us: int, together: int, columns: int) -> None:
+        self.prefix, self.rate, self.slot_us, self.together, self.columns = prefix, rate, slot_us, together, columns
+        self._known: dict[int, Ints] = {}
+
+    @property
+    def column_us(self) -> int:
+        """Width of a column."""
+        return self.slot_us * self.together
+
+    def of(self, run_us: int) -> Ints:
+        """Return the prices. Shape [columns]."""
+        if run_us not in self._known:
+            by_slot = np.empty(self.columns * self.together, np.int64)
+            price_runs(self.prefix, self.rate, self.slot_us, run_us, by_slot)
+            self._known[run_us] = by_slot.reshape(self.columns, self.together).min(axis=1)
+        return self._known[run_us]
+
+
+def tabulate(instance: Instance, objective: Objective, priced: Priced) -> Tables | None:
+    """Return the tables, or None if some workflow has too many stages."""
+    relaxation, tasks = priced.relaxation, instance.n_tasks
+    charged, horizon = charges(objective, instance), horizon_us(instance)
+    weight = np.array([int(weight * relaxation.scale) for weight in charged.job_weights], np.int64)
+    windows = time_windows(instance, ScaledObjective.of(objective, instance, horizon), None, horizon)
+    run_us = np.array([instance.run_time(task, 0) for task in range(tasks)], np.int64)
+    needs = np.array([sum(1 << model for model in instance.task_needs(task)) for task in range(tasks)], np.int64)
+    load_us, tail_us = _load_times(instance), _tails(instance, run_us)
+    rate, slot_us = priced.prices.compute[0].astype(np.int64), relaxation.slot_us
+    prefix = np.concatenate(([0], np.cumsum(rate) * slot_us)).astype(np.int64)
+    slots = len(rate) + int(run_us.max() + tail_us.max()) // slot_us + 2
+    together = 1 + slots // _MOST_COLUMNS
+    prices = _Prices(prefix, rate, slot_us, together, slots // together + 1)
+    rows, largest = _Rows([], [], [], [], []), int(np.diff(instance.job_first_task).max())
+    kinds: dict[tuple[int, int], int] = {}
+    first_stage = []
+    for job, workflow in enumerate(instance.job_workflow.tolist()):
+        kind = workflow, int(weight[job])
+        if kind not in kinds:
+            of_job = _job(instance, job, kind[1], run_us, tail_us, needs, load_us)
+            stages = _stages_of(of_job.before)
+            if stages is None:
+                return None
+            kinds[kind] = _add_rows(rows, of_job, stages, prices, largest)
+        first_stage.append(kinds[kind])
+    return Tables(
+        False,
+        True,
+        instance.task_job,
+        windows.earliest_start_us.min(axis=1),
+        run_us,
+        tail_us,
+        *_inputs(instance),
+        needs,
+        load_us,
+        instance.job_first_task,
+        weight,
+        charged.due_us.astype(np.int64),
+        np.array(first_stage, np.int64),
+        np.array(rows.next_stage, np.int64),
+        np.array(rows.only, np.int64),
+        np.array(rows.next_stage).max(axis=1) < 0,
+        np.array(rows.wants, np.int64),
+        np.array(rows.rest),
+        np.array(rows.paid),
+        rate,
+        prefix,
+        slot_us,
+        prices.column_us,
+        np.random.default_rng(_SEED).integers(1, 1 << 62, tasks).astype(np.uint64),
+        instance.n_gpus,
+    )
+
+
+def _job(instance: Instance, job: int, weight: int, run_us: Ints, tail_us: Ints, needs: Ints, load_us: Ints) -> _Job:
+    first, tasks = int(instance.job_first_task[job]), list(instance.tasks_of(job))
+    before = [frozenset(source - first for source, _ in instance.task_inputs(task)) for task in tasks]
+    models = range(len(load_us))
+    loads = [sum(int(load_us[m]) for m in models if int(needs[task]) >> m & 1) for task in tasks]
+    return _Job(weight, before, run_us[tasks], tail_us[tasks], np.array(loads, np.int64), needs[tasks].tolist())
+
+
+def _stages_of(before: list[frozenset[int]]) -> list[frozenset[int]] | None:
+    """Return the sets of tasks that can have started, the largest first; None if there are too many."""
+    found = [frozenset[int]()]
+    known = set(found)
+    for started in found:
+        for task, inputs in enumerate(before):
+            grown = started | {task}
+            if inputs <= started and grown not in known:
+                known.add(grown)
+                found.append(grown)
+        if len(found) > MOST_STAGES:
+            return None
+    return sorted(found, key=len, reverse=True)
+
+
+def _add_rows(rows: _Rows, job: _Job, stages: list[frozenset[int]], prices: _Prices, largest: int) -> int:
+    """Add the rows of a job's stages; return the row in which nothing has started."""
+    row_of = {started: len(rows.only) + index for index, started in enumerate(stages)}
+    for started in stages:
+        left = [task for task in range(len(job.before)) if task not in started]
+        ready = [task for task in left if job.before[task] <= started]
+        following = [row_of[started | {task}] if task in ready else -1 for task in range(len(job.before))]
+        rest, paid = np.zeros((2, prices.columns), np.int64)
+        if left:
+            by_task = np.array([prices.of(int(job.run_us[task])) for task in left])
+            lead_us = _leads(job, left)
+            own = job.run_us[left], job.tail_us[left], lead_us, job.loads_us[left]
+            least_rests(by_task, *own, job.weight, prices.column_us, rest, paid)
+        if len(ready) == 1 and len(left) > 1:
+            first = ready[0]
+            waits = all(_follows(job.before, first, task) for task in left)
+            run_us = int(job.run_us[first]) if waits else 0
+            price, loads_us = prices.of(int(job.run_us[first])), int(job.loads_us[first])
+            start_first(price, run_us, loads_us, prices.column_us, rows.rest[row_of[started | {first}]], rest)
+        rows.next_stage.append(following + [-1] * (largest - len(following)))
+        rows.only.append(ready[0] if len(ready) == 1 else -1)
+        rows.wants.append(int(np.bitwise_or.reduce([job.needs[task] for task in left] or [0])))
+        rows.rest.append(rest)
+        rows.paid.append(paid)
+    return row_of[frozenset()]
+
+
+def _leads(job: _Job, left: list[int]) -> Ints:
+    """Return the longest path of tasks that are left to each of them, its own run not counted."""
+    lead: dict[int, int] = {}
+
+    def of(task: int) -> int:
+        if task not in lead:
+            paths = (of(source) + int(job.run_us[source]) for source in job.before[task] if source in left)
+            lead[task] = max(paths, default=0)
+        return lead[task]
+
+    return np.array([of(task) for task in left], np.int64)
+
+
+def _follows(before: list[frozenset[int]], first: int, task: int) -> bool:
+    """Say whether a task is another one, or must come after it."""
+    return task == first or any(_follows(before, first, source) for source in before[task])
+
+
+def _load_times(instance: Instance) -> Ints:
+    """Return the load time of every model that is used and not on some GPU from the start, 0 of the others."""
+    used = {model for row in instance.needs for model in row} - {resident.model for resident in instance.initial}
+    return np.array([instance.load_time(m, 0) if m in used else 0 for m in range(len(instance.models))], np.int64)
+
+
+def _tails(instance: Instance, run_us: Ints) -> Ints:
+    """Return the longest path of run times after each task."""
+    tails = np.zeros_like(run_us)
+    for job, workflow in enumerate(instance.job_workflow.tolist()):
+        for index in reversed(instance.workflows[workflow].topological):
+            task = int(instance.job_first_task[job]) + index
+            tails[task] = max((int(run_us[a] + tails[a]) for a, _ in instance.task_outputs(task)), default=0)
+    return tails
+
+
+def _inputs(instance: Instance) -> tuple[Ints, Ints, Ints, Ints]:
+    """Return the predecessors of all tasks, the least time that each output is under way, and the longest by task."""
+    first, tasks, under_way_us = [0], [], []
+    apart_us = np.zeros(instance.n_tasks, np.int64)
+    between = ~np.eye(instance.n_gpus, dtype=np.bool_)
+    for task in range(instance.n_tasks):
+        for source, edge in instance.task_inputs(task):
+            least = int(transfer_matrix(instance, edge)[between].min()) if instance.n_gpus > 1 else 0
+            tasks.append(source)
+            under_way_us.append(least)
+            apart_us[source] = max(apart_us[source], least)
+        first.append(len(tasks))
+    return np.array(first, np.int64), np.array(tasks, np.int64), np.array(under_way_us, np.int64), apart_us

@@ -1,0 +1,70 @@
+"""The dynamic programme over start orders, against the exhaustive search and by hand."""
+
+from __future__ import annotations
+
+import random
+from fractions import Fraction
+
+import pytest
+
+from models import Instance, Job, Objective
+from models.objective import timeline_value
+from solvers.bounds.lagrangian.improve import improve as raise_bound
+from solvers.exact import exhaustive, start_orders
+from solvers.result import Search
+from solvers.search.dispatch import greedy
+from tests.instances import chain, cluster, instance, random_instance, task
+
+SUMS = [Objective.MEAN_LATENCY, Objective.MEAN_SLOWDOWN, Objective.WEIGHTED_LATENCY]
+
+
+def _proved(built: Instance, objective: Objective) -> Search:
+    """Return a search after the programme alone, which starts from the plan of a dispatch rule and early prices."""
+    search, priced = Search(built, objective, 60), raise_bound(Search(built, objective, 60), 0.05)
+    plan = greedy(built, objective)
+    assert plan is not None
+    assert priced is not None
+    search.offer(plan)
+    start_orders.improve(search, priced, 60)
+    return search
+
+
+@pytest.mark.parametrize("objective", SUMS)
+def test_no_bound_lies_above_the_optimum_and_most_meet_it(objective: Objective) -> None:
+    applied = met = 0
+    for seed in range(80):
+        built = random_instance(random.Random(7000 + seed), max_tasks=6)
+        if not start_orders.applies(built, objective) or greedy(built, objective) is None:
+            continue
+        best, search = exhaustive.solve(built, objective).value, _proved(built, objective)
+        assert search.value is not None
+        assert search.bound is not None
+        assert best is not None
+        assert search.bound <= best <= search.value
+        applied += 1
+        met += search.proved
+    assert applied >= 15
+    assert met >= 0.6 * applied
+
+
+def test_the_short_job_waits_for_a_gpu_that_runs() -> None:
+    # Two GPUs, runs of 10 and 4 at 0, of 4 and 1 at 1. The first two start at once: free at 10 and 4. The last one goes
+    # first, 4 to 5, then 5 to 9: latencies 10, 4, 8 and 4, 26 in all. In the order of release it would be 29.
+    runs = [(10, 0), (4, 0), (4, 1), (1, 1)]
+    built = instance(
+        [Job(chain(task("t", run), name=f"w{at}"), release) for at, (run, release) in enumerate(runs)], on=cluster(2)
+    )
+    search = _proved(built, Objective.MEAN_LATENCY)
+    assert search.value == search.bound == Fraction(26, 4)
+    assert search.timeline is not None
+    assert timeline_value(Objective.MEAN_LATENCY, built, search.timeline) == search.value
+
+
+def test_where_it_does_not_apply() -> None:
+    built = instance([Job(chain(task("t", 4)), 0, deadline_us=3)], on=cluster(2))
+    assert start_orders.applies(built, Objective.MEAN_LATENCY)
+    assert start_orders.applies(built, Objective.WEIGHTED_TARDINESS)  # it is late whatever the plan
+    assert not start_orders.applies(built, Objective.MAKESPAN)
+    in_time = instance([Job(chain(task("t", 4)), 0, deadline_us=5)], on=cluster(2))
+    assert not start_orders.applies(in_time, Objective.WEIGHTED_TARDINESS)
+    assert not start_orders.applies(in_time, Objective.LATE_JOBS)
