@@ -37,8 +37,8 @@ class Method(StrEnum):
     AUTO
         CP_SAT where the window is small enough for it and no iterations are counted, otherwise SEARCH.
     CP_SAT
-        Online policies and a short local search beside the Lagrangian bound, then CP-SAT for the rest of the time; for
-        a maximum over jobs local search goes on beside it for most of the time, if there are workers for both.
+        Online policies and a short local search beside the Lagrangian bound, then the programme over start orders where
+        it applies, and CP-SAT for the rest of the time; for a maximum over jobs local search goes on beside it for most of the time, if there are workers for both.
     MILP
         The same with the MILP twin (HiGHS through PuLP) in place of CP-SAT: for small windows and cross-checks.
     SEARCH

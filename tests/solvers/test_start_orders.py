@@ -32,9 +32,9 @@ def _proved(built: Instance, objective: Objective) -> Search:
 @pytest.mark.parametrize("objective", SUMS)
 def test_no_bound_lies_above_the_optimum_and_most_meet_it(objective: Objective) -> None:
     applied = met = 0
-    for seed in range(80):
-        built = random_instance(random.Random(7000 + seed), max_tasks=6)
-        if not start_orders.applies(built, objective) or greedy(built, objective) is None:
+    for seed in range(40):
+        built = random_instance(random.Random(7000 + seed), max_tasks=5)
+        if not start_orders.applies(built, objective):
             continue
         best, search = exhaustive.solve(built, objective).value, _proved(built, objective)
         assert search.value is not None
@@ -44,7 +44,7 @@ def test_no_bound_lies_above_the_optimum_and_most_meet_it(objective: Objective) 
         applied += 1
         met += search.proved
     assert applied >= 15
-    assert met >= 0.6 * applied
+    assert met >= 0.6 * applied  # the others wait for room in memory
 
 
 def test_the_short_job_waits_for_a_gpu_that_runs() -> None:
