@@ -38,7 +38,8 @@ class Method(StrEnum):
         CP_SAT where the window is small enough for it and no iterations are counted, otherwise SEARCH.
     CP_SAT
         Online policies and a short local search beside the Lagrangian bound, then the programme over start orders where
-        it applies, and CP-SAT for the rest of the time; for a maximum over jobs local search goes on beside it for most of the time, if there are workers for both.
+        it applies, and CP-SAT for the rest of the time; for a maximum over jobs local search goes on beside it for most
+        of the time, if there are workers for both.
     MILP
         The same with the MILP twin (HiGHS through PuLP) in place of CP-SAT: for small windows and cross-checks.
     SEARCH
@@ -118,8 +119,9 @@ _ASCENT_S_PER_TASK, _ASCENT_SHARE = 1e-4, 0.5
 """What an ascent takes before it first looks at the clock, as measured, and the share of its time that it may take."""
 _CONSECUTIVE_SHARE = 0.5
 """The programme of consecutive batches proves small windows at once, and may take this share of the time for others."""
-_START_ORDERS_SHARE = 0.6
-"""The programme over start orders proves most windows that it suits in seconds, and may take this share for others."""
+_START_ORDERS_SHARE, _BETTER_PLAN_SHARE = 0.5, 0.3
+"""The programme over start orders proves most windows that it suits in seconds, and may take the first of these shares
+of what is left for others; the second goes to a better plan if it fails."""
 _WARM_UP_SHARE_OF_MAXIMA = 0.05
 """No prices are made for a maximum over jobs, so its plans and proofs soon go on side by side."""
 _SIDE_BY_SIDE_SHARE = 0.75
@@ -313,16 +315,30 @@ def _solve_exactly(search: Search, options: SearchOptions, priced: Priced | None
 
         milp.improve(search, options.workers, options.seed)
         return
-    from solvers.exact import arc_flow, cp_sat, start_orders
+    from solvers.exact import arc_flow, cp_sat
 
     if arc_flow.applies(search.instance, search.objective):
         arc_flow.improve(search, options.workers, options.seed)
-    if priced is not None and start_orders.applies(search.instance, search.objective):
-        start_orders.improve(search, priced, _START_ORDERS_SHARE * search.remaining_s)
+    if priced is not None:
+        _prove_by_start_orders(search, options, priced)
     if not search.proved and _side_by_side(search, options):
         _anneal_and_prove(search, options)
     if not search.proved and search.remaining_s > 0:
         cp_sat.improve(search, options.workers, options.seed, priced)
+
+
+def _prove_by_start_orders(search: Search, options: SearchOptions, priced: Priced) -> None:
+    """Run the programme over start orders, and once more from a better plan if the first left it too many states."""
+    from solvers.exact import start_orders
+
+    if not start_orders.applies(search.instance, search.objective):
+        return
+    before = search.value
+    start_orders.improve(search, priced, _START_ORDERS_SHARE * search.remaining_s)
+    if not search.proved:
+        anneal(search, options, _BETTER_PLAN_SHARE * search.remaining_s)
+    if not search.proved and search.value != before:
+        start_orders.improve(search, priced, _START_ORDERS_SHARE * search.remaining_s)
 
 
 def _side_by_side(search: Search, options: SearchOptions) -> bool:
