@@ -37,7 +37,7 @@ METHOD = "start-orders"
 """Name of the bounds that this programme proves; they have no certificate."""
 
 MOST_MODELS = 60
-_MOST_STATES = 600_000
+_MOST_STATES = 400_000
 """A relaxation with more states than this, in all steps together, is given up."""
 _FEW_STATES = 500
 """States per step when only plans are looked for."""
@@ -230,20 +230,8 @@ def _empty(tables: Tables, count: int) -> States:
     shortest_us = int(tables.run_us[tables.tail_us > 0].min(initial=FAR))
     room = tables.gpus * (2 + int(tables.apart_us.max()) // shortest_us) + 1
     jobs, gpus = len(tables.weight), tables.gpus
-    columns: list[NDArray[Any]] = [
-        np.zeros((count, width), kind)
-        for width, kind in (
-            (jobs, np.int32),
-            (jobs, np.int64),
-            (gpus, np.int64),
-            (gpus, np.int64),
-            (gpus, np.int64),
-            (gpus, np.int32),
-            (room, np.int32),
-            (room, np.int32),
-            (room, np.int64),
-        )
-    ]
+    widths = (jobs, jobs, gpus, gpus, gpus, gpus, room, room, room)
+    columns: list[NDArray[Any]] = [np.zeros((count, width), np.int64) for width in widths]
     numbers = ["cost", "begun_us", "now_us", "bound", "key", "parent", "task", "gpu"]
     columns += [np.zeros(count, np.uint64 if name == "key" else np.int64) for name in numbers]
     return States._make(columns)
