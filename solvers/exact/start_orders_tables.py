@@ -76,9 +76,11 @@ class _Prices:
 
 
 def tabulate(instance: Instance, objective: Objective, priced: Priced) -> Tables | None:
-    """Return the tables, or None if some workflow has too many stages."""
+    """Return the tables; None if some workflow has too many stages, or the sum of all starts may outgrow 62 bits."""
     relaxation, tasks = priced.relaxation, instance.n_tasks
     charged, horizon = charges(objective, instance), horizon_us(instance)
+    if horizon * tasks >= 1 << 62:
+        return None
     weight = np.array([int(weight * relaxation.scale) for weight in charged.job_weights], np.int64)
     windows = time_windows(instance, ScaledObjective.of(objective, instance, horizon), None, horizon)
     run_us = np.array([instance.run_time(task, 0) for task in range(tasks)], np.int64)
