@@ -170,7 +170,7 @@ def _climb_pooled(
         if pooled.slot_us // 2 < finest_us:
             return relaxation, start, _affordable(proof_s, left_s()), best
         finer = pool.relax(pooled.slot_us // 2)
-        steps = _affordable(2 * per_step, left_s() - 2 * proof_s, before_last=2)
+        steps = _affordable(2 * per_step, left_s() - 2 * proof_s, before_last=1.5)
         if not steps.count:
             return relaxation, start, _affordable(proof_s, left_s()), best
         flat = refine(climb.best, pooled, finer)
@@ -234,7 +234,7 @@ def _reaching(paid_us: Numbers, most_us: int, slot_us: int) -> Ints:
     return np.asarray(np.minimum(paid_us * WINDOW_ROOM, most_us), np.int64) + 20 * slot_us
 
 
-def _affordable(per_step_s: float, left_s: float, before_last: int = 4) -> Steps:
+def _affordable(per_step_s: float, left_s: float, before_last: float = 4) -> Steps:
     """Return as many steps as a level should take: all that time allows if it is the last; none if those are few.
 
     It is not the last if time allows more than `before_last` times the usual steps.
