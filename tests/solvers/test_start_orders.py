@@ -5,11 +5,16 @@ from __future__ import annotations
 import random
 from fractions import Fraction
 
+import numpy as np
 import pytest
 
 from models import Instance, Job, Objective
 from models.objective import timeline_value
-from solvers.bounds.lagrangian.improve import improve as raise_bound
+from solvers.bounds.lagrangian.ascent import Steps, ascend
+from solvers.bounds.lagrangian.evaluation import Prices, round_prices
+from solvers.bounds.lagrangian.first_prices import FirstPrices
+from solvers.bounds.lagrangian.improve import Priced
+from solvers.bounds.lagrangian.relaxation import fixed_parts, job_costs, relax
 from solvers.exact import exhaustive, start_orders
 from solvers.result import Search
 from solvers.search.dispatch import greedy
@@ -18,21 +23,31 @@ from tests.instances import chain, cluster, instance, random_instance, task
 SUMS = [Objective.MEAN_LATENCY, Objective.MEAN_SLOWDOWN, Objective.WEIGHTED_LATENCY]
 
 
+def _priced(built: Instance, objective: Objective) -> Priced:
+    """Return early prices, the same on every machine: 50 steps in slots of a sixteenth of a critical path."""
+    costs = job_costs(built, objective)
+    assert costs is not None
+    fixed = fixed_parts(built, costs)
+    windows = np.full(len(costs.jobs), fixed.all_done_us)
+    relaxation = relax(fixed, 1 + int(built.job_critical_us.mean()) // 16, windows)
+    first = FirstPrices.of(built, objective).in_slots(relaxation)
+    climb = ascend(relaxation, first, Steps(50), lambda: True)
+    return Priced(Fraction(0), relaxation, round_prices(Prices.split(climb.best, relaxation), relaxation))
+
+
 def _proved(built: Instance, objective: Objective) -> Search:
-    """Return a search after the programme alone, which starts from the plan of a dispatch rule and early prices."""
-    search, priced = Search(built, objective, 60), raise_bound(Search(built, objective, 60), 0.05)
-    plan = greedy(built, objective)
+    """Return a search after the programme alone, which starts from the plan of a dispatch rule."""
+    search, plan = Search(built, objective, 900), greedy(built, objective)  # time enough to compile cold kernels
     assert plan is not None
-    assert priced is not None
     search.offer(plan)
-    start_orders.improve(search, priced, 60)
+    start_orders.improve(search, _priced(built, objective), 900)
     return search
 
 
 @pytest.mark.parametrize("objective", SUMS)
 def test_no_bound_lies_above_the_optimum_and_most_meet_it(objective: Objective) -> None:
     applied = met = 0
-    for seed in range(40):
+    for seed in range(25):
         built = random_instance(random.Random(7000 + seed), max_tasks=5)
         if not start_orders.applies(built, objective):
             continue
@@ -43,7 +58,7 @@ def test_no_bound_lies_above_the_optimum_and_most_meet_it(objective: Objective) 
         assert search.bound <= best <= search.value
         applied += 1
         met += search.proved
-    assert applied >= 15
+    assert applied >= 12
     assert met >= 0.6 * applied  # the others wait for room in memory
 
 
