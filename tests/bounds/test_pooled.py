@@ -1,5 +1,7 @@
 """Prices that jobs share: as good as prices of their own, and worth as much once they are handed back."""
 
+from __future__ import annotations
+
 import random
 from dataclasses import replace
 from fractions import Fraction
