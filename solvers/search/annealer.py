@@ -32,6 +32,10 @@ TASKS_PER_MOVE = 5
 """Most tasks of a trace per move of a window: to decode the plan to its end afterwards takes about as long."""
 
 
+Temperature = Callable[[], float | None]
+"""Returns how hot it is now, None once the time is up."""
+
+
 @dataclass(frozen=True, slots=True)
 class Parameters:
     """How the annealing runs.
@@ -134,10 +138,16 @@ class Annealer:
         self._settle(begin)
         self.best_cost, self.best = self.cost, start
 
-    def sweep(self, temperature: Callable[[], float | None]) -> None:
-        """Anneal every window once, front to back; `temperature` is asked before each, None ends the sweep."""
+    def sweep(self, temperature: Temperature, part: tuple[int, int] | None = None) -> None:
+        """Anneal every window once, front to back; `temperature` is asked before each, None ends the sweep.
+
+        Parameters
+        ----------
+        part
+            Positions [first, beyond) of the order, whose windows alone are annealed; None: all.
+        """
         self._rewind()
-        for first, beyond in self._windows(0, self._tasks):
+        for first, beyond in self._windows(*(part or (0, self._tasks))):
             current = temperature()
             if current is None:
                 return
@@ -152,6 +162,7 @@ class Annealer:
             self._joins[:] = decisions.joins
         self.cost = self._cost()
         self._settle(0)
+        self._keep_best()
 
     def decisions(self) -> Decisions:
         """Return a copy of the current decisions."""

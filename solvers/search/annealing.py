@@ -18,6 +18,7 @@ from solvers.search.exchange import MEETINGS, Exchange
 from solvers.search.serving_decoder import ServingDecoder
 from solvers.search.serving_dispatch import greedy_batches
 from solvers.search.stretches import Stretches
+from solvers.search.teams import Team, is_shared
 
 LONG = 800
 """Tasks per GPU from which on a trace is annealed band by band."""
@@ -94,19 +95,33 @@ def improvements(
         passed = done()
         return None if passed >= 1 else share * settings.hot * (settings.cold / settings.hot) ** passed
 
+    team, leads = _join(exchange, is_shared(instance, objective, settings))
+    if not leads:
+        team.follow(annealer, temperature)
+        return
     offered, last_offer, meetings = annealer.best_cost, time.monotonic(), 0
     while done() < 1:
-        annealer.sweep(temperature)
+        team.sweep(annealer, temperature)
         if exchange is not None and int(done() * MEETINGS) > meetings:
             meetings = int(done() * MEETINGS)
-            better = exchange.meet(seed, annealer.cost, annealer.decisions())
-            if better is not None:
-                annealer.take_over(better)
+            _meet(exchange, seed, annealer)
         if annealer.best_cost < offered and (time.monotonic() - last_offer > 0.5 or done() >= 1):
             timeline = decoder.timeline(annealer.best)
             offered, last_offer = annealer.best_cost, time.monotonic()
             if timeline is not None:
                 yield timeline
+
+
+def _join(exchange: Exchange | None, shared: bool) -> tuple[Team, bool]:
+    """Return the team of an annealing, and whether it leads it; whoever is to have a plan alone leads nobody."""
+    return (Team(), True) if exchange is None or not shared else exchange.join()
+
+
+def _meet(exchange: Exchange, seed: int, annealer: Annealer) -> None:
+    """Show others the plan, and go on from theirs if it is better."""
+    better = exchange.meet(seed, annealer.cost, annealer.decisions())
+    if better is not None:
+        annealer.take_over(better)
 
 
 def _improve_along(

@@ -12,6 +12,7 @@ from collections.abc import Callable
 
 from solvers.search.decoder import Decisions
 from solvers.search.stretches import Stretches
+from solvers.search.teams import Team
 
 MEETINGS = 24
 """How often annealings meet while they cool."""
@@ -35,6 +36,7 @@ class Exchange:
         self._plans: dict[int, tuple[float, Decisions]] = {}
         self._share: float | None = None
         self._stretches: Stretches | None = None
+        self._teams: list[Team] = []
 
     @property
     def passed(self) -> float:
@@ -52,6 +54,16 @@ class Exchange:
         with self._lock:
             self._stretches = begin() if self._stretches is None else self._stretches
             return self._stretches
+
+    def join(self) -> tuple[Team, bool]:
+        """Return a team of two, and whether to lead it: who comes first leads, who comes next follows."""
+        with self._lock:
+            leads = not self._teams or self._teams[-1].complete
+            if leads:
+                self._teams.append(Team())
+            else:
+                self._teams[-1].complete = True
+            return self._teams[-1], leads
 
     def meet(self, worker: int, cost: float, decisions: Decisions) -> Decisions | None:
         """Show a plan; return one to go on from in its place, None if it is among the better ones."""

@@ -1,0 +1,121 @@
+"""Two annealings of one plan at the same time: one moves the tasks before a cut, the other those behind it.
+
+An annealing gains by its length, and two of them that go separate ways are hardly worth more than one. So whoever leads
+hands the plan over before a sweep and sweeps the early tasks while the other sweeps the late ones; the parts put
+together are decoded and judged like a window of the annealing. The cut is drawn anew for every sweep.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from queue import Empty, SimpleQueue
+from typing import NamedTuple, TypeVar
+
+import numpy as np
+
+from models.instance import Instance, Ints
+from models.objective import Objective
+from solvers.compiled import random_unit
+from solvers.search.annealer import Annealer, Parameters, Temperature
+from solvers.search.decoder import Decisions
+
+FEWEST_WINDOWS = 4
+"""A plan of fewer windows than this is too short for two."""
+
+EARLIEST_CUT, LATEST_CUT = 0.4, 0.6
+"""Shares of the tasks between which a cut is drawn: both sides shall take about as long."""
+
+_PATIENCE_S = 0.05
+"""Seconds between two looks at the clock while one waits for the other."""
+
+Item = TypeVar("Item")
+
+
+class Handed(NamedTuple):
+    """A plan to anneal from a position of its order on."""
+
+    decisions: Decisions
+    cut: int
+
+
+class Returned(NamedTuple):
+    """What became of it, and what it costs."""
+
+    decisions: Decisions
+    cost: float
+
+
+class Team:
+    """What passes between the two.
+
+    Attributes
+    ----------
+    complete
+        Whether somebody follows who leads.
+    """
+
+    def __init__(self) -> None:
+        self.complete = False
+        self._handed: SimpleQueue[Handed] = SimpleQueue()
+        self._returned: SimpleQueue[Returned] = SimpleQueue()
+
+    def sweep(self, annealer: Annealer, temperature: Temperature) -> None:
+        """Sweep the plan of who leads once, alone or together."""
+        if not self.complete:
+            annealer.sweep(temperature)
+            return
+        begun, cost = annealer.decisions(), annealer.cost
+        share = EARLIEST_CUT + (LATEST_CUT - EARLIEST_CUT) * random_unit(annealer.random)
+        cut = int(share * len(begun.order))
+        self._handed.put(Handed(begun, cut))
+        annealer.sweep(temperature, (0, cut))
+        other = _wait(self._returned, lambda: temperature() is None)
+        if other is not None:
+            _take_late_part(annealer, begun.order[:cut], other, other.cost - cost, temperature() or 0.0)
+
+    def follow(self, annealer: Annealer, temperature: Temperature) -> None:
+        """Sweep the late tasks of every plan that is handed over, until the time is up."""
+        while (handed := _wait(self._handed, lambda: temperature() is None)) is not None:
+            annealer.take_over(handed.decisions)
+            annealer.sweep(temperature, (handed.cut, len(handed.decisions.order)))
+            self._returned.put(Returned(annealer.decisions(), annealer.cost))
+
+
+def is_shared(instance: Instance, objective: Objective, parameters: Parameters) -> bool:
+    """Say whether two annealings work on one plan.
+
+    A maximum is decided by one place of the plan; batches must not be cut.
+    """
+    windows = instance.n_tasks / (parameters.tasks_per_gpu * instance.n_gpus)
+    return instance.one_at_a_time and objective.is_sum and windows >= FEWEST_WINDOWS
+
+
+def put_together(early_tasks: Ints, early: Decisions, late: Decisions) -> Decisions:
+    """Return some tasks as one plan has them, before all others as another plan has them.
+
+    Every predecessor of the early tasks must be one of them.
+    """
+    is_early = np.zeros(len(early.order), np.bool_)
+    is_early[early_tasks] = True
+    order = np.concatenate((early.order[is_early[early.order]], late.order[~is_early[late.order]]))
+    return Decisions(order, np.where(is_early, early.gpu, late.gpu))
+
+
+def _take_late_part(annealer: Annealer, early_tasks: Ints, other: Returned, gained: float, temperature: float) -> None:
+    """Go on from the plan with the other's late part, if that is worth about what the other `gained` with it."""
+    own, cost = annealer.decisions(), annealer.cost
+    annealer.take_over(put_together(early_tasks, own, other.decisions))
+    if annealer.cost - cost > max(0.0, gained) - temperature * np.log(random_unit(annealer.random)):
+        annealer.take_over(own if cost <= other.cost else other.decisions)
+
+
+def _wait(queue: SimpleQueue[Item], is_over: Callable[[], bool]) -> Item | None:
+    """Return what comes next, None if the time is up before."""
+    while True:
+        over = is_over()
+        try:
+            # What was under way when the time ran out still arrives.
+            return queue.get(timeout=_PATIENCE_S)
+        except Empty:
+            if over:
+                return None
