@@ -105,7 +105,7 @@ def improvements(
         if exchange is not None and int(done() * MEETINGS) > meetings:
             meetings = int(done() * MEETINGS)
             _meet(exchange, seed, annealer)
-        if annealer.best_cost < offered and (time.monotonic() - last_offer > 0.5 or done() >= 1):
+        if annealer.best_cost < offered and (time.monotonic() - last_offer > _OFFER_EVERY_S or done() >= 1):
             timeline = decoder.timeline(annealer.best)
             offered, last_offer = annealer.best_cost, time.monotonic()
             if timeline is not None:
