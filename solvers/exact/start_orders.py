@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from models.formulations.windows import completion_lower_us
 from models.instance import Instance, Ints
-from models.objective import Objective, charges
+from models.objective import Objective, Term, charges
 from solvers.bounds.granularity import round_up
 from solvers.bounds.lagrangian.improve import Priced
 from solvers.exact.start_orders_costs import FAR
@@ -66,11 +66,13 @@ class Guide:
 
 def applies(instance: Instance, objective: Objective) -> bool:
     """Say whether an instance has GPUs of one kind, always there, and a cost that grows with every completion."""
-    if not objective.is_sum or len(instance.class_gpu) > 1 or len(instance.models) > MOST_MODELS:
+    if len(instance.class_gpu) > 1 or len(instance.models) > MOST_MODELS:
         return False
-    if not (instance.one_at_a_time and instance.always_available):
+    charged = charges(objective, instance)
+    if not (charged.is_sum and instance.one_at_a_time and instance.always_available):
         return False
-    return bool((charges(objective, instance).due_us <= completion_lower_us(instance)).all())
+    # A job that is late whatever the plan costs nothing more by being later still.
+    return charged.term is not Term.LATE and bool((charged.due_us <= completion_lower_us(instance)).all())
 
 
 def improve(search: Search, priced: Priced, limit_s: float) -> None:

@@ -86,6 +86,7 @@ def start_first(price: Ints, run_us: int, loads_us: int, column_us: int, after: 
     """Raise `rest` where one task must start first; `after` is the rest after it, `run_us` how long that waits."""
     best = FAR
     for x in range(len(rest) - 1, -1, -1):
-        if x >= loads_us // column_us:
+        # The last column stands for all later times, also where a load takes longer.
+        if x >= min(len(rest) - 1, loads_us // column_us):
             best = min(best, price[x] + after[min(len(rest) - 1, (x * column_us + run_us) // column_us)])
         rest[x] = max(rest[x], best)

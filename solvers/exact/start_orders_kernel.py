@@ -304,7 +304,8 @@ def _as_early(tables: Tables, ours: States, a: int, theirs: States, b: int, apar
         for m in range(theirs.sent.shape[1]):
             if theirs.sent[b, m] == ours.sent[a, k]:
                 theirs_us = max(theirs_us, theirs.ends_us[b, m])
-                there = theirs.place[b, m] == ours.place[a, k]
+                # Made there later, it may be elsewhere before theirs is: then it counts as under way.
+                there = theirs.place[b, m] == ours.place[a, k] and ours.ends_us[a, k] <= theirs.ends_us[b, m]
         under_way = 0 if there or at_once else apart_us[ours.sent[a, k]]
         if ours.ends_us[a, k] + under_way > theirs_us:
             return False

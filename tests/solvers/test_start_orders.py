@@ -18,7 +18,7 @@ from solvers.bounds.lagrangian.relaxation import fixed_parts, job_costs, relax
 from solvers.exact import exhaustive, start_orders
 from solvers.result import Search
 from solvers.search.dispatch import greedy
-from tests.instances import chain, cluster, instance, random_instance, task
+from tests.instances import chain, cluster, instance, network, random_instance, task
 
 SUMS = [Objective.MEAN_LATENCY, Objective.MEAN_SLOWDOWN, Objective.WEIGHTED_LATENCY]
 
@@ -84,3 +84,34 @@ def test_where_it_does_not_apply() -> None:
     in_time = instance([Job(chain(task("t", 4)), 0, deadline_us=5)], on=cluster(2))
     assert not start_orders.applies(in_time, Objective.WEIGHTED_TARDINESS)
     assert not start_orders.applies(in_time, Objective.LATE_JOBS)
+    assert not start_orders.applies(built, Objective.LATE_JOBS)  # being later still costs nothing
+
+
+def test_an_output_that_is_on_a_gpu_later_is_not_there_as_early() -> None:
+    # X feeds Z1 and Z2, 7 us away from each other's GPU. Where X ran after Y its output leaves later than where it ran
+    # first, although the GPU that made it first has run something else since.
+    forked = chain(task("X", 1), task("Z1", 10, after={"X": 7}), task("Z2", 10, after={"X": 7}), name="forked")
+    jobs = [
+        Job(forked, 0, weight=Fraction(6)),
+        Job(chain(task("Y", 4), name="y"), 0, weight=Fraction(2)),
+        Job(chain(task("U", 10), name="u"), 0, weight=Fraction(8)),
+    ]
+    built = instance(jobs, on=cluster(2, network(0, 1_000_000)))
+    search = _proved(built, Objective.WEIGHTED_LATENCY)
+    assert exhaustive.solve(built, Objective.WEIGHTED_LATENCY).value == Fraction(105, 8)
+    assert search.bound is not None
+    assert search.bound <= Fraction(105, 8)
+
+
+def test_a_job_of_no_weight_may_load_for_longer_than_all_others_take() -> None:
+    # x and y take turns: 3 and 7. What a and b wait for is charged to nobody.
+    for_free = chain(task("a", 1, ["m"]), task("b", 1, after={"a": 0}), name="for free")
+    jobs = [
+        Job(for_free, 0, weight=Fraction(0)),
+        Job(chain(task("x", 4), name="x"), 0),
+        Job(chain(task("y", 3), name="y"), 0),
+    ]
+    built = instance(jobs, models={"m": 2000}, on=cluster(1, memory_bytes=2000))
+    search = _proved(built, Objective.WEIGHTED_LATENCY)
+    assert search.bound is not None
+    assert search.bound <= exhaustive.solve(built, Objective.WEIGHTED_LATENCY).value == 5

@@ -31,6 +31,9 @@ COARSEST_SHARE = 16
 FINEST_POOLED_SHARE = 128
 """Prices are shared down to slots of the mean critical path over this."""
 
+ALONE_S_PER_TASK = 0.04
+"""With so much time every job has its own prices from the beginning: sharing them is sooner good, but no better."""
+
 COLD, WARM = Steps(200, 0.2, 0.005, places=False), Steps(200, 0.1, 0.004)
 """Steps from the first prices, and from those of coarser slots."""
 
@@ -94,7 +97,8 @@ def improve(search: Search, time_limit_s: float | None = None, finest_us: int = 
     def left_s() -> float:
         return min(search.remaining_s, end - time.monotonic())
 
-    pool = Pool.of(fixed, first_prices)
+    in_haste = left_s() < ALONE_S_PER_TASK * search.instance.n_tasks
+    pool = Pool.of(fixed, first_prices) if in_haste else None
     begin = None if pool is None else _climb_pooled(search, fixed, pool, first_prices, finest_us, left_s)
     if begin is None:
         begin = _begin_alone(fixed, first_prices, finest_us, left_s())
