@@ -23,6 +23,10 @@ from solvers.search.teams import Team, is_shared
 LONG = 800
 """Tasks per GPU from which on a trace is annealed band by band."""
 
+WIDE, _WIDE_TASKS, _FEW_MODELS = Parameters(tasks_per_gpu=150), 2000, 4
+"""Where no GPU holds more than one part in so many of the models, tasks that share one are gathered from afar: windows
+are wide there, if there are no more tasks than this."""
+
 _OFFER_EVERY_S, _OFFER_SHARE = 0.5, 0.02
 """Plans are offered no more often than this, and take no more of the time than this share."""
 
@@ -70,7 +74,7 @@ def improvements(
     exchange
         Where it meets other annealings of the window, known by their seeds.
     """
-    settings = parameters or (Parameters() if instance.one_at_a_time else SERVING)
+    settings = parameters or _usual(instance)
     decoder = Decoder(instance, objective) if instance.one_at_a_time else ServingDecoder(instance, objective)
     if is_long(instance, objective):
         yield from _improve_along(decoder, start, seed, iterations, progress, settings, exchange)
@@ -110,6 +114,16 @@ def improvements(
             offered, last_offer = annealer.best_cost, time.monotonic()
             if timeline is not None:
                 yield timeline
+
+
+def _usual(instance: Instance) -> Parameters:
+    """Return how the annealing of an instance runs, as measured best."""
+    if not instance.one_at_a_time:
+        return SERVING
+    used = {model for needs in instance.needs for model in needs}
+    used_bytes = sum(int(instance.weight_bytes[model]) for model in used)
+    scarce = used_bytes >= _FEW_MODELS * max(gpu.memory_bytes for gpu in instance.class_gpu)
+    return WIDE if scarce and instance.n_tasks <= _WIDE_TASKS else Parameters()
 
 
 def _join(exchange: Exchange | None, shared: bool) -> tuple[Team, bool]:
