@@ -120,14 +120,14 @@ class Programme:
     def look_for_plans(self, tables: Tables, guide: Guide) -> None:
         """Offer plans from the few most promising states of every step."""
         steps: list[States] = []
-        for states, _ in self._steps(tables._replace(active=True), guide, _FEW_STATES):
+        for states, _ in self._steps(tables._replace(active=True), guide, self._limit(), _FEW_STATES):
             steps.append(states)
         self._offer_plans(steps)
 
     def prove(self, tables: Tables, guide: Guide | None) -> Guide | None:
         """Offer the optimum of a relaxation and its plans; return what its states cost, None if it was given up."""
         limit, steps, links, count = self._limit(), list[States](), list[_Links](), 0
-        for states, link in self._steps(tables, guide, None):
+        for states, link in self._steps(tables, guide, limit, None):
             steps.append(states)
             links.append(link)
             count += len(states.cost)
@@ -145,15 +145,19 @@ class Programme:
         """Return a cost that only plans of interest stay within."""
         return floor(0 if self.search.value is None else self.search.value * self.scale * (1 - _SURE))
 
-    def _steps(self, tables: Tables, guide: Guide | None, width: int | None) -> Iterator[tuple[States, _Links]]:
+    def _steps(
+        self, tables: Tables, guide: Guide | None, limit: int, width: int | None
+    ) -> Iterator[tuple[States, _Links]]:
         """Yield the states after every start, and whose they are; end early once time is up.
 
         Parameters
         ----------
+        limit
+            States that cost more are left out.
         width
             So many states of a step at most, those of the lowest bounds; None: all.
         """
-        limit, states = self._limit(), _origin(tables)
+        states = _origin(tables)
         none, ready = _empty(tables, 0), np.empty(len(tables.run_us), np.int64)
         start_us = np.empty((len(ready), tables.gpus), np.int64)
         for step in range(len(tables.run_us)):

@@ -71,6 +71,16 @@ def window(jobs: int) -> Instance:
     return authors.instance(authors.poisson(4, jobs, 8))
 
 
+def alone() -> tuple[Decoder, Stretches, BandAnnealer]:
+    """Return the annealing of a trace that nobody else works on."""
+    decoder = Decoder(window(120), Objective.MEAN_SLOWDOWN)
+    start = starts(decoder, None, lambda: False)[0]
+    stretches = Stretches(start, decoder.cost(start), 1, 150)
+    stretch = stretches.take()
+    assert stretch is not None
+    return decoder, stretches, BandAnnealer(decoder, stretches, stretch, 0, Parameters())
+
+
 @pytest.mark.usefixtures("narrow")
 def test_stretches_put_together_are_a_plan_at_any_time() -> None:
     of = window(240)
@@ -97,12 +107,7 @@ def test_stretches_put_together_are_a_plan_at_any_time() -> None:
 
 @pytest.mark.usefixtures("narrow")
 def test_cost_of_a_band_is_exact_where_the_horizon_is_the_end() -> None:
-    decoder = Decoder(window(120), Objective.MEAN_SLOWDOWN)
-    start = starts(decoder, None, lambda: False)[0]
-    stretches = Stretches(start, decoder.cost(start), 1, 150)
-    stretch = stretches.take()
-    assert stretch is not None
-    annealer = BandAnnealer(decoder, stretches, stretch, 0, Parameters())
+    decoder, stretches, annealer = alone()
     for sweeps in range(12, 0, -1):
         annealer.sweep_band(lambda _: 0.02 * stretches.cost / 120)
         annealer.move_on(1 / sweeps)
@@ -111,12 +116,7 @@ def test_cost_of_a_band_is_exact_where_the_horizon_is_the_end() -> None:
 
 @pytest.mark.usefixtures("narrow")
 def test_a_band_stays_where_the_trace_ends_however_much_time_passes() -> None:
-    decoder = Decoder(window(120), Objective.MEAN_SLOWDOWN)
-    start = starts(decoder, None, lambda: False)[0]
-    stretches = Stretches(start, decoder.cost(start), 1, 150)
-    stretch = stretches.take()
-    assert stretch is not None
-    annealer = BandAnnealer(decoder, stretches, stretch, 0, Parameters())
+    _, _, annealer = alone()
     for _ in range(20):
         annealer.move_on(1.0)
     asked: list[float] = []
