@@ -16,10 +16,10 @@ import numpy as np
 from models.instance import Ints
 from solvers.compiled import random_state, random_unit
 from solvers.search.annealing_kernel import Scene, Window, advance, anneal_window, evaluate, settle
+from solvers.search.current_plan import new_plan
 from solvers.search.decoder import Decisions, Decoder
 from solvers.search.decoder_kernel import INFEASIBLE, cost_so_far
 from solvers.search.decoder_state import FAR, State, copy_of, restore
-from solvers.search.neighbourhood import new_plan
 from solvers.search.retiming import Retiming, new_retiming
 from solvers.search.serving_annealing import ServingScene, anneal_serving, evaluate_serving, settle_serving
 from solvers.search.serving_decoder import ServingDecoder, spans_of
@@ -62,12 +62,15 @@ class Parameters:
     moves: int = 10
     hot: float = 0.1
     cold: float = 0.004
-    chances: tuple[float, ...] = (0.08, 0.04, 0.4, 0.15, 0.07, 0.07, 0.02, 0.15)
+    chances: tuple[float, ...] = (0.08, 0.04, 0.4, 0.15, 0.07, 0.07, 0.02, 0.1, 0.1, 0.15, 0.1)
     batch_chances: tuple[float, ...] = (0.25, 0.1, 0.1, 0.1, 0.3)
 
 
-SERVING = Parameters(tasks_per_gpu=40, lead_per_gpu=8, tail_per_gpu=20)
-"""Where tasks run together a GPU has more of them at a time, so windows hold more."""
+SERVING = Parameters(
+    tasks_per_gpu=40, lead_per_gpu=8, chances=(0.08, 0.04, 0.4, 0.15, 0.07, 0.07, 0.02, 0.15, 0.0, 0.0, 0.0)
+)
+"""Where tasks run together a GPU has more of them at a time, so windows hold more; how long a stretch takes says little
+there."""
 
 
 class Moment(NamedTuple):

@@ -14,11 +14,12 @@ import numpy as np
 
 from models.instance import Ints
 from solvers.compiled import Floats, RandomState, inlined, kernel, random_unit
+from solvers.search.current_plan import Plan, accept, apply, undo
 from solvers.search.decoder_kernel import INFEASIBLE, decode, look_ahead
 from solvers.search.decoder_state import FAR, State, Work, restore
 from solvers.search.decoder_tables import Tables
 from solvers.search.estimate import estimate
-from solvers.search.neighbourhood import Plan, accept, apply, propose, undo
+from solvers.search.neighbourhood import propose
 from solvers.search.retiming import Retiming, is_local, record
 from solvers.search.retiming_kernel import adopt, forget, retime, worst_of
 

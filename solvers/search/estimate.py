@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from models.instance import Ints
 from solvers.compiled import inlined
+from solvers.search.current_plan import Plan
 from solvers.search.decoder_kernel import arrival
 from solvers.search.decoder_state import ABSENT, Work
 from solvers.search.decoder_tables import Tables
 from solvers.search.following import begin, charge, find_anchors, hope, measure, touch_followers
-from solvers.search.neighbourhood import Plan
 from solvers.search.retiming import (
     AFFECTED,
     ANCHOR,

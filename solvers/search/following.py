@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from models.instance import Ints
 from solvers.compiled import inlined
+from solvers.search.current_plan import Plan
 from solvers.search.decoder_state import ABSENT, Work
 from solvers.search.decoder_tables import Tables
-from solvers.search.neighbourhood import Plan
 from solvers.search.retiming import (
     AFFECTED,
     AHEAD,

@@ -1,19 +1,17 @@
 """Moves of the local search: which tasks change GPU, and where in the order they go.
 
-The order is kept sorted by the start times of the current plan, so that "earlier" and "later" mean the same in the
-list and on the clock. A move gives some tasks a new time and a new GPU; they are merged into the list again at that
-time. Moves never put a task before its predecessors.
+Moves never put a task before its predecessors. Long tasks of a good plan lie so that a GPU becomes free just when a
+short job can use it; a move that changes when a stretch ends disturbs all that follows. So some exchange stretches
+that take about as long (`alignment`).
 """
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
-import numpy as np
-
-from models.instance import NEVER, Ints
 from solvers.compiled import RandomState, inlined, random_below, random_unit
+from solvers.search.alignment import propose_as_long, propose_rest, propose_stretches
+from solvers.search.current_plan import Plan, keeps_order, may_run, take
 from solvers.search.decoder_tables import Tables
+from solvers.search.draws import draw_distance, draw_other_gpu
 
 MOVES = (
     "replace a task",
@@ -24,68 +22,17 @@ MOVES = (
     "shift and replace a job",
     "move a model's tasks",
     "exchange two GPUs",
+    "exchange stretches that end together",
+    "exchange stretches that take as long",
+    "exchange the rest of two GPUs",
 )
 """The kinds of moves, in the order of their numbers."""
 
 REPLACE, SHIFT, SHIFT_REPLACE, EXCHANGE, JOB_SHIFT, JOB_REPLACE, MODEL_MOVE, GPU_EXCHANGE = range(8)
-
+STRETCHES, AS_LONG, REST = range(8, 11)
 
 REACH = 16
 """Most tasks of a GPU that another one passes when it is shifted."""
-
-
-class Plan(NamedTuple):
-    """The current plan of a search and the move under way.
-
-    Attributes
-    ----------
-    order, gpu
-        The decisions, the move included. Shape [tasks] each.
-    time, position
-        Per task: its start in the current plan, its place in the order.
-    moved, moved_gpu, moved_time, how_many
-        The tasks of the move, where and when they go, and how many they are (shape [1]).
-    old_gpu, old_order, old_range
-        What it takes to undo it; the range of changed positions has shape [2].
-    mark
-        Per task: whether it is part of the move.
-    """
-
-    order: Ints
-    gpu: Ints
-    time: Ints
-    position: Ints
-    moved: Ints
-    moved_gpu: Ints
-    moved_time: Ints
-    how_many: Ints
-    old_gpu: Ints
-    old_order: Ints
-    old_range: Ints
-    mark: Ints
-
-
-def new_plan(order: Ints, gpu: Ints, time: Ints) -> Plan:
-    """Return a plan of these decisions and start times, sorted by the latter."""
-    tasks = len(order)
-    by_time = order[np.argsort(time[order], kind="stable")]
-    position = np.empty(tasks, np.int64)
-    position[by_time] = np.arange(tasks)
-    fresh = [np.zeros(tasks, np.int64) for _ in range(6)]
-    return Plan(
-        order=by_time,
-        gpu=gpu.copy(),
-        time=time.copy(),
-        position=position,
-        moved=fresh[0],
-        moved_gpu=fresh[1],
-        moved_time=fresh[2],
-        how_many=np.zeros(1, np.int64),
-        old_gpu=fresh[3],
-        old_order=fresh[4],
-        old_range=np.zeros(2, np.int64),
-        mark=fresh[5],
-    )
 
 
 @inlined
@@ -104,7 +51,7 @@ def propose(tables: Tables, plan: Plan, random: RandomState, kind: int, first: i
             return False
         return _keep_precedence(tables, plan, task)
     if kind == EXCHANGE:
-        distance = _distance(random, size)
+        distance = draw_distance(random, size)
         place = plan.position[task] + distance
         if place >= beyond:
             return False
@@ -118,6 +65,12 @@ def propose(tables: Tables, plan: Plan, random: RandomState, kind: int, first: i
         return _propose_job(tables, plan, random, task, kind == JOB_REPLACE, first, beyond)
     if kind == MODEL_MOVE:
         return _propose_model(tables, plan, random, task, first, beyond)
+    if kind == STRETCHES:
+        return propose_stretches(tables, plan, random, task, first, beyond)
+    if kind == AS_LONG:
+        return propose_as_long(tables, plan, random, task, first, beyond)
+    if kind == REST:
+        return propose_rest(tables, plan, random, task, first, beyond)
     return _propose_gpus(tables, plan, random, task, first, beyond)
 
 
@@ -157,7 +110,7 @@ def _propose_model(tables: Tables, plan: Plan, random: RandomState, task: int, f
         return False
     place = plan.position[task]
     # Residency pays over stretches: longer ones than other moves reach.
-    stretch = _distance(random, beyond - first) * 4
+    stretch = draw_distance(random, beyond - first) * 4
     for at in range(place, min(beyond, place + stretch)):
         other = plan.order[at]
         if plan.gpu[other] == source and _needs(tables, other, model) and may_run(tables, other, target):
@@ -175,7 +128,7 @@ def _propose_gpus(tables: Tables, plan: Plan, random: RandomState, task: int, fi
     stop = beyond
     # To the end swaps all that two GPUs hold from here on; a stretch pays two more changes of models.
     if random_below(random, 2) == 0:
-        stop = min(beyond, place + 4 * _distance(random, beyond - first))
+        stop = min(beyond, place + 4 * draw_distance(random, beyond - first))
     for at in range(place, stop):
         other = plan.order[at]
         if plan.gpu[other] == source and may_run(tables, other, target):
@@ -186,38 +139,9 @@ def _propose_gpus(tables: Tables, plan: Plan, random: RandomState, task: int, fi
 
 
 @inlined
-def take(plan: Plan, task: int, gpu: int, time: int) -> None:
-    """Make a task part of the move."""
-    at = plan.how_many[0]
-    plan.moved[at] = task
-    plan.moved_gpu[at] = gpu
-    plan.moved_time[at] = time
-    plan.how_many[0] = at + 1
-
-
-@inlined
-def _distance(random: RandomState, size: int) -> int:
-    """Return a distance in the order, small ones more often: its logarithm is uniform up to that of `size`."""
-    return int(np.exp(random_unit(random) * np.log(size)))
-
-
-@inlined
-def draw_other_gpu(tables: Tables, plan: Plan, random: RandomState, task: int) -> int:
-    """Return a random GPU that can run a task, preferably another than its own."""
-    gpus = tables.gpu_class.shape[0]
-    gpu = random_below(random, gpus)
-    for _ in range(gpus):
-        if gpu != plan.gpu[task] and may_run(tables, task, gpu):
-            return gpu
-        # The next one rather than another draw: ends even where a single GPU is eligible.
-        gpu = 0 if gpu + 1 == gpus else gpu + 1
-    return plan.gpu[task]
-
-
-@inlined
 def _other_time(plan: Plan, random: RandomState, task: int, first: int, beyond: int) -> int:
     """Return the time of another task in the window, one that is near more often."""
-    distance = _distance(random, beyond - first)
+    distance = draw_distance(random, beyond - first)
     if random_below(random, 2) == 0:
         return plan.time[plan.order[max(first, plan.position[task] - distance)]]
     # A microsecond behind, so that the merge puts it after that task and not before.
@@ -227,7 +151,7 @@ def _other_time(plan: Plan, random: RandomState, task: int, first: int, beyond: 
 @inlined
 def take_along(plan: Plan, random: RandomState, task: int, gpu: int, first: int, beyond: int) -> bool:
     """Put a task before an earlier, or behind a later task of a GPU; say whether that GPU has such a task."""
-    steps = _distance(random, REACH)
+    steps = draw_distance(random, REACH)
     direction = 1 if random_below(random, 2) == 0 else -1
     place, found = plan.position[task] + direction, -1
     while first <= place < beyond and steps > 0:
@@ -239,12 +163,6 @@ def take_along(plan: Plan, random: RandomState, task: int, gpu: int, first: int,
     if found >= 0:
         take(plan, task, gpu, plan.time[plan.order[found]] + int(direction > 0))
     return found >= 0
-
-
-@inlined
-def may_run(tables: Tables, task: int, gpu: int) -> bool:
-    """Say whether a task is eligible on a GPU."""
-    return tables.run_us[tables.task_template[task], tables.gpu_class[gpu]] != NEVER
 
 
 @inlined
@@ -268,142 +186,3 @@ def _keep_precedence(tables: Tables, plan: Plan, task: int) -> bool:
         time = min(time, plan.time[task + tables.output_offset[entry]])
     plan.moved_time[0] = time
     return time != plan.time[task] or plan.moved_gpu[0] != plan.gpu[task]
-
-
-@inlined
-def _new_time(plan: Plan, task: int) -> int:
-    """Return the time of a task after the move."""
-    for at in range(plan.how_many[0]):
-        if plan.moved[at] == task:
-            return plan.moved_time[at]
-    return plan.time[task]
-
-
-@inlined
-def keeps_order(tables: Tables, plan: Plan, task: int) -> bool:
-    """Say whether a task lies strictly between its predecessors and successors after the move."""
-    template, time = tables.task_template[task], _new_time(plan, task)
-    for entry in range(tables.input_first[template], tables.input_first[template + 1]):
-        if _new_time(plan, task + tables.input_offset[entry]) >= time:
-            return False
-    for entry in range(tables.output_first[template], tables.output_first[template + 1]):
-        if _new_time(plan, task + tables.output_offset[entry]) <= time:
-            return False
-    return True
-
-
-@inlined
-def apply(plan: Plan, first: int, beyond: int) -> None:
-    """Carry a move out: merge the moved tasks into the order at their new times, and change their GPUs."""
-    count = plan.how_many[0]
-    # Only the stretch between the first and the last change is written again.
-    low, high = beyond, first
-    for at in range(count):
-        task = plan.moved[at]
-        place = plan.position[task]
-        target = _first_at(plan, plan.moved_time[at], first, beyond)
-        low = min(low, place, target)
-        high = max(high, place + 1, target)
-        # Marked tasks are skipped in their old places while the others are merged.
-        plan.mark[task] = 1
-        plan.old_gpu[at] = plan.gpu[task]
-        plan.gpu[task] = plan.moved_gpu[at]
-    plan.old_range[0], plan.old_range[1] = low, high
-    _sort_moved(plan)
-    for place in range(low, high):
-        plan.old_order[place] = plan.order[place]
-    at, to = 0, low
-    for place in range(low, high):
-        task = plan.old_order[place]
-        if plan.mark[task] == 1:
-            continue
-        # A moved task goes before those that start at its new time: it took the time of the one it passes.
-        while at < count and plan.moved_time[at] <= plan.time[task]:
-            plan.order[to] = plan.moved[at]
-            plan.position[plan.moved[at]] = to
-            at += 1
-            to += 1
-        plan.order[to] = task
-        plan.position[task] = to
-        to += 1
-    while at < count:
-        plan.order[to] = plan.moved[at]
-        plan.position[plan.moved[at]] = to
-        at += 1
-        to += 1
-    for at in range(count):
-        plan.mark[plan.moved[at]] = 0
-
-
-@inlined
-def undo(plan: Plan) -> None:
-    """Take a move back."""
-    for at in range(plan.how_many[0]):
-        plan.gpu[plan.moved[at]] = plan.old_gpu[at]
-    for place in range(plan.old_range[0], plan.old_range[1]):
-        plan.order[place] = plan.old_order[place]
-        plan.position[plan.order[place]] = place
-
-
-@inlined
-def accept(plan: Plan, start: Ints, first: int, last: int) -> None:
-    """Make the decoded start times those of the current plan, and sort the order by them again."""
-    for place in range(first, last):
-        plan.time[plan.order[place]] = start[plan.order[place]]
-        _bring_forward(plan, place, first)
-
-
-@inlined
-def sort_again(plan: Plan, first: int, low: int, high: int, last: int) -> None:
-    """Sort the order at positions [first, last) by time, where only the times at [low, high) have changed."""
-    for place in range(low, last):
-        if not _bring_forward(plan, place, first) and place >= high:
-            # It starts no sooner than all before it, and those behind it are in order.
-            return
-
-
-@inlined
-def _bring_forward(plan: Plan, place: int, first: int) -> bool:
-    """Put a task before those in front of it that start later; say whether there are any."""
-    task, at = plan.order[place], place
-    time = plan.time[task]
-    # Insertion sort: the order was sorted before the move, and few tasks change places.
-    while at > first and plan.time[plan.order[at - 1]] > time:
-        plan.order[at] = plan.order[at - 1]
-        plan.position[plan.order[at]] = at
-        at -= 1
-    plan.order[at] = task
-    plan.position[task] = at
-    return at < place
-
-
-@inlined
-def _first_at(plan: Plan, time: int, first: int, beyond: int) -> int:
-    """Return the first position in [first, beyond) whose task starts at or after a time, else `beyond`."""
-    low, high = first, beyond
-    while low < high:
-        middle = (low + high) // 2
-        if plan.time[plan.order[middle]] < time:
-            low = middle + 1
-        else:
-            high = middle
-    return low
-
-
-@inlined
-def _sort_moved(plan: Plan) -> None:
-    """Sort the tasks of a move by their new times; equal times keep their place in the order."""
-    # A move has a handful of tasks; no sort with a call of its own pays for them.
-    for at in range(1, plan.how_many[0]):
-        task, gpu, time, old = plan.moved[at], plan.moved_gpu[at], plan.moved_time[at], plan.old_gpu[at]
-        to = at
-        while to > 0 and (
-            plan.moved_time[to - 1] > time
-            or (plan.moved_time[to - 1] == time and plan.position[plan.moved[to - 1]] > plan.position[task])
-        ):
-            plan.moved[to] = plan.moved[to - 1]
-            plan.moved_gpu[to] = plan.moved_gpu[to - 1]
-            plan.moved_time[to] = plan.moved_time[to - 1]
-            plan.old_gpu[to] = plan.old_gpu[to - 1]
-            to -= 1
-        plan.moved[to], plan.moved_gpu[to], plan.moved_time[to], plan.old_gpu[to] = task, gpu, time, old

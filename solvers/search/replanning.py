@@ -18,6 +18,7 @@ from models.timeline import Placement, Residency, Timeline
 from solvers.compiled import Floats, RandomState
 from solvers.search.annealer import Parameters
 from solvers.search.annealing_kernel import Scene, Window, anneal_window, evaluate
+from solvers.search.current_plan import Plan, new_plan
 from solvers.search.decoder import Decisions, Decoder
 from solvers.search.decoder_kernel import INFEASIBLE, cost_so_far
 from solvers.search.decoder_state import (
@@ -37,7 +38,6 @@ from solvers.search.decoder_state import (
 )
 from solvers.search.decoder_tables import Tables
 from solvers.search.dispatch import dispatch, rules
-from solvers.search.neighbourhood import Plan, new_plan
 from solvers.search.retiming import new_retiming
 from solvers.search.static_models import Mask
 

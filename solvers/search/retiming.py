@@ -17,10 +17,10 @@ import numpy as np
 
 from models.instance import Ints
 from solvers.compiled import inlined, kernel
+from solvers.search.current_plan import Plan, accept
 from solvers.search.decoder_kernel import append
 from solvers.search.decoder_state import ABSENT, FAR, State, Work, restore
 from solvers.search.decoder_tables import Tables
-from solvers.search.neighbourhood import Plan, accept
 
 STAMP, PLACED, RELINKED, JOBS, AFFECTED, DIRTY, REACH, AHEAD = range(8)
 """Places in `Retiming.counts`: the last two are the last position that a change reaches, and how far GPUs are ahead."""

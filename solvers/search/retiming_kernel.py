@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from models.instance import Ints
 from solvers.compiled import inlined, kernel
+from solvers.search.current_plan import Plan, sort_again
 from solvers.search.decoder_kernel import INFEASIBLE
 from solvers.search.decoder_loads import LEAVING as MARKED
 from solvers.search.decoder_loads import choose_victims
 from solvers.search.decoder_state import ABSENT, State, Work
 from solvers.search.decoder_tables import Tables
 from solvers.search.following import begin, charge, find_anchors, hope, measure, touch_followers
-from solvers.search.neighbourhood import Plan, sort_again
 from solvers.search.retiming import (
     AFFECTED,
     ANCHOR,

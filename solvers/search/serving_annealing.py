@@ -9,9 +9,9 @@ import numpy as np
 from models.instance import Ints
 from solvers.compiled import Floats, RandomState, kernel, random_unit
 from solvers.search.annealing_kernel import Window
+from solvers.search.current_plan import Plan, accept, apply, undo
 from solvers.search.decoder_state import State, Work, restore
 from solvers.search.decoder_tables import Tables
-from solvers.search.neighbourhood import Plan, accept, apply, undo
 from solvers.search.serving_kernel import decode_serving, look_ahead_serving
 from solvers.search.serving_moves import propose_serving, sort_members, undo_joins
 from solvers.search.serving_tables import Runs, Service

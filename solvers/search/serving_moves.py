@@ -11,18 +11,10 @@ import numpy as np
 
 from models.instance import NONE
 from solvers.compiled import RandomState, inlined, random_below, random_unit
+from solvers.search.current_plan import Plan, keeps_order, may_run, take
 from solvers.search.decoder_tables import Tables
-from solvers.search.neighbourhood import (
-    MOVES,
-    SHIFT_REPLACE,
-    Plan,
-    draw_other_gpu,
-    keeps_order,
-    may_run,
-    propose,
-    take,
-    take_along,
-)
+from solvers.search.draws import draw_other_gpu
+from solvers.search.neighbourhood import MOVES, SHIFT_REPLACE, propose, take_along
 from solvers.search.serving_tables import Runs, Service
 
 SERVING_MOVES = (
@@ -35,7 +27,7 @@ SERVING_MOVES = (
 )
 """The kinds of moves, in the order of their numbers."""
 
-JOIN, MERGE, FILL, BORDER, MOVE = range(8, 13)
+JOIN, MERGE, FILL, BORDER, MOVE = range(11, 16)
 
 BATCHES_PASSED = 8
 """Most batches of a class that a task passes on its way to another one."""

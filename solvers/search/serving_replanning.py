@@ -12,11 +12,11 @@ from models.objective import Objective
 from models.timeline import Timeline, batch_leaders
 from solvers.search.annealer import Parameters
 from solvers.search.annealing_kernel import Window
+from solvers.search.current_plan import Plan
 from solvers.search.decoder import Decisions
 from solvers.search.decoder_kernel import INFEASIBLE
 from solvers.search.decoder_state import ABSENT, FAR, copy_of
 from solvers.search.dispatch import rules
-from solvers.search.neighbourhood import Plan
 from solvers.search.replanning import Candidate, Moment, Replanner, Schedule
 from solvers.search.serving_annealing import ServingScene, anneal_serving, evaluate_serving, settle_serving
 from solvers.search.serving_decoder import ServingDecoder, spans_of

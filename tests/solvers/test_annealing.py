@@ -8,6 +8,7 @@ import time
 from fractions import Fraction
 from functools import partial
 
+import numpy as np
 import pytest
 
 from experiments import authors
@@ -17,10 +18,11 @@ from solvers.result import Search
 from solvers.search.annealer import Annealer, Parameters
 from solvers.search.annealing import improve, starts
 from solvers.search.annealing_kernel import Window
-from solvers.search.decoder import Decoder
+from solvers.search.decoder import Decisions, Decoder
 from solvers.search.decoder_kernel import look_ahead
 from solvers.search.decoder_state import FAR
 from solvers.search.dispatch import greedy
+from solvers.search.neighbourhood import AS_LONG, MOVES, REST, STRETCHES
 from tests.instances import chain, cluster, instance, random_instance, task
 
 
@@ -113,6 +115,22 @@ def test_timing_again_what_changes_is_timing_again_everything(objective: Objecti
         annealer.sweep(partial(float, 0.1 * share))
         annealer.sweep(partial(float, 0.01 * share))
         assert annealer.windows > 1
+
+
+@pytest.mark.parametrize("kind", [STRETCHES, AS_LONG, REST])
+def test_exchanges_of_stretches_bring_jobs_together(kind: int) -> None:
+    # Two jobs of 4 and 6 us, whose second tasks each wait 10 us for what the other GPU made: all ends at 4 + 10 + 6.
+    # One exchange of two stretches that begin together and take as long brings each job to one GPU: 4 + 6 = 10.
+    jobs = [Job(chain(task("a", 4), task("b", 6, after={"a": 9}), name=f"j{at}"), 0) for at in range(2)]
+    decoder = Decoder(instance(jobs, on=cluster(2)), Objective.MAKESPAN)
+    crossed = Decisions(np.array([0, 2, 1, 3]), np.array([0, 1, 1, 0]))
+    chances = tuple(float(at == kind) for at in range(len(MOVES)))
+    annealer = Annealer(decoder, crossed, 0, Parameters(chances=chances))
+    begun = annealer.best
+    annealer.sweep(lambda: 1e-9)
+    ends = [timeline.end_us.max() for timeline in map(decoder.timeline, (begun, annealer.best)) if timeline is not None]
+    assert ends == [20, 10]
+    assert annealer.counts[kind, 2] == annealer.counts[:, 2].sum() == 1
 
 
 @pytest.mark.parametrize("objective", list(Objective))
