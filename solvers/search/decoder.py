@@ -75,6 +75,8 @@ class Decoder:
     ----------
     instance, objective
         What is decoded, and how its cost is counted.
+    idle_first
+        Whether the model that has been idle for longest leaves, in place of the one needed furthest ahead.
 
     Attributes
     ----------
@@ -92,11 +94,11 @@ class Decoder:
     serves = False
     """Whether batches, shares and memory of tasks are known."""
 
-    def __init__(self, instance: Instance, objective: Objective) -> None:
+    def __init__(self, instance: Instance, objective: Objective, idle_first: bool = False) -> None:
         if not self.serves:
             instance.require_one_at_a_time("the list decoder")
         self.instance = instance
-        self.tables: Tables = tabulate(instance, objective)
+        self.tables: Tables = tabulate(instance, objective, idle_first)
         self.origin, self.residencies = initial_state(instance, self.tables)
         self._initial = self.residencies[: self.origin.records[0]].copy()
 

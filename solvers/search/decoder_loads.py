@@ -3,6 +3,8 @@
 Loads of a GPU go in the order in which its tasks need them, each as soon as the copy engine is free and room
 can be made. The future of the GPU is known, so the model that leaves is the one whose next use lies furthest
 ahead (Belady's rule; for models of equal size it loads least), and a load never waits for the task it serves.
+With `idle_first` the model that was used least recently leaves instead: its room is there sooner, and what a GPU does
+depends on its past alone, so that a search may change late tasks without changing early loads.
 """
 
 from __future__ import annotations
@@ -85,23 +87,24 @@ LEAVING = -2
 def choose_victims(tables: Tables, state: State, gpu: int, needed: int, position: int, earliest: int) -> int:
     """Mark the models that leave for so many bytes; return when the last is free to go, FAR if room cannot be made.
 
-    Furthest next use first; among models that are never used again, the one that was used least recently. A
-    marked model whose leaving turns out not to be necessary stays, the one needed soonest first.
+    Furthest next use first; among models that are never used again, the one that was used least recently. With
+    `idle_first` the other way round. A marked model whose leaving turns out not to be necessary stays, the one that
+    would leave last first.
     """
     room = state.room[gpu]
-    # Furthest next use first may take more than is needed once a large model has gone ...
+    # The first to leave may be more than is needed once a large model has gone ...
     while room < needed:
-        chosen = _furthest(tables, state, gpu, position)
+        chosen = _first_to_leave(tables, state, gpu, position)
         if chosen == ABSENT:
             return FAR
         state.slot[gpu, chosen] = LEAVING
         room += tables.weight_bytes[chosen]
     while True:
-        # ... so the marked ones that the rest makes superfluous stay, the one needed soonest first.
+        # ... so the marked ones that the rest makes superfluous stay.
         spared = ABSENT
         for other in range(state.ready.shape[1]):
             dispensable = state.slot[gpu, other] == LEAVING and room - tables.weight_bytes[other] >= needed
-            if dispensable and (spared == ABSENT or state.upcoming[gpu, other] < state.upcoming[gpu, spared]):
+            if dispensable and (spared == ABSENT or _leaves_before(tables, state, gpu, spared, other)):
                 spared = other
         if spared == ABSENT:
             break
@@ -114,20 +117,28 @@ def choose_victims(tables: Tables, state: State, gpu: int, needed: int, position
 
 
 @inlined
-def _furthest(tables: Tables, state: State, gpu: int, position: int) -> int:
-    """Return the resident model that is needed furthest ahead, ABSENT if none may leave."""
+def _leaves_before(tables: Tables, state: State, gpu: int, model: int, other: int) -> bool:
+    """Say whether the rule of evictions prefers that a model leaves to that another does."""
+    ahead = state.upcoming[gpu, model] - state.upcoming[gpu, other]
+    idle = state.last_use[gpu, other] - state.last_use[gpu, model]
+    if tables.idle_first:
+        # Equal where neither has been used yet.
+        return bool(idle > 0 or (idle == 0 and ahead > 0))
+    # Equal where neither is used again: then the one idle for longest can go earliest.
+    return bool(ahead > 0 or (ahead == 0 and idle > 0))
+
+
+@inlined
+def _first_to_leave(tables: Tables, state: State, gpu: int, position: int) -> int:
+    """Return the resident model that leaves first, ABSENT if none may leave."""
     chosen = ABSENT
     for other in range(state.ready.shape[1]):
         if state.ready[gpu, other] == ABSENT or state.slot[gpu, other] == LEAVING:
             continue
         if state.upcoming[gpu, other] <= position or (tables.no_swaps and state.last_use[gpu, other] != ABSENT):
             continue
-        if chosen != ABSENT:
-            # Equal only where neither is used again: then the one idle for longest can go earliest.
-            ahead = state.upcoming[gpu, other] - state.upcoming[gpu, chosen]
-            if ahead < 0 or (ahead == 0 and state.last_use[gpu, other] >= state.last_use[gpu, chosen]):
-                continue
-        chosen = other
+        if chosen == ABSENT or _leaves_before(tables, state, gpu, other, chosen):
+            chosen = other
     return chosen
 
 

@@ -57,6 +57,8 @@ class Tables(NamedTuple):
         Per model: most GPUs that may hold it at a time, or UNLIMITED.
     evictable
         Whether models may have to leave: some GPU cannot hold all that may be on it.
+    idle_first
+        Whether the model that has been idle for longest leaves, in place of the one needed furthest ahead.
     limited, overlap_loads, no_swaps
         Whether replicas are limited at all; the instance's option and restriction.
     """
@@ -91,12 +93,13 @@ class Tables(NamedTuple):
     slot_bytes: Ints
     replicas: Ints
     evictable: bool
+    idle_first: bool
     limited: bool
     overlap_loads: bool
     no_swaps: bool
 
 
-def tabulate(instance: Instance, objective: Objective) -> Tables:
+def tabulate(instance: Instance, objective: Objective, idle_first: bool) -> Tables:
     """Return the tables of an instance under an objective; of batches they know size 1."""
     input_first, inputs = _compress(instance.inputs)
     output_first, outputs = _compress(instance.outputs)
@@ -146,6 +149,7 @@ def tabulate(instance: Instance, objective: Objective) -> Tables:
         slot_bytes=slot_bytes,
         replicas=np.array([limits.get(model.name, UNLIMITED) for model in instance.models], np.int64),
         evictable=_may_evict(instance),
+        idle_first=idle_first,
         limited=bool(limits),
         overlap_loads=instance.overlap_loads,
         no_swaps=instance.restrictions.no_swaps,

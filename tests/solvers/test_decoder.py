@@ -73,6 +73,17 @@ def test_evicts_the_model_needed_furthest_ahead() -> None:
     assert len(timeline.residencies) == 4
 
 
+def test_evicts_the_model_idle_for_longest() -> None:
+    # The same, but k replaces m, idle since 6: it loads when the copy engine is free, [10, 15), and m replaces n at 15.
+    of = instance([single(str(i), 1, m) for i, m in enumerate("mnkmn")], {"m": 5, "n": 5, "k": 5})
+    decoder = Decoder(of, Objective.MEAN_LATENCY, idle_first=True)
+    timeline = decoder.timeline(Decisions(np.arange(5), np.zeros(5, np.int64)))
+    assert timeline is not None
+    assert check(of, timeline) == []
+    assert timeline.start_us.tolist() == [5, 10, 15, 20, 25]
+    assert len(timeline.residencies) == 5
+
+
 def test_evicts_no_more_than_it_must() -> None:
     # 2 + 7 bytes of 10 are held; 8 are needed. The small model is needed furthest ahead, but the large one must go
     # anyway, and then the small one may stay: 2 + 8 = 10.
