@@ -126,18 +126,24 @@ def _usual(instance: Instance) -> Parameters:
     """Return how the annealing of an instance runs, as measured best."""
     if not instance.one_at_a_time:
         return SERVING
+    return WIDE if _is_scarce(instance) and instance.n_tasks <= _WIDE_TASKS else Parameters()
+
+
+def _is_scarce(instance: Instance) -> bool:
+    """Say whether every GPU holds few of the models that tasks need."""
     used = {model for needs in instance.needs for model in needs}
     used_bytes = sum(int(instance.weight_bytes[model]) for model in used)
-    scarce = used_bytes >= _FEW_MODELS * max(gpu.memory_bytes for gpu in instance.class_gpu)
-    return WIDE if scarce and instance.n_tasks <= _WIDE_TASKS else Parameters()
+    return used_bytes >= _FEW_MODELS * max(gpu.memory_bytes for gpu in instance.class_gpu)
 
 
 def _new_decoder(instance: Instance, objective: Objective, settings: Parameters) -> Decoder:
     """Return the decoder whose plans are annealed."""
     if not instance.one_at_a_time:
         return ServingDecoder(instance, objective)
-    # In plans of one window or two the best evictions count for more than that late tasks leave early loads alone.
-    return Decoder(instance, objective, idle_first=is_shared(instance, objective, settings))
+    # Where models come and go all the time, or the plan is short, how often they load counts for more than that late
+    # tasks leave early loads alone.
+    idle_first = is_shared(instance, objective, settings) and not _is_scarce(instance)
+    return Decoder(instance, objective, idle_first)
 
 
 def _emphasis(decoder: Decoder, passed: float) -> float:
