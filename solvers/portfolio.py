@@ -115,6 +115,8 @@ _SHORT_WARM_UP_S, _SHORT_WARM_UP_SHARE = 3.0, 0.5
 """Before CP-SAT up to so many seconds, and this share of a short limit: until then the Lagrangian bound gains most."""
 _BOUND_SHARE, _SHORT_BOUND_S = 0.3, 10.0
 """The bound gets a share of the time, and of a short limit the first so many seconds, in which it gains most."""
+_SHORT_BEAM_BOUND_SHARE = 0.4
+"""Beams wait for the prices of the bound, which are nearly as good a guide after this share of a short limit."""
 _ASCENT_S_PER_TASK, _ASCENT_SHARE = 1e-4, 0.5
 """What an ascent takes before it first looks at the clock, as measured, and the share of its time that it may take."""
 _CONSECUTIVE_SHARE = 0.5
@@ -183,8 +185,11 @@ def solve(
         if options.method is Method.AUTO and options.iterations is None:  # where CP-SAT gets to depends on the clock
             exact = _worth_cp_sat(plans)
         limit_s = _warm_up_s(plans, options) if exact else search.remaining_s
-        bound_s = limit_s if exact else _bound_s(options, limit_s)
-        priced = _search_and_bound(search, plans, options, limit_s, bound_s)
+        if not exact and options.iterations is None and plans is search and _suits_beams(instance, objective):
+            priced = _bound_and_beam(search, options, limit_s)
+        else:
+            bound_s = limit_s if exact else _bound_s(options, limit_s)
+            priced = _search_and_bound(search, plans, options, limit_s, bound_s)
     if exact and not search.proved and search.remaining_s > 0:
         _solve_exactly(plans, options, priced if plans is search else None)  # prices are of the window's own GPUs
     return search.result("truenorth", options.as_dict())
@@ -409,6 +414,44 @@ def _search_and_bound(
         for done in annealings:
             done.result()
         return bounding.result()
+
+
+def _suits_beams(instance: Instance, objective: Objective) -> bool:
+    """Say whether beams can look for plans with the prices of the bound."""
+    from solvers.search import beam
+
+    return beam.applies(instance, objective)
+
+
+def _bound_and_beam(search: Search, options: SearchOptions, limit_s: float) -> Priced | None:
+    """Raise the bound while others anneal; then all look for plans with its prices, as long as that gains.
+
+    Returns
+    -------
+    Priced or None
+        The bound with its prices.
+    """
+    from solvers.search import beam
+
+    end_s = search.elapsed_s + limit_s
+    bound_s = max(_BOUND_SHARE * limit_s, min(_SHORT_BOUND_S, _SHORT_BEAM_BOUND_SHARE * limit_s))
+    if search.timeline is None:
+        _dispatch(search)
+    with ThreadPoolExecutor(options.workers) as pool:
+        bounding = pool.submit(raise_bound, search, bound_s)
+        if options.workers > 1:
+            anneal(search, replace(options, workers=options.workers - 1), bound_s)
+        priced = bounding.result()
+        guide = None if priced is None else beam.guide_of(search, priced)
+        if guide is not None:
+            left_s = end_s - search.elapsed_s
+            seeds = range(options.seed, options.seed + options.workers)
+            for searching in [pool.submit(beam.improve, search, guide, left_s, seed) for seed in seeds]:
+                searching.result()
+    left_s = end_s - search.elapsed_s
+    if left_s > 0 and not search.stop.is_set():
+        anneal(search, options, left_s)
+    return priced
 
 
 def _warm_up_s(search: Search, options: SearchOptions) -> float:

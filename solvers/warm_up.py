@@ -21,7 +21,9 @@ from solvers.bounds.lagrangian.pooled import LEAST_ALIKE
 from solvers.exact.start_orders import Programme
 from solvers.exact.start_orders_tables import tabulate
 from solvers.result import Search
+from solvers.search import beam
 from solvers.search.annealing import improve
+from solvers.search.decoder import Decoder
 
 
 def warm_up(parts: Sequence[str] = ()) -> None:
@@ -50,6 +52,9 @@ def _compile_bound() -> None:
     tables = None if priced is None else tabulate(search.instance, search.objective, priced)
     if tables is not None:
         Programme(search, 1, search.remaining_s).prove(tables, None)
+    guide = None if priced is None else beam.guide_of(search, priced)
+    if guide is not None:
+        beam.plan(Decoder(search.instance, search.objective), guide, 1, 1, lambda: False)
 
 
 _COMPILE = {"search": _compile_search, "bound": _compile_bound, "serving": _compile_serving}

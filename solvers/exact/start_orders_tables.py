@@ -98,7 +98,7 @@ def tabulate(instance: Instance, objective: Objective, priced: Priced) -> Tables
         kind = workflow, int(weight[job])
         if kind not in kinds:
             of_job = _job(instance, job, kind[1], run_us, tail_us, needs, load_us)
-            stages = _stages_of(of_job.before)
+            stages = stages_of(of_job.before)
             if stages is None:
                 return None
             kinds[kind] = _add_rows(rows, of_job, stages, prices, largest)
@@ -140,7 +140,7 @@ def _job(instance: Instance, job: int, weight: int, run_us: Ints, tail_us: Ints,
     return _Job(weight, before, run_us[tasks], tail_us[tasks], np.array(loads, np.int64), needs[tasks].tolist())
 
 
-def _stages_of(before: list[frozenset[int]]) -> list[frozenset[int]] | None:
+def stages_of(before: list[frozenset[int]]) -> list[frozenset[int]] | None:
     """Return the sets of tasks that can have started, the largest first; None if there are too many."""
     found = [frozenset[int]()]
     known = set(found)

@@ -1,0 +1,119 @@
+"""A beam search over start orders, guided by the prices of the Lagrangian.
+
+Plans are built start by start in order of time: on a GPU that is idle starts one of the tasks that can, or nothing
+does until the next release or end. Of all beginnings by which the GPUs are taken for about as long, the few are kept
+that cost least by the guide (`beam_guide`): what is done has cost, what the rests of jobs cost at the prices of
+compute, less the price of what the GPUs still offer. Of those that have started the same tasks and whose GPUs are free
+at about the same times one is kept. Beam search goes back to Lowerre (The Harpy speech recognition system, 1976); in
+scheduling Ow and Morton (International Journal of Production Research 26, 1988).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from models.instance import Instance
+from models.objective import Objective, Term, charges
+from models.timeline import Timeline
+from solvers.bounds.lagrangian.improve import Priced
+from solvers.result import Search
+from solvers.search.beam_guide import Guide, tabulate
+from solvers.search.beam_kernel import keep_first, look_at_nearest
+from solvers.search.beam_state import GPU_BITS, NEAREST, Beam, start, with_room
+from solvers.search.decoder import Decisions, Decoder
+from solvers.search.decoder_state import ABSENT
+
+MOST_GPUS, MOST_MODELS = 64, 60
+"""A state holds a few numbers for each model on each GPU."""
+
+_BUCKETS_PER_TASK = 3
+_GRAINS = (6, 12, 4, 9)
+"""GPUs that differ in when they are free by less than the mean critical path over this are alike, search by search."""
+_FIRST_WIDTH, _MOST_WIDTH, _GROWTH = 50, 2000, 2
+_S_PER_STATE, _FIRST_SHARE = 3e-5, 0.1
+"""What a state of the width and a task take, as measured, and the share of the time that the first plan may take."""
+_TRIES = 3
+"""If so many beams find no better plan than what was known, no more are tried."""
+
+
+def applies(instance: Instance, objective: Objective) -> bool:
+    """Say whether an instance has GPUs of one kind, always there, without slots, and a cost that is linear in ends."""
+    charged = charges(objective, instance)
+    if not charged.is_sum or charged.term is Term.LATE or len(instance.class_gpu) > 1 or instance.class_gpu[0].slots:
+        return False
+    if not (instance.one_at_a_time and instance.always_available and instance.overlap_loads):
+        return False
+    restrictions, few = instance.restrictions, instance.n_gpus <= MOST_GPUS and len(instance.models) <= MOST_MODELS
+    due = charged.due_us <= instance.job_release_us + instance.job_critical_us
+    return few and not restrictions.max_replicas and not restrictions.no_swaps and bool(due.all())
+
+
+def guide_of(search: Search, priced: Priced) -> Guide | None:
+    """Return what guides the beams of a search at prices of the Lagrangian; None if that would be too large."""
+    rate = priced.prices.compute[0] / priced.relaxation.scale
+    return tabulate(search.instance, search.objective, rate, priced.relaxation.slot_us)
+
+
+def improve(search: Search, guide: Guide, limit_s: float, seed: int = 0) -> None:
+    """Offer the plans of ever wider beams until the time is up, or the first ones are no better than what is known.
+
+    Parameters
+    ----------
+    limit_s
+        Seconds from now.
+    seed
+        Which states count as alike first.
+    """
+    end_s = search.elapsed_s + limit_s
+
+    def enough() -> bool:
+        return search.stop.is_set() or search.proved or search.elapsed_s > end_s or search.remaining_s <= 0
+
+    decoder, turn, known = Decoder(search.instance, search.objective), 0, search.value
+    width = max(1, min(_FIRST_WIDTH, int(_FIRST_SHARE * limit_s / (_S_PER_STATE * search.instance.n_tasks))))
+    while not enough() and (turn < _TRIES or search.value != known):
+        begun_s = search.elapsed_s
+        timeline = plan(decoder, guide, width, _GRAINS[(seed + turn) % len(_GRAINS)], enough)
+        if timeline is not None:
+            search.offer(timeline)
+        turn += 1
+        took_s = search.elapsed_s - begun_s
+        grown = min(_MOST_WIDTH, _GROWTH * width)
+        if search.elapsed_s + took_s * grown / width <= end_s:
+            width = grown
+
+
+def plan(decoder: Decoder, guide: Guide, width: int, grains: int, enough: Callable[[], bool]) -> Timeline | None:
+    """Return the best plan of a beam of some width, None if it finds none before it is enough."""
+    instance = decoder.instance
+    work_us = int(decoder.tables.run_us[instance.task_template, 0].sum())
+    bucket_us = max(1, work_us // (_BUCKETS_PER_TASK * instance.n_tasks))
+    grain_us = max(1, int(instance.job_critical_us.mean()) // grains)
+    beam = start(guide, decoder.origin, instance.n_tasks, width, grain_us, bucket_us)
+    keep_first(guide, beam)
+    while beam.states.any():
+        bucket = int(beam.counts[NEAREST]) % len(beam.states)
+        while beam.states[bucket]:
+            if enough():
+                return None
+            beam = with_room(beam, 2 * width)
+            look_at_nearest(decoder.tables, guide, beam)
+        beam.counts[NEAREST] += 1
+    return _timeline(decoder, beam)
+
+
+def _timeline(decoder: Decoder, beam: Beam) -> Timeline | None:
+    """Return the best plan that a beam came to."""
+    if beam.best_end[1] == ABSENT:
+        return None
+    came, move = beam.best_end.tolist()
+    moves = [move]
+    while came != ABSENT:
+        moves.append(int(beam.trail_move[came]))
+        came = int(beam.trail_from[came])
+    order = np.array(moves[::-1], np.int64)
+    gpu = np.empty(len(order), np.int64)
+    gpu[order >> GPU_BITS] = order & ((1 << GPU_BITS) - 1)
+    return decoder.timeline_by_last_use(Decisions(order >> GPU_BITS, gpu))

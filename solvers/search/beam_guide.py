@@ -1,0 +1,252 @@
+"""What the rests of jobs cost at the prices of the Lagrangian: how a beam search tells promising beginnings of plans.
+
+A job's *stage* is the set of its tasks that have started. At prices of compute per slot its rest costs what its
+completion costs and its remaining runs pay, each as cheap as the completion allows: the tasks that can start next share
+a time from which on they can, and one until which they must end so that what follows can begin. Tasks that run beside
+them and end later move the latter, in steps. Where outputs are awaited by a part of what follows alone this is no
+bound, but a guide needs to be none. Jobs of one workflow and weight share these tables.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from models.instance import Instance, Ints
+from models.objective import Objective, charges
+from solvers.compiled import Floats, allocating_kernel, inlined
+from solvers.exact.start_orders_tables import stages_of
+
+MOST_TASKS = 60
+"""Workflows of more tasks than this are left alone: sets of tasks are masks."""
+
+_MOST_ENTRIES = 40_000_000
+"""Costs in all tables together."""
+_COLUMNS, _LEAST_COLUMNS, _STEPS = 32, 4, 16
+"""The mean critical path has so many columns, fewer over a long horizon; how much later others end is told in steps of
+two."""
+
+
+class Prices(NamedTuple):
+    """Prices of compute on GPUs of one kind.
+
+    Attributes
+    ----------
+    rate, prefix
+        Per microsecond by slot, in units of the objective, and from 0 to the beginning of each. Shape [slots],
+        [slots + 1].
+    slot_us, column_us
+        Width of a slot, and of a column of the tables.
+    """
+
+    rate: Floats
+    prefix: Floats
+    slot_us: int
+    column_us: int
+
+
+class Guide(NamedTuple):
+    """The tables of an instance.
+
+    Attributes
+    ----------
+    by_release, release_us, first_task
+        The jobs in order of release; per job: its release and its first task.
+    kind, first_stage
+        Per job: jobs of a kind are alike but for their release; the stage in which nothing has started.
+    later
+        What jobs that are not released yet cost, by the number of those that are. Shape [jobs + 1].
+    following
+        Per stage: that after the start of a task, -1 if it cannot start. Shape [stages, tasks of the largest workflow].
+    awaited, beside
+        Per stage: masks of the started tasks whose outputs the next tasks need, and of those that they do not.
+    longest_us, weight
+        Per stage: the longest of the runs that can start next, 0 if none is left; the cost of a microsecond.
+    line, lines
+        Per stage: the first of its lines of costs, and their number.
+    cost
+        By the time from which on the next tasks can start. Shape [lines, columns].
+    prices, step_us
+        Of compute; by how much later tasks beside the next ones end from line to line.
+    """
+
+    by_release: Ints
+    release_us: Ints
+    first_task: Ints
+    kind: Ints
+    first_stage: Ints
+    later: Floats
+    following: Ints
+    awaited: Ints
+    beside: Ints
+    longest_us: Ints
+    weight: Floats
+    line: Ints
+    lines: Ints
+    cost: Floats
+    prices: Prices
+    step_us: int
+
+
+class _Stage(NamedTuple):
+    """A stage of the jobs of a kind; see `Guide`."""
+
+    following: list[int]
+    awaited: int
+    beside: int
+    longest_us: int
+    weight: float
+    cost: Floats
+
+
+def tabulate(instance: Instance, objective: Objective, rate: Floats, slot_us: int) -> Guide | None:
+    """Return the tables at some prices of compute, per microsecond by slot; None if they would be too large."""
+    weights = [float(weight) for weight in charges(objective, instance).job_weights]
+    kind_of = list(zip(instance.job_workflow.tolist(), weights, strict=True))
+    first_job = {kind: job for job, kind in reversed(list(enumerate(kind_of)))}
+    found: dict[tuple[int, float], list[frozenset[int]]] = {}
+    for kind, job in first_job.items():
+        before = _inputs(instance, job)
+        sets = stages_of(before) if len(before) <= MOST_TASKS else None
+        if sets is None:
+            return None
+        found[kind] = sets
+    lines, critical_us = _STEPS * sum(map(len, found.values())), int(instance.job_critical_us.mean())
+    horizon_us = len(rate) * slot_us + 8 * int(instance.job_critical_us.max())
+    column_us = max(1, critical_us // _COLUMNS, horizon_us * lines // _MOST_ENTRIES)
+    if column_us * _LEAST_COLUMNS > max(critical_us, _LEAST_COLUMNS):
+        return None
+    prices = Prices(rate, np.concatenate(([0.0], np.cumsum(rate) * slot_us)), slot_us, column_us)
+    stages, first_stage = list[_Stage](), {}
+    for kind, job in first_job.items():
+        run_us = [instance.run_time(task, 0) for task in instance.tasks_of(job)]
+        _add_stages(stages, found[kind], _inputs(instance, job), run_us, kind[1], prices, horizon_us // column_us + 2)
+        first_stage[kind] = len(stages) - 1
+    number = {kind: index for index, kind in enumerate(first_job)}
+    kinds = np.array([number[kind] for kind in kind_of], np.int64)
+    return _join(instance, stages, kinds, np.array([first_stage[kind] for kind in kind_of], np.int64), prices)
+
+
+def _inputs(instance: Instance, job: int) -> list[frozenset[int]]:
+    """Return the predecessors of each task of a job, counted from its first."""
+    first = int(instance.job_first_task[job])
+    return [frozenset(source - first for source, _ in instance.task_inputs(task)) for task in instance.tasks_of(job)]
+
+
+def _add_stages(
+    stages: list[_Stage],
+    found: list[frozenset[int]],
+    before: list[frozenset[int]],
+    run_us: list[int],
+    weight: float,
+    prices: Prices,
+    columns: int,
+) -> None:
+    """Add the stages of a kind of jobs, the largest sets of tasks first."""
+    number = {started: len(stages) + index for index, started in enumerate(found)}
+    for started in found:
+        left = [task for task in range(len(before)) if task not in started]
+        ready = [task for task in left if before[task] <= started]
+        following = [number[started | {task}] if task in ready else -1 for task in range(len(before))]
+        awaited = frozenset[int]().union(*(before[task] for task in ready))
+        beside = {task for task in started - awaited if any(task in before[other] for other in left)}
+        cost = np.empty((_STEPS if beside else 1, columns))
+        if left:
+            next_cost = stages[number[started | frozenset(ready)]].cost[0]
+            price_stage(prices, next_cost, np.array([run_us[task] for task in ready]), weight, cost)
+        else:
+            cost[0] = weight * prices.column_us * np.arange(columns)
+        longest_us = max((run_us[task] for task in ready), default=0)
+        stages.append(_Stage(following, _mask(awaited), _mask(beside), longest_us, weight, cost))
+
+
+def _mask(tasks: set[int] | frozenset[int]) -> int:
+    return sum(1 << task for task in tasks)
+
+
+def _join(instance: Instance, stages: list[_Stage], kind: Ints, first_stage: Ints, prices: Prices) -> Guide:
+    """Return the tables of all stages, and what jobs cost from their releases on."""
+    by_release = np.argsort(instance.job_release_us, kind="stable")
+    cost, lines = np.concatenate([stage.cost for stage in stages]), np.array([len(stage.cost) for stage in stages])
+    line, most = np.cumsum(lines) - lines, max(len(stage.following) for stage in stages)
+    weight = np.array([stage.weight for stage in stages])
+    released = [
+        cost_from(cost, int(line[stage]), float(weight[stage]), prices.column_us, int(instance.job_release_us[job]))
+        for job, stage in enumerate(first_stage.tolist())
+    ]
+    return Guide(
+        by_release=by_release,
+        release_us=instance.job_release_us,
+        first_task=instance.job_first_task,
+        kind=kind,
+        first_stage=first_stage,
+        later=np.concatenate((np.cumsum(np.array(released)[by_release][::-1])[::-1], [0.0])),
+        following=np.array([stage.following + [-1] * (most - len(stage.following)) for stage in stages], np.int64),
+        awaited=np.array([stage.awaited for stage in stages], np.int64),
+        beside=np.array([stage.beside for stage in stages], np.int64),
+        longest_us=np.array([stage.longest_us for stage in stages], np.int64),
+        weight=weight,
+        line=line,
+        lines=lines,
+        cost=cost,
+        prices=prices,
+        step_us=2 * prices.column_us,
+    )
+
+
+@inlined
+def price_until(prices: Prices, instant: int) -> float:
+    """Return the price of compute from time 0 to an instant."""
+    slot = instant // prices.slot_us
+    if slot >= len(prices.rate):
+        return float(prices.prefix[len(prices.rate)])
+    return float(prices.prefix[slot] + prices.rate[slot] * (instant - slot * prices.slot_us))
+
+
+@inlined
+def cost_from(cost: Floats, line: int, weight: float, column_us: int, begin: int) -> float:
+    """Return what tasks that can start from some time on cost by a line: between its columns, or behind them."""
+    column, last = begin // column_us, cost.shape[1] - 1
+    if column >= last:
+        return float(cost[line, last] + weight * (begin - last * column_us))
+    part = (begin - column * column_us) / column_us
+    return float(cost[line, column] * (1 - part) + cost[line, column + 1] * part)
+
+
+@allocating_kernel
+def price_stage(prices: Prices, next_cost: Floats, run_us: Ints, weight: float, out: Floats) -> None:
+    """Write the least that runs pay, and what follows them costs, by the column from which on they can start.
+
+    Parameters
+    ----------
+    next_cost
+        What follows costs, by the column from which on it can start.
+    out
+        One line per step by which what follows is held up by others. Shape [lines, columns].
+    """
+    columns, tasks, column_us = len(next_cost), len(run_us), prices.column_us
+    paid = np.empty((tasks, columns))
+    for i in range(tasks):
+        for c in range(columns):
+            begin = c * column_us
+            paid[i, c] = price_until(prices, begin + run_us[i]) - price_until(prices, begin)
+    following = next_cost.reshape((1, columns))
+    nexts, least, longest = np.empty(tasks, np.int64), np.empty(tasks), run_us.max()
+    for step in range(out.shape[0]):
+        for c in range(columns):
+            end = c * column_us + longest + 2 * step * column_us
+            best = np.inf
+            for i in range(tasks):
+                nexts[i], least[i] = c, np.inf
+            # Prices are at least 0: once the completion alone costs more, waiting longer does not pay.
+            while weight * end < best:
+                total = cost_from(following, 0, weight, column_us, end)
+                for i in range(tasks):
+                    while nexts[i] < columns and nexts[i] * column_us + run_us[i] <= end:
+                        least[i] = min(least[i], paid[i, nexts[i]])
+                        nexts[i] += 1
+                    total += least[i]
+                best = min(best, total)
+                end += column_us
+            out[step, c] = best

@@ -1,0 +1,263 @@
+"""The states of a beam search over start orders, and the buckets that hold the best of them.
+
+A state is one row of numbers: the latest start, how many jobs are released and tasks started; per GPU when its engines
+are free, its free memory, and per model when it was ready and last used; and per job that is released and not done
+its stage and where and when its started tasks end. A bucket holds states by which the GPUs together are taken for
+about as long.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from models.instance import Ints
+from solvers.compiled import Floats, inlined
+from solvers.search.beam_guide import Guide
+from solvers.search.decoder_state import ABSENT, State
+
+NOW, RELEASED, STARTED, ACTIVE, FIRST_GPU = range(5)
+"""Where numbers of a state stand: time, jobs released, tasks started, jobs that are released and not done, GPUs."""
+FREE, COPIED, ROOM, FIRST_MODEL = range(4)
+"""Where numbers of a GPU stand: when its engines are free, free bytes, then per model when ready and when last used."""
+JOB, STAGE, FIRST_END = range(3)
+"""Where numbers of a job stand: itself, its stage, then by task when it ends, and on which GPU in the lowest bits."""
+GPU_BITS = 12
+
+FREE_ROWS, TRAIL, NEAREST = range(3)
+"""Where counts stand: rows without a state, entries of the trail, the bucket whose states come next."""
+
+_AHEAD, _ROWS_PER_STATE, _MOST_ACTIVE = 128, 30, 200
+"""So many buckets are open at a time, rows of states per state of a bucket, and jobs released and not done; what goes
+beyond is left out."""
+_SEED = 0
+
+
+class Beam(NamedTuple):
+    """What a beam search works on.
+
+    Attributes
+    ----------
+    rows, paid, key, came, move
+        Per state: its numbers; what jobs that are done have cost; a hash of the started tasks; the entry of the trail
+        that it came from, and the task and GPU that were added to it, ABSENT if none.
+    row, saved
+        The state that is looked at, and room for a GPU of it.
+    unused
+        Rows without a state.
+    counts
+        Numbers by themselves; see FREE_ROWS.
+    trail_from, trail_move
+        Starts of all states that were looked at: the entry before, and task and GPU.
+    bound, at, alike, states, most, find
+        Per bucket: what its states cost by the guide, their rows, their hashes, their number, the bound from which
+        on they are left out, and where to find a hash. Shapes [buckets, 2 x width], [buckets], [buckets, a power of 2].
+    due_at
+        The states that are looked at in turn.
+    next_job, next_task
+        What can start next: offset of the job in the row, and task of the job.
+    taken
+        Mask of the tasks per kind of jobs that have one that can start.
+    sorted_us
+        Room for a time per GPU.
+    task_key
+        Per task: a random number.
+    best, best_end
+        The least cost of a whole plan, and the last entry of its trail and its last start.
+    grain_us, bucket_us
+        States that differ by less than about the first in when GPUs are free count as alike; width of a bucket.
+    first_job, gpu_stride, job_stride
+        Where the jobs of a row begin, and how many numbers a GPU and a job have.
+    """
+
+    rows: Ints
+    paid: Floats
+    key: Ints
+    came: Ints
+    move: Ints
+    row: Ints
+    saved: Ints
+    unused: Ints
+    counts: Ints
+    trail_from: Ints
+    trail_move: Ints
+    bound: Floats
+    at: Ints
+    alike: Ints
+    states: Ints
+    most: Floats
+    find: Ints
+    due_at: Ints
+    next_job: Ints
+    next_task: Ints
+    taken: Ints
+    sorted_us: Ints
+    task_key: Ints
+    best: Floats
+    best_end: Ints
+    grain_us: int
+    bucket_us: int
+    first_job: int
+    gpu_stride: int
+    job_stride: int
+
+
+def start(guide: Guide, origin: State, tasks: int, width: int, grain_us: int, bucket_us: int) -> Beam:
+    """Return a beam without states, but for what it looks at: the beginning, before the first release."""
+    gpus, models = origin.ready.shape
+    first_job = FIRST_GPU + gpus * (FIRST_MODEL + 2 * models)
+    active = min(len(guide.release_us), _MOST_ACTIVE)
+    row = np.zeros(first_job + active * (FIRST_END + guide.following.shape[1]), np.int64)
+    held = row[FIRST_GPU:first_job].reshape(gpus, FIRST_MODEL + 2 * models)
+    held[:, ROOM], held[:, FIRST_MODEL::2], held[:, FIRST_MODEL + 1 :: 2] = origin.room, origin.ready, origin.last_use
+    rows, places = _ROWS_PER_STATE * width + 1000, 1 << (4 * width).bit_length()
+    counts = np.zeros(3, np.int64)
+    counts[FREE_ROWS] = rows
+    each = (_AHEAD, 2 * width)
+    return Beam(
+        rows=np.empty((rows, len(row)), np.int64),
+        paid=np.zeros(rows + 1),
+        key=np.zeros(rows + 1, np.int64),
+        came=np.full(rows + 1, ABSENT, np.int64),
+        move=np.full(rows + 1, ABSENT, np.int64),
+        row=row,
+        saved=np.zeros(FIRST_MODEL + 2 * models, np.int64),
+        unused=np.arange(rows)[::-1].copy(),
+        counts=counts,
+        trail_from=np.empty(0, np.int64),
+        trail_move=np.empty(0, np.int64),
+        bound=np.empty(each),
+        at=np.empty(each, np.int64),
+        alike=np.empty(each, np.int64),
+        states=np.zeros(_AHEAD, np.int64),
+        most=np.full(_AHEAD, np.inf),
+        find=np.full((_AHEAD, places), ABSENT, np.int64),
+        due_at=np.empty(2 * width, np.int64),
+        next_job=np.empty(active * guide.following.shape[1], np.int64),
+        next_task=np.empty(active * guide.following.shape[1], np.int64),
+        taken=np.zeros(int(guide.kind.max()) + 1, np.int64),
+        sorted_us=np.zeros(gpus, np.int64),
+        task_key=np.random.default_rng(_SEED).integers(1, 1 << 62, tasks),
+        best=np.full(1, np.inf),
+        best_end=np.full(2, ABSENT, np.int64),
+        grain_us=grain_us,
+        bucket_us=bucket_us,
+        first_job=first_job,
+        gpu_stride=FIRST_MODEL + 2 * models,
+        job_stride=FIRST_END + guide.following.shape[1],
+    )
+
+
+def with_room(beam: Beam, more: int) -> Beam:
+    """Return a beam whose trail has room for so many more entries."""
+    if int(beam.counts[TRAIL]) + more <= len(beam.trail_from):
+        return beam
+    empty = np.empty(len(beam.trail_from) + more, np.int64)
+    return beam._replace(
+        trail_from=np.concatenate((beam.trail_from, empty)), trail_move=np.concatenate((beam.trail_move, empty))
+    )
+
+
+@inlined
+def order_by_bound(beam: Beam, bucket: int, count: int, best: int) -> None:
+    """Bring the `best` states of a bucket to its front, by Hoare's quickselect."""
+    low, high = 0, count - 1
+    while low < high:
+        pivot = beam.bound[bucket, (low + high) // 2]
+        i, j = low, high
+        while i <= j:
+            while beam.bound[bucket, i] < pivot:
+                i += 1
+            while pivot < beam.bound[bucket, j]:
+                j -= 1
+            if i <= j:
+                bound, at, known = beam.bound[bucket, i], beam.at[bucket, i], beam.alike[bucket, i]
+                beam.bound[bucket, i], beam.at[bucket, i] = beam.bound[bucket, j], beam.at[bucket, j]
+                beam.alike[bucket, i] = beam.alike[bucket, j]
+                beam.bound[bucket, j], beam.at[bucket, j], beam.alike[bucket, j] = bound, at, known
+                i += 1
+                j -= 1
+        if best - 1 <= j:
+            high = j
+        elif best - 1 >= i:
+            low = i
+        else:
+            break
+
+
+@inlined
+def leave_out(beam: Beam, bucket: int, keep: int) -> None:
+    """Keep so many of the best states of a bucket."""
+    order_by_bound(beam, bucket, beam.states[bucket], keep)
+    for place in range(keep, beam.states[bucket]):
+        beam.unused[beam.counts[FREE_ROWS]] = beam.at[bucket, place]
+        beam.counts[FREE_ROWS] += 1
+    beam.states[bucket] = keep
+    most = beam.bound[bucket, 0]
+    for place in range(keep):
+        most = max(most, beam.bound[bucket, place])
+    beam.most[bucket] = most
+    mask = beam.find.shape[1] - 1
+    for place in range(mask + 1):
+        beam.find[bucket, place] = ABSENT
+    for place in range(keep):
+        slot = beam.alike[bucket, place] & mask
+        while beam.find[bucket, slot] != ABSENT:
+            slot = (slot + 1) & mask
+        beam.find[bucket, slot] = place
+
+
+@inlined
+def hash_state(beam: Beam, key: int) -> int:
+    """Return a hash of the started tasks and of about when the GPUs are free, whichever is which."""
+    row, gpus = beam.row, len(beam.sorted_us)
+    for gpu in range(gpus):
+        free, k = max(row[FIRST_GPU + gpu * beam.gpu_stride + FREE], row[NOW]), gpu
+        while k > 0 and beam.sorted_us[k - 1] > free:
+            beam.sorted_us[k] = beam.sorted_us[k - 1]
+            k -= 1
+        beam.sorted_us[k] = free
+    found = key
+    for gpu in range(gpus):
+        found ^= (beam.sorted_us[gpu] // beam.grain_us + 1) * 7046029254386353131
+        found = (found ^ (found >> 29)) * 6364136223846793005
+        found ^= found >> 32
+    return found
+
+
+@inlined
+def keep_state(beam: Beam, bound: float, paid: float, key: int, came: int, move: int) -> None:
+    """Keep the state that is looked at if it is among the best of its bucket, or better than one that is alike."""
+    row, gpus = beam.row, len(beam.sorted_us)
+    taken_us = 0
+    for gpu in range(gpus):
+        taken_us += max(row[FIRST_GPU + gpu * beam.gpu_stride + FREE], row[NOW])
+    buckets, nearest = len(beam.states), beam.counts[NEAREST]
+    bucket = min(max(taken_us // beam.bucket_us, nearest), nearest + buckets - 1) % buckets
+    if bound >= beam.most[bucket]:
+        return
+    found, mask, place = hash_state(beam, key), beam.find.shape[1] - 1, ABSENT
+    slot = found & mask
+    while beam.find[bucket, slot] != ABSENT:
+        if beam.alike[bucket, beam.find[bucket, slot]] == found:
+            place = beam.find[bucket, slot]
+            if bound >= beam.bound[bucket, place]:
+                return
+            break
+        slot = (slot + 1) & mask
+    if place == ABSENT:
+        if beam.counts[FREE_ROWS] == 0:
+            return
+        beam.counts[FREE_ROWS] -= 1
+        place = beam.states[bucket]
+        beam.find[bucket, slot] = place
+        beam.alike[bucket, place], beam.at[bucket, place] = found, beam.unused[beam.counts[FREE_ROWS]]
+        beam.states[bucket] += 1
+    at = beam.at[bucket, place]
+    beam.bound[bucket, place] = bound
+    for k in range(beam.first_job + row[ACTIVE] * beam.job_stride):
+        beam.rows[at, k] = row[k]
+    beam.paid[at], beam.key[at], beam.came[at], beam.move[at] = paid, key, came, move
+    if beam.states[bucket] == beam.at.shape[1]:
+        leave_out(beam, bucket, beam.at.shape[1] // 2)

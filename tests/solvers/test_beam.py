@@ -1,0 +1,93 @@
+"""The beam search over start orders: its guide by hand, its plans by hand and against the exhaustive search."""
+
+from __future__ import annotations
+
+import random
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+from models import Instance, Job, Objective
+from models.objective import timeline_value
+from solvers.compiled import Floats
+from solvers.exact import exhaustive
+from solvers.result import Search
+from solvers.search import beam
+from solvers.search.beam_guide import tabulate
+from solvers.search.decoder import Decisions, Decoder
+from tests.instances import chain, cluster, instance, random_instance, task
+
+
+def _planned(built: Instance, objective: Objective, width: int, rate: Floats, slot_us: int) -> Fraction | None:
+    """Return the value of a beam's plan, checked against all rules; None without one."""
+    guide, search = tabulate(built, objective, rate, slot_us), Search(built, objective, 900)
+    assert guide is not None
+    timeline = beam.plan(Decoder(built, objective), guide, width, 1000, lambda: False)
+    if timeline is not None:
+        search.offer(timeline)
+    return search.value
+
+
+def test_a_rest_waits_while_running_costs_more_than_waiting() -> None:
+    # A run of 4 costs 8 from 0, 2 less for every microsecond that it waits, and as much as it ends late: 4 from 4 on.
+    built = instance([Job(chain(task("t", 4)), 0)])
+    guide = tabulate(built, Objective.MEAN_LATENCY, np.array([2.0]), 4)
+    assert guide is not None
+    assert guide.later.tolist() == [8.0, 0.0]
+    begun, done = guide.cost[guide.line[guide.first_stage[0]]], guide.cost[guide.line[0]]
+    assert begun[[0, 3, 4, 6]].tolist() == [8.0, 8.0, 8.0, 10.0]
+    assert done[[0, 5]].tolist() == [0.0, 5.0]
+
+
+def test_a_gpu_waits_for_a_short_job() -> None:
+    # Two GPUs, runs of 10 and 4 at 0, of 4 and 1 at 1: best with latencies 4, 1, 5 and 14, the long one last, and a GPU
+    # that idles until 1.
+    runs = [(10, 0), (4, 0), (4, 1), (1, 1)]
+    built = instance(
+        [Job(chain(task("t", run), name=f"w{at}"), release) for at, (run, release) in enumerate(runs)], on=cluster(2)
+    )
+    assert _planned(built, Objective.MEAN_LATENCY, 50, np.array([0.0]), 20) == Fraction(24, 4)
+    # One state at a time starts what is cheapest at once: an upper bound, not the optimum.
+    assert _planned(built, Objective.MEAN_LATENCY, 1, np.array([0.0]), 20) != Fraction(24, 4)
+
+
+@pytest.mark.parametrize("objective", [Objective.MEAN_SLOWDOWN, Objective.WEIGHTED_LATENCY])
+def test_no_plan_is_below_the_optimum_and_most_meet_it(objective: Objective) -> None:
+    applied = met = 0
+    for seed in range(50):
+        built = random_instance(random.Random(7000 + seed), max_tasks=5)
+        if not beam.applies(built, objective):
+            continue
+        best, value = exhaustive.solve(built, objective).value, _planned(built, objective, 100, np.array([0.0]), 1000)
+        assert best is not None
+        assert value is not None
+        assert best <= value
+        applied += 1
+        met += best == value
+    assert applied >= 12
+    assert met >= 0.6 * applied  # others want another model to leave, or a start held back between two events
+
+
+def test_models_leave_by_least_recent_use() -> None:
+    # Of three models two fit. Needed again is the first, so that looking ahead the second leaves; it was used last.
+    names = ["a", "b", "c", "a"]
+    workflow = chain(*(task(f"t{at}", 10, [name]) for at, name in enumerate(names)))
+    built = instance([Job(workflow, 0)], {"a": 4, "b": 4, "c": 4})
+    decoder, decisions = Decoder(built, Objective.MEAN_LATENCY), Decisions(np.arange(4), np.zeros(4, np.int64))
+    ahead, back = decoder.timeline(decisions), decoder.timeline_by_last_use(decisions)
+    assert ahead is not None
+    assert back is not None
+    assert [built.models[held.model].name for held in ahead.residencies] == ["a", "b", "c"]
+    assert [built.models[held.model].name for held in back.residencies] == ["a", "b", "c", "a"]
+    assert timeline_value(Objective.MEAN_LATENCY, built, back) == 44
+
+
+def test_where_it_does_not_apply() -> None:
+    apart = instance([Job(chain(task("t", 4)), 0)], on=cluster(2))
+    assert beam.applies(apart, Objective.MEAN_LATENCY)
+    assert not beam.applies(apart, Objective.MAKESPAN)
+    soon, late = (instance([Job(chain(task("t", 4)), 0, deadline_us=due)]) for due in (4, 5))
+    assert beam.applies(soon, Objective.WEIGHTED_TARDINESS)
+    assert not beam.applies(late, Objective.WEIGHTED_TARDINESS)  # nothing is paid before the due time
+    assert not beam.applies(instance([Job(chain(task("t", 4)), 0)], on=cluster(1, slots=(10,))), Objective.MEAN_LATENCY)
