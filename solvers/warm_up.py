@@ -54,7 +54,7 @@ def _compile_bound() -> None:
         Programme(search, 1, search.remaining_s).prove(tables, None)
     guide = None if priced is None else beam.guide_of(search, priced)
     if guide is not None:
-        beam.plan(Decoder(search.instance, search.objective), guide, 1, 1, lambda: False)
+        beam.plan(Decoder(search.instance, search.objective, idle_first=True), guide, 1, 1, lambda: False)
 
 
 _COMPILE = {"search": _compile_search, "bound": _compile_bound, "serving": _compile_serving}

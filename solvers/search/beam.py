@@ -71,7 +71,7 @@ def improve(search: Search, guide: Guide, limit_s: float, seed: int = 0) -> None
     def enough() -> bool:
         return search.stop.is_set() or search.proved or search.elapsed_s > end_s or search.remaining_s <= 0
 
-    decoder, turn, known = Decoder(search.instance, search.objective), 0, search.value
+    decoder, turn, known = Decoder(search.instance, search.objective, idle_first=True), 0, search.value
     width = max(1, min(_FIRST_WIDTH, int(_FIRST_SHARE * limit_s / (_S_PER_STATE * search.instance.n_tasks))))
     while not enough() and (turn < _TRIES or search.value != known):
         begun_s = search.elapsed_s
@@ -86,7 +86,15 @@ def improve(search: Search, guide: Guide, limit_s: float, seed: int = 0) -> None
 
 
 def plan(decoder: Decoder, guide: Guide, width: int, grains: int, enough: Callable[[], bool]) -> Timeline | None:
-    """Return the best plan of a beam of some width, None if it finds none before it is enough."""
+    """Return the best plan of a beam of some width, None if it finds none before it is enough.
+
+    Parameters
+    ----------
+    decoder
+        One by whose rule the model that has been idle for longest leaves, as in the states of a beam.
+    grains
+        GPUs that differ in when they are free by less than the mean critical path over this are alike.
+    """
     instance = decoder.instance
     work_us = int(decoder.tables.run_us[instance.task_template, 0].sum())
     bucket_us = max(1, work_us // (_BUCKETS_PER_TASK * instance.n_tasks))
@@ -116,4 +124,4 @@ def _timeline(decoder: Decoder, beam: Beam) -> Timeline | None:
     order = np.array(moves[::-1], np.int64)
     gpu = np.empty(len(order), np.int64)
     gpu[order >> GPU_BITS] = order & ((1 << GPU_BITS) - 1)
-    return decoder.timeline_by_last_use(Decisions(order >> GPU_BITS, gpu))
+    return decoder.timeline(Decisions(order >> GPU_BITS, gpu))

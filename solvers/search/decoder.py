@@ -12,7 +12,7 @@ import numpy as np
 from models.instance import Instance, Ints
 from models.objective import Objective
 from models.timeline import Residency, Timeline
-from solvers.search.decoder_kernel import INFEASIBLE, cost_so_far, decode, decode_by_last_use, look_ahead
+from solvers.search.decoder_kernel import INFEASIBLE, cost_so_far, decode, look_ahead
 from solvers.search.decoder_state import (
     ABSENT,
     END,
@@ -127,14 +127,6 @@ class Decoder:
         """Return the timeline of some decisions, or None if a task cannot run on its GPU."""
         work, state = self.work(decisions), copy_of(self.origin)
         if self._decode(decisions, work, state) == INFEASIBLE:
-            return None
-        return Timeline(work.gpu, work.start, work.end, self._residencies(state))
-
-    def timeline_by_last_use(self, decisions: Decisions) -> Timeline | None:
-        """Return the timeline if models leave by least recent use, or None if a task cannot run on its GPU."""
-        work, state = self.work(decisions), copy_of(self.origin)
-        self._forget()
-        if not decode_by_last_use(self.tables, state, work, self.residencies):
             return None
         return Timeline(work.gpu, work.start, work.end, self._residencies(state))
 

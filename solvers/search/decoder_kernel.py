@@ -10,7 +10,7 @@ from __future__ import annotations
 from models.instance import NEVER, NONE, Ints
 from solvers.compiled import inlined, kernel
 from solvers.search.decoder_loads import clear_slots, load
-from solvers.search.decoder_state import ABSENT, FAR, State, Work
+from solvers.search.decoder_state import ABSENT, State, Work
 from solvers.search.decoder_tables import Tables
 
 INFEASIBLE = float("inf")
@@ -100,32 +100,6 @@ def append(tables: Tables, state: State, work: Work, residencies: Ints, task: in
     work.previous[task] = state.last_task[gpu]
     state.last_task[gpu] = task
     state.compute_free[gpu] = finish
-    return True
-
-
-@inlined
-def append_by_last_use(
-    tables: Tables, state: State, work: Work, residencies: Ints, task: int, gpu: int, placed: int
-) -> bool:
-    """Place a task as one who does not know the future: models leave by least recent use."""
-    use = tables.use_first[task]
-    template = tables.task_template[task]
-    for need in range(tables.need_first[template], tables.need_first[template + 1]):
-        # The needs of this very task must not be evicted for one another.
-        state.upcoming[gpu, tables.need_model[need]] = ABSENT
-        # Ever smaller, so that furthest next use means least recent use.
-        work.next_use[use] = FAR - placed - 1
-        use += 1
-    return append(tables, state, work, residencies, task, gpu, ABSENT)
-
-
-@kernel
-def decode_by_last_use(tables: Tables, state: State, work: Work, residencies: Ints) -> bool:
-    """Place all tasks in list order while models leave by least recent use; say whether that is possible."""
-    for position in range(len(work.order)):
-        task = work.order[position]
-        if not append_by_last_use(tables, state, work, residencies, task, work.gpu[task], position):
-            return False
     return True
 
 

@@ -19,8 +19,8 @@ from models.objective import Objective
 from models.timeline import Timeline
 from solvers.compiled import Floats, allocating_kernel, inlined
 from solvers.search.decoder import Decisions, Decoder
-from solvers.search.decoder_kernel import INFEASIBLE, append_by_last_use, arrival
-from solvers.search.decoder_state import ABSENT, State, Work, copy_of
+from solvers.search.decoder_kernel import INFEASIBLE, append, arrival
+from solvers.search.decoder_state import ABSENT, FAR, State, Work, copy_of
 from solvers.search.decoder_tables import Tables
 from solvers.search.static_models import Mask, static_models
 
@@ -153,7 +153,7 @@ def dispatch(
             heapq.heappush(ready, (value, task))
         task = heapq.heappop(ready)[1]
         gpu = _best_gpu(tables, state, work, rule, permitted, task)
-        if gpu == ABSENT or not append_by_last_use(tables, state, work, residencies, task, gpu, placed):
+        if gpu == ABSENT or not _append(tables, state, work, residencies, task, gpu, placed):
             break
         work.order[placed] = task
         placed += 1
@@ -205,3 +205,17 @@ def _best_gpu(tables: Tables, state: State, work: Work, rule: Rule, permitted: M
         if possible and begin + runtime + price < best_value:
             best, best_value = gpu, begin + runtime + price
     return best
+
+
+@inlined
+def _append(tables: Tables, state: State, work: Work, residencies: Ints, task: int, gpu: int, placed: int) -> bool:
+    """Place a task; the rule does not know the future, so models leave by least recent use."""
+    use = tables.use_first[task]
+    template = tables.task_template[task]
+    for need in range(tables.need_first[template], tables.need_first[template + 1]):
+        # The needs of this very task must not be evicted for one another.
+        state.upcoming[gpu, tables.need_model[need]] = ABSENT
+        # Ever smaller, so that furthest next use means least recent use.
+        work.next_use[use] = FAR - placed - 1
+        use += 1
+    return append(tables, state, work, residencies, task, gpu, ABSENT)
