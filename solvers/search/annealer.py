@@ -102,9 +102,7 @@ class Annealer:
     Attributes
     ----------
     cost, best_cost, best
-        Cost of the current plan under the emphasis, and of the best one so far, and the decisions of the latter.
-    emphasis
-        As `weigh` was told last.
+        Cost of the current plan and of the best one so far, and the decisions of the latter.
     moves
         Moves tried so far.
     counts
@@ -122,7 +120,6 @@ class Annealer:
         within: tuple[int, int] | None = None,
     ) -> None:
         self.decoder, self.parameters = decoder, parameters
-        self.emphasis, self._tables = 0.0, decoder.tables
         self.random = random_state(seed)
         self.moves = 0
         self.counts = np.zeros((len(self._chances(parameters)), 3), np.int64)
@@ -137,7 +134,8 @@ class Annealer:
         self._work = self._work._replace(order=self._plan.order, gpu=self._plan.gpu)
         self._joins = self._begin_joins(start)
         self._retiming = self._begin_retiming()
-        self._mark = self._beginning()
+        completed = decoder.tables.ideal_us.copy()
+        self._mark = Moment(0, decoder.origin, completed, *cost_so_far(decoder.tables, completed))
         self._rewind()
         self.cost = self._cost()
         self._settle(begin)
@@ -157,26 +155,6 @@ class Annealer:
             if current is None:
                 return
             self._anneal_window(first, beyond, current)
-
-    def weigh(self, emphasis: float) -> None:
-        """From now on multiply what a microsecond costs a job by this power of it; 0: let it cost what it does.
-
-        To all jobs together it costs as much as before. The current plan is kept if it is the best so far.
-        """
-        if emphasis == self.emphasis == 0:
-            return
-        self.emphasis, self._tables = 0.0, self.decoder.tables
-        self.cost = self._cost()
-        self._keep_best()
-        self.emphasis = emphasis
-        if emphasis > 0:
-            linear = self.decoder.tables.linear
-            dear = linear * linear**emphasis
-            dear *= linear.sum() / max(dear.sum(), np.finfo(float).tiny)
-            dear.setflags(write=False)
-            self._tables = self.decoder.tables._replace(linear=dear)
-            self.cost = self._cost()
-        self._mark = self._beginning()
 
     def take_over(self, decisions: Decisions) -> None:
         """Go on from another plan."""
@@ -210,11 +188,6 @@ class Annealer:
                 return
             first += step
 
-    def _beginning(self) -> Moment:
-        """Return the moment before all tasks."""
-        completed = self.decoder.tables.ideal_us.copy()
-        return Moment(0, self.decoder.origin, completed, *cost_so_far(self._tables, completed))
-
     def _rewind(self) -> None:
         """Go back to where sweeps begin."""
         restore(self._origin, self._mark.state)
@@ -238,7 +211,7 @@ class Annealer:
 
     def _cost(self) -> float:
         """Return the cost of the plan, decoded from the beginning."""
-        tables = self._tables
+        tables = self.decoder.tables
         window = Window(0, 0, self._tasks, self._tasks, *cost_so_far(tables, tables.ideal_us))
         return self._evaluate(self.decoder.origin, tables.ideal_us.copy(), window)
 
@@ -255,7 +228,9 @@ class Annealer:
         return anneal_window(scene, self._plan, window, temperature, moves, self._cumulated, self.random, self.counts)
 
     def _scene(self, origin: State, before: Ints) -> Scene:
-        return Scene(self._tables, origin, before, self._state, self._work, self.decoder.residencies, self._retiming)
+        return Scene(
+            self.decoder.tables, origin, before, self._state, self._work, self.decoder.residencies, self._retiming
+        )
 
     def _settle(self, first: int) -> None:
         """Make the decoded start times from a position on those of the plan."""
@@ -263,8 +238,7 @@ class Annealer:
 
     def _keep_best(self) -> None:
         """Keep the current decisions if they are the best so far."""
-        # Under an emphasis it is not known what they cost.
-        if self.emphasis == 0 and self.cost < self.best_cost * (1 - 1e-12):
+        if self.cost < self.best_cost * (1 - 1e-12):
             self.best_cost, self.best = self.cost, self.decisions()
 
     def _part(self, position: int) -> int:

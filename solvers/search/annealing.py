@@ -27,10 +27,6 @@ WIDE, _WIDE_TASKS, _FEW_MODELS = Parameters(tasks_per_gpu=150), 2000, 4
 """Where no GPU holds more than one part in so many of the models, tasks that share one are gathered from afar: windows
 are wide there, if there are no more tasks than this."""
 
-EMPHASIS, EMPHASIZED = 0.5, 0.5
-"""At first what a delay costs a job is multiplied by this power of it, so that jobs to whom it is dear, the short ones
-where slowdown counts, find their places before the others; it falls to nothing within this share of the time."""
-
 _OFFER_EVERY_S, _OFFER_SHARE = 0.5, 0.02
 """Plans are offered no more often than this, and take no more of the time than this share."""
 
@@ -108,10 +104,8 @@ def improvements(
         team.follow(annealer, temperature)
         return
     offered, last_offer, meetings = annealer.best_cost, time.monotonic(), 0
-    annealer.weigh(_emphasis(decoder, 0.0))
     while done() < 1:
         team.sweep(annealer, temperature)
-        annealer.weigh(_emphasis(decoder, done()))
         if exchange is not None and int(done() * MEETINGS) > meetings:
             meetings = int(done() * MEETINGS)
             _meet(exchange, seed, annealer)
@@ -146,11 +140,6 @@ def _new_decoder(instance: Instance, objective: Objective, settings: Parameters)
     return Decoder(instance, objective, idle_first)
 
 
-def _emphasis(decoder: Decoder, passed: float) -> float:
-    """Return by how much dear delays are dearer once a share of the time has passed."""
-    return EMPHASIS * max(0.0, 1 - passed / EMPHASIZED) if decoder.tables.idle_first else 0.0
-
-
 def _join(exchange: Exchange | None, shared: bool) -> tuple[Team, bool]:
     """Return the team of an annealing, and whether it leads it; whoever is to have a plan alone leads nobody."""
     return (Team(), True) if exchange is None or not shared else exchange.join()
@@ -158,8 +147,7 @@ def _join(exchange: Exchange | None, shared: bool) -> tuple[Team, bool]:
 
 def _meet(exchange: Exchange, seed: int, annealer: Annealer) -> None:
     """Show others the plan, and go on from theirs if it is better."""
-    decisions = annealer.decisions()
-    better = exchange.meet(seed, annealer.decoder.cost(decisions), decisions)
+    better = exchange.meet(seed, annealer.cost, annealer.decisions())
     if better is not None:
         annealer.take_over(better)
 

@@ -32,11 +32,10 @@ Item = TypeVar("Item")
 
 
 class Handed(NamedTuple):
-    """A plan to anneal from a position of its order on, and how jobs are weighed."""
+    """A plan to anneal from a position of its order on."""
 
     decisions: Decisions
     cut: int
-    emphasis: float
 
 
 class Returned(NamedTuple):
@@ -68,7 +67,7 @@ class Team:
         begun, cost = annealer.decisions(), annealer.cost
         share = EARLIEST_CUT + (LATEST_CUT - EARLIEST_CUT) * random_unit(annealer.random)
         cut = int(share * len(begun.order))
-        self._handed.put(Handed(begun, cut, annealer.emphasis))
+        self._handed.put(Handed(begun, cut))
         annealer.sweep(temperature, (0, cut))
         other = _wait(self._returned, lambda: temperature() is None)
         if other is not None:
@@ -77,7 +76,6 @@ class Team:
     def follow(self, annealer: Annealer, temperature: Temperature) -> None:
         """Sweep the late tasks of every plan that is handed over, until the time is up."""
         while (handed := _wait(self._handed, lambda: temperature() is None)) is not None:
-            annealer.weigh(handed.emphasis)
             annealer.take_over(handed.decisions)
             annealer.sweep(temperature, (handed.cut, len(handed.decisions.order)))
             self._returned.put(Returned(annealer.decisions(), annealer.cost))
