@@ -43,10 +43,12 @@ def pool_of(instance: Instance, objective: Objective = LATENCY) -> tuple[Fixed, 
     return fixed, Pool.of(fixed, FirstPrices.of(instance, objective))
 
 
-@pytest.mark.parametrize("seed", range(5))
-def test_shared_prices_are_worth_the_same_job_by_job(seed: int) -> None:
+@pytest.mark.parametrize("model_us", [None, 24])
+@pytest.mark.parametrize("seed", range(3))
+def test_shared_prices_are_worth_the_same_job_by_job(seed: int, model_us: int | None) -> None:
     # Releases at the edges of slots and after a load, so that nothing is rounded; all prices in the first half of the
     # time, so that the ends of the windows do not matter; two workflows, models, and falls of the priced precedences.
+    # Models have prices all that time, or in the first fifth of it, and are then not looked at behind it.
     rng = np.random.default_rng(seed)
     jobs = [Job(diamond(4, ("m",)) if i % 2 else diamond(6), 4 + 2 * int(rng.integers(10))) for i in range(20)]
     fixed, pool = pool_of(make.instance(sorted(jobs, key=lambda job: job.release_us), {"m": 3}, on=make.cluster(2)))
@@ -55,11 +57,12 @@ def test_shared_prices_are_worth_the_same_job_by_job(seed: int) -> None:
     shared = pool.relax(2)
     flat = np.zeros(Prices.size(shared))
     drawn = Prices.split(flat, shared)
-    for part in (drawn.compute, drawn.copy, drawn.memory, drawn.uses):
-        part[:, :60] = rng.exponential(0.1 * shared.usual_price, part[:, :60].shape)
+    until = 60 if model_us is None else model_us // 2 + 1
+    for part, end in ((drawn.compute, 60), (drawn.copy, until), (drawn.memory, until), (drawn.uses, until)):
+        part[:, :end] = rng.exponential(0.1 * shared.usual_price, part[:, :end].shape)
     falls = drawn.extra.reshape(2, -1)
     falls[:, :60] = rng.exponential(0.2 * float(shared.data.weight.max()), (2, 60))
-    evaluation = PooledEvaluation(pool, shared)
+    evaluation = PooledEvaluation(pool, shared, model_us)
     value = evaluation.value(drawn) / shared.scale
     one_by_one = relax(fixed, 2, np.full(20, 340))
     back = pool.to_jobs(flat, shared, np.full(20, 1e9), one_by_one)
@@ -71,6 +74,8 @@ def test_shared_prices_are_worth_the_same_job_by_job(seed: int) -> None:
     evaluation.excess(Prices.split(mine, shared))
     alone.excess(Prices.split(theirs, one_by_one))
     used = [Prices.split(*pair).compute[0, :60] for pair in ((mine, shared), (theirs, one_by_one))]
+    assert used[0] == pytest.approx(used[1], abs=1e-6)
+    used = [Prices.split(*pair).uses[:, :until] for pair in ((mine, shared), (theirs, one_by_one))]
     assert used[0] == pytest.approx(used[1], abs=1e-6)
 
 
@@ -111,7 +116,7 @@ def test_handed_back_they_prove_no_more_than_the_optimum(seed: int, monkeypatch:
     assert pool is not None
     shared = pool.relax(rng.randint(1, 4))
     climb = ascend(
-        shared, np.zeros(Prices.size(shared)), Steps(80, 0.3, 0.01), lambda: True, PooledEvaluation(pool, shared)
+        shared, np.zeros(Prices.size(shared)), Steps(80, 0.1, 0.01), lambda: True, PooledEvaluation(pool, shared)
     )
     paid_us = pool.paid_us(shared, climb.job_value)
     alone = relax(fixed, rng.randint(1, 4), (1.25 * paid_us).astype(np.int64) + 20)

@@ -43,8 +43,9 @@ class Steps:
     places: bool = True
 
     def length(self, step: int) -> float:
-        """Return the step length of an evaluation: a geometric decay."""
-        return float(self.first * (self.last / self.first) ** (step / max(1, self.count - 1)))
+        """Return the step length of an evaluation: it falls along a parabola, so that most steps are long."""
+        left = 1 - step / max(1, self.count - 1)
+        return self.last + (self.first - self.last) * left * left
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,9 +75,11 @@ def ascend(
     evaluation = Evaluation(relaxation) if evaluation is None else evaluation
     flat = start.copy()
     prices, gradient = Prices.split(flat, relaxation), np.zeros_like(flat)
+    for models in (prices.copy, prices.memory, prices.uses):
+        models[:, evaluation.model_slots :] = 0
     excess = Prices.split(gradient, relaxation)
     mean, square = np.zeros_like(flat), np.zeros_like(flat)
-    unit = _units(relaxation, steps.places)
+    unit = _units(relaxation, steps.places, evaluation.model_slots)
     best, best_value, done = flat.copy(), -np.inf, 0
     job_value, smooth = evaluation.job_value.copy(), flat.copy()
     for step in range(steps.count):
@@ -90,8 +93,8 @@ def ascend(
         if not go_on():
             break
         evaluation.excess(excess)
-        _move(flat, gradient, mean, square, unit, steps.length(step), step + 1)
-        _add_to_mean(smooth, flat, min(PRICE_SMOOTHING, (step + 1) / (step + FORGOTTEN)))
+        past = min(PRICE_SMOOTHING, (step + 1) / (step + FORGOTTEN))
+        _move(flat, gradient, mean, square, smooth, unit, steps.length(step), past, step + 1)
     else:
         value = float(evaluation.value(Prices.split(smooth, relaxation)))
         if value > best_value:
@@ -100,10 +103,12 @@ def ascend(
     return Climb(best, best_value, job_value, done)
 
 
-def _units(relaxation: Relaxation, places: bool) -> Numbers:
+def _units(relaxation: Relaxation, places: bool, model_slots: int) -> Numbers:
     """Return the usual size of every price, 0 for one that is not to move."""
     unit = np.full(Prices.size(relaxation), float(relaxation.usual_price))
     parts = Prices.split(unit, relaxation)
+    for models in (parts.copy, parts.memory, parts.uses):
+        models[:, model_slots:] = 0
     for row, limit in enumerate(relaxation.memory):
         parts.memory[row] /= limit.capacity
     for row, batch in enumerate(relaxation.trees.places):
@@ -117,20 +122,24 @@ def _units(relaxation: Relaxation, places: bool) -> Numbers:
 
 @allocating_kernel
 def _move(
-    prices: Numbers, gradient: Numbers, mean: Numbers, square: Numbers, unit: Numbers, length: float, step: int
+    prices: Numbers,
+    gradient: Numbers,
+    mean: Numbers,
+    square: Numbers,
+    smooth: Numbers,
+    unit: Numbers,
+    length: float,
+    past: float,
+    step: int,
 ) -> None:
-    """Move every price along its normalised excess."""
+    """Move every price along its normalised excess; in the mean of the prices, `smooth`, the past weighs this."""
     mean_share, square_share = 1 - SMOOTHING**step, 1 - SIZE_SMOOTHING**step
     for i in range(len(prices)):
+        if unit[i] == 0:
+            continue
         mean[i] = SMOOTHING * mean[i] + (1 - SMOOTHING) * gradient[i]
         square[i] = SIZE_SMOOTHING * square[i] + (1 - SIZE_SMOOTHING) * gradient[i] * gradient[i]
         # Early means are short of the past: dividing by the share makes up for it.
         size = np.sqrt(square[i] / square_share) + 1e-9
         prices[i] = max(0.0, prices[i] + length * unit[i] * mean[i] / mean_share / size)
-
-
-@allocating_kernel
-def _add_to_mean(mean: Numbers, prices: Numbers, past: float) -> None:
-    """Add prices to their running mean, in which the past has this weight."""
-    for i in range(len(prices)):
-        mean[i] = past * mean[i] + (1 - past) * prices[i]
+        smooth[i] = past * smooth[i] + (1 - past) * prices[i]

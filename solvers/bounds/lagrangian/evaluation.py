@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import NamedTuple
 
 import numpy as np
 
@@ -69,31 +69,20 @@ class Prices:
         return cls(parts[0], parts[1], parts[2], parts[3], places, flat[extra:])
 
 
-class JobPrices(NamedTuple):
-    """What the paths of jobs pay.
+class Evaluation:
+    """Evaluates prices of one relaxation; keeps its working memory.
 
     Parameters
     ----------
-    prefix, rate
-        Price of running per lane: from 0 to the beginning of each slot, and per microsecond in it.
-    extra
-        Prices of the precedences outside the trees.
-    placed, place_us
-        Prices of places in batches by row and slot of so many microseconds.
+    exact
+        In whole numbers.
+    model_slots
+        Copy engines, memory and models that tasks use have prices in so many slots only, and are not looked at behind.
     """
 
-    prefix: Numbers
-    rate: Numbers
-    extra: Numbers
-    placed: Numbers
-    place_us: int
-
-
-class Evaluation:
-    """Evaluates prices of one relaxation; keeps its working memory."""
-
-    def __init__(self, relaxation: Relaxation, exact: bool = False) -> None:
+    def __init__(self, relaxation: Relaxation, exact: bool = False, model_slots: int | None = None) -> None:
         self.relaxation = relaxation
+        self.model_slots = relaxation.slots if model_slots is None else min(model_slots, relaxation.slots)
         self._dtype = np.int64 if exact else np.float64
         data, shapes = relaxation.data, relaxation.trees.shapes
         largest = int(data.delays.max())
@@ -107,8 +96,8 @@ class Evaluation:
             np.zeros(nodes, np.int64),
             np.zeros(len(data.shape), self._dtype),
         )
-        self._on_by = np.zeros((len(relaxation.uses), 2, relaxation.slots + 1), np.int8)
-        self._off_by = np.zeros((len(relaxation.uses), 2, relaxation.slots + 1), np.bool_)
+        self._on_by = np.zeros((len(relaxation.uses), 2, self.model_slots + 1), np.int8)
+        self._off_by = np.zeros((len(relaxation.uses), 2, self.model_slots + 1), np.bool_)
         self._slot_us = relaxation.slot_us
         classes, columns = relaxation.places.arrived.shape
         tasks = int(relaxation.places.arrived.max(initial=0))
@@ -118,60 +107,58 @@ class Evaluation:
 
     def value(self, prices: Prices) -> float | int:
         """Return the value of the Lagrangian in units of the relaxation: exact in integers, if the prices are."""
-        relaxation = self.relaxation
-        lanes = self._lane_rates(prices)
-        self._placed = prices.places
-        paths = JobPrices(
-            self._prefix(lanes),
-            _padded(lanes),
-            falling_prices(relaxation.data.delays, relaxation.data.shape, relaxation.trees.shapes, prices.extra),
-            prices.places,
-            relaxation.places.slot_us,
-        )
-        sold = sell_places(prices.places, relaxation.places, self._sold_later, self._sold)
-        return self._jobs(paths) + self._residencies(prices) - self._capacity(prices) - sold
+        sold = sell_places(prices.places, self.relaxation.places, self._sold_later, self._sold)
+        return self._jobs(prices) + self._residencies(prices) - self._capacity(prices) - sold
 
     @property
     def job_value(self) -> Numbers:
         """What each job pays at the prices last evaluated."""
         return self.choice.value
 
-    def _jobs(self, prices: JobPrices) -> float | int:
+    def _jobs(self, prices: Prices) -> float | int:
         """Return what all jobs pay on their cheapest paths."""
+        lanes = self._lane_rates(prices, self.relaxation.lanes, self.relaxation.slots)
+        self._placed = prices.places
         cheapest_paths(
             self.relaxation.data,
             self.relaxation.trees.shapes,
-            prices.prefix,
-            prices.rate,
+            self._prefix(lanes),
+            padded(lanes),
             self._slot_us,
-            prices.extra,
-            prices.placed,
-            prices.place_us,
+            self._precedence_prices(prices),
+            prices.places,
+            self.relaxation.places.slot_us,
             self._cost,
             self._message,
             self.choice,
         )
         return self._total(self.choice.value)
 
-    def _lane_rates(self, prices: Prices) -> Numbers:
-        relaxation = self.relaxation
-        rates = np.empty((len(relaxation.lanes), relaxation.slots), self._dtype)
-        for rate, lane in zip(rates, relaxation.lanes, strict=True):
-            rate[:] = prices.compute[lane.gpu_class]
+    def _precedence_prices(self, prices: Prices) -> Numbers:
+        """Return the prices of the extra precedences, see `falling_prices`."""
+        data = self.relaxation.data
+        return falling_prices(data.delays, data.shape, self.relaxation.trees.shapes, prices.extra)
+
+    def _lane_rates(self, prices: Prices, lanes: Sequence[LanePrices], slots: int) -> Numbers:
+        """Return what running costs per microsecond by lane in the first slots."""
+        rates = np.empty((len(lanes), slots), self._dtype)
+        for rate, lane in zip(rates, lanes, strict=True):
+            rate[:] = prices.compute[lane.gpu_class, :slots]
             for use in lane.uses:
-                rate += prices.uses[use]
+                rate += prices.uses[use, :slots]
             if not lane.whole:
                 rate[:] = self._part(rate, lane)
             for row, parts in lane.held:
-                rate += parts * prices.memory[row]
+                rate += parts * prices.memory[row, :slots]
         return rates
 
     def _part(self, rate: Numbers, lane: LanePrices) -> Numbers:
         """Return the part of prices that a lane pays, rounded down where they are whole: it may be less, never more."""
+        size = lane.size[: len(rate)]
         if self._dtype is np.float64:
-            return rate * (lane.share / WHOLE) / lane.size
-        whole, rest = np.divmod(rate, WHOLE * lane.size)  # the product of price and share may outgrow 64 bits
-        return np.asarray(whole * lane.share + rest * lane.share // (WHOLE * lane.size), np.int64)
+            return rate * (lane.share / WHOLE) / size
+        whole, rest = np.divmod(rate, WHOLE * size)  # the product of price and share may outgrow 64 bits
+        return np.asarray(whole * lane.share + rest * lane.share // (WHOLE * size), np.int64)
 
     def _prefix(self, rates: Numbers) -> Numbers:
         """Return the price from 0 to the edges of the slots. Shape [rows, slots + 1]."""
@@ -181,12 +168,12 @@ class Evaluation:
         return prefix
 
     def _held(self, prices: Prices, use: int) -> Numbers:
-        """Return what it costs per microsecond to hold a model's memory."""
+        """Return what it costs per microsecond to hold a model's memory, while models have prices."""
         model, c = self.relaxation.uses[use].model, self.relaxation.uses[use].gpu_class
-        held = np.zeros(self.relaxation.slots, self._dtype)
+        held = np.zeros(self.model_slots, self._dtype)
         for row, limit in enumerate(self.relaxation.memory):
             if limit.gpu_class == c and limit.parts[model]:
-                held += limit.parts[model] * prices.memory[row]
+                held += limit.parts[model] * prices.memory[row, : self.model_slots]
         return held
 
     def _residencies(self, prices: Prices) -> float | int:
@@ -194,16 +181,16 @@ class Evaluation:
         total: float | int = 0
         for index, use in enumerate(self.relaxation.uses):
             held = self._held(prices, index)
-            loading = held + prices.copy[use.gpu_class]
+            loading = held + prices.copy[use.gpu_class, : self.model_slots]
             if not self.relaxation.overlap_loads:
-                loading += prices.compute[use.gpu_class]
+                loading += prices.compute[use.gpu_class, : self.model_slots]
             prefix = self._prefix(loading[None])[0]
             for on, copies in ((0, use.copies - use.initial), (1, use.initial)):
                 if copies:
                     cost = best_residencies(
-                        held - prices.uses[index],
+                        held - prices.uses[index, : self.model_slots],
                         prefix,
-                        _padded(loading[None])[0],
+                        padded(loading[None])[0],
                         use.load_us,
                         self._slot_us,
                         bool(on),
@@ -217,17 +204,18 @@ class Evaluation:
         """Return the price of all capacity."""
         total: float | int = 0
         for c in range(len(self.relaxation.offered_us)):
-            total += self._offered(c, prices.compute[c]) + self._offered(c, prices.copy[c])
+            total += self._offered(c, prices.compute[c]) + self._offered(c, prices.copy[c, : self.model_slots])
         for row, limit in enumerate(self.relaxation.memory):
-            total += limit.capacity * self._offered(limit.gpu_class, prices.memory[row])
+            total += limit.capacity * self._offered(limit.gpu_class, prices.memory[row, : self.model_slots])
         return total
 
     def _offered(self, gpu_class: int, price: Numbers) -> float | int:
         """Return the price of the time in which the GPUs of a class are there."""
-        offered = self.relaxation.offered_us[gpu_class]
+        offered = self.relaxation.offered_us[gpu_class, : len(price)]
         if self._dtype is np.int64:  # the products may outgrow 64 bits
             return sum(us * each for us, each in zip(offered.tolist(), price.tolist(), strict=True))
-        return float(offered @ price)
+        # Not their dot product: the library for that starts a thread per core, which spin beside a search.
+        return float((offered * price).sum())
 
     def _total(self, values: Numbers) -> float | int:
         return sum(values.tolist()) if self._dtype is np.int64 else float(values.sum())
@@ -238,52 +226,52 @@ class Evaluation:
         out.extra[:] = 0
         out.places[:] = 0
         count_sold(relaxation.places, self._sold, out.places)
-        lanes = self._time_run(out)
-        lanes /= self._slot_us
         offered = relaxation.offered_us / self._slot_us
-        for part in (out.compute, out.copy):
-            part[:] = -offered
+        out.compute[:] = -offered
+        out.copy[:, : self.model_slots] = -offered[:, : self.model_slots]
         for row, limit in enumerate(relaxation.memory):
-            out.memory[row] = -offered[limit.gpu_class] * limit.capacity
-        out.uses[:] = 0
-        for running, lane in zip(lanes, relaxation.lanes, strict=True):
+            out.memory[row, : self.model_slots] = -offered[limit.gpu_class, : self.model_slots] * limit.capacity
+        out.uses[:, : self.model_slots] = 0
+        for lane, running in self._time_run(out):
+            running /= self._slot_us
+            until = len(running)
             for row, parts in lane.held:
-                out.memory[row] += parts * running
+                out.memory[row, :until] += parts * running
             if not lane.whole:
-                running *= lane.share / WHOLE / lane.size
-            out.compute[lane.gpu_class] += running
+                running *= lane.share / WHOLE / lane.size[:until]
+            out.compute[lane.gpu_class, :until] += running
             for index in lane.uses:
-                out.uses[index] += running
+                out.uses[index, :until] += running
         for index, use in enumerate(relaxation.uses):
             self._add_use_of_model(index, use, out)
 
-    def _time_run(self, out: Prices) -> Numbers:
-        """Return the time run on each lane per slot; write the excess of places and of priced precedences."""
+    def _time_run(self, out: Prices) -> Iterable[tuple[LanePrices, Numbers]]:
+        """Return the time run per slot on each lane; write the excess of places and of priced precedences."""
         relaxation = self.relaxation
         lanes = np.zeros((len(relaxation.lanes), relaxation.slots))
         shapes, place_us = relaxation.trees.shapes, relaxation.places.slot_us
         _use_of_jobs(
             relaxation.data, shapes, self.choice, self._slot_us, lanes, out.extra, self._placed, place_us, out.places
         )
-        return lanes
+        return zip(relaxation.lanes, lanes, strict=True)
 
     def _add_use_of_model(self, index: int, use: ModelUse, out: Prices) -> None:
         """Add what the residencies of one model on one class take and give."""
         relaxation = self.relaxation
-        on_time, load_time = np.zeros(relaxation.slots), np.zeros(relaxation.slots)
+        on_time, load_time = np.zeros(self.model_slots), np.zeros(self.model_slots)
         for on, copies in ((0, use.copies - use.initial), (1, use.initial)):
             if copies:
                 paths = self._on_by[index, on], self._off_by[index, on]
                 trace_residencies(use.load_us, self._slot_us, *paths, copies, on_time, load_time)
         on_time /= self._slot_us
         load_time /= self._slot_us
-        out.uses[index] -= on_time
-        out.copy[use.gpu_class] += load_time
+        out.uses[index, : self.model_slots] -= on_time
+        out.copy[use.gpu_class, : self.model_slots] += load_time
         if not relaxation.overlap_loads:
-            out.compute[use.gpu_class] += load_time
+            out.compute[use.gpu_class, : self.model_slots] += load_time
         for row, limit in enumerate(relaxation.memory):
             if limit.gpu_class == use.gpu_class:
-                out.memory[row] += limit.parts[use.model] * (on_time + load_time)
+                out.memory[row, : self.model_slots] += limit.parts[use.model] * (on_time + load_time)
 
 
 def carry_slots(old: Prices, new: Prices, coarse: Relaxation, fine: Relaxation) -> None:
@@ -329,7 +317,7 @@ def _largest_sum(relaxation: Relaxation, prices: Prices) -> int:
     return rate * max(horizon, tasks * int(shapes.run_us.max())) + completion + 2 * tasks * int(falls.max()) + places
 
 
-def _padded(rates: Numbers) -> Numbers:
+def padded(rates: Numbers) -> Numbers:
     """Return rates with one more slot in which nothing has a price."""
     return np.concatenate((rates, np.zeros((len(rates), 1), rates.dtype)), axis=1)
 

@@ -34,11 +34,17 @@ FINEST_POOLED_SHARE = 128
 ALONE_S_PER_TASK = 0.04
 """With so much time every job has its own prices from the beginning: sharing them is sooner good, but no better."""
 
-COLD, WARM = Steps(200, 0.2, 0.005, places=False), Steps(200, 0.1, 0.004)
-"""Steps from the first prices, and from those of coarser slots."""
+COLD, WARM, POOLED = Steps(200, 0.4, 0.005, places=False), Steps(1000, 0.2, 0.002), Steps(2000, 0.8, 0.002)
+"""Steps from the first prices; and the most and longest from those of coarser slots, by itself and where jobs share."""
 
-LAST_STEPS, LAST_LENGTH = 1000, 0.002
-"""Most steps on the finest slots that time allows, and the length of the last of them."""
+TRIAL = Steps(5, 0.005, 0.005)
+"""Steps that tell how long a step takes, and what prices are worth without those on models behind a cold start.
+
+Where GPUs hold enough these are noise, and looking at them takes half of a step.
+"""
+
+STEPS_PER_HALVING = 100
+"""Slots are halved again and again while time allows so many steps for each halving: both are worth about as much."""
 
 LEAST_STEPS = 10
 """Finer slots are left alone if time allows fewer steps than this; even the prices of coarser ones gain in them."""
@@ -112,11 +118,13 @@ def improve(search: Search, time_limit_s: float | None = None, finest_us: int = 
         per_step = (time.monotonic() - begun) / climb.evaluations
         best = _offer(search, relaxation, climb.best, best)
         before, reached = reached, climb.value / relaxation.scale
-        finer_us = max(finest_us, relaxation.slot_us // 2)
-        if left_s() <= 0 or finer_us == relaxation.slot_us or search.proved or reached <= before * (1 + LEAST_GAIN):
+        if left_s() <= 0 or relaxation.slot_us <= finest_us or search.proved or reached <= before * (1 + LEAST_GAIN):
             break
-        finer = relax(fixed, finer_us, _windows(relaxation, climb))
-        steps = _affordable(per_step * _size(finer) / _size(relaxation), left_s())
+        windows = _windows(relaxation, climb)
+        halved = relax(fixed, max(finest_us, relaxation.slot_us // 2), windows)
+        per_step *= _size(halved) / _size(relaxation)  # windows have changed, too
+        finer_us, steps = _affordable(WARM, halved.slot_us, per_step, left_s(), finest_us)
+        finer = halved if finer_us == halved.slot_us else relax(fixed, finer_us, windows)
         start = refine(climb.best, relaxation, finer)
         relaxation = finer
     return best
@@ -148,9 +156,10 @@ def _climb_pooled(
     left_s: Callable[[], float],
 ) -> Begin | None:
     """Climb with prices that jobs share, from coarse slots to fine ones, and prove after each what they are worth."""
+    model_us: int | None = None  # prices on models end there
 
     def evaluate(relaxation: Relaxation) -> Evaluation:
-        return PooledEvaluation(pool, relaxation)
+        return PooledEvaluation(pool, relaxation, model_us)
 
     coarsest = _coarsest(fixed.instance, pool.relax, evaluate, finest_us, left_s())
     if coarsest is None:
@@ -163,6 +172,11 @@ def _climb_pooled(
         begun = time.monotonic()
         climb = ascend(pooled, flat, steps, lambda: left_s() > 0, evaluate(pooled))
         per_step = (time.monotonic() - begun) / climb.evaluations
+        if model_us is None:
+            begun = time.monotonic()
+            cold = ascend(pooled, climb.best, TRIAL, lambda: left_s() > 0, PooledEvaluation(pool, pooled, pool.cold_us))
+            if cold.value >= climb.value * (1 - LEAST_GAIN):
+                model_us, climb, per_step = pool.cold_us, cold, (time.monotonic() - begun) / cold.evaluations
         begun = time.monotonic()
         paid_us = pool.paid_us(pooled, climb.job_value)
         relaxation = relax(fixed, pooled.slot_us, _reaching(paid_us, pooled.slots * pooled.slot_us, pooled.slot_us))
@@ -171,14 +185,15 @@ def _climb_pooled(
         proof_s = time.monotonic() - begun
         if left_s() <= 0 or search.proved:
             return relaxation, start, replace(steps, count=0), best
-        if pooled.slot_us // 2 < finest_us:
-            return relaxation, start, _affordable(proof_s, left_s()), best
-        finer = pool.relax(pooled.slot_us // 2)
-        steps = _affordable(2 * per_step, left_s() - 2 * proof_s, before_last=1.5)
-        if not steps.count:
-            return relaxation, start, _affordable(proof_s, left_s()), best
-        flat = refine(climb.best, pooled, finer)
-        pooled = finer
+        finer_us, steps = _affordable(POOLED, pooled.slot_us // 2, 2 * per_step, left_s() - 4 * proof_s, finest_us)
+        if finer_us < finest_us or not steps.count:
+            return relaxation, start, _affordable(WARM, pooled.slot_us, proof_s, left_s(), pooled.slot_us)[1], best
+        finer = pool.relax(finer_us)
+        begun = time.monotonic()
+        trial = ascend(finer, refine(climb.best, pooled, finer), TRIAL, lambda: left_s() > 0, evaluate(finer))
+        per_step = (time.monotonic() - begun) / trial.evaluations
+        possible = int(0.9 * (left_s() - 4 * proof_s) / per_step)
+        pooled, flat, steps = finer, trial.best, replace(steps, count=max(1, min(possible, POOLED.count)))
 
 
 def _coarsest(
@@ -238,17 +253,20 @@ def _reaching(paid_us: Numbers, most_us: int, slot_us: int) -> Ints:
     return np.asarray(np.minimum(paid_us * WINDOW_ROOM, most_us), np.int64) + 20 * slot_us
 
 
-def _affordable(per_step_s: float, left_s: float, before_last: float = 4) -> Steps:
-    """Return as many steps as a level should take: all that time allows if it is the last; none if those are few.
+def _affordable(usual: Steps, slot_us: int, per_step_s: float, left_s: float, finest_us: int) -> tuple[int, Steps]:
+    """Return how fine slots should be, from these on, and how many steps to take in them; none if those are few.
 
-    It is not the last if time allows more than `before_last` times the usual steps.
+    Parameters
+    ----------
+    per_step_s
+        What a step takes in slots of `slot_us`.
     """
-    possible = max(0, int(0.9 * left_s / per_step_s))  # the rest is for the proof
-    if possible > before_last * WARM.count:
-        return WARM
+    possible, halvings = max(0, int(0.9 * left_s / per_step_s)), 1  # the rest is for the proof
+    while slot_us // 2 >= finest_us and possible >= 2 * STEPS_PER_HALVING * (halvings + 1):
+        slot_us, possible, halvings = slot_us // 2, possible // 2, halvings + 1
     # Few steps do not make up for the harm that long ones do at first.
-    first = WARM.first * min(1.0, possible / WARM.count)
-    return Steps(min(possible, LAST_STEPS) if possible >= LEAST_STEPS else 0, max(first, LAST_LENGTH), LAST_LENGTH)
+    first = max(usual.last, usual.first * min(1.0, possible / (STEPS_PER_HALVING * halvings)))
+    return slot_us, replace(usual, count=min(possible, usual.count) if possible >= LEAST_STEPS else 0, first=first)
 
 
 def _size(relaxation: Relaxation) -> int:

@@ -67,7 +67,7 @@ class Choice(NamedTuple):
 
 
 @allocating_kernel
-def _running_costs(
+def running_costs(
     prefix: Numbers, rate: Numbers, first_us: int, run_us: int, slot_us: int, wait: int, out: Numbers
 ) -> None:
     """Write the least price of a run that starts within each of many slot-long intervals, the first from `first_us` on.
@@ -204,13 +204,13 @@ def walk_job(
                 free = count - 1
                 if node - first == shapes.last_to_end[shape]:
                     free = _costs_from(over, data.steps, slot_us, count - 1)
-                _running_costs(prefix[lane], rate[lane], earliest, run, slot_us, 0, row[:free])
+                running_costs(prefix[lane], rate[lane], earliest, run, slot_us, 0, row[:free])
                 begin = earliest + free * slot_us
-                _running_costs(prefix[lane], rate[lane], begin, run, slot_us, weight, row[free : count - 1])
+                running_costs(prefix[lane], rate[lane], begin, run, slot_us, weight, row[free : count - 1])
             if shapes.place[option] >= 0:
                 _add_place(placed[shapes.place[option]], earliest, slot_us, place_us, row[: count - 1])
-            _add_children(job, data, shapes, node, earliest + run, slot_us, message, row)
-            _add_extra(job, data, shapes, node, earliest + run, slot_us, extra, row)
+            add_children(job, data, shapes, node, earliest + run, slot_us, message, row)
+            add_extra(job, data, shapes, node, earliest + run, slot_us, extra, row)
             if node - first == shapes.last_to_end[shape]:
                 for k in range(count):
                     end = over + k * slot_us
@@ -223,7 +223,7 @@ def walk_job(
 
 
 @allocating_kernel
-def _add_children(
+def add_children(
     job: int, data: JobData, shapes: Shapes, node: int, end_us: int, slot_us: int, message: Numbers, row: Numbers
 ) -> None:
     """Add to an option's costs, by delay, what its subtrees told; `end_us` is its end at delay 0."""
@@ -240,7 +240,7 @@ def _add_children(
 
 
 @allocating_kernel
-def _add_extra(
+def add_extra(
     job: int, data: JobData, shapes: Shapes, node: int, end_us: int, slot_us: int, extra: Numbers, row: Numbers
 ) -> None:
     """Charge a node the prices of the precedences outside the tree that lead to it, and pay it those that leave it."""

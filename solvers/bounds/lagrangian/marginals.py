@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from solvers.bounds.lagrangian.evaluation import Evaluation, Prices, falling_prices
+from solvers.bounds.lagrangian.evaluation import Evaluation, Prices, padded
 from solvers.bounds.lagrangian.job_paths import FAR, Choice, JobData, Numbers, cheapest_paths
 from solvers.bounds.lagrangian.relaxation import Relaxation
 
@@ -30,11 +30,10 @@ class Marginals(Evaluation):
     def __init__(self, relaxation: Relaxation, prices: Prices) -> None:
         super().__init__(relaxation, exact=True)
         self.least = int(self.value(prices))
-        lanes = self._lane_rates(prices)
-        self._costs = self._prefix(lanes), np.pad(lanes, ((0, 0), (0, 1)))  # nothing has a price beyond the last slot
-        data, shapes = relaxation.data, relaxation.trees.shapes
+        lanes = self._lane_rates(prices, relaxation.lanes, relaxation.slots)
+        self._costs = self._prefix(lanes), padded(lanes)
         self._places = prices.places, relaxation.places.slot_us
-        self._falling = falling_prices(data.delays, data.shape, shapes, prices.extra)
+        self._falling = self._precedence_prices(prices)
 
     def of_job(self, job: int) -> Numbers:
         """Return the least cost of a job by option and delay. Shape [options of its tasks, delays]."""

@@ -12,17 +12,18 @@ is no bound: its prices, handed back to the jobs (`Pool.to_jobs`), prove one.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from models.instance import Ints
 from solvers.bounds.critical_path import earliest
-from solvers.bounds.lagrangian.evaluation import Evaluation, JobPrices, Prices, carry_slots
+from solvers.bounds.lagrangian.evaluation import Evaluation, Prices, carry_slots, padded
 from solvers.bounds.lagrangian.first_prices import FirstPrices
 from solvers.bounds.lagrangian.job_paths import Numbers
-from solvers.bounds.lagrangian.pooled_paths import pooled_paths
-from solvers.bounds.lagrangian.relaxation import Fixed, JobCosts, Relaxation, relax
+from solvers.bounds.lagrangian.pooled_paths import Running, pooled_paths
+from solvers.bounds.lagrangian.relaxation import Fixed, JobCosts, LanePrices, Relaxation, relax
 from solvers.bounds.lagrangian.shapes import forest, node_earliest
 
 LEAST_ALIKE = 8
@@ -33,6 +34,10 @@ USUAL_WINDOW = 8
 
 ROOM_BEHIND = 4
 """Groups are looked at until so many of the longest critical paths after all work could have ended."""
+
+
+COLD_ROOM = 2
+"""A start counts as cold for so many times as long as it takes to load every model once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +86,14 @@ class Pool:
         """Return the relaxation of the groups: every one is a job that is looked at for the whole time."""
         return relax(self.fixed, slot_us, np.full(len(self.members), self.end_us))
 
+    @property
+    def cold_us(self) -> int:
+        """Return an instant by which every model that is worth it has been loaded, with room."""
+        loads_us = np.zeros(len(self.fixed.instance.class_gpu), np.int64)
+        for use in self.fixed.uses:
+            loads_us[use.gpu_class] += use.load_us
+        return COLD_ROOM * int(loads_us.max())
+
     def paid_us(self, pooled: Relaxation, job_value: Numbers) -> Numbers:
         """Return the delay that would cost every counted job as much as it pays."""
         paid = np.zeros(len(self.release_us))
@@ -124,8 +137,8 @@ class Pool:
 class PooledEvaluation(Evaluation):
     """Evaluates prices of the relaxation of a pool's groups."""
 
-    def __init__(self, pool: Pool, relaxation: Relaxation) -> None:
-        super().__init__(relaxation)
+    def __init__(self, pool: Pool, relaxation: Relaxation, model_us: int | None = None) -> None:
+        super().__init__(relaxation, model_slots=None if model_us is None else model_us // relaxation.slot_us + 1)
         self._pool = pool
         groups, slots = len(pool.members), int(relaxation.data.delays.max())
         self._slot = pool.release_us // relaxation.slot_us
@@ -136,7 +149,14 @@ class PooledEvaluation(Evaluation):
             np.add.at(arriving, self._slot[members], 1 - self._late[members])
             np.add.at(arriving, self._slot[members] + 1, self._late[members])
         self._waiting = np.zeros((len(self._message), slots))
-        self._lanes = np.zeros((len(relaxation.lanes), relaxation.slots))
+        plain = [replace(lane, uses=(), held=()) for lane in relaxation.lanes]
+        kinds = [(lane.gpu_class, lane.share, lane.size.tobytes()) for lane in plain]
+        self._later = [plain[kinds.index(kind)] for kind in dict.fromkeys(kinds)]
+        self._later_of = np.array([list(dict.fromkeys(kinds)).index(kind) for kind in kinds], np.int64)
+        longest = int(relaxation.trees.shapes.run_us.max()) // relaxation.slot_us
+        reached = min(relaxation.slots, self.model_slots + longest + 4)  # by the end of a run that pays for models
+        self._lanes = np.zeros((len(plain), reached))
+        self._later_lanes = np.zeros((len(self._later), relaxation.slots))
         self._excess = np.zeros(int(relaxation.data.extra_first[-1]))
 
     @property
@@ -149,28 +169,37 @@ class PooledEvaluation(Evaluation):
             out[members] = (1 - late) * value[slot] + late * value[slot + 1] - weight * released_us
         return out
 
-    def _jobs(self, prices: JobPrices) -> float:
+    def _jobs(self, prices: Prices) -> float:
+        lanes = self._lane_rates(prices, self.relaxation.lanes, self._lanes.shape[1])
+        later = self._lane_rates(prices, self._later, self.relaxation.slots)
         pooled_paths(
             self.relaxation.data,
             self.relaxation.trees.shapes,
-            prices.prefix,
-            prices.rate,
+            Running(
+                self._prefix(lanes),
+                padded(lanes),
+                self._prefix(later),
+                padded(later),
+                self._later_of,
+                self.model_slots,
+            ),
             self._slot_us,
-            prices.extra,
-            prices.placed,
+            self._precedence_prices(prices),
             self._cost,
             self._message,
             self._arriving,
             self._waiting,
             self._value,
             self._lanes,
+            self._later_lanes,
             self._excess,
         )
         return float(self.job_value.sum())
 
-    def _time_run(self, out: Prices) -> Numbers:
+    def _time_run(self, out: Prices) -> Iterable[tuple[LanePrices, Numbers]]:
         out.extra[:] = self._excess
-        return self._lanes.copy()
+        lanes = *self.relaxation.lanes, *self._later
+        return zip(lanes, (*self._lanes, *self._later_lanes), strict=True)
 
 
 def _run_from_one_source(fixed: Fixed) -> bool:

@@ -7,26 +7,60 @@ jobs that wait for a node move on through the slots together until starting is c
 
 from __future__ import annotations
 
-from solvers.bounds.lagrangian.job_paths import FAR, JobData, Numbers, cheapest_start, clipped, walk_job
+from typing import NamedTuple
+
+from models.instance import Ints
+from solvers.bounds.lagrangian.job_paths import (
+    FAR,
+    JobData,
+    Numbers,
+    add_children,
+    add_extra,
+    cheapest_start,
+    clipped,
+    running_costs,
+)
 from solvers.bounds.lagrangian.shapes import Shapes
 from solvers.compiled import Floats, allocating_kernel
+
+
+class Running(NamedTuple):
+    """What running costs; or, laid out alike, how much runs.
+
+    Parameters
+    ----------
+    prefix, rate
+        Per lane, for starts in the first slots: from 0 to the beginning of each slot, and per microsecond in it.
+    later_prefix, later_rate
+        The same for later starts, which pay for no models: rows that several lanes share, from time 0 on.
+    later
+        The row of each lane.
+    model_slots
+        Starts in so many slots are the first ones.
+    """
+
+    prefix: Floats
+    rate: Floats
+    later_prefix: Floats
+    later_rate: Floats
+    later: Ints
+    model_slots: int
 
 
 @allocating_kernel
 def pooled_paths(
     data: JobData,
     shapes: Shapes,
-    prefix: Floats,
-    rate: Floats,
+    running: Running,
     slot_us: int,
     extra: Floats,
-    placed: Floats,
     cost: Floats,
     message: Floats,
     arriving: Floats,
     waiting: Floats,
     value: Floats,
     lanes: Floats,
+    later_lanes: Floats,
     excess: Floats,
 ) -> None:
     """Write the least cost of a job by group and slot of its release, and what all jobs use on their cheapest paths.
@@ -35,7 +69,7 @@ def pooled_paths(
     ----------
     data
         The groups, each as one job released at 0 whose window is the whole time.
-    prefix, rate, extra, placed, cost, message
+    extra, cost, message
         As in `cheapest_paths`; nobody takes places in batches.
     arriving
         How many jobs are released by slot. Shape [groups, slots].
@@ -43,33 +77,68 @@ def pooled_paths(
         Room to work in. Shape [nodes of the largest job, slots].
     value
         Shape [groups, slots].
-    lanes
-        Receives the time run on each lane per slot. Shape [lanes, slots].
+    lanes, later_lanes
+        Receive the time run per slot on each lane, and on each row of later starts. Shaped like the rates.
     excess
         Receives that of the priced precedences, laid out like their prices.
     """
     lanes[:] = 0
+    later_lanes[:] = 0
     excess[:] = 0
     for group in range(len(data.shape)):
-        walk_job(group, data, shapes, prefix, rate, slot_us, extra, placed, 1, cost, message)
         first, last = shapes.node_first[data.shape[group]], shapes.node_first[data.shape[group] + 1]
-        root = last - first - 1
-        count = data.delays[group]
-        _least_from(cost, shapes.option_first[first], shapes, last - 1, message[root, :count])
+        root, count = last - first - 1, data.delays[group]
+        for node in range(first, last):
+            _walk_node(group, data, shapes, node, running, slot_us, extra, cost, message)
         value[group, :count] = message[root, :count]
         waiting[: root + 1, :count] = 0
         waiting[root, :count] = arriving[group, :count]
         for node in range(last - 1, first - 1, -1):
-            _send_on(group, data, shapes, node, prefix, rate, slot_us, cost, message, waiting, lanes, excess)
+            _send_on(group, data, shapes, node, running, slot_us, cost, message, waiting, lanes, later_lanes, excess)
         # Started and ended per slot so far; from now on, by each slot.
         for arc in range(shapes.extra_first[data.shape[group] + 1] - shapes.extra_first[data.shape[group]]):
             begin = data.extra_first[group] + arc * count
             for k in range(begin + 1, begin + count):
                 excess[k] += excess[k - 1]
             excess[begin + count - 1] = 0
-    for lane in range(len(lanes)):
-        for k in range(1, lanes.shape[1]):
-            lanes[lane, k] += lanes[lane, k - 1]
+    for rows in (lanes, later_lanes):
+        for row in range(len(rows)):
+            for k in range(1, rows.shape[1]):
+                rows[row, k] += rows[row, k - 1]
+
+
+@allocating_kernel
+def _walk_node(
+    group: int,
+    data: JobData,
+    shapes: Shapes,
+    node: int,
+    running: Running,
+    slot_us: int,
+    extra: Floats,
+    cost: Floats,
+    message: Floats,
+) -> None:
+    """Write the least cost of a node's subtree by the slot of its start, and from each slot on."""
+    shape, count, weight = data.shape[group], data.delays[group], data.weight[group]
+    first = shapes.node_first[shape]
+    option_base, earliest = shapes.option_first[first], data.earliest_us[data.node_first[group] + node - first]
+    ends_job = node - first == shapes.last_to_end[shape]
+    wait = weight if ends_job else 0
+    for option in range(shapes.option_first[node], shapes.option_first[node + 1]):
+        row, run, lane = cost[option - option_base, :count], shapes.run_us[option], shapes.lane[option]
+        row[:] = 0
+        if lane >= 0:
+            early = clipped(running.model_slots - earliest // slot_us, count)
+            running_costs(running.prefix[lane], running.rate[lane], earliest, run, slot_us, wait, row[:early])
+            prefix, rate = running.later_prefix[running.later[lane]], running.later_rate[running.later[lane]]
+            running_costs(prefix, rate, earliest + early * slot_us, run, slot_us, wait, row[early : count - 1])
+        add_children(group, data, shapes, node, earliest + run, slot_us, message, row)
+        add_extra(group, data, shapes, node, earliest + run, slot_us, extra, row)
+        if ends_job:
+            for k in range(count):
+                row[k] += weight * (earliest + run + k * slot_us)
+    _least_from(cost, option_base, shapes, node, message[node - first, :count])
 
 
 @allocating_kernel
@@ -90,13 +159,13 @@ def _send_on(
     data: JobData,
     shapes: Shapes,
     node: int,
-    prefix: Floats,
-    rate: Floats,
+    running: Running,
     slot_us: int,
     cost: Floats,
     message: Floats,
     waiting: Floats,
     lanes: Floats,
+    later_lanes: Floats,
     excess: Floats,
 ) -> None:
     """Start the jobs that wait for a node where it is cheapest, and let them wait for the nodes behind it."""
@@ -104,6 +173,7 @@ def _send_on(
     first, option_base = shapes.node_first[shape], shapes.option_first[shapes.node_first[shape]]
     here, earliest = node - first, data.earliest_us[base + node - first]
     wait = data.weight[group] if here == shapes.last_to_end[shape] else 0
+    early = clipped(running.model_slots - earliest // slot_us, count)
     jobs = 0.0
     for k in range(count):
         jobs += waiting[here, k]
@@ -116,9 +186,13 @@ def _send_on(
             _move_on(group, data, shapes, node, k, begin_us + shapes.run_us[option], slot_us, jobs, waiting, excess)
             lane = shapes.lane[option]
             if lane >= 0 and k < count - 1:
-                start = cheapest_start(prefix[lane], rate[lane], begin_us, shapes.run_us[option], slot_us, wait)
-                _add_steps(lanes[lane], start, jobs, slot_us)
-                _add_steps(lanes[lane], start + shapes.run_us[option], -jobs, slot_us)
+                prefix, rate, lanes_run = running.prefix[lane], running.rate[lane], lanes[lane]
+                if k >= early:
+                    later = running.later[lane]
+                    prefix, rate, lanes_run = running.later_prefix[later], running.later_rate[later], later_lanes[later]
+                start = cheapest_start(prefix, rate, begin_us, shapes.run_us[option], slot_us, wait)
+                _add_steps(lanes_run, start, jobs, slot_us)
+                _add_steps(lanes_run, start + shapes.run_us[option], -jobs, slot_us)
             jobs = 0.0
             break
 
