@@ -46,6 +46,9 @@ Where GPUs hold enough these are noise, and looking at them takes half of a step
 STEPS_PER_HALVING = 100
 """Slots are halved again and again while time allows so many steps for each halving: both are worth about as much."""
 
+HEADROOM_BITS = 11
+"""Long steps take some prices to some hundred times the usual one; what does not fit into 64 bits proves nothing."""
+
 LEAST_STEPS = 10
 """Finer slots are left alone if time allows fewer steps than this; even the prices of coarser ones gain in them."""
 
@@ -98,7 +101,7 @@ def improve(search: Search, time_limit_s: float | None = None, finest_us: int = 
     first_prices = FirstPrices.of(search.instance, search.objective)
     usual = float(sum(costs.weight) / len(costs.weight))
     above = int(first_prices.prices.max() / usual).bit_length() + 2
-    fixed = replace(fixed, headroom_bits=max(fixed.headroom_bits, above))
+    fixed = replace(fixed, headroom_bits=max(HEADROOM_BITS, above))
 
     def left_s() -> float:
         return min(search.remaining_s, end - time.monotonic())
@@ -113,21 +116,39 @@ def improve(search: Search, time_limit_s: float | None = None, finest_us: int = 
     relaxation, start, steps, best = begin
     reached = 0.0
     while steps.count > 0:
-        begun = time.monotonic()
-        climb = ascend(relaxation, start, steps, lambda: left_s() > 0)
-        per_step = (time.monotonic() - begun) / climb.evaluations
+        pace = _Pace(left_s)
+        climb = ascend(relaxation, start, steps, pace.go_on)
         best = _offer(search, relaxation, climb.best, best)
         before, reached = reached, climb.value / relaxation.scale
         if left_s() <= 0 or relaxation.slot_us <= finest_us or search.proved or reached <= before * (1 + LEAST_GAIN):
             break
         windows = _windows(relaxation, climb)
         halved = relax(fixed, max(finest_us, relaxation.slot_us // 2), windows)
-        per_step *= _size(halved) / _size(relaxation)  # windows have changed, too
+        per_step = pace.step_s * _size(halved) / _size(relaxation)  # windows have changed, too
         finer_us, steps = _affordable(WARM, halved.slot_us, per_step, left_s(), finest_us)
         finer = halved if finer_us == halved.slot_us else relax(fixed, finer_us, windows)
         start = refine(climb.best, relaxation, finer)
         relaxation = finer
     return best
+
+
+class _Pace:
+    """Tells an ascent whether to go on, and how long its steps take but for the first, which touches new memory."""
+
+    def __init__(self, left_s: Callable[[], float]) -> None:
+        self._left_s = left_s
+        self._asked_s = [time.monotonic()]
+
+    def go_on(self) -> bool:
+        """Say whether there is time for another step; asked once a step."""
+        self._asked_s.append(time.monotonic())
+        return self._left_s() > 0
+
+    @property
+    def step_s(self) -> float:
+        """Seconds of a step; a nanosecond where no time was seen to pass."""
+        asked_s = self._asked_s[1:] if len(self._asked_s) > 2 else self._asked_s
+        return max(1e-9, (asked_s[-1] - asked_s[0]) / max(1, len(asked_s) - 1))
 
 
 Begin = tuple[Relaxation, Numbers, Steps, Priced | None]
@@ -169,14 +190,13 @@ def _climb_pooled(
     best: Priced | None = None
     finest_us = max(finest_us, int(fixed.instance.job_critical_us.mean()) // FINEST_POOLED_SHARE)
     while True:
-        begun = time.monotonic()
-        climb = ascend(pooled, flat, steps, lambda: left_s() > 0, evaluate(pooled))
-        per_step = (time.monotonic() - begun) / climb.evaluations
+        pace = _Pace(left_s)
+        climb = ascend(pooled, flat, steps, pace.go_on, evaluate(pooled))
         if model_us is None:
-            begun = time.monotonic()
-            cold = ascend(pooled, climb.best, TRIAL, lambda: left_s() > 0, PooledEvaluation(pool, pooled, pool.cold_us))
+            trial_pace = _Pace(left_s)
+            cold = ascend(pooled, climb.best, TRIAL, trial_pace.go_on, PooledEvaluation(pool, pooled, pool.cold_us))
             if cold.value >= climb.value * (1 - LEAST_GAIN):
-                model_us, climb, per_step = pool.cold_us, cold, (time.monotonic() - begun) / cold.evaluations
+                model_us, climb, pace = pool.cold_us, cold, trial_pace
         begun = time.monotonic()
         paid_us = pool.paid_us(pooled, climb.job_value)
         relaxation = relax(fixed, pooled.slot_us, _reaching(paid_us, pooled.slots * pooled.slot_us, pooled.slot_us))
@@ -185,14 +205,13 @@ def _climb_pooled(
         proof_s = time.monotonic() - begun
         if left_s() <= 0 or search.proved:
             return relaxation, start, replace(steps, count=0), best
-        finer_us, steps = _affordable(POOLED, pooled.slot_us // 2, 2 * per_step, left_s() - 4 * proof_s, finest_us)
+        finer_us, steps = _affordable(POOLED, pooled.slot_us // 2, 2 * pace.step_s, left_s() - 4 * proof_s, finest_us)
         if finer_us < finest_us or not steps.count:
             return relaxation, start, _affordable(WARM, pooled.slot_us, proof_s, left_s(), pooled.slot_us)[1], best
         finer = pool.relax(finer_us)
-        begun = time.monotonic()
-        trial = ascend(finer, refine(climb.best, pooled, finer), TRIAL, lambda: left_s() > 0, evaluate(finer))
-        per_step = (time.monotonic() - begun) / trial.evaluations
-        possible = int(0.9 * (left_s() - 4 * proof_s) / per_step)
+        pace = _Pace(left_s)
+        trial = ascend(finer, refine(climb.best, pooled, finer), TRIAL, pace.go_on, evaluate(finer))
+        possible = int(0.9 * (left_s() - 4 * proof_s) / pace.step_s)
         pooled, flat, steps = finer, trial.best, replace(steps, count=max(1, min(possible, POOLED.count)))
 
 
@@ -218,11 +237,10 @@ def _coarsest(
             continue
         if least_s > left_s:
             return None
-        begun = time.monotonic()
-        ascend(relaxation, np.zeros(Prices.size(relaxation)), Steps(2), lambda: True, evaluate(relaxation))
-        per_step = (time.monotonic() - begun) / 3
-        if 4 * COLD.count * per_step <= left_s or share == 1:
-            affordable = max(1, min(COLD.count, int(left_s / per_step)))
+        pace = _Pace(lambda: left_s)
+        ascend(relaxation, np.zeros(Prices.size(relaxation)), Steps(3), pace.go_on, evaluate(relaxation))
+        if 4 * COLD.count * pace.step_s <= left_s or share == 1:
+            affordable = max(1, min(COLD.count, int(left_s / pace.step_s)))
             return relaxation, replace(COLD, count=affordable)
         share //= 2
 
