@@ -43,7 +43,7 @@ class Method(StrEnum):
     MILP
         The same with the MILP twin (HiGHS through PuLP) in place of CP-SAT: for small windows and cross-checks.
     SEARCH
-        Online policies, then local search beside the Lagrangian bound.
+        Online policies, then local search beside the Lagrangian bound, and where costs are linear beams guided by it.
     """
 
     AUTO = "auto"
