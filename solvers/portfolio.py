@@ -115,8 +115,9 @@ _SHORT_WARM_UP_S, _SHORT_WARM_UP_SHARE = 3.0, 0.5
 """Before CP-SAT up to so many seconds, and this share of a short limit: until then the Lagrangian bound gains most."""
 _BOUND_SHARE, _SHORT_BOUND_S = 0.3, 10.0
 """The bound gets a share of the time, and of a short limit the first so many seconds, in which it gains most."""
-_SHORT_BEAM_BOUND_SHARE = 0.4
-"""Beams wait for the prices of the bound, which are nearly as good a guide after this share of a short limit."""
+_GUIDE_SHARE, _SHORT_GUIDE_S, _SHORT_GUIDE_SHARE = 0.15, 8.0, 0.4
+"""Beams wait for prices of the bound for a share of the time, and of a short limit for so many seconds or this share:
+soon prices are nearly as good a guide as they will ever be. With one worker the bound gets its usual share."""
 _ASCENT_S_PER_TASK, _ASCENT_SHARE = 1e-4, 0.5
 """What an ascent takes before it first looks at the clock, as measured, and the share of its time that it may take."""
 _CONSECUTIVE_SHARE = 0.5
@@ -186,7 +187,7 @@ def solve(
             exact = _worth_cp_sat(plans)
         limit_s = _warm_up_s(plans, options) if exact else search.remaining_s
         if not exact and options.iterations is None and plans is search and _suits_beams(instance, objective):
-            priced = _bound_and_beam(search, options, limit_s)
+            _bound_and_beam(search, options, limit_s)
         else:
             bound_s = limit_s if exact else _bound_s(options, limit_s)
             priced = _search_and_bound(search, plans, options, limit_s, bound_s)
@@ -423,35 +424,35 @@ def _suits_beams(instance: Instance, objective: Objective) -> bool:
     return beam.applies(instance, objective)
 
 
-def _bound_and_beam(search: Search, options: SearchOptions, limit_s: float) -> Priced | None:
-    """Raise the bound while others anneal; then all look for plans with its prices, as long as that gains.
+def _bound_and_beam(search: Search, options: SearchOptions, limit_s: float) -> None:
+    """Look for plans with prices of the bound, made while others anneal; the bound is raised on meanwhile.
 
-    Returns
-    -------
-    Priced or None
-        The bound with its prices.
+    A longer ascent begins anew: it goes by other slots and steps than the short one that made the first prices. Once
+    beams gain nothing their workers anneal again.
     """
     from solvers.search import beam
 
-    end_s = search.elapsed_s + limit_s
-    bound_s = max(_BOUND_SHARE * limit_s, min(_SHORT_BOUND_S, _SHORT_BEAM_BOUND_SHARE * limit_s))
+    end_s, planners = search.elapsed_s + limit_s, max(1, options.workers - 1)
+    share = _BOUND_SHARE if options.workers == 1 else _GUIDE_SHARE
+    guide_s = max(share * limit_s, min(_SHORT_GUIDE_S, _SHORT_GUIDE_SHARE * limit_s))
     if search.timeline is None:
         _dispatch(search)
     with ThreadPoolExecutor(options.workers) as pool:
-        bounding = pool.submit(raise_bound, search, bound_s)
+        pricing = pool.submit(raise_bound, search, guide_s)
         if options.workers > 1:
-            anneal(search, replace(options, workers=options.workers - 1), bound_s)
-        priced = bounding.result()
+            anneal(search, replace(options, workers=planners), guide_s)
+        priced = pricing.result()
+        bounding = pool.submit(raise_bound, search, end_s - search.elapsed_s) if options.workers > 1 else pricing
         guide = None if priced is None else beam.guide_of(search, priced)
         if guide is not None:
             left_s = end_s - search.elapsed_s
-            seeds = range(options.seed, options.seed + options.workers)
+            seeds = range(options.seed, options.seed + planners)
             for searching in [pool.submit(beam.improve, search, guide, left_s, seed) for seed in seeds]:
                 searching.result()
-    left_s = end_s - search.elapsed_s
-    if left_s > 0 and not search.stop.is_set():
-        anneal(search, options, left_s)
-    return priced
+        left_s = end_s - search.elapsed_s
+        if left_s > 0 and not search.stop.is_set():
+            anneal(search, replace(options, workers=planners), left_s)
+        bounding.result()
 
 
 def _warm_up_s(search: Search, options: SearchOptions) -> float:

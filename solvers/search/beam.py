@@ -20,8 +20,8 @@ from models.timeline import Timeline
 from solvers.bounds.lagrangian.improve import Priced
 from solvers.result import Search
 from solvers.search.beam_guide import Guide, tabulate
-from solvers.search.beam_kernel import keep_first, look_at_nearest
-from solvers.search.beam_state import GPU_BITS, NEAREST, Beam, start, with_room
+from solvers.search.beam_kernel import keep_first, look_on
+from solvers.search.beam_state import GPU_BITS, Beam, start, with_room
 from solvers.search.decoder import Decisions, Decoder
 from solvers.search.decoder_state import ABSENT
 
@@ -32,8 +32,10 @@ _BUCKETS_PER_TASK = 3
 _GRAINS = (6, 12, 4, 9)
 """GPUs that differ in when they are free by less than the mean critical path over this are alike, search by search."""
 _FIRST_WIDTH, _MOST_WIDTH, _GROWTH = 50, 2000, 2
-_S_PER_STATE, _FIRST_SHARE = 3e-5, 0.1
+_S_PER_STATE, _FIRST_SHARE = 2.5e-5, 0.2
 """What a state of the width and a task take, as measured, and the share of the time that the first plan may take."""
+_AT_ONCE = 5000
+"""States between two looks at the clock: about a tenth of a second."""
 _TRIES = 3
 """If so many beams find no better plan than what was known, no more are tried."""
 
@@ -83,6 +85,8 @@ def improve(search: Search, guide: Guide, limit_s: float, seed: int = 0) -> None
         grown = min(_MOST_WIDTH, _GROWTH * width)
         if search.elapsed_s + took_s * grown / width <= end_s:
             width = grown
+        elif search.elapsed_s + took_s > end_s:
+            return
 
 
 def plan(decoder: Decoder, guide: Guide, width: int, grains: int, enough: Callable[[], bool]) -> Timeline | None:
@@ -101,14 +105,12 @@ def plan(decoder: Decoder, guide: Guide, width: int, grains: int, enough: Callab
     grain_us = max(1, int(instance.job_critical_us.mean()) // grains)
     beam = start(guide, decoder.origin, instance.n_tasks, width, grain_us, bucket_us)
     keep_first(guide, beam)
-    while beam.states.any():
-        bucket = int(beam.counts[NEAREST]) % len(beam.states)
-        while beam.states[bucket]:
-            if enough():
-                return None
-            beam = with_room(beam, 2 * width)
-            look_at_nearest(decoder.tables, guide, beam)
-        beam.counts[NEAREST] += 1
+    more = True
+    while more:
+        if enough():
+            return None
+        beam = with_room(beam, _AT_ONCE + 2 * width)
+        more = look_on(decoder.tables, guide, beam, _AT_ONCE)
     return _timeline(decoder, beam)
 
 

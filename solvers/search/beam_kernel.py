@@ -39,9 +39,30 @@ def keep_first(guide: Guide, beam: Beam) -> None:
 
 
 @kernel
-def look_at_nearest(tables: Tables, guide: Guide, beam: Beam) -> None:
-    """Keep what can follow the best states of the nearest bucket, and empty it; what follows may come into it again."""
-    bucket, width = beam.counts[NEAREST] % len(beam.states), beam.at.shape[1] // 2
+def look_on(tables: Tables, guide: Guide, beam: Beam, most: int) -> bool:
+    """Look at about so many states, bucket by bucket in order of time; say whether there are more to look at.
+
+    Many at a time: to hand a beam over from outside takes as long as ten states.
+    """
+    looked, empty = 0, 0
+    while looked < most and empty < len(beam.states):
+        bucket = beam.counts[NEAREST] % len(beam.states)
+        if beam.states[bucket] == 0:
+            beam.counts[NEAREST] += 1
+            empty += 1
+        else:
+            looked += _look_at(tables, guide, beam, bucket)
+            empty = 0
+    return bool(empty < len(beam.states))
+
+
+@inlined
+def _look_at(tables: Tables, guide: Guide, beam: Beam, bucket: int) -> int:
+    """Keep what can follow the best states of a bucket, and empty it; what follows may come into it again.
+
+    Return the number of these states.
+    """
+    width = beam.at.shape[1] // 2
     if beam.states[bucket] > width:
         leave_out(beam, bucket, width)
     count = beam.states[bucket]
@@ -63,6 +84,7 @@ def look_at_nearest(tables: Tables, guide: Guide, beam: Beam) -> None:
         beam.counts[FREE_ROWS] += 1
         _start_tasks(tables, guide, beam, paid, key, came)
         _wait(guide, beam, paid, key, came)
+    return int(count)
 
 
 @inlined
