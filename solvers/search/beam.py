@@ -32,7 +32,7 @@ _BUCKETS_PER_TASK = 3
 _GRAINS = (6, 12, 4, 9)
 """GPUs that differ in when they are free by less than the mean critical path over this are alike, search by search."""
 _FIRST_WIDTH, _MOST_WIDTH, _GROWTH = 50, 2000, 2
-_S_PER_STATE, _FIRST_SHARE = 2.5e-5, 0.2
+_S_PER_STATE, _FIRST_SHARE = 2.5e-5, 0.5
 """What a state of the width and a task take, as measured, and the share of the time that the first plan may take."""
 _AT_ONCE = 5000
 """States between two looks at the clock: about a tenth of a second."""
