@@ -110,7 +110,7 @@ _STARTS_SHARE = 0.3
 """At most this share of the time goes to making plans where the search starts."""
 _FORMULAS_SHARE = 0.5
 """Bounds that need no ascent are begun if they take at most this share of the time that is left."""
-_WARM_UP_S_PER_TASK, _WARM_UP_SHARE = 0.025, 0.15
+_WARM_UP_S_PER_TASK, _WARM_UP_SHARE = 0.06, 0.15
 _SHORT_WARM_UP_S, _SHORT_WARM_UP_SHARE = 3.0, 0.5
 """Before CP-SAT up to so many seconds, and this share of a short limit: until then the Lagrangian bound gains most."""
 _BOUND_SHARE, _SHORT_BOUND_S = 0.3, 10.0
@@ -122,6 +122,8 @@ _ASCENT_S_PER_TASK, _ASCENT_SHARE = 1e-4, 0.5
 """What an ascent takes before it first looks at the clock, as measured, and the share of its time that it may take."""
 _CONSECUTIVE_SHARE = 0.5
 """The programme of consecutive batches proves small windows at once, and may take this share of the time for others."""
+_BEAM_SHARE = 0.1
+"""Before the programme over start orders beams may take so much of the time: a poor plan costs it states."""
 _START_ORDERS_SHARE, _BETTER_PLAN_SHARE = 0.5, 0.3
 """The programme over start orders proves most windows that it suits in seconds, and may take the first of these shares
 of what is left for others; the second goes to a better plan if it fails."""
@@ -339,6 +341,7 @@ def _prove_by_start_orders(search: Search, options: SearchOptions, priced: Price
 
     if not start_orders.applies(search.instance, search.objective):
         return
+    _beam(search, options, priced, _BEAM_SHARE * search.remaining_s)
     before = search.value
     start_orders.improve(search, priced, _START_ORDERS_SHARE * search.remaining_s)
     if not search.proved:
@@ -424,14 +427,24 @@ def _suits_beams(instance: Instance, objective: Objective) -> bool:
     return beam.applies(instance, objective)
 
 
+def _beam(search: Search, options: SearchOptions, priced: Priced, limit_s: float) -> None:
+    """Look for plans by beams, if they suit, that prices of the bound guide."""
+    from solvers.search import beam
+
+    guide = beam.guide_of(search, priced) if beam.applies(search.instance, search.objective) else None
+    if guide is not None:
+        with ThreadPoolExecutor(options.workers) as pool:
+            seeds = range(options.seed, options.seed + options.workers)
+            for searching in [pool.submit(beam.improve, search, guide, limit_s, seed) for seed in seeds]:
+                searching.result()
+
+
 def _bound_and_beam(search: Search, options: SearchOptions, limit_s: float) -> None:
     """Look for plans with prices of the bound, made while others anneal; the bound is raised on meanwhile.
 
     A longer ascent begins anew: it goes by other slots and steps than the short one that made the first prices. Once
     beams gain nothing their workers anneal again.
     """
-    from solvers.search import beam
-
     end_s, planners = search.elapsed_s + limit_s, max(1, options.workers - 1)
     share = _BOUND_SHARE if options.workers == 1 else _GUIDE_SHARE
     guide_s = max(share * limit_s, min(_SHORT_GUIDE_S, _SHORT_GUIDE_SHARE * limit_s))
@@ -443,12 +456,8 @@ def _bound_and_beam(search: Search, options: SearchOptions, limit_s: float) -> N
             anneal(search, replace(options, workers=planners), guide_s)
         priced = pricing.result()
         bounding = pool.submit(raise_bound, search, end_s - search.elapsed_s) if options.workers > 1 else pricing
-        guide = None if priced is None else beam.guide_of(search, priced)
-        if guide is not None:
-            left_s = end_s - search.elapsed_s
-            seeds = range(options.seed, options.seed + planners)
-            for searching in [pool.submit(beam.improve, search, guide, left_s, seed) for seed in seeds]:
-                searching.result()
+        if priced is not None:
+            _beam(search, replace(options, workers=planners), priced, end_s - search.elapsed_s)
         left_s = end_s - search.elapsed_s
         if left_s > 0 and not search.stop.is_set():
             anneal(search, replace(options, workers=planners), left_s)
