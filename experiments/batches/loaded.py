@@ -13,7 +13,7 @@ from models.objective import reported_bound, reported_value
 from planner.answers.plan import solve
 from planner.answers.policies.receding_horizon import RecedingHorizon
 from solvers import portfolio
-from solvers.portfolio import SearchOptions
+from solvers.options import SearchOptions
 
 OBJECTIVE = Objective.MEAN_SLOWDOWN
 

@@ -10,7 +10,7 @@ from typing import NamedTuple
 from experiments.bounds.batches import least_ends, one_class
 from models import GPU, BatchClass, Cluster, Edge, Instance, Job, Link, Network, Objective, Task, Workflow
 from planner.answers.plan import solve
-from solvers.portfolio import SearchOptions
+from solvers.options import SearchOptions
 
 
 class Row(NamedTuple):

@@ -21,7 +21,7 @@ from models import Instance, Objective, Timeline, check, measure, timeline_value
 from models.objective import reported_bound, reported_value
 from planner.answers.plan import solve
 from planner.answers.policies.receding_horizon import RecedingHorizon, RecedingOptions
-from solvers.portfolio import SearchOptions
+from solvers.options import SearchOptions
 
 FOLDER = Path(__file__).parent
 PLAN, BOUND, RECEDING = "plan", "lower bound", "receding"

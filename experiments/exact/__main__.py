@@ -18,7 +18,7 @@ from models import Instance, Objective
 from models.objective import reported_bound, reported_value
 from planner.answers.plan import solve
 from solvers.exact import cp_sat, exhaustive
-from solvers.portfolio import SearchOptions
+from solvers.options import SearchOptions
 from solvers.result import Result
 from solvers.search.dispatch import greedy
 

@@ -14,7 +14,7 @@ from experiments.gentd26_2026_11_21.__main__ import PEAK_HOUR, imported
 from models import Instance, Objective
 from models.objective import reported_bound, reported_value
 from planner.answers.plan import solve
-from solvers.portfolio import SearchOptions
+from solvers.options import SearchOptions
 
 OBJECTIVE = Objective.MEAN_SLOWDOWN
 

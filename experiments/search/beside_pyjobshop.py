@@ -19,7 +19,7 @@ from experiments.suites import flexible_job_shop
 from experiments.suites.data import found
 from models import NEVER, Instance, Objective
 from planner.answers.plan import solve
-from solvers.portfolio import SearchOptions
+from solvers.options import SearchOptions
 from solvers.warm_up import warm_up
 
 PYJOBSHOP, ORTOOLS = "pyjobshop==0.0.9", "ortools==9.15.6755"

@@ -14,7 +14,7 @@ from models.objective import reported_bound, reported_value
 from models.scenario import scenario_from
 from models.status import Status
 from planner.answers.plan import solve
-from solvers.portfolio import Method, SearchOptions
+from solvers.options import Method, SearchOptions
 from solvers.result import Result
 
 _PROOF_S = 20.0

@@ -17,7 +17,7 @@ from planner.answers.servers import servers
 from planner.answers.servers.question import order, remainders
 from planner.answers.servers.sizes import Mix, Sizes
 from solvers.exact import cp_sat
-from solvers.portfolio import SearchOptions
+from solvers.options import SearchOptions
 from solvers.result import Progress, Search
 
 MOST_SERVERS, MOST_KINDS = 12, 3

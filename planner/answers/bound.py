@@ -24,7 +24,7 @@ from solvers import portfolio
 from solvers.bounds.certificate import closed_form_document, lagrangian_document
 from solvers.bounds.lagrangian.improve import METHOD as LAGRANGIAN
 from solvers.bounds.verify import Verdict, verify
-from solvers.portfolio import SearchOptions
+from solvers.options import SearchOptions
 from solvers.result import Progress
 
 

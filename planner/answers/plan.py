@@ -17,7 +17,7 @@ from planner.answers.shown import Shown
 from planner.answers.starts import starts_for
 from planner.answers.versions import versions
 from solvers import portfolio
-from solvers.portfolio import Method, SearchOptions
+from solvers.options import Method, SearchOptions
 from solvers.result import Progress, Result
 
 
@@ -148,7 +148,7 @@ def plan(
     time_limit_s
         Wall-clock seconds for plan and bound together; the first plan is made even if it takes longer.
     method, workers, seed, iterations
-        As in `solvers.portfolio.SearchOptions`.
+        As in `solvers.options.SearchOptions`.
     hint
         A feasible timeline; the plan is never worse.
     starts

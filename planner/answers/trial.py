@@ -39,7 +39,7 @@ from planner.answers.simulate import is_file
 from planner.answers.uncertain.told import stretch
 from planner.inputs.samples import Samples
 from solvers.bounds import closed_form
-from solvers.portfolio import SearchOptions
+from solvers.options import SearchOptions
 
 PLAN = "plan"
 """Names the contender that is planned here."""

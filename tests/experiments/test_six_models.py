@@ -8,7 +8,7 @@ from executor import POLICIES, instance_for, parse_policy, simulate
 from models import check, measure
 from models.scenario import load_scenario
 from planner.answers.plan import solve
-from solvers.portfolio import SearchOptions
+from solvers.options import SearchOptions
 
 SCENARIO = Path(__file__).parents[2] / "experiments" / "scenarios" / "six_models.yaml"
 

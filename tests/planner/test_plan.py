@@ -12,7 +12,7 @@ from models.status import Status
 from planner import jobs, residencies, save, tasks
 from planner.answers.plan import plan, solve
 from planner.show.notebook import html
-from solvers.portfolio import Method, SearchOptions
+from solvers.options import Method, SearchOptions
 
 
 @pytest.mark.parametrize("method", [Method.AUTO, Method.CP_SAT, Method.MILP])

@@ -10,7 +10,8 @@ from experiments.random_instances import with_absences
 from models import Instance, Objective, check, timeline_value
 from models.status import Status
 from solvers.exact import exhaustive
-from solvers.portfolio import Method, SearchOptions, solve
+from solvers.options import Method, SearchOptions
+from solvers.portfolio import solve
 from solvers.search.serving_decoder import ServingDecoder
 from solvers.search.serving_dispatch import greedy_batches
 from solvers.visits import Visits

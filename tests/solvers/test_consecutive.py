@@ -11,7 +11,8 @@ import pytest
 from models import BatchClass, Job, Objective, Task
 from models.restrictions import Restrictions
 from solvers.exact import consecutive, exhaustive
-from solvers.portfolio import SearchOptions, solve
+from solvers.options import SearchOptions
+from solvers.portfolio import solve
 from tests.instances import chain, cluster, instance
 
 

@@ -9,7 +9,8 @@ import pytest
 from models import WHOLE, Instance, Job, Objective, Task, check
 from solvers.exact import exhaustive
 from solvers.lanes import lanes_of
-from solvers.portfolio import SearchOptions, solve
+from solvers.options import SearchOptions
+from solvers.portfolio import solve
 from tests.instances import chain, cluster, instance, task
 
 

@@ -13,11 +13,13 @@ from executor import parse_policy, simulate
 from models import Instance, Job, Objective, Timeline, check, measure, timeline_value
 from models.scenario.limits import check_horizon
 from planner.answers.starts import starts_for
-from solvers import portfolio
+from solvers import portfolio, proving, side_by_side
 from solvers.bounds import closed_form
 from solvers.exact import cp_sat
-from solvers.portfolio import Method, SearchOptions, solve
+from solvers.options import Method, SearchOptions
+from solvers.portfolio import solve
 from solvers.result import Search
+from solvers.search import annealing
 from solvers.search.decoder import Decoder
 from solvers.search.dispatch import greedy, greedy_decisions
 from tests import instances as make
@@ -103,8 +105,8 @@ def test_dispatch_tries_no_further_rule_once_it_has_enough() -> None:
 
 def test_a_window_too_large_to_set_up_gets_no_ascent_and_no_cp_sat() -> None:
     of = queue()
-    search = Search(of, Objective.MEAN_LATENCY, portfolio._ASCENT_S_PER_TASK * of.n_tasks)
-    assert portfolio.raise_bound(search) is None
+    search = Search(of, Objective.MEAN_LATENCY, side_by_side._ASCENT_S_PER_TASK * of.n_tasks)
+    assert side_by_side.raise_bound(search) is None
     wide = replace(of, cluster=make.cluster(500))  # its model takes 6 tasks x 500 GPUs x 0.6 ms = 1.8 s to build
     assert cp_sat.build_s(wide) == pytest.approx(1.8)
     left = Search(wide, Objective.MEAN_LATENCY, 1.0)
@@ -115,8 +117,32 @@ def test_a_window_too_large_to_set_up_gets_no_ascent_and_no_cp_sat() -> None:
 def test_short_limits_give_the_bound_all_of_its_worker() -> None:
     # Up to 10 s, then 30 %; with counted iterations nothing depends on the clock.
     limits = (4.0, 10.0, 20.0, 60.0)
-    assert [portfolio._bound_s(SearchOptions(), limit) for limit in limits] == [4.0, 10.0, 10.0, 18.0]
-    assert portfolio._bound_s(SearchOptions(method=Method.SEARCH, iterations=9), 60.0) == 60.0
+    assert [side_by_side.share_of_bound_s(SearchOptions(), limit) for limit in limits] == [4.0, 10.0, 10.0, 18.0]
+    assert side_by_side.share_of_bound_s(SearchOptions(method=Method.SEARCH, iterations=9), 60.0) == 60.0
+
+
+def test_beams_follow_the_first_prices_and_the_bound_goes_on_beside_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    # Two GPUs, runs of 10 and 4 at 0, of 4 and 1 at 1: best with latencies 14, 4, 5 and 1, in the mean 6. Annealing,
+    # which is called for a first plan, beside the first prices and after the beams, does nothing here.
+    runs = [(10, 0), (4, 0), (4, 1), (1, 1)]
+    jobs = [Job(make.chain(make.task("t", run), name=f"w{at}"), release) for at, (run, release) in enumerate(runs)]
+    of, known, ascents = make.instance(jobs, on=make.cluster(2)), list[Fraction | None](), list[Fraction]()
+    raise_bound = side_by_side.raise_bound
+
+    def raise_and_note(search: Search, limit_s: float | None = None) -> object:
+        priced = raise_bound(search, limit_s)
+        assert priced is not None
+        ascents.append(priced.bound)
+        return priced
+
+    monkeypatch.setattr(annealing, "improve", lambda search, *_, **__: known.append(search.value))
+    monkeypatch.setattr(side_by_side, "raise_bound", raise_and_note)
+    search = Search(of, Objective.MEAN_LATENCY, 60.0)
+    side_by_side.bound_and_beam(search, SearchOptions(60.0, Method.SEARCH), 60.0)
+    assert known == [None, None, 6]
+    assert len(ascents) == 2
+    assert (search.bound, search.bound_method) == (max(ascents), "lagrangian")
+    assert Fraction(21, 4) <= max(ascents) <= 6  # the critical paths alone come to 19 / 4
 
 
 def test_what_is_small_is_proved_without_a_long_warm_up() -> None:
@@ -124,7 +150,7 @@ def test_what_is_small_is_proved_without_a_long_warm_up() -> None:
     for objective, share in ((Objective.MEAN_LATENCY, 0.15), (Objective.MAKESPAN, 0.05)):
         for jobs, expected in ((2, 0.12), (1000, share * 60)):
             search = Search(queue(jobs), objective, 60.0)
-            assert portfolio._warm_up_s(search, SearchOptions(60.0)) == pytest.approx(expected, rel=0.05)
+            assert proving.warm_up_s(search, SearchOptions(60.0)) == pytest.approx(expected, rel=0.05)
 
 
 def test_no_sum_wraps_at_the_longest_window_that_a_scenario_may_have() -> None:

@@ -23,7 +23,7 @@ from planner.answers.whatif.document import read_sweep
 from planner.answers.whatif.processes import CRASHED
 from planner.command.cli import app
 from planner.command.manners import run
-from solvers.portfolio import Method
+from solvers.options import Method
 from tests.whatif.small import SCENARIO, SWEEP, tables, written
 
 MAIN = "import sys; from planner.command.cli import main; sys.argv[1:] = {arguments!r}; main()"

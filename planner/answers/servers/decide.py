@@ -22,8 +22,9 @@ from solvers.bounds import closed_form
 from solvers.bounds.certificate import closed_form_document, lagrangian_document
 from solvers.bounds.granularity import round_up
 from solvers.bounds.lagrangian.improve import METHOD as LAGRANGIAN
-from solvers.portfolio import SearchOptions, anneal, raise_bound
+from solvers.options import SearchOptions
 from solvers.result import Progress, Result, Search
+from solvers.side_by_side import anneal, raise_bound
 
 Reached = tuple[Fraction | None, ...]
 """The figure of a timeline that each level limits, in microseconds, as a ratio or a share; None if it covers no job."""

@@ -17,7 +17,7 @@ from planner.answers.uncertain.plans import QUANTILES, SAMPLES, ConsideredPlan, 
 from planner.answers.uncertain.retime import retime
 from planner.answers.uncertain.told import Told
 from solvers.bounds import closed_form
-from solvers.portfolio import Method, SearchOptions
+from solvers.options import Method, SearchOptions
 from solvers.result import Progress, Search
 
 

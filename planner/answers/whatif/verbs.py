@@ -15,7 +15,7 @@ from models.scenario.section import Section
 from planner.answers.policies.parse import parse
 from planner.answers.simulate import is_file, simulate
 from planner.answers.uncertain.spec import parse_uncertainty
-from solvers.portfolio import Method
+from solvers.options import Method
 
 MAX_SEED = 2**31 - 1
 PLAN = "plan"

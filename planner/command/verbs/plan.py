@@ -57,7 +57,7 @@ def plan(
     from planner.answers.check import feasible_timeline
     from planner.answers.plan import write_plan
     from planner.command.console import ProgressLine, interruptible
-    from solvers.portfolio import Method
+    from solvers.options import Method
 
     if output is not None:
         promise(output)

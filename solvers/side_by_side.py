@@ -1,0 +1,171 @@
+"""Plans and the Lagrangian bound side by side: who anneals, looks by beams or raises the bound, and for how long.
+
+Kernels hold no interpreter lock, so a thread each is enough.
+"""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from models.instance import Instance
+from models.objective import Objective
+from solvers.options import SearchOptions
+from solvers.result import Search
+from solvers.visits import on_twin
+
+if TYPE_CHECKING:
+    from solvers.bounds.lagrangian.improve import Priced
+
+_ASCENT_S_PER_TASK, _ASCENT_SHARE = 1e-4, 0.5
+"""What an ascent takes before it first looks at the clock, as measured, and the share of its time that it may take."""
+_BOUND_SHARE, _SHORT_BOUND_S, _LONE_BOUND_SHARE = 0.3, 10.0, 0.5
+"""The bound gets a share of the time, and of a short limit the first so many seconds, in which it gains most; beside
+annealing by the same worker at most the last share."""
+_GUIDE_SHARE, _SHORT_GUIDE_S, _SHORT_GUIDE_SHARE = 0.15, 8.0, 0.4
+"""Beams wait for prices of the bound for a share of the time, and of a short limit for so many seconds or this share:
+soon prices are nearly as good a guide as they will ever be. With one worker the bound gets its usual share."""
+
+
+def raise_bound(search: Search, limit_s: float | None = None) -> Priced | None:
+    """Raise a search's Lagrangian bound until this limit, or its own; return the best with its prices.
+
+    None if there is no such bound, or too little time for a window of this size.
+    """
+    from solvers.bounds.lagrangian.improve import improve
+
+    at_most_s = search.remaining_s if limit_s is None else min(limit_s, search.remaining_s)
+    if _ASCENT_S_PER_TASK * search.instance.n_tasks > _ASCENT_SHARE * at_most_s:
+        return None
+    return improve(search, at_most_s)
+
+
+def anneal(search: Search, options: SearchOptions, limit_s: float | None = None) -> None:
+    """Improve a search's plan by local search alone, with as many seeds as there are workers.
+
+    Parameters
+    ----------
+    limit_s
+        Seconds from now; None: what remains of the search.
+    """
+    from solvers.search import annealing
+    from solvers.search.exchange import Exchange
+
+    plans, limit_s = on_twin(search), search.remaining_s if limit_s is None else limit_s
+    exchange = Exchange(limit_s, options.workers)
+    with ThreadPoolExecutor(options.workers) as pool:
+        running = [
+            pool.submit(annealing.improve, plans, options.seed + index, None, limit_s, exchange=exchange)
+            for index in range(options.workers)
+        ]
+        for done in running:
+            done.result()
+
+
+def dispatch(search: Search) -> None:
+    """Offer the plan of the first dispatch rule that finds one."""
+    from solvers.search import annealing
+
+    annealing.improve(search, time_limit_s=0)
+
+
+def anneal_and_bound(
+    search: Search, plans: Search, options: SearchOptions, limit_s: float, bound_s: float
+) -> Priced | None:
+    """Anneal and raise the lower bound, in parallel if there are workers for both.
+
+    A long bound gains little after its first steps, so its worker then anneals with another seed; not so before CP-SAT,
+    which wants good prices. Further workers anneal with seeds of their own, and go on from each other's plans. Where
+    iterations are counted there is one annealing only, since searches that share a plan depend on the clock.
+
+    Parameters
+    ----------
+    plans
+        Where plans are looked for: the search itself, or that on its twin.
+
+    Returns
+    -------
+    Priced or None
+        The bound with its prices, which narrow the windows of CP-SAT.
+    """
+    from solvers.search import annealing
+    from solvers.search.exchange import Exchange
+
+    seed, iterations, workers = options.seed, options.iterations, options.workers
+    end_s = search.elapsed_s + limit_s
+    exchange = Exchange(limit_s, workers - 1) if workers > 1 and iterations is None else None
+
+    def bound_first() -> Priced | None:
+        """Raise the bound, then search until the time is up."""
+        priced = raise_bound(search, bound_s)
+        left_s = end_s - search.elapsed_s
+        if iterations is None and (bound_s < limit_s or priced is None) and left_s > 0:
+            annealing.improve(plans, seed + 1, None, left_s, exchange=exchange)
+        return priced
+
+    if workers == 1:
+        bound_s = min(bound_s, _LONE_BOUND_SHARE * limit_s)
+        annealing.improve(plans, seed, iterations, limit_s - bound_s)
+        return raise_bound(search, bound_s)
+    with ThreadPoolExecutor(workers - 1) as pool:
+        bounding = pool.submit(bound_first)
+        others = range(2, workers) if iterations is None else ()
+        annealings = [
+            pool.submit(annealing.improve, plans, seed + index, None, limit_s, exchange=exchange) for index in others
+        ]
+        annealing.improve(plans, seed, iterations, limit_s, exchange=exchange)
+        for done in annealings:
+            done.result()
+        return bounding.result()
+
+
+def suits_beams(instance: Instance, objective: Objective) -> bool:
+    """Say whether beams can look for plans with the prices of the bound."""
+    from solvers.search import beam
+
+    return beam.applies(instance, objective)
+
+
+def run_beams(search: Search, options: SearchOptions, priced: Priced, limit_s: float) -> None:
+    """Look for plans by beams that prices of the bound guide, on a window that suits them."""
+    from solvers.search import beam
+
+    guide = beam.guide_of(search, priced)
+    if guide is not None:
+        with ThreadPoolExecutor(options.workers) as pool:
+            seeds = range(options.seed, options.seed + options.workers)
+            for searching in [pool.submit(beam.improve, search, guide, limit_s, seed) for seed in seeds]:
+                searching.result()
+
+
+def bound_and_beam(search: Search, options: SearchOptions, limit_s: float) -> None:
+    """Look for plans with prices of the bound, made while others anneal; the bound is raised on meanwhile.
+
+    A longer ascent begins anew: it goes by other slots and steps than the short one that made the first prices. Once
+    beams gain nothing their workers anneal again.
+    """
+    end_s, planners = search.elapsed_s + limit_s, max(1, options.workers - 1)
+    share = _BOUND_SHARE if options.workers == 1 else _GUIDE_SHARE
+    guide_s = max(share * limit_s, min(_SHORT_GUIDE_S, _SHORT_GUIDE_SHARE * limit_s))
+    if search.timeline is None:
+        dispatch(search)
+    with ThreadPoolExecutor(options.workers) as pool:
+        pricing = pool.submit(raise_bound, search, guide_s)
+        if options.workers > 1:
+            anneal(search, replace(options, workers=planners), guide_s)
+        priced = pricing.result()
+        bounding = pool.submit(raise_bound, search, end_s - search.elapsed_s) if options.workers > 1 else pricing
+        if priced is not None:
+            run_beams(search, replace(options, workers=planners), priced, end_s - search.elapsed_s)
+        left_s = end_s - search.elapsed_s
+        if left_s > 0 and not search.stop.is_set():
+            anneal(search, replace(options, workers=planners), left_s)
+        bounding.result()
+
+
+def share_of_bound_s(options: SearchOptions, limit_s: float) -> float:
+    """Return for how long the bound is raised where nothing comes after it; all along if iterations are counted."""
+    if options.iterations is not None:
+        return limit_s
+    return max(_BOUND_SHARE * limit_s, min(_SHORT_BOUND_S, limit_s))
