@@ -36,6 +36,7 @@ from solvers.visits import on_twin
 
 if TYPE_CHECKING:
     from solvers.bounds.lagrangian.improve import Priced
+    from solvers.farm import Farm
 
 
 Starts = Callable[[Callable[[], float]], Iterable[Timeline]]
@@ -66,6 +67,7 @@ def solve(
     starts: Starts = no_starts,
     watch: Callable[[Progress], None] | None = None,
     stop: threading.Event | None = None,
+    farm: Farm | None = None,
 ) -> Result:
     """Return the best plan and bound that the time allows.
 
@@ -79,6 +81,8 @@ def solve(
         Called whenever plan or bound improve.
     stop
         Set it to end early with the best plan so far.
+    farm
+        Workers elsewhere that look for plans, and price sections of long traces, beside the threads of this process.
     """
     lanes = lanes_of(instance)
     if lanes is not None:
@@ -91,6 +95,7 @@ def solve(
             starts=lambda left_s: map(lanes.spread, starts(left_s)),
             watch=watch,
             stop=stop,
+            farm=farm,
         )
         return replace(found, timeline=None if found.timeline is None else lanes.gather(found.timeline))
     search = Search(instance, objective, options.time_limit_s, watch, stop)
@@ -105,16 +110,19 @@ def solve(
     offer_formulas(search)
     if consecutive.applies(instance, objective) and not search.proved:
         consecutive.improve(search, _CONSECUTIVE_SHARE * search.remaining_s)
+    from solvers.elsewhere import look_elsewhere
+
     exact, priced, plans = options.method in (Method.CP_SAT, Method.MILP), None, on_twin(search)
     if not search.proved:
         if options.method is Method.AUTO and options.iterations is None:  # where CP-SAT gets to depends on the clock
             exact = suits_cp_sat(plans)
         limit_s = warm_up_s(plans, options) if exact else search.remaining_s
         if not exact and options.iterations is None and plans is search and suits_beams(instance, objective):
-            bound_and_beam(search, options, limit_s)
+            bound_and_beam(search, options, limit_s, farm)
         else:
             bound_s = limit_s if exact else share_of_bound_s(options, limit_s)
-            priced = anneal_and_bound(search, plans, options, limit_s, bound_s)
+            with look_elsewhere(search, farm, options, search.elapsed_s + limit_s):
+                priced = anneal_and_bound(search, plans, options, limit_s, bound_s)
     if exact and not search.proved and search.remaining_s > 0:
         prove(plans, options, priced if plans is search else None)  # prices are of the window's own GPUs
     return search.result("truenorth", options.as_dict())
@@ -150,15 +158,21 @@ def bound(
     starts: Starts = no_starts,
     watch: Callable[[Progress], None] | None = None,
     stop: threading.Event | None = None,
+    farm: Farm | None = None,
 ) -> Bounds:
     """Return the best bounds that the time allows.
 
     On small windows half of the time goes to CP-SAT: its bound is often higher, but comes without a certificate.
+
+    Parameters
+    ----------
+    farm
+        Workers elsewhere that price sections of long traces.
     """
     search = Search(instance, objective, options.time_limit_s, watch, stop)
     formula = offer_formulas(search)
     exact = suits_cp_sat(search)
-    priced = raise_bound(search, search.remaining_s / 2 if exact else None)
+    priced = raise_bound(search, search.remaining_s / 2 if exact else None, farm=farm)
     uncertified, left_s = None, search.remaining_s
     if exact and left_s > 0:
         rest = replace(options, time_limit_s=left_s, method=Method.CP_SAT)

@@ -17,28 +17,46 @@ from solvers.visits import on_twin
 
 if TYPE_CHECKING:
     from solvers.bounds.lagrangian.improve import Priced
+    from solvers.farm import Farm
 
 _ASCENT_S_PER_TASK, _ASCENT_SHARE = 1e-4, 0.5
 """What an ascent takes before it first looks at the clock, as measured, and the share of its time that it may take."""
 _BOUND_SHARE, _SHORT_BOUND_S, _LONE_BOUND_SHARE = 0.3, 10.0, 0.5
 """The bound gets a share of the time, and of a short limit the first so many seconds, in which it gains most; beside
 annealing by the same worker at most the last share."""
+_LOST_SHARE = 0.15
+"""Before workers price sections of a trace, prices of the whole get this share of the time."""
 _GUIDE_SHARE, _SHORT_GUIDE_S, _SHORT_GUIDE_SHARE = 0.15, 8.0, 0.4
 """Beams wait for prices of the bound for a share of the time, and of a short limit for so many seconds or this share:
 soon prices are nearly as good a guide as they will ever be. With one worker the bound gets its usual share."""
 
 
-def raise_bound(search: Search, limit_s: float | None = None) -> Priced | None:
+def raise_bound(
+    search: Search, limit_s: float | None = None, known: Priced | None = None, farm: Farm | None = None
+) -> Priced | None:
     """Raise a search's Lagrangian bound until this limit, or its own; return the best with its prices.
 
     None if there is no such bound, or too little time for a window of this size.
+
+    Parameters
+    ----------
+    known
+        Such a bound, if there is one already.
+    farm
+        Workers that help where the trace is long enough to be priced section by section.
     """
     from solvers.bounds.lagrangian.improve import improve
+    from solvers.bounds.lagrangian.sections import has_sections, raise_in_sections
 
     at_most_s = search.remaining_s if limit_s is None else min(limit_s, search.remaining_s)
     if _ASCENT_S_PER_TASK * search.instance.n_tasks > _ASCENT_SHARE * at_most_s:
-        return None
-    return improve(search, at_most_s)
+        return known
+    if not has_sections(search.instance, search.objective, farm):
+        return improve(search, at_most_s)
+    end_s = search.elapsed_s + at_most_s
+    if known is None and farm is not None:  # what lost workers would have priced keeps these prices
+        known = improve(search, _LOST_SHARE * at_most_s)
+    return raise_in_sections(search, end_s - search.elapsed_s, known, farm)
 
 
 def anneal(search: Search, options: SearchOptions, limit_s: float | None = None) -> None:
@@ -139,29 +157,45 @@ def run_beams(search: Search, options: SearchOptions, priced: Priced, limit_s: f
                 searching.result()
 
 
-def bound_and_beam(search: Search, options: SearchOptions, limit_s: float) -> None:
+def bound_and_beam(search: Search, options: SearchOptions, limit_s: float, farm: Farm | None = None) -> None:
     """Look for plans with prices of the bound, made while others anneal; the bound is raised on meanwhile.
 
     A longer ascent begins anew: it goes by other slots and steps than the short one that made the first prices. Once
     beams gain nothing their workers anneal again.
+
+    Parameters
+    ----------
+    farm
+        Workers elsewhere: they anneal, or where the trace is long enough price sections of it, until there are prices,
+        and then look for plans by beams as well.
     """
     end_s, planners = search.elapsed_s + limit_s, max(1, options.workers - 1)
     share = _BOUND_SHARE if options.workers == 1 else _GUIDE_SHARE
     guide_s = max(share * limit_s, min(_SHORT_GUIDE_S, _SHORT_GUIDE_SHARE * limit_s))
     if search.timeline is None:
         dispatch(search)
+    from solvers.bounds.lagrangian.sections import has_sections
+    from solvers.elsewhere import PriceRow, look_elsewhere
+    from solvers.farm import halve
+
+    in_sections = has_sections(search.instance, search.objective, farm)
+    pricers, lookers = (farm, None) if in_sections else (None, farm)
     with ThreadPoolExecutor(options.workers) as pool:
-        pricing = pool.submit(raise_bound, search, guide_s)
-        if options.workers > 1:
-            anneal(search, replace(options, workers=planners), guide_s)
-        priced = pricing.result()
-        bounding = pool.submit(raise_bound, search, end_s - search.elapsed_s) if options.workers > 1 else pricing
-        if priced is not None:
-            run_beams(search, replace(options, workers=planners), priced, end_s - search.elapsed_s)
+        with look_elsewhere(search, lookers, options, search.elapsed_s + guide_s):
+            pricing = pool.submit(raise_bound, search, guide_s, None, pricers)
+            if options.workers > 1:
+                anneal(search, replace(options, workers=planners), guide_s)
+            priced = pricing.result()
+        pricers, lookers = halve(farm) if in_sections else (None, farm)
         left_s = end_s - search.elapsed_s
-        if left_s > 0 and not search.stop.is_set():
-            anneal(search, replace(options, workers=planners), left_s)
-        bounding.result()
+        bounding = pool.submit(raise_bound, search, left_s, priced, pricers) if options.workers > 1 else pricing
+        with look_elsewhere(search, lookers, options, end_s, None if priced is None else PriceRow.of(priced)):
+            if priced is not None:
+                run_beams(search, replace(options, workers=planners), priced, left_s)
+            left_s = end_s - search.elapsed_s
+            if left_s > 0 and not search.stop.is_set():
+                anneal(search, replace(options, workers=planners), left_s)
+            bounding.result()
 
 
 def share_of_bound_s(options: SearchOptions, limit_s: float) -> float:

@@ -17,6 +17,7 @@ from models.scenario import InputError, Scenario, write_atomically
 from models.scenario.source import read_text
 from models.timeline import Timeline
 from planner.answers.check import read, refuse_violations
+from planner.answers.pool.farm import farm_at
 from planner.answers.regret import Regret
 from planner.answers.starts import starts_for
 from planner.answers.take_apart import regret, with_given_loads
@@ -95,6 +96,7 @@ def bound(
     seed: int = 0,
     watch: Callable[[Progress], None] | None = None,
     stop: threading.Event | None = None,
+    ray: str | None = None,
 ) -> Bound:
     """Bound a scenario as well as the time allows.
 
@@ -106,18 +108,22 @@ def bound(
         Called whenever the bound improves.
     stop
         Set it to end early with the best bound so far.
+    ray
+        Address of a Ray cluster whose workers price sections of a long trace.
 
     Raises
     ------
     InputError
         If the schedule cannot be read, breaks a rule, or did not happen in the given run times.
+    QuestionError
+        If there is no such cluster.
     """
     options = SearchOptions(time_limit_s, workers=workers, seed=seed)
     if schedule is None:
-        return _bound(scenario, options, watch, stop)
+        return _bound(scenario, options, watch, stop, ray)
     instance, timeline = _read_schedule(scenario, schedule)
     begun = time.monotonic()
-    found = _bound(scenario, replace(options, time_limit_s=time_limit_s / 2), watch, stop)
+    found = _bound(scenario, replace(options, time_limit_s=time_limit_s / 2), watch, stop, ray)
     apart = regret(
         replace(scenario, instance=instance),
         timeline,
@@ -147,10 +153,12 @@ def _bound(
     options: SearchOptions,
     watch: Callable[[Progress], None] | None,
     stop: threading.Event | None,
+    ray: str | None,
 ) -> Bound:
     instance, objective = scenario.instance, scenario.objective
     starts = starts_for(instance, options.seed)
-    found = portfolio.bound(instance, objective, options, starts=starts, watch=watch, stop=stop)
+    with farm_at(ray) as farm:
+        found = portfolio.bound(instance, objective, options, starts=starts, watch=watch, stop=stop, farm=farm)
     best, method = found.formula
     certificate = closed_form_document(instance, objective, method, best)
     if found.priced is not None and found.priced.bound > best:

@@ -13,10 +13,12 @@ from models.metrics import Metrics, measure
 from models.objective import Objective, reported_bound, reported_value
 from models.scenario import Scenario, TimelineHeader, write_timeline
 from models.timeline import Timeline
+from planner.answers.pool.farm import farm_at
 from planner.answers.shown import Shown
 from planner.answers.starts import starts_for
 from planner.answers.versions import versions
 from solvers import portfolio
+from solvers.farm import Farm
 from solvers.options import Method, SearchOptions
 from solvers.result import Progress, Result
 
@@ -140,6 +142,7 @@ def plan(
     starts: Sequence[Timeline] | None = None,
     watch: Callable[[Progress], None] | None = None,
     stop: threading.Event | None = None,
+    ray: str | None = None,
 ) -> Plan:
     """Plan a scenario as well as the time allows.
 
@@ -157,10 +160,18 @@ def plan(
         Called whenever plan or bound improve.
     stop
         Set it to end early with the best plan so far.
+    ray
+        Address of a Ray cluster whose workers look for plans as well.
+
+    Raises
+    ------
+    QuestionError
+        If there is no such cluster.
     """
     options = SearchOptions(time_limit_s, method, workers, seed, iterations)
-    result = solve(scenario.instance, scenario.objective, options, hint=hint, starts=starts, watch=watch, stop=stop)
-    return Plan.of(scenario, result)
+    told: dict[str, Any] = {"hint": hint, "starts": starts, "watch": watch, "stop": stop}
+    with farm_at(ray) as farm:
+        return Plan.of(scenario, solve(scenario.instance, scenario.objective, options, farm=farm, **told))
 
 
 def solve(
@@ -172,7 +183,8 @@ def solve(
     starts: Sequence[Timeline] | None = None,
     watch: Callable[[Progress], None] | None = None,
     stop: threading.Event | None = None,
+    farm: Farm | None = None,
 ) -> Result:
-    """Plan an instance, starting from online policies; the parameters are those of `plan`."""
+    """Plan an instance, starting from online policies; the parameters are those of `plan`, or of `portfolio.solve`."""
     first = starts_for(instance, options.seed, starts)
-    return portfolio.solve(instance, objective, options, hint=hint, starts=first, watch=watch, stop=stop)
+    return portfolio.solve(instance, objective, options, hint=hint, starts=first, watch=watch, stop=stop, farm=farm)

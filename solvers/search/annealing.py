@@ -74,7 +74,7 @@ def improvements(
     exchange
         Where it meets other annealings of the window, known by their seeds.
     """
-    settings = parameters or _usual(instance)
+    settings = parameters or usual(instance)
     decoder = _new_decoder(instance, objective, settings)
     if is_long(instance, objective):
         yield from _improve_along(decoder, start, seed, iterations, progress, settings, exchange)
@@ -116,7 +116,7 @@ def improvements(
                 yield timeline
 
 
-def _usual(instance: Instance) -> Parameters:
+def usual(instance: Instance) -> Parameters:
     """Return how the annealing of an instance runs, as measured best."""
     if not instance.one_at_a_time:
         return SERVING

@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from fractions import Fraction
+from typing import Any
 
 import pytest
 
@@ -129,8 +130,8 @@ def test_beams_follow_the_first_prices_and_the_bound_goes_on_beside_them(monkeyp
     of, known, ascents = make.instance(jobs, on=make.cluster(2)), list[Fraction | None](), list[Fraction]()
     raise_bound = side_by_side.raise_bound
 
-    def raise_and_note(search: Search, limit_s: float | None = None) -> object:
-        priced = raise_bound(search, limit_s)
+    def raise_and_note(search: Search, *told: Any) -> object:
+        priced = raise_bound(search, *told)
         assert priced is not None
         ascents.append(priced.bound)
         return priced

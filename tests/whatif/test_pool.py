@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from planner.answers.whatif.pool import CallFailedError, CallsStoppedError, as_finished, in_order
-from planner.answers.whatif.processes import CRASHED
+from planner.answers.pool.calls import CallFailedError, CallsStoppedError, as_finished, in_order
+from planner.answers.pool.processes import CRASHED
 from tests.whatif.calls import slow, square, troubled
 
 
@@ -51,7 +51,7 @@ def test_a_stop_gives_up_running_calls_and_keeps_finished_ones() -> None:
 def test_a_script_needs_no_guard(tmp_path: Path) -> None:
     script = tmp_path / "script.py"
     script.write_text(
-        "from planner.answers.whatif.pool import in_order\n"
+        "from planner.answers.pool.calls import in_order\n"
         "from tests.whatif.calls import square\n"
         "print(in_order(square, [2, 3]), __file__)\n"
     )

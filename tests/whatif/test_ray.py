@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from models.errors import QuestionError
-from planner.answers.whatif.pool import in_order
+from planner.answers.pool.calls import in_order
 from tests.whatif.calls import square
 from tests.whatif.small import written
 

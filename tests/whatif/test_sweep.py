@@ -16,11 +16,11 @@ import pytest
 from models.scenario import InputError, load_scenario, scenario_from
 from planner import frame
 from planner.answers.plan import plan
+from planner.answers.pool.processes import CRASHED
 from planner.answers.simulate import simulate
 from planner.answers.whatif import Counts, Sweep, sweep, whatif
 from planner.answers.whatif.cell import CellCall, answer
 from planner.answers.whatif.document import read_sweep
-from planner.answers.whatif.processes import CRASHED
 from planner.command.cli import app
 from planner.command.manners import run
 from solvers.options import Method

@@ -13,10 +13,10 @@ from models.identity import scenario_hash
 from models.scenario import Scenario
 from models.scenario.section import validate
 from models.scenario.source import Source
+from planner.answers.pool.calls import as_finished
 from planner.answers.whatif.cell import CellAnswer, CellCall, answer
 from planner.answers.whatif.document import Base, SweepDocument, base_of, base_of_file, base_of_loaded, read_sweep
 from planner.answers.whatif.grid import read_grid
-from planner.answers.whatif.pool import as_finished
 from planner.answers.whatif.result import Counts, Sweep, sweep_of, write_tables
 from planner.answers.whatif.store import Store, StoredCell
 

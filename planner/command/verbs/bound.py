@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from planner.command import manners
-from planner.command.verbs.options import Json, ScenarioPath, Seed, TimeLimit, Workers
+from planner.command.verbs.options import Json, Ray, ScenarioPath, Seed, TimeLimit, Workers
 
 
 def bound(
@@ -22,6 +22,7 @@ def bound(
     ] = None,
     workers: Workers = 2,
     seed: Seed = 0,
+    ray: Ray = None,
     as_json: Json = False,
 ) -> int:
     """Find a value that no plan lies below, with a certificate that anyone can check."""
@@ -43,6 +44,7 @@ def bound(
             seed=seed,
             watch=line.watch,
             stop=stop,
+            ray=ray,
         )
     written = [] if output is None else save(made, output)
 

@@ -28,6 +28,9 @@ Output = Annotated[Path | None, typer.Option("-o", "--output", metavar="FILE", h
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object on standard output.")]
 TimeLimit = Annotated[float, typer.Option(min=0.1, callback=assert_finite, help="Seconds for everything together.")]
 Workers = Annotated[int, typer.Option(min=1, max=64, help="Processes or threads to search with.")]
+Ray = Annotated[
+    str | None, typer.Option(metavar="ADDRESS", help="Search on this Ray cluster, too: HOST:PORT of its head, or auto.")
+]
 Seed = Annotated[int, typer.Option(min=0, max=2**31 - 1, help="The same seed repeats a run.")]
 Warmup = Annotated[str, typer.Option(help="Share of the earliest jobs that the metrics leave out, such as 0.1.")]
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from planner.command import manners
-from planner.command.verbs.options import Json, Output, ScenarioPath, Seed, TimeLimit, Workers
+from planner.command.verbs.options import Json, Output, Ray, ScenarioPath, Seed, TimeLimit, Workers
 
 if TYPE_CHECKING:
     from models.scenario import Scenario
@@ -49,6 +49,7 @@ def plan(
         Path | None, typer.Option(metavar="FILE", help="Run times are uncertain: estimates of them, as CSV.")
     ] = None,
     plan_for: Annotated[PlanForChoice | None, typer.Option(help="With --estimates: what to plan for (p50).")] = None,
+    ray: Ray = None,
     as_json: Json = False,
 ) -> int:
     """Plan a window: task placement and model residency together, with a lower bound."""
@@ -62,12 +63,12 @@ def plan(
     if output is not None:
         promise(output)
     loaded = load_scenario(scenario)
-    uncertain = _uncertain(loaded, estimates, plan_for, hint)
+    uncertain = _uncertain(loaded, estimates, plan_for, hint, ray)
     given = None if hint is None else feasible_timeline(loaded.instance, hint)
     line = ProgressLine(loaded.objective, "planning", time_limit)
     with interruptible() as stop, line.shown():
         if uncertain is None:
-            search: Callable[..., Plan | UncertainPlan] = partial(planning.plan, loaded, hint=given)
+            search: Callable[..., Plan | UncertainPlan] = partial(planning.plan, loaded, hint=given, ray=ray)
         else:
             search = uncertain
         done = search(
@@ -99,7 +100,7 @@ def plan(
 
 
 def _uncertain(
-    scenario: Scenario, estimates: Path | None, plan_for: PlanForChoice | None, hint: Path | None
+    scenario: Scenario, estimates: Path | None, plan_for: PlanForChoice | None, hint: Path | None, ray: str | None
 ) -> Callable[..., UncertainPlan] | None:
     """Return what plans for the estimates of a file; None if no file is given.
 
@@ -116,6 +117,8 @@ def _uncertain(
         return None
     if hint is not None:
         raise manners.UsageError("--hint: cannot go with --estimates, which make plans of their own; allowed is one")
+    if ray is not None:
+        raise manners.UsageError("--ray: helps to make one plan; allowed is without --estimates, which make several")
     from planner.answers.uncertain.estimates_file import read_told
     from planner.answers.uncertain.planning import plan_uncertain
     from planner.answers.uncertain.plans import PlanFor

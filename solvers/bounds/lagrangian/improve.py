@@ -13,6 +13,7 @@ from fractions import Fraction
 import numpy as np
 
 from models.instance import Instance, Ints
+from models.objective import Objective
 from solvers.bounds.granularity import round_up
 from solvers.bounds.lagrangian.ascent import Climb, Steps, ascend
 from solvers.bounds.lagrangian.evaluation import Evaluation, Prices, carry_slots, exact_bound, round_prices
@@ -36,6 +37,9 @@ ALONE_S_PER_TASK = 0.04
 
 COLD, WARM, POOLED = Steps(200, 0.4, 0.005, places=False), Steps(1000, 0.2, 0.002), Steps(2000, 0.8, 0.002)
 """Steps from the first prices; and the most and longest from those of coarser slots, by itself and where jobs share."""
+
+COLD_SHARE = 0.8
+"""The first slots are as fine as these steps take no more of the time than this: few finer ones are worth less."""
 
 TRIAL = Steps(5, 0.005, 0.005)
 """Steps that tell how long a step takes, and what prices are worth without those on models behind a cold start.
@@ -75,7 +79,9 @@ WINDOW_ROOM = 1.25
 """Later windows reach so many times as far as the delay that would cost a job as much as it pays."""
 
 
-def improve(search: Search, time_limit_s: float | None = None, finest_us: int = 1) -> Priced | None:
+def improve(
+    search: Search, time_limit_s: float | None = None, finest_us: int = 1, unit_us: int | None = None
+) -> Priced | None:
     """Offer ever better bounds until the time is up; return the best with its prices.
 
     Parameters
@@ -86,6 +92,8 @@ def improve(search: Search, time_limit_s: float | None = None, finest_us: int = 
         Seconds from now, beside the search's own limit.
     finest_us
         Slots are not made finer than this.
+    unit_us
+        Slots are parts of this; None: of the mean critical path.
 
     Returns
     -------
@@ -94,23 +102,20 @@ def improve(search: Search, time_limit_s: float | None = None, finest_us: int = 
     """
     limit = search.remaining_s if time_limit_s is None else min(search.remaining_s, time_limit_s)
     end = time.monotonic() + limit
-    costs = job_costs(search.instance, search.objective)
-    if costs is None or not len(costs.jobs):
+    prepared = prepare(search.instance, search.objective)
+    if prepared is None:
         return None
-    fixed = fixed_parts(search.instance, costs)
-    first_prices = FirstPrices.of(search.instance, search.objective)
-    usual = float(sum(costs.weight) / len(costs.weight))
-    above = int(first_prices.prices.max() / usual).bit_length() + 2
-    fixed = replace(fixed, headroom_bits=max(HEADROOM_BITS, above))
+    fixed, first_prices = prepared
+    unit_us = int(search.instance.job_critical_us.mean()) if unit_us is None else unit_us
 
     def left_s() -> float:
         return min(search.remaining_s, end - time.monotonic())
 
     in_haste = left_s() < ALONE_S_PER_TASK * search.instance.n_tasks
     pool = Pool.of(fixed, first_prices) if in_haste else None
-    begin = None if pool is None else _climb_pooled(search, fixed, pool, first_prices, finest_us, left_s)
+    begin = None if pool is None else _climb_pooled(search, fixed, pool, first_prices, finest_us, unit_us, left_s)
     if begin is None:
-        begin = _begin_alone(fixed, first_prices, finest_us, left_s())
+        begin = _begin_alone(fixed, first_prices, finest_us, unit_us, left_s())
     if begin is None:
         return None
     relaxation, start, steps, best = begin
@@ -118,7 +123,7 @@ def improve(search: Search, time_limit_s: float | None = None, finest_us: int = 
     while steps.count > 0:
         pace = _Pace(left_s)
         climb = ascend(relaxation, start, steps, pace.go_on)
-        best = _offer(search, relaxation, climb.best, best)
+        best = offer(search, relaxation, climb.best, best)
         before, reached = reached, climb.value / relaxation.scale
         if left_s() <= 0 or relaxation.slot_us <= finest_us or search.proved or reached <= before * (1 + LEAST_GAIN):
             break
@@ -130,6 +135,17 @@ def improve(search: Search, time_limit_s: float | None = None, finest_us: int = 
         start = refine(climb.best, relaxation, finer)
         relaxation = finer
     return best
+
+
+def prepare(instance: Instance, objective: Objective) -> tuple[Fixed, FirstPrices] | None:
+    """Return what all slot widths share, and the first prices; None where `improve` finds no bound."""
+    costs = job_costs(instance, objective)
+    if costs is None or not len(costs.jobs):
+        return None
+    first_prices = FirstPrices.of(instance, objective)
+    usual = float(sum(costs.weight) / len(costs.weight))
+    above = int(first_prices.prices.max() / usual).bit_length() + 2
+    return replace(fixed_parts(instance, costs), headroom_bits=max(HEADROOM_BITS, above)), first_prices
 
 
 class _Pace:
@@ -155,13 +171,13 @@ Begin = tuple[Relaxation, Numbers, Steps, Priced | None]
 """Where jobs are looked at one by one from: with these prices, for so many steps; and the best bound until then."""
 
 
-def _begin_alone(fixed: Fixed, first_prices: FirstPrices, finest_us: int, left_s: float) -> Begin | None:
+def _begin_alone(fixed: Fixed, first_prices: FirstPrices, finest_us: int, unit_us: int, left_s: float) -> Begin | None:
     """Return the first prices in slots wide enough to leave time for finer ones; None without time for one step."""
 
     def relax_first(slot_us: int) -> Relaxation:
         return relax(fixed, slot_us, _first_windows(fixed, first_prices, slot_us))
 
-    coarsest = _coarsest(fixed.instance, relax_first, Evaluation, finest_us, left_s)
+    coarsest = _coarsest(unit_us, relax_first, Evaluation, finest_us, left_s)
     if coarsest is None:
         return None
     relaxation, steps = coarsest
@@ -174,6 +190,7 @@ def _climb_pooled(
     pool: Pool,
     first_prices: FirstPrices,
     finest_us: int,
+    unit_us: int,
     left_s: Callable[[], float],
 ) -> Begin | None:
     """Climb with prices that jobs share, from coarse slots to fine ones, and prove after each what they are worth."""
@@ -182,13 +199,13 @@ def _climb_pooled(
     def evaluate(relaxation: Relaxation) -> Evaluation:
         return PooledEvaluation(pool, relaxation, model_us)
 
-    coarsest = _coarsest(fixed.instance, pool.relax, evaluate, finest_us, left_s())
+    coarsest = _coarsest(unit_us, pool.relax, evaluate, finest_us, left_s())
     if coarsest is None:
         return None
     pooled, steps = coarsest
     flat = first_prices.in_slots(pooled)
     best: Priced | None = None
-    finest_us = max(finest_us, int(fixed.instance.job_critical_us.mean()) // FINEST_POOLED_SHARE)
+    finest_us = max(finest_us, unit_us // FINEST_POOLED_SHARE)
     while True:
         pace = _Pace(left_s)
         climb = ascend(pooled, flat, steps, pace.go_on, evaluate(pooled))
@@ -201,7 +218,7 @@ def _climb_pooled(
         paid_us = pool.paid_us(pooled, climb.job_value)
         relaxation = relax(fixed, pooled.slot_us, _reaching(paid_us, pooled.slots * pooled.slot_us, pooled.slot_us))
         start = pool.to_jobs(climb.best, pooled, paid_us, relaxation)
-        best = _offer(search, relaxation, start, best)
+        best = offer(search, relaxation, start, best)
         proof_s = time.monotonic() - begun
         if left_s() <= 0 or search.proved:
             return relaxation, start, replace(steps, count=0), best
@@ -216,7 +233,7 @@ def _climb_pooled(
 
 
 def _coarsest(
-    instance: Instance,
+    unit_us: int,
     relax_first: Callable[[int], Relaxation],
     evaluate: Callable[[Relaxation], Evaluation],
     finest_us: int,
@@ -226,20 +243,19 @@ def _coarsest(
 
     None if time does not even allow one step in slots as wide as a critical path.
     """
-    critical_path = int(instance.job_critical_us.mean())
     share = COARSEST_SHARE
     while True:
-        slot_us = max(finest_us, 1, critical_path // share)
+        slot_us = max(finest_us, 1, unit_us // share)
         relaxation = relax_first(slot_us)
         least_s = _runs(relaxation) * STEP_S
-        if share > 1 and 4 * COLD.count * least_s > left_s:
+        if share > 1 and COLD.count * least_s > COLD_SHARE * left_s:
             share //= 2
             continue
         if least_s > left_s:
             return None
         pace = _Pace(lambda: left_s)
         ascend(relaxation, np.zeros(Prices.size(relaxation)), Steps(3), pace.go_on, evaluate(relaxation))
-        if 4 * COLD.count * pace.step_s <= left_s or share == 1:
+        if COLD.count * pace.step_s <= COLD_SHARE * left_s or share == 1:
             affordable = max(1, min(COLD.count, int(left_s / pace.step_s)))
             return relaxation, replace(COLD, count=affordable)
         share //= 2
@@ -298,7 +314,7 @@ def _runs(relaxation: Relaxation) -> int:
     return int((relaxation.data.delays * options[relaxation.data.shape]).sum())
 
 
-def _offer(search: Search, relaxation: Relaxation, flat: Numbers, best: Priced | None) -> Priced | None:
+def offer(search: Search, relaxation: Relaxation, flat: Numbers, best: Priced | None) -> Priced | None:
     """Round prices, prove their bound and offer it; return the better of it and `best`."""
     prices = round_prices(Prices.split(flat, relaxation), relaxation)
     bound = exact_bound(relaxation, prices)
@@ -318,13 +334,29 @@ def refine(flat: Numbers, coarse: Relaxation, fine: Relaxation) -> Numbers:
     slot = np.arange(new.places.shape[1]) * fine.places.slot_us // coarse.places.slot_us
     known = slot < old.places.shape[1]
     new.places[:, known] = old.places[:, slot[known]] * rescale
-    ratio = fine.slot_us / coarse.slot_us
+    carry_falls(old, coarse, new, fine, range(len(fine.data.shape)), 0, rescale)
+    return out
+
+
+def carry_falls(
+    old: Prices, coarse: Relaxation, new: Prices, fine: Relaxation, jobs: range, first: int, rescale: float
+) -> None:
+    """Write the prices of the precedences of some jobs for other slots and windows: every delay keeps its price.
+
+    Parameters
+    ----------
+    jobs, first
+        The jobs in the fine relaxation, and which the first of them is in the coarse one.
+    rescale
+        What a price of the coarse relaxation is worth in units of the fine one.
+    """
+    ratio = rescale * (fine.slot_us / coarse.slot_us)
     per_job = np.diff(fine.trees.shapes.extra_first)[fine.data.shape]
-    for job in np.flatnonzero(per_job).tolist():
-        was, now = int(coarse.data.delays[job]), int(fine.data.delays[job])
+    for job in jobs:
+        before = first + job - jobs.start
+        was, now = int(coarse.data.delays[before]), int(fine.data.delays[job])
         delay = np.arange(now - 1) * fine.slot_us // coarse.slot_us
         kept = delay < was - 1
         for arc in range(int(per_job[job])):
-            a, b = int(coarse.data.extra_first[job]) + arc * was, int(fine.data.extra_first[job]) + arc * now
-            new.extra[b : b + now - 1][kept] = old.extra[a + delay[kept]] * (rescale * ratio)
-    return out
+            a, b = int(coarse.data.extra_first[before]) + arc * was, int(fine.data.extra_first[job]) + arc * now
+            new.extra[b : b + now - 1][kept] = old.extra[a + delay[kept]] * ratio

@@ -18,7 +18,7 @@ from multiprocessing.connection import Connection
 from multiprocessing.context import SpawnContext, SpawnProcess
 from typing import Generic
 
-from planner.answers.whatif.outcome import LOOK_S, Item, Outcome, Value, describe_error, time_call
+from planner.answers.pool.outcome import LOOK_S, Item, Outcome, Value, describe_error, time_call
 
 CRASHED = "the worker process died: it was killed, ran out of memory, or crashed in compiled code"
 
@@ -26,7 +26,7 @@ CRASHED = "the worker process died: it was killed, ran out of memory, or crashed
 def as_finished_here(
     call: Callable[[Item], Value], items: Sequence[Item], workers: int, stop: threading.Event | None
 ) -> Iterator[Outcome[Value]]:
-    """Yield the outcome of every call as soon as it is known, as `planner.answers.whatif.pool.as_finished` does."""
+    """Yield the outcome of every call as soon as it is known, as `planner.answers.pool.calls.as_finished` does."""
     waiting = deque(enumerate(items))
     lanes: list[_CallQueue[Item, Value]] = [_CallQueue(call) for _ in range(min(workers, len(items)))]
     try:

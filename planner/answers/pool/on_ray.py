@@ -12,7 +12,7 @@ from typing import Any
 
 from models.errors import QuestionError
 from models.extras import require_extra
-from planner.answers.whatif.outcome import LOOK_S, Item, Outcome, Value, describe_error, time_call
+from planner.answers.pool.outcome import LOOK_S, Item, Outcome, Value, describe_error, time_call
 
 _CALLS_PER_CPU = 2
 """Calls handed to the cluster for each of its CPUs: enough to keep it busy, few enough to stop soon."""
@@ -23,7 +23,7 @@ _PATIENCE_S = 5.0
 def as_finished_on_ray(
     call: Callable[[Item], Value], items: Sequence[Item], address: str, stop: threading.Event | None
 ) -> Iterator[Outcome[Value]]:
-    """Yield the outcome of every call as soon as it is known, as `planner.answers.whatif.pool.as_finished` does.
+    """Yield the outcome of every call as soon as it is known, as `planner.answers.pool.calls.as_finished` does.
 
     A call whose node or worker dies is tried again on another one, up to three times; what it returned before is kept.
 
@@ -32,22 +32,28 @@ def as_finished_on_ray(
     QuestionError
         If Ray is not installed, or there is no cluster at the address.
     """
-    with _connected(address) as ray:
+    with connected(address) as ray:
         remote = ray.remote(time_call)
         waiting = deque(enumerate(items))
         given: dict[Any, int] = {}
-        while not (stop is not None and stop.is_set()):
-            most = _CALLS_PER_CPU * max(1, int(ray.cluster_resources().get("CPU", 1)))
-            while waiting and len(given) < most:
-                index, item = waiting.popleft()
-                given[remote.remote(call, item)] = index
-            if not given:
-                return
-            ended, _ = ray.wait(list(given), num_returns=1, timeout=LOOK_S)
-            for reference in ended:
-                yield _outcome(ray, reference, given.pop(reference))
-        for reference in given:
-            ray.cancel(reference, force=True)
+        try:
+            while not (stop is not None and stop.is_set()):
+                while waiting and len(given) < _CALLS_PER_CPU * count_cpus(ray):
+                    index, item = waiting.popleft()
+                    given[remote.remote(call, item)] = index
+                if not given:
+                    return
+                ended, _ = ray.wait(list(given), num_returns=1, timeout=LOOK_S)
+                for reference in ended:
+                    yield _outcome(ray, reference, given.pop(reference))
+        finally:
+            for reference in given:
+                ray.cancel(reference, force=True)
+
+
+def count_cpus(ray: Any) -> int:
+    """Return how many calls a cluster can be at, at the same time."""
+    return max(1, int(ray.cluster_resources().get("CPU", 1)))
 
 
 def _outcome(ray: Any, reference: Any, index: int) -> Outcome[Any]:
@@ -62,7 +68,7 @@ def _outcome(ray: Any, reference: Any, index: int) -> Outcome[Any]:
 
 
 @contextmanager
-def _connected(address: str) -> Iterator[Any]:
+def connected(address: str) -> Iterator[Any]:
     """Connect to a cluster for as long as the block runs; a connection that is there already is used and kept."""
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     require_extra("cluster")

@@ -5,8 +5,8 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator, Sequence
 
-from planner.answers.whatif.outcome import Item, Outcome, Value
-from planner.answers.whatif.processes import as_finished_here
+from planner.answers.pool.outcome import Item, Outcome, Value
+from planner.answers.pool.processes import as_finished_here
 
 
 class CallFailedError(RuntimeError):
@@ -70,7 +70,7 @@ def as_finished(
     leaves the loop, the workers end at once; so they do when this process is killed.
     """
     if ray is not None:
-        from planner.answers.whatif.ray_pool import as_finished_on_ray
+        from planner.answers.pool.on_ray import as_finished_on_ray
 
         yield from as_finished_on_ray(call, items, ray, stop)
         return

@@ -1,0 +1,123 @@
+"""Plans that workers in other processes look for, by beams or annealing, beside the threads of this one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from models.instance import Instance
+from models.objective import Objective
+from models.timeline import Timeline
+from solvers.bounds.lagrangian.improve import Priced
+from solvers.farm import Deadline, Farm, time_of_call
+from solvers.options import SearchOptions
+from solvers.result import Search
+from solvers.search import annealing, beam
+from solvers.search.beam_guide import tabulate
+from solvers.visits import on_twin
+
+_ROUNDS = ((0.5, 1.0), (0.3, 0.4), (0.2, 0.2))
+"""Workers cool three times, each time from the best plan of all: in which share of the time, and from which share of
+the usual first temperature."""
+
+
+@dataclass(frozen=True, slots=True)
+class PriceRow:
+    """Prices of compute in units of the objective per microsecond, by slot; and how wide a slot is."""
+
+    rate: NDArray[np.float64]
+    slot_us: int
+
+    @classmethod
+    def of(cls, priced: Priced) -> PriceRow:
+        """Return the prices of GPUs of one kind that a bound found."""
+        return cls(priced.prices.compute[0] / priced.relaxation.scale, priced.relaxation.slot_us)
+
+
+@dataclass(frozen=True, slots=True)
+class Looking:
+    """What is asked of whoever looks for a better plan: plain data, so that it can be sent to another process.
+
+    Parameters
+    ----------
+    start
+        The plan to begin with, if there is one.
+    prices
+        What guides beams; None: plans are annealed.
+    hot
+        First temperature of annealing, as a share of the usual one.
+    """
+
+    instance: Instance
+    objective: Objective
+    start: Timeline | None
+    prices: PriceRow | None
+    hot: float
+    seed: int
+    limit_s: float
+
+
+def look(asked: Looking) -> Timeline | None:
+    """Return a better plan than the one to begin with, or None."""
+    search = Search(asked.instance, asked.objective, asked.limit_s)
+    if asked.start is not None:
+        search.offer(asked.start)
+    before, prices = search.value, asked.prices
+    guide = None if prices is None else tabulate(asked.instance, asked.objective, prices.rate, prices.slot_us)
+    if guide is not None:
+        beam.improve(search, guide, search.remaining_s, asked.seed)
+    if search.remaining_s > 0 and not search.proved:
+        usual = annealing.usual(asked.instance)
+        annealing.improve(search, asked.seed, parameters=replace(usual, hot=max(usual.cold, asked.hot * usual.hot)))
+    return None if search.value == before else search.timeline
+
+
+@contextmanager
+def look_elsewhere(
+    search: Search, farm: Farm | None, options: SearchOptions, end_s: float, prices: PriceRow | None = None
+) -> Iterator[None]:
+    """Have workers look for plans while the block runs, and offer what they find.
+
+    Parameters
+    ----------
+    farm
+        The workers; None: there are none.
+    options
+        How this process searches: workers have other seeds.
+    end_s
+        When they end, in seconds since the start of the search.
+    prices
+        What guides beams; None: plans are annealed.
+    """
+    if farm is None:
+        yield
+        return
+    deadline = Deadline(search, end_s)
+    with ThreadPoolExecutor(1) as pool:
+        looking = pool.submit(_look_on, search, farm, options.seed + options.workers, deadline, prices)
+        try:
+            yield
+        finally:
+            deadline.set()
+        looking.result()
+
+
+def _look_on(search: Search, farm: Farm, seed: int, deadline: Deadline, prices: PriceRow | None) -> None:
+    """Give workers plans to improve until the time is up."""
+    plans, whole_s = on_twin(search), deadline.left_s
+    for share, hot in ((1.0, _ROUNDS[-1][1]),) if prices is not None else _ROUNDS:
+        limit_s = time_of_call(min(share * whole_s, deadline.left_s))
+        if limit_s <= 0:
+            return
+        asked = [
+            Looking(plans.instance, plans.objective, plans.timeline, prices, hot, seed + index, limit_s)
+            for index in range(farm.workers)
+        ]
+        seed += len(asked)
+        for _, timeline in farm.gather(look, asked, deadline):
+            plans.offer(timeline)
