@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from dataclasses import asdict, dataclass
+import os
+from dataclasses import asdict, dataclass, replace
 from enum import StrEnum
 
 
@@ -41,7 +42,8 @@ class SearchOptions:
     method
         How to search.
     workers
-        Threads to search with: annealing, the lower bound, then annealing with other seeds, or CP-SAT's threads.
+        Threads to search with: annealing, the lower bound, then annealing with other seeds, no more than there are
+        cores; or CP-SAT's threads, which differ in how they search and may be more.
     seed, iterations
         The same seed and number of iterations of the local search give the same plan, if the time suffices for them.
 
@@ -62,6 +64,10 @@ class SearchOptions:
             raise ValueError(f"a time limit of {self.time_limit_s} s; allowed is a finite number above 0")
         if self.workers < 1:
             raise ValueError(f"{self.workers} workers; allowed is at least 1")
+
+    def on_cores(self) -> SearchOptions:
+        """Return the options with no more threads than there are cores: further ones would take turns with them."""
+        return replace(self, workers=min(self.workers, len(os.sched_getaffinity(0))))
 
     def as_dict(self) -> dict[str, str | int | float | None]:
         """Return the options by name, as a result keeps them."""

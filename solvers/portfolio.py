@@ -118,11 +118,11 @@ def solve(
             exact = suits_cp_sat(plans)
         limit_s = warm_up_s(plans, options) if exact else search.remaining_s
         if not exact and options.iterations is None and plans is search and suits_beams(instance, objective):
-            bound_and_beam(search, options, limit_s, farm)
+            bound_and_beam(search, options.on_cores(), limit_s, farm)
         else:
             bound_s = limit_s if exact else share_of_bound_s(options, limit_s)
             with look_elsewhere(search, farm, options, search.elapsed_s + limit_s):
-                priced = anneal_and_bound(search, plans, options, limit_s, bound_s)
+                priced = anneal_and_bound(search, plans, options.on_cores(), limit_s, bound_s)
     if exact and not search.proved and search.remaining_s > 0:
         prove(plans, options, priced if plans is search else None)  # prices are of the window's own GPUs
     return search.result("truenorth", options.as_dict())

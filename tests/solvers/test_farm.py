@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import Any
 
@@ -145,3 +145,10 @@ def test_a_worker_returns_better_plans_alone() -> None:
     assert look(asked) is None
     assert look(Looking(of, OBJECTIVE, None, None, 1.0, 0, 0.05)) is not None
     assert np.array_equal(asked.instance.job_release_us, of.job_release_us)
+
+
+def test_a_section_with_worse_prices_than_none_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    of, section = bursts(), Section(0, 5, 0, 5)
+    poor = replace(priced_alone(of, section), bound=Fraction(2999))  # run times alone come to 3 ms in the mean
+    monkeypatch.setattr(sections, "improve", lambda *_, **__: poor)
+    assert price(Pricing(section.cut(of), OBJECTIVE, slot_unit_us(of), 1.0)) is None

@@ -17,6 +17,7 @@ import numpy as np
 
 from models.instance import Instance, Ints
 from models.objective import Objective
+from solvers.bounds import critical_path
 from solvers.bounds.lagrangian.evaluation import Prices
 from solvers.bounds.lagrangian.improve import Priced, carry_falls, improve, offer, prepare, refine
 from solvers.bounds.lagrangian.job_paths import Numbers
@@ -85,8 +86,12 @@ class Pricing:
 
 
 def price(asked: Pricing, stop: threading.Event | None = None) -> Priced | None:
-    """Return the best bound of a section that the time allows, with its prices."""
-    return improve(Search(asked.instance, asked.objective, asked.limit_s, stop=stop), unit_us=asked.unit_us)
+    """Return the best bound of a section that the time allows, with its prices; None if no prices were as good."""
+    search = Search(asked.instance, asked.objective, asked.limit_s, stop=stop)
+    found = improve(search, unit_us=asked.unit_us)
+    # After a few long steps prices are worth less than none, and would spoil what the other sections prove.
+    worthless = found is None or found.bound <= critical_path.bound(asked.instance, asked.objective)
+    return None if worthless else found
 
 
 def has_sections(instance: Instance, objective: Objective, farm: Farm | None) -> bool:
