@@ -54,7 +54,9 @@ def _machine_code_folder() -> Path:
 
 
 vars(numba.config)["CACHE_DIR"] = str(_machine_code_folder())
-_compile = cast(Callable[..., Any], numba.njit)  # its annotations leave two options out
+_compile = cast(Callable[..., Any], numba.njit)  # its annotations leave some options out
+_unliteral: Callable[[Any], Any] = numba.types.unliteral
+_LEAN = {"cache": True, "error_model": "numpy", "_nrt": False, "no_cfunc_wrapper": True, "pipeline_class": FromZero}
 
 
 def kernel(function: Callable[Parameters, Returned]) -> Callable[Parameters, Returned]:
@@ -64,16 +66,34 @@ def kernel(function: Callable[Parameters, Returned]) -> Callable[Parameters, Ret
     counting them, atomically, for tuples of forty arrays at each call, took fifty times as long as the work itself.
     Indices count from 0: none may be negative.
     """
-    return cast(
-        Callable[Parameters, Returned],
-        _compile(cache=True, error_model="numpy", nogil=True, _nrt=False, pipeline_class=FromZero)(function),
-    )
+    return cast(Callable[Parameters, Returned], _once_per_type(_compile(nogil=True, **_LEAN)(function)))
 
 
 def inlined(function: Callable[Parameters, Returned]) -> Callable[Parameters, Returned]:
-    """Compile a function as a part of each kernel that calls it: handing tuples of arrays over costs more."""
-    inline = _compile(cache=True, error_model="numpy", _nrt=False, forceinline=True, pipeline_class=FromZero)
-    return cast(Callable[Parameters, Returned], inline(function))
+    """Compile a function as a part of each kernel that calls it: handing tuples of arrays over costs more.
+
+    It has no entry from Python, which takes tuples of arrays apart: those were a fifth of what is compiled.
+    """
+    part = _once_per_type(_compile(forceinline=True, no_cpython_wrapper=True, **_LEAN)(function))
+    part._insert, part._compile_for_args = _leave_out, _refuse
+    return cast(Callable[Parameters, Returned], part)
+
+
+def _leave_out(*_: Any) -> None:
+    """Keep an entry that is none from numba's table of what Python may call."""
+
+
+def _refuse(*_: Any, **__: Any) -> None:
+    raise TypeError("an inlined function is a part of kernels; from Python call one of those")
+
+
+def _once_per_type(compiled: Any) -> Any:
+    """Compile a function once for all numbers of a type: numba would do so anew for each constant it is handed."""
+    of_types = compiled.get_call_template
+    compiled.get_call_template = lambda given, named: of_types(
+        tuple(map(_unliteral, given)), {name: _unliteral(value) for name, value in named.items()}
+    )
+    return compiled
 
 
 def allocating_kernel(function: Callable[Parameters, Returned]) -> Callable[Parameters, Returned]:

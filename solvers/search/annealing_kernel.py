@@ -121,7 +121,7 @@ def _note_next_uses(scene: Scene, last: int) -> None:
     look_ahead(scene.tables, scene.origin, scene.work, last, scene.work.order.shape[0])
 
 
-@inlined
+@kernel
 def _anneal(
     scene: Scene,
     plan: Plan,

@@ -15,7 +15,7 @@ import numpy as np
 
 from models.instance import Instance, Ints
 from models.objective import Objective, charges
-from solvers.compiled import Floats, allocating_kernel, inlined
+from solvers.compiled import Floats, allocating_kernel, inlined, kernel
 from solvers.exact.start_orders_tables import stages_of
 
 MOST_TASKS = 60
@@ -204,7 +204,7 @@ def price_until(prices: Prices, instant: int) -> float:
     return float(prices.prefix[slot] + prices.rate[slot] * (instant - slot * prices.slot_us))
 
 
-@inlined
+@kernel
 def cost_from(cost: Floats, line: int, weight: float, column_us: int, begin: int) -> float:
     """Return what tasks that can start from some time on cost by a line: between its columns, or behind them."""
     column, last = begin // column_us, cost.shape[1] - 1

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from models.instance import Ints
-from solvers.compiled import digest_texts, kernel
+from solvers.compiled import digest_texts, inlined, kernel
 
 ROOT = Path(__file__).parents[2]
 
@@ -71,3 +71,21 @@ def test_indices_of_kernels_count_from_zero() -> None:
     assert compiled(np.arange(6).reshape(2, 3), np.array([1, 1])) == 5
     compiled.recompile()  # what comes from the cache cannot be inspected
     assert "select" not in compiled.inspect_llvm(compiled.signatures[0])
+
+
+@inlined
+def double(value: int) -> int:
+    return 2 * value
+
+
+@kernel
+def quadruple(value: int) -> int:
+    return double(double(value)) + double(1)
+
+
+def test_parts_of_kernels_are_compiled_once_per_type_and_not_called_from_python() -> None:
+    part: Any = double
+    assert quadruple(3) == 14
+    assert len(part.signatures) == 1  # not one more for the constant
+    with pytest.raises(TypeError, match="part of kernels"):
+        double(3)
