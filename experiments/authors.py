@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import csv
 import random
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
@@ -87,6 +87,18 @@ def instance(arrivals: Sequence[tuple[int, str]], gpus: int = 5) -> Instance:
     return Instance(cluster(gpus), models, jobs, catalogue=tuple(known.values()))
 
 
+def with_slower(plain: Instance, count: int) -> Instance:
+    """Return an instance of the authors' workflows whose last GPUs, so many, take twice as long for every task."""
+
+    def slowed(task: Task) -> Task:
+        runtime_us = task.runtime_us["*"]
+        return replace(task, runtime_us={"T4": runtime_us, "slower": 2 * runtime_us})
+
+    gpus, fast = plain.cluster.gpus, plain.n_gpus - count
+    listed = gpus[:fast] + tuple(replace(gpu, kind="slower") for gpu in gpus[fast:])
+    return _with_tasks(replace(plain, cluster=replace(plain.cluster, gpus=listed)), slowed)
+
+
 _FILLS_TO = {"opt": 8, "marian": 8, "mt5": 8, "vit": 4, "detr": 4, "depth": 4, "txt2speech": 4, "nli": 1}
 """Largest batch of each model; an assumption, as are the times: nobody published measured ones of these models."""
 
@@ -103,15 +115,18 @@ def batch_class(model: str, runtime_us: int) -> BatchClass:
 
 def batched(plain: Instance) -> Instance:
     """Return an instance of the authors' workflows whose tasks run in batches, a class per model and run time."""
-    made = {}
-    for workflow in plain.workflows:
-        tasks = tuple(
-            Task.of_class(task.name, batch_class(task.models[0], task.runtime_us["*"]), task.inputs)
-            if task.models
-            else task
-            for task in workflow.tasks
-        )
-        made[workflow.name] = Workflow(workflow.name, tasks)
+
+    def classed(task: Task) -> Task:
+        if not task.models:
+            return task
+        return Task.of_class(task.name, batch_class(task.models[0], task.runtime_us["*"]), task.inputs)
+
+    return _with_tasks(plain, classed)
+
+
+def _with_tasks(plain: Instance, changed: Callable[[Task], Task]) -> Instance:
+    """Return an instance each of whose tasks is changed."""
+    made = {flow.name: Workflow(flow.name, tuple(map(changed, flow.tasks))) for flow in plain.workflows}
     jobs = tuple(replace(job, workflow=made[job.workflow.name]) for job in plain.jobs)
     return replace(plain, jobs=jobs, catalogue=tuple(made.values()))
 

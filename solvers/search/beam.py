@@ -41,9 +41,9 @@ _TRIES = 3
 
 
 def applies(instance: Instance, objective: Objective) -> bool:
-    """Say whether an instance has GPUs of one kind, always there, without slots, and a cost that is linear in ends."""
+    """Say whether an instance has GPUs that are always there, without slots, and a cost that is linear in ends."""
     charged = charges(objective, instance)
-    if not charged.is_sum or charged.term is Term.LATE or len(instance.class_gpu) > 1 or instance.class_gpu[0].slots:
+    if not charged.is_sum or charged.term is Term.LATE or any(gpu.slots for gpu in instance.class_gpu):
         return False
     if not (instance.one_at_a_time and instance.always_available and instance.overlap_loads):
         return False
@@ -54,7 +54,7 @@ def applies(instance: Instance, objective: Objective) -> bool:
 
 def guide_of(search: Search, priced: Priced) -> Guide | None:
     """Return what guides the beams of a search at prices of the Lagrangian; None if that would be too large."""
-    rate = priced.prices.compute[0] / priced.relaxation.scale
+    rate = priced.prices.compute / priced.relaxation.scale
     return tabulate(search.instance, search.objective, rate, priced.relaxation.slot_us)
 
 
@@ -100,10 +100,10 @@ def plan(decoder: Decoder, guide: Guide, width: int, grains: int, enough: Callab
         GPUs that differ in when they are free by less than the mean critical path over this are alike.
     """
     instance = decoder.instance
-    work_us = int(decoder.tables.run_us[instance.task_template, 0].sum())
+    work_us = int(decoder.tables.fastest_us[instance.task_template].sum())
     bucket_us = max(1, work_us // (_BUCKETS_PER_TASK * instance.n_tasks))
     grain_us = max(1, int(instance.job_critical_us.mean()) // grains)
-    beam = start(guide, decoder.origin, instance.n_tasks, width, grain_us, bucket_us)
+    beam = start(guide, decoder.origin, instance.gpu_class, instance.n_tasks, width, grain_us, bucket_us)
     keep_first(guide, beam)
     more = True
     while more:

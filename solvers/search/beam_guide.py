@@ -1,10 +1,10 @@
 """What the rests of jobs cost at the prices of the Lagrangian: how a beam search tells promising beginnings of plans.
 
 A job's *stage* is the set of its tasks that have started. At prices of compute per slot its rest costs what its
-completion costs and its remaining runs pay, each as cheap as the completion allows: the tasks that can start next share
-a time from which on they can, and one until which they must end so that what follows can begin. Tasks that run beside
-them and end later move the latter, in steps. Where outputs are awaited by a part of what follows alone this is no
-bound, but a guide needs to be none. Jobs of one workflow and weight share these tables.
+completion costs and its remaining runs pay, each where and when it is cheapest and in time: the tasks that can start
+next share a time from which on they can, and one until which they must end so that what follows can begin. Tasks that
+run beside them and end later move the latter, in steps. Where outputs are awaited by a part of what follows alone this
+is no bound, but a guide needs to be none. Jobs of one workflow and weight share these tables.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import numpy as np
 
 from models.instance import Instance, Ints
 from models.objective import Objective, charges
+from models.tables import NEVER
 from solvers.compiled import Floats, allocating_kernel, inlined, kernel
 from solvers.exact.start_orders_tables import stages_of
 
@@ -29,13 +30,13 @@ two."""
 
 
 class Prices(NamedTuple):
-    """Prices of compute on GPUs of one kind.
+    """Prices of compute.
 
     Attributes
     ----------
     rate, prefix
-        Per microsecond by slot, in units of the objective, and from 0 to the beginning of each. Shape [slots],
-        [slots + 1].
+        Per class of GPUs: per microsecond by slot, in units of the objective, and from 0 to the beginning of each.
+        Shapes [classes, slots], [classes, slots + 1].
     slot_us, column_us
         Width of a slot, and of a column of the tables.
     """
@@ -62,7 +63,8 @@ class Guide(NamedTuple):
     awaited, beside
         Per stage: masks of the started tasks whose outputs the next tasks need, and of those that they do not.
     longest_us, weight
-        Per stage: the longest of the runs that can start next, 0 if none is left; the cost of a microsecond.
+        Per stage: the longest of the runs that can start next, each on its fastest GPU, 0 if none is left; the cost of
+        a microsecond.
     line, lines
         Per stage: the first of its lines of costs, and their number.
     cost
@@ -101,7 +103,13 @@ class _Stage(NamedTuple):
 
 
 def tabulate(instance: Instance, objective: Objective, rate: Floats, slot_us: int) -> Guide | None:
-    """Return the tables at some prices of compute, per microsecond by slot; None if they would be too large."""
+    """Return the tables at some prices of compute; None if they would be too large.
+
+    Parameters
+    ----------
+    rate
+        Prices per microsecond, in units of the objective. Shape [classes, slots].
+    """
     weights = [float(weight) for weight in charges(objective, instance).job_weights]
     kind_of = list(zip(instance.job_workflow.tolist(), weights, strict=True))
     first_job = {kind: job for job, kind in reversed(list(enumerate(kind_of)))}
@@ -113,14 +121,14 @@ def tabulate(instance: Instance, objective: Objective, rate: Floats, slot_us: in
             return None
         found[kind] = sets
     lines, critical_us = _STEPS * sum(map(len, found.values())), int(instance.job_critical_us.mean())
-    horizon_us = len(rate) * slot_us + 8 * int(instance.job_critical_us.max())
+    horizon_us = rate.shape[1] * slot_us + 8 * int(instance.job_critical_us.max())
     column_us = max(1, critical_us // _COLUMNS, horizon_us * lines // _MOST_ENTRIES)
     if column_us * _LEAST_COLUMNS > max(critical_us, _LEAST_COLUMNS):
         return None
-    prices = Prices(rate, np.concatenate(([0.0], np.cumsum(rate) * slot_us)), slot_us, column_us)
+    prices = Prices(rate, np.pad(np.cumsum(rate, axis=1) * slot_us, ((0, 0), (1, 0))), slot_us, column_us)
     stages, first_stage = list[_Stage](), {}
     for kind, job in first_job.items():
-        run_us = [instance.run_time(task, 0) for task in instance.tasks_of(job)]
+        run_us = instance.run_us[instance.task_template[instance.tasks_of(job)]]
         _add_stages(stages, found[kind], _inputs(instance, job), run_us, kind[1], prices, horizon_us // column_us + 2)
         first_stage[kind] = len(stages) - 1
     number = {kind: index for index, kind in enumerate(first_job)}
@@ -138,12 +146,19 @@ def _add_stages(
     stages: list[_Stage],
     found: list[frozenset[int]],
     before: list[frozenset[int]],
-    run_us: list[int],
+    run_us: Ints,
     weight: float,
     prices: Prices,
     columns: int,
 ) -> None:
-    """Add the stages of a kind of jobs, the largest sets of tasks first."""
+    """Add the stages of a kind of jobs, the largest sets of tasks first.
+
+    Parameters
+    ----------
+    run_us
+        Of its tasks, NEVER where one cannot run. Shape [tasks, classes].
+    """
+    fastest_us = np.where(run_us == NEVER, run_us.max(), run_us).min(axis=1)
     number = {started: len(stages) + index for index, started in enumerate(found)}
     for started in found:
         left = [task for task in range(len(before)) if task not in started]
@@ -154,10 +169,10 @@ def _add_stages(
         cost = np.empty((_STEPS if beside else 1, columns))
         if left:
             next_cost = stages[number[started | frozenset(ready)]].cost[0]
-            price_stage(prices, next_cost, np.array([run_us[task] for task in ready]), weight, cost)
+            price_stage(prices, next_cost, run_us[ready], weight, cost)
         else:
             cost[0] = weight * prices.column_us * np.arange(columns)
-        longest_us = max((run_us[task] for task in ready), default=0)
+        longest_us = max((int(fastest_us[task]) for task in ready), default=0)
         stages.append(_Stage(following, _mask(awaited), _mask(beside), longest_us, weight, cost))
 
 
@@ -196,12 +211,12 @@ def _join(instance: Instance, stages: list[_Stage], kind: Ints, first_stage: Int
 
 
 @inlined
-def price_until(prices: Prices, instant: int) -> float:
-    """Return the price of compute from time 0 to an instant."""
-    slot = instant // prices.slot_us
-    if slot >= len(prices.rate):
-        return float(prices.prefix[len(prices.rate)])
-    return float(prices.prefix[slot] + prices.rate[slot] * (instant - slot * prices.slot_us))
+def price_until(prices: Prices, gpu_class: int, instant: int) -> float:
+    """Return the price of compute on a GPU of some class from time 0 to an instant."""
+    slot, slots = instant // prices.slot_us, prices.rate.shape[1]
+    if slot >= slots:
+        return float(prices.prefix[gpu_class, slots])
+    return float(prices.prefix[gpu_class, slot] + prices.rate[gpu_class, slot] * (instant - slot * prices.slot_us))
 
 
 @kernel
@@ -220,19 +235,25 @@ def price_stage(prices: Prices, next_cost: Floats, run_us: Ints, weight: float, 
 
     Parameters
     ----------
+    run_us
+        Of the tasks that can start next, NEVER where one cannot run. Shape [tasks, classes].
     next_cost
         What follows costs, by the column from which on it can start.
     out
         One line per step by which what follows is held up by others. Shape [lines, columns].
     """
-    columns, tasks, column_us = len(next_cost), len(run_us), prices.column_us
-    paid = np.empty((tasks, columns))
+    columns, tasks, classes, column_us = len(next_cost), len(run_us), run_us.shape[1], prices.column_us
+    paid, fastest = np.empty((tasks, classes, columns)), np.empty(tasks, np.int64)
     for i in range(tasks):
-        for c in range(columns):
-            begin = c * column_us
-            paid[i, c] = price_until(prices, begin + run_us[i]) - price_until(prices, begin)
+        fastest[i] = run_us[i].max()
+        for k in range(classes):
+            if run_us[i, k] != NEVER:
+                fastest[i] = min(fastest[i], run_us[i, k])
+                for c in range(columns):
+                    begin = c * column_us
+                    paid[i, k, c] = price_until(prices, k, begin + run_us[i, k]) - price_until(prices, k, begin)
     following = next_cost.reshape((1, columns))
-    nexts, least, longest = np.empty(tasks, np.int64), np.empty(tasks), run_us.max()
+    nexts, least, longest = np.empty((tasks, classes), np.int64), np.empty(tasks), fastest.max()
     for step in range(out.shape[0]):
         for c in range(columns):
             end = c * column_us + longest + 2 * step * column_us
@@ -243,9 +264,14 @@ def price_stage(prices: Prices, next_cost: Floats, run_us: Ints, weight: float, 
             while weight * end < best:
                 total = cost_from(following, 0, weight, column_us, end)
                 for i in range(tasks):
-                    while nexts[i] < columns and nexts[i] * column_us + run_us[i] <= end:
-                        least[i] = min(least[i], paid[i, nexts[i]])
-                        nexts[i] += 1
+                    for k in range(classes):
+                        while (
+                            run_us[i, k] != NEVER
+                            and nexts[i, k] < columns
+                            and nexts[i, k] * column_us + run_us[i, k] <= end
+                        ):
+                            least[i] = min(least[i], paid[i, k, nexts[i, k]])
+                            nexts[i, k] += 1
                     total += least[i]
                 best = min(best, total)
                 end += column_us

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from models.tables import NEVER
 from solvers.compiled import inlined, kernel
 from solvers.search.beam_guide import Guide, cost_from, price_until
 from solvers.search.beam_state import (
@@ -83,7 +84,7 @@ def _look_at(tables: Tables, guide: Guide, beam: Beam, bucket: int) -> int:
         beam.unused[beam.counts[FREE_ROWS]] = at
         beam.counts[FREE_ROWS] += 1
         _start_tasks(tables, guide, beam, paid, key, came)
-        _wait(guide, beam, paid, key, came)
+        _wait(tables, guide, beam, paid, key, came)
     return int(count)
 
 
@@ -136,7 +137,7 @@ def _latest_end(beam: Beam, job: int, tasks: int) -> int:
 
 
 @inlined
-def _rests(guide: Guide, beam: Beam) -> float:
+def _rests(tables: Tables, guide: Guide, beam: Beam) -> float:
     """Return what all jobs that are not done still cost by the guide, less what the GPUs offer from now on."""
     row, prices = beam.row, guide.prices
     total, now = guide.later[row[RELEASED]], row[NOW]
@@ -154,7 +155,7 @@ def _rests(guide: Guide, beam: Beam) -> float:
                 line += min((late_us + guide.step_us // 2) // guide.step_us, guide.lines[stage] - 1)
         total += cost_from(guide.cost, line, guide.weight[stage], prices.column_us, begin)
     for gpu in range(len(beam.sorted_us)):
-        total += price_until(prices, max(now, row[FIRST_GPU + gpu * beam.gpu_stride + FREE]))
+        total += price_until(prices, tables.gpu_class[gpu], max(now, row[FIRST_GPU + gpu * beam.gpu_stride + FREE]))
     return float(total)
 
 
@@ -190,18 +191,19 @@ def _holds_the_same(beam: Beam, one: int, other: int) -> bool:
 
 
 @inlined
-def _is_first(beam: Beam, gpu: int) -> bool:
-    """Say whether no idle GPU before this one holds the same models."""
+def _is_first(tables: Tables, beam: Beam, gpu: int) -> bool:
+    """Say whether no idle GPU of the class before this one holds the same models."""
     at = FIRST_GPU + gpu * beam.gpu_stride
     for other in range(gpu):
-        before = FIRST_GPU + other * beam.gpu_stride
-        if beam.row[before + FREE] <= beam.row[NOW] and _holds_the_same(beam, before, at):
-            return False
+        if tables.gpu_class[other] == tables.gpu_class[gpu]:
+            before = FIRST_GPU + other * beam.gpu_stride
+            if beam.row[before + FREE] <= beam.row[NOW] and _holds_the_same(beam, before, at):
+                return False
     return True
 
 
 @inlined
-def _load(tables: Tables, beam: Beam, at: int, model: int, needed: int) -> bool:
+def _load(tables: Tables, beam: Beam, at: int, gpu_class: int, model: int, needed: int) -> bool:
     """Load a model on the GPU at some place of the row; models leave by least recent use. Return whether it fits."""
     row, models = beam.row, tables.weight_bytes.shape[0]
     earliest, room, size, leaving = row[at + COPIED], row[at + ROOM], tables.weight_bytes[model], 0
@@ -224,7 +226,7 @@ def _load(tables: Tables, beam: Beam, at: int, model: int, needed: int) -> bool:
             k = at + FIRST_MODEL + 2 * other
             earliest = max(earliest, row[k + 1])
             row[k], row[k + 1] = ABSENT, ABSENT
-    k, ready = at + FIRST_MODEL + 2 * model, earliest + tables.load_us[model, 0]
+    k, ready = at + FIRST_MODEL + 2 * model, earliest + tables.load_us[model, gpu_class]
     row[at + COPIED], row[at + ROOM], row[k], row[k + 1] = ready, room - size, ready, ready
     return True
 
@@ -232,21 +234,24 @@ def _load(tables: Tables, beam: Beam, at: int, model: int, needed: int) -> bool:
 @inlined
 def _run(tables: Tables, beam: Beam, at: int, gpu: int, job: int, first: int, task: int) -> int:
     """Run a task of a job on a GPU as early as it can; return when it ends, FAR if its models do not fit."""
-    row, template = beam.row, tables.task_template[first + task]
+    row, template, here = beam.row, tables.task_template[first + task], tables.gpu_class[gpu]
     begin, needed = row[NOW], 0
     for entry in range(tables.input_first[template], tables.input_first[template + 1]):
         came = row[job + FIRST_END + task + tables.input_offset[entry]]
         source = came & ((1 << GPU_BITS) - 1)
         close = int(tables.gpu_server[source] == tables.gpu_server[gpu]) + int(source == gpu)
-        begin = max(begin, (came >> GPU_BITS) + tables.transfer_us[tables.input_edge[entry], 0, 0, close])
+        begin = max(
+            begin,
+            (came >> GPU_BITS) + tables.transfer_us[tables.input_edge[entry], tables.gpu_class[source], here, close],
+        )
     for need in range(tables.need_first[template], tables.need_first[template + 1]):
         needed |= 1 << tables.need_model[need]
     for need in range(tables.need_first[template], tables.need_first[template + 1]):
         k = at + FIRST_MODEL + 2 * tables.need_model[need]
-        if row[k] < 0 and not _load(tables, beam, at, tables.need_model[need], needed):
+        if row[k] < 0 and not _load(tables, beam, at, here, tables.need_model[need], needed):
             return FAR
         begin = max(begin, row[k])
-    end = begin + tables.run_us[template, 0]
+    end = begin + tables.run_us[template, here]
     for need in range(tables.need_first[template], tables.need_first[template + 1]):
         row[at + FIRST_MODEL + 2 * tables.need_model[need] + 1] = end
     row[at + FREE] = end
@@ -260,13 +265,15 @@ def _start_tasks(tables: Tables, guide: Guide, beam: Beam, paid: float, key: int
     now, released, active = row[NOW], row[RELEASED], row[ACTIVE]
     for gpu in range(len(beam.sorted_us)):
         at = FIRST_GPU + gpu * beam.gpu_stride
-        if row[at + FREE] > now or not _is_first(beam, gpu):
+        if row[at + FREE] > now or not _is_first(tables, beam, gpu):
             continue
         for k in range(beam.gpu_stride):
             beam.saved[k] = row[at + k]
         for index in range(count):
             job, task = beam.next_job[index], beam.next_task[index]
             stage, first = row[job + STAGE], guide.first_task[row[job + JOB]]
+            if tables.run_us[tables.task_template[first + task], tables.gpu_class[gpu]] == NEVER:
+                continue
             end = _run(tables, beam, at, gpu, job, first, task)
             if end < FAR:
                 row[job + STAGE] = guide.following[stage, task]
@@ -276,7 +283,9 @@ def _start_tasks(tables: Tables, guide: Guide, beam: Beam, paid: float, key: int
                 if guide.longest_us[row[job + STAGE]] == 0:
                     latest = _latest_end(beam, job, (1 << (beam.job_stride - FIRST_END)) - 1)
                     cost += guide.weight[stage] * latest
-                _offer(guide, beam, cost, key ^ beam.task_key[first + task], came, (first + task) << GPU_BITS | gpu)
+                _offer(
+                    tables, guide, beam, cost, key ^ beam.task_key[first + task], came, (first + task) << GPU_BITS | gpu
+                )
                 row[NOW], row[RELEASED], row[ACTIVE] = now, released, active
                 row[STARTED] -= 1
                 row[job + STAGE], row[job + FIRST_END + task] = stage, 0
@@ -285,7 +294,7 @@ def _start_tasks(tables: Tables, guide: Guide, beam: Beam, paid: float, key: int
 
 
 @inlined
-def _offer(guide: Guide, beam: Beam, paid: float, key: int, came: int, move: int) -> None:
+def _offer(tables: Tables, guide: Guide, beam: Beam, paid: float, key: int, came: int, move: int) -> None:
     """Keep the state that is looked at, or note the whole plan that it is."""
     row = beam.row
     if row[STARTED] == len(beam.task_key):
@@ -296,11 +305,11 @@ def _offer(guide: Guide, beam: Beam, paid: float, key: int, came: int, move: int
     for gpu in range(1, len(beam.sorted_us)):
         idle_from = min(idle_from, row[FIRST_GPU + gpu * beam.gpu_stride + FREE])
     if idle_from <= row[NOW] or _go_to(guide, beam, idle_from):
-        keep_state(beam, paid + _rests(guide, beam), paid, key, came, move)
+        keep_state(beam, paid + _rests(tables, guide, beam), paid, key, came, move)
 
 
 @inlined
-def _wait(guide: Guide, beam: Beam, paid: float, key: int, came: int) -> None:
+def _wait(tables: Tables, guide: Guide, beam: Beam, paid: float, key: int, came: int) -> None:
     """Keep what the state becomes when nothing starts until the next job is released or the next GPU is free."""
     row, until = beam.row, FAR
     if row[RELEASED] < len(guide.by_release):
@@ -310,4 +319,4 @@ def _wait(guide: Guide, beam: Beam, paid: float, key: int, came: int) -> None:
         if free > row[NOW]:
             until = min(until, free)
     if until < FAR and _go_to(guide, beam, until):
-        keep_state(beam, paid + _rests(guide, beam), paid, key, came, ABSENT)
+        keep_state(beam, paid + _rests(tables, guide, beam), paid, key, came, ABSENT)

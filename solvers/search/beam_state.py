@@ -65,6 +65,8 @@ class Beam(NamedTuple):
         Per task: a random number.
     best, best_end
         The least cost of a whole plan, and the last entry of its trail and its last start.
+    by_class, class_from
+        The GPUs, those of a class together, and where those of its class begin there.
     grain_us, bucket_us
         States that differ by less than about the first in when GPUs are free count as alike; width of a bucket.
     first_job, gpu_stride, job_stride
@@ -96,6 +98,8 @@ class Beam(NamedTuple):
     task_key: Ints
     best: Floats
     best_end: Ints
+    by_class: Ints
+    class_from: Ints
     grain_us: int
     bucket_us: int
     first_job: int
@@ -103,7 +107,7 @@ class Beam(NamedTuple):
     job_stride: int
 
 
-def start(guide: Guide, origin: State, tasks: int, width: int, grain_us: int, bucket_us: int) -> Beam:
+def start(guide: Guide, origin: State, gpu_class: Ints, tasks: int, width: int, grain_us: int, bucket_us: int) -> Beam:
     """Return a beam without states, but for what it looks at: the beginning, before the first release."""
     gpus, models = origin.ready.shape
     first_job = FIRST_GPU + gpus * (FIRST_MODEL + 2 * models)
@@ -141,6 +145,8 @@ def start(guide: Guide, origin: State, tasks: int, width: int, grain_us: int, bu
         task_key=np.random.default_rng(_SEED).integers(1, 1 << 62, tasks),
         best=np.full(1, np.inf),
         best_end=np.full(2, ABSENT, np.int64),
+        by_class=np.argsort(gpu_class, kind="stable"),
+        class_from=np.searchsorted(np.sort(gpu_class), np.sort(gpu_class)),
         grain_us=grain_us,
         bucket_us=bucket_us,
         first_job=first_job,
@@ -210,11 +216,11 @@ def leave_out(beam: Beam, bucket: int, keep: int) -> None:
 
 @inlined
 def hash_state(beam: Beam, key: int) -> int:
-    """Return a hash of the started tasks and of about when the GPUs are free, whichever is which."""
+    """Return a hash of the started tasks and of about when GPUs of each class are free, whichever is which."""
     row, gpus = beam.row, len(beam.sorted_us)
-    for gpu in range(gpus):
-        free, k = max(row[FIRST_GPU + gpu * beam.gpu_stride + FREE], row[NOW]), gpu
-        while k > 0 and beam.sorted_us[k - 1] > free:
+    for index in range(gpus):
+        free, k = max(row[FIRST_GPU + beam.by_class[index] * beam.gpu_stride + FREE], row[NOW]), index
+        while k > beam.class_from[index] and beam.sorted_us[k - 1] > free:
             beam.sorted_us[k] = beam.sorted_us[k - 1]
             k -= 1
         beam.sorted_us[k] = free
