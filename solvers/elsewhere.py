@@ -27,16 +27,16 @@ the usual first temperature."""
 
 
 @dataclass(frozen=True, slots=True)
-class PriceRow:
-    """Prices of compute in units of the objective per microsecond, by slot; and how wide a slot is."""
+class PriceRows:
+    """Prices of compute in units of the objective per microsecond, by class of GPUs and slot; how wide a slot is."""
 
     rate: NDArray[np.float64]
     slot_us: int
 
     @classmethod
-    def of(cls, priced: Priced) -> PriceRow:
-        """Return the prices of GPUs of one kind that a bound found."""
-        return cls(priced.prices.compute[0] / priced.relaxation.scale, priced.relaxation.slot_us)
+    def of(cls, priced: Priced) -> PriceRows:
+        """Return the prices that a bound found."""
+        return cls(priced.prices.compute / priced.relaxation.scale, priced.relaxation.slot_us)
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +56,7 @@ class Looking:
     instance: Instance
     objective: Objective
     start: Timeline | None
-    prices: PriceRow | None
+    prices: PriceRows | None
     hot: float
     seed: int
     limit_s: float
@@ -79,7 +79,7 @@ def look(asked: Looking) -> Timeline | None:
 
 @contextmanager
 def look_elsewhere(
-    search: Search, farm: Farm | None, options: SearchOptions, end_s: float, prices: PriceRow | None = None
+    search: Search, farm: Farm | None, options: SearchOptions, end_s: float, prices: PriceRows | None = None
 ) -> Iterator[None]:
     """Have workers look for plans while the block runs, and offer what they find.
 
@@ -107,7 +107,7 @@ def look_elsewhere(
         looking.result()
 
 
-def _look_on(search: Search, farm: Farm, seed: int, deadline: Deadline, prices: PriceRow | None) -> None:
+def _look_on(search: Search, farm: Farm, seed: int, deadline: Deadline, prices: PriceRows | None) -> None:
     """Give workers plans to improve until the time is up."""
     plans, whole_s = on_twin(search), deadline.left_s
     for share, hot in ((1.0, _ROUNDS[-1][1]),) if prices is not None else _ROUNDS:

@@ -175,7 +175,7 @@ def bound_and_beam(search: Search, options: SearchOptions, limit_s: float, farm:
     if search.timeline is None:
         dispatch(search)
     from solvers.bounds.lagrangian.sections import has_sections
-    from solvers.elsewhere import PriceRow, look_elsewhere
+    from solvers.elsewhere import PriceRows, look_elsewhere
     from solvers.farm import halve
 
     in_sections = has_sections(search.instance, search.objective, farm)
@@ -189,7 +189,7 @@ def bound_and_beam(search: Search, options: SearchOptions, limit_s: float, farm:
         pricers, lookers = halve(farm) if in_sections else (None, farm)
         left_s = end_s - search.elapsed_s
         bounding = pool.submit(raise_bound, search, left_s, priced, pricers) if options.workers > 1 else pricing
-        with look_elsewhere(search, lookers, options, end_s, None if priced is None else PriceRow.of(priced)):
+        with look_elsewhere(search, lookers, options, end_s, None if priced is None else PriceRows.of(priced)):
             if priced is not None:
                 run_beams(search, replace(options, workers=planners), priced, left_s)
             left_s = end_s - search.elapsed_s
