@@ -151,10 +151,7 @@ def run_beams(search: Search, options: SearchOptions, priced: Priced, limit_s: f
 
     guide = beam.guide_of(search, priced)
     if guide is not None:
-        with ThreadPoolExecutor(options.workers) as pool:
-            seeds = range(options.seed, options.seed + options.workers)
-            for searching in [pool.submit(beam.improve, search, guide, limit_s, seed) for seed in seeds]:
-                searching.result()
+        beam.improve(search, guide, limit_s, options.seed, options.workers)
 
 
 def bound_and_beam(search: Search, options: SearchOptions, limit_s: float, farm: Farm | None = None) -> None:

@@ -18,6 +18,7 @@ from models.objective import gap, reported_bound, reported_value
 from models.scenario import Scenario
 from models.timeline import Timeline
 from planner.answers.plan import Plan, plan
+from planner.answers.pool.farm import refuse_absent
 from planner.answers.regret import Regret
 from planner.answers.shown import Shown
 from planner.answers.simulate import Simulation, simulate
@@ -136,6 +137,7 @@ def compare(
     seed: int = 0,
     watch: Callable[[Progress], None] | None = None,
     stop: threading.Event | None = None,
+    ray: str | None = None,
 ) -> Comparison:
     """Simulate the policies, then plan for the time limit, starting from the best of them.
 
@@ -156,16 +158,20 @@ def compare(
         For plan and bound together.
     warmup
         Fraction of the earliest jobs that the metrics leave out; objective, ratio and gap cover every job.
+    ray
+        Address of a Ray cluster whose workers look for plans as well.
 
     Raises
     ------
     QuestionError
-        If a policy that is to be taken apart is no contender, or ran on an instance of its own.
+        If a policy that is to be taken apart is no contender, or ran on an instance of its own, or if there is no such
+        cluster.
     NoiseError
         If the noise changes what happens: plan and bound would be those of another window.
     PolicyError
         If a policy that was named cannot serve the window.
     """
+    refuse_absent(ray)
     if not parse_uncertainty(noise).keeps_truth:
         raise NoiseError(f"{noise!r} moves plan and bound too; compare allows 'told=KIND:SPREAD', simulate all noise")
     run = partial(simulate, scenario, seed=seed, noise=noise, warmup=warmup)
@@ -190,6 +196,7 @@ def compare(
         starts=_starts(scenario, simulations, held) or None,
         watch=watch,
         stop=stop,
+        ray=ray,
     )
     regrets = tuple(steps.closed_by(planned.result, clairvoyance_in(simulations)) for steps in held)
     settings = {

@@ -11,6 +11,8 @@ scheduling Ow and Morton (International Journal of Production Research 26, 1988)
 from __future__ import annotations
 
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 
 import numpy as np
 
@@ -21,6 +23,7 @@ from solvers.bounds.lagrangian.improve import Priced
 from solvers.result import Search
 from solvers.search.beam_guide import Guide, tabulate
 from solvers.search.beam_kernel import keep_first, look_on
+from solvers.search.beam_sharing import LAST, deal_out
 from solvers.search.beam_state import GPU_BITS, Beam, start, with_room
 from solvers.search.decoder import Decisions, Decoder
 from solvers.search.decoder_state import ABSENT
@@ -36,6 +39,9 @@ _S_PER_STATE, _FIRST_SHARE = 2.5e-5, 0.5
 """What a state of the width and a task take, as measured, and the share of the time that the first plan may take."""
 _AT_ONCE = 5000
 """States between two looks at the clock: about a tenth of a second."""
+_FIRST_ALONE, _TOGETHER = 10, 100
+"""Buckets that the first of several threads looks at alone, for there are few states until then; and buckets between
+two moments at which all of them deal out their states anew."""
 _TRIES = 3
 """If so many beams find no better plan than what was known, no more are tried."""
 
@@ -58,7 +64,7 @@ def guide_of(search: Search, priced: Priced) -> Guide | None:
     return tabulate(search.instance, search.objective, rate, priced.relaxation.slot_us)
 
 
-def improve(search: Search, guide: Guide, limit_s: float, seed: int = 0) -> None:
+def improve(search: Search, guide: Guide, limit_s: float, seed: int = 0, threads: int = 1) -> None:
     """Offer the plans of ever wider beams until the time is up, or the first ones are no better than what is known.
 
     Parameters
@@ -67,6 +73,8 @@ def improve(search: Search, guide: Guide, limit_s: float, seed: int = 0) -> None
         Seconds from now.
     seed
         Which states count as alike first.
+    threads
+        So many look at a part of each beam.
     """
     end_s = search.elapsed_s + limit_s
 
@@ -74,22 +82,25 @@ def improve(search: Search, guide: Guide, limit_s: float, seed: int = 0) -> None
         return search.stop.is_set() or search.proved or search.elapsed_s > end_s or search.remaining_s <= 0
 
     decoder, turn, known = Decoder(search.instance, search.objective, idle_first=True), 0, search.value
-    width = max(1, min(_FIRST_WIDTH, int(_FIRST_SHARE * limit_s / (_S_PER_STATE * search.instance.n_tasks))))
+    affordable = int(threads * _FIRST_SHARE * limit_s / (_S_PER_STATE * search.instance.n_tasks))
+    width = max(1, min(_FIRST_WIDTH, affordable))
     while not enough() and (turn < _TRIES or search.value != known):
         begun_s = search.elapsed_s
-        timeline = plan(decoder, guide, width, _GRAINS[(seed + turn) % len(_GRAINS)], enough)
+        timeline = plan(decoder, guide, width, _GRAINS[(seed + turn) % len(_GRAINS)], enough, threads)
         if timeline is not None:
             search.offer(timeline)
         turn += 1
         took_s = search.elapsed_s - begun_s
-        grown = min(_MOST_WIDTH, _GROWTH * width)
+        grown = min(threads * _MOST_WIDTH, _GROWTH * width)
         if search.elapsed_s + took_s * grown / width <= end_s:
             width = grown
         elif search.elapsed_s + took_s > end_s:
             return
 
 
-def plan(decoder: Decoder, guide: Guide, width: int, grains: int, enough: Callable[[], bool]) -> Timeline | None:
+def plan(
+    decoder: Decoder, guide: Guide, width: int, grains: int, enough: Callable[[], bool], threads: int = 1
+) -> Timeline | None:
     """Return the best plan of a beam of some width, None if it finds none before it is enough.
 
     Parameters
@@ -98,31 +109,52 @@ def plan(decoder: Decoder, guide: Guide, width: int, grains: int, enough: Callab
         One by whose rule the model that has been idle for longest leaves, as in the states of a beam.
     grains
         GPUs that differ in when they are free by less than the mean critical path over this are alike.
+    threads
+        So many look at a part of the states each, and deal them out anew now and then.
     """
     instance = decoder.instance
     work_us = int(decoder.tables.fastest_us[instance.task_template].sum())
     bucket_us = max(1, work_us // (_BUCKETS_PER_TASK * instance.n_tasks))
     grain_us = max(1, int(instance.job_critical_us.mean()) // grains)
-    beam = start(guide, decoder.origin, instance.gpu_class, instance.n_tasks, width, grain_us, bucket_us)
-    keep_first(guide, beam)
+    each = -(-width // threads)
+    beams = [
+        start(guide, decoder.origin, instance.gpu_class, instance.n_tasks, each, grain_us, bucket_us, part, threads)
+        for part in range(threads)
+    ]
+    keep_first(guide, beams[0])
+    until = _FIRST_ALONE if threads > 1 else LAST
+    with ThreadPoolExecutor(threads) as pool:
+        while any(beam.states.any() for beam in beams):
+            look = partial(_look_until, decoder, guide, until, enough)
+            beams = list(pool.map(look, beams))
+            if enough() and any(beam.states.any() for beam in beams):
+                return None
+            if threads > 1:
+                deal_out(beams, until, width)
+                until += _TOGETHER
+    return _timeline(decoder, beams)
+
+
+def _look_until(decoder: Decoder, guide: Guide, until: int, enough: Callable[[], bool], beam: Beam) -> Beam:
+    """Look on at the states of a beam before a bucket, unless it is enough."""
     more = True
-    while more:
-        if enough():
-            return None
-        beam = with_room(beam, _AT_ONCE + 2 * width)
-        more = look_on(decoder.tables, guide, beam, _AT_ONCE)
-    return _timeline(decoder, beam)
+    while more and not enough():
+        beam = with_room(beam, _AT_ONCE + beam.at.shape[1])
+        more = look_on(decoder.tables, guide, beam, _AT_ONCE, until)
+    return beam
 
 
-def _timeline(decoder: Decoder, beam: Beam) -> Timeline | None:
-    """Return the best plan that a beam came to."""
-    if beam.best_end[1] == ABSENT:
+def _timeline(decoder: Decoder, beams: list[Beam]) -> Timeline | None:
+    """Return the best plan that a beam, or any of its parts, came to."""
+    best = min(beams, key=lambda beam: float(beam.best[0]))
+    if best.best_end[1] == ABSENT:
         return None
-    came, move = beam.best_end.tolist()
+    came, move = best.best_end.tolist()
     moves = [move]
     while came != ABSENT:
-        moves.append(int(beam.trail_move[came]))
-        came = int(beam.trail_from[came])
+        entry, part = divmod(came, len(beams))
+        moves.append(int(beams[part].trail_move[entry]))
+        came = int(beams[part].trail_from[entry])
     order = np.array(moves[::-1], np.int64)
     gpu = np.empty(len(order), np.int64)
     gpu[order >> GPU_BITS] = order & ((1 << GPU_BITS) - 1)

@@ -40,13 +40,13 @@ def keep_first(guide: Guide, beam: Beam) -> None:
 
 
 @kernel
-def look_on(tables: Tables, guide: Guide, beam: Beam, most: int) -> bool:
-    """Look at about so many states, bucket by bucket in order of time; say whether there are more to look at.
+def look_on(tables: Tables, guide: Guide, beam: Beam, most: int, until: int) -> bool:
+    """Look at about so many states before a bucket, in order of time; say whether there are more to look at.
 
     Many at a time: to hand a beam over from outside takes as long as ten states.
     """
     looked, empty = 0, 0
-    while looked < most and empty < len(beam.states):
+    while looked < most and empty < len(beam.states) and beam.counts[NEAREST] < until:
         bucket = beam.counts[NEAREST] % len(beam.states)
         if beam.states[bucket] == 0:
             beam.counts[NEAREST] += 1
@@ -54,7 +54,7 @@ def look_on(tables: Tables, guide: Guide, beam: Beam, most: int) -> bool:
         else:
             looked += _look_at(tables, guide, beam, bucket)
             empty = 0
-    return bool(empty < len(beam.states))
+    return bool(empty < len(beam.states)) and beam.counts[NEAREST] < until
 
 
 @inlined
@@ -78,9 +78,10 @@ def _look_at(tables: Tables, guide: Guide, beam: Beam, bucket: int) -> int:
         paid, key = beam.paid[at], beam.key[at]
         came = beam.came[at]
         if beam.move[at] != ABSENT:
-            came = beam.counts[TRAIL]
-            beam.trail_from[came], beam.trail_move[came] = beam.came[at], beam.move[at]
+            entry = beam.counts[TRAIL]
+            beam.trail_from[entry], beam.trail_move[entry] = beam.came[at], beam.move[at]
             beam.counts[TRAIL] += 1
+            came = entry * beam.parts + beam.part
         beam.unused[beam.counts[FREE_ROWS]] = at
         beam.counts[FREE_ROWS] += 1
         _start_tasks(tables, guide, beam, paid, key, came)
@@ -320,3 +321,11 @@ def _wait(tables: Tables, guide: Guide, beam: Beam, paid: float, key: int, came:
             until = min(until, free)
     if until < FAR and _go_to(guide, beam, until):
         keep_state(beam, paid + _rests(tables, guide, beam), paid, key, came, ABSENT)
+
+
+@kernel
+def settle(beam: Beam) -> None:
+    """Make the states that were written into the buckets known to them."""
+    for bucket in range(len(beam.states)):
+        if beam.states[bucket]:
+            leave_out(beam, bucket, beam.states[bucket])

@@ -71,6 +71,8 @@ class Beam(NamedTuple):
         States that differ by less than about the first in when GPUs are free count as alike; width of a bucket.
     first_job, gpu_stride, job_stride
         Where the jobs of a row begin, and how many numbers a GPU and a job have.
+    part, parts
+        Which part of a shared beam it is, and of how many: entry e of its trail is e x parts + part to all of them.
     """
 
     rows: Ints
@@ -105,10 +107,28 @@ class Beam(NamedTuple):
     first_job: int
     gpu_stride: int
     job_stride: int
+    part: int
+    parts: int
 
 
-def start(guide: Guide, origin: State, gpu_class: Ints, tasks: int, width: int, grain_us: int, bucket_us: int) -> Beam:
-    """Return a beam without states, but for what it looks at: the beginning, before the first release."""
+def start(
+    guide: Guide,
+    origin: State,
+    gpu_class: Ints,
+    tasks: int,
+    width: int,
+    grain_us: int,
+    bucket_us: int,
+    part: int = 0,
+    parts: int = 1,
+) -> Beam:
+    """Return a beam without states, but for what it looks at: the beginning, before the first release.
+
+    Parameters
+    ----------
+    part, parts
+        Which part of a beam it is, and of how many.
+    """
     gpus, models = origin.ready.shape
     first_job = FIRST_GPU + gpus * (FIRST_MODEL + 2 * models)
     active = min(len(guide.release_us), _MOST_ACTIVE)
@@ -152,6 +172,8 @@ def start(guide: Guide, origin: State, gpu_class: Ints, tasks: int, width: int, 
         first_job=first_job,
         gpu_stride=FIRST_MODEL + 2 * models,
         job_stride=FIRST_END + guide.following.shape[1],
+        part=part,
+        parts=parts,
     )
 
 

@@ -99,3 +99,25 @@ def test_where_it_does_not_apply() -> None:
     assert beam.applies(soon, Objective.WEIGHTED_TARDINESS)
     assert not beam.applies(late, Objective.WEIGHTED_TARDINESS)  # nothing is paid before the due time
     assert not beam.applies(instance([Job(chain(task("t", 4)), 0)], on=cluster(1, slots=(10,))), Objective.MEAN_LATENCY)
+
+
+def test_threads_that_share_a_beam_keep_what_one_alone_would(monkeypatch: pytest.MonkeyPatch) -> None:
+    # Dealt out anew after every bucket, parts of a beam that is wide enough for all states lose none of them.
+    monkeypatch.setattr(beam, "_FIRST_ALONE", 1)
+    monkeypatch.setattr(beam, "_TOGETHER", 1)
+    applied = 0
+    for seed in range(30):
+        built = random_instance(random.Random(7100 + seed), max_tasks=5)
+        if beam.applies(built, Objective.MEAN_SLOWDOWN):
+            guide = tabulate(built, Objective.MEAN_SLOWDOWN, np.array([0.0]), 20)
+            assert guide is not None
+            decoder, found = Decoder(built, Objective.MEAN_SLOWDOWN, idle_first=True), list[Fraction | None]()
+            for threads in (1, 3):
+                search, made = Search(built, Objective.MEAN_SLOWDOWN, 900), None
+                made = beam.plan(decoder, guide, 600, 1000, lambda: False, threads)
+                if made is not None:
+                    search.offer(made)
+                found.append(search.value)
+            assert found[0] == found[1]
+            applied += 1
+    assert applied >= 5

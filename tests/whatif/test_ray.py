@@ -10,6 +10,8 @@ import pytest
 
 from models.errors import QuestionError
 from planner.answers.pool.calls import in_order
+from planner.command.cli import app
+from planner.command.manners import run
 from tests.whatif.calls import square
 from tests.whatif.small import written
 
@@ -35,3 +37,11 @@ def test_nothing_is_lost_with_a_node(tmp_path: Path) -> None:
 def test_no_cluster_is_bad_usage() -> None:
     with pytest.raises(QuestionError, match=r"ray: no cluster at '127\.0\.0\.1:1': .*allowed is HOST:PORT"):
         in_order(square, [1], ray="127.0.0.1:1")
+
+
+@pytest.mark.parametrize("verb", ["plan", "bound", "compare"])
+def test_no_cluster_is_said_before_anything_else(verb: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(app, [verb, "experiments/scenarios/compass_edge.yaml", "--ray", "127.0.0.1:1"]) == 2
+    output = capsys.readouterr()
+    assert output.out == ""
+    assert output.err.startswith("truenorth: error: --ray: no cluster at '127.0.0.1:1': ")

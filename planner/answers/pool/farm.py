@@ -17,7 +17,7 @@ class LostCallsWarning(UserWarning):
 
 
 @dataclass(frozen=True, slots=True)
-class Pool:
+class LentPool:
     """Lends the pool of sweeps to a search.
 
     Parameters
@@ -46,7 +46,7 @@ class Pool:
 
 
 @contextmanager
-def farm_at(ray: str | None) -> Iterator[Pool | None]:
+def farm_at(ray: str | None) -> Iterator[LentPool | None]:
     """Connect to a Ray cluster for as long as the block runs; without an address there is no farm.
 
     Raises
@@ -65,7 +65,7 @@ def farm_at(ray: str | None) -> Iterator[Pool | None]:
     from planner.answers.pool.on_ray import connected, count_cpus
 
     with connected(ray) as cluster:
-        farm = Pool(count_cpus(cluster), ray)
+        farm = LentPool(count_cpus(cluster), ray)
         yield farm
     if farm.lost:
         warnings.warn(
@@ -74,3 +74,17 @@ def farm_at(ray: str | None) -> Iterator[Pool | None]:
             LostCallsWarning,
             stacklevel=3,
         )
+
+
+def refuse_absent(ray: str | None) -> None:
+    """Refuse an address at which nobody listens, before anything else takes its time.
+
+    Raises
+    ------
+    QuestionError
+        If Ray is not installed, or nobody listens.
+    """
+    if ray is not None:
+        from planner.answers.pool.on_ray import refuse_silence
+
+        refuse_silence(ray)

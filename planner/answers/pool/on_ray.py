@@ -77,7 +77,7 @@ def connected(address: str) -> Iterator[Any]:
     if ray.is_initialized():
         yield ray
         return
-    _refuse_silence(address)
+    refuse_silence(address)
     try:
         ray.init(address=address, log_to_driver=False, configure_logging=False)
     except (ConnectionError, ValueError, RuntimeError) as error:
@@ -88,7 +88,7 @@ def connected(address: str) -> Iterator[Any]:
         ray.shutdown()
 
 
-def _refuse_silence(address: str) -> None:
+def refuse_silence(address: str) -> None:
     """Refuse an address at which nobody listens, where Ray would try for ever."""
     host, _, port = address.rpartition(":")
     if not host or not port.isdigit():

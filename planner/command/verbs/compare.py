@@ -29,7 +29,7 @@ def compare(
         int, typer.Option(min=1, max=10_000, help="Compare on so many seeds, or windows of the trace, with intervals.")
     ] = 1,
     ray: Annotated[
-        str | None, typer.Option(metavar="ADDRESS", help="Run replications on this Ray cluster, not on processes.")
+        str | None, typer.Option(metavar="ADDRESS", help="Search on this Ray cluster, too; replications on it alone.")
     ] = None,
     output: Annotated[
         Path | None, typer.Option("-o", "--output", metavar="FOLDER", help="Write table, pictures and trace here.")
@@ -53,8 +53,6 @@ def compare(
     if replications > 1:
         told = {"noise": noise, "regret": apart, "time_limit_s": time_limit, "warmup": share, "seed": seed}
         return _replicate(loaded, replications, names, output, as_json, workers=workers, ray=ray, **told)
-    if ray is not None:
-        raise manners.UsageError("--ray: runs replications; allowed is with --replications above 1")
     line = ProgressLine(loaded.objective, "comparing")
     with interruptible() as stop, line.shown():
         made = comparing.compare(
@@ -68,6 +66,7 @@ def compare(
             seed=seed,
             watch=line.watch,
             stop=stop,
+            ray=ray,
         )
     written = [] if output is None else save(made, output)
 
