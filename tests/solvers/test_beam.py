@@ -109,7 +109,7 @@ def test_threads_that_share_a_beam_keep_what_one_alone_would(monkeypatch: pytest
     for seed in range(30):
         built = random_instance(random.Random(7100 + seed), max_tasks=5)
         if beam.applies(built, Objective.MEAN_SLOWDOWN):
-            guide = tabulate(built, Objective.MEAN_SLOWDOWN, np.array([0.0]), 20)
+            guide = tabulate(built, Objective.MEAN_SLOWDOWN, np.zeros((len(built.class_gpu), 1)), 20)
             assert guide is not None
             decoder, found = Decoder(built, Objective.MEAN_SLOWDOWN, idle_first=True), list[Fraction | None]()
             for threads in (1, 3):
