@@ -13,8 +13,9 @@ Item = TypeVar("Item")
 Value = TypeVar("Value")
 
 
-_RETURN_SHARE, _RETURN_S = 0.1, 2.0
-"""So much of the time of a call, and no more than so many seconds, are left for its way there and back."""
+_RETURN_SHARE, _RETURN_S = 0.2, 6.0
+"""So much of the time of a call, and no more than so many seconds, are left for its way there and back, a worker that
+has to start first included."""
 
 
 class Farm(Protocol):

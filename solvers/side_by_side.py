@@ -24,8 +24,6 @@ _ASCENT_S_PER_TASK, _ASCENT_SHARE = 1e-4, 0.5
 _BOUND_SHARE, _SHORT_BOUND_S, _LONE_BOUND_SHARE = 0.3, 10.0, 0.5
 """The bound gets a share of the time, and of a short limit the first so many seconds, in which it gains most; beside
 annealing by the same worker at most the last share."""
-_LOST_SHARE = 0.15
-"""Before workers price sections of a trace, prices of the whole get this share of the time."""
 _GUIDE_SHARE, _SHORT_GUIDE_S, _SHORT_GUIDE_SHARE = 0.15, 8.0, 0.4
 """Beams wait for prices of the bound for a share of the time, and of a short limit for so many seconds or this share:
 soon prices are nearly as good a guide as they will ever be. With one worker the bound gets its usual share."""
@@ -53,10 +51,7 @@ def raise_bound(
         return known
     if not has_sections(search.instance, search.objective, farm):
         return improve(search, at_most_s)
-    end_s = search.elapsed_s + at_most_s
-    if known is None and farm is not None:  # what lost workers would have priced keeps these prices
-        known = improve(search, _LOST_SHARE * at_most_s)
-    return raise_in_sections(search, end_s - search.elapsed_s, known, farm)
+    return raise_in_sections(search, at_most_s, known, farm)
 
 
 def anneal(search: Search, options: SearchOptions, limit_s: float | None = None) -> None:
@@ -145,13 +140,26 @@ def suits_beams(instance: Instance, objective: Objective) -> bool:
     return beam.applies(instance, objective)
 
 
-def run_beams(search: Search, options: SearchOptions, priced: Priced, limit_s: float) -> None:
-    """Look for plans by beams that prices of the bound guide, on a window that suits them."""
+def run_beams(search: Search, options: SearchOptions, priced: Priced, limit_s: float, together: bool = False) -> None:
+    """Look for plans by beams that prices of the bound guide, on a window that suits them.
+
+    Parameters
+    ----------
+    together
+        Whether all threads share one beam. In a small window, where beams are soon as wide as they ever are, each had
+        better have one of its own.
+    """
     from solvers.search import beam
 
     guide = beam.guide_of(search, priced)
     if guide is not None:
-        beam.improve(search, guide, limit_s, options.seed, options.workers)
+        if together:
+            beam.improve(search, guide, limit_s, options.seed, options.workers)
+            return
+        with ThreadPoolExecutor(options.workers) as pool:
+            seeds = range(options.seed, options.seed + options.workers)
+            for searching in [pool.submit(beam.improve, search, guide, limit_s, seed) for seed in seeds]:
+                searching.result()
 
 
 def bound_and_beam(search: Search, options: SearchOptions, limit_s: float, farm: Farm | None = None) -> None:
@@ -188,7 +196,7 @@ def bound_and_beam(search: Search, options: SearchOptions, limit_s: float, farm:
         bounding = pool.submit(raise_bound, search, left_s, priced, pricers) if options.workers > 1 else pricing
         with look_elsewhere(search, lookers, options, end_s, None if priced is None else PriceRows.of(priced)):
             if priced is not None:
-                run_beams(search, replace(options, workers=planners), priced, left_s)
+                run_beams(search, replace(options, workers=planners), priced, left_s, together=True)
             left_s = end_s - search.elapsed_s
             if left_s > 0 and not search.stop.is_set():
                 anneal(search, replace(options, workers=planners), left_s)

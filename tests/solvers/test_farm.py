@@ -97,7 +97,7 @@ def test_a_lost_section_costs_itself_alone(monkeypatch: pytest.MonkeyPatch) -> N
     search = Search(of, OBJECTIVE, 1.0)
     found = raise_in_sections(search, 1.0, None, farm)
     assert found is not None
-    assert len(farm.asked) == 1
+    assert [(asked.instance.n_tasks, asked.limit_s < 1) for asked in farm.asked] == [(5, True), (5, True)]
     assert search.bound == found.bound
     assert 4000 < found.bound <= 8500
 

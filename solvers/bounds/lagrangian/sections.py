@@ -112,43 +112,54 @@ def raise_in_sections(
     whole
         Prices of the whole trace: a section that is not priced in time keeps them. None: it has none.
     farm
-        Workers that price sections beside this thread.
+        Workers that price the sections, while this thread prices the whole trace; None: this thread prices them.
 
     Returns
     -------
     Priced or None
         The better one of `whole` and what the sections prove.
     """
-    instance, objective, unit_us = search.instance, search.objective, slot_unit_us(search.instance)
+    instance, objective = search.instance, search.objective
     deadline = Deadline(search, search.elapsed_s + limit_s - JOIN_S_PER_TASK * instance.n_tasks)
     prepared = prepare(instance, objective)
     if prepared is None or deadline.is_set():
         return whole
-    workers = 0 if farm is None else farm.workers
-    sections = _sections_of(instance, workers + 1)
-    priced, sent = dict[Section, Priced](), [s for k, s in enumerate(sections) if k % (workers + 1)]
-
-    def send() -> None:
-        """Have some sections priced elsewhere."""
-        if farm is not None and sent:
-            each_s = time_of_call(deadline.left_s / -(-len(sent) // workers))
-            asked = [Pricing(section.cut(instance), objective, unit_us, each_s) for section in sent]
-            for index, part in farm.gather(price, asked, deadline):
-                priced[sent[index]] = part
-
-    with ThreadPoolExecutor(1) as pool:
-        sending = pool.submit(send)
-        mine = sections[:: workers + 1]
-        for done, section in enumerate(mine):
-            if deadline.left_s > 0:
-                each_s = deadline.left_s / (len(mine) - done)
-                part = price(Pricing(section.cut(instance), objective, unit_us, each_s), search.stop)
-                if part is not None:
-                    priced[section] = part
-        sending.result()
+    sections = _sections_of(instance, 1 if farm is None else farm.workers)
+    if farm is None:
+        priced = _price_here(search, sections, deadline)
+    else:
+        with ThreadPoolExecutor(1) as pool:
+            elsewhere = pool.submit(_price_elsewhere, instance, objective, sections, farm, deadline)
+            found = improve(search, deadline.left_s, unit_us=slot_unit_us(instance))
+            priced = elsewhere.result()
+        if found is not None and (whole is None or found.bound > whole.bound):
+            whole = found
     if not priced or search.stop.is_set():
         return whole
     return offer(search, *join(prepared[0], objective, priced, whole), whole)
+
+
+def _price_here(search: Search, sections: list[Section], deadline: Deadline) -> dict[Section, Priced]:
+    """Return the prices of sections, made one after the other as far as time allows."""
+    instance, priced = search.instance, dict[Section, Priced]()
+    for done, section in enumerate(sections):
+        if not deadline.is_set():
+            each_s = deadline.left_s / (len(sections) - done)
+            asked = Pricing(section.cut(instance), search.objective, slot_unit_us(instance), each_s)
+            part = price(asked, search.stop)
+            if part is not None:
+                priced[section] = part
+    return priced
+
+
+def _price_elsewhere(
+    instance: Instance, objective: Objective, sections: list[Section], farm: Farm, deadline: Deadline
+) -> dict[Section, Priced]:
+    """Return the prices of sections that workers make at the same time; those of lost ones are missing."""
+    unit_us, rounds = slot_unit_us(instance), -(-len(sections) // farm.workers)
+    each_s = time_of_call(deadline.left_s) / rounds
+    asked = [Pricing(section.cut(instance), objective, unit_us, each_s) for section in sections]
+    return {sections[index]: part for index, part in farm.gather(price, asked, deadline)}
 
 
 def _sections_of(instance: Instance, workers: int) -> list[Section]:
