@@ -49,7 +49,7 @@ def raise_bound(
     at_most_s = search.remaining_s if limit_s is None else min(limit_s, search.remaining_s)
     if _ASCENT_S_PER_TASK * search.instance.n_tasks > _ASCENT_SHARE * at_most_s:
         return known
-    if not has_sections(search.instance, search.objective, farm):
+    if not has_sections(search.instance, search.objective, at_most_s, farm):
         return improve(search, at_most_s)
     return raise_in_sections(search, at_most_s, known, farm)
 
@@ -183,7 +183,7 @@ def bound_and_beam(search: Search, options: SearchOptions, limit_s: float, farm:
     from solvers.elsewhere import PriceRows, look_elsewhere
     from solvers.farm import halve
 
-    in_sections = has_sections(search.instance, search.objective, farm)
+    in_sections = has_sections(search.instance, search.objective, guide_s, farm)
     pricers, lookers = (farm, None) if in_sections else (None, farm)
     with ThreadPoolExecutor(options.workers) as pool:
         with look_elsewhere(search, lookers, options, search.elapsed_s + guide_s):

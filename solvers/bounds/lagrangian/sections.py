@@ -29,8 +29,8 @@ SECTION_TASKS, LEAST_TASKS = 7_500, 1_000
 """A section has about so many tasks, fewer but no fewer than this where there are more workers than sections."""
 MARGIN = 0.05
 """Jobs looked at before and behind a section, as a share of its own."""
-JOIN_S_PER_TASK = 2e-4
-"""What joining prices and evaluating them takes, with room."""
+JOIN_S_PER_TASK, LEAST_S_PER_TASK = 2e-4, 6e-4
+"""What joining prices and evaluating them takes, with room; with less than the second one process prices the whole."""
 HALVES = 256
 """What slots are parts of can be cut into so many, so that those of a section are parts of coarser ones, too."""
 LATEST_US = np.iinfo(np.int64).max
@@ -94,10 +94,12 @@ def price(asked: Pricing, stop: threading.Event | None = None) -> Priced | None:
     return None if worthless else found
 
 
-def has_sections(instance: Instance, objective: Objective, farm: Farm | None) -> bool:
-    """Say whether a trace is long enough to be priced in sections, and its prices are local in time."""
+def has_sections(instance: Instance, objective: Objective, limit_s: float, farm: Farm | None) -> bool:
+    """Say whether trace and time are long enough for sections, and prices are local in time."""
     local = objective.is_sum and instance.always_available and not instance.batches
-    return local and instance.n_tasks >= 2 * (SECTION_TASKS if farm is None else LEAST_TASKS)
+    if farm is None:
+        return local and instance.n_tasks >= 2 * SECTION_TASKS and limit_s >= LEAST_S_PER_TASK * instance.n_tasks
+    return local and instance.n_tasks >= 2 * LEAST_TASKS
 
 
 def raise_in_sections(
