@@ -22,7 +22,7 @@ class Method(StrEnum):
     MILP
         The same with the MILP twin (HiGHS through PuLP) in place of CP-SAT: for small windows and cross-checks.
     SEARCH
-        Online policies, then local search beside the Lagrangian bound, and where costs are linear beams guided by it.
+        Online policies, then local search beside the Lagrangian bound, and where costs grow with ends beams.
     """
 
     AUTO = "auto"

@@ -30,6 +30,8 @@ from solvers.search.decoder_state import ABSENT
 
 MOST_GPUS, MOST_MODELS = 64, 60
 """A state holds a few numbers for each model on each GPU."""
+MOST_DUE = 400
+"""Jobs that are due at times of their own have tables of their own: of more jobs these would be too coarse."""
 
 _BUCKETS_PER_TASK = 3
 _GRAINS = (6, 12, 4, 9)
@@ -47,15 +49,15 @@ _TRIES = 3
 
 
 def applies(instance: Instance, objective: Objective) -> bool:
-    """Say whether an instance has GPUs that are always there, without slots, and a cost that is linear in ends."""
+    """Say whether GPUs are always there and without slots, and jobs cost by how long they end after a due time."""
     charged = charges(objective, instance)
     if not charged.is_sum or charged.term is Term.LATE or any(gpu.slots for gpu in instance.class_gpu):
         return False
     if not (instance.one_at_a_time and instance.always_available and instance.overlap_loads):
         return False
     restrictions, few = instance.restrictions, instance.n_gpus <= MOST_GPUS and len(instance.models) <= MOST_MODELS
-    due = charged.due_us <= instance.job_release_us + instance.job_critical_us
-    return few and not restrictions.max_replicas and not restrictions.no_swaps and bool(due.all())
+    due_later = charged.due_us > instance.job_release_us + instance.job_critical_us
+    return few and int(due_later.sum()) <= MOST_DUE and not restrictions.max_replicas and not restrictions.no_swaps
 
 
 def guide_of(search: Search, priced: Priced) -> Guide | None:

@@ -4,7 +4,7 @@ A job's *stage* is the set of its tasks that have started. At prices of compute 
 completion costs and its remaining runs pay, each where and when it is cheapest and in time: the tasks that can start
 next share a time from which on they can, and one until which they must end so that what follows can begin. Tasks that
 run beside them and end later move the latter, in steps. Where outputs are awaited by a part of what follows alone this
-is no bound, but a guide needs to be none. Jobs of one workflow and weight share these tables.
+is no bound, but a guide needs to be none. Jobs of one workflow, weight and due time share these tables.
 """
 
 from __future__ import annotations
@@ -52,10 +52,11 @@ class Guide(NamedTuple):
 
     Attributes
     ----------
-    by_release, release_us, first_task
-        The jobs in order of release; per job: its release and its first task.
+    by_release, release_us, due_us, first_task
+        The jobs in order of release; per job: its release, until when it costs nothing, and its first task.
     kind, first_stage
-        Per job: jobs of a kind are alike but for their release; the stage in which nothing has started.
+        Per job: jobs of a kind are alike but for release and due time, which differ by as much; the stage in which
+        nothing has started.
     later
         What jobs that are not released yet cost, by the number of those that are. Shape [jobs + 1].
     following
@@ -64,7 +65,7 @@ class Guide(NamedTuple):
         Per stage: masks of the started tasks whose outputs the next tasks need, and of those that they do not.
     longest_us, weight
         Per stage: the longest of the runs that can start next, each on its fastest GPU, 0 if none is left; the cost of
-        a microsecond.
+        a microsecond beyond the due time.
     line, lines
         Per stage: the first of its lines of costs, and their number.
     cost
@@ -75,6 +76,7 @@ class Guide(NamedTuple):
 
     by_release: Ints
     release_us: Ints
+    due_us: Ints
     first_task: Ints
     kind: Ints
     first_stage: Ints
@@ -89,6 +91,14 @@ class Guide(NamedTuple):
     cost: Floats
     prices: Prices
     step_us: int
+
+
+class _Kind(NamedTuple):
+    """What jobs have in common that share their tables: the due time is 0 if they cost as much whenever they end."""
+
+    workflow: int
+    weight: float
+    due_us: int
 
 
 class _Stage(NamedTuple):
@@ -110,18 +120,19 @@ def tabulate(instance: Instance, objective: Objective, rate: Floats, slot_us: in
     rate
         Prices per microsecond, in units of the objective. Shape [classes, slots].
     """
-    weights = [float(weight) for weight in charges(objective, instance).job_weights]
-    kind_of = list(zip(instance.job_workflow.tolist(), weights, strict=True))
-    first_job = {kind: job for job, kind in reversed(list(enumerate(kind_of)))}
-    found: dict[tuple[int, float], list[frozenset[int]]] = {}
-    for kind, job in first_job.items():
-        before = _inputs(instance, job)
-        sets = stages_of(before) if len(before) <= MOST_TASKS else None
-        if sets is None:
-            return None
-        found[kind] = sets
-    lines, critical_us = _STEPS * sum(map(len, found.values())), int(instance.job_critical_us.mean())
+    critical_us = int(instance.job_critical_us.mean())
     horizon_us = rate.shape[1] * slot_us + 8 * int(instance.job_critical_us.max())
+    kind_of = _kinds(instance, objective, horizon_us)
+    first_job = {kind: job for job, kind in reversed(list(enumerate(kind_of)))}
+    found: dict[int, list[frozenset[int]]] = {}
+    for kind, job in first_job.items():
+        if kind.workflow not in found:
+            before = _inputs(instance, job)
+            sets = stages_of(before) if len(before) <= MOST_TASKS else None
+            if sets is None:
+                return None
+            found[kind.workflow] = sets
+    lines = _STEPS * sum(len(found[kind.workflow]) for kind in first_job)
     column_us = max(1, critical_us // _COLUMNS, horizon_us * lines // _MOST_ENTRIES)
     if column_us * _LEAST_COLUMNS > max(critical_us, _LEAST_COLUMNS):
         return None
@@ -129,11 +140,22 @@ def tabulate(instance: Instance, objective: Objective, rate: Floats, slot_us: in
     stages, first_stage = list[_Stage](), {}
     for kind, job in first_job.items():
         run_us = instance.run_us[instance.task_template[instance.tasks_of(job)]]
-        _add_stages(stages, found[kind], _inputs(instance, job), run_us, kind[1], prices, horizon_us // column_us + 2)
+        release_us = int(instance.job_release_us[job])
+        columns = release_us // column_us, horizon_us // column_us + 2
+        _add_stages(stages, found[kind.workflow], _inputs(instance, job), run_us, kind, prices, columns)
         first_stage[kind] = len(stages) - 1
-    number = {kind: index for index, kind in enumerate(first_job)}
-    kinds = np.array([number[kind] for kind in kind_of], np.int64)
-    return _join(instance, stages, kinds, np.array([first_stage[kind] for kind in kind_of], np.int64), prices)
+    return _join(instance, stages, kind_of, np.array([first_stage[kind] for kind in kind_of], np.int64), prices)
+
+
+def _kinds(instance: Instance, objective: Objective, horizon_us: int) -> list[_Kind]:
+    """Return the kind of each job; one that is due after the horizon costs nothing."""
+    charged = charges(objective, instance)
+    due_us = np.where(charged.due_us <= instance.job_release_us + instance.job_critical_us, 0, charged.due_us)
+    listed = zip(instance.job_workflow.tolist(), charged.job_weights, due_us.tolist(), strict=True)
+    return [
+        _Kind(flow, float(weight), due) if due < horizon_us and weight else _Kind(flow, 0.0, 0)
+        for flow, weight, due in listed
+    ]
 
 
 def _inputs(instance: Instance, job: int) -> list[frozenset[int]]:
@@ -147,9 +169,9 @@ def _add_stages(
     found: list[frozenset[int]],
     before: list[frozenset[int]],
     run_us: Ints,
-    weight: float,
+    kind: _Kind,
     prices: Prices,
-    columns: int,
+    columns: tuple[int, int],
 ) -> None:
     """Add the stages of a kind of jobs, the largest sets of tasks first.
 
@@ -157,7 +179,10 @@ def _add_stages(
     ----------
     run_us
         Of its tasks, NEVER where one cannot run. Shape [tasks, classes].
+    columns
+        The first that is needed, and their number.
     """
+    beyond_us = np.maximum(prices.column_us * np.arange(columns[1]) - kind.due_us, 0)
     fastest_us = np.where(run_us == NEVER, run_us.max(), run_us).min(axis=1)
     number = {started: len(stages) + index for index, started in enumerate(found)}
     for started in found:
@@ -166,26 +191,29 @@ def _add_stages(
         following = [number[started | {task}] if task in ready else -1 for task in range(len(before))]
         awaited = frozenset[int]().union(*(before[task] for task in ready))
         beside = {task for task in started - awaited if any(task in before[other] for other in left)}
-        cost = np.empty((_STEPS if beside else 1, columns))
+        cost = np.zeros((_STEPS if beside else 1, columns[1]))
         if left:
             next_cost = stages[number[started | frozenset(ready)]].cost[0]
-            price_stage(prices, next_cost, run_us[ready], weight, cost)
+            price_stage(prices, next_cost, run_us[ready], kind.weight, kind.due_us, columns[0], cost)
         else:
-            cost[0] = weight * prices.column_us * np.arange(columns)
+            cost[0] = kind.weight * beyond_us
         longest_us = max((int(fastest_us[task]) for task in ready), default=0)
-        stages.append(_Stage(following, _mask(awaited), _mask(beside), longest_us, weight, cost))
+        stages.append(_Stage(following, _mask(awaited), _mask(beside), longest_us, kind.weight, cost))
 
 
 def _mask(tasks: set[int] | frozenset[int]) -> int:
     return sum(1 << task for task in tasks)
 
 
-def _join(instance: Instance, stages: list[_Stage], kind: Ints, first_stage: Ints, prices: Prices) -> Guide:
+def _join(instance: Instance, stages: list[_Stage], kinds: list[_Kind], first_stage: Ints, prices: Prices) -> Guide:
     """Return the tables of all stages, and what jobs cost from their releases on."""
     by_release = np.argsort(instance.job_release_us, kind="stable")
     cost, lines = np.concatenate([stage.cost for stage in stages]), np.array([len(stage.cost) for stage in stages])
     line, most = np.cumsum(lines) - lines, max(len(stage.following) for stage in stages)
     weight = np.array([stage.weight for stage in stages])
+    due_us, number = np.array([kind.due_us for kind in kinds], np.int64), dict[_Kind, int]()
+    slack_us = np.where(due_us > 0, due_us - instance.job_release_us, 0).tolist()
+    alike = [kind._replace(due_us=slack) for kind, slack in zip(kinds, slack_us, strict=True)]
     released = [
         cost_from(cost, int(line[stage]), float(weight[stage]), prices.column_us, int(instance.job_release_us[job]))
         for job, stage in enumerate(first_stage.tolist())
@@ -193,8 +221,9 @@ def _join(instance: Instance, stages: list[_Stage], kind: Ints, first_stage: Int
     return Guide(
         by_release=by_release,
         release_us=instance.job_release_us,
+        due_us=due_us,
         first_task=instance.job_first_task,
-        kind=kind,
+        kind=np.array([number.setdefault(kind, len(number)) for kind in alike], np.int64),
         first_stage=first_stage,
         later=np.concatenate((np.cumsum(np.array(released)[by_release][::-1])[::-1], [0.0])),
         following=np.array([stage.following + [-1] * (most - len(stage.following)) for stage in stages], np.int64),
@@ -230,7 +259,9 @@ def cost_from(cost: Floats, line: int, weight: float, column_us: int, begin: int
 
 
 @allocating_kernel
-def price_stage(prices: Prices, next_cost: Floats, run_us: Ints, weight: float, out: Floats) -> None:
+def price_stage(
+    prices: Prices, next_cost: Floats, run_us: Ints, weight: float, due_us: int, first: int, out: Floats
+) -> None:
     """Write the least that runs pay, and what follows them costs, by the column from which on they can start.
 
     Parameters
@@ -239,6 +270,10 @@ def price_stage(prices: Prices, next_cost: Floats, run_us: Ints, weight: float, 
         Of the tasks that can start next, NEVER where one cannot run. Shape [tasks, classes].
     next_cost
         What follows costs, by the column from which on it can start.
+    weight, due_us
+        The cost of a microsecond beyond the due time, and that.
+    first
+        Columns before this one are left alone.
     out
         One line per step by which what follows is held up by others. Shape [lines, columns].
     """
@@ -249,19 +284,19 @@ def price_stage(prices: Prices, next_cost: Floats, run_us: Ints, weight: float, 
         for k in range(classes):
             if run_us[i, k] != NEVER:
                 fastest[i] = min(fastest[i], run_us[i, k])
-                for c in range(columns):
+                for c in range(first, columns):
                     begin = c * column_us
                     paid[i, k, c] = price_until(prices, k, begin + run_us[i, k]) - price_until(prices, k, begin)
     following = next_cost.reshape((1, columns))
     nexts, least, longest = np.empty((tasks, classes), np.int64), np.empty(tasks), fastest.max()
     for step in range(out.shape[0]):
-        for c in range(columns):
+        for c in range(first, columns):
             end = c * column_us + longest + 2 * step * column_us
             best = np.inf
             for i in range(tasks):
                 nexts[i], least[i] = c, np.inf
             # Prices are at least 0: once the completion alone costs more, waiting longer does not pay.
-            while weight * end < best:
+            while weight * max(0, end - due_us) < best:
                 total = cost_from(following, 0, weight, column_us, end)
                 for i in range(tasks):
                     for k in range(classes):

@@ -283,7 +283,7 @@ def _start_tasks(tables: Tables, guide: Guide, beam: Beam, paid: float, key: int
                 cost = paid
                 if guide.longest_us[row[job + STAGE]] == 0:
                     latest = _latest_end(beam, job, (1 << (beam.job_stride - FIRST_END)) - 1)
-                    cost += guide.weight[stage] * latest
+                    cost += guide.weight[stage] * max(0, latest - guide.due_us[row[job + JOB]])
                 _offer(
                     tables, guide, beam, cost, key ^ beam.task_key[first + task], came, (first + task) << GPU_BITS | gpu
                 )

@@ -63,6 +63,18 @@ def test_a_rest_goes_where_it_is_cheapest() -> None:
     assert begun[[0, 2, 4, 6, 12, 14]].tolist() == [12.0, 14.0, 16.0, 16.0, 16.0, 18.0]
 
 
+def test_a_rest_that_is_due_later_waits_for_a_free_gpu() -> None:
+    # A run of 4, due at 10, where compute costs 3 a microsecond until 8: begun at 6 it pays 6, at 7 3 and 1 for ending
+    # at 11, at 8 2 for ending at 12. The second job is released and due 1 later.
+    jobs = [Job(chain(task("t", 4)), 0, deadline_us=10), Job(chain(task("t", 4)), 1, deadline_us=10)]
+    guide = tabulate(instance(jobs), Objective.WEIGHTED_TARDINESS, np.array([[3.0]]), 8)
+    assert guide is not None
+    begun = guide.cost[guide.line[guide.first_stage[0]]]
+    assert begun[[0, 7, 8, 9, 20]].tolist() == [2.0, 2.0, 2.0, 3.0, 14.0]
+    assert (guide.due_us.tolist(), guide.kind.tolist()) == ([10, 11], [0, 0])
+    assert guide.later.tolist() == [3.0, 1.0, 0.0]
+
+
 def test_every_gpu_gets_what_it_may_run() -> None:
     # At 0 two runs of 4 on A or 6 on B, and one of 2 on A alone: they end at 6, 6 and 2. Were B as fast as A, one would
     # start there and end at 4.
@@ -71,7 +83,9 @@ def test_every_gpu_gets_what_it_may_run() -> None:
     assert _planned(built, Objective.MEAN_LATENCY, 50, np.zeros((2, 1)), 20) == Fraction(14, 3)
 
 
-@pytest.mark.parametrize("objective", [Objective.MEAN_SLOWDOWN, Objective.WEIGHTED_LATENCY])
+@pytest.mark.parametrize(
+    "objective", [Objective.MEAN_SLOWDOWN, Objective.WEIGHTED_LATENCY, Objective.WEIGHTED_TARDINESS]
+)
 def test_no_plan_is_below_the_optimum_and_most_meet_it(objective: Objective) -> None:
     applied = mixed = met = 0
     for seed in range(100):
@@ -95,9 +109,10 @@ def test_where_it_does_not_apply() -> None:
     apart = instance([Job(chain(task("t", 4)), 0)], on=cluster(2))
     assert beam.applies(apart, Objective.MEAN_LATENCY)
     assert not beam.applies(apart, Objective.MAKESPAN)
-    soon, late = (instance([Job(chain(task("t", 4)), 0, deadline_us=due)]) for due in (4, 5))
-    assert beam.applies(soon, Objective.WEIGHTED_TARDINESS)
-    assert not beam.applies(late, Objective.WEIGHTED_TARDINESS)  # nothing is paid before the due time
+    assert beam.applies(apart, Objective.WEIGHTED_TARDINESS)
+    assert not beam.applies(apart, Objective.LATE_JOBS)
+    due = [instance([Job(chain(task("t", 4)), 0, deadline_us=us)] * 401) for us in (4, 5)]
+    assert [beam.applies(built, Objective.WEIGHTED_TARDINESS) for built in due] == [True, False]
     assert not beam.applies(instance([Job(chain(task("t", 4)), 0)], on=cluster(1, slots=(10,))), Objective.MEAN_LATENCY)
 
 
