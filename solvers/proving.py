@@ -80,18 +80,18 @@ def prove(search: Search, options: SearchOptions, priced: Priced | None) -> None
 
 def _prove_by_start_orders(search: Search, options: SearchOptions, priced: Priced) -> None:
     """Run the programme over start orders, and once more from a better plan if the first left it too many states."""
-    from solvers.exact import start_orders
+    from solvers.exact import parts, start_orders
 
     if not start_orders.applies(search.instance, search.objective):
         return
     if suits_beams(search.instance, search.objective):
         run_beams(search, options, priced, _BEAM_SHARE * search.remaining_s)
     before = search.value
-    start_orders.improve(search, priced, _START_ORDERS_SHARE * search.remaining_s)
+    parts.improve(search, priced, _START_ORDERS_SHARE * search.remaining_s, options.workers)
     if not search.proved:
         anneal(search, options, _BETTER_PLAN_SHARE * search.remaining_s)
     if not search.proved and search.value != before:
-        start_orders.improve(search, priced, _START_ORDERS_SHARE * search.remaining_s)
+        parts.improve(search, priced, _START_ORDERS_SHARE * search.remaining_s, options.workers)
 
 
 def _side_by_side(search: Search, options: SearchOptions) -> bool:

@@ -24,6 +24,8 @@ _ASCENT_S_PER_TASK, _ASCENT_SHARE = 1e-4, 0.5
 _BOUND_SHARE, _SHORT_BOUND_S, _LONE_BOUND_SHARE = 0.3, 10.0, 0.5
 """The bound gets a share of the time, and of a short limit the first so many seconds, in which it gains most; beside
 annealing by the same worker at most the last share."""
+_BEFORE_PARTS_SHARE = 0.3
+"""Where proofs part by part follow the bound has this share of the time: they want good prices and a good plan."""
 _GUIDE_SHARE, _SHORT_GUIDE_S, _SHORT_GUIDE_SHARE = 0.15, 8.0, 0.4
 """Beams wait for prices of the bound for a share of the time, and of a short limit for so many seconds or this share:
 soon prices are nearly as good a guide as they will ever be. With one worker the bound gets its usual share."""
@@ -193,7 +195,7 @@ def bound_and_beam(search: Search, options: SearchOptions, limit_s: float, farm:
             priced = pricing.result()
         pricers, lookers = halve(farm) if in_sections else (None, farm)
         left_s = end_s - search.elapsed_s
-        bounding = pool.submit(raise_bound, search, left_s, priced, pricers) if options.workers > 1 else pricing
+        bounding = pool.submit(_raise_and_prove, search, left_s, priced, pricers) if options.workers > 1 else pricing
         with look_elsewhere(search, lookers, options, end_s, None if priced is None else PriceRows.of(priced)):
             if priced is not None:
                 run_beams(search, replace(options, workers=planners), priced, left_s, together=True)
@@ -201,6 +203,20 @@ def bound_and_beam(search: Search, options: SearchOptions, limit_s: float, farm:
             if left_s > 0 and not search.stop.is_set():
                 anneal(search, replace(options, workers=planners), left_s)
             bounding.result()
+
+
+def _raise_and_prove(search: Search, limit_s: float, priced: Priced | None, farm: Farm | None) -> None:
+    """Raise the bound; where GPUs idle now and then, for part of the time only, and then prove part by part."""
+    from solvers.exact import parts
+
+    if priced is None or not parts.suits(search, priced, (1 - _BEFORE_PARTS_SHARE) * limit_s):
+        raise_bound(search, limit_s, priced, farm)
+        return
+    end_s = search.elapsed_s + limit_s
+    better = raise_bound(search, _BEFORE_PARTS_SHARE * limit_s, priced, farm)
+    if better is None or better.bound < priced.bound:
+        better = priced
+    parts.improve(search, better, end_s - search.elapsed_s)
 
 
 def share_of_bound_s(options: SearchOptions, limit_s: float) -> float:

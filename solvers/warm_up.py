@@ -19,7 +19,7 @@ from models.workload import WHOLE, Job, MLModel, Task, Workflow
 from solvers.bounds.lagrangian.improve import improve as raise_bound
 from solvers.bounds.lagrangian.pooled import LEAST_ALIKE
 from solvers.exact.start_orders import Programme
-from solvers.exact.start_orders_tables import tabulate
+from solvers.exact.start_orders_tables import Rate, tabulate
 from solvers.result import Search
 from solvers.search import beam
 from solvers.search.annealing import improve
@@ -49,9 +49,9 @@ def _compile_bound() -> None:
     raise_bound(_smallest(jobs=LEAST_ALIKE))
     search = _smallest()
     priced = raise_bound(search)
-    tables = None if priced is None else tabulate(search.instance, search.objective, priced)
+    tables = None if priced is None else tabulate(search.instance, search.objective, Rate.of(priced))
     if tables is not None:
-        Programme(search, 1, search.remaining_s).prove(tables, None)
+        Programme(search, Fraction(1), search.remaining_s).prove(tables, None)
     guide = None if priced is None else beam.guide_of(search, priced)
     if guide is not None:
         beam.plan(Decoder(search.instance, search.objective, idle_first=True), guide, 1, 1, lambda: False)

@@ -25,11 +25,10 @@ from models.formulations.windows import completion_lower_us
 from models.instance import Instance, Ints
 from models.objective import Objective, Term, charges
 from solvers.bounds.granularity import round_up
-from solvers.bounds.lagrangian.improve import Priced
 from solvers.exact.start_orders_costs import FAR
 from solvers.exact.start_orders_kernel import NONE, dominate, expand
 from solvers.exact.start_orders_records import States, Tables
-from solvers.exact.start_orders_tables import tabulate
+from solvers.exact.start_orders_tables import Rate, tabulate
 from solvers.result import Search
 from solvers.search.decoder import Decisions, Decoder
 
@@ -37,7 +36,7 @@ METHOD = "start-orders"
 """Name of the bounds that this programme proves; they have no certificate."""
 
 MOST_MODELS = 60
-_MOST_STATES = 400_000
+MOST_STATES = 400_000
 """A relaxation with more states than this, in all steps together, is given up."""
 _FEW_STATES = 500
 """States per step when only plans are looked for."""
@@ -75,20 +74,22 @@ def applies(instance: Instance, objective: Objective) -> bool:
     return charged.term is not Term.LATE and bool((charged.due_us <= completion_lower_us(instance)).all())
 
 
-def improve(search: Search, priced: Priced, limit_s: float) -> None:
+def improve(search: Search, rate: Rate, limit_s: float, most_states: int = MOST_STATES) -> None:
     """Improve a search's bound, and its plan, until they meet, time is up, or there are too many states.
 
     Parameters
     ----------
-    priced
-        Prices of the Lagrangian: the better they are, the fewer states.
+    rate
+        Price of compute of the Lagrangian: the better it is, the fewer states.
     limit_s
         Seconds from now.
+    most_states
+        A relaxation with more states than this, in all steps together, is given up.
     """
-    tables = tabulate(search.instance, search.objective, priced)
+    tables = tabulate(search.instance, search.objective, rate)
     if tables is None or search.value is None:
         return
-    programme, guide = Programme(search, priced.relaxation.scale, limit_s), None
+    programme, guide = Programme(search, rate.scale, limit_s, most_states), None
     for relaxed in (tables.in_pool(), tables.with_transfers(), tables):
         value = None
         while value != search.value:  # a better plan leaves fewer states
@@ -108,12 +109,12 @@ class Programme:
     ----------
     scale
         Costs are counted in 1 / scale of the objective.
-    limit_s
-        Seconds from now.
+    limit_s, most_states
+        Seconds from now, and states of a relaxation, after which one is given up.
     """
 
-    def __init__(self, search: Search, scale: int, limit_s: float) -> None:
-        self.search, self.scale = search, scale
+    def __init__(self, search: Search, scale: Fraction, limit_s: float, most_states: int = MOST_STATES) -> None:
+        self.search, self.scale, self.most_states = search, scale, most_states
         self._end_s = search.elapsed_s + limit_s
         self._decoder = Decoder(search.instance, search.objective)
 
@@ -131,12 +132,12 @@ class Programme:
             steps.append(states)
             links.append(link)
             count += len(states.cost)
-            if count > _MOST_STATES:
+            if count > self.most_states:
                 return None
         if len(steps) < len(tables.run_us):
             return None
         least = int(steps[-1].cost.min(initial=limit + 1))
-        bound = round_up(self.search.instance, self.search.objective, Fraction(least, self.scale))
+        bound = round_up(self.search.instance, self.search.objective, least / self.scale)
         self.search.offer_bound(bound, METHOD)
         self._offer_plans(steps)
         return Guide(_costs_to_go(steps, links, limit), tables.apart_us)

@@ -7,6 +7,7 @@ follow, plus the job's completion. Jobs of one workflow and weight share these t
 
 from __future__ import annotations
 
+from fractions import Fraction
 from typing import NamedTuple
 
 import numpy as np
@@ -22,9 +23,31 @@ from solvers.exact.start_orders_records import Tables
 MOST_STAGES = 300
 """Workflows that can stand in more ways than this are left alone."""
 
-_MOST_COLUMNS = 3000
-"""Columns of a table, each some slots of the relaxation."""
+_MOST_COLUMNS = 20_000
+"""Columns of a table, each some slots of the relaxation: what begins inside a column counts as if at its beginning."""
 _SEED = 0
+
+
+class Rate(NamedTuple):
+    """What a microsecond of compute costs on GPUs of one kind.
+
+    Parameters
+    ----------
+    by_slot
+        In units of 1 / `scale` of the objective. Shape [slots].
+    slot_us
+        Width of a slot.
+    """
+
+    by_slot: Ints
+    slot_us: int
+    scale: Fraction
+
+    @classmethod
+    def of(cls, priced: Priced) -> Rate:
+        """Return the price of compute of the Lagrangian."""
+        relaxation = priced.relaxation
+        return cls(priced.prices.compute[0].astype(np.int64), relaxation.slot_us, Fraction(relaxation.scale))
 
 
 class _Rows(NamedTuple):
@@ -75,18 +98,17 @@ class _Prices:
         return self._known[run_us]
 
 
-def tabulate(instance: Instance, objective: Objective, priced: Priced) -> Tables | None:
+def tabulate(instance: Instance, objective: Objective, bought_at: Rate) -> Tables | None:
     """Return the tables; None if some workflow has too many stages, or the sum of all starts may outgrow 62 bits."""
-    relaxation, tasks = priced.relaxation, instance.n_tasks
+    (rate, slot_us, scale), tasks = bought_at, instance.n_tasks
     charged, horizon = charges(objective, instance), horizon_us(instance)
     if horizon * tasks >= 1 << 62:
         return None
-    weight = np.array([int(weight * relaxation.scale) for weight in charged.job_weights], np.int64)
+    weight = np.array([int(weight * scale) for weight in charged.job_weights], np.int64)
     windows = time_windows(instance, ScaledObjective.of(objective, instance, horizon), None, horizon)
     run_us = np.array([instance.run_time(task, 0) for task in range(tasks)], np.int64)
     needs = np.array([sum(1 << model for model in instance.task_needs(task)) for task in range(tasks)], np.int64)
     load_us, tail_us = _load_times(instance), _tails(instance, run_us)
-    rate, slot_us = priced.prices.compute[0].astype(np.int64), relaxation.slot_us
     prefix = np.concatenate(([0], np.cumsum(rate) * slot_us)).astype(np.int64)
     slots = len(rate) + int(run_us.max() + tail_us.max()) // slot_us + 2
     together = 1 + slots // _MOST_COLUMNS

@@ -16,6 +16,7 @@ from solvers.bounds.lagrangian.first_prices import FirstPrices
 from solvers.bounds.lagrangian.improve import Priced
 from solvers.bounds.lagrangian.relaxation import fixed_parts, job_costs, relax
 from solvers.exact import exhaustive, start_orders
+from solvers.exact.start_orders_tables import Rate
 from solvers.result import Search
 from solvers.search.dispatch import greedy
 from tests.instances import chain, cluster, instance, network, random_instance, task
@@ -23,7 +24,7 @@ from tests.instances import chain, cluster, instance, network, random_instance, 
 SUMS = [Objective.MEAN_LATENCY, Objective.MEAN_SLOWDOWN, Objective.WEIGHTED_LATENCY]
 
 
-def _priced(built: Instance, objective: Objective) -> Priced:
+def early_prices(built: Instance, objective: Objective) -> Priced:
     """Return early prices, the same on every machine: 50 steps in slots of a sixteenth of a critical path."""
     costs = job_costs(built, objective)
     assert costs is not None
@@ -40,7 +41,7 @@ def _proved(built: Instance, objective: Objective) -> Search:
     search, plan = Search(built, objective, 900), greedy(built, objective)  # time enough to compile cold kernels
     assert plan is not None
     search.offer(plan)
-    start_orders.improve(search, _priced(built, objective), 900)
+    start_orders.improve(search, Rate.of(early_prices(built, objective)), 900)
     return search
 
 
