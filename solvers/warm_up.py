@@ -25,6 +25,9 @@ from solvers.search import beam
 from solvers.search.annealing import improve
 from solvers.search.decoder import Decoder
 
+_IN_WINDOWS = 200
+"""So many tasks of one GPU are annealed window by window."""
+
 
 def warm_up(parts: Sequence[str] = ()) -> None:
     """Compile the kernels of these parts, or of all, so that no later run pays for it; the machine code stays on disk.
@@ -38,7 +41,7 @@ def warm_up(parts: Sequence[str] = ()) -> None:
 
 
 def _compile_search() -> None:
-    improve(_smallest(), iterations=100)
+    improve(_smallest(jobs=_IN_WINDOWS), iterations=1000)
 
 
 def _compile_serving() -> None:
