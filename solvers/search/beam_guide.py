@@ -22,8 +22,8 @@ from solvers.exact.start_orders_tables import stages_of
 MOST_TASKS = 60
 """Workflows of more tasks than this are left alone: sets of tasks are masks."""
 
-_MOST_ENTRIES = 40_000_000
-"""Costs in all tables together."""
+_MOST_ENTRIES, _MOST_ENDS = 40_000_000, 1e9
+"""Costs in all tables together; and ends that are tried for them, up to each due time from every column before it."""
 _COLUMNS, _LEAST_COLUMNS, _STEPS = 32, 4, 16
 """The mean critical path has so many columns, fewer over a long horizon; how much later others end is told in steps of
 two."""
@@ -132,8 +132,11 @@ def tabulate(instance: Instance, objective: Objective, rate: Floats, slot_us: in
             if sets is None:
                 return None
             found[kind.workflow] = sets
-    lines = _STEPS * sum(len(found[kind.workflow]) for kind in first_job)
-    column_us = max(1, critical_us // _COLUMNS, horizon_us * lines // _MOST_ENTRIES)
+    of_kind = {kind: _STEPS * len(found[kind.workflow]) for kind in first_job}
+    slack_us = {kind: max(0, kind.due_us - int(instance.job_release_us[job])) for kind, job in first_job.items()}
+    ends = sum(lines * slack_us[kind] ** 2 / 2 for kind, lines in of_kind.items())
+    least_us = horizon_us * sum(of_kind.values()) // _MOST_ENTRIES, int((ends / _MOST_ENDS) ** 0.5)
+    column_us = max(1, critical_us // _COLUMNS, *least_us)
     if column_us * _LEAST_COLUMNS > max(critical_us, _LEAST_COLUMNS):
         return None
     prices = Prices(rate, np.pad(np.cumsum(rate, axis=1) * slot_us, ((0, 0), (1, 0))), slot_us, column_us)
@@ -192,7 +195,7 @@ def _add_stages(
         awaited = frozenset[int]().union(*(before[task] for task in ready))
         beside = {task for task in started - awaited if any(task in before[other] for other in left)}
         cost = np.zeros((_STEPS if beside else 1, columns[1]))
-        if left:
+        if left and kind.weight:  # what costs nothing can wait until compute does not, either
             next_cost = stages[number[started | frozenset(ready)]].cost[0]
             price_stage(prices, next_cost, run_us[ready], kind.weight, kind.due_us, columns[0], cost)
         else:
