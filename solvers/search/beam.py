@@ -69,6 +69,8 @@ def guide_of(search: Search, priced: Priced) -> Guide | None:
 def improve(search: Search, guide: Guide, limit_s: float, seed: int = 0, threads: int = 1) -> None:
     """Offer the plans of ever wider beams until the time is up, or the first ones are no better than what is known.
 
+    The widest are tried once for each way in which states count as alike: again they would find the same.
+
     Parameters
     ----------
     limit_s
@@ -86,7 +88,8 @@ def improve(search: Search, guide: Guide, limit_s: float, seed: int = 0, threads
     decoder, turn, known = Decoder(search.instance, search.objective, idle_first=True), 0, search.value
     affordable = int(threads * _FIRST_SHARE * limit_s / (_S_PER_STATE * search.instance.n_tasks))
     width = max(1, min(_FIRST_WIDTH, affordable))
-    while not enough() and (turn < _TRIES or search.value != known):
+    widest = 0
+    while not enough() and (turn < _TRIES or search.value != known) and widest < len(_GRAINS):
         begun_s = search.elapsed_s
         timeline = plan(decoder, guide, width, _GRAINS[(seed + turn) % len(_GRAINS)], enough, threads)
         if timeline is not None:
@@ -94,6 +97,7 @@ def improve(search: Search, guide: Guide, limit_s: float, seed: int = 0, threads
         turn += 1
         took_s = search.elapsed_s - begun_s
         grown = min(threads * _MOST_WIDTH, _GROWTH * width)
+        widest += grown == width
         if search.elapsed_s + took_s * grown / width <= end_s:
             width = grown
         elif search.elapsed_s + took_s > end_s:

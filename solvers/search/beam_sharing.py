@@ -47,7 +47,7 @@ def deal_out(beams: list[Beam], nearest: int, width: int) -> None:
     full = rank == width - 1
     most[buckets[kept][full]] = bound[kept][full]
     for part, beam in enumerate(beams):
-        mine = np.flatnonzero(rank % len(beams) == part)
+        mine = np.flatnonzero(rank % len(beams) == part)[: len(beam.unused)]  # the others have no row
         count = len(mine)
         beam.rows[:count, :length] = rows[mine]
         beam.paid[:count], beam.key[:count], beam.came[:count], beam.move[:count] = (

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import random
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 import pytest
 
-from models import Cluster, Instance, Job, Objective
+from models import Cluster, Instance, Job, Objective, Timeline
 from solvers.compiled import Floats
 from solvers.exact import exhaustive
 from solvers.result import Search
-from solvers.search import beam
-from solvers.search.beam_guide import tabulate
+from solvers.search import beam, beam_state
+from solvers.search.beam_guide import Guide, tabulate
+from solvers.search.beam_sharing import deal_out
 from solvers.search.decoder import Decoder
 from tests.instances import chain, cluster, gpu, instance, network, random_instance, task
 
@@ -73,6 +75,17 @@ def test_a_rest_that_is_due_later_waits_for_a_free_gpu() -> None:
     assert begun[[0, 7, 8, 9, 20]].tolist() == [2.0, 2.0, 2.0, 3.0, 14.0]
     assert (guide.due_us.tolist(), guide.kind.tolist()) == ([10, 11], [0, 0])
     assert guide.later.tolist() == [3.0, 1.0, 0.0]
+
+
+def test_a_guide_does_not_try_the_ends_of_a_day() -> None:
+    # Half a minute of trying what is due in 1000 s from every hundredth of a second on; what costs nothing needs none.
+    run, rate = chain(task("t", 320_000)), np.full((1, 2000), 0.5)
+    late = instance([Job(run, 0, deadline_us=1_000_000_000)])
+    assert tabulate(late, Objective.WEIGHTED_TARDINESS, rate, 1_000_000) is None
+    free = tabulate(instance([Job(run, 0)]), Objective.WEIGHTED_TARDINESS, rate, 1_000_000)
+    assert free is not None
+    assert free.cost.shape == (2, 200_258)
+    assert not free.cost.any()
 
 
 def test_every_gpu_gets_what_it_may_run() -> None:
@@ -136,3 +149,38 @@ def test_threads_that_share_a_beam_keep_what_one_alone_would(monkeypatch: pytest
             assert found[0] == found[1]
             applied += 1
     assert applied >= 5
+
+
+def test_a_part_without_room_for_its_share_leaves_states_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    # Two parts with 1000 rows each: 1999 states of one bucket and one of the next. Each part gets every second state of
+    # a bucket: the first one 1000, which fill it, and then one more.
+    monkeypatch.setattr(beam_state, "_ROWS_PER_STATE", 0)
+    built = instance([Job(chain(task("t", 4)), 0)])
+    guide = tabulate(built, Objective.MEAN_LATENCY, np.zeros((1, 1)), 20)
+    origin = Decoder(built, Objective.MEAN_LATENCY).origin
+    assert guide is not None
+    parts = [beam_state.start(guide, origin, built.gpu_class, 1, 1000, 1, 1, part, 2) for part in range(2)]
+    for part, counts in zip(parts, ((999, 1), (1000, 0)), strict=True):
+        part.rows[:] = 0
+        for bucket, count in enumerate(counts):
+            part.states[bucket] = count
+            part.at[bucket, :count] = 999 * bucket + np.arange(count)
+            part.alike[bucket, :count] = 1000 * part.part + np.arange(count)
+            part.bound[bucket, :count] = part.alike[bucket, :count]
+    deal_out(parts, 0, 2000)
+    assert [part.states[:2].tolist() for part in parts] == [[1000, 0], [999, 0]]
+
+
+def test_beams_end_where_wider_ones_find_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(beam, "_MOST_WIDTH", 100)
+    built, widths = instance([Job(chain(task("t", 4)), 0)]), list[int]()
+    guide, plan = tabulate(built, Objective.MEAN_LATENCY, np.zeros((1, 1)), 20), beam.plan
+    assert guide is not None
+
+    def note(decoder: Decoder, guide: Guide, width: int, *told: Any) -> Timeline | None:
+        widths.append(width)
+        return plan(decoder, guide, width, *told)
+
+    monkeypatch.setattr(beam, "plan", note)
+    beam.improve(Search(built, Objective.MEAN_LATENCY, 900), guide, 900)
+    assert widths == [50, 100, 100, 100, 100]
