@@ -90,6 +90,14 @@ def test_one_section_proves_what_the_whole_does() -> None:
     assert float(bound_of(of, {}, whole)) == pytest.approx(float(whole.bound), abs=1)
 
 
+def test_one_job_is_one_section(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sections, "LEAST_TASKS", 1)
+    one = make.instance([Job(make.chain(*(make.task(f"t{at}", 1000) for at in range(4))), 0)], on=make.cluster(2))
+    found = raise_in_sections(Search(one, OBJECTIVE, 0.2), 0.2, None, Lossy(workers=2, kept=1))
+    assert found is not None
+    assert 1000 <= found.bound <= 2000
+
+
 def test_a_lost_section_costs_itself_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sections, "SECTION_TASKS", 5)
     monkeypatch.setattr(sections, "LEAST_TASKS", 1)

@@ -167,7 +167,7 @@ def _price_elsewhere(
 def _sections_of(instance: Instance, workers: int) -> list[Section]:
     """Return the sections of a trace, enough for all workers if it is long enough."""
     jobs, tasks = len(instance.jobs), instance.n_tasks
-    count = max(tasks // SECTION_TASKS, min(workers, tasks // LEAST_TASKS), 1)
+    count = min(jobs, max(tasks // SECTION_TASKS, min(workers, tasks // LEAST_TASKS), 1))
     margin = int(MARGIN * jobs / count)
     edges = [jobs * part // count for part in range(count + 1)]
     return [Section(a, b, max(0, a - margin), min(jobs, b + margin)) for a, b in pairwise(edges)]
