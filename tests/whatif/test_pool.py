@@ -5,11 +5,14 @@ from __future__ import annotations
 import subprocess
 import sys
 import threading
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from planner.answers.pool import farm
 from planner.answers.pool.calls import CallFailedError, CallsStoppedError, as_finished, in_order
+from planner.answers.pool.outcome import Outcome
 from planner.answers.pool.processes import CRASHED
 from tests.whatif.calls import slow, square, troubled
 
@@ -61,3 +64,14 @@ def test_a_script_needs_no_guard(tmp_path: Path) -> None:
         command, capture_output=True, text=True, check=True, cwd=root, env={"PYTHONPATH": str(root)}
     )
     assert (done.stdout, done.stderr) == (f"[4, 9] {script}\n", "")
+
+
+def test_a_cluster_that_is_gone_costs_a_search_its_calls_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    def lose(*_: object, **__: object) -> Iterator[Outcome[int]]:
+        yield Outcome(1, 7, None, 0.0)
+        raise ConnectionError("head node is gone")
+
+    monkeypatch.setattr(farm, "as_finished", lose)
+    lent = farm.LentPool(2, "head:6379")
+    assert list(lent.gather(square, [0, 1], threading.Event())) == [(1, 7)]
+    assert lent.lost == ["ConnectionError: head node is gone"]

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from planner.answers.pool.calls import as_finished
-from planner.answers.pool.outcome import Item, Value
+from planner.answers.pool.outcome import Item, Value, describe_error
 
 
 class LostCallsWarning(UserWarning):
@@ -37,12 +37,15 @@ class LentPool:
     def gather(
         self, call: Callable[[Item], Value | None], items: Sequence[Item], stop: threading.Event
     ) -> Iterator[tuple[int, Value]]:
-        """Yield what calls return, as `solvers.farm.Farm` says."""
-        for outcome in as_finished(call, items, workers=self.workers, ray=self.ray, stop=stop):
-            if outcome.failure is not None:
-                self.lost.append(outcome.failure)
-            elif outcome.value is not None:
-                yield outcome.index, outcome.value
+        """Yield what calls return, as `solvers.farm.Farm` says; a cluster that is gone costs its calls alone."""
+        try:
+            for outcome in as_finished(call, items, workers=self.workers, ray=self.ray, stop=stop):
+                if outcome.failure is not None:
+                    self.lost.append(outcome.failure)
+                elif outcome.value is not None:
+                    yield outcome.index, outcome.value
+        except Exception as error:
+            self.lost.append(describe_error(error))
 
 
 @contextmanager
