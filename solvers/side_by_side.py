@@ -193,7 +193,8 @@ def bound_and_beam(search: Search, options: SearchOptions, limit_s: float, farm:
             if options.workers > 1:
                 anneal(search, replace(options, workers=planners), guide_s)
             priced = pricing.result()
-        pricers, lookers = halve(farm) if in_sections else (None, farm)
+        # A lone thread has none to join what sections prove.
+        pricers, lookers = halve(farm) if in_sections and options.workers > 1 else (None, farm)
         left_s = end_s - search.elapsed_s
         bounding = pool.submit(_raise_and_prove, search, left_s, priced, pricers) if options.workers > 1 else pricing
         with look_elsewhere(search, lookers, options, end_s, None if priced is None else PriceRows.of(priced)):
