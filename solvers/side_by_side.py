@@ -51,9 +51,10 @@ def raise_bound(
     at_most_s = search.remaining_s if limit_s is None else min(limit_s, search.remaining_s)
     if _ASCENT_S_PER_TASK * search.instance.n_tasks > _ASCENT_SHARE * at_most_s:
         return known
-    if not has_sections(search.instance, search.objective, at_most_s, farm):
-        return improve(search, at_most_s)
-    return raise_in_sections(search, at_most_s, known, farm)
+    if has_sections(search.instance, search.objective, at_most_s, farm):
+        return raise_in_sections(search, at_most_s, known, farm)
+    found = improve(search, at_most_s)
+    return known if known is not None and (found is None or found.bound < known.bound) else found
 
 
 def anneal(search: Search, options: SearchOptions, limit_s: float | None = None) -> None:
@@ -214,9 +215,7 @@ def _raise_and_prove(search: Search, limit_s: float, priced: Priced | None, farm
         raise_bound(search, limit_s, priced, farm)
         return
     end_s = search.elapsed_s + limit_s
-    better = raise_bound(search, _BEFORE_PARTS_SHARE * limit_s, priced, farm)
-    if better is None or better.bound < priced.bound:
-        better = priced
+    better = raise_bound(search, _BEFORE_PARTS_SHARE * limit_s, priced, farm) or priced
     parts.improve(search, better, end_s - search.elapsed_s)
 
 

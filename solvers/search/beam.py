@@ -69,7 +69,8 @@ def guide_of(search: Search, priced: Priced) -> Guide | None:
 def improve(search: Search, guide: Guide, limit_s: float, seed: int = 0, threads: int = 1) -> None:
     """Offer the plans of ever wider beams until the time is up, or the first ones are no better than what is known.
 
-    The widest are tried once for each way in which states count as alike: again they would find the same.
+    The widest are tried once for each way in which states count as alike: again they would find the same. A first one
+    that leaves no time for a wider one is the only one.
 
     Parameters
     ----------
@@ -100,8 +101,8 @@ def improve(search: Search, guide: Guide, limit_s: float, seed: int = 0, threads
         widest += grown == width
         if search.elapsed_s + took_s * grown / width <= end_s:
             width = grown
-        elif search.elapsed_s + took_s > end_s:
-            return
+        elif turn == 1 or search.elapsed_s + took_s > end_s:
+            return  # after a first one that takes so long annealing gains more than a second
 
 
 def plan(
