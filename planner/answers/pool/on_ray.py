@@ -81,7 +81,7 @@ def connected(address: str) -> Iterator[Any]:
     try:
         ray.init(address=address, log_to_driver=False, configure_logging=False)
     except (ConnectionError, ValueError, RuntimeError) as error:
-        raise QuestionError(f"no cluster at {address!r}: {' '.join(str(error).split())[:200]}", "ray") from None
+        raise _no_cluster(address, error) from None
     try:
         yield ray
     finally:
@@ -96,5 +96,9 @@ def refuse_silence(address: str) -> None:
     try:
         socket.create_connection((host.rpartition("/")[2].strip("[]"), int(port)), _PATIENCE_S).close()
     except (OSError, OverflowError) as error:
-        problem = f"no cluster at {address!r}: {error}; allowed is HOST:PORT of a head node, or auto"
-        raise QuestionError(problem, "ray") from None
+        raise _no_cluster(address, error) from None
+
+
+def _no_cluster(address: str, error: Exception) -> QuestionError:
+    reason = " ".join(str(error).split())[:200].rstrip(":")
+    return QuestionError(f"no cluster at {address!r}: {reason}; allowed is HOST:PORT of a head node, or auto", "ray")
