@@ -63,7 +63,7 @@ def bound_of(instance: Instance, parts: dict[Section, Priced], whole: Priced | N
 
 def priced_alone(instance: Instance, section: Section) -> Priced:
     """Return the prices of a section."""
-    found = price(Pricing(section.cut(instance), OBJECTIVE, slot_unit_us(instance), 0.2))
+    found = price(Pricing(section.cut(instance), OBJECTIVE, slot_unit_us(instance), 1.0))
     assert found is not None
     return found
 
@@ -93,7 +93,7 @@ def test_one_section_proves_what_the_whole_does() -> None:
 def test_one_job_is_one_section(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sections, "LEAST_TASKS", 1)
     one = make.instance([Job(make.chain(*(make.task(f"t{at}", 1000) for at in range(4))), 0)], on=make.cluster(2))
-    found = raise_in_sections(Search(one, OBJECTIVE, 0.2), 0.2, None, Lossy(workers=2, kept=1))
+    found = raise_in_sections(Search(one, OBJECTIVE, 1.0), 1.0, None, Lossy(workers=2, kept=1))
     assert found is not None
     assert 1000 <= found.bound <= 2000
 

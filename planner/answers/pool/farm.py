@@ -44,7 +44,7 @@ class LentPool:
                     self.lost.append(outcome.failure)
                 elif outcome.value is not None:
                     yield outcome.index, outcome.value
-        except Exception as error:
+        except Exception as error:  # a head node that dies shows in errors of many kinds
             self.lost.append(describe_error(error))
 
 
