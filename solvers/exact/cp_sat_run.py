@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from typing import TypeVar
 
+from ortools.sat.cp_model_pb2 import CpSolverStatus
 from ortools.sat.python import cp_model
 
 from models.formulations.cp_sat import Formulation
@@ -29,7 +30,7 @@ def solve_until(
     solver: cp_model.CpSolver,
     model: cp_model.CpModel,
     solutions: cp_model.CpSolverSolutionCallback | None = None,
-) -> cp_model.CpSolverStatus:
+) -> CpSolverStatus:
     """Solve in a thread of its own, and stop as soon as it is over.
 
     Parameters
@@ -98,7 +99,7 @@ class SolverRun:
         self.bounds: queue.SimpleQueue[float] = queue.SimpleQueue()
         self.solver.best_bound_callback = self.bounds.put
         self.solutions = _Solutions()
-        self.status = cp_model.UNKNOWN
+        self.status: CpSolverStatus = cp_model.UNKNOWN
 
     def follow(self) -> None:
         """Run to the end, offering plans and bounds as they come."""
@@ -133,7 +134,7 @@ class SolverRun:
         elif self.status == cp_model.INFEASIBLE and self.search.timeline is None:
             self.search.infeasible = True
         elif self.status != cp_model.UNKNOWN:
-            raise SolverFaultError(f"CP-SAT says {self.status.name}, but a plan of value {self.search.value} is known")
+            raise SolverFaultError(f"CP-SAT says {self.solver.status_name()}, but a plan of value {self.search.value} is known")
 
 
 class _Solutions(cp_model.CpSolverSolutionCallback):
