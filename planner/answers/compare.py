@@ -17,7 +17,7 @@ from models.objective import reported_bound
 from models.scenario import Scenario
 from models.timeline import Timeline
 from planner.answers.contenders import PLAN, rows_of
-from planner.answers.convergence import warn_of
+from planner.answers.convergence import tell_proof, warn_of
 from planner.answers.plan import Plan, plan
 from planner.answers.pool.farm import refuse_absent
 from planner.answers.regret import Regret
@@ -104,6 +104,11 @@ class Comparison:
         twins = [row["policy"] for row in self.rows if row["twin"]]
         on_twins = [f"On a twin of the scenario, not on the scenario itself: {', '.join(twins)}."] if twins else []
         return on_twins + [f"Without a rank: {row['problem']}." for row in self.rows if row["problem"]]
+
+    @property
+    def proof(self) -> str:
+        """What is proved of the plan: the method of its bound, and its gap."""
+        return tell_proof(self.plan.result.gap, self.plan.result.bound_method)
 
     @property
     def warning(self) -> str | None:

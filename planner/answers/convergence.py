@@ -30,16 +30,22 @@ def describe_bound(bound_method: str | None) -> str:
     return bound_method.replace("_", " ") + (", a formula" if bound_method in METHODS else "")
 
 
-def warn_of(gap: float | None, bound_method: str | None) -> str | None:
-    """Return what has to be known of ratios to a plan; None if it is converged.
+def tell_proof(gap: float | None, bound_method: str | None) -> str:
+    """Return what is proved of a plan, as it stands below tables.
 
-    >>> print(warn_of(0.259, "lagrangian"))
-    The plan is unconverged: its gap is 25.9 % (bound: lagrangian). Ratios to it understate; the truth lies between x \
-best and x bound.
+    >>> tell_proof(0.0214, "lagrangian")
+    'Lower bound: lagrangian; gap of the plan: 2.1 %.'
     """
+    shown = "-" if gap is None else f"{100 * gap:.1f} %"
+    return f"Lower bound: {describe_bound(bound_method)}; gap of the plan: {shown}."
+
+
+def warn_of(gap: float | None, bound_method: str | None) -> str | None:
+    """Return what has to be known of ratios to a plan; None if it is converged."""
     if is_converged(gap, bound_method):
         return None
     if gap is None:
         return "Nothing is proved of a plan: ratios to the best show nothing of what is possible."
-    known = f"its gap is {100 * gap:.1f} % (bound: {describe_bound(bound_method)})"
-    return f"The plan is unconverged: {known}. Ratios to it understate; the truth lies between x best and x bound."
+    return (
+        f"The plan is unconverged ({WHAT_COUNTS}): ratios to it understate; the truth lies between x best and x bound."
+    )

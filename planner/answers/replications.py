@@ -88,17 +88,21 @@ class Replicated:
         return sum(bool(converged) for converged in self._of_plans("converged"))
 
     @property
+    def proof(self) -> str:
+        """What is proved of the plans: the methods of their bounds, and their mean gap."""
+        gaps = [float(gap) for gap in self._of_plans("plan_gap") if isinstance(gap, (int, float))]
+        gap = f"{100 * sum(gaps) / len(gaps):.1f} %" if gaps else "-"
+        return f"Lower bounds: {self.bound_methods or 'none'}; gap of the plan: {gap} in the mean."
+
+    @property
     def warning(self) -> str | None:
         """That ratios to plans understate, and in how many replications; None if every plan is converged."""
         count = len(self.replications)
         if self.converged_in == count:
             return None
-        gaps = [float(gap) for gap in self._of_plans("plan_gap") if isinstance(gap, (int, float))]
-        gap = f", {100 * sum(gaps) / len(gaps):.1f} % in the mean" if gaps else ""
         return (
-            f"In {count - self.converged_in} of {count} replications the plan is unconverged ({WHAT_COUNTS}){gap}; "
-            f"bounds: {self.bound_methods}. There ratios to the best understate: what is true of a policy lies between "
-            "the lower end of x best and the upper end of x bound."
+            f"In {count - self.converged_in} of {count} replications the plan is unconverged ({WHAT_COUNTS}): ratios to "
+            "it understate; the truth lies between the lower end of x best and the upper end of x bound."
         )
 
     def _of_plans(self, key: str) -> list[str | int | float | bool | None]:

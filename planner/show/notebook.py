@@ -70,7 +70,7 @@ def _bound(answer: Any) -> str:
 
 
 def _comparison(answer: Any) -> str:
-    return f"{_rows(answer)}{_warning(answer)}<p>{escape(answer.note)}</p>"
+    return f"{_rows(answer)}<p>{escape(answer.proof)}</p>{_warning(answer)}<p>{escape(answer.note)}</p>"
 
 
 def _regret(answer: Any) -> str:

@@ -63,7 +63,7 @@ def markdown(table: Table) -> str:
     rules = ["--:" if column.justify == "right" else "---" for column in table.columns]
     lines = [[_escape_markdown(name) for name in _header(table)], rules]
     lines += [[_escape_markdown(cell) for cell in row] for row, _ in _rows(table)]
-    below = "" if table.caption is None else f"\n{_escape_markdown(str(table.caption))}\n"
+    below = "" if table.caption is None else f"\n{str(table.caption)}\n"
     return "".join(f"| {' | '.join(line)} |\n" for line in lines) + below
 
 
@@ -82,7 +82,7 @@ def latex(table: Table) -> str:
         lines += [_latex_line(row), *([r"\midrule"] if ends else [])]
     lines.append(r"\bottomrule")
     if table.caption is not None:
-        said = _escape_latex(str(table.caption))
+        said = _escape_latex(" ".join(str(table.caption).split()))
         lines.append(rf"\multicolumn{{{len(places)}}}{{p{{0.95\linewidth}}}}{{{said}}} \\")
     return "\n".join([*lines, r"\end{tabular}", ""])
 

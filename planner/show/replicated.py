@@ -19,7 +19,7 @@ from planner.show.colours import COLOURS
 from planner.show.frames import frame
 from planner.show.paper import COLUMN_INCHES, IN_A_COLUMN, write_figure, write_table
 from planner.show.picture import AS_DATA
-from planner.show.tables import name_with_marks
+from planner.show.tables import caption_of, name_with_marks
 
 _ROW_INCHES = 0.22
 
@@ -34,7 +34,7 @@ def replicated_table(made: Replicated) -> Table:
     objective = str(made.scenario.objective).replace("_", " ")
     unit = f" in {made.scenario.objective.unit}" if made.scenario.objective.unit else ""
     title = f"{made.scenario.name}: {objective}{unit}, {made.what}"
-    table = Table(title=title, title_justify="left", caption=made.warning, caption_justify="left")
+    table = Table(title=title, title_justify="left", caption=caption_of(made), caption_justify="left")
     table.add_column("policy")
     table.add_column("knows the future")
     against = made.against or "-"
@@ -52,7 +52,7 @@ def replicated_table(made: Replicated) -> Table:
         )
     if made.lower_bound is not None:
         table.add_section()
-        table.add_row(f"lower bound ({made.bound_methods})", "-", _figure(made.lower_bound.named("bound"), "bound"))
+        table.add_row("lower bound", "-", _figure(made.lower_bound.named("bound"), "bound"))
     return table
 
 

@@ -18,6 +18,7 @@ from planner.answers.contenders import PLAN
 from planner.answers.convergence import describe_bound
 from planner.answers.plan import Plan
 from planner.answers.regret import AS_IT_RAN, BATCHES, NOTE, OPEN, ORDER, PLACEMENT, RESIDENCY, TOGETHER, Regret
+from planner.answers.replications import Replicated
 from planner.answers.simulate import Simulation
 from planner.answers.uncertain.planning import UncertainPlan
 
@@ -213,7 +214,7 @@ def comparison_table(comparison: Comparison) -> Table:
     """Return a comparison, best contender first; below it stands that ratios to the plan understate, if they do."""
     objective = comparison.scenario.objective
     title = f"{comparison.scenario.name}: {_words(objective)}"
-    table = Table(title=title, title_justify="left", caption=comparison.warning, caption_justify="left")
+    table = Table(title=title, title_justify="left", caption=caption_of(comparison), caption_justify="left")
     table.add_column("policy")
     table.add_column("knows the future")
     for name in (
@@ -238,10 +239,14 @@ def comparison_table(comparison: Comparison) -> Table:
             "-" if row["gap_to_bound"] is None else f"{row['gap_to_bound']:.1%}",
             *_metrics_cells(row["metrics"]),
         )
-    bound, method = comparison.as_dict()["lower_bound"], comparison.plan.result.bound_method
     table.add_section()
-    table.add_row(f"lower bound ({describe_bound(method)})", "-", _number(bound, objective))
+    table.add_row("lower bound", "-", _number(comparison.as_dict()["lower_bound"], objective))
     return table
+
+
+def caption_of(answer: Comparison | Replicated) -> str:
+    """Return what is proved of the plans of a table, and that ratios to them understate, if they do."""
+    return answer.proof + ("" if answer.warning is None else f"\n{answer.warning}")
 
 
 def _metrics_cells(metrics: Mapping[str, Any] | None) -> list[str]:

@@ -74,14 +74,15 @@ def test_a_ratio_lies_between_that_to_the_plan_and_that_to_the_bound(unconverged
 
 def test_every_table_of_a_comparison_says_that_the_plan_is_unconverged(unconverged: Comparison, tmp_path: Path) -> None:
     save(unconverged, tmp_path)
-    gap = f"its gap is {100 * (1 - 1 / unconverged.rows[0]['objective']):.1f} % (bound: critical path, a formula)"
-    assert gap in (tmp_path / "table.md").read_text()
-    assert "plan (unconverged)" in (tmp_path / "table.md").read_text()
-    assert gap.replace("%", r"\%") in (tmp_path / "table.tex").read_text()
+    gap = f"gap of the plan: {100 * (1 - 1 / unconverged.rows[0]['objective']):.1f} %."
+    said = f"Lower bound: critical path, a formula; {gap}", "The plan is unconverged", "plan (unconverged)"
+    for text in said:
+        assert text in (tmp_path / "table.md").read_text()
+        assert text.replace("%", r"\%") in (tmp_path / "table.tex").read_text()
+        assert text in report([tmp_path]).html
+    assert all(text in html(unconverged) for text in said[:2])
     with (tmp_path / "table.csv").open(newline="") as file:
         assert {row["converged"] for row in csv.DictReader(file)} == {"False"}
-    assert gap in html(unconverged)
-    assert gap in report([tmp_path]).html
     assert unconverged.as_dict()["warning"] == unconverged.warning
     assert frame(unconverged)["bound_method"].tolist() == [FORMULA] * 3
 
@@ -121,8 +122,10 @@ def test_intervals_of_replications_reach_from_the_plan_to_the_bound(tmp_path: Pa
     assert [row[f"ratio_to_best{end}"] for end in ("", "_low", "_high")] == [1.75, 1.5, 2.0]
     assert [row[f"ratio_to_bound{end}"] for end in ("", "_low", "_high")] == [2.25, 1.5, 3.0]
     assert (row["converged_in"], row["bound_methods"]) == (1, "critical path, a formula in 1; lagrangian in 1")
-    said = "In 1 of 2 replications the plan is unconverged (gap above 5%, or only a formula bounds it), 16.7 %"
+    proof = "Lower bounds: critical path, a formula in 1; lagrangian in 1; gap of the plan: 16.7 % in the mean."
+    said = "In 1 of 2 replications the plan is unconverged (gap above 5%, or only a formula bounds it)"
     table = replicated_table(apart)
+    assert proof in markdown(table)
     assert said in markdown(table)
     assert said.replace("%", r"\%") in latex(table)
     assert "| jit | no | 3 [3, 3] | 1.75 [1.5, 2] | 2.25 [1.5, 3] |" in markdown(table)

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from planner.answers.convergence import describe_bound
+from planner.answers.convergence import tell_proof
 from planner.show.curves import Curves, gap_over_time, slowdown_ecdf
 from planner.show.report import documents
 from planner.show.report.folders import read_json, read_timelines
@@ -99,10 +99,10 @@ def _contenders(document: Mapping[str, Any]) -> PageTable:
     if levels:
         columns.append("within service level")
     rows = [_contender(row, levels) for row in document["rows"]]
-    rows.append([f"lower bound ({describe_bound(document['bound_method'])})", "-", _figure(bound, "")])
+    rows.append(["lower bound", "-", _figure(bound, "")])
     rows = [row + [""] * (len(columns) - len(row)) for row in rows]
     slo = document["scenario"]["slo"]
-    notes = [f"Service level: {slo}."] if slo else []
+    notes = [tell_proof(document["gap"], document["bound_method"]), *([f"Service level: {slo}."] if slo else [])]
     if document["warmup"] != "0":
         notes.append(
             f"The columns from p50 slowdown on leave out the first {document['warmup']} of the jobs; the others do not."
