@@ -178,7 +178,7 @@ def compare(
     regret
         Policies, as they are named among the contenders, that are taken apart; None: the best online one and Compass.
     time_limit_s
-        Wall-clock seconds for plan, bound and taking policies apart; simulating them comes before and is not counted.
+        Seconds for plan, bound and taking policies apart; simulations, which come before, are not counted.
     warmup
         Fraction of the earliest jobs that the metrics leave out; objective, ratio and gap cover every job.
     ray

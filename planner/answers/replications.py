@@ -100,10 +100,9 @@ class Replicated:
         count = len(self.replications)
         if self.converged_in == count:
             return None
-        return (
-            f"In {count - self.converged_in} of {count} replications the plan is unconverged ({WHAT_COUNTS}): ratios to "
-            "it understate; the truth lies between the lower end of x best and the upper end of x bound."
-        )
+        left = f"In {count - self.converged_in} of {count} replications the plan is unconverged ({WHAT_COUNTS})"
+        between = "between the lower end of x best and the upper end of x bound"
+        return f"{left}: ratios to it understate; the truth lies {between}."
 
     def _of_plans(self, key: str) -> list[str | int | float | bool | None]:
         """Return what every row of a replication says of its plan."""

@@ -63,7 +63,7 @@ def markdown(table: Table) -> str:
     rules = ["--:" if column.justify == "right" else "---" for column in table.columns]
     lines = [[_escape_markdown(name) for name in _header(table)], rules]
     lines += [[_escape_markdown(cell) for cell in row] for row, _ in _rows(table)]
-    below = "" if table.caption is None else f"\n{str(table.caption)}\n"
+    below = "" if table.caption is None else f"\n{table.caption!s}\n"
     return "".join(f"| {' | '.join(line)} |\n" for line in lines) + below
 
 

@@ -23,6 +23,7 @@ from planner.answers.replications import Replicated
 from planner.answers.simulate import simulate
 from planner.answers.take_apart import regret
 from planner.answers.whatif.result import Counts, Sweep
+from planner.answers.whatif.verbs import Row
 from planner.show.notebook import html
 from planner.show.paper import latex, markdown
 from planner.show.replicated import replicated_table
@@ -138,8 +139,11 @@ def test_intervals_of_replications_reach_from_the_plan_to_the_bound(tmp_path: Pa
 
 
 def test_a_sweep_counts_the_cells_whose_plan_is_unconverged() -> None:
-    told = {"value": 2.0, "error": None}
-    rows = ({"cell": 0, "gap": 0.3, "converged": False, **told}, {"cell": 1, "gap": 0.0, "converged": True, **told})
+    told: Row = {"value": 2.0, "error": None}
+    rows: tuple[Row, ...] = (
+        {"cell": 0, "gap": 0.3, "converged": False, **told},
+        {"cell": 1, "gap": 0.0, "converged": True, **told},
+    )
     made = Sweep("s", "plan", rows, (), {}, Counts(2, 0, 2, 0), False, None)
     console = Console(width=150, record=True, file=io.StringIO())
     console.print(sweep_view(made))
