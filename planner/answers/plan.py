@@ -16,7 +16,7 @@ from models.timeline import Timeline
 from planner.answers.pool.farm import farm_at
 from planner.answers.shown import Shown
 from planner.answers.starts import starts_for
-from planner.answers.versions import versions
+from planner.answers.versions import provenance
 from solvers import portfolio
 from solvers.farm import Farm
 from solvers.options import Method, SearchOptions
@@ -103,8 +103,8 @@ class Plan:
         }
 
 
-def write_plan(made: Plan, path: Path) -> None:
-    """Write the plan file, whole or not at all.
+def write_plan(made: Plan, path: Path, command: str | None = None) -> None:
+    """Write the plan file, whole or not at all; `command` is what made it, if a command did.
 
     Raises
     ------
@@ -114,6 +114,7 @@ def write_plan(made: Plan, path: Path) -> None:
     result = made.result
     if result.timeline is None:
         raise ValueError(f"no plan was found ({result.status})")
+    seed = result.options.get("seed")
     header = TimelineHeader(
         status=str(result.status),
         objective=str(made.scenario.objective),
@@ -123,8 +124,10 @@ def write_plan(made: Plan, path: Path) -> None:
         gap=result.gap,
         runtime_s=result.runtime_s,
         solver=result.solver,
+        seed=seed if isinstance(seed, int) else None,
         options=dict(result.options),
-        versions=versions(),
+        versions=provenance(),
+        command=command,
         incumbents=made.incumbents,
     )
     write_timeline(path, made.scenario.instance, result.timeline, header)

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from contextvars import copy_context
+from contextvars import ContextVar, copy_context
 from dataclasses import dataclass
 from fractions import Fraction
 from io import TextIOWrapper
@@ -26,6 +27,8 @@ _STANDARD_ERROR = 2
 DONE, NOT_ACHIEVED, BAD_INPUT, INTERRUPTED = 0, 1, 2, 130
 MISSED_LIMIT = "truenorth: the time limit was too short for a first plan; it was made all the same, and not improved"
 
+_TYPED: ContextVar[Sequence[str]] = ContextVar("what was typed behind the command's name", default=())
+
 
 class UsageError(Exception):
     """The command cannot do what it was asked; the message says what is wrong and what is allowed."""
@@ -34,9 +37,12 @@ class UsageError(Exception):
 def run(app: typer.Typer, arguments: Sequence[str] | None = None) -> int:
     """Run the command and return its exit code; an error becomes one line on standard error."""
     _prepare_streams()
+    arguments = sys.argv[1:] if arguments is None else list(arguments)
+    # In a context of its own, so that what this run has read and promised does not outlive it.
+    context = copy_context()
+    context.run(_TYPED.set, arguments)
     try:
-        # In a context of its own, so that what this run has read and promised does not outlive it.
-        code = copy_context().run(app, args=None if arguments is None else list(arguments), standalone_mode=False)
+        code = context.run(app, args=list(arguments), standalone_mode=False)
         sys.stdout.flush()
     except UsageError as error:
         return _complain(str(error))
@@ -58,8 +64,13 @@ def run(app: typer.Typer, arguments: Sequence[str] | None = None) -> int:
 
         if not isinstance(error, UserError):
             raise
-        return _complain(_by_option(error, app, sys.argv[1:] if arguments is None else arguments))
+        return _complain(_by_option(error, app, arguments))
     return code if isinstance(code, int) else DONE
+
+
+def typed() -> str:
+    """Return the command that runs, as it was typed."""
+    return shlex.join(["truenorth", *_TYPED.get()])
 
 
 def _leave_unread() -> int:

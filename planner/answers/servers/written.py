@@ -14,7 +14,7 @@ from models.errors import QuestionError
 from models.scenario import Scenario, TimelineHeader, load_scenario, write_atomically, write_timeline
 from models.scenario.writing import job_sections, write_scenario
 from planner.answers.servers.sizes import Mix
-from planner.answers.versions import versions
+from planner.answers.versions import provenance
 
 if TYPE_CHECKING:
     from planner.answers.servers.answer import ServersAnswer
@@ -67,7 +67,7 @@ def _origin(answer: ServersAnswer) -> dict[str, Any]:
             "overlap_loads": scenario.instance.overlap_loads,
         },
         "command": shlex.join(command),
-        "versions": versions(),
+        "versions": provenance(),
     }
 
 

@@ -83,7 +83,7 @@ def plan(
     made = done if isinstance(done, planning.Plan) else done.plan
     found = made.timeline is not None
     if output is not None and found:
-        write_plan(made, output)
+        write_plan(made, output, manners.typed())
 
     def view() -> object:
         from planner.show.tables import plan_view
