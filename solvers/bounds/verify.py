@@ -194,7 +194,7 @@ class _LagrangianCheck:
         for row, price in enumerate(self.memory):
             if self.rows[row][0] == lane.gpu_class:
                 rate += self._held(row, lane.memory_bytes) * price
-        return rate
+        return np.asarray(rate)
 
     def least_price(self, paying: Lane, earliest: int, run: int, wait: Wholes) -> Wholes:
         """Return the least price of a run that starts in [earliest + k, earliest + k + 1) slots, for every delay k.
