@@ -305,9 +305,10 @@ class _Jobs:
         load = np.where(self.instance.load_us < 0, NO_DEADLINE, self.instance.load_us).min(axis=1, initial=NO_DEADLINE)
         load = np.where(load == NO_DEADLINE, 0, load)
         load[[resident.model for resident in self.instance.initial]] = 0
-        if not load.any():
+        # What is due at 0 is late, but says so alone: a window of no length offers nothing and proves nothing.
+        dues = np.unique(self.due[self.due > 0])
+        if not load.any() or not len(dues):
             return
-        dues = np.unique(self.due)
         early = dues[dues <= int(load.sum()) + int(dues[0])]
         for end in _thinned(early.tolist()):
             inside = np.flatnonzero(self.due <= end)
@@ -356,7 +357,8 @@ def _windows(work: _Jobs, short: bool) -> Iterator[tuple[int, int]]:
         for end in sorted({begin + length, begin + length + slack}):
             yield begin, end
         length *= 2
-    yield int(work.release[0]), int(work.due.max())
+    if work.release[0] < work.due.max():
+        yield int(work.release[0]), int(work.due.max())
 
 
 def _windows_within(work: _Jobs, begin_us: int, end_us: int) -> Iterator[tuple[int, int]]:

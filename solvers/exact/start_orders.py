@@ -41,7 +41,7 @@ MOST_STATES = 400_000
 _FEW_STATES = 500
 """States per step when only plans are looked for."""
 _AT_ONCE = 50_000
-"""States that are written before any are left out."""
+"""States that are written before any are left out; all that follow one state are fewer, or nothing is proved."""
 _PLANS = 10
 """So many of the best orders are decoded."""
 _SURE = Fraction(1, 2_000_000)
@@ -87,7 +87,7 @@ def improve(search: Search, rate: Rate, limit_s: float, most_states: int = MOST_
         A relaxation with more states than this, in all steps together, is given up.
     """
     tables = tabulate(search.instance, search.objective, rate)
-    if tables is None or search.value is None:
+    if tables is None or search.value is None or search.instance.n_tasks * tables.gpus > _AT_ONCE:
         return
     programme, guide = Programme(search, rate.scale, limit_s, most_states), None
     for relaxed in (tables.in_pool(), tables.with_transfers(), tables):
@@ -233,9 +233,9 @@ def _origin(tables: Tables) -> States:
 
 def _empty(tables: Tables, count: int) -> States:
     """Return room for so many states, filled with 0."""
-    # A GPU runs one task; more outputs may be under way if runs are shorter than that takes.
+    # A GPU runs one task; more outputs may be under way if runs are shorter than that takes, but each only once.
     shortest_us = int(tables.run_us[tables.tail_us > 0].min(initial=FAR))
-    room = tables.gpus * (2 + int(tables.apart_us.max()) // shortest_us) + 1
+    room = min(len(tables.run_us), tables.gpus * (2 + int(tables.apart_us.max()) // shortest_us) + 1)
     jobs, gpus = len(tables.weight), tables.gpus
     widths = (jobs, jobs, gpus, gpus, gpus, gpus, room, room, room)
     columns: list[NDArray[Any]] = [np.zeros((count, width), np.int64) for width in widths]
