@@ -54,7 +54,8 @@ class Budget:
         needed, free = terms * bytes_each, self.most(1)
         if needed > free:
             raise GivenUpError(f"{terms:.1e} terms take {needed / _GB:.3g} GB, of which {free / _GB:.3g} GB are free")
-        takes_s, left_s = terms * s_each, max(0.0, self.left_s())
+        self.go_on()
+        takes_s, left_s = terms * s_each, self.left_s()
         if takes_s > left_s:
             raise GivenUpError(f"{terms:.1e} terms take {takes_s:.3g} s to build, of which {left_s:.3g} s are left")
 
@@ -71,7 +72,7 @@ class Budget:
             If no time is left.
         """
         if self.left_s() <= 0:
-            raise GivenUpError("time was up before it was built")
+            raise GivenUpError("no time was left to build it")
 
 
 UNLIMITED = Budget()
