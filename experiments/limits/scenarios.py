@@ -64,7 +64,10 @@ def _runtime(rng: random.Random, kinds: list[str], unit_us: int) -> str | dict[s
 
 def _cluster(rng: random.Random, kinds: list[str], unit_us: int) -> Document:
     groups = [_group(rng, kind, unit_us) for kind in kinds]
-    network: Document = {"latency": rng.choice(("0 us", "2 us", "1 ms")), "bandwidth": rng.choice(("1 KB/s", "12 GB/s"))}
+    network: Document = {
+        "latency": rng.choice(("0 us", "2 us", "1 ms")),
+        "bandwidth": rng.choice(("1 KB/s", "12 GB/s")),
+    }
     if rng.random() < 0.3:
         network["staged"] = True
     if rng.random() < 0.3:
