@@ -19,6 +19,7 @@ from planner.answers.starts import starts_for
 from planner.answers.versions import provenance
 from solvers import portfolio
 from solvers.farm import Farm
+from solvers.first_use import compile_once
 from solvers.options import Method, SearchOptions
 from solvers.result import Progress, Result
 
@@ -97,6 +98,7 @@ class Plan:
             "gap": result.gap,
             "runtime_s": result.runtime_s,
             "within_time_limit": result.within_limit,
+            "left_out": dict(result.left_out),
             "incumbents": self.incumbents,
             "metrics": None if self.metrics is None else self.metrics.as_dict(),
             "plan": None if path is None else str(path),
@@ -171,6 +173,7 @@ def plan(
     QuestionError
         If there is no such cluster.
     """
+    compile_once(scenario.instance)
     options = SearchOptions(time_limit_s, method, workers, seed, iterations)
     told: dict[str, Any] = {"hint": hint, "starts": starts, "watch": watch, "stop": stop}
     with farm_at(ray) as farm:

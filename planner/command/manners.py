@@ -22,10 +22,12 @@ if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions
     from rich.segment import Segment
 
+    from models.instance import Instance
+    from solvers.result import Result
+
 _PIPE_WIDTH = 150
 _STANDARD_ERROR = 2
 DONE, NOT_ACHIEVED, BAD_INPUT, INTERRUPTED = 0, 1, 2, 130
-MISSED_LIMIT = "truenorth: the time limit was too short for a first plan; it was made all the same, and not improved"
 
 _TYPED: ContextVar[Sequence[str]] = ContextVar("what was typed behind the command's name", default=())
 
@@ -151,6 +153,25 @@ def _spell_out(text: str) -> str:
 def say(message: str) -> None:
     """Tell a person something beside the output proper."""
     print(_spell_out(message), file=sys.stderr)
+
+
+def say_if_late(result: Result) -> None:
+    """Tell of a plan that a time limit did not allow for."""
+    if result.first_plan_late:
+        say("truenorth: the time limit was too short for a first plan; it was made all the same, and not improved")
+    elif not result.within_limit:
+        say(f"truenorth: planning took {result.runtime_s:.1f} s, longer than the limit of {result.time_limit_s:g} s")
+
+
+def compile_kernels(instance: Instance) -> None:
+    """Compile what plans and bounds need before their clock starts, and tell who waits at a terminal why."""
+    from solvers.first_use import compile_once
+
+    def tell() -> None:
+        if sys.stderr.isatty():
+            say("truenorth: compiling kernels, once on this machine; it takes about a minute, which no limit counts")
+
+    compile_once(instance, tell)
 
 
 def _prepare_streams() -> None:

@@ -26,6 +26,7 @@ from planner.answers.servers.question import Question, candidates, cost
 from planner.answers.servers.sensitivity import FACTOR, Strain, strain
 from planner.answers.servers.sizes import Mix, Sizes
 from planner.answers.simulate import is_file
+from solvers.first_use import compile_once
 
 _FLOOR_SHARE = 0.5
 """The fluid bound of all sizes, which cannot be interrupted, is begun if it takes at most this share of the time."""
@@ -268,6 +269,7 @@ def servers(
     QuestionError, InputError, PolicyError
         If there is no level, a policy is unknown, or the scenario cannot be asked about other sizes.
     """
+    compile_once(scenario.instance)
     begun = time.monotonic()
     chosen = levels_of(scenario, levels)
     long = scenario.instance.n_tasks > LONG_TRACE

@@ -33,6 +33,7 @@ from planner.answers.servers.sizes import Mix
 from planner.answers.servers.tried import Tried, question
 from planner.answers.simulate import simulate
 from solvers.bounds import fluid
+from solvers.first_use import compile_once
 
 _FIXED_SHARE, _POLICY_SHARE, _AUTOSCALER_SHARE = 0.35, 0.5, 0.3
 """Shares of the time: for the fleet that stays, of the rest for schedules of policies, then for an autoscaler."""
@@ -204,6 +205,7 @@ def schedule(
     folder
         What is found out about schedules is kept there, and counts when the same is asked again; None: it is not kept.
     """
+    compile_once(scenario.instance)
     begun, halt = time.monotonic(), stop or threading.Event()
     fixed = servers(
         scenario,

@@ -70,6 +70,7 @@ def servers(
     loaded = load_scenario(scenario)
     if output is not None:
         manners.prepare_folder(output)
+    manners.compile_kernels(loaded.instance)
     told: dict[str, Any] = {
         "policies": None if policies is None else split_policies(policies),
         "most": most,
