@@ -78,12 +78,12 @@ def too_long_alone(instance: Instance, levels: ServiceLevels) -> Alone | None:
 
 def _of_level(instance: Instance, level: ServiceLevel, latency: Ints, best: Fraction) -> Alone:
     covered = np.flatnonzero(level.covers(instance)).tolist()
-    late = Counter(instance.jobs[job].workflow.name for job in covered if _is_beyond(instance, level, latency, job))
+    late = Counter(instance.jobs[job].workflow.name for job in covered if is_beyond(instance, level, latency, job))
     (workflow, _), *_ = late.most_common(1)
     return Alone(level, len(covered), late.total(), workflow, len(late), best)
 
 
-def _is_beyond(instance: Instance, level: ServiceLevel, latency: Ints, job: int) -> bool:
+def is_beyond(instance: Instance, level: ServiceLevel, latency: Ints, job: int) -> bool:
     """Say whether a job alone takes longer than the limit of its level."""
     flow = int(latency[job])
     if level.measure == "lateness":

@@ -14,6 +14,8 @@ from models import ServiceLevels, Timeline
 from models.cluster import MICROSECONDS_PER_SECOND
 from models.errors import QuestionError
 from models.scenario import Scenario
+from models.scenario.errors import FieldError
+from models.scenario.limits import check_horizon
 from planner.answers.compare import BATCHING_POLICIES
 from planner.answers.policies.parse import parse
 from planner.answers.servers.by_policy import DEFAULT_POLICIES, LONG_TRACE_POLICIES, Scanned, scan, try_own_size
@@ -27,6 +29,8 @@ from planner.answers.servers.sensitivity import FACTOR, Strain, strain
 from planner.answers.servers.sizes import Mix, Sizes
 from planner.answers.simulate import is_file
 
+SLOWEST, FASTEST = Fraction(1, 100), Fraction(100)
+"""Requests come at least and at most so many times as fast as the scenario says."""
 _FLOOR_SHARE = 0.5
 """The fluid bound of all sizes, which cannot be interrupted, is begun if it takes at most this share of the time."""
 _FORMULAS_SHARE, _POLICY_SHARE = 0.3, 0.6
@@ -302,7 +306,7 @@ def servers(
         If there is no level, a policy is unknown, or the scenario cannot be asked about other sizes.
     """
     begun = time.monotonic()
-    scenario = scenario if rate == 1 else with_traffic(scenario, rate)
+    scenario = scenario if rate == 1 else _at_rate(scenario, rate)
     chosen = levels_of(scenario, levels)
     long = scenario.instance.n_tasks > LONG_TRACE
     batching = BATCHING_POLICIES if scenario.instance.batches else ()
@@ -355,6 +359,24 @@ def servers(
         floor.gpus,
         rate,
     )
+
+
+def _at_rate(scenario: Scenario, rate: Fraction) -> Scenario:
+    """Return the scenario with so many times the traffic.
+
+    Raises
+    ------
+    QuestionError, InputError
+        If the rate is out of range, or its times are.
+    """
+    if not SLOWEST <= rate <= FASTEST:
+        raise QuestionError(f"{float(rate):g} is out of range; allowed is {float(SLOWEST):g} to {FASTEST}", "rate")
+    busier = with_traffic(scenario, rate)
+    try:
+        check_horizon(busier.instance)
+    except FieldError as error:
+        raise scenario.source.error(error.where, error.problem) from None
+    return busier
 
 
 def levels_of(scenario: Scenario, levels: ServiceLevels | None) -> ServiceLevels:
