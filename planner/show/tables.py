@@ -63,7 +63,7 @@ def plan_summary(plan: Plan) -> dict[str, str]:
     }
     if plan.metrics is not None:
         rows |= _metrics_rows(plan.metrics)
-    return rows | {"took": f"{result.runtime_s:.1f} s"}
+    return rows | _left_out_rows(result.left_out) | {"took": f"{result.runtime_s:.1f} s"}
 
 
 def bound_view(bound: Bound) -> Group:
@@ -89,7 +89,12 @@ def bound_summary(bound: Bound) -> dict[str, str]:
     if summary["uncertified_lower_bound"] is not None:
         value = _number(summary["uncertified_lower_bound"], objective)
         rows["without a certificate"] = f"{value}  (CP-SAT: holds, but cannot be computed again without it)"
-    return rows | {"took": f"{bound.runtime_s:.1f} s"}
+    return rows | _left_out_rows(bound.left_out) | {"took": f"{bound.runtime_s:.1f} s"}
+
+
+def _left_out_rows(left_out: Mapping[str, str]) -> dict[str, str]:
+    """Return a row for every method that was left out."""
+    return {f"{method} left out": reason for method, reason in left_out.items()}
 
 
 def regret_table(regret: Regret) -> Table:
