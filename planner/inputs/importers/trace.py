@@ -135,7 +135,15 @@ class Imported:
     def _comments(self) -> list[str]:
         files = ", ".join(path.name for path in self.files)
         lines = [f"Made by truenorth import {self.format.name} from {files}.", f"Source: {self.format.source}."]
-        return [*lines, f"Mapping: {self.workload.mapping}.", *(f"- {note}" for note in self.notes)]
+        return [*lines, f"Mapping: {self.workload.mapping}.", *self._rounded(), *(f"- {note}" for note in self.notes)]
+
+    def _rounded(self) -> list[str]:
+        """Return what rounding run times up costs, as a comment of the scenario."""
+        rounding = self.workload.rounding
+        if rounding is None:
+            return []
+        cost = f"up to {100 * rounding.most:.4g} %, {100 * rounding.work_added:.4g} % of all work"
+        return [f"Run times are rounded up, by {cost}: bounds and refutations are about the rounded log."]
 
 
 def trace_path(scenario: Path) -> Path:

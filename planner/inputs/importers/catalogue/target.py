@@ -13,6 +13,7 @@ from models.instance import Ints
 from models.scenario.source import Plain
 from models.scenario.writing import scenario_text
 from models.slo import ServiceLevel, ServiceLevels
+from models.workload import WHOLE
 from planner.inputs.importers.catalogue.document import CatalogueDocument, load_catalogue
 from planner.inputs.importers.catalogue.join import join
 from planner.inputs.importers.classes import Classes
@@ -88,8 +89,8 @@ class Catalogued:
         """
         if isinstance(found, DagJobs):
             raise QuestionError("joins requests by model, and this log has whole jobs; allowed is without", "catalogue")
-        if found.serving is not None:
-            problem = "brings shares, memory and batches; allowed is a log without these columns"
+        if found.serving is not None and (found.serving.batch_us or (found.serving.share < WHOLE).any()):
+            problem = "brings shares and batches; allowed is a log without these columns"
             raise QuestionError(problem, "catalogue")
         asked = found.at(rows)
         joined = join(self.document, asked, classes)
@@ -104,6 +105,7 @@ class Catalogued:
             None if asked.deadline_us is None else asked.deadline_us[kept],
             joined.mapping,
             None if asked.weight is None else asked.weight[kept],
+            joined.rounding,
         )
         tally.notes += [
             f"no request is of a model of the level '{level}', which is left out" for level in self._vacuous(made)
