@@ -84,7 +84,10 @@ class Imported:
     @property
     def notes(self) -> list[str]:
         """What the mapping assumes, and what the reader found out; with a cluster of one's own, only that."""
-        return [*(() if not isinstance(self.target, Documented) else self.format.notes), *self.tally.notes]
+        if not isinstance(self.target, Documented):
+            return list(self.tally.notes)
+        sizes = f"{'where options say nothing, ' if self.target.asked_for else ''}{self.format.sizes}"
+        return [*self.format.notes, *([sizes] if self.format.sizes else []), *self.tally.notes]
 
     @property
     def scenario(self) -> Scenario:
@@ -278,7 +281,7 @@ def _document(
     hardware = override(documented)
     if hardware != documented:
         tally.notes.append("cluster and sizes are those asked for, not the documented ones")
-    return Documented(hardware)
+    return Documented(hardware, asked_for=hardware != documented)
 
 
 def _watched(

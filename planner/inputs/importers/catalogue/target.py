@@ -107,6 +107,7 @@ class Catalogued:
             None if asked.weight is None else asked.weight[kept],
             joined.rounding,
         )
+        tally.notes += self._shared(made)
         tally.notes += [
             f"no request is of a model of the level '{level}', which is left out" for level in self._vacuous(made)
         ]
@@ -146,6 +147,15 @@ class Catalogued:
         used = model_names(workload)
         unused = [model for model in self.document.models if model not in used]
         return [level for level in self.document.slo or () if level.workflow in unused]
+
+    def _shared(self, workload: Workload) -> list[str]:
+        """Return what is assumed of models whose requests take shares of a GPU."""
+        several = {model: WHOLE // self.document.models[model].share for model in model_names(workload)}
+        return [
+            f"run times of {model} are taken to hold beside {count - 1} more of its requests, which its share lets run"
+            for model, count in several.items()
+            if count > 1
+        ]
 
     def _group(self, kind: str) -> dict[str, Any]:
         known = self.document.kinds[kind]

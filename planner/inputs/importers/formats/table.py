@@ -116,6 +116,8 @@ class TableReader:
         """Yield the requests of the files, none of which may be named twice."""
         clock = self.clock(files)
         tally.notes += [f"releases are {clock}"] if clock else []
+        if self.share:
+            tally.notes.append("run times are taken to hold beside as many other requests as their shares let run")
         for path in files:
             separator = separator_of(path, self._columns)
             if separator != ",":
@@ -200,7 +202,8 @@ FORMAT = Format(
     name="table",
     title="a CSV file with a release, a model and a run time per row; options name the columns and the unit",
     source="your own log",
-    notes=("sizes are assumed: models of 6 GB that load at 6 GB/s, GPUs of 24 GB",),
+    notes=(),
+    sizes="sizes are assumed: models of 6 GB that load at 6 GB/s, GPUs of 24 GB",
     reader=TableReader,
     dated=lambda reader, files: bool(reader.clock(files)),
 )
