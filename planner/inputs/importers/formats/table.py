@@ -17,7 +17,7 @@ from models.scenario.trace import microseconds
 from models.workload import WHOLE
 from planner.inputs.importers.csv_files import SEPARATORS, csv_rows, separator_of
 from planner.inputs.importers.format import Format, Hardware
-from planner.inputs.importers.rows import MAX_GPUS_PER_REQUEST, Rows
+from planner.inputs.importers.rows import LATEST_US, MAX_GPUS_PER_REQUEST, Rows
 from planner.inputs.importers.tables import Requests, Serving
 from planner.inputs.importers.tally import Tally
 
@@ -141,7 +141,7 @@ class TableReader:
         return list(dict.fromkeys([self.release, self.model, *filter(None, named)]))
 
     def clock(self, files: Sequence[Path]) -> str:
-        """Return which clock the first release is of: empty for the log's own.
+        """Return which clock releases are of, as the first that can be read says: empty for the log's own.
 
         Raises
         ------
@@ -149,11 +149,16 @@ class TableReader:
             If the file cannot be read.
         """
         chunks = csv_rows(files[0], [self.release], Tally(True), separator=separator_of(files[0], self._columns))
-        first = next((text for rows in chunks for text in rows.text(self.release)), "").strip()
+        told = (self._clock_of(text) for rows in chunks for text in rows.text(self.release))
+        return next((clock for clock in told if clock is not None), "")
+
+    def _clock_of(self, text: str) -> str | None:
+        """Return which clock a release is of; None if it is none."""
         try:
-            return UNIX if microseconds(first, self.release_unit or self.unit) > MAX_TIME_US else ""
+            release_us = microseconds(text.strip(), self.release_unit or self.unit)
+            return None if not 0 <= release_us <= LATEST_US else UNIX if release_us > MAX_TIME_US else ""
         except ValueError:
-            return DATES if re.match(r"\d{4}-\d\d-\d\d", first) else ""
+            return DATES if re.match(r"\d{4}-\d\d-\d\d", text.strip()) else None
 
     def _requests(self, rows: Rows, clock: str) -> Requests:
         unit = self.release_unit or self.unit
