@@ -11,6 +11,7 @@ from rich.text import Text
 
 from models.metrics import Metrics
 from models.objective import Objective
+from models.scenario import Scenario
 from models.units import say_size
 from planner.answers.bound import Bound
 from planner.answers.compare import Comparison
@@ -21,6 +22,7 @@ from planner.answers.regret import AS_IT_RAN, BATCHES, NOTE, OPEN, ORDER, PLACEM
 from planner.answers.replications import Replicated
 from planner.answers.simulate import Simulation
 from planner.answers.uncertain.planning import UncertainPlan
+from planner.show.rounded import rounded_in_words
 
 
 def plan_view(plan: Plan | UncertainPlan) -> Group:
@@ -63,7 +65,14 @@ def plan_summary(plan: Plan) -> dict[str, str]:
     }
     if plan.metrics is not None:
         rows |= _metrics_rows(plan.metrics)
-    return rows | _left_out_rows(result.left_out) | {"took": f"{result.runtime_s:.1f} s"}
+    return rows | _left_out_rows(result.left_out) | _rounded(plan.scenario) | {"took": f"{result.runtime_s:.1f} s"}
+
+
+def _rounded(scenario: Scenario) -> dict[str, str]:
+    """Return the row that says what proofs are about, where run times were rounded up."""
+    share = scenario.document.rounded_up
+    said = rounded_in_words(None if share is None else float(share))
+    return {} if said is None else {"about": said}
 
 
 def bound_view(bound: Bound) -> Group:
@@ -89,7 +98,7 @@ def bound_summary(bound: Bound) -> dict[str, str]:
     if summary["uncertified_lower_bound"] is not None:
         value = _number(summary["uncertified_lower_bound"], objective)
         rows["without a certificate"] = f"{value}  (CP-SAT: holds, but cannot be computed again without it)"
-    return rows | _left_out_rows(bound.left_out) | {"took": f"{bound.runtime_s:.1f} s"}
+    return rows | _left_out_rows(bound.left_out) | _rounded(bound.scenario) | {"took": f"{bound.runtime_s:.1f} s"}
 
 
 def _left_out_rows(left_out: Mapping[str, str]) -> dict[str, str]:

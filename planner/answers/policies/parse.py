@@ -14,11 +14,6 @@ OFFLINE = "offline"
 """Name of the policy that carries out a plan made from what is told of run times."""
 
 
-def is_own(text: str) -> bool:
-    """Say whether a policy is one of the user's, named as ``module:Class``."""
-    return text.strip().partition(":")[0] not in (*POLICIES, RECEDING, OFFLINE)
-
-
 def needs_solver(text: str) -> bool:
     """Say whether a policy plans with a solver: its simulation takes far longer than others', the first one compiles.
 
@@ -26,6 +21,11 @@ def needs_solver(text: str) -> bool:
     (True, False)
     """
     return text.strip().partition(":")[0] in (RECEDING, OFFLINE)
+
+
+def is_own(text: str) -> bool:
+    """Say whether a policy is one of the user's, named as ``module:Class``."""
+    return text.strip().partition(":")[0] not in (*POLICIES, RECEDING, OFFLINE)
 
 
 def parse(text: str, scenario: Scenario, told: Told | None = None) -> ParsedPolicy:

@@ -163,7 +163,7 @@ class ServersAnswer:
 
     def as_dict(self, plan: Path | None = None, certificate: Path | None = None) -> dict[str, Any]:
         """Return the answer with the keys of ``servers --json``."""
-        priced = self.sizes.prices is not None
+        priced, rounded = self.sizes.prices is not None, self.sizes.scenario.document.rounded_up
 
         def size(mix: Mix | None) -> dict[str, Any]:
             """Return how many servers, and of priced groups also how many of each and for how much an hour."""
@@ -194,6 +194,7 @@ class ServersAnswer:
                 {"gpu": group.gpu.kind, "gpus_per_server": group.gpus_per_server}
                 for group in self.sizes.scenario.document.cluster.server_groups
             ],
+            "rounded_up": None if rounded is None else float(rounded),
             "largest": size(self.largest),
             "open_sizes": len(self.undecided),
             "minimum": minimum,
