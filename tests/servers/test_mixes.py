@@ -35,7 +35,8 @@ def _scenario(cluster: dict[str, Any], task: dict[str, Any], jobs: list[dict[str
 
 
 def _ask(built: Scenario, level: str, **options: Any) -> ServersAnswer:
-    return servers(built, ServiceLevels.parse(level), **({"policies": (), "time_limit_s": 20.0} | options))
+    asked: dict[str, Any] = {"policies": (), "time_limit_s": 20.0}
+    return servers(built, ServiceLevels.parse(level), **asked | options)
 
 
 def _jobs(*ingress: str) -> list[dict[str, Any]]:
@@ -124,7 +125,8 @@ def test_a_price_is_the_least_of_the_counts_looked_at_and_says_so() -> None:
     assert "and no cheaper size of at most 1 big + 1 small is, which is proved" in answer_in_words(found)
     assert rows(found)[0][2] == "proved: a plan at this size, every cheaper one of at most 1 big + 1 small refuted"
     more = _ask(built, "p100 latency <= 2 s", most=2)
-    assert (more.mix, more.proved, more.lower_bound_price_of_any) == ((0, 2), True, 6)
+    assert (more.mix, more.proved) == ((0, 2), True)
+    assert more.lower_bound_price_of_any == 6
     assert "at most" not in rows(more.as_dict())[0][2]
 
 
@@ -134,7 +136,8 @@ def test_the_fluid_bound_holds_whatever_the_counts() -> None:
     task = {"runtime": "1 s"}
     built = _scenario(_groups((1, "a", 1), (1, "b", 4)), task, [{"release": "0 s", "workflow": "w"}] * 5)
     answer = _ask(built, "p100 latency <= 1 s")
-    assert (answer.mix, answer.lower_bound_price, answer.lower_bound_price_of_any) == (None, None, 5)
+    assert (answer.mix, answer.lower_bound_price) == (None, None)
+    assert answer.lower_bound_price_of_any == 5
     assert answer.as_dict()["minimum"]["lower_bound_price_of_any_counts"] == 5
 
 

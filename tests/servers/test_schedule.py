@@ -177,7 +177,7 @@ def test_a_mean_is_met_alone_or_not() -> None:
     for limit, met in (("2 s", True), ("1999 ms", False)):
         level = ServiceLevels.parse(f"mean latency <= {limit}")
         found = attained(instance, latency, level, 5 * SECOND, 2)
-        assert [None if each is None else (each.share, each.met) for each in found] == [(int(met), met)] * 2
+        assert [None if each is None else (each.share, each.met) for each in found] == [(Fraction(met), met)] * 2
 
 
 def test_what_was_found_out_is_not_asked_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
