@@ -8,7 +8,7 @@ from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
-from planner.answers.servers.schedule import ScheduleAnswer
+from planner.answers.servers.scheduled import ScheduleAnswer
 from planner.show.servers import Found, describe_mix, view
 
 _PLAN = "plan (offline optimum)"
