@@ -20,7 +20,7 @@ from solvers.side_by_side import dispatch
 from tests import instances as make
 
 DAY_US = 86_400 * 10**6
-OPTIONS = SearchOptions(1.0, workers=1)
+OPTIONS = SearchOptions(20.0, workers=1)
 
 
 @pytest.fixture
@@ -84,7 +84,7 @@ def test_a_milp_of_too_many_terms_leaves_the_rest_of_the_time_to_local_search() 
     assert made.value == 3_999 + 2 * 4_001  # two beside each other, then the third
     assert made.lower_bound is not None
     assert made.lower_bound < made.value
-    assert "variables at" in made.left_out["milp"]
+    assert "milp" in made.left_out
 
 
 def test_memory_that_runs_out_all_the_same_is_said() -> None:
