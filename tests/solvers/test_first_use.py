@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
+import numba
 import pytest
 
 from models import Instance, Job
@@ -36,11 +38,12 @@ def test_what_is_missing_is_compiled_and_said(asked: list[list[str]]) -> None:
     assert asked[1:] == [["serving"]]
 
 
-def test_what_another_machine_compiled_does_not_count(asked: list[list[str]], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_another_machine_compiled_does_not_count(
+    asked: list[list[str]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "kernels").mkdir()
     mark_complete(["search", "bound"])
-    (first_use.MACHINE_CODE).mkdir()
-    mark_complete(["search", "bound"])
-    monkeypatch.setattr(first_use.numba, "__version__", "0.1")
+    monkeypatch.setattr(numba, "__version__", "0.1")
     compile_once(one())
     assert asked == [["search", "bound"]]
 
@@ -48,6 +51,6 @@ def test_what_another_machine_compiled_does_not_count(asked: list[list[str]], mo
 def test_where_nothing_can_be_kept_nothing_is_compiled_beforehand(
     asked: list[list[str]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(first_use.os, "access", lambda *_: False)
+    monkeypatch.setattr(os, "access", lambda *_: False)
     compile_once(one(), lambda: pytest.fail("there is nothing to say"))
     assert asked == []

@@ -42,7 +42,9 @@ class Alone:
     def in_words(self) -> str:
         """Return who takes too long, and what can be reached."""
         most = "all" if self.workflows == 1 else f"of {self.workflows} workflows, most"
-        who = f"{self.too_long} of {self.jobs} jobs ({100 * self.too_long / self.jobs:.3g} %, {most} of {self.workflow})"
+        who = (
+            f"{self.too_long} of {self.jobs} jobs ({100 * self.too_long / self.jobs:.3g} %, {most} of {self.workflow})"
+        )
         return f"Loads and run times alone: even with every GPU idle, {who} take too long; {self._reachable()}"
 
     def _reachable(self) -> str:

@@ -96,9 +96,7 @@ def _without_branches(workflow: Mapping[str, Any], kept: Sequence[int]) -> dict[
     chances = [Fraction(branches[index]["probability"]) for index in kept]
     shares = [round(chance / sum(chances), _DECIMALS) for chance in chances[1:]]
     shares.insert(0, 1 - sum(shares, Fraction(0)))
-    written = [
-        {**branches[index], "probability": float(share)} for index, share in zip(kept, shares, strict=True)
-    ]
+    written = [{**branches[index], "probability": float(share)} for index, share in zip(kept, shares, strict=True)]
     return {"tasks": tasks, "branches": written}
 
 
