@@ -1,4 +1,4 @@
-"""``python -m experiments.limits``: ask random questions for so many minutes, and print every limit that is not kept."""
+"""``python -m experiments.limits``: ask random questions for some minutes, and print every limit that is not kept."""
 
 from __future__ import annotations
 

@@ -117,7 +117,7 @@ def formulate_scaled(
     """
     windows = time_windows(instance, scaled, limit, _horizon_us(instance, known), floors, limits)
     choices = Choices.of(instance, windows, budget)
-    budget.fit(_count_terms(choices), _TERM_BYTES, _TERM_S)
+    budget.fit(count_terms(choices), _TERM_BYTES, _TERM_S)
     model = cp_model.CpModel()
     surcharges = None if limits is None else limits.surcharges
     variables = declare(model, choices, scaled, surcharges)
@@ -131,7 +131,7 @@ def formulate_scaled(
     return Formulation(model, variables, choices, scaled, limit, surcharges)
 
 
-def _count_terms(choices: Choices) -> int:
+def count_terms(choices: Choices) -> int:
     """Return about how many variables and constraints a model will have: ways to run, to receive inputs, to follow."""
     gpus = [len(row) for row in choices.gpus]
     runs = sum(gpus) + sum(gpus[task] for task, _ in choices.needs)

@@ -12,6 +12,7 @@ from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+from models.cells import guard
 from models.scenario.atomic import admit, open_now
 from models.scenario.errors import FieldError, InputError, allowed, quote
 from models.scenario.quantities import MAX_JOBS, MAX_TIME_US, read_number, read_server
@@ -99,7 +100,8 @@ def _read(rows: Reader, file: str, workflows: Sequence[str], servers: int, windo
     row: list[str] = []
     try:
         row = next(rows, [])
-        columns = _TraceHeader([name.strip() for name in row], {name: name for name in workflows}, servers)
+        names = {guard(name): name for name in workflows} | {name: name for name in workflows}
+        columns = _TraceHeader([name.strip() for name in row], names, servers)
         kept: list[Arrival] = []
         count, first, last = 0, 0, 0
         start, end = window

@@ -20,7 +20,7 @@ from planner.answers.versions import provenance
 from planner.show.canvas import png
 from planner.show.curves import slowdown_ecdf
 from planner.show.curves_figure import draw, draw_in_a_column
-from planner.show.frames import frame
+from planner.show.frames import csv_text, frame
 from planner.show.gantt import gantt
 from planner.show.paper import write_figure, write_table, write_vectors
 from planner.show.perfetto import trace_events
@@ -34,7 +34,7 @@ def write(comparison: Comparison, folder: Path) -> list[Path]:
     """Write every file of a comparison; return their paths."""
     folder.mkdir(parents=True, exist_ok=True)
     written, origin = [folder / "table.csv", folder / "comparison.json"], _origin(comparison)
-    write_atomically(written[0], frame(comparison).to_csv())
+    write_atomically(written[0], csv_text(frame(comparison)))
     write_atomically(written[1], json.dumps(comparison.as_dict() | origin, indent=2))
     written += write_table(comparison_table(comparison), folder / "table")
     written.append(write_timelines(folder, comparison.shown))

@@ -9,6 +9,7 @@ from typing import Any, Protocol
 import numpy as np
 import pandas as pd
 
+from models.cells import guard
 from models.cluster import MICROSECONDS_PER_SECOND
 from models.objective import completion_us
 from planner.answers.shown import Shown
@@ -37,6 +38,17 @@ def frame(answer: WithRows) -> pd.DataFrame:
 def _(answer: Sweep) -> pd.DataFrame:
     made: pd.DataFrame = table_of(answer.rows, ("cell", *answer.columns)).to_pandas()
     return made
+
+
+def csv_text(table: pd.DataFrame) -> str:
+    """Return a table as CSV; text that a spreadsheet would compute is guarded."""
+    guarded = table.map(_guarded).rename(index=_guarded, columns=_guarded)
+    text: str = guarded.to_csv()
+    return text
+
+
+def _guarded(cell: object) -> object:
+    return guard(cell) if isinstance(cell, str) else cell
 
 
 def _chosen(answer: WithTimelines, of: str | None) -> Shown:

@@ -16,7 +16,7 @@ from rich.text import Text
 from models.scenario import write_atomically
 from planner.answers.replications import Replicated
 from planner.show.colours import COLOURS
-from planner.show.frames import frame
+from planner.show.frames import csv_text, frame
 from planner.show.paper import COLUMN_INCHES, IN_A_COLUMN, write_figure, write_table
 from planner.show.picture import AS_DATA
 from planner.show.tables import caption_of, name_with_marks
@@ -105,7 +105,7 @@ def draw_intervals(made: Replicated) -> Figure:
 def write(made: Replicated, folder: Path) -> list[Path]:
     """Write the intervals as table and picture beside the replications of the sweep; return the paths."""
     paths = [folder / "intervals.csv", folder / "intervals.json"]
-    write_atomically(paths[0], frame(made).to_csv())
+    write_atomically(paths[0], csv_text(frame(made)))
     write_atomically(paths[1], json.dumps(made.as_dict() | {"settings": dict(made.settings)}, indent=1))
     paths += write_table(replicated_table(made), folder / "intervals")
     return paths + write_figure(draw_intervals(made), folder / "intervals")

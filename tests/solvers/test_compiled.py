@@ -6,8 +6,10 @@ import shutil
 from pathlib import Path
 from typing import Any
 
+import numba
 import numpy as np
 import pytest
+from numba.core import caching
 
 from models.instance import Ints
 from solvers.compiled import digest_texts, inlined, kernel
@@ -89,3 +91,36 @@ def test_parts_of_kernels_are_compiled_once_per_type_and_not_called_from_python(
     assert len(part.signatures) == 1  # not one more for the constant
     with pytest.raises(TypeError, match="part of kernels"):
         double(3)
+
+
+@pytest.fixture
+def _kept_here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(vars(numba.config), "CACHE_DIR", str(tmp_path))
+
+
+def triple(value: int) -> int:
+    return 3 * value
+
+
+@pytest.mark.usefixtures("_kept_here")
+@pytest.mark.parametrize("left", [0, 10, 60])
+@pytest.mark.parametrize("kind", ["*.nbi", "*.nbc"])
+def test_machine_code_that_is_cut_short_is_compiled_anew(tmp_path: Path, kind: str, left: int) -> None:
+    assert kernel(triple)(2) == 6
+    (file,) = tmp_path.rglob(kind)
+    file.write_bytes(file.read_bytes()[:left])
+    again: Any = kernel(triple)
+    assert again(2) == 6
+    assert sum(again.stats.cache_misses.values()) == 1
+    whole: Any = kernel(triple)
+    assert whole(2) == 6
+    assert sum(whole.stats.cache_hits.values()) == 1
+
+
+@pytest.mark.usefixtures("_kept_here")
+def test_a_full_disk_keeps_no_machine_code_and_stops_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(caching.IndexDataCacheFile, "save", refuse)
+    assert kernel(triple)(2) == 6

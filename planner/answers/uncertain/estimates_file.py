@@ -12,6 +12,7 @@ from pathlib import Path
 
 import numpy as np
 
+from models.cells import unguard
 from models.instance import Instance
 from models.scenario import InputError, Scenario
 from models.scenario.errors import allowed, quote
@@ -111,6 +112,6 @@ def _rows(path: Path) -> list[_Row]:
         low, middle, high = (rows.times(name, least_us=1) for name in QUANTILES)
         rows.refuse((low > middle) | (middle > high), "p50_s", "is not in order", "p10_s <= p50_s <= p90_s")
         quantiles = zip(low.tolist(), middle.tolist(), high.tolist(), strict=True)
-        names = (rows.text(name).tolist() for name in _NAMES)
+        names = (map(unguard, rows.text(name).tolist()) for name in _NAMES)
         found += zip(rows.line.tolist(), *names, quantiles, strict=True)
     return found

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
+from models.cells import guard
 from models.cluster import MICROSECONDS_PER_SECOND
 from models.units import QuantityError, parse_bandwidth, parse_number, parse_rate, parse_size, parse_time
 from planner.answers.whatif.axes import Axis
@@ -79,12 +80,19 @@ def table_of(rows: Sequence[Row], first: Sequence[str]) -> pa.Table:
 
 
 def csv_bytes(table: pa.Table) -> bytes:
-    """Return a table as CSV."""
+    """Return a table as CSV; text that a spreadsheet would compute is guarded."""
     import pyarrow as pa
     from pyarrow import csv
 
+    names = [guard(name) for name in table.column_names]
+    columns = [
+        pa.array([cell if cell is None else guard(cell) for cell in column.to_pylist()])
+        if pa.types.is_string(column.type)
+        else column
+        for column in table.columns
+    ]
     sink = pa.BufferOutputStream()
-    csv.write_csv(table, sink)
+    csv.write_csv(pa.table(columns, names=names), sink)
     return sink.getvalue().to_pybytes()  # type: ignore[no-any-return]
 
 

@@ -84,10 +84,10 @@ def compare(
         return comparison_view(made)
 
     manners.show(made.as_dict(), view, as_json, written)
-    manners.say_if_late(made.plan.result)
     if stop.is_set():
         manners.say("truenorth: interrupted; the best plan found is kept")
         return manners.INTERRUPTED
+    manners.say_if_late(made.plan.result)
     return manners.DONE if made.plan.timeline is not None else manners.NOT_ACHIEVED
 
 

@@ -92,10 +92,10 @@ def plan(
         return plan_view(done)
 
     manners.show(done.as_dict(output if found else None), view, as_json)
-    manners.say_if_late(made.result)
     if stop.is_set():
         manners.say(f"truenorth: interrupted; {'the best plan found is kept' if found else 'no plan was found yet'}")
         return manners.INTERRUPTED
+    manners.say_if_late(made.result)
     return manners.DONE if found else manners.NOT_ACHIEVED
 
 

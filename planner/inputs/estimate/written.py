@@ -10,6 +10,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from models.cells import guard
 from models.scenario import write_atomically
 from planner.inputs.estimate.calibration import RungCalibration
 from planner.inputs.estimate.conformal import NOMINAL
@@ -58,9 +59,9 @@ def save(made: Estimates, path: Path) -> None:
     rows = list(_rows(made))
     writer = csv.DictWriter(text, list(rows[0]), lineterminator="\n")
     writer.writeheader()
-    writer.writerows(
-        row | {"neighbours": _BETWEEN.join(row["neighbours"]), "profile": str(row["profile"]).lower()} for row in rows
-    )
+    for row in rows:
+        cells = row | {"neighbours": _BETWEEN.join(row["neighbours"]), "profile": str(row["profile"]).lower()}
+        writer.writerow({name: guard(cell) if isinstance(cell, str) else cell for name, cell in cells.items()})
     write_atomically(path, text.getvalue())
 
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import pandas as pd
 
+from models.cells import guard
 from models.scenario.source import Plain
 from models.workload import ANY_KIND, WHOLE, Task, Workflow
 from planner.inputs.importers.format import Hardware
@@ -102,7 +103,7 @@ def _demand(share: int, memory_bytes: int) -> dict[str, Any]:
 
 def trace_text(workload: Workload) -> str:
     """Return the arrivals as the CSV file of a trace."""
-    names = pd.Index([workflow.name for workflow in workload.workflows])
+    names = pd.Index([guard(workflow.name) for workflow in workload.workflows])
     workflow = pd.Categorical.from_codes(workload.workflow, categories=names)
     table = pd.DataFrame({"time_us": workload.release_us, "workflow": workflow})
     if workload.deadline_us is not None:

@@ -374,6 +374,7 @@ class SweepFile(TypedDict):
     file: str | None
     scenario_hash: str | None
     versions: dict[str, str]
+    cells: list[str]
 
 
 @with_config(_OPEN)

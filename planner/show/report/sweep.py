@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from math import isfinite
 from pathlib import Path
 
+from models.cells import unguard
 from models.scenario import InputError
 from models.scenario.source import read_text
 from models.units import say_bandwidth, say_size
@@ -46,12 +47,8 @@ def section(folder: Path) -> PageSection:
     InputError
         If its table cannot be read.
     """
-    reader = csv.DictReader(io.StringIO(read_text(folder / NAME)), restval="")
-    try:
-        rows, names = list(reader), list(reader.fieldnames or ())
-    except csv.Error as error:
-        problem = f"is no CSV: {error}; allowed is what -o wrote: run the sweep again"
-        raise InputError(str(folder / NAME), reader.line_num, "row", problem) from None
+    noted = read_json(folder / _NOTE, documents.SweepFile)
+    rows, names = _read(folder / NAME, len(noted["cells"]))
     end = min((names.index(name) for name in _FIRST_FIGURE if name in names), default=len(names))
     axes = [name for name in names[1:end] if len({row[name] for row in rows}) > 1]
     # A verb that answers with a row per policy tells them apart beside the axes.
@@ -60,7 +57,6 @@ def section(folder: Path) -> PageSection:
     objectives = sorted({row["objective"] for row in rows if row.get("objective")})
     what = _what(asked, objectives[0] if len(objectives) == 1 else "value")
     drawn = _drawn(rows, keys, asked, what)
-    noted = read_json(folder / _NOTE, documents.SweepFile)
     return PageSection(
         f"{noted['name']}: what if {', '.join(_named(axis, axes) for axis in axes) or 'nothing'} changes?",
         _answer(rows, keys, asked, what),
@@ -83,6 +79,32 @@ def _notes(rows: Sequence[Mapping[str, str]]) -> list[str]:
         f"In {len(unconverged)} of {len(cells)} cells the plan is unconverged ({WHAT_COUNTS}): ratios to it understate."
     )
     return [said] if unconverged else []
+
+
+def _read(path: Path, cells: int) -> tuple[list[dict[str, str]], list[str]]:
+    """Return the rows of the table of a sweep of so many cells, and its columns.
+
+    Raises
+    ------
+    InputError
+        If it is none, or not whole.
+    """
+    text, allowed = read_text(path), "allowed is what -o wrote: run the sweep again"
+    reader = csv.reader(io.StringIO(text), strict=True)
+    try:
+        table = [[unguard(cell) for cell in row] for row in reader]
+    except csv.Error as error:
+        raise InputError(str(path), max(1, reader.line_num), "row", f"is no CSV: {error}; {allowed}") from None
+    names = table[0] if table else []
+    if names[:1] != ["cell"] or not any(name in names for name in _FIRST_FIGURE):
+        raise InputError(str(path), 1, "header", f"is none of a sweep's table; {allowed}")
+    short = next((line for line, row in enumerate(table, 1) if len(row) != len(names)), None)
+    if short is not None or not text.endswith("\n"):
+        raise InputError(str(path), short or len(table), "row", f"is cut short; {allowed}")
+    answered = len({row[0] for row in table[1:]})
+    if answered != cells:
+        raise InputError(str(path), len(table), "file", f"answers {answered} cells of {cells}; {allowed}")
+    return [dict(zip(names, row, strict=True)) for row in table[1:]], names
 
 
 def _what(asked: str, objective: str) -> str:

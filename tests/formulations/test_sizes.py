@@ -1,0 +1,47 @@
+"""How large formulations will be, told before they are built."""
+
+from __future__ import annotations
+
+import pytest
+
+from models import Job, Objective
+from models.formulations import cp_sat, milp_instants
+from models.formulations.budget import Budget, GivenUpError
+from models.formulations.choices import Choices
+from models.formulations.milp_instants_size import count_terms, starts_of
+from models.workload import WHOLE, Task
+from tests import instances as make
+
+
+@pytest.mark.parametrize("load_us", [2, 5, 9])
+@pytest.mark.parametrize("run_us", [1, 4])
+def test_terms_of_instants_are_told_within_a_factor_of_two(load_us: int, run_us: int) -> None:
+    task = Task("t", {"*": run_us}, ("m",), share=WHOLE // 2)
+    built = make.instance([Job(make.chain(task), release) for release in (0, 3, 7)], {"m": load_us}, make.cluster(2))
+    formulation = milp_instants.formulate(built, Objective.MAKESPAN)
+    choices, grid = formulation.choices, formulation.grid
+    places = [(0, 0, 0), (0, 1, 0)]
+    told = count_terms(choices, grid, starts_of(choices, grid), places)
+    real = sum(len(row) for row in formulation.problem.constraints())
+    assert real / 2 <= told <= 2 * real
+
+
+@pytest.mark.parametrize("inputs", [0, 1, 8])
+def test_terms_of_cp_sat_are_told_within_a_factor_of_four(inputs: int) -> None:
+    tasks = [
+        make.task(f"t{place}", 5, ["m"], {f"t{before}": 3 for before in range(max(0, place - inputs), place)})
+        for place in range(12)
+    ]
+    built = make.instance([Job(make.chain(*tasks), 0)], {"m": 3}, make.cluster(3))
+    formulation = cp_sat.formulate(built, Objective.MAKESPAN)
+    real = len(formulation.model.proto.variables) + len(formulation.model.proto.constraints)
+    assert real / 2 <= cp_sat.count_terms(formulation.choices) <= 4 * real
+
+
+def test_pairs_of_tasks_are_looked_at_while_time_is_left() -> None:
+    built = make.instance([Job(make.chain(make.task("t", 5, ["m"])), 0)] * 6, {"m": 3}, make.cluster(2))
+    windows = cp_sat.formulate(built, Objective.MAKESPAN).choices.windows
+    asked = iter([1.0, 1.0, 1.0, 0.0])
+    with pytest.raises(GivenUpError):
+        Choices.of(built, windows, Budget(lambda: next(asked)))
+    assert next(asked, None) is None

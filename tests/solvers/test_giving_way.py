@@ -1,0 +1,108 @@
+"""A method that is too large for memory or time gives way to the next one, and the answer says so."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+import pytest
+
+from models import Instance, Job, Objective
+from models.formulations import budget
+from models.formulations.budget import GivenUpError
+from models.workload import WHOLE, Task
+from solvers import portfolio
+from solvers.bounds.lagrangian.improve import improve as raise_bound
+from solvers.exact import start_orders
+from solvers.exact.start_orders_tables import Rate
+from solvers.options import Method, SearchOptions
+from solvers.result import Progress, Result, Search
+from solvers.side_by_side import dispatch
+from tests import instances as make
+
+DAY_US = 86_400 * 10**6
+OPTIONS = SearchOptions(20.0, workers=1)
+
+
+@pytest.fixture
+def _little(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(budget, "free_bytes", lambda: 200_000_000)
+
+
+def years_apart() -> Instance:
+    """Two jobs of a run of 1 us, many years apart: slots of a critical path are hundreds of millions of millions."""
+    return make.instance([Job(make.chain(make.task("t", 1)), release) for release in (0, 10_000 * DAY_US)])
+
+
+@pytest.mark.usefixtures("_little")
+def test_a_relaxation_of_too_many_slots_leaves_the_formulas() -> None:
+    found = portfolio.bound(years_apart(), Objective.MEAN_LATENCY, OPTIONS)
+    assert found.formula[0] == 1
+    assert found.priced is None
+    assert set(found.left_out) == {"lagrangian"}
+    assert "GB are free" in found.left_out["lagrangian"]
+
+
+@pytest.mark.usefixtures("_little")
+def test_a_plan_says_what_was_left_out() -> None:
+    # The second waits for the first: 1 us and 2 us, and the formulas know it.
+    built = make.instance(
+        [Job(make.chain(make.task("t", 1)), release) for release in (0, 0, 10_000 * DAY_US)], on=make.cluster(1)
+    )
+    made = portfolio.solve(built, Objective.MEAN_LATENCY, OPTIONS)
+    assert made.value == Fraction(4, 3)
+    assert made.lower_bound == Fraction(4, 3)
+
+
+@pytest.mark.usefixtures("_little")
+def test_states_that_fit_nowhere_leave_the_bound_as_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
+    # Outputs under way for 10^6 us after runs of 1 us: a million of them beside each other, as states count.
+    chain = make.chain(make.task("a", 1), make.task("b", 1, after={"a": 1_000_000}), make.task("c", 1, after={"a": 1}))
+    built = make.instance([Job(chain, 0), Job(chain, 2)], on=make.cluster(2))
+    search = Search(built, Objective.MEAN_LATENCY, 60.0)
+    portfolio.offer_formulas(search)
+    before = search.bound
+    priced = raise_bound(search, 1.0)
+    assert priced is not None
+    monkeypatch.setattr(start_orders, "_most_in_memory", lambda tables: 3)
+    start_orders.improve(search, Rate.of(priced), 1.0)
+    assert search.timeline is None
+    dispatch(search)
+    start_orders.improve(search, Rate.of(priced), 1.0)
+    assert search.left_out["start-orders"] == "12 states do not fit into memory, which has room for 3"
+    assert before is not None
+    assert search.bound is not None
+    assert search.bound >= before
+
+
+@pytest.mark.usefixtures("_little")
+def test_a_milp_of_too_many_terms_leaves_the_rest_of_the_time_to_local_search() -> None:
+    # All times are multiples of 1 us, so are the instants; a row at each lists the 3999 loads that may be under way.
+    task = Task("t", {"*": 4_001}, ("m",), share=WHOLE // 2)
+    on = make.cluster(1, memory_bytes=10_000)
+    built = make.instance([Job(make.chain(task), 0)] * 3, {"m": 3_999}, on)
+    made = portfolio.solve(built, Objective.MAKESPAN, SearchOptions(1.0, Method.MILP, workers=1))
+    assert made.value == 3_999 + 2 * 4_001  # two beside each other, then the third
+    assert made.lower_bound is not None
+    assert made.lower_bound < made.value
+    assert "milp" in made.left_out
+
+
+def test_memory_that_runs_out_all_the_same_is_said() -> None:
+    search = Search(years_apart(), Objective.MEAN_LATENCY, 1.0)
+    with search.giving_way("one"):
+        raise MemoryError
+    with search.giving_way("other"):
+        raise GivenUpError("too many")
+    with search.giving_way("third"):
+        pass
+    assert search.result("solver", {}).left_out == {"one": "memory ran out", "other": "too many"}
+
+
+@pytest.mark.parametrize(
+    ("first_s", "took_s", "within"),
+    [(0.1, 4.0, True), (0.1, 4.9, True), (0.1, 5.1, False), (0.1, 35.0, False), (4.1, 4.2, False)],
+)
+def test_a_limit_is_kept_by_the_whole_search(first_s: float, took_s: float, within: bool) -> None:
+    trail = (Progress(first_s, Fraction(1), None),)
+    made = Result(Objective.MAKESPAN, None, Fraction(1), None, None, False, took_s, 4.0, trail, "any")
+    assert made.within_limit is within
