@@ -14,7 +14,7 @@ from experiments.nightly.__main__ import Table
 from experiments.nightly.against import Compared, compare_bounds, compare_plans, compare_servers
 from experiments.nightly.draws import UNITS_US, Draw, draw
 from models import Objective
-from models.scenario import load_scenario
+from models.scenario import load_scenario, scenario_from
 from solvers.bounds import closed_form
 
 SEEDS = range(500, 524)
@@ -81,7 +81,7 @@ def test_the_level_of_a_size_is_the_oracle_s() -> None:
         "workload": {"jobs": [{"release": "0 us", "workflow": "w", "deadline": "5 us"}] * 2},
         "slo": "no late jobs",
     }
-    one = Draw(data, against.scenario_from(data), 1)
+    one = Draw(data, scenario_from(data), 1)
     assert [against._meets(against._sized(one, count)) for count in (1, 2, 3)] == [False, True, True]
     # The second server comes at 3, and its task ends at 7; it comes at 1, and its task ends at 5.
     assert not against._meets(against._ordered(one, (1, 2), 3))
