@@ -11,7 +11,14 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 
-from experiments.nightly.against import Compared, compare_bounds, compare_plans, compare_schedule, compare_servers
+from experiments.nightly.against import (
+    Compared,
+    compare_bounds,
+    compare_milp,
+    compare_plans,
+    compare_schedule,
+    compare_servers,
+)
 from experiments.nightly.draws import UNITS_US, Draw, draw
 from models.errors import UserError
 
@@ -26,7 +33,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--seed", type=int, default=0, help="of the first draw; the others follow")
     parser.add_argument("--limit", type=float, default=2.0, help="seconds for each plan and each bound")
     parser.add_argument("--altered", type=int, default=20, help="altered certificates per certificate")
-    parser.add_argument("--only", choices=("plans", "bounds", "servers", "by"), help="one of the comparisons")
+    parser.add_argument("--only", choices=("plans", "milp", "bounds", "servers", "by"), help="one of the comparisons")
     parser.add_argument("-o", "--output", type=Path, default=Path("contradictions"), help="folder for scenarios")
     given = parser.parse_args(arguments)
     table = Table(given.output)
@@ -46,6 +53,7 @@ def _comparisons(limit_s: float, alterations: int) -> list[tuple[str, bool, int,
     """Return the comparisons: name, whether of scenarios of any size, every how many draws."""
     return [
         ("plans", False, 1, partial(compare_plans, limit_s=limit_s)),
+        ("milp", False, 20, partial(compare_milp, limit_s=limit_s)),
         ("bounds", False, 1, partial(compare_bounds, limit_s=limit_s, alterations=alterations)),
         ("servers", True, 5, partial(compare_servers, limit_s=3 * limit_s)),
         ("by", True, 10, partial(compare_schedule, limit_s=6 * limit_s)),
