@@ -68,14 +68,18 @@ class ShownMetrics(TypedDict):
 
 @with_config(_OPEN)
 class ComparedPolicy(TypedDict):
-    """A row of a comparison."""
+    """A row of a comparison; a policy with a problem has no figures."""
 
     policy: str
     clairvoyant: bool
-    objective: Figure
+    twin: bool
+    problem: str | None
+    objective: Figure | None
     ratio_to_best: Figure | None
+    ratio_to_bound: Figure | None
     gap_to_bound: Figure | None
-    metrics: ShownMetrics
+    converged: bool
+    metrics: ShownMetrics | None
 
 
 @with_config(_OPEN)
@@ -95,6 +99,7 @@ class RegretRow(TypedDict):
 
     policy: str
     note: str
+    warning: str | None
     losses: list[LossRow]
 
 
@@ -107,6 +112,7 @@ class ComparisonFile(TypedDict):
     lower_bound: Figure | None
     bound_method: str | None
     status: str
+    warning: str | None
     regret: list[RegretRow]
     note: str
     scenario: WindowOfFile
@@ -143,6 +149,7 @@ class Minimum(ServerSize):
     proved: bool
     lower_bound: Count | None
     lower_bound_price_per_hour: NotRequired[Figure | None]
+    lower_bound_price_of_any_counts: NotRequired[Figure | None]
     value: Figure | list[Figure | None] | None
 
 
@@ -233,7 +240,7 @@ def _priced_throughout(found: ServersFile) -> ServersFile:
         mix, price = size.get("mix"), size.get("price_per_hour")
         if size["servers"] is not None and (mix is None or price is None or len(mix) != len(found["groups"])):
             raise ValueError("a size of priced groups has no price, or not a count for each group")
-    if refutation is not None and minimum.get("lower_bound_price_per_hour") is None:
+    if refutation is not None and found["open_sizes"] and minimum.get("lower_bound_price_per_hour") is None:
         raise ValueError("something is refuted, and no price is a bound")
     return found
 
@@ -243,6 +250,7 @@ class ServersFile(TypedDict):
     """``answer.json``."""
 
     slo: Levels
+    rate: NotRequired[Figure]
     spare: Count
     groups: list[Group]
     largest: ServerSize
