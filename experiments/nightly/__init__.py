@@ -1,0 +1,1 @@
+"""Random scenarios of mixed features, from microseconds to weeks: every answer against the oracle."""

@@ -1,0 +1,190 @@
+"""Answers against the oracle: each function yields what it compared, and how an answer contradicts the optimum."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from itertools import product
+from typing import Any
+
+from experiments.nightly.altered import altered
+from experiments.nightly.draws import Draw
+from models import Cluster, Instance, Objective
+from models.availability import FOREVER, Availability
+from models.objective import reported_bound
+from models.scenario import Scenario, scenario_from
+from models.status import Status
+from planner.answers.plan import plan
+from planner.answers.servers import ServersAnswer, servers
+from planner.answers.servers.schedule import schedule
+from solvers.bounds import closed_form
+from solvers.bounds.certificate import closed_form_document, lagrangian_document
+from solvers.bounds.granularity import round_up
+from solvers.bounds.lagrangian.improve import improve
+from solvers.bounds.verify import verify
+from solvers.exact import cp_sat, exhaustive, milp
+from solvers.options import Method
+from solvers.result import Result, Search
+
+_PROVED = Fraction(1, 1_000_000)
+"""Relative difference within which a value counts as equal to its bound."""
+MOST_SERVERS, INTERVALS = 3, 2
+"""Sizes and schedules are looked at up to here."""
+
+
+@dataclass(frozen=True, slots=True)
+class Compared:
+    """What was compared with the oracle; whether it was open, undecided at its limit; what contradicts it, or None."""
+
+    what: str
+    is_open: bool = False
+    contradiction: str | None = None
+
+
+def compare_plans(draw: Draw, limit_s: float) -> Iterator[Compared]:
+    """Compare the plans of every method but the MILP, and of CP-SAT by itself."""
+    yield from _compare_methods(draw, limit_s, [method for method in Method if method is not Method.MILP])
+    yield _judge("CP-SAT alone", cp_sat.solve(*_question(draw), limit_s, workers=1), exhaustive.solve(*_question(draw)))
+
+
+def compare_milp(draw: Draw, limit_s: float) -> Iterator[Compared]:
+    """Compare the plans of the MILP, which takes long to set up, in the portfolio and by itself."""
+    yield from _compare_methods(draw, limit_s, [Method.MILP])
+    yield _judge("MILP alone", milp.solve(*_question(draw), limit_s, workers=1), exhaustive.solve(*_question(draw)))
+
+
+def _question(draw: Draw) -> tuple[Instance, Objective]:
+    return draw.scenario.instance, draw.scenario.objective
+
+
+def _compare_methods(draw: Draw, limit_s: float, methods: list[Method]) -> Iterator[Compared]:
+    optimum = exhaustive.solve(*_question(draw))
+    for method in methods:
+        made = plan(draw.scenario, time_limit_s=limit_s, method=method, workers=1)
+        yield _judge(f"plan --method {method}", made.result, optimum)
+
+
+def _judge(what: str, result: Result, optimum: Result) -> Compared:
+    best, bounds = optimum.value, [moment.bound for moment in result.incumbents if moment.bound is not None]
+    wrong = None
+    if best is None:
+        wrong = None if result.value is None else f"has a plan of {result.value}, and there is none"
+    elif result.status is Status.INFEASIBLE:
+        wrong = f"says that there is no plan, and the optimum is {best}"
+    elif result.value is not None and result.value < best:
+        wrong = f"has a plan of {result.value}, and the optimum is {best}"
+    elif result.status is Status.OPTIMAL and result.value is not None and result.value > best * (1 + _PROVED):
+        wrong = f"calls {result.value} optimal, and the optimum is {best}"
+    elif max(bounds, default=best) > best:
+        wrong = f"has a bound of {max(bounds)}, and the optimum is {best}"
+    return Compared(what, result.status in (Status.FEASIBLE, Status.NO_SOLUTION), wrong)
+
+
+def compare_bounds(draw: Draw, limit_s: float, alterations: int) -> Iterator[Compared]:
+    """Compare every bound, the certificate of each that has one, and altered certificates."""
+    instance, objective = draw.scenario.instance, draw.scenario.objective
+    optimum = exhaustive.solve(instance, objective).value
+    if optimum is None:
+        return  # any bound holds
+    rng = random.Random(len(instance.jobs))  # noqa: S311
+    for name, document, bound in _certificates(instance, objective, limit_s):
+        wrong = f"has a bound of {bound}, and the optimum is {optimum}" if bound > optimum else None
+        yield Compared(f"bound {name}", False, wrong)
+        verdict = verify(instance, document)
+        same = verdict.valid and verdict.lower_bound == bound
+        yield Compared(f"certificate {name}", False, None if same else f"is refused: {verdict.reason}")
+        for changed in altered(document, alterations, rng):
+            yield Compared("altered certificates", False, _believes(instance, objective, changed, optimum))
+
+
+def _certificates(
+    instance: Instance, objective: Objective, limit_s: float
+) -> Iterator[tuple[str, dict[str, Any], Fraction]]:
+    for name, method in closed_form.METHODS.items():
+        value = method(instance, objective)
+        if value is not None:
+            value = round_up(instance, objective, value)
+            yield name, json.loads(json.dumps(closed_form_document(instance, objective, name, value))), value
+    priced = improve(Search(instance, objective, limit_s))
+    if priced is not None:
+        yield "lagrangian", json.loads(json.dumps(lagrangian_document(instance, objective, priced))), priced.bound
+
+
+def _believes(instance: Instance, objective: Objective, document: Any, optimum: Fraction) -> str | None:
+    """Return how the verifier trusts a certificate too far; None if it does not."""
+    verdict = verify(instance, document)
+    if verdict.lower_bound is not None and verdict.lower_bound > optimum:
+        return f"proves {verdict.lower_bound}, and the optimum is {optimum}: {json.dumps(document)}"
+    if verdict.valid and document["lower_bound"] > reported_bound(objective, optimum):
+        return f"is believed, and the optimum is {optimum}: {json.dumps(document)}"
+    return None
+
+
+def compare_servers(draw: Draw, limit_s: float) -> Iterator[Compared]:
+    """Compare the least number of servers, and the sizes that are refuted, with what the oracle says of every size."""
+    answer = servers(draw.scenario, policies=["jit"], most=MOST_SERVERS, time_limit_s=limit_s, workers=1)
+    enough = [count for count in range(1, MOST_SERVERS + 1) if _meets(_sized(draw, count))]
+    yield Compared("servers", bool(answer.undecided), _servers_fault(answer, enough))
+
+
+def _servers_fault(answer: ServersAnswer, enough: list[int]) -> str | None:
+    if answer.servers is not None and answer.servers not in enough:
+        return f"finds {answer.servers}, and enough are {enough}"
+    if answer.impossible and enough:
+        return f"refutes all numbers, and enough are {enough}"
+    least = answer.lower_bound
+    if least is not None and any(count < least for count in enough):
+        return f"refutes all below {least}, and enough are {enough}"
+    return None
+
+
+def compare_schedule(draw: Draw, limit_s: float) -> Iterator[Compared]:
+    """Compare the cheapest schedule and its bounds with what the oracle says of every schedule of few servers."""
+    last = max(1, int(draw.scenario.instance.job_release_us[-1]))
+    by_us = -(-last // INTERVALS)
+    made = schedule(draw.scenario, by_us, policies=["jit"], most=MOST_SERVERS, time_limit_s=limit_s, workers=1)
+    orders = product(range(1, MOST_SERVERS + 1), repeat=made.day.count)
+    enough = [counts for counts in orders if _meets(_ordered(draw, counts, by_us))]
+    fault, found = None, made.optimum.schedule
+    least = min((Fraction(sum(counts) * by_us, 3_600_000_000) for counts in enough), default=None)
+    if found is not None and tuple(sum(mix) for mix in found) not in enough and min(map(sum, found)) > 0:
+        fault = f"finds {found}, and enough are {enough}"
+    elif least is not None and made.lower_bound > least:
+        fault = f"refutes all below {made.lower_bound} server-hours, and {least} are enough"
+    for counts in enough:
+        for interval, count in enumerate(counts):
+            if made.least_servers(interval) > count:
+                fault = f"needs {made.least_servers(interval)} servers in interval {interval}, and {counts} are enough"
+    yield Compared("servers --by", not made.proved, fault)
+
+
+def _sized(draw: Draw, count: int) -> Scenario:
+    """Return the scenario with another number of servers."""
+    data = json.loads(json.dumps(draw.data))
+    data["cluster"]["groups"][0]["count"] = count
+    return scenario_from(data)
+
+
+def _ordered(draw: Draw, counts: tuple[int, ...], by_us: int) -> Scenario:
+    """Return the scenario with so many servers in every interval, the last of which has no end."""
+    most = _sized(draw, max(counts))
+    ends = [*(by_us * place for place in range(1, len(counts))), FOREVER]
+    spans = list(zip([0, *ends[:-1]], ends, counts, strict=True))
+    there = [Availability.of((a, b) for a, b, count in spans if count > number) for number in range(max(counts))]
+    gpus = tuple(replace(gpu, available=there[gpu.server]) for gpu in most.instance.cluster.gpus)
+    return replace(most, instance=replace(most.instance, cluster=Cluster(gpus, most.instance.cluster.network)))
+
+
+def _meets(scenario: Scenario) -> bool:
+    """Say, by the oracle, whether some plan keeps the scenario's level, which is one on deadlines or on the mean."""
+    if scenario.slo is None:
+        raise ValueError("a scenario without a service level")
+    (level,), jobs = scenario.slo, len(scenario.instance.jobs)
+    if level.share is None:
+        best = exhaustive.solve(scenario.instance, Objective.MEAN_LATENCY).value
+        return best is not None and best <= level.limit
+    late = exhaustive.solve(scenario.instance, Objective.LATE_JOBS).value
+    return late is not None and jobs - late >= level.share * jobs

@@ -1,0 +1,201 @@
+"""Scenarios of up to five tasks that mix everything a scenario file can say, with times from 1 us to weeks."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass
+from typing import Any
+
+from models import Objective
+from models.scenario import InputError, Scenario, scenario_from
+
+UNITS_US = (1, 1, 7, 1_000, 1_000_000, 3_600_000_000, 86_400_000_000)
+"""Times are small numbers of one of these, or a microsecond beside them: up to weeks."""
+MOST_TASKS = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Draw:
+    """A scenario with the data of its file, and the unit of its times in microseconds."""
+
+    data: dict[str, Any]
+    scenario: Scenario
+    unit_us: int
+
+
+def draw(seed: int, resizable: bool = False) -> Draw:
+    """Return the scenario of a seed.
+
+    Parameters
+    ----------
+    resizable
+        One group of equal servers, none of them named by anything, with a service level on deadlines or the mean.
+    """
+    rng = random.Random(seed)  # noqa: S311
+    while True:
+        drawing = _Drawing(rng, resizable)
+        data = drawing.scenario()
+        try:
+            return Draw(data, scenario_from(data), drawing.unit_us)
+        except InputError:
+            continue  # a task that fits nowhere, or an initial residency that does not fit
+
+
+class _Drawing:
+    """The numbers and the parts of one scenario."""
+
+    def __init__(self, rng: random.Random, resizable: bool) -> None:
+        self.rng, self.resizable = rng, resizable
+        self.unit_us = rng.choice(UNITS_US)
+        self.kinds = rng.choice((["A"], ["A", "B"]))
+        self.models = [f"m{index}" for index in range(rng.randint(0, 3))]
+        self.serving, self.fed = rng.random() < 0.4, not resizable and rng.random() < 0.25
+        self.servers = rng.randint(1, 3)
+
+    def scenario(self) -> dict[str, Any]:
+        """Return the data of a scenario file."""
+        workflows = {f"w{index}": self._workflow() for index in range(self.rng.randint(1, 2))}
+        data: dict[str, Any] = {
+            "cluster": {
+                "groups": self._groups(),
+                "network": self._network(),
+            },
+            "models": {name: {"weights": self._bytes(1, 7)} for name in self.models},
+            "workflows": workflows,
+            "workload": {"jobs": self._jobs(workflows)},
+            "objective": str(self.rng.choice(list(Objective))),
+            "options": {"overlap_loads": self.rng.random() < 0.7},
+        }
+        if self.serving:
+            data["batches"] = {name: self._class() for name in ("c", "d")}
+        if self.resizable:
+            data["slo"] = self.rng.choice(
+                ("no late jobs", "60 % within deadline", f"mean latency <= {self._time(3, 20)}")
+            )
+        else:
+            data["options"]["initial_residency"] = self._residents(data["cluster"]["groups"])
+            data["restrictions"] = self._restrictions(list(workflows))
+        return data
+
+    def _us(self, least: int, most: int) -> int:
+        """Return a time in microseconds: a few units, now and then a microsecond more or less."""
+        return max(0, self.rng.randint(least, most) * self.unit_us + self.rng.choice((0, 0, 0, 0, 0, -1, 1)))
+
+    def _time(self, least: int, most: int) -> str:
+        return f"{max(least, self._us(least, most))} us"
+
+    def _bytes(self, least: int, most: int) -> str:
+        """Return as many bytes as a link of 1 MB/s carries in such a time."""
+        return f"{max(least, self._us(least, most))} B"
+
+    def _groups(self) -> list[dict[str, Any]]:
+        counts = [self.servers] if self.resizable or self.rng.random() < 0.5 else [1] * self.servers
+        return [self._group(count) for count in counts]
+
+    def _group(self, count: int) -> dict[str, Any]:
+        rng = self.rng
+        gpu: dict[str, Any] = {
+            "kind": rng.choice(self.kinds),
+            "load_bandwidth": rng.choice(("1 MB/s", "1 MB/s", "3 MB/s")),
+        }
+        if rng.random() < 0.3 and not self.serving:
+            gpu["slots"] = [self._bytes(3, 8) for _ in range(rng.randint(1, 2))]
+        else:
+            gpu["memory"] = self._bytes(5, 14)
+        if rng.random() < 0.3:
+            gpu["load_overhead"] = self._time(0, 1)
+        group: dict[str, Any] = {"count": count, "gpu": gpu}
+        if count == 1 and rng.random() < 0.15 and not self.resizable:
+            group["gpus_per_server"] = 2
+        if rng.random() < 0.2 and not self.resizable:
+            group["available"] = self._intervals()
+        return group
+
+    def _intervals(self) -> list[list[str]]:
+        instants = sorted(self.rng.sample(range(31), self.rng.choice((1, 2, 3, 4))))
+        instants[0] *= self.rng.choice((0, 1))
+        texts = [f"{at * self.unit_us} us" for at in instants] + ["end"] * (len(instants) % 2)
+        return [list(pair) for pair in zip(texts[::2], texts[1::2], strict=True)]
+
+    def _network(self) -> dict[str, Any]:
+        network: dict[str, Any] = {"latency": self._time(0, 2), "bandwidth": self.rng.choice(("1 MB/s", "1 TB/s"))}
+        network["staged"] = self.rng.random() < 0.3
+        if self.rng.random() < 0.3:
+            network["within_server"] = {"latency": self._time(0, 1), "bandwidth": "2 MB/s"}
+        return network
+
+    def _class(self) -> dict[str, Any]:
+        def table() -> dict[int, str]:
+            times = [max(1, self._us(1, 5))]
+            for _ in range(3):
+                times.append(times[-1] + self.unit_us * self.rng.choice((0, 0, 0, 1, 2)))
+            sizes = self.rng.choice(((1, 2), (1, 3), (1, 2, 3), (1, 2, 4)))
+            return {size: f"{times[size - 1]} us" for size in sizes}
+
+        runtime: Any = table() if self.rng.random() < 0.5 else {kind: table() for kind in self.kinds}
+        return {"runtime": runtime, **self._demand()}
+
+    def _demand(self) -> dict[str, Any]:
+        """Return models, and where tasks are served beside each other, a share and memory."""
+        rng = self.rng
+        demand: dict[str, Any] = {"models": rng.sample(self.models, min(len(self.models), rng.choice((0, 1, 1, 1, 2))))}
+        if self.serving:
+            demand["share"] = rng.choice((1, 1, 0.5, 0.25, 0.3333, 0.6))
+            demand["memory"] = rng.choice(("0 B", "0 B", self._bytes(1, 2)))
+        return demand
+
+    def _workflow(self) -> dict[str, Any]:
+        tasks: dict[str, Any] = {}
+        for index in range(self.rng.randint(1, 3)):
+            if self.serving and self.rng.random() < 0.6:
+                task: dict[str, Any] = {"batch": self.rng.choice("cd")}
+            else:
+                kinds = {kind: f"{max(1, self._us(1, 6))} us" for kind in self.kinds}
+                runtime: Any = kinds if self.rng.random() < 0.5 else f"{max(1, self._us(1, 6))} us"
+                task = {"runtime": runtime, **self._demand()}
+            before = {name: self._edge() for name in tasks if self.rng.random() < 0.6}
+            if before:
+                task["after"] = before
+            elif self.fed:
+                task["input"] = self._bytes(0, 4)
+            tasks[f"t{index}"] = task | {"output": self._bytes(0, 3)}
+        return {"tasks": tasks}
+
+    def _edge(self) -> str | None:
+        return self._bytes(0, 3) if self.rng.random() < 0.5 else None
+
+    def _jobs(self, workflows: dict[str, Any]) -> list[dict[str, Any]]:
+        left, jobs = MOST_TASKS, list[dict[str, Any]]()
+        while len(jobs) < MOST_TASKS and (not jobs or self.rng.random() < 0.75):
+            name = self.rng.choice(list(workflows))
+            left -= len(workflows[name]["tasks"])
+            if jobs and left < 0:
+                break
+            job: dict[str, Any] = {"release": self.rng.choice(("0 us", self._time(0, 12))), "workflow": name}
+            if self.resizable or self.rng.random() < 0.7:
+                job["deadline"] = self._time(self.rng.choice((0, 3, 6)), 20)
+            job["weight"] = self.rng.choice((1, 1, 2, 0.5, 0, 1000))
+            if self.fed and self.rng.random() < 0.7:
+                job["ingress"] = f"s{self.rng.randrange(self.servers)}"
+            jobs.append(job)
+        return jobs
+
+    def _residents(self, groups: list[dict[str, Any]]) -> list[dict[str, str]]:
+        names = self.rng.sample(self.models, min(len(self.models), self.rng.choice((0, 0, 1, 2))))
+        return [{"gpu": f"s{self.rng.randrange(self.servers)}/g0", "model": name} for name in names]
+
+    def _restrictions(self, workflows: list[str]) -> dict[str, Any]:
+        rng, limits = self.rng, dict[str, Any]()
+
+        def some() -> list[str]:
+            return [f"s{server}" for server in rng.sample(range(self.servers), rng.randint(1, self.servers))]
+
+        if self.models and rng.random() < 0.15:
+            limits["pin"] = [{"model": rng.choice(self.models), "on": some()}]
+        if rng.random() < 0.15:
+            limits["forbid"] = [{"workflow": rng.choice(workflows), "on": some()}]
+        if self.models and rng.random() < 0.25:
+            limits["max_replicas"] = {rng.choice(self.models): rng.randint(1, 2)}
+        if rng.random() < 0.2:
+            limits["no_swaps"] = True
+        return limits
