@@ -1,10 +1,11 @@
 """Reads what README.md and docs/ show: commands, files that they need, and Python.
 
 - A line of a code block (fenced, or indented by four spaces) that starts with ``truenorth`` or ``$ truenorth`` is a
-  command. A backslash at its end continues it; two spaces or `` #`` end it, and what follows explains it.
+  command. A backslash at its end continues it; two spaces or `` #`` end it, and what follows explains it. The lines
+  below it are what it says.
 - A fenced block after ``<!-- file: NAME -->`` is that file.
 - A block after ``<!-- not run: REASON -->`` is not run; after ``<!-- exits 1 -->`` its commands exit with 1.
-- Other ``python`` blocks are run, one after the other.
+- Other ``python`` blocks are run, one after the other; a fenced block without a language right behind one is what it prints.
 """
 
 from __future__ import annotations
@@ -18,22 +19,44 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 _BLOCK = re.compile(
     r"(?:^<!-- (?P<mark>file|not run|exits):? (?P<value>.+?) -->\n+)?"
-    r"(?:^```(?P<language>\w*)[^\n]*\n(?P<fenced>.*?)^```$|(?P<indented>(?:^    [^\n]*\n(?:[ ]*\n)*)+))",
+    r"(?:^```(?P<language>\w*)[^\n]*\n(?P<fenced>.*?)^```$(?:\n+^```\n(?P<printed>.*?)^```$)?"
+    r"|(?P<indented>(?:^    [^\n]*\n(?:[ ]*\n)*)+))",
     re.MULTILINE | re.DOTALL,
 )
 _COMMAND = re.compile(r"^(?:\$ )?(truenorth (?:[^\n]*\\\n)*[^\n]*)", re.MULTILINE)
+_RULES = re.compile(r"[\u2500-\u257f]")
 _EXPLANATION = re.compile(r"\s{2,}\S.*|\s#.*")
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """A step of a page: a command and its exit code, a file to write, or Python to run."""
+    """A step of a page: a command and its exit code, a file to write, or Python to run; and what the page says it shows."""
 
     line: int
     command: tuple[str, ...] = ()
     exit_code: int = 0
     file: str = ""
     text: str = ""
+    shown: tuple[str, ...] = ()
+
+    def contradicts(self, said: str) -> str | None:
+        """Return the first shown line that is not among what was said, in order; None if all are.
+
+        White space and rules of tables do not count. Lines in brackets and `...` are the page's own; `...` in a line stands
+        for anything.
+        """
+        rest = iter([_words(line) for line in said.splitlines()])
+        for line in self.shown:
+            words = _words(line)
+            own = not words.strip(". ") or (words.startswith("(") and words.endswith(")"))
+            pattern = ".*".join(re.escape(part) for part in words.split("..."))
+            if not own and not any(re.fullmatch(pattern, candidate) for candidate in rest):
+                return line
+        return None
+
+
+def _words(line: str) -> str:
+    return " ".join(_RULES.sub(" ", line).split())
 
 
 def pages() -> list[Path]:
@@ -52,9 +75,11 @@ def steps(page: str) -> Iterator[Step]:
         elif mark == "not run":
             continue
         elif language == "python":
-            yield Step(line, text=text)
+            yield Step(line, text=text, shown=tuple((block["printed"] or "").splitlines()))
         else:
             for found in _COMMAND.finditer(text):
+                below = re.split(r"^(?:\$ |truenorth )", text[found.end() :], maxsplit=1, flags=re.MULTILINE)[0]
                 words = found[1].replace("\\\n", " ") if "\\\n" in found[1] else _EXPLANATION.sub("", found[1])
                 code = int(value) if mark == "exits" else 0
-                yield Step(line + text.count("\n", 0, found.start()), tuple(shlex.split(words)[1:]), code)
+                at = line + text.count("\n", 0, found.start())
+                yield Step(at, tuple(shlex.split(words)[1:]), code, shown=tuple(below.strip("\n").splitlines()))
