@@ -5,7 +5,7 @@
   below it are what it says.
 - A fenced block after ``<!-- file: NAME -->`` is that file.
 - A block after ``<!-- not run: REASON -->`` is not run; after ``<!-- exits 1 -->`` its commands exit with 1.
-- Other ``python`` blocks are run, one after the other; a fenced block without a language right behind one is what it prints.
+- Other ``python`` blocks are run, one after the other; a fenced block without a language behind one is what it prints.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _EXPLANATION = re.compile(r"\s{2,}\S.*|\s#.*")
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """A step of a page: a command and its exit code, a file to write, or Python to run; and what the page says it shows."""
+    """A step of a page: a command and its exit code, a file to write, or Python to run; and what the page shows."""
 
     line: int
     command: tuple[str, ...] = ()
@@ -42,8 +42,8 @@ class Step:
     def contradicts(self, said: str) -> str | None:
         """Return the first shown line that is not among what was said, in order; None if all are.
 
-        White space and rules of tables do not count. Lines in brackets and `...` are the page's own; `...` in a line stands
-        for anything.
+        White space and rules of tables do not count. Lines in brackets and `...` are the page's own; `...` in a line
+        stands for anything.
         """
         rest = iter([_words(line) for line in said.splitlines()])
         for line in self.shown:

@@ -1,4 +1,4 @@
-"""Everything that the README and the pages show is run, with short time limits; what does not depend on time is compared."""
+"""Everything that the README and the pages show is run, in little time; what does not depend on time is compared."""
 
 from __future__ import annotations
 

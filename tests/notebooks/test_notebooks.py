@@ -10,18 +10,26 @@ import nbformat
 import pytest
 from nbclient import NotebookClient
 
+from models.errors import UserError
+
 ROOT = Path(__file__).parents[2]
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
 TIME_LIMIT_S = "1"
 PICTURE = "iVBORw0KGgo"  # how a PNG file begins, in base 64
 SHOWN = {
     "01_first_plan": ["mean slowdown", "<iframe", "critical_path_s", "[]"],
-    "02_how_far_is_compass_from_optimal": ["gap_to_bound", "<iframe", "at_least", "valid=True"],
+    "02_how_far_is_compass_from_optimal": ["ratio_to_bound", "<iframe", "at_least", "valid=True"],
     "03_how_many_servers": ["who", "needs", "hit rate", PICTURE],
     "04_what_if": ["<th>7000000000</th>", "interactive", PICTURE],
     "05_bring_your_own_heuristic": ["__main__:WarmFirst", "<iframe", "at_most"],
     "06_plan_against_device": ["mean latency", "predicted", "([], True, True)"],
-    "07_swap_often_or_batch_more": ["gap_to_bound", "<iframe", "batches", "in batches"],
+    "07_swap_often_or_batch_more": [
+        "ratio_to_bound",
+        "<iframe",
+        "in batches",
+        "<th>lower_bound</th>",
+        "<th>converged</th>",
+    ],
 }
 """What a reader must see in the outputs."""
 
@@ -31,10 +39,14 @@ def read(path: Path) -> nbformat.NotebookNode:
     return notebook
 
 
+def code_in(cell: nbformat.NotebookNode) -> bool:
+    return bool(cell.cell_type == "code")
+
+
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
 def test_outputs_are_stripped(path: Path) -> None:
     notebook = read(path)
-    code = [cell for cell in notebook.cells if cell.cell_type == "code"]
+    code = [cell for cell in notebook.cells if code_in(cell)]
     assert [(cell.outputs, cell.execution_count) for cell in code] == [([], None)] * len(code)
     assert set(notebook.metadata) <= {"kernelspec", "language_info"}
 
@@ -47,14 +59,21 @@ def test_a_notebook_runs_and_shows_its_answers(path: Path, tmp_path: Path) -> No
         shutil.copytree(ROOT / "experiments" / folder, tmp_path / "experiments" / folder)
     notebook = read(path)
     for cell in notebook.cells:
-        if cell.cell_type == "code":
+        if code_in(cell):
             cell.source = re.sub(r'(time_limit_s=|time_limit=")\d+', rf"\g<1>{TIME_LIMIT_S}", cell.source)
     NotebookClient(
         notebook, timeout=300, kernel_name="python3", resources={"metadata": {"path": str(tmp_path / "notebooks")}}
     ).execute()
-    shown = [text for cell in notebook.cells if cell.cell_type == "code" for text in texts(cell.outputs)]
+    shown = [text for cell in notebook.cells if code_in(cell) for text in texts(cell.outputs)]
     for expected in SHOWN[path.stem]:
         assert any(expected in text for text in shown), expected
+
+
+def test_what_needs_pytorch_says_so_in_its_first_cell(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("models.extras.find_spec", lambda module: None)
+    first = next(cell.source for cell in read(ROOT / "notebooks/06_plan_against_device.ipynb").cells if code_in(cell))
+    with pytest.raises(UserError, match=r"^PyTorch is not installed; this adds it: .* -m pip install .*\[devices\]'?$"):
+        exec(first, {})  # noqa: S102
 
 
 def texts(outputs: list[nbformat.NotebookNode]) -> list[str]:
