@@ -10,7 +10,7 @@ from fractions import Fraction
 from functools import partial
 from typing import Any
 
-from executor import IllegalActionError, NoiseError, PolicyError, StalledError
+from executor import IllegalActionError, Knows, NoiseError, PolicyError, StalledError
 from models.errors import QuestionError
 from models.instance import UnsupportedInstanceError
 from models.metrics import Metrics, measure
@@ -68,7 +68,8 @@ TOLD_WRONGLY = (
 class Comparison:
     """A plan and simulations of the same scenario, best objective first in every view.
 
-    `rows` has one entry per contender: policy, objective, metrics, ratio_to_best, gap_to_bound, clairvoyant.
+    `rows` has one entry per contender: policy, objective, metrics, ratio_to_best, gap_to_bound, clairvoyant,
+    and what it knows of run times, one of `executor.Knows`.
     `regrets` takes apart what policies, unless named the best online one and Compass, lose to plan and lower bound.
     `settings` are the options of ``truenorth compare`` that repeat it. `left_out` says why, by the names of policies
     that nobody asked for by name and that cannot serve the window.
@@ -263,22 +264,23 @@ def _serving(
 def _rows(planned: Plan, simulations: Sequence[Simulation], warmup: Fraction) -> tuple[dict[str, Any], ...]:
     """Return what `Comparison.rows` says, best objective first."""
     scenario, result = planned.scenario, planned.result
-    entries: list[tuple[str, Fraction, Metrics, bool]] = []
+    entries: list[tuple[str, Fraction, Metrics, Knows]] = []
     if result.timeline is not None and result.value is not None:
         metrics = measure(scenario.instance, result.timeline, scenario.slo, warmup)
-        entries.append((PLAN, result.value, metrics, True))
-    entries += [(s.policy, s.value, s.metrics, s.clairvoyant) for s in simulations]
+        entries.append((PLAN, result.value, metrics, Knows.FUTURE))
+    entries += [(s.policy, s.value, s.metrics, s.knows) for s in simulations]
     best = min((value for _, value, _, _ in entries), default=Fraction(0))
     return tuple(
         {
             "policy": name,
-            "clairvoyant": clairvoyant,
+            "clairvoyant": knows is Knows.FUTURE,
+            "knows": str(knows),
             "objective": reported_value(scenario.objective, value),
             "metrics": metrics.as_dict(),
             "ratio_to_best": float(value / best) if best else (1.0 if value == best else None),
             "gap_to_bound": gap(value, result.lower_bound),
         }
-        for name, value, metrics, clairvoyant in sorted(entries, key=lambda entry: entry[1])
+        for name, value, metrics, knows in sorted(entries, key=lambda entry: entry[1])
     )
 
 

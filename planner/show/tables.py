@@ -209,7 +209,7 @@ def comparison_table(comparison: Comparison) -> Table:
     objective = comparison.scenario.objective
     table = Table(title=f"{comparison.scenario.name}: {_words(objective)}", title_justify="left")
     table.add_column("policy")
-    table.add_column("knows the future")
+    table.add_column("knows")
     for name in (
         _words(objective),
         "x best",
@@ -226,7 +226,7 @@ def comparison_table(comparison: Comparison) -> Table:
         metrics = row["metrics"]
         table.add_row(
             str(row["policy"]),
-            "yes" if row["clairvoyant"] else "no",
+            row["knows"],
             _number(row["objective"], objective),
             "-" if row["ratio_to_best"] is None else f"{row['ratio_to_best']:.3f}",
             "-" if row["gap_to_bound"] is None else f"{row['gap_to_bound']:.1%}",

@@ -87,7 +87,7 @@ def _set_beside(row: Mapping[str, Any], rows: Mapping[str, Mapping[str, Any]], u
 def _contenders(document: Mapping[str, Any]) -> PageTable:
     unit, bound = document["unit"], document["lower_bound"]
     levels = any(row["metrics"]["slo_attainment"] is not None for row in document["rows"])
-    columns = ["policy", "knows the future", f"{_words(document)}{f' ({unit})' if unit else ''}", "x best"]
+    columns = ["policy", "knows", f"{_words(document)}{f' ({unit})' if unit else ''}", "x best"]
     columns += ["gap to bound", "p50 slowdown", "p95", "p99", "hit rate", "loads", "busy"]
     if levels:
         columns.append("within service level")
@@ -107,7 +107,7 @@ def _contender(row: Mapping[str, Any], levels: bool) -> list[str]:
     metrics = row["metrics"]
     cells = [
         str(row["policy"]),
-        "yes" if row["clairvoyant"] else "no",
+        row["knows"],
         f"{row['objective']:.5g}",
         "-" if row["ratio_to_best"] is None else f"{row['ratio_to_best']:.3f}",
         _share(row["gap_to_bound"]),

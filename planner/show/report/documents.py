@@ -72,6 +72,7 @@ class ComparedPolicy(TypedDict):
 
     policy: str
     clairvoyant: bool
+    knows: str
     objective: Figure
     ratio_to_best: Figure | None
     gap_to_bound: Figure | None
