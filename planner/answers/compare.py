@@ -174,7 +174,9 @@ def compare(
     """
     refuse_absent(ray)
     if not parse_uncertainty(noise).keeps_truth:
-        raise NoiseError(f"{noise!r} moves plan and bound too; compare allows 'told=KIND:SPREAD', simulate all noise")
+        raise NoiseError(
+            f"{noise!r} moves plan and bound too; compare allows 'told=KIND:SPREAD' and 'told=mean', simulate all noise"
+        )
     run = partial(simulate, scenario, seed=seed, noise=noise, warmup=warmup)
     left_out: dict[str, str] = {}
     if policies is None:

@@ -59,18 +59,18 @@ def test_prices_are_bounded_and_mixes_named(tmp_path: Path) -> None:
     answer = _ask(tmp_path, "bounds")
     found = answer.as_dict()
     assert rows(found) == [
-        ("plan (offline optimum)", "3 L4 + 1 2xH100 at 8.9 per hour", "a plan; nothing is refuted"),
-        ("jit", "3 L4 + 1 2xH100 at 8.9 per hour", "simulated; no time for 6 sizes below"),
+        ("plan (offline optimum)", "the future", "3 L4 + 1 2xH100 at 8.9 per hour", "a plan; nothing is refuted"),
+        ("jit", "waits", "3 L4 + 1 2xH100 at 8.9 per hour", "simulated; no time for 6 sizes below"),
     ]
     save(answer, tmp_path / "out")
     made = report([tmp_path / "out"])
     (section,) = made.sections
     assert section.question == "dear: which servers are enough for p100 latency <= 500 ms?"
     assert section.answer == (
-        "jit needs 3 L4 + 1 2xH100 at 8.9 per hour. "
+        "jit, which knows how long queues take, needs 3 L4 + 1 2xH100 at 8.9 per hour. "
         "With the future known, 3 L4 + 1 2xH100 at 8.9 per hour are enough; whether less is enough is open."
     )
-    assert section.tables[0].columns == ["", "cheapest mix", "how it is known"]
+    assert section.tables[0].columns == ["", "knows", "cheapest mix", "how it is known"]
     (figure,) = section.figures
     assert figure.x_label == "price per hour"
     # Mixes of one price are no series: each is a dot, and so says the legend.
@@ -109,7 +109,7 @@ def test_what_to_order_comes_first_with_its_floor_and_how_much_more_traffic_it_t
     assert growth is not None
     assert (growth.mix, growth.holds, growth.fails) == ((2, 0), Fraction(27, 16), Fraction(15, 8))
     assert answer_in_words(answer.as_dict()).startswith(
-        "jit needs 2 L4 at 1.6 per hour; no plan, however clever, costs less than 1.6. "
+        "jit, which knows how long queues take, needs 2 L4 at 1.6 per hour; no plan, however clever, costs less than 1.6. "
         "It takes 1.688 times the traffic there, but not 1.875 times. "
     )
 
@@ -126,8 +126,8 @@ def test_a_bound_that_may_take_longer_than_the_limit_is_not_begun(tmp_path: Path
 def test_nothing_is_said_of_what_was_not_looked_at(tmp_path: Path) -> None:
     answer = _ask(tmp_path, "fluid bound")
     assert rows(answer.as_dict()) == [
-        ("plan (offline optimum)", "-", "no plan found"),
-        ("jit", "-", "not simulated: no time left"),
+        ("plan (offline optimum)", "the future", "-", "no plan found"),
+        ("jit", "waits", "-", "not simulated: no time left"),
     ]
     words = answer_in_words(answer.as_dict())
     assert words == "No plan within p100 latency <= 500 ms was found on up to 3 L4 + 1 2xH100 at 8.9 per hour."
@@ -139,7 +139,7 @@ def test_no_number_of_servers(tmp_path: Path) -> None:
         "No number of servers meets p100 latency <= 199 ms, which is proved. "
         "Loads and run times alone: even with every GPU idle, some jobs take too long."
     )
-    assert rows(answer.as_dict())[0][1:] == ("-", "refuted, however many servers there are")
+    assert rows(answer.as_dict())[0][2:] == ("-", "refuted, however many servers there are")
 
 
 def test_servers_stand_at_whole_numbers(tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
+from executor import NoiseError
 from models import ServiceLevels, Timeline
 from models.cluster import MICROSECONDS_PER_SECOND
 from models.errors import QuestionError
@@ -26,6 +27,7 @@ from planner.answers.servers.question import Question, candidates, cost
 from planner.answers.servers.sensitivity import FACTOR, Strain, strain
 from planner.answers.servers.sizes import Mix, Sizes
 from planner.answers.simulate import is_file
+from planner.answers.uncertain.spec import parse_uncertainty
 
 _FLOOR_SHARE = 0.5
 """The fluid bound of all sizes, which cannot be interrupted, is begun if it takes at most this share of the time."""
@@ -69,6 +71,8 @@ class ServersAnswer:
         The levels are met with any so many servers gone, too; all sizes count them.
     planned
         The size that the timeline uses: of `mix`, what is left with the dearest servers gone as far as they are spare.
+    noise
+        Under which policies were simulated; bounds and plans are of the scenario as it stands.
     """
 
     sizes: Sizes
@@ -86,6 +90,7 @@ class ServersAnswer:
     strains: tuple[Strain, ...] = ()
     spare: int = 0
     planned: Mix | None = None
+    noise: str | None = None
 
     @property
     def servers(self) -> int | None:
@@ -160,6 +165,7 @@ class ServersAnswer:
         return {
             "slo": self.levels.written,
             "spare": self.spare,
+            "noise": self.noise,
             "groups": [
                 {"gpu": group.gpu.kind, "gpus_per_server": group.gpus_per_server}
                 for group in self.sizes.scenario.document.cluster.server_groups
@@ -170,6 +176,7 @@ class ServersAnswer:
             "policies": {
                 row.policy: size(row.mix)
                 | {
+                    "knows": str(row.knows),
                     "simulated_up_to": None if row.upto is None or priced else sum(row.upto),
                     "not_simulated": row.skipped,
                     "reached": [size(mix) | {"value": self._figure(value)} for mix, value in row.reached],
@@ -177,7 +184,7 @@ class ServersAnswer:
                 for row in self.policies
             },
             "alternatives": [
-                {"policy": each.policy}
+                {"policy": each.policy, "knows": str(each.knows)}
                 | size(each.mix)
                 | {"value": self._figure(each.reached), "metrics": each.metrics.as_dict()}
                 for each in self.alternatives
@@ -238,6 +245,7 @@ def servers(
     policies: Sequence[str] | None = None,
     most: int | None = None,
     spare: int = 0,
+    noise: str | None = None,
     time_limit_s: float = 300.0,
     workers: int = 2,
     seed: int = 0,
@@ -256,6 +264,8 @@ def servers(
         The largest number of servers, per group, that is looked at.
     spare
         The levels must still be met with any so many servers gone.
+    noise
+        Under which policies are simulated, as `planner.simulate` takes it, but for ``estimates=FILE``.
     time_limit_s
         For everything together.
     tell
@@ -265,10 +275,11 @@ def servers(
 
     Raises
     ------
-    QuestionError, InputError, PolicyError
+    QuestionError, InputError, NoiseError, PolicyError
         If there is no level, a policy is unknown, or the scenario cannot be asked about other sizes.
     """
     begun = time.monotonic()
+    refuse_estimates(noise)
     chosen = levels_of(scenario, levels)
     long = scenario.instance.n_tasks > LONG_TRACE
     batching = BATCHING_POLICIES if scenario.instance.batches else ()
@@ -283,7 +294,7 @@ def servers(
     floor = floor_of(scenario.instance, tolerances(chosen), _FLOOR_SHARE * time_limit_s)
     asked = candidates(sizes, most, floor.gpus, spare)
     end = begun + time_limit_s
-    question = Question(sizes, chosen, asked, end, spare, workers, seed, stop or threading.Event(), tell)
+    question = Question(sizes, chosen, asked, end, spare, workers, seed, stop or threading.Event(), tell, noise)
     hunt = Hunt(question)
     hunt.apply_floor(floor)
     if long:  # first, since one simulation there may take all the time
@@ -310,13 +321,26 @@ def servers(
         tuple(scanned),
         asked[-1],
         time.monotonic() - begun,
-        _options(most, spare, time_limit_s, workers, seed),
+        _options(most, spare, noise, time_limit_s, workers, seed),
         tuple(alternatives),
         growth,
         strains,
         spare,
         planned,
+        noise,
     )
+
+
+def refuse_estimates(noise: str | None) -> None:
+    """Refuse a file of estimates: it gives run times of the scenario itself, whatever size or growth is asked about.
+
+    Raises
+    ------
+    NoiseError
+        If the noise is one, or none at all.
+    """
+    if parse_uncertainty(noise).estimates is not None:
+        raise NoiseError(f"{noise!r} names a file of estimates; servers allows told=, true=, run= and load=")
 
 
 def levels_of(scenario: Scenario, levels: ServiceLevels | None) -> ServiceLevels:
@@ -334,11 +358,14 @@ def levels_of(scenario: Scenario, levels: ServiceLevels | None) -> ServiceLevels
     return chosen
 
 
-def _options(most: int | None, spare: int, time_limit_s: float, workers: int, seed: int) -> tuple[str, ...]:
+def _options(
+    most: int | None, spare: int, noise: str | None, time_limit_s: float, workers: int, seed: int
+) -> tuple[str, ...]:
     """Return what was asked for besides level and policies, as options of the command."""
     asked = {
         "--max": most,
         "--spare": spare or None,
+        "--noise": noise,
         "--time-limit": f"{time_limit_s:.12g}",
         "--workers": workers,
         "--seed": seed,

@@ -37,7 +37,13 @@ class Autoscaled:
 
 
 def autoscale(
-    day: Day, policy: str, start: Mix, levels: ServiceLevels, seed: int, late: Callable[[], bool]
+    day: Day,
+    policy: str,
+    start: Mix,
+    levels: ServiceLevels,
+    seed: int,
+    late: Callable[[], bool],
+    noise: str | None = None,
 ) -> Autoscaled | None:
     """Return what an autoscaler orders, from a fleet on; None for several groups, too many intervals, or out of time.
 
@@ -50,14 +56,14 @@ def autoscale(
     try:
         for interval in range(day.count):
             ordered = tuple((count,) for count in (*counts, *[counts[-1]] * (day.count - len(counts))))
-            ran = simulate(day.at(ordered), policy, seed=seed, stop=late)
+            ran = simulate(day.at(ordered), policy, seed=seed, noise=noise, stop=late)
             if interval + 1 < day.count:
                 busy = _busy_share(day, ran.timeline, interval, counts[-1])
                 wanted.append(max(1, ceil(counts[-1] * busy / TARGET)))
                 counts.append(max(wanted[-COOL_DOWN:]))
     except (InstanceError, PolicyError, StoppedError):
         return None
-    return Autoscaled(policy, ordered, meets(ran.instance, ran.timeline, levels))
+    return Autoscaled(policy, ordered, meets(ran.truth, ran.timeline, levels))
 
 
 def _busy_share(day: Day, timeline: Timeline, interval: int, servers: int) -> float:

@@ -32,6 +32,7 @@ from planner.answers.servers.hunt import LONG_TRACE
 from planner.answers.servers.sizes import Mix
 from planner.answers.servers.tried import Tried, question
 from planner.answers.simulate import simulate
+from planner.answers.uncertain.spec import parse_uncertainty
 from solvers.bounds import fluid
 
 _FIXED_SHARE, _POLICY_SHARE, _AUTOSCALER_SHARE = 0.35, 0.5, 0.3
@@ -188,6 +189,7 @@ def schedule(
     *,
     policies: Sequence[str] | None = None,
     most: int | None = None,
+    noise: str | None = None,
     time_limit_s: float = 300.0,
     workers: int = 2,
     seed: int = 0,
@@ -210,13 +212,14 @@ def schedule(
         levels,
         policies=policies,
         most=most,
+        noise=noise,
         time_limit_s=_FIXED_SHARE * time_limit_s,
         workers=workers,
         seed=seed,
         tell=tell,
         stop=halt,
     )
-    end_s, tried = begun + time_limit_s, Tried(folder, question(scenario, fixed.levels, by_us, seed))
+    end_s, tried = begun + time_limit_s, Tried(folder, question(scenario, fixed.levels, by_us, seed, noise))
     search = _ScheduleSearch(Day(fixed.sizes, by_us), fixed, workers, seed, halt, end_s, tell, tried)
     lower_bound = search.lower_bound()
     found = search.policies()
@@ -368,7 +371,7 @@ class _ScheduleSearch:
         def late() -> bool:
             return self._left_s <= reserve_s
 
-        return autoscale(self.day, best.policy, best.mix or (), self._levels, self._seed, late)
+        return autoscale(self.day, best.policy, best.mix or (), self._levels, self._seed, late, self._fixed.noise)
 
     def _is_met(self, candidate: Schedule, policy: str, until_s: float) -> bool:
         """Say whether what a policy makes of a schedule is within the levels."""
@@ -377,17 +380,20 @@ class _ScheduleSearch:
             return known
         try:
             scenario = self.day.at(candidate)
-            ran = simulate(scenario, policy, seed=self._seed, stop=lambda: self._left_s <= until_s)
+            ran = simulate(
+                scenario, policy, seed=self._seed, noise=self._fixed.noise, stop=lambda: self._left_s <= until_s
+            )
         except (InstanceError, PolicyError):
             return self._tried.note(policy, candidate, False)
         except StoppedError:
             return False
-        return self._tried.note(policy, candidate, meets(ran.instance, ran.timeline, self._levels))
+        return self._tried.note(policy, candidate, meets(ran.truth, ran.timeline, self._levels))
 
     def optimum(self, found: dict[str, Scheduled]) -> Scheduled:
-        """Return the cheapest schedule with a plan within the levels: what a policy does on one is a plan, too."""
+        """Return the cheapest schedule with a plan within the levels: what a policy does on one is a plan, too, if its run times hold."""
         fixed = self._fixed.mix
-        known = [row.schedule for row in found.values() if row.schedule is not None]
+        holds = parse_uncertainty(self._fixed.noise).keeps_truth
+        known = [row.schedule for row in found.values() if row.schedule is not None and holds]
         known += [] if fixed is None else [self.day.constant(fixed)]
         if not known or self._long:
             return Scheduled(min(known, key=self.day.cost, default=None), fixed, 0)

@@ -31,6 +31,10 @@ def servers(
     spare: Annotated[
         int, typer.Option(min=0, max=20, help="The level must still be met with any so many servers gone.")
     ] = 0,
+    noise: Annotated[
+        str | None,
+        typer.Option(metavar="SPEC", help="Policies run under this noise, such as told=mean; floor and plan do not."),
+    ] = None,
     time_limit: TimeLimit = 300.0,
     replications: Annotated[
         int, typer.Option(min=1, max=10_000, help="Ask on so many seeds, or windows of the trace.")
@@ -74,6 +78,7 @@ def servers(
         "policies": None if policies is None else split_policies(policies),
         "most": most,
         "spare": spare,
+        "noise": noise,
         "time_limit_s": time_limit,
         "workers": workers,
         "seed": seed,

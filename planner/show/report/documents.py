@@ -158,6 +158,7 @@ class Reached(ServerSize):
 class TrialRow(ServerSize):
     """The least size at which a policy meets the level."""
 
+    knows: str
     not_simulated: Count
     reached: list[Reached]
 
@@ -187,6 +188,7 @@ class AlternativeRow(ServerSize):
     """A policy at a size near the best price."""
 
     policy: str
+    knows: str
     metrics: AlternativeMetrics
 
 
@@ -245,6 +247,7 @@ class ServersFile(TypedDict):
 
     slo: Levels
     spare: Count
+    noise: str | None
     groups: list[Group]
     largest: ServerSize
     open_sizes: Count

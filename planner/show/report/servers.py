@@ -64,12 +64,12 @@ def section(folder: Path) -> PageSection:
 
 def _sizes(found: Found) -> PageTable:
     what = "cheapest mix" if priced(found) else "servers"
-    return PageTable(f"Servers for {levels(found)}", ["", what, "how it is known"], rows(found), words=3)
+    return PageTable(f"Servers for {levels(found)}", ["", "knows", what, "how it is known"], rows(found), words=4)
 
 
 def _near(found: Found) -> list[PageTable]:
     near = alternatives(found)
-    tables = [PageTable(ALTERNATIVES_TITLE, ALTERNATIVES, near, words=2)] if near else []
+    tables = [PageTable(ALTERNATIVES_TITLE, ALTERNATIVES, near, words=3)] if near else []
     return tables + ([PageTable(STRAINS_TITLE, STRAINS, strains(found), words=2)] if found["sensitivity"] else [])
 
 
