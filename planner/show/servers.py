@@ -220,7 +220,18 @@ def _figure_of(strain: Mapping[str, Any]) -> str:
 
 
 ALTERNATIVES_TITLE = "Simulated within 10 % of the best price of those that know as much"
-ALTERNATIVES = ("policy", "knows", "size", "mean latency in s", "p95", "p99", "mean slowdown", "hit rate", "busy")
+ALTERNATIVES = (
+    "policy",
+    "knows",
+    "size",
+    "mean latency in s",
+    "p95",
+    "p99",
+    "mean slowdown",
+    "hit rate",
+    "busy",
+    "work in GPU-s",
+)
 
 
 def alternatives(found: Found) -> list[list[str]]:
@@ -237,6 +248,7 @@ def alternatives(found: Found) -> list[list[str]]:
                 *(f"{figure:.4g}" for figure in (*figures, metrics["mean_slowdown"])),
                 "-" if metrics["hit_rate"] is None else f"{metrics['hit_rate']:.1%}",
                 f"{metrics['compute_busy']:.0%}",
+                f"{each['work']['gpu_seconds']:.4g} of {each['work']['offered_gpu_seconds']:.4g}",
             ]
         )
     return made

@@ -13,7 +13,7 @@ from planner import save
 from planner.answers.servers import ServersAnswer, servers
 from planner.answers.servers.deployable import lead
 from planner.show.report import report
-from planner.show.servers import answer_in_words, rows
+from planner.show.servers import alternatives, answer_in_words, rows
 from tests.planner.test_command import Command, command
 
 __all__ = ["command"]
@@ -126,3 +126,29 @@ def test_under_noise_on_run_times_nobody_knows_them_exactly(noise: str | None, l
 def test_noise_that_cannot_be_read(tmp_path: Path) -> None:
     with pytest.raises(NoiseError, match="told=mean"):
         _ask(tmp_path, "jit", noise="told=averages")
+
+
+SHARED = """\
+name: shared
+cluster:
+  servers: 2
+  gpu: {kind: A, memory: 10 GB, load_bandwidth: 10 GB/s}
+  network: {bandwidth: 1 GB/s}
+workflows:
+  w: {tasks: {run: {batch: pair}}}
+batches:
+  pair: {models: [], runtime: {1: 4 s, 2: 6 s}, share: 0.25}
+workload: {jobs: [{release: 0 s, workflow: w}, {release: 0 s, workflow: w}, {release: 0 s, workflow: w}]}
+slo: p100 latency <= 10 s
+"""
+
+
+def test_work_counts_a_batch_once_with_its_share(tmp_path: Path) -> None:
+    # Two of the three run together for 6 s and one for 4 s, a quarter of the GPU each: 2.5 GPU-seconds of the 6 that
+    # one GPU offers until 6 s. Their run times alone would be 12 s, and the batches without the share 10 s.
+    path = tmp_path / "shared.yaml"
+    path.write_text(SHARED)
+    found = servers(load_scenario(path), policies=["jit"], time_limit_s=60, most=1).as_dict()
+    (best,) = found["alternatives"]
+    assert best["work"] == {"gpu_seconds": 2.5, "offered_gpu_seconds": 6.0}
+    assert alternatives(found)[0][-2:] == ["42%", "2.5 of 6"]

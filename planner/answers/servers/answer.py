@@ -187,6 +187,7 @@ class ServersAnswer:
                 {"policy": each.policy, "knows": str(each.knows)}
                 | size(each.mix)
                 | {"value": self._figure(each.reached), "metrics": each.metrics.as_dict()}
+                | {"work": {"gpu_seconds": each.work_s, "offered_gpu_seconds": each.offered_s}}
                 for each in self.alternatives
             ],
             "growth": None

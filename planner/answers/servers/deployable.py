@@ -9,6 +9,7 @@ from typing import Any
 
 from executor import Knows, PolicyError, StoppedError
 from models import Metrics
+from models.cluster import MICROSECONDS_PER_SECOND
 from models.scenario import Scenario
 from planner.answers.servers.by_policy import Scanned, SizeTrial, simulate_at
 from planner.answers.servers.decide import Reached, meets
@@ -27,13 +28,27 @@ _HALVINGS = 3
 
 @dataclass(frozen=True, slots=True)
 class Alternative:
-    """A policy on a mix that met the levels in simulation, and what it knows of run times."""
+    """A policy on a mix that met the levels in simulation.
+
+    Parameters
+    ----------
+    knows
+        What it knows of run times.
+    offered_s
+        GPU-seconds until the last job ended, as far as servers were there.
+    """
 
     policy: str
     knows: Knows
     mix: Mix
     reached: Reached | None
     metrics: Metrics
+    offered_s: float
+
+    @property
+    def work_s(self) -> float:
+        """GPU-seconds computed of those offered: a batch counts once, with its share of the GPU."""
+        return self.metrics.compute_busy * self.offered_s
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +90,7 @@ def rank(hunt: Hunt, scanned: Sequence[Scanned]) -> list[Alternative]:
     """
     ask = hunt.question
     every = [
-        Alternative(row.policy, row.knows, mix, reached, row.met_at[mix])
+        Alternative(row.policy, row.knows, mix, reached, row.met_at[mix], _offered_s(ask, mix, row.met_at[mix]))
         for row in scanned
         for mix, reached in row.reached
         if mix in row.met_at
@@ -87,6 +102,13 @@ def rank(hunt: Hunt, scanned: Sequence[Scanned]) -> list[Alternative]:
         return lead(each.knows, ask.noise), ask.order(each.mix), each.metrics.mean_latency_s, each.policy
 
     return sorted(near, key=rank_of)
+
+
+def _offered_s(ask: Question, mix: Mix, metrics: Metrics) -> float:
+    """Return the GPU-seconds that a mix offers until the last job has ended."""
+    until_us = round(metrics.makespan_s * MICROSECONDS_PER_SECOND)
+    gpus = ask.scenario(mix).instance.cluster.gpus
+    return sum(gpu.available.available_us(0, until_us) for gpu in gpus) / MICROSECONDS_PER_SECOND
 
 
 def lead(knows: Knows, noise: str | None) -> int:

@@ -184,12 +184,21 @@ class AlternativeMetrics(TypedDict):
 
 
 @with_config(_OPEN)
+class WorkRow(TypedDict):
+    """What an alternative computes, of what its GPUs offer."""
+
+    gpu_seconds: Figure
+    offered_gpu_seconds: Figure
+
+
+@with_config(_OPEN)
 class AlternativeRow(ServerSize):
     """A policy at a size near the best price."""
 
     policy: str
     knows: str
     metrics: AlternativeMetrics
+    work: WorkRow
 
 
 @with_config(_OPEN)
