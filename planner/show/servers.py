@@ -65,7 +65,12 @@ def describe_mix(found: Found, mix: list[int]) -> str:
 
 
 def answer_in_words(found: Found) -> str:
-    """Return what can be deployed and its floor, how sure the least size is, and what forces it."""
+    """Return what is said of an answer, in one paragraph."""
+    return " ".join(sentences(found))
+
+
+def sentences(found: Found) -> list[str]:
+    """Return what can be deployed and its floor, what it hangs on, how sure the least size is, and what forces it."""
     minimum, refutation = found["minimum"], found["refutation"]
     size = _counted(found, minimum)
     enough = f"enough{_spare(found, ' with {} of them gone')}"
@@ -77,13 +82,13 @@ def answer_in_words(found: Found) -> str:
         said = f"With the future known, {size} {enough}; whether less is enough is open"
     else:
         said = f"With the future known, {size} {enough}; {_too_little(found)}, and what lies between is open"
-    sentences = [
+    parts = [
         deployable_in_words(found),
         strain_in_words(found),
         said,
         "" if refutation is None else refutation["forces"],
     ]
-    return "".join(f"{sentence}. " for sentence in sentences if sentence).strip()
+    return [f"{part}." for part in parts if part]
 
 
 def _nothing_found(found: Found) -> str:
@@ -207,6 +212,21 @@ def assumptions(found: Found) -> list[str]:
         if spare
         else "No server fails, comes or goes.",
     ]
+
+
+def untried(found: Found) -> list[str]:
+    """Return what there was no time for, in a sentence; nothing where all was done."""
+    left = [
+        f"{size['not_simulated']} {'size' if size['not_simulated'] == 1 else 'sizes'} of {name}"
+        for name, size in found["policies"].items()
+        if size["not_simulated"]
+    ]
+    if found["alternatives"] and found["growth"] is None:
+        left.append("more traffic")
+    if found["open_sizes"]:
+        count = found["open_sizes"]
+        left.append(f"whether a plan would do with {'one cheaper size' if count == 1 else f'{count} cheaper sizes'}")
+    return [f"Not settled within the time limit: {'; '.join(left)}."] if left else []
 
 
 def _told(found: Found) -> list[str]:

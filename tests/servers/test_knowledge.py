@@ -35,7 +35,7 @@ workload:
   - {release: 2 s, workflow: short}
 slo: mean latency <= 40 s
 """
-"""A log with a run time for each request of one model. On one server its load takes until 0.1 s; then the first one runs,
+"""A log with a run time for each request of one model. On one server its load takes until 0.1 s; then the first runs,
 until 10.1 s, when the long and the other short one wait. Shortest first: latencies of 10.1, 18.1 and 69.1 s, 32.4 in
 the mean; first come, first served: 10.1, 59.1 and 68.1 s, 45.8 in the mean. On two servers jit comes to 10.1, 50.1 and
 18.1 s."""
@@ -85,7 +85,7 @@ def test_told_means_only_shortest_first_needs_as_many_as_a_gateway(tmp_path: Pat
     save(answer, tmp_path / "out")
     (section,) = report([tmp_path / "out"]).sections
     assert "--noise told=mean" in section.reproduce["command"]
-    assert any("simulated under the noise told=mean" in remark for remark in section.remarks)
+    assert any("simulated under the noise told=mean" in remark for remark in section.notes)
 
 
 def test_what_runs_longer_than_told_is_no_plan_of_the_window(tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ from planner.answers.servers import ServersAnswer, servers
 from planner.answers.servers.goal import tolerances
 from planner.answers.servers.hunt import floor_of
 from planner.show.curves_figure import draw
+from planner.show.order import order_in_words
 from planner.show.report import report
 from planner.show.servers import answer_in_words, rows
 
@@ -66,10 +67,18 @@ def test_prices_are_bounded_and_mixes_named(tmp_path: Path) -> None:
     made = report([tmp_path / "out"])
     (section,) = made.sections
     assert section.question == "dear: which servers are enough for p100 latency <= 500 ms?"
+    # 8.9 per hour is 6,497 in a month of 730 hours.
     assert section.answer == (
-        "jit, which knows how long queues take, needs 3 L4 + 1 2xH100 at 8.9 per hour. "
-        "With the future known, 3 L4 + 1 2xH100 at 8.9 per hour are enough; whether less is enough is open."
+        "Order at most 3 L4 + 1 2xH100 for jit, which knows how long queues take: "
+        "8.90 per hour, 6,500 a month; 6 cheaper sizes untried."
     )
+    assert section.remarks == [
+        "jit, which knows how long queues take, needs 3 L4 + 1 2xH100 at 8.9 per hour.",
+        "With the future known, 3 L4 + 1 2xH100 at 8.9 per hour are enough; whether less is enough is open.",
+    ]
+    assert (
+        "Not settled within the time limit: 6 sizes of jit; more traffic; whether a plan would do with 6 cheaper sizes."
+    ) in section.notes
     assert section.tables[0].columns == ["", "knows", "cheapest mix", "how it is known"]
     (figure,) = section.figures
     assert figure.x_label == "price per hour"
@@ -109,8 +118,13 @@ def test_what_to_order_comes_first_with_its_floor_and_how_much_more_traffic_it_t
     assert growth is not None
     assert (growth.mix, growth.holds, growth.fails) == ((2, 0), Fraction(27, 16), Fraction(15, 8))
     assert answer_in_words(answer.as_dict()).startswith(
-        "jit, which knows how long queues take, needs 2 L4 at 1.6 per hour; no plan, however clever, costs less than 1.6. "
+        "jit, which knows how long queues take, needs 2 L4 at 1.6 per hour; "
+        "no plan, however clever, costs less than 1.6. "
         "It takes 1.688 times the traffic there, but not 1.875 times. "
+    )
+    assert order_in_words(answer.as_dict()) == (
+        "Order 2 L4 for jit, which knows how long queues take: "
+        "1.60 per hour, 1,170 a month; 69% headroom; floor 1.60 per hour."
     )
 
 
@@ -140,6 +154,9 @@ def test_no_number_of_servers(tmp_path: Path) -> None:
         "Loads and run times alone: even with every GPU idle, some jobs take too long."
     )
     assert rows(answer.as_dict())[0][2:] == ("-", "refuted, however many servers there are")
+    save(answer, tmp_path / "out")
+    (section,) = report([tmp_path / "out"]).sections
+    assert section.answer == answer_in_words(answer.as_dict())
 
 
 def test_servers_stand_at_whole_numbers(tmp_path: Path) -> None:

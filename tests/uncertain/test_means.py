@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pytest import approx
+import pytest
 
 from models import BatchClass, Job, Task
 from models.scenario import Scenario, scenario_from
@@ -51,7 +51,7 @@ def test_shortest_first_is_first_come_first_served_to_who_is_told_means() -> Non
     # Exact: 10 s first, latencies 10.1, 18.1 and 69.1 s; told 70 / 3 s of each, the order of release: 10.1, 59.1, 68.1.
     scenario = log("m 10, m 50, m 10")
     mean_s = {noise: simulate(scenario, "srpt", noise=noise).metrics.mean_latency_s for noise in (None, "told=mean")}
-    assert mean_s == approx({None: (10.1 + 18.1 + 69.1) / 3, "told=mean": (10.1 + 59.1 + 68.1) / 3})
+    assert mean_s == pytest.approx({None: (10.1 + 18.1 + 69.1) / 3, "told=mean": (10.1 + 59.1 + 68.1) / 3})
 
 
 def test_every_kind_has_its_mean_and_a_batch_class_keeps_its_table() -> None:

@@ -390,7 +390,10 @@ class _ScheduleSearch:
         return self._tried.note(policy, candidate, meets(ran.truth, ran.timeline, self._levels))
 
     def optimum(self, found: dict[str, Scheduled]) -> Scheduled:
-        """Return the cheapest schedule with a plan within the levels: what a policy does on one is a plan, too, if its run times hold."""
+        """Return the cheapest schedule with a plan within the levels.
+
+        What a policy does on one is a plan, too, if its run times hold.
+        """
         fixed = self._fixed.mix
         holds = parse_uncertainty(self._fixed.noise).keeps_truth
         known = [row.schedule for row in found.values() if row.schedule is not None and holds]

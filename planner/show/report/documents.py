@@ -245,7 +245,7 @@ def _priced_throughout(found: ServersFile) -> ServersFile:
         mix, price = size.get("mix"), size.get("price_per_hour")
         if size["servers"] is not None and (mix is None or price is None or len(mix) != len(found["groups"])):
             raise ValueError("a size of priced groups has no price, or not a count for each group")
-    if refutation is not None and minimum.get("lower_bound_price_per_hour") is None:
+    if refutation is not None and found["open_sizes"] and minimum.get("lower_bound_price_per_hour") is None:
         raise ValueError("something is refuted, and no price is a bound")
     return found
 
