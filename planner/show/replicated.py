@@ -43,21 +43,21 @@ def replicated_table(made: Replicated) -> Table:
         table.add_row(
             row["policy"],
             "yes" if row["clairvoyant"] else "no",
-            *(_figure(row, name) for name in ("objective", "ratio_to_best", "difference")),
+            *(mean_with_interval(row, name) for name in ("objective", "ratio_to_best", "difference")),
             better,
             "-" if row["gap_to_bound"] is None else f"{row['gap_to_bound']:.1%}",
             "-" if row["hit_rate"] is None else f"{row['hit_rate']:.3f}",
         )
     if made.lower_bound is not None:
         table.add_section()
-        table.add_row("lower bound", "-", _figure(made.lower_bound.named("bound"), "bound"))
+        table.add_row("lower bound", "-", mean_with_interval(made.lower_bound.named("bound"), "bound"))
     return table
 
 
-def _figure(row: Mapping[str, Any], name: str) -> str:
+def mean_with_interval(row: Mapping[str, Any], name: str) -> str:
     """Return a mean with its interval.
 
-    >>> _figure({"x": 2.0, "x_low": 1.51, "x_high": 2.6}, "x")
+    >>> mean_with_interval({"x": 2.0, "x_low": 1.51, "x_high": 2.6}, "x")
     '2 [1.51, 2.6]'
     """
     mean, low, high = row[name], row[f"{name}_low"], row[f"{name}_high"]

@@ -322,7 +322,7 @@ def servers(
         tuple(scanned),
         asked[-1],
         time.monotonic() - begun,
-        _options(most, spare, noise, time_limit_s, workers, seed),
+        options_of(most, spare, noise, time_limit_s, workers, seed),
         tuple(alternatives),
         growth,
         strains,
@@ -359,7 +359,7 @@ def levels_of(scenario: Scenario, levels: ServiceLevels | None) -> ServiceLevels
     return chosen
 
 
-def _options(
+def options_of(
     most: int | None, spare: int, noise: str | None, time_limit_s: float, workers: int, seed: int
 ) -> tuple[str, ...]:
     """Return what was asked for besides level and policies, as options of the command."""

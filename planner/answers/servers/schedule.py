@@ -21,7 +21,7 @@ from typing import Any
 from executor import PolicyError, StoppedError
 from models import InstanceError, ServiceLevels
 from models.scenario import Scenario
-from planner.answers.servers.answer import ServersAnswer, servers
+from planner.answers.servers.answer import ServersAnswer, options_of, servers
 from planner.answers.servers.autoscaler import TARGET, Autoscaled, autoscale
 from planner.answers.servers.day import US_PER_HOUR, Day, Schedule
 from planner.answers.servers.decide import attempt, meets
@@ -90,6 +90,8 @@ class ScheduleAnswer:
         What plans and each policy came to.
     autoscaler
         What an autoscaler above the policy of the least fleet ordered; None if there was none.
+    options
+        What else was asked for, as options of the command.
     """
 
     day: Day
@@ -100,6 +102,7 @@ class ScheduleAnswer:
     policies: dict[str, Scheduled]
     autoscaler: Autoscaled | None
     runtime_s: float
+    options: tuple[str, ...] = ()
 
     @property
     def proved(self) -> bool:
@@ -225,9 +228,9 @@ def schedule(
     found = search.policies()
     autoscaler = search.autoscaled()
     optimum = search.optimum(found)
-    return ScheduleAnswer(
-        search.day, fixed, search.floors, lower_bound, optimum, found, autoscaler, time.monotonic() - begun
-    )
+    options = (*options_of(most, 0, noise, time_limit_s, workers, seed), "--by", f"{by_us / 1e6:.12g} s")
+    runtime_s = time.monotonic() - begun
+    return ScheduleAnswer(search.day, fixed, search.floors, lower_bound, optimum, found, autoscaler, runtime_s, options)
 
 
 def cheapest_counts(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shlex
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,6 +19,7 @@ from planner.answers.versions import versions
 
 if TYPE_CHECKING:
     from planner.answers.servers.answer import ServersAnswer
+    from planner.answers.servers.schedule import ScheduleAnswer
 
 
 _FILES = ("enough.json", "plan.json", "too_few.json", "certificate.json", "answer.json")
@@ -44,18 +46,27 @@ def write(answer: ServersAnswer, folder: Path) -> list[Path]:
         write_atomically(certificate, json.dumps(done.certificate))
         written.append(certificate)
     path = folder / "answer.json"
-    write_atomically(path, json.dumps(answer.as_dict(plan, certificate) | _origin(answer), indent=2))
+    write_atomically(path, json.dumps(answer.as_dict(plan, certificate) | _origin(answer, answer.options), indent=2))
     return [*written, path]
 
 
-def _origin(answer: ServersAnswer) -> dict[str, Any]:
+def write_schedule(answer: ScheduleAnswer, folder: Path) -> Path:
+    """Write an answer by the interval, and how to repeat it; return the path."""
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / "schedule.json"
+    found = answer.fixed.as_dict() | answer.as_dict() | _origin(answer.fixed, answer.options)
+    write_atomically(path, json.dumps(found, indent=2))
+    return path
+
+
+def _origin(answer: ServersAnswer, options: Sequence[str]) -> dict[str, Any]:
     """Return what a report says besides the answer: of what it is, and how to repeat it."""
     scenario = answer.sizes.scenario
     slo = [word for level in answer.levels for word in ("--slo", str(level))]
     command = ["truenorth", "servers", scenario.source.file, *slo]
     if answer.policies:
         command += ["--policies", ",".join(row.policy for row in answer.policies)]
-    command += answer.options
+    command += options
     return {
         "scenario": {
             "name": scenario.name,

@@ -12,7 +12,7 @@ from models.slo import ServiceLevel
 Figure = Annotated[float, Field(allow_inf_nan=False)]
 Count = Annotated[int, Field(ge=0, le=10**18)]
 Times = list[Annotated[int, Field(ge=-1, le=10**18)]]
-_OPEN = ConfigDict(extra="allow")
+OPEN = ConfigDict(extra="allow")
 """What a page does not read may be anything."""
 
 
@@ -25,7 +25,7 @@ Level = Annotated[str, AfterValidator(_readable)]
 Levels = Level | Annotated[list[Level], Field(min_length=2)]
 
 
-@with_config(_OPEN)
+@with_config(OPEN)
 class OriginOfFile(TypedDict):
     """The scenario of an answer."""
 
@@ -33,7 +33,7 @@ class OriginOfFile(TypedDict):
     hash: str
 
 
-@with_config(_OPEN)
+@with_config(OPEN)
 class AssumptionsOfFile(OriginOfFile):
     """The scenario of a server count, and what of it an answer rests on."""
 
@@ -43,7 +43,7 @@ class AssumptionsOfFile(OriginOfFile):
     overlap_loads: bool
 
 
-@with_config(_OPEN)
+@with_config(OPEN)
 class WindowOfFile(OriginOfFile):
     """The scenario of a comparison."""
 
@@ -53,7 +53,7 @@ class WindowOfFile(OriginOfFile):
     slo: str | None
 
 
-@with_config(_OPEN)
+@with_config(OPEN)
 class ShownMetrics(TypedDict):
     """Metrics of a contender."""
 
@@ -66,7 +66,7 @@ class ShownMetrics(TypedDict):
     slo_attainment: Figure | None
 
 
-@with_config(_OPEN)
+@with_config(OPEN)
 class ComparedPolicy(TypedDict):
     """A row of a comparison."""
 
@@ -79,7 +79,7 @@ class ComparedPolicy(TypedDict):
     metrics: ShownMetrics
 
 
-@with_config(_OPEN)
+@with_config(OPEN)
 class LossRow(TypedDict):
     """A part of a regret."""
 
@@ -90,7 +90,7 @@ class LossRow(TypedDict):
     at_most: Figure
 
 
-@with_config(_OPEN)
+@with_config(OPEN)
 class RegretRow(TypedDict):
     """What a policy loses to each part."""
 
@@ -99,7 +99,7 @@ class RegretRow(TypedDict):
     losses: list[LossRow]
 
 
-@with_config(_OPEN)
+@with_config(OPEN)
 class ComparisonFile(TypedDict):
     """``comparison.json``."""
 
@@ -120,7 +120,7 @@ class ComparisonFile(TypedDict):
     versions: dict[str, str]
 
 
-@with_config(_OPEN)
+@with_config(OPEN)
 class Group(TypedDict):
     """Servers of one sort."""
 
@@ -128,7 +128,7 @@ class Group(TypedDict):
     gpus_per_server: Count
 
 
-@with_config(_OPEN)
+@with_config(OPEN)
 class ServerSize(TypedDict):
     """A number of servers; of priced groups also how many of each, and for how much."""
 
@@ -137,7 +137,7 @@ class ServerSize(TypedDict):
     price_per_hour: NotRequired[Figure | None]
 
 
-@with_config(_OPEN)
+@with_config(OPEN)
 class Minimum(ServerSize):
     """The least size of a server count."""
 
@@ -147,14 +147,14 @@ class Minimum(ServerSize):
     value: Figure | list[Figure | None] | None
 
 
-@with_config(_OPEN)
+@with_config(OPEN)
 class Reached(ServerSize):
     """What a policy reached at a size."""
 
     value: Figure | list[Figure | None] | None
 
 
-@with_config(_OPEN)
+@with_config(OPEN)
 class TrialRow(ServerSize):
     """The least size at which a policy meets the level."""
 
@@ -163,7 +163,7 @@ class TrialRow(ServerSize):
     reached: list[Reached]
 
 
-@with_config(_OPEN)
+@with_config(OPEN)
 class RefutationRow(ServerSize):
     """Why no cheaper size is enough."""
 
@@ -171,7 +171,7 @@ class RefutationRow(ServerSize):
     however_many: bool
 
 
-@with_config(_OPEN)
+@with_config(OPEN)
 class AlternativeMetrics(TypedDict):
     """The metrics of an alternative that a page shows."""
 
@@ -183,7 +183,7 @@ class AlternativeMetrics(TypedDict):
     compute_busy: Figure
 
 
-@with_config(_OPEN)
+@with_config(OPEN)
 class WorkRow(TypedDict):
     """What an alternative computes, of what its GPUs offer."""
 
@@ -191,7 +191,7 @@ class WorkRow(TypedDict):
     offered_gpu_seconds: Figure
 
 
-@with_config(_OPEN)
+@with_config(OPEN)
 class AlternativeRow(ServerSize):
     """A policy at a size near the best price."""
 
@@ -201,7 +201,7 @@ class AlternativeRow(ServerSize):
     work: WorkRow
 
 
-@with_config(_OPEN)
+@with_config(OPEN)
 class GrowthRow(ServerSize):
     """How much more traffic the best of them takes."""
 
@@ -210,7 +210,7 @@ class GrowthRow(ServerSize):
     fails: Figure | None
 
 
-@with_config(_OPEN)
+@with_config(OPEN)
 class StrainRow(TypedDict):
     """What the best of them reaches with one figure of one model larger."""
 
@@ -222,7 +222,7 @@ class StrainRow(TypedDict):
     share_of_limit: Figure | None
 
 
-def _figures_of_every_level(found: ServersFile) -> ServersFile:
+def figures_of_every_level(found: ServersFile) -> ServersFile:
     """Refuse a document in which a value is not one figure for each level."""
     levels = 1 if isinstance(found["slo"], str) else len(found["slo"])
     for at in [found["minimum"], *(at for trial in found["policies"].values() for at in trial["reached"])]:
@@ -232,7 +232,7 @@ def _figures_of_every_level(found: ServersFile) -> ServersFile:
     return found
 
 
-def _priced_throughout(found: ServersFile) -> ServersFile:
+def priced_throughout(found: ServersFile) -> ServersFile:
     """Refuse a document of priced groups in which a size lacks its mix or its price."""
     minimum, refutation = found["minimum"], found["refutation"]
     if "mix" not in minimum:
@@ -250,7 +250,7 @@ def _priced_throughout(found: ServersFile) -> ServersFile:
     return found
 
 
-@with_config(_OPEN)
+@with_config(OPEN)
 class ServersFile(TypedDict):
     """``answer.json``."""
 
@@ -272,10 +272,10 @@ class ServersFile(TypedDict):
     versions: dict[str, str]
 
 
-ServerCount = Annotated[ServersFile, AfterValidator(_figures_of_every_level), AfterValidator(_priced_throughout)]
+ServerCount = Annotated[ServersFile, AfterValidator(figures_of_every_level), AfterValidator(priced_throughout)]
 
 
-@with_config(_OPEN)
+@with_config(OPEN)
 class Both(TypedDict):
     """A figure of a replay; also the objective, which has a name."""
 
@@ -283,14 +283,14 @@ class Both(TypedDict):
     measured: Figure | None
 
 
-@with_config(_OPEN)
+@with_config(OPEN)
 class Named(Both):
     """The objective of a replay."""
 
     name: str
 
 
-@with_config(_OPEN)
+@with_config(OPEN)
 class ReplayFile(TypedDict):
     """``replay.json``."""
 
@@ -311,7 +311,7 @@ class ReplayFile(TypedDict):
     versions: dict[str, str]
 
 
-@with_config(_OPEN)
+@with_config(OPEN)
 class ForecastRow(TypedDict):
     """What samples foretell of a contender."""
 
@@ -324,7 +324,7 @@ class ForecastRow(TypedDict):
     inside: Figure | None
 
 
-@with_config(_OPEN)
+@with_config(OPEN)
 class ContenderRow(TypedDict):
     """A contender of a trial."""
 
@@ -356,7 +356,7 @@ def _alike(found: LatenciesOfFile) -> LatenciesOfFile:
     return found
 
 
-@with_config(_OPEN)
+@with_config(OPEN)
 class TrialFile(TypedDict):
     """``trial.json``."""
 
@@ -371,7 +371,37 @@ class TrialFile(TypedDict):
     versions: dict[str, str]
 
 
-@with_config(_OPEN)
+@with_config(OPEN)
+class IntervalOfFile(TypedDict):
+    """A contender over replications: means, each with the ends of its interval."""
+
+    policy: str
+    replications: Count
+    objective: Figure
+    objective_low: Figure | None
+    objective_high: Figure | None
+    ratio_to_best: Figure | None
+    ratio_to_best_low: Figure | None
+    ratio_to_best_high: Figure | None
+    difference: Figure | None
+    difference_low: Figure | None
+    difference_high: Figure | None
+    better_in: Count | None
+    gap_to_bound: Figure | None
+
+
+@with_config(OPEN)
+class IntervalsFile(TypedDict):
+    """``intervals.json``."""
+
+    objective: str
+    of: str
+    against: str | None
+    rows: Annotated[list[IntervalOfFile], Field(min_length=1)]
+    note: str
+
+
+@with_config(OPEN)
 class SweepFile(TypedDict):
     """``sweep.json``."""
 
@@ -381,7 +411,7 @@ class SweepFile(TypedDict):
     versions: dict[str, str]
 
 
-@with_config(_OPEN)
+@with_config(OPEN)
 class Drawn(TypedDict):
     """One of the timelines."""
 
@@ -396,7 +426,7 @@ class Drawn(TypedDict):
     residencies: list[list[Any]]
 
 
-@with_config(_OPEN)
+@with_config(OPEN)
 class Timelines(TypedDict):
     """``timelines.json``."""
 
