@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from textwrap import fill
 
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
@@ -17,10 +16,14 @@ from models.scenario import write_atomically
 from planner.answers.replications import Replicated
 from planner.show.colours import COLOURS
 from planner.show.frames import frame
+from planner.show.intervals import mean_with_interval
 from planner.show.paper import COLUMN_INCHES, IN_A_COLUMN, write_figure, write_table
 from planner.show.picture import AS_DATA
 
-_ROW_INCHES = 0.22
+_ROW_INCHES, _LINE_SHARE = 0.22, 0.65
+"""Height of a row, and of each line of its name in parts of that."""
+_NAME_CHARACTERS = 24
+"""A line of a name takes less than half of a column."""
 
 
 def replicated_view(made: Replicated) -> Group:
@@ -54,24 +57,15 @@ def replicated_table(made: Replicated) -> Table:
     return table
 
 
-def mean_with_interval(row: Mapping[str, Any], name: str) -> str:
-    """Return a mean with its interval.
-
-    >>> mean_with_interval({"x": 2.0, "x_low": 1.51, "x_high": 2.6}, "x")
-    '2 [1.51, 2.6]'
-    """
-    mean, low, high = row[name], row[f"{name}_low"], row[f"{name}_high"]
-    if mean is None:
-        return "-"
-    return f"{mean:.4g}" if low is None else f"{mean:.4g} [{low:.4g}, {high:.4g}]"
-
-
 @AS_DATA
 @IN_A_COLUMN
 def draw_intervals(made: Replicated) -> Figure:
     """Return a dot and its interval per contender, as wide as a column: times the best of each replication."""
     rows = [row for row in made.rows if row["ratio_to_best"] is not None]
-    figure = Figure(figsize=(COLUMN_INCHES, 0.9 + _ROW_INCHES * len(rows)), layout="constrained")
+    names = [_in_lines(f"{row['policy']} (knows the future)" if row["clairvoyant"] else row["policy"]) for row in rows]
+    lines = max((name.count("\n") + 1 for name in names), default=1)
+    height = 0.9 + _ROW_INCHES * max(1, _LINE_SHARE * lines) * len(rows)
+    figure = Figure(figsize=(COLUMN_INCHES, height), layout="constrained")
     FigureCanvasAgg(figure)
     axes = figure.add_subplot()
     for place, row in enumerate(rows):
@@ -80,7 +74,6 @@ def draw_intervals(made: Replicated) -> Figure:
         if low is not None:
             axes.plot([low, high], [place, place], color=colour, linewidth=1.5, solid_capstyle="butt")
         axes.plot([mean], [place], "o", color=colour, markersize=4)
-    names = [f"{row['policy']} (knows the future)" if row["clairvoyant"] else str(row["policy"]) for row in rows]
     axes.set_yticks(range(len(rows)), names)
     axes.invert_yaxis()
     if rows and max(row["ratio_to_best_high"] or row["ratio_to_best"] for row in rows) > 5:
@@ -91,6 +84,15 @@ def draw_intervals(made: Replicated) -> Figure:
     for side in axes.spines.values():
         side.set_visible(False)
     return figure
+
+
+def _in_lines(name: str) -> str:
+    r"""Return a name in lines, broken after commas, too.
+
+    >>> _in_lines("compass:prefetch=0,period=100ms")
+    'compass:prefetch=0,\nperiod=100ms'
+    """
+    return fill(name.replace(",", ", "), _NAME_CHARACTERS).replace(", ", ",")
 
 
 def write(made: Replicated, folder: Path) -> list[Path]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from planner.show.replicated import mean_with_interval
+from planner.show.intervals import mean_with_interval
 from planner.show.report import documents, sweep
 from planner.show.report.folders import read_json
 from planner.show.report.section import PageSection, PageTable
