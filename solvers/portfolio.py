@@ -9,7 +9,7 @@ Lagrangian bound, in `proving` for what only small windows allow.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import TYPE_CHECKING
@@ -142,12 +142,15 @@ class Bounds:
         A bound that cannot be computed again without the solver that found it, and its method; or None.
     runtime_s
         Wall-clock time.
+    left_out
+        Methods that gave way because memory or time were too short for them, each with the reason.
     """
 
     formula: tuple[Fraction, str]
     priced: Priced | None
     uncertified: tuple[Fraction, str] | None
     runtime_s: float
+    left_out: Mapping[str, str]
 
 
 def bound(
@@ -179,7 +182,8 @@ def bound(
         proved = solve(instance, objective, rest, starts=starts, watch=watch, stop=search.stop)
         if proved.lower_bound is not None and proved.bound_method is not None:
             uncertified = proved.lower_bound, proved.bound_method
-    return Bounds(formula, priced, uncertified, search.elapsed_s)
+        search.left_out.update(proved.left_out)
+    return Bounds(formula, priced, uncertified, search.elapsed_s, search.left_out)
 
 
 def offer_formulas(search: Search) -> tuple[Fraction, str]:

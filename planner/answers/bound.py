@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from pathlib import Path
@@ -25,6 +25,7 @@ from solvers import portfolio
 from solvers.bounds.certificate import closed_form_document, lagrangian_document
 from solvers.bounds.lagrangian.improve import METHOD as LAGRANGIAN
 from solvers.bounds.verify import Verdict, verify
+from solvers.first_use import compile_once
 from solvers.options import SearchOptions
 from solvers.result import Progress
 
@@ -45,6 +46,8 @@ class Bound:
         A higher bound that holds but cannot be computed again without a solver, and its method; or None.
     runtime_s
         Wall-clock time.
+    left_out
+        Methods that gave way because memory or time were too short for them, each with the reason.
     regret
         Of the schedule that was asked about, taken apart; None without one.
     """
@@ -55,6 +58,7 @@ class Bound:
     certificate: dict[str, Any]
     uncertified: tuple[Fraction, str] | None
     runtime_s: float
+    left_out: Mapping[str, str]
     regret: Regret | None = None
 
     def __repr__(self) -> str:
@@ -78,6 +82,7 @@ class Bound:
             "method": self.method,
             "certificate": None if path is None else str(path),
             "runtime_s": self.runtime_s,
+            "left_out": dict(self.left_out),
             "regret": None if self.regret is None else self.regret.as_dict(),
         }
 
@@ -118,6 +123,7 @@ def bound(
     QuestionError
         If there is no such cluster.
     """
+    compile_once(scenario.instance)
     options = SearchOptions(time_limit_s, workers=workers, seed=seed)
     if schedule is None:
         return _bound(scenario, options, watch, stop, ray)
@@ -165,7 +171,8 @@ def _bound(
         best, method = found.priced.bound, LAGRANGIAN
         certificate = lagrangian_document(instance, objective, found.priced)
     higher = found.uncertified is not None and found.uncertified[0] > best
-    return Bound(scenario, best, method, certificate, found.uncertified if higher else None, found.runtime_s)
+    uncertified = found.uncertified if higher else None
+    return Bound(scenario, best, method, certificate, uncertified, found.runtime_s, found.left_out)
 
 
 def verify_file(scenario: Scenario, path: Path) -> Verdict:

@@ -188,6 +188,7 @@ def replicate(
     most: int | None = None,
     spare: int = 0,
     noise: str | None = None,
+    rate: Fraction = Fraction(1),
     time_limit_s: float = 300.0,
     folder: str | Path | None = None,
     workers: int = 2,
@@ -221,6 +222,7 @@ def replicate(
         "max": most,
         "spare": spare or None,
         "noise": noise,
+        "rate": None if rate == 1 else float(rate),
         "time_limit": f"{time_limit_s:.12g} s",
         "seed": seed,
     }

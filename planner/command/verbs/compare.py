@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from planner.command import manners
-from planner.command.verbs.options import Json, ScenarioPath, Seed, TimeLimit, Warmup, Workers
+from planner.command.verbs.options import Json, ScenarioPath, Seed, Warmup, Workers, assert_finite
 
 if TYPE_CHECKING:
     from models.scenario import Scenario
@@ -20,7 +20,14 @@ def compare(
     noise: Annotated[
         str | None, typer.Option(metavar="SPEC", help="How wrong the run times are that policies are told.")
     ] = None,
-    time_limit: TimeLimit = 60.0,
+    time_limit: Annotated[
+        float,
+        typer.Option(
+            min=0.1,
+            callback=assert_finite,
+            help="Seconds for plan, bound and taking policies apart, per replication; simulations are not counted.",
+        ),
+    ] = 60.0,
     warmup: Warmup = "0",
     regret: Annotated[
         str | None, typer.Option(help="Policies to take apart, separated by commas (default: the best, and compass).")
@@ -53,6 +60,7 @@ def compare(
     if replications > 1:
         told = {"noise": noise, "regret": apart, "time_limit_s": time_limit, "warmup": share, "seed": seed}
         return _replicate(loaded, replications, names, output, as_json, workers=workers, ray=ray, **told)
+    manners.compile_kernels(loaded.instance)
     line = ProgressLine(loaded.objective, "comparing")
     with interruptible() as stop, line.shown():
         made = comparing.compare(
@@ -76,8 +84,7 @@ def compare(
         return comparison_view(made)
 
     manners.show(made.as_dict(), view, as_json, written)
-    if not made.plan.result.within_limit:
-        manners.say(manners.MISSED_LIMIT)
+    manners.say_if_late(made.plan.result)
     if stop.is_set():
         manners.say("truenorth: interrupted; the best plan found is kept")
         return manners.INTERRUPTED

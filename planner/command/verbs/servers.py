@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -34,6 +35,9 @@ def servers(
         str | None,
         typer.Option(metavar="SPEC", help="Policies run under this noise, such as told=mean; floor and plan do not."),
     ] = None,
+    rate: Annotated[
+        str, typer.Option(metavar="FACTOR", help="So many times as many requests per second, the same ones.")
+    ] = "1",
     time_limit: TimeLimit = 300.0,
     replications: Annotated[
         int, typer.Option(min=1, max=10_000, help="Ask on so many seeds, or windows of the trace.")
@@ -56,6 +60,7 @@ def servers(
     as_json: Json = False,
 ) -> int:
     """Find the least number of servers, or the cheapest mix, that meets a service level."""
+    from models.errors import UserError
     from models.scenario import load_scenario
     from models.slo import ServiceLevels as Levels
     from models.units import QuantityError
@@ -73,11 +78,13 @@ def servers(
     loaded = load_scenario(scenario)
     if output is not None:
         manners.prepare_folder(output)
+    manners.compile_kernels(loaded.instance)
     told: dict[str, Any] = {
         "policies": None if policies is None else split_policies(policies),
         "most": most,
         "spare": spare,
         "noise": noise,
+        "rate": _factor(rate),
         "time_limit_s": time_limit,
         "workers": workers,
         "seed": seed,
@@ -93,7 +100,11 @@ def servers(
     line = ServersLine()
     with interruptible() as stop, line.shown():
         answer = ask(loaded, levels, tell=line.tell, stop=stop, **told)
-    written = [] if output is None else write(answer, output)
+    written, fault = list[Path](), None
+    try:
+        written = [] if output is None else write(answer, output)
+    except UserError as error:  # what took its time is shown even where it cannot be kept
+        fault = error
 
     def view() -> object:
         from planner.show import servers as views
@@ -102,6 +113,8 @@ def servers(
 
     by_name = {path.name: path for path in written}
     manners.show(answer.as_dict(by_name.get("plan.json"), by_name.get("certificate.json")), view, as_json, written)
+    if fault is not None:
+        raise fault
     if stop.is_set():
         manners.say("truenorth: interrupted; what is known so far is kept")
         return manners.INTERRUPTED
@@ -132,6 +145,14 @@ def _replicate(
         manners.say(f"truenorth: interrupted; {len(made.replications)} finished replications are kept")
         return manners.INTERRUPTED
     return manners.DONE if made.found else manners.NOT_ACHIEVED
+
+
+def _factor(text: str) -> Fraction:
+    """Return by how much requests come faster."""
+    try:
+        return Fraction(text)
+    except (ValueError, ZeroDivisionError):
+        raise manners.UsageError(f"--rate: {text!r} is no number; allowed is one such as 1.5") from None
 
 
 def _interval_us(text: str) -> int:

@@ -68,15 +68,19 @@ class ShownMetrics(TypedDict):
 
 @with_config(OPEN)
 class ComparedPolicy(TypedDict):
-    """A row of a comparison."""
+    """A row of a comparison; a policy with a problem has no figures."""
 
     policy: str
     clairvoyant: bool
     knows: str
-    objective: Figure
+    twin: bool
+    problem: str | None
+    objective: Figure | None
     ratio_to_best: Figure | None
+    ratio_to_bound: Figure | None
     gap_to_bound: Figure | None
-    metrics: ShownMetrics
+    converged: bool
+    metrics: ShownMetrics | None
 
 
 @with_config(OPEN)
@@ -96,6 +100,7 @@ class RegretRow(TypedDict):
 
     policy: str
     note: str
+    warning: str | None
     losses: list[LossRow]
 
 
@@ -108,6 +113,7 @@ class ComparisonFile(TypedDict):
     lower_bound: Figure | None
     bound_method: str | None
     status: str
+    warning: str | None
     regret: list[RegretRow]
     note: str
     scenario: WindowOfFile
@@ -144,6 +150,7 @@ class Minimum(ServerSize):
     proved: bool
     lower_bound: Count | None
     lower_bound_price_per_hour: NotRequired[Figure | None]
+    lower_bound_price_of_any_counts: NotRequired[Figure | None]
     value: Figure | list[Figure | None] | None
 
 
@@ -255,6 +262,7 @@ class ServersFile(TypedDict):
     """``answer.json``."""
 
     slo: Levels
+    rate: NotRequired[Figure]
     spare: Count
     noise: str | None
     groups: list[Group]
