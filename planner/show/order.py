@@ -69,8 +69,8 @@ def _headroom(found: Found) -> str:
 
 
 def _untried(found: Found, count: int) -> str:
-    less = "cheaper" if priced(found) else "smaller"
-    return "" if not count else f"{count} {less} {'size' if count == 1 else 'sizes'} untried"
+    one, more = ("cheaper mix", "cheaper mixes") if len(found["groups"]) > 1 else ("smaller size", "smaller sizes")
+    return "" if not count else f"{count} {one if count == 1 else more} untried"
 
 
 def _floor(found: Found) -> str:

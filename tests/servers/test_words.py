@@ -70,10 +70,11 @@ def test_prices_are_bounded_and_mixes_named(tmp_path: Path) -> None:
     # 8.9 per hour is 6,497 in a month of 730 hours.
     assert section.answer == (
         "Order at most 3 L4 + 1 2xH100 for jit, which knows how long queues take: "
-        "8.90 per hour, 6,500 a month; 6 cheaper sizes untried."
+        "8.90 per hour, 6,500 a month; 6 cheaper mixes untried."
     )
     assert section.remarks == [
-        "jit, which knows how long queues take, needs 3 L4 + 1 2xH100 at 8.9 per hour.",
+        "jit, which knows how long queues take, needs at most 3 L4 + 1 2xH100 at 8.9 per hour "
+        "(6 cheaper mixes were not tried for lack of time).",
         "With the future known, 3 L4 + 1 2xH100 at 8.9 per hour are enough; whether less is enough is open.",
     ]
     assert (
