@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 
 from executor import PolicyError, StoppedError, parse_policy, simulate
-from models.instance import Instance
+from models.instance import Instance, InstanceError
 from models.timeline import Timeline
 from solvers.portfolio import Starts
 
@@ -31,8 +31,8 @@ def starts_for(instance: Instance, seed: int, given: Sequence[Timeline] | None =
                 return
             try:
                 yield simulate(instance, parse_policy(name), seed=seed, stop=lambda: left_s() <= 0)
-            except PolicyError:
-                continue  # for instance a static placement whose models do not all fit
+            except (InstanceError, PolicyError):
+                continue  # a branch that nothing runs and no job takes, or models that a static placement has no room for
             except StoppedError:
                 return
 

@@ -11,7 +11,7 @@ from rich.text import Text
 
 from executor import Knows
 from planner.answers.servers.deployable import lead
-from planner.answers.servers.schedule import ScheduleAnswer
+from planner.answers.servers.scheduled import ScheduleAnswer
 from planner.show.knowledge import knowledge_in_words
 from planner.show.servers import Found, describe_mix, view
 

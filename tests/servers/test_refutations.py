@@ -109,6 +109,19 @@ def test_fluid_counts_cold_loads() -> None:
     assert held.resource == "compute"
 
 
+def test_fluid_names_the_models_of_a_window_by_their_work() -> None:
+    # In [0, 9) x works for 3 us, y for 5 and z, in two jobs, for 8; in [9, 20) z alone does.
+    flows = {name: chain(task("a", us, [name]), name=name) for name, us in (("x", 3), ("y", 5), ("z", 4))}
+    jobs = [Job(flows[name], at, deadline_us=9) for name, at in (("x", 0), ("y", 0), ("z", 0), ("z", 0), ("z", 11))]
+    drawn = instance(jobs, {"x": 1, "y": 1, "z": 1, "w": 1})
+    named = {
+        (demand.begin_us, demand.end_us): [drawn.models[m].name for m in demand.models]
+        for demand in fluid.demands(drawn, fluid.due_us(drawn))
+        if demand.resource == "compute"
+    }
+    assert (named[0, 9], named[11, 20]) == (["z", "y", "x"], ["z"])
+
+
 def test_fluid_least_gpus_of_a_long_trace() -> None:
     # 6,000 jobs of 8 us, one every us, due 10 us after release: 8 GPUs are always busy. In [0, 6009 + ...) the rate is
     # just below 8, which the ends of the window let 7.99 pass: 8 GPUs.

@@ -16,6 +16,7 @@ from planner.show.curves_figure import draw
 from planner.show.order import order_in_words
 from planner.show.report import report
 from planner.show.servers import answer_in_words, rows
+from tests.servers.scenarios import scenario
 
 TEXT = """\
 name: dear
@@ -139,7 +140,7 @@ def test_a_bound_that_may_take_longer_than_the_limit_is_not_begun(tmp_path: Path
 
 
 def test_nothing_is_said_of_what_was_not_looked_at(tmp_path: Path) -> None:
-    answer = _ask(tmp_path, "fluid bound")
+    answer = _ask(tmp_path, "jit on 4 servers")
     assert rows(answer.as_dict()) == [
         ("plan (offline optimum)", "the future", "-", "no plan found"),
         ("jit", "waits", "-", "not simulated: no time left"),
@@ -152,12 +153,47 @@ def test_no_number_of_servers(tmp_path: Path) -> None:
     answer = _ask(tmp_path, "never", TEXT.replace("<= 500 ms", "<= 199 ms"))
     assert answer_in_words(answer.as_dict()) == (
         "No number of servers meets p100 latency <= 199 ms, which is proved. "
-        "Loads and run times alone: even with every GPU idle, some jobs take too long."
+        "Loads and run times alone: even with every GPU idle, 2 of 2 jobs (100 %, all of w) take too long; no plan "
+        "brings p100 latency below 0.2 s."
     )
+    told = {"slo": "p100 latency <= 199 ms", "jobs": 2, "too_long": 2, "workflow": "w", "workflows": 1}
+    assert answer.as_dict()["refutation"]["too_long_alone"] == told | {"best_value": 0.2}
     assert rows(answer.as_dict())[0][2:] == ("-", "refuted, however many servers there are")
     save(answer, tmp_path / "out")
     (section,) = report([tmp_path / "out"]).sections
     assert section.answer == answer_in_words(answer.as_dict())
+
+
+def test_who_takes_too_long_alone_and_what_can_be_reached() -> None:
+    # Alone, two of five jobs of v take 900 ms and two of w 300 ms; the fifth, of x, 500 ms. Of five the third is p60.
+    flows = {name: {"runtime": f"{ms} ms"} for name, ms in (("v", 900), ("w", 300), ("x", 500))}
+    window = scenario(flows, [(0, name, 400) for name in "vvwwx"])
+    told = {}
+    for text in ("p60 latency <= 400 ms", "80 % within deadline", "mean slowdown <= 0.5", "p100 latency of v <= 1 ms"):
+        answer = servers(window, ServiceLevels.parse(text), policies=(), time_limit_s=20)
+        assert answer.impossible
+        told[text] = answer.as_dict()["refutation"]["forces"].partition("idle, ")[2]
+    assert list(told.values()) == [
+        "3 of 5 jobs (60 %, of 2 workflows, most of v) take too long; no plan brings p60 latency below 0.5 s",
+        "3 of 5 jobs (60 %, of 2 workflows, most of v) take too long; at best 40 % of the jobs end within their "
+        "deadlines",
+        "5 of 5 jobs (100 %, of 3 workflows, most of v) take too long; no plan brings mean slowdown below 1",
+        "2 of 2 jobs (100 %, all of v) take too long; no plan brings p100 latency of v below 0.9 s",
+    ]
+    # What can be reached is enough: the bound is the least limit that some number of servers meets.
+    assert servers(window, ServiceLevels.parse("p60 latency <= 500 ms"), policies=(), time_limit_s=20).proved
+
+
+def test_policies_come_first_those_that_plan_last_and_all_near_their_least_before_any_goes_on(tmp_path: Path) -> None:
+    # Own size, 4, then in the order of prices 1, 3 and 2 servers, see above.
+    path, words = tmp_path / "dear.yaml", list[str]()
+    path.write_text(TEXT)
+    servers(load_scenario(path), policies=["receding:moves=1", "jit", "srpt"], time_limit_s=600, tell=words.append)
+    ran = [said for said in words if " on " in said or said == "fluid bound"]
+    assert ran[:3] == ["jit on 4 servers", "srpt on 4 servers", "fluid bound"]
+    quick = [f"{policy} on {n} servers" for policy in ("jit", "srpt") for n in (1, 3, 2)]
+    assert ran[3:9] == quick
+    assert {said.split(" on ")[0] for said in ran[9:]} == {"receding:moves=1"}
 
 
 def test_servers_stand_at_whole_numbers(tmp_path: Path) -> None:

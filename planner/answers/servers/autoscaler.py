@@ -1,8 +1,8 @@
 """An autoscaler as people run it: servers follow how busy they were, one interval late.
 
 The rule of Kubernetes' horizontal autoscaler: wanted are servers x busy share / target, rounded up, and of the latest
-recommendations the highest counts, so that it adds at once and removes only after a cool-down. A task keeps its share of
-a GPU busy, and a batch counts once.
+recommendations the highest counts, so that it adds at once and removes only after a cool-down. A task keeps its share
+of a GPU busy, and a batch counts once.
 """
 
 from __future__ import annotations

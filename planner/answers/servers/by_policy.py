@@ -3,8 +3,8 @@
 Policies are not monotone: one more server can break a level that was met. So only a size at which the level was met in
 simulation counts, and the least one is known once every smaller size was simulated. What can be deployed comes first:
 the scenario's own size, then sizes ever further from the lower bound until one meets the level, those by halves below
-it that have more of some group than every size that failed, and at last, once every policy has come so far, all that lie
-below the least that met. Policies that plan with a solver take as long as all the others: they come after them.
+it that have more of some group than every size that failed, and at last, once every policy has come so far, all that
+lie below the least that met. Policies that plan with a solver take as long as all the others: they come after them.
 """
 
 from __future__ import annotations

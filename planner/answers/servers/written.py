@@ -20,7 +20,7 @@ from planner.answers.versions import provenance
 
 if TYPE_CHECKING:
     from planner.answers.servers.answer import ServersAnswer
-    from planner.answers.servers.schedule import ScheduleAnswer
+    from planner.answers.servers.scheduled import ScheduleAnswer
 
 
 _FILES = ("enough.json", "plan.json", "too_few.json", "certificate.json", "answer.json")
