@@ -21,7 +21,7 @@ def knowledge_in_words(knows: str, noise: str | None) -> str:
     ('which knows how long queues take', 'told mean run times only')
     """
     asked, known = parse_uncertainty(noise), Knows(knows)
-    if noise is None or (asked.tells_exactly and asked.noise is None):
+    if noise is None or (known is Knows.NOTHING and asked.keeps_truth):  # what is told changes nothing
         return _WORDS[known]
     if asked.told_means and known in (Knows.WAITS, Knows.RUN_TIMES) and asked.noise is None:
         return f"told {MEAN} run times only"

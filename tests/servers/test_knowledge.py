@@ -12,6 +12,7 @@ from models.scenario import load_scenario
 from planner import save
 from planner.answers.servers import ServersAnswer, servers
 from planner.answers.servers.deployable import lead
+from planner.show.knowledge import knowledge_in_words
 from planner.show.report import report
 from planner.show.servers import alternatives, answer_in_words, rows
 from tests.planner.test_command import Command, command
@@ -152,3 +153,17 @@ def test_work_counts_a_batch_once_with_its_share(tmp_path: Path) -> None:
     (best,) = found["alternatives"]
     assert best["work"] == {"gpu_seconds": 2.5, "offered_gpu_seconds": 6.0}
     assert alternatives(found)[0][-2:] == ["42%", "2.5 of 6"]
+
+
+@pytest.mark.parametrize(
+    ("knows", "noise", "said"),
+    [
+        ("nothing", "told=mean", "which knows no run times"),
+        ("nothing", "run=normal:0.1", "which knows no run times, under run=normal:0.1"),
+        ("run times", "told=lognormal:1", "which knows every run time, under told=lognormal:1"),
+        ("run times", "load=normal:0.1", "which knows every run time exactly, under load=normal:0.1"),
+        ("the future", "told=mean", "which knows the future, under told=mean"),
+    ],
+)
+def test_noise_is_said_where_it_matters(knows: str, noise: str, said: str) -> None:
+    assert knowledge_in_words(knows, noise) == said

@@ -128,7 +128,7 @@ def test_a_price_is_the_least_of_the_counts_looked_at_and_says_so() -> None:
     more = _ask(built, "p100 latency <= 2 s", most=2)
     assert (more.mix, more.proved) == ((0, 2), True)
     assert more.lower_bound_price_of_any == 6
-    assert "at most" not in rows(more.as_dict())[0][2]
+    assert "at most" not in rows(more.as_dict())[0][3]
 
 
 def test_the_fluid_bound_holds_whatever_the_counts() -> None:
