@@ -9,9 +9,10 @@ from dataclasses import dataclass
 class Row:
     """What a contender came to on a workload: means over its replications, most with the ends of their intervals.
 
-    The objective is mean slowdown; `ratio_to_best` is to the best contender of each replication, `ratio_to_bound` to its
-    lower bound (the ratio to the optimum lies between the two), `difference` to the best online policy of the workload.
-    `converged_in` counts the replications whose plan is converged. What parts lose is known of policies that are taken apart.
+    The objective is mean slowdown; `ratio_to_best` is to the best contender of each replication, `ratio_to_bound` to
+    its lower bound: the ratio to the optimum lies between. `difference` is to the best online policy of the workload;
+    `converged_in` counts the replications whose plan is converged. What parts lose is known of policies that are taken
+    apart.
     """
 
     workload: str
