@@ -230,7 +230,7 @@ def comparison_table(comparison: Comparison) -> Table:
     title = f"{comparison.scenario.name}: {_words(objective)}"
     table = Table(title=title, title_justify="left", caption=caption_of(comparison), caption_justify="left")
     table.add_column("policy")
-    table.add_column("knows the future")
+    table.add_column("knows")
     for name in (
         _words(objective),
         "x best",
@@ -247,7 +247,7 @@ def comparison_table(comparison: Comparison) -> Table:
     for row in comparison.rows:
         table.add_row(
             name_with_marks(row, comparison.warning is not None),
-            "yes" if row["clairvoyant"] else "no",
+            row["knows"],
             _number(row["objective"], objective),
             *("-" if row[ratio] is None else f"{row[ratio]:.3f}" for ratio in ("ratio_to_best", "ratio_to_bound")),
             "-" if row["gap_to_bound"] is None else f"{row['gap_to_bound']:.1%}",
