@@ -82,8 +82,7 @@ def test_answer_plan_and_certificate(call: Call, file: Path, tmp_path: Path) -> 
         "value": 1.0,
         "plan": str(folder / "plan.json"),
     }
-    reached = [{"servers": 2, "value": 1 / 3}, {"servers": 4, "value": 1.0}]  # at its own size, before any bound
-    found = {"servers": 4, "simulated_up_to": 4, "not_simulated": 0, "reached": reached}
+    found = {"servers": 4, "simulated_up_to": 4, "not_simulated": 0, "reached": [{"servers": 4, "value": 1.0}]}
     assert document["policies"] == {"srpt": found}
     assert document["refutation"]["servers"] == 3
     # s0 and s2 offer 1 s, s1 nothing, and 1.2 s are needed: the energetic bound knows that s1 is out.
