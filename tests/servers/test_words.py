@@ -6,6 +6,8 @@ import threading
 from fractions import Fraction
 from pathlib import Path
 
+import pytest
+
 from models import ServiceLevels
 from models.scenario import load_scenario
 from planner import save
@@ -140,7 +142,7 @@ def test_a_bound_that_may_take_longer_than_the_limit_is_not_begun(tmp_path: Path
 
 
 def test_nothing_is_said_of_what_was_not_looked_at(tmp_path: Path) -> None:
-    answer = _ask(tmp_path, "jit on 4 servers")
+    answer = _ask(tmp_path, "fluid bound")
     assert rows(answer.as_dict()) == [
         ("plan (offline optimum)", "the future", "-", "no plan found"),
         ("jit", "waits", "-", "not simulated: no time left"),
@@ -184,15 +186,20 @@ def test_who_takes_too_long_alone_and_what_can_be_reached() -> None:
     assert servers(window, ServiceLevels.parse("p60 latency <= 500 ms"), policies=(), time_limit_s=20).proved
 
 
-def test_policies_come_first_those_that_plan_last_and_all_near_their_least_before_any_goes_on(tmp_path: Path) -> None:
-    # Own size, 4, then in the order of prices 1, 3 and 2 servers, see above.
+@pytest.mark.parametrize("share", [0.05, 0.0])
+def test_policies_that_plan_come_last_and_all_near_their_least_before_any_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, share: float
+) -> None:
+    # Own size, 4, then in the order of prices 1, 3 and 2 servers, see above. A bound that may take more than a share
+    # of the time waits for what can be deployed.
+    monkeypatch.setattr("planner.answers.servers.answer._QUICK_SHARE", share)
     path, words = tmp_path / "dear.yaml", list[str]()
     path.write_text(TEXT)
     servers(load_scenario(path), policies=["receding:moves=1", "jit", "srpt"], time_limit_s=600, tell=words.append)
     ran = [said for said in words if " on " in said or said == "fluid bound"]
-    assert ran[:3] == ["jit on 4 servers", "srpt on 4 servers", "fluid bound"]
-    quick = [f"{policy} on {n} servers" for policy in ("jit", "srpt") for n in (1, 3, 2)]
-    assert ran[3:9] == quick
+    own, floor = ["jit on 4 servers", "srpt on 4 servers"], ["fluid bound"]
+    assert ran[:3] == (floor + own if share else own + floor)
+    assert ran[3:9] == [f"{policy} on {n} servers" for policy in ("jit", "srpt") for n in (1, 3, 2)]
     assert {said.split(" on ")[0] for said in ran[9:]} == {"receding:moves=1"}
 
 

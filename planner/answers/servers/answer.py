@@ -24,7 +24,7 @@ from planner.answers.servers.decide import Reached, Refutation, reached_by
 from planner.answers.servers.deployable import Alternative, Growth, grow, look_nearby, rank, with_traffic
 from planner.answers.servers.dispatched import dispatch
 from planner.answers.servers.goal import refuse_vacuous, tolerances
-from planner.answers.servers.hunt import LONG_TRACE, Hunt, floor_of
+from planner.answers.servers.hunt import LONG_TRACE, Hunt, floor_of, floor_takes_s
 from planner.answers.servers.question import Question, candidates, cost, price
 from planner.answers.servers.sensitivity import FACTOR, Strain, strain
 from planner.answers.servers.sizes import Mix, Sizes
@@ -36,6 +36,8 @@ SLOWEST, FASTEST = Fraction(1, 100), Fraction(100)
 """Requests come at least and at most so many times as fast as the scenario says."""
 _FLOOR_SHARE = 0.5
 """The fluid bound of all sizes, which cannot be interrupted, is begun if it takes at most this share of the time."""
+_QUICK_SHARE = 0.05
+"""If it may take more than this share, policies are simulated at the scenario's own size before it."""
 _FORMULAS_SHARE, _POLICY_SHARE = 0.3, 0.6
 """At most these shares of the time left go to bounds without search, and then to simulating policies at more sizes."""
 _DISPATCH_SHARE = 0.5
@@ -336,15 +338,18 @@ def servers(
     asked = candidates(sizes, most, 1, spare)
     question = Question(sizes, chosen, asked, end, spare, workers, seed, stop or threading.Event(), tell, noise)
     hunt = Hunt(question)
-    trials = [] if long else try_own_size(hunt, names)
+    allowed = tolerances(chosen)
+    # Sizes that the bound refutes need no simulation; but where it takes long, what can be deployed comes before it.
+    simulated_first = not long and floor_takes_s(scenario.instance, allowed) > _QUICK_SHARE * time_limit_s
+    trials = try_own_size(hunt, names) if simulated_first else []
     tell("fluid bound")
-    floor = floor_of(scenario.instance, tolerances(chosen), _FLOOR_SHARE * question.left_s)
+    floor = floor_of(scenario.instance, allowed, _FLOOR_SHARE * question.left_s)
     question.candidates = asked = candidates(sizes, most, floor.gpus, spare)
     hunt.apply_floor(floor)
     if long:  # plans of a rule first, since one simulation may take all the time
         dispatch(hunt, _DISPATCH_SHARE)
-        trials = try_own_size(hunt, names)
-    else:
+    trials = trials or try_own_size(hunt, names)
+    if not long:
         hunt.bisect(_FORMULAS_SHARE)
     scan(hunt, trials, (1 - _NEARBY_SHARE) ** 2 if long else _POLICY_SHARE)
     look_nearby(hunt, trials, _NEARBY_SHARE)
