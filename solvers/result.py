@@ -6,6 +6,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from enum import StrEnum
 from fractions import Fraction
 
 from models.feasibility import assert_feasible
@@ -13,6 +14,7 @@ from models.instance import Instance
 from models.objective import Objective, gap, timeline_value
 from models.status import Status, proves
 from models.timeline import Timeline
+from solvers.work import WorkClock
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,6 +24,32 @@ class Progress:
     seconds: float
     value: Fraction | None
     bound: Fraction | None
+
+
+class Origin(StrEnum):
+    """Who made a plan.
+
+    Attributes
+    ----------
+    SEARCH
+        A search or a proof.
+    START
+        The list decoder, from a dispatch rule or a plan that was known: where search begins.
+    POLICY
+        An online policy that was simulated before.
+    HINT
+        Whoever asked gave it.
+    """
+
+    SEARCH = "search"
+    START = "start"
+    POLICY = "policy"
+    HINT = "hint"
+
+
+_MAKERS = {Origin.START: "what search began with", Origin.POLICY: "an online policy's", Origin.HINT: "the given one"}
+CONVERGED_GAP = 0.05
+"""Where plan and bound are no further apart, how long was searched hardly moves a ratio to either."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +72,10 @@ class Result:
         Whether it was proved that there is no plan.
     runtime_s, time_limit_s
         Wall-clock time of the search, and how much of it was allowed.
+    cpu_s
+        What this process got of its processors meanwhile, all threads together.
+    origin
+        Who made the plan.
     incumbents
         The trail: every moment at which value or bound improved.
     solver, options
@@ -61,6 +93,8 @@ class Result:
     incumbents: tuple[Progress, ...]
     solver: str
     options: Mapping[str, str | int | float | bool | None] = field(default_factory=dict)
+    cpu_s: float = 0.0
+    origin: Origin = Origin.SEARCH
 
     def __repr__(self) -> str:
         figures = f"value {_shown(self.value)}, lower bound {_shown(self.lower_bound)}"
@@ -85,6 +119,18 @@ class Result:
     def gap(self) -> float | None:
         """(value - bound) / value, or None without value or bound."""
         return None if self.value is None else gap(self.value, self.lower_bound)
+
+    @property
+    def fell_back(self) -> str | None:
+        """Which plan was kept because search found none better; None if it found one, or this one is optimal."""
+        if self.origin is Origin.SEARCH or self.timeline is None or self.status is Status.OPTIMAL:
+            return None
+        return f"the plan is {_MAKERS[self.origin]}: search found none better"
+
+    @property
+    def converged(self) -> bool:
+        """Whether more time would hardly change a ratio to plan or bound: search found it, and the gap is small."""
+        return self.fell_back is None and self.gap is not None and self.gap <= CONVERGED_GAP
 
 
 def _shown(value: Fraction | None) -> str:
@@ -114,6 +160,8 @@ class Search:
         Called at every improvement.
     stop
         Set from outside (Ctrl-C) to end the search early with its best plan.
+    clock
+        Says how late it is, in seconds; None: the wall's. One that counts work makes a search repeatable.
     """
 
     def __init__(
@@ -123,6 +171,7 @@ class Search:
         time_limit_s: float,
         watch: Callable[[Progress], None] | None = None,
         stop: threading.Event | None = None,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.instance = instance
         self.objective = objective
@@ -132,28 +181,35 @@ class Search:
         self.bound: Fraction | None = None
         self.bound_method: str | None = None
         self.infeasible = False
+        self.origin = Origin.SEARCH
         self._watch = watch
         self._trail: list[Progress] = []
-        self._start = time.monotonic()
-        self._limit_s = time_limit_s
+        self.clock = clock
+        self._start, self._cpu_start = clock(), time.process_time()
+        self.limit_s = time_limit_s
         self._lock = threading.Lock()
 
     @property
     def elapsed_s(self) -> float:
         """Seconds since the start."""
-        return time.monotonic() - self._start
+        return self.clock() - self._start
 
     @property
     def remaining_s(self) -> float:
         """Seconds until the limit; 0 once it has passed or a stop was asked for."""
-        return 0.0 if self.stop.is_set() else max(0.0, self._limit_s - self.elapsed_s)
+        return 0.0 if self.stop.is_set() else max(0.0, self.limit_s - self.elapsed_s)
 
     @property
     def proved(self) -> bool:
         """Whether value and bound meet, so that nothing is left to search for."""
         return proves(self.value, self.bound)
 
-    def offer(self, timeline: Timeline) -> bool:
+    def count(self, moves: int) -> None:
+        """Say that as much was done as so many moves of local search are: time passes if work is what limits it."""
+        if isinstance(self.clock, WorkClock):
+            self.clock.count(moves)
+
+    def offer(self, timeline: Timeline, origin: Origin = Origin.SEARCH) -> bool:
         """Keep a plan if it is the best so far, or as good with fewer bytes loaded; say whether it was kept."""
         assert_feasible(self.instance, timeline)
         value = timeline_value(self.objective, self.instance, timeline)
@@ -164,9 +220,9 @@ class Search:
                 if value == self.value:
                     if self._load_bytes(timeline) >= self._load_bytes(self.timeline):
                         return False
-                    self.timeline = timeline
+                    self.timeline, self.origin = timeline, origin
                     return True
-            self.timeline, self.value = timeline, value
+            self.timeline, self.value, self.origin = timeline, value, origin
             self._check_bound(self.bound, self.bound_method)
             self._report()
         return True
@@ -206,10 +262,12 @@ class Search:
             self.bound_method,
             self.infeasible,
             self.elapsed_s,
-            self._limit_s,
+            self.limit_s,
             tuple(self._trail),
             solver,
             options,
+            time.process_time() - self._cpu_start,
+            self.origin,
         )
 
     def _check_bound(self, bound: Fraction | None, method: str | None) -> None:
@@ -226,3 +284,44 @@ class Search:
         self._trail.append(progress)
         if self._watch is not None:
             self._watch(progress)
+
+
+class Episode(Search):
+    """A part of a search's time: what is found in it goes on to the search.
+
+    Parameters
+    ----------
+    search
+        Whose instance, plan and bound it begins with.
+    limit_s
+        Seconds from now.
+    """
+
+    def __init__(self, search: Search, limit_s: float) -> None:
+        self._search = search
+        super().__init__(search.instance, search.objective, min(limit_s, search.remaining_s), stop=search.stop)
+        if search.timeline is not None:
+            super().offer(search.timeline, search.origin)
+        if search.bound is not None and search.bound_method is not None:
+            super().offer_bound(search.bound, search.bound_method)
+
+    @property
+    def infeasible(self) -> bool:
+        """Whether it is proved that there is no plan."""
+        return self._search.infeasible
+
+    @infeasible.setter
+    def infeasible(self, proved: bool) -> None:
+        self._search.infeasible = proved
+
+    def offer(self, timeline: Timeline, origin: Origin = Origin.SEARCH) -> bool:
+        """Keep a plan if it is the best so far; say whether it was kept."""
+        kept = super().offer(timeline, origin)
+        if kept:
+            self._search.offer(timeline, origin)
+        return kept
+
+    def offer_bound(self, bound: Fraction, method: str) -> None:
+        """Keep a proved lower bound if it is the best so far."""
+        super().offer_bound(bound, method)
+        self._search.offer_bound(bound, method)

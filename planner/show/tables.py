@@ -60,7 +60,9 @@ def plan_summary(plan: Plan) -> dict[str, str]:
     }
     if plan.metrics is not None:
         rows |= _metrics_rows(plan.metrics)
-    return rows | {"took": f"{result.runtime_s:.1f} s"}
+    if result.fell_back is not None:
+        rows["fell back"] = result.fell_back
+    return rows | {"took": f"{result.runtime_s:.1f} s, {result.cpu_s:.1f} s of CPU"}
 
 
 def bound_view(bound: Bound) -> Group:
@@ -84,9 +86,9 @@ def bound_summary(bound: Bound) -> dict[str, str]:
         "method": bound.method,
     }
     if summary["uncertified_lower_bound"] is not None:
-        value = _number(summary["uncertified_lower_bound"], objective)
-        rows["without a certificate"] = f"{value}  (CP-SAT: holds, but cannot be computed again without it)"
-    return rows | {"took": f"{bound.runtime_s:.1f} s"}
+        value, method = _number(summary["uncertified_lower_bound"], objective), summary["uncertified_method"]
+        rows["without a certificate"] = f"{value}  ({method}: holds, but cannot be computed again without a solver)"
+    return rows | {"took": f"{bound.runtime_s:.1f} s, {bound.cpu_s:.1f} s of CPU"}
 
 
 def regret_table(regret: Regret) -> Table:

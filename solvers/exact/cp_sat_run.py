@@ -134,7 +134,9 @@ class SolverRun:
         elif self.status == cp_model.INFEASIBLE and self.search.timeline is None:
             self.search.infeasible = True
         elif self.status != cp_model.UNKNOWN:
-            raise SolverFaultError(f"CP-SAT says {self.solver.status_name()}, but a plan of value {self.search.value} is known")
+            raise SolverFaultError(
+                f"CP-SAT says {self.solver.status_name()}, but a plan of value {self.search.value} is known"
+            )
 
 
 class _Solutions(cp_model.CpSolverSolutionCallback):
