@@ -103,7 +103,7 @@ def measure(
         load_bytes=sum(int(instance.weight_bytes[residency.model]) for residency in loaded),
         evictions=sum(is_eviction(instance, residency) for residency in timeline.residencies),
         hit_rate=hit_rate(instance, timeline, first_task),
-        compute_busy=_computing_us(instance, timeline) / engines_us,
+        compute_busy=computing_us(instance, timeline) / engines_us,
         copy_busy=copying / engines_us,
         gpus_used=len(np.unique(timeline.gpu)),
         slo_attainment=None if slo is None else float(slo.attainment(instance, latency_us, jobs)),
@@ -124,9 +124,10 @@ def _batches(instance: Instance, timeline: Timeline, first_task: int) -> tuple[i
     return len(counted), float(size[counted].mean()) if len(counted) else None
 
 
-def _computing_us(instance: Instance, timeline: Timeline) -> float:
-    """Return the busy time of all compute engines: a batch counts once, with its share."""
-    run_us = timeline.end_us - timeline.start_us
+def computing_us(instance: Instance, timeline: Timeline, begin_us: int = 0, end_us: int | None = None) -> float:
+    """Return the busy time of all compute engines in [begin, end): a batch counts once, with its share."""
+    ends = timeline.end_us if end_us is None else np.minimum(timeline.end_us, end_us)
+    run_us = np.maximum(ends - np.maximum(timeline.start_us, begin_us), 0)
     if instance.one_at_a_time:
         return float(run_us.sum())
     leading = batch_leaders(instance, timeline) == np.arange(instance.n_tasks)

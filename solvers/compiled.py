@@ -5,11 +5,13 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, ParamSpec, TypeVar, cast
 
 import numba
 import numpy as np
+from numba.core.caching import FunctionCache
 from numpy.typing import NDArray
 
 from solvers.indices import FromZero
@@ -53,10 +55,39 @@ def _machine_code_folder() -> Path:
     return kept / f"kernels-{digest_texts(_ROOT)[:16]}"
 
 
-vars(numba.config)["CACHE_DIR"] = str(_machine_code_folder())
+MACHINE_CODE = _machine_code_folder()
+"""Here numba keeps what it has compiled."""
+vars(numba.config)["CACHE_DIR"] = str(MACHINE_CODE)
 _compile = cast(Callable[..., Any], numba.njit)  # its annotations leave some options out
 _unliteral: Callable[[Any], Any] = numba.types.unliteral
-_LEAN = {"cache": True, "error_model": "numpy", "_nrt": False, "no_cfunc_wrapper": True, "pipeline_class": FromZero}
+_LEAN = {"error_model": "numpy", "_nrt": False, "no_cfunc_wrapper": True, "pipeline_class": FromZero}
+
+
+class _Kept(FunctionCache):
+    """Numba's cache on disk; what is damaged there, by a full disk or a crash, counts as missing."""
+
+    def load_overload(self, signature: Any, target: Any) -> Any:
+        """Return the machine code for a signature; None if there is none that can be read."""
+        base: Any = super()
+        try:
+            return base.load_overload(signature, target)
+        except Exception:  # a pickle that is cut short may raise anything
+            with suppress(OSError):
+                base.flush()
+            return None
+
+    def save_overload(self, signature: Any, compiled: Any) -> None:
+        """Keep machine code, unless the disk is full or may not be written."""
+        base: Any = super()
+        with suppress(OSError):
+            base.save_overload(signature, compiled)
+
+
+def _kept(compiled: Any) -> Any:
+    """Keep the machine code of a function on disk."""
+    make: Any = _Kept
+    compiled._cache = make(compiled.py_func)
+    return compiled
 
 
 def kernel(function: Callable[Parameters, Returned]) -> Callable[Parameters, Returned]:
@@ -66,7 +97,7 @@ def kernel(function: Callable[Parameters, Returned]) -> Callable[Parameters, Ret
     counting them, atomically, for tuples of forty arrays at each call, took fifty times as long as the work itself.
     Indices count from 0: none may be negative.
     """
-    return cast(Callable[Parameters, Returned], _once_per_type(_compile(nogil=True, **_LEAN)(function)))
+    return cast(Callable[Parameters, Returned], _once_per_type(_kept(_compile(nogil=True, **_LEAN)(function))))
 
 
 def inlined(function: Callable[Parameters, Returned]) -> Callable[Parameters, Returned]:
@@ -74,7 +105,7 @@ def inlined(function: Callable[Parameters, Returned]) -> Callable[Parameters, Re
 
     It has no entry from Python, which takes tuples of arrays apart: those were a fifth of what is compiled.
     """
-    part = _once_per_type(_compile(forceinline=True, no_cpython_wrapper=True, **_LEAN)(function))
+    part = _once_per_type(_kept(_compile(forceinline=True, no_cpython_wrapper=True, **_LEAN)(function)))
     part._insert, part._compile_for_args = _leave_out, _refuse
     return cast(Callable[Parameters, Returned], part)
 
@@ -98,7 +129,7 @@ def _once_per_type(compiled: Any) -> Any:
 
 def allocating_kernel(function: Callable[Parameters, Returned]) -> Callable[Parameters, Returned]:
     """Compile a function that makes arrays or lists of its own, and is called rarely."""
-    return cast(Callable[Parameters, Returned], _compile(cache=True, error_model="numpy", nogil=True)(function))
+    return cast(Callable[Parameters, Returned], _kept(_compile(error_model="numpy", nogil=True)(function)))
 
 
 def random_state(seed: int) -> RandomState:

@@ -57,7 +57,8 @@ def _run_strands(search: Search, options: SearchOptions, moves: int, priced: Pri
 def _strand(search: Search, moves: int) -> Search:
     """Return a search that begins with what is known, and ends after so much work or with the search itself."""
     over = Deadline(search, math.inf)
-    alone = Search(search.instance, search.objective, moves * MOVE_S, stop=over, clock=WorkClock())
+    limit_s, left_out = moves * MOVE_S, search.left_out
+    alone = Search(search.instance, search.objective, limit_s, stop=over, left_out=left_out, clock=WorkClock())
     if search.timeline is not None:
         alone.offer(search.timeline, search.origin)
     if search.bound is not None and search.bound_method is not None:

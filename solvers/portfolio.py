@@ -274,9 +274,7 @@ def _certify(search: Search, formula: tuple[Fraction, str], priced: Priced | Non
         return priced
     from solvers.bounds.lagrangian.improve import METHOD
 
-    alone = Search(
-        search.instance, search.objective, left_s, stop=search.stop
-    )  # one with a plan ends once it is proved
+    alone = Search(search.instance, search.objective, left_s, stop=search.stop)  # with a plan it would end once proved
     found = raise_bound(alone, None, priced)
     if found is not None:
         search.offer_bound(found.bound, METHOD)
@@ -290,6 +288,7 @@ def _keep(search: Search, found: Result) -> None:
     if found.lower_bound is not None and found.bound_method is not None:
         search.offer_bound(found.lower_bound, found.bound_method)
     search.infeasible = found.infeasible
+    search.left_out.update(found.left_out)
 
 
 def offer_formulas(search: Search, options: SearchOptions) -> tuple[Fraction, str]:

@@ -65,6 +65,7 @@ def prove(search: Search, options: SearchOptions, priced: Priced | None) -> None
         from solvers.exact import milp
 
         milp.improve(search, options.workers, options.seed)
+        _anneal_instead(search, options, milp.METHOD)
         return
     from solvers.exact import arc_flow, cp_sat
 
@@ -76,6 +77,13 @@ def prove(search: Search, options: SearchOptions, priced: Priced | None) -> None
         _anneal_and_prove(search, options)
     if not search.proved and search.remaining_s > 0:
         cp_sat.improve(search, options.workers, options.seed, priced)
+        _anneal_instead(search, options, cp_sat.METHOD)
+
+
+def _anneal_instead(search: Search, options: SearchOptions, method: str) -> None:
+    """Use the time of a method that gave way."""
+    if method in search.left_out and not search.proved and search.remaining_s > 0:
+        anneal(search, options)
 
 
 def _prove_by_start_orders(search: Search, options: SearchOptions, priced: Priced) -> None:

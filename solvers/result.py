@@ -4,17 +4,22 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from enum import StrEnum
 from fractions import Fraction
 
 from models.feasibility import assert_feasible
+from models.formulations.budget import Budget, GivenUpError
 from models.instance import Instance
 from models.objective import Objective, gap, timeline_value
 from models.status import Status, proves
 from models.timeline import Timeline
 from solvers.work import WorkClock
+
+_END_S, _END = 1.0, 0.05
+"""Solvers look at the clock now and then: a search may end so many seconds, or so much of its limit, after it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +85,8 @@ class Result:
         The trail: every moment at which value or bound improved.
     solver, options
         Which solver ran, and how (versions, seed, limits).
+    left_out
+        Methods that gave way to others because memory or time were too short for them, each with the reason.
     """
 
     objective: Objective
@@ -95,6 +102,7 @@ class Result:
     options: Mapping[str, str | int | float | bool | None] = field(default_factory=dict)
     cpu_s: float = 0.0
     origin: Origin = Origin.SEARCH
+    left_out: Mapping[str, str] = field(default_factory=dict)
 
     def __repr__(self) -> str:
         figures = f"value {_shown(self.value)}, lower bound {_shown(self.lower_bound)}"
@@ -111,9 +119,14 @@ class Result:
 
     @property
     def within_limit(self) -> bool:
-        """Whether the time limit allowed a first plan; one that came later is kept all the same."""
+        """Whether the time limit allowed a first plan, and the search ended by it but for what an end takes."""
+        return not self.first_plan_late and self.runtime_s <= self.time_limit_s + max(_END_S, _END * self.time_limit_s)
+
+    @property
+    def first_plan_late(self) -> bool:
+        """Whether the first plan came after the time limit; it is kept all the same."""
         first = next((moment.seconds for moment in self.incumbents if moment.value is not None), 0.0)
-        return first <= self.time_limit_s
+        return first > self.time_limit_s
 
     @property
     def gap(self) -> float | None:
@@ -161,7 +174,9 @@ class Search:
     stop
         Set from outside (Ctrl-C) to end the search early with its best plan.
     clock
-        Says how late it is, in seconds; None: the wall's. One that counts work makes a search repeatable.
+        Says how late it is, in seconds. One that counts work makes a search repeatable.
+    left_out
+        Takes down which methods gave way, and why; None: it begins with none.
     """
 
     def __init__(
@@ -172,6 +187,7 @@ class Search:
         watch: Callable[[Progress], None] | None = None,
         stop: threading.Event | None = None,
         clock: Callable[[], float] = time.monotonic,
+        left_out: dict[str, str] | None = None,
     ) -> None:
         self.instance = instance
         self.objective = objective
@@ -182,6 +198,7 @@ class Search:
         self.bound_method: str | None = None
         self.infeasible = False
         self.origin = Origin.SEARCH
+        self.left_out = {} if left_out is None else left_out
         self._watch = watch
         self._trail: list[Progress] = []
         self.clock = clock
@@ -208,6 +225,27 @@ class Search:
         """Say that as much was done as so many moves of local search are: time passes if work is what limits it."""
         if isinstance(self.clock, WorkClock):
             self.clock.count(moves)
+
+    @property
+    def budget(self) -> Budget:
+        """What a model may take that is built for this search."""
+        return Budget(lambda: self.remaining_s)
+
+    @contextmanager
+    def giving_way(self, method: str) -> Iterator[None]:
+        """Run a method that may be too large for memory or time: then the next one has its turn.
+
+        Parameters
+        ----------
+        method
+            Its name, as that of the bounds it proves.
+        """
+        try:
+            yield
+        except GivenUpError as error:
+            self.left_out[method] = str(error)
+        except MemoryError:
+            self.left_out[method] = "memory ran out"
 
     def offer(self, timeline: Timeline, origin: Origin = Origin.SEARCH) -> bool:
         """Keep a plan if it is the best so far, or as good with fewer bytes loaded; say whether it was kept."""
@@ -268,6 +306,7 @@ class Search:
             options,
             time.process_time() - self._cpu_start,
             self.origin,
+            dict(self.left_out),
         )
 
     def _check_bound(self, bound: Fraction | None, method: str | None) -> None:
@@ -299,7 +338,8 @@ class Episode(Search):
 
     def __init__(self, search: Search, limit_s: float) -> None:
         self._search = search
-        super().__init__(search.instance, search.objective, min(limit_s, search.remaining_s), stop=search.stop)
+        limit_s = min(limit_s, search.remaining_s)
+        super().__init__(search.instance, search.objective, limit_s, stop=search.stop, left_out=search.left_out)
         if search.timeline is not None:
             super().offer(search.timeline, search.origin)
         if search.bound is not None and search.bound_method is not None:

@@ -94,7 +94,7 @@ class TwinSearch(Search):
 
     def __init__(self, search: Search, visits: Visits) -> None:
         self._search, self._visits = search, visits
-        super().__init__(visits.twin, search.objective, search.remaining_s, stop=search.stop)
+        super().__init__(visits.twin, search.objective, search.remaining_s, stop=search.stop, left_out=search.left_out)
         if search.timeline is not None:
             super().offer(visits.spread(search.timeline))
 

@@ -12,14 +12,20 @@ from concurrent.futures import ProcessPoolExecutor
 from fractions import Fraction
 from multiprocessing import get_context
 
+import numpy as np
+
 from models.cluster import GPU, MICROSECONDS_PER_SECOND, Cluster, Link, Network
 from models.instance import Instance
 from models.objective import Objective
-from models.workload import WHOLE, Job, MLModel, Task, Workflow
+from models.workload import WHOLE, Edge, Job, MLModel, Task, Workflow
+from solvers.bounds.lagrangian.ascent import Steps, ascend
+from solvers.bounds.lagrangian.evaluation import Prices
 from solvers.bounds.lagrangian.improve import improve as raise_bound
-from solvers.bounds.lagrangian.pooled import LEAST_ALIKE
+from solvers.bounds.lagrangian.improve import prepare
+from solvers.bounds.lagrangian.pooled import LEAST_ALIKE, Pool, PooledEvaluation
 from solvers.exact.start_orders import Programme
 from solvers.exact.start_orders_tables import Rate, tabulate
+from solvers.first_use import mark_complete
 from solvers.result import Search
 from solvers.search import beam
 from solvers.search.annealing import improve
@@ -38,6 +44,7 @@ def warm_up(parts: Sequence[str] = ()) -> None:
     with ProcessPoolExecutor(len(named), mp_context=get_context("spawn")) as pool:
         for compiled in [pool.submit(_COMPILE[part]) for part in named]:
             compiled.result()
+    mark_complete(named)
 
 
 def _compile_search() -> None:
@@ -49,8 +56,8 @@ def _compile_serving() -> None:
 
 
 def _compile_bound() -> None:
-    raise_bound(_smallest(jobs=LEAST_ALIKE))
-    search = _smallest()
+    _climb_pooled(_smallest(jobs=LEAST_ALIKE))
+    search = _smallest(tasks=2)
     priced = raise_bound(search)
     tables = None if priced is None else tabulate(search.instance, search.objective, Rate.of(priced))
     if tables is not None:
@@ -60,14 +67,30 @@ def _compile_bound() -> None:
         beam.plan(Decoder(search.instance, search.objective, idle_first=True), guide, 1, 1, lambda: False)
 
 
+def _climb_pooled(search: Search) -> None:
+    """Evaluate prices that jobs share, which otherwise only short limits ask for."""
+    prepared = prepare(search.instance, search.objective)
+    pool = None if prepared is None else Pool.of(*prepared)
+    if pool is not None:
+        relaxation = pool.relax(1)
+        ascend(
+            relaxation, np.zeros(Prices.size(relaxation)), Steps(2), lambda: True, PooledEvaluation(pool, relaxation)
+        )
+        raise_bound(search, 1.0)
+
+
 _COMPILE = {"search": _compile_search, "bound": _compile_bound, "serving": _compile_serving}
 
 
-def _smallest(share: int = WHOLE, jobs: int = 1) -> Search:
-    """Return a search for one task per job; its load takes 1 us, for a bound counts in slots as long as its run."""
+def _smallest(share: int = WHOLE, jobs: int = 1, tasks: int = 1) -> Search:
+    """Return a search for jobs that are chains of tasks; a load takes 1 us, as a run, in whose slots a bound counts."""
     gpu = GPU("s0/g0", 0, "any", 1, Fraction(MICROSECONDS_PER_SECOND))
     link = Link()
-    job = Job(Workflow("one", (Task("one", {"any": 1}, ("one",), share=share),)), 0)
+    chain = (
+        Task(str(place), {"any": 1}, ("one",), (Edge(str(place - 1), 0),) if place else (), share=share)
+        for place in range(tasks)
+    )
+    job = Job(Workflow("one", tuple(chain)), 0)
     instance = Instance(Cluster((gpu,), Network(link, link)), (MLModel("one", 1),), (job,) * jobs)
     return Search(instance, Objective.MEAN_LATENCY, time_limit_s=600.0)
 

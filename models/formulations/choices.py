@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
 from models.formulations.batching import batch_of, joinable, overlapping
+from models.formulations.budget import UNLIMITED, Budget
 from models.formulations.orders import Orders
 from models.formulations.symmetry import interchangeable_gpus
 from models.formulations.windows import Windows
@@ -73,8 +74,14 @@ class Choices:
     joins: tuple[tuple[int, int], ...]
 
     @classmethod
-    def of(cls, instance: Instance, windows: Windows) -> Choices:
-        """Return what is left to decide inside the windows."""
+    def of(cls, instance: Instance, windows: Windows, budget: Budget = UNLIMITED) -> Choices:
+        """Return what is left to decide inside the windows.
+
+        Raises
+        ------
+        GivenUpError
+            If the pairs of tasks and needs are too many for the memory or the time.
+        """
         gpus = tuple(tuple(int(g) for g in row.nonzero()[0]) for row in windows.possible)
         needs = tuple((task, model) for task in range(instance.n_tasks) for model in instance.task_needs(task))
         there = {(resident.model, resident.gpu) for resident in instance.initial}
@@ -82,14 +89,13 @@ class Choices:
             (need, gpu) for need, (task, model) in enumerate(needs) for gpu in gpus[task] if (model, gpu) in there
         )
         orders = Orders.of(instance, windows, gpus)
-        follows = tuple(_follows(orders, needs, orders.allow_beside if overlapping(instance) else orders.allow))
+        follows = tuple(_follows(orders, needs, orders.allow_beside if overlapping(instance) else orders.allow, budget))
         rooms = tuple(_rooms(instance, gpu) for gpu in range(instance.n_gpus))
         equal = interchangeable_gpus(instance, windows)
-        return cls(instance, windows, gpus, needs, follows, initial, rooms, equal, tuple(joinable(orders)))
+        return cls(instance, windows, gpus, needs, follows, initial, rooms, equal, tuple(joinable(orders, budget)))
 
-    def most_with(self, task: int) -> int:
-        """Return the most tasks of a batch that a task leads."""
-        followers = sum(leader == task for leader, _ in self.joins)
+    def most_with(self, task: int, followers: int) -> int:
+        """Return the most tasks of a batch that a task leads, and so many others can be in."""
         batch = batch_of(self.instance, task)
         largest = 1 if batch == NONE else int(self.instance.batch_largest[batch].max())
         return min(1 + followers, largest)
@@ -109,7 +115,7 @@ class Choices:
 
 
 def _follows(
-    orders: Orders, needs: tuple[tuple[int, int], ...], allow: Callable[[int, int], bool]
+    orders: Orders, needs: tuple[tuple[int, int], ...], allow: Callable[[int, int], bool], budget: Budget
 ) -> Iterator[tuple[int, int]]:
     """Yield the pairs of needs of one model whose tasks can run in this order on one GPU."""
     by_model: dict[int, list[int]] = {}
@@ -117,6 +123,7 @@ def _follows(
         by_model.setdefault(model, []).append(need)
     for group in by_model.values():
         for before in group:
+            budget.go_on()
             yield from ((before, after) for after in group if allow(needs[before][0], needs[after][0]))
 
 

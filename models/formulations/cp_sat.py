@@ -17,6 +17,7 @@ from math import gcd
 from ortools.sat.python import cp_model
 
 from models.formulations.batching import batch_of, overlapping, share_of
+from models.formulations.budget import UNLIMITED, Budget
 from models.formulations.choices import Choices
 from models.formulations.cp_sat_batches import run_in_batches, start_batches_apart
 from models.formulations.cp_sat_bounds import pay_surcharges, respect_bound, respect_floors
@@ -38,6 +39,9 @@ from models.instance import NONE, Instance
 from models.objective import Objective, Term, charges, timeline_value
 from models.timeline import Timeline
 from models.workload import WHOLE
+
+_TERM_BYTES, _TERM_S = 1_500, 1.5e-5
+"""What a variable or constraint takes to build and to hand over, and in the solver, as measured."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +91,7 @@ def formulate_scaled(
     floors: Sequence[int] = (),
     limits: Limits | None = None,
     least: int = 0,
+    budget: Budget = UNLIMITED,
 ) -> Formulation:
     """Return the model of an instance for an objective in whole numbers.
 
@@ -102,19 +107,42 @@ def formulate_scaled(
         Further limits on plans within the limit.
     least
         Scaled value that no plan goes below, if the objective is a maximum.
+    budget
+        What building it may take.
+
+    Raises
+    ------
+    GivenUpError
+        If it takes more.
     """
     windows = time_windows(instance, scaled, limit, _horizon_us(instance, known), floors, limits)
-    choices = Choices.of(instance, windows)
+    choices = Choices.of(instance, windows, budget)
+    budget.fit(_count_terms(choices), _TERM_BYTES, _TERM_S)
     model = cp_model.CpModel()
     surcharges = None if limits is None else limits.surcharges
     variables = declare(model, choices, scaled, surcharges)
     for constrain in CONSTRAINTS:
+        budget.go_on()
         constrain(model, variables, choices)
     respect_floors(model, variables, scaled, floors)
     respect_bound(model, variables, least)
     pay_surcharges(model, variables, scaled, surcharges)
     _minimise(model, variables, choices, scaled)
     return Formulation(model, variables, choices, scaled, limit, surcharges)
+
+
+def _count_terms(choices: Choices) -> int:
+    """Return about how many variables and constraints a model will have: ways to run, to receive inputs, to follow."""
+    gpus = [len(row) for row in choices.gpus]
+    runs = sum(gpus) + sum(gpus[task] for task, _ in choices.needs)
+    pairs = [(choices.needs[a][0], choices.needs[b][0]) for a, b in choices.follows] + [*choices.joins]
+    beside = sum(2 + gpus[a] + gpus[b] for a, b in pairs)
+    inputs = (
+        2 + gpus[before] * (1 + gpus[task])
+        for task in range(choices.instance.n_tasks)
+        for before, _ in choices.instance.task_inputs(task)
+    )
+    return 8 * runs + beside + sum(inputs)
 
 
 def _horizon_us(instance: Instance, known: Timeline | None) -> int:

@@ -37,8 +37,8 @@ def declare_batches(model: cp_model.CpModel, choices: Choices, assign: dict[Key,
     }
     size: dict[Key, cp_model.IntVar] = {}
     length: dict[int, cp_model.IntVar] = {}
-    for task in led_by(choices.joins):
-        most = choices.most_with(task)
+    for task, followers in led_by(choices.joins).items():
+        most = choices.most_with(task, len(followers))
         times = [time for g in choices.gpus[task] for time in batch_times(choices.instance, task, g, most)]
         size |= {(task, count): model.new_bool_var(f"size[{task},{count}]") for count in range(1, most + 1)}
         length[task] = model.new_int_var(min(times), max(times), f"length[{task}]")
@@ -96,15 +96,17 @@ def run_in_batches(model: cp_model.CpModel, v: Variables, choices: Choices) -> N
     sum_g c_bg + sum_a j_ab = 1;  c_bg <= x_bg;  sum_n k_an = sum_g c_ag;  sum_n n k_an = sum_g c_ag + sum_b j_ab;
     c_ag and k_an => p_a = time of n on g;  j_ab => s_a = s_b, e_a = e_b, x_ag = x_bg.
     """
-    for b in {member for _, member in v.join}:
+    joining: dict[int, list[cp_model.IntVar]] = {}
+    for (_, member), literal in v.join.items():
+        joining.setdefault(member, []).append(literal)
+    for b, joined in sorted(joining.items()):
         leading = [v.carry[b, g] for g in choices.gpus[b]]
-        joined = [literal for (_, member), literal in v.join.items() if member == b]
         model.add_exactly_one(leading + joined).with_name(f"leads_or_joins[{b}]")
         for g in choices.gpus[b]:
             model.add_implication(v.carry[b, g], v.assign[b, g]).with_name(f"leads_where_run[{b},{g}]")
     for a, members in led_by(choices.joins).items():
         leads = sum(v.carry[a, g] for g in choices.gpus[a])
-        counts = range(1, choices.most_with(a) + 1)
+        counts = range(1, choices.most_with(a, len(members)) + 1)
         model.add(sum(v.size[a, n] for n in counts) == leads).with_name(f"one_size[{a}]")
         followers = sum(v.join[a, b] for b in members)
         model.add(sum(n * v.size[a, n] for n in counts) == leads + followers).with_name(f"size[{a}]")

@@ -17,9 +17,11 @@ from itertools import combinations, pairwise
 
 import pulp
 
+from models.formulations.budget import UNLIMITED, Budget
 from models.formulations.choices import Choices
 from models.formulations.milp_costs import complete_jobs, minimise
 from models.formulations.milp_pairs import Pairs, first_start, last_end, last_start
+from models.formulations.milp_problem import new_problem
 from models.formulations.milp_residency import (
     fit_memory,
     follow_on_the_same_gpu,
@@ -55,7 +57,9 @@ class Formulation:
     incumbent: int | None
 
 
-def formulate(instance: Instance, objective: Objective, known: Timeline | None = None) -> Formulation:
+def formulate(
+    instance: Instance, objective: Objective, known: Timeline | None = None, budget: Budget = UNLIMITED
+) -> Formulation:
     """Return the problem of an instance.
 
     Parameters
@@ -63,13 +67,20 @@ def formulate(instance: Instance, objective: Objective, known: Timeline | None =
     known
         A feasible timeline: the problem then holds only plans no worse than it, and what it proves is
         min(bound, value of that timeline).
+    budget
+        What building it may take.
+
+    Raises
+    ------
+    GivenUpError
+        If it takes more.
     """
     instance.require_one_at_a_time("the MILP of orders")
     horizon = max(horizon_us(instance), 0 if known is None else int(known.end_us.max()))
     scaled = ScaledObjective.of(objective, instance, horizon)
     limit = None if known is None else scaled.floor(timeline_value(objective, instance, known))
-    choices = Choices.of(instance, time_windows(instance, scaled, limit, horizon))
-    problem = pulp.LpProblem("truenorth", pulp.LpMinimize)
+    choices = Choices.of(instance, time_windows(instance, scaled, limit, horizon), budget)
+    problem = new_problem(budget)
     variables = declare(problem, choices, scaled)
     for constrain in CONSTRAINTS:
         constrain(problem, variables, choices)

@@ -10,7 +10,7 @@ load of model m into slot s starts; r_mgsu, m holds memory there in [u, u + 1).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from math import gcd
 
@@ -19,8 +19,11 @@ import pulp
 
 from models.availability import FOREVER
 from models.formulations.batching import batch_of, batch_times, memory_of, share_of
+from models.formulations.budget import UNLIMITED, Budget, GivenUpError
 from models.formulations.choices import Choices
 from models.formulations.milp_costs import complete_jobs, declare_costs, minimise, start_costs
+from models.formulations.milp_instants_size import Starts, count_terms, starts_of
+from models.formulations.milp_problem import TERM_BYTES, TERM_S, new_problem
 from models.formulations.milp_units import Units
 from models.formulations.normal_form import restrict
 from models.formulations.scale import ScaledObjective
@@ -87,24 +90,33 @@ class Formulation:
     grid: InstantGrid
 
 
-def formulate(instance: Instance, objective: Objective, known: Timeline | None = None) -> Formulation | None:
-    """Return the problem of an instance; None if it has too many instants.
+def formulate(
+    instance: Instance, objective: Objective, known: Timeline | None = None, budget: Budget = UNLIMITED
+) -> Formulation:
+    """Return the problem of an instance.
 
     Parameters
     ----------
     known
         As in the MILP of orders.
+
+    Raises
+    ------
+    GivenUpError
+        If it has too many variables for a small window, or too many terms for the memory or the time.
     """
     horizon = max(horizon_us(instance), 0 if known is None else int(known.end_us.max()))
     scaled = ScaledObjective.of(objective, instance, horizon)
     limit = None if known is None else scaled.floor(timeline_value(objective, instance, known))
-    choices = Choices.of(instance, time_windows(instance, scaled, limit, horizon))
+    choices = Choices.of(instance, time_windows(instance, scaled, limit, horizon), budget)
     grid = InstantGrid.of(choices)
-    rows = sum(map(len, choices.gpus)) + 2 * len(instance.models) * instance.n_gpus
-    if rows * grid.count > MOST_VARIABLES:
-        return None
-    problem = pulp.LpProblem("truenorth", pulp.LpMinimize)
-    variables = _declare(problem, choices, scaled, grid)
+    starts, places = starts_of(choices, grid), _places(instance)
+    n_variables = 2 * sum(s.count for s in starts) + 2 * len(places) * grid.count
+    if n_variables > MOST_VARIABLES:
+        raise GivenUpError(f"{n_variables:.1e} variables at {grid.count:.1e} instants; it is for {MOST_VARIABLES:,}")
+    budget.fit(count_terms(choices, grid, starts, places), TERM_BYTES, TERM_S)
+    problem = new_problem(budget)
+    variables = _declare(problem, choices, scaled, grid, starts, places)
     for constrain in CONSTRAINTS:
         constrain(problem, variables, choices, grid)
     complete_jobs(problem, variables, choices)
@@ -112,21 +124,26 @@ def formulate(instance: Instance, objective: Objective, known: Timeline | None =
     return Formulation(problem, variables, choices, scaled, grid)
 
 
-def _declare(problem: pulp.LpProblem, choices: Choices, scaled: ScaledObjective, grid: InstantGrid) -> Variables:
+def _declare(
+    problem: pulp.LpProblem,
+    choices: Choices,
+    scaled: ScaledObjective,
+    grid: InstantGrid,
+    starts: list[Starts],
+    places: list[tuple[int, int, int]],
+) -> Variables:
     units, instance = Units.of(choices, scaled), choices.instance
 
     def binary(name: str, *index: int) -> pulp.LpVariable:
         return problem.add_variable(f"{name}[{','.join(map(str, index))}]", cat=pulp.LpBinary)
 
-    start = {key: binary("start", *key) for key in _starts(choices, grid)}
+    keys = ((s.task, s.gpu, u, s.size) for s in starts for u in range(s.first, s.first + s.count))
+    start = {key: binary("start", *key) for key in keys}
     batch = {
         (k, g, u, n): binary("batch", k, g, u, n)
         for k, g, u, n in dict.fromkeys((batch_of(instance, t), g, u, n) for t, g, u, n in start)
         if k != NONE
     }
-    places = [
-        (m, g, s) for m in range(len(instance.models)) for g in range(instance.n_gpus) for s in _slots(instance, m, g)
-    ]
     load = {(m, g, u, s): binary("load", m, g, u, s) for m, g, s in places for u in range(grid.count)}
     resident = {(m, g, u, s): binary("resident", m, g, u, s) for m, g, s in places for u in range(grid.count)}
     ends: list[list[pulp.LpAffineExpression]] = [[] for _ in choices.gpus]
@@ -136,21 +153,14 @@ def _declare(problem: pulp.LpProblem, choices: Choices, scaled: ScaledObjective,
     return Variables(units, start, batch, load, resident, [pulp.lpSum(row) for row in ends], *costs)
 
 
-def _starts(choices: Choices, grid: InstantGrid) -> Iterator[Start]:
-    """Yield task, GPU, instant and size of every start inside the windows."""
-    windows = choices.windows
-    for t, gpus in enumerate(choices.gpus):
-        # A batch may have lower tasks as well, so all of the class count.
-        company = sum(t in pair for pair in choices.joins) + 1
-        for g in gpus:
-            for n, lasts in enumerate(batch_times(choices.instance, t, g, company), 1):
-                first = -(-int(windows.earliest_start_us[t, g]) // grid.step_us)
-                last = (int(windows.latest_end_us[t, g]) - lasts) // grid.step_us
-                yield from ((t, g, u, n) for u in range(first, last + 1))
-
-
 def _lasts(choices: Choices, task: int, gpu: int, size: int) -> int:
     return batch_times(choices.instance, task, gpu, size)[size - 1]
+
+
+def _places(instance: Instance) -> list[tuple[int, int, int]]:
+    """Return the triples (model, GPU, slot) in which models may sit."""
+    on = range(instance.n_gpus)
+    return [(m, g, s) for m in range(len(instance.models)) for g in on for s in _slots(instance, m, g)]
 
 
 def _slots(instance: Instance, model: int, gpu: int) -> range | list[int]:
@@ -163,9 +173,11 @@ def _slots(instance: Instance, model: int, gpu: int) -> range | list[int]:
 
 def run_each_task_once(problem: pulp.LpProblem, v: Variables, choices: Choices, grid: InstantGrid) -> None:
     """T1: sum_gun z_tgun = 1."""
-    for t in range(choices.instance.n_tasks):
-        once = pulp.lpSum(literal for (task, *_), literal in v.start.items() if task == t)
-        problem.addConstraint(once == 1, f"one_start[{t}]")
+    once: list[list[pulp.LpVariable]] = [[] for _ in choices.gpus]
+    for (t, *_), literal in v.start.items():
+        once[t].append(literal)
+    for t, literals in enumerate(once):
+        problem.addConstraint(pulp.lpSum(literals) == 1, f"one_start[{t}]")
 
 
 def run_in_batches(problem: pulp.LpProblem, v: Variables, choices: Choices, grid: InstantGrid) -> None:

@@ -1,6 +1,6 @@
 """Scenario, plan and timeline files: read with line numbers in every error, written whole or not at all."""
 
-from models.scenario.atomic import admit, assert_writable, promise, write_atomically
+from models.scenario.atomic import admit, assert_writable, open_now, promise, write_atomically
 from models.scenario.build import Scenario, build, load_scenario, scenario_from
 from models.scenario.document import ScenarioDocument, json_schema
 from models.scenario.errors import InputError
@@ -19,6 +19,7 @@ __all__ = [
     "build",
     "json_schema",
     "load_scenario",
+    "open_now",
     "promise",
     "read_timeline",
     "scenario_from",

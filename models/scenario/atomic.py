@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import secrets
+import select
 import stat
 from contextlib import suppress
 from contextvars import ContextVar
@@ -11,6 +12,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from models.scenario.errors import InputError
+
+_WRITER_S = 5
+"""A writer may come so late to a pipe that is read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +38,8 @@ def admit(path: str | Path) -> None:
         If it is a device, which may never end, or results have been promised this place.
     """
     with suppress(OSError, ValueError):  # what cannot be opened is said by whoever opens it
-        if stat.S_ISCHR(os.stat(path).st_mode):
+        mode = os.stat(path).st_mode
+        if stat.S_ISCHR(mode) or stat.S_ISBLK(mode):
             raise InputError(str(path), 1, "file", "is a device; allowed is a file or a pipe")
     used = _USED.get()
     if used is None:
@@ -43,6 +48,39 @@ def admit(path: str | Path) -> None:
     if real in used.promised:
         raise InputError(str(path), 1, "file", "is both read and written; allowed is another name for the result")
     used.read.add(real)
+
+
+def open_now(path: str, flags: int) -> int:
+    """Open a file to read, as the opener of `open`: a pipe to which nobody writes would be waited for without end.
+
+    Raises
+    ------
+    InputError
+        If it is such a pipe.
+    """
+    descriptor = os.open(path, flags | os.O_NONBLOCK)
+    try:
+        if stat.S_ISFIFO(os.fstat(descriptor).st_mode) and not _has_writer(descriptor):
+            problem = f"is a pipe to which nothing writes for {_WRITER_S} s; allowed is a file, or a pipe with a writer"
+            raise InputError(path, 1, "file", problem)
+        os.set_blocking(descriptor, True)
+    except BaseException:
+        os.close(descriptor)
+        raise
+    return descriptor
+
+
+def _has_writer(descriptor: int) -> bool:
+    """Say whether a pipe has something to read, or a writer that is silent as yet."""
+    poll = select.poll()
+    poll.register(descriptor, select.POLLIN | select.POLLHUP)
+    if poll.poll(1000 * _WRITER_S):
+        return True
+    try:
+        os.read(descriptor, 1)
+    except BlockingIOError:
+        return True
+    return False
 
 
 def write_atomically(path: str | Path, content: str | bytes) -> None:

@@ -66,6 +66,8 @@ class _JsonTokens:
         """Return the error at this token."""
         found = self._text[self._start : self._start + 20].split("\n")[0]
         at = f" at {quote(found)}" if found else " at the end of the line" if self.kind != "end" else ", the text ends"
+        if found and not self._start:  # whatever file this is, it is none of ours to quote
+            at = " at the beginning"
         return InputError(self._file, self._line, "file", f"{problem}{at}; allowed is JSON")
 
     def value(self, depth: int) -> Node:

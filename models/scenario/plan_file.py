@@ -32,7 +32,9 @@ class TimelineHeader:
     policy
         The online policy that made the timeline.
     solver, seed, runtime_s, options, versions
-        How it was found: name, seed, wall-clock seconds, settings, versions of the software.
+        How it was found: name, seed, wall-clock seconds, settings, versions and commit of the software.
+    command
+        The command that made it; None where it was a call from Python.
     incumbents
         The trail: seconds since the start, best value and best bound, each in its reported unit.
     """
@@ -49,6 +51,7 @@ class TimelineHeader:
     runtime_s: float | None = None
     options: Mapping[str, Scalar] = field(default_factory=dict)
     versions: Mapping[str, str] = field(default_factory=dict)
+    command: str | None = None
     incumbents: Sequence[tuple[float, float | None, float | None]] = ()
 
 

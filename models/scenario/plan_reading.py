@@ -84,6 +84,7 @@ class _WholeFile(Section):
     runtime_s: _Finite | None = None
     options: dict[str, Scalar] = Field(default_factory=dict)
     versions: dict[str, str] = Field(default_factory=dict)
+    command: str | None = None
     incumbents: tuple[tuple[_Finite, _Finite | None, _Finite | None], ...] = ()
     realised: Annotated[bool, Field(strict=True)] = False
     tasks: list[_TaskEntry]

@@ -8,7 +8,7 @@ from itertools import count
 from pathlib import Path
 from typing import Any, TextIO
 
-from models.scenario.atomic import admit
+from models.scenario.atomic import admit, open_now
 from models.scenario.errors import InputError, Where, quote
 
 MAX_DEPTH = 50
@@ -122,7 +122,7 @@ def read_beginning(path: Path, most_bytes: int, line: int | None = None) -> byte
     """
     admit(path)
     try:
-        with path.open("rb") as file:
+        with open(path, "rb", opener=open_now) as file:
             return file.read(most_bytes)
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)

@@ -12,7 +12,7 @@ from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from models.scenario.atomic import admit
+from models.scenario.atomic import admit, open_now
 from models.scenario.errors import FieldError, InputError, allowed, quote
 from models.scenario.quantities import MAX_JOBS, MAX_TIME_US, read_number, read_server
 from models.scenario.source import read_bounded_lines
@@ -72,7 +72,7 @@ def read_trace(path: Path, workflows: Sequence[str], servers: int, window: tuple
     """
     # An undecodable byte becomes a lone surrogate, so that its row, and with it the line, is known.
     admit(path)
-    with path.open(encoding="utf-8-sig", errors="surrogateescape", newline="") as file:
+    with open(path, encoding="utf-8-sig", errors="surrogateescape", newline="", opener=open_now) as file:
         rows = csv.reader(read_bounded_lines(file, str(path), LONGEST_LINE), strict=True)
         return _read(rows, str(path), tuple(workflows), servers, window or (0, MAX_TIME_US + 1))
 
@@ -143,6 +143,9 @@ class _TraceHeader:
 
     def __init__(self, header: Sequence[str], workflows: dict[str, str], servers: int) -> None:
         self._width, self._workflows, self._servers = len(header), workflows, servers
+        if header and not any(name in _COLUMNS for name in header):
+            # Whatever file this is, it is none of ours to quote.
+            raise FieldError(("header",), f"is none of a trace; {allowed('', _COLUMNS)}")
         for position, name in enumerate(header):
             if name not in _COLUMNS:
                 raise FieldError(("header",), f"unknown column {quote(name)}; {allowed(name, _COLUMNS)}")

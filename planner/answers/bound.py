@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from pathlib import Path
@@ -25,6 +25,7 @@ from solvers import portfolio
 from solvers.bounds.certificate import closed_form_document, lagrangian_document
 from solvers.bounds.lagrangian.improve import METHOD as LAGRANGIAN
 from solvers.bounds.verify import Verdict, verify
+from solvers.first_use import compile_once
 from solvers.options import SearchOptions
 from solvers.result import Progress, Result
 
@@ -47,6 +48,8 @@ class Bound:
         The plan that was found on the way, with the highest of all bounds.
     runtime_s, cpu_s
         Wall-clock time, and what this process got of its processors meanwhile.
+    left_out
+        Methods that gave way because memory or time were too short for them, each with the reason.
     regret
         Of the schedule that was asked about, taken apart; None without one.
     """
@@ -59,6 +62,7 @@ class Bound:
     found: Result
     runtime_s: float
     cpu_s: float
+    left_out: Mapping[str, str]
     regret: Regret | None = None
 
     def __repr__(self) -> str:
@@ -84,6 +88,7 @@ class Bound:
             "certificate": None if path is None else str(path),
             "runtime_s": self.runtime_s,
             "cpu_s": self.cpu_s,
+            "left_out": dict(self.left_out),
             "regret": None if self.regret is None else self.regret.as_dict(),
         }
 
@@ -124,6 +129,7 @@ def bound(
     QuestionError
         If there is no such cluster.
     """
+    compile_once(scenario.instance)
     options = SearchOptions(time_limit_s, workers=workers, seed=seed)
     if schedule is None:
         return _bound(scenario, options, watch, stop, ray)
@@ -184,7 +190,9 @@ def _bound(
     uncertified = None
     if result.lower_bound is not None and result.bound_method is not None and result.lower_bound > best:
         uncertified = result.lower_bound, result.bound_method
-    return Bound(scenario, best, method, certificate, uncertified, result, result.runtime_s, result.cpu_s)
+    return Bound(
+        scenario, best, method, certificate, uncertified, result, result.runtime_s, result.cpu_s, result.left_out
+    )
 
 
 def verify_file(scenario: Scenario, path: Path) -> Verdict:

@@ -24,6 +24,7 @@ from planner.answers.shown import Shown
 from planner.answers.simulate import Simulation, simulate
 from planner.answers.take_apart import HeldSteps, clairvoyance_in, hold
 from planner.answers.uncertain.spec import parse_uncertainty
+from solvers.first_use import compile_once
 from solvers.result import Progress
 
 PLAN = "plan"
@@ -183,6 +184,7 @@ def compare(
             left_out[AHEAD] = "its decisions take long on so many GPUs and tasks; it runs where it is named"
     else:
         simulations = tuple(run(policy) for policy in policies)
+    compile_once(scenario.instance)
     begun = time.monotonic()
     apart = _choose_apart(scenario, simulations) if regret is None else _find(scenario, simulations, regret)
     held_s = min(_LONGEST_HOLD_S, min(_HOLD_SHARE, _HELD_TOGETHER / max(1, len(apart))) * time_limit_s)

@@ -16,9 +16,10 @@ from models.timeline import Timeline
 from planner.answers.pool.farm import farm_at
 from planner.answers.shown import Shown
 from planner.answers.starts import starts_for
-from planner.answers.versions import versions
+from planner.answers.versions import provenance
 from solvers import portfolio
 from solvers.farm import Farm
+from solvers.first_use import compile_once
 from solvers.options import Method, SearchOptions
 from solvers.result import Progress, Result
 
@@ -100,14 +101,15 @@ class Plan:
             "runtime_s": result.runtime_s,
             "cpu_s": result.cpu_s,
             "within_time_limit": result.within_limit,
+            "left_out": dict(result.left_out),
             "incumbents": self.incumbents,
             "metrics": None if self.metrics is None else self.metrics.as_dict(),
             "plan": None if path is None else str(path),
         }
 
 
-def write_plan(made: Plan, path: Path) -> None:
-    """Write the plan file, whole or not at all.
+def write_plan(made: Plan, path: Path, command: str | None = None) -> None:
+    """Write the plan file, whole or not at all; `command` is what made it, if a command did.
 
     Raises
     ------
@@ -117,6 +119,7 @@ def write_plan(made: Plan, path: Path) -> None:
     result = made.result
     if result.timeline is None:
         raise ValueError(f"no plan was found ({result.status})")
+    seed = result.options.get("seed")
     header = TimelineHeader(
         status=str(result.status),
         objective=str(made.scenario.objective),
@@ -126,8 +129,10 @@ def write_plan(made: Plan, path: Path) -> None:
         gap=result.gap,
         runtime_s=result.runtime_s,
         solver=result.solver,
+        seed=seed if isinstance(seed, int) else None,
         options=dict(result.options),
-        versions=versions(),
+        versions=provenance(),
+        command=command,
         incumbents=made.incumbents,
     )
     write_timeline(path, made.scenario.instance, result.timeline, header)
@@ -171,6 +176,7 @@ def plan(
     QuestionError
         If there is no such cluster.
     """
+    compile_once(scenario.instance)
     options = SearchOptions(time_limit_s, method, workers, seed, iterations)
     told: dict[str, Any] = {"hint": hint, "starts": starts, "watch": watch, "stop": stop}
     with farm_at(ray) as farm:

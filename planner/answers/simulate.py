@@ -20,6 +20,7 @@ from planner.answers.check import feasible_timeline
 from planner.answers.policies.parse import OFFLINE, parse
 from planner.answers.shown import Shown
 from planner.answers.uncertain.spec import parse_uncertainty
+from planner.answers.versions import provenance
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,10 +79,16 @@ class Simulation:
         }
 
 
-def write_simulation(ran: Simulation, path: Path) -> None:
-    """Write the timeline file, whole or not at all."""
+def write_simulation(ran: Simulation, path: Path, command: str | None = None) -> None:
+    """Write the timeline file, whole or not at all; `command` is what made it, if a command did."""
     objective = ran.as_dict()["objective"]
-    header = TimelineHeader(objective=objective["name"], value=objective["value"], policy=ran.policy)
+    header = TimelineHeader(
+        objective=objective["name"],
+        value=objective["value"],
+        policy=ran.policy,
+        versions=provenance(),
+        command=command,
+    )
     write_timeline(path, ran.instance, ran.timeline, header)
 
 

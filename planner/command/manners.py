@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from contextvars import copy_context
+from contextvars import ContextVar, copy_context
 from dataclasses import dataclass
 from fractions import Fraction
 from io import TextIOWrapper
@@ -21,10 +22,14 @@ if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions
     from rich.segment import Segment
 
+    from models.instance import Instance
+    from solvers.result import Result
+
 _PIPE_WIDTH = 150
 _STANDARD_ERROR = 2
 DONE, NOT_ACHIEVED, BAD_INPUT, INTERRUPTED = 0, 1, 2, 130
-MISSED_LIMIT = "truenorth: the time limit was too short for a first plan; it was made all the same, and not improved"
+
+_TYPED: ContextVar[Sequence[str]] = ContextVar("what was typed behind the command's name", default=())
 
 
 class UsageError(Exception):
@@ -34,9 +39,12 @@ class UsageError(Exception):
 def run(app: typer.Typer, arguments: Sequence[str] | None = None) -> int:
     """Run the command and return its exit code; an error becomes one line on standard error."""
     _prepare_streams()
+    arguments = sys.argv[1:] if arguments is None else list(arguments)
+    # In a context of its own, so that what this run has read and promised does not outlive it.
+    context = copy_context()
+    context.run(_TYPED.set, arguments)
     try:
-        # In a context of its own, so that what this run has read and promised does not outlive it.
-        code = copy_context().run(app, args=None if arguments is None else list(arguments), standalone_mode=False)
+        code = context.run(app, args=list(arguments), standalone_mode=False)
         sys.stdout.flush()
     except UsageError as error:
         return _complain(str(error))
@@ -58,8 +66,13 @@ def run(app: typer.Typer, arguments: Sequence[str] | None = None) -> int:
 
         if not isinstance(error, UserError):
             raise
-        return _complain(_by_option(error, app, sys.argv[1:] if arguments is None else arguments))
+        return _complain(_by_option(error, app, arguments))
     return code if isinstance(code, int) else DONE
+
+
+def typed() -> str:
+    """Return the command that runs, as it was typed."""
+    return shlex.join(["truenorth", *_TYPED.get()])
 
 
 def _leave_unread() -> int:
@@ -140,6 +153,25 @@ def _spell_out(text: str) -> str:
 def say(message: str) -> None:
     """Tell a person something beside the output proper."""
     print(_spell_out(message), file=sys.stderr)
+
+
+def say_if_late(result: Result) -> None:
+    """Tell of a plan that a time limit did not allow for."""
+    if result.first_plan_late:
+        say("truenorth: the time limit was too short for a first plan; it was made all the same, and not improved")
+    elif not result.within_limit:
+        say(f"truenorth: planning took {result.runtime_s:.1f} s, longer than the limit of {result.time_limit_s:g} s")
+
+
+def compile_kernels(instance: Instance) -> None:
+    """Compile what plans and bounds need before their clock starts, and tell who waits at a terminal why."""
+    from solvers.first_use import compile_once
+
+    def tell() -> None:
+        if sys.stderr.isatty():
+            say("truenorth: compiling kernels, once on this machine; it takes about a minute, which no limit counts")
+
+    compile_once(instance, tell)
 
 
 def _prepare_streams() -> None:

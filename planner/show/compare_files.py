@@ -15,7 +15,7 @@ from models.scenario import write_atomically
 from planner.answers.compare import PLAN, Comparison
 from planner.answers.plan import write_plan
 from planner.answers.simulate import Simulation
-from planner.answers.versions import versions
+from planner.answers.versions import provenance
 from planner.show.canvas import png
 from planner.show.curves import slowdown_ecdf
 from planner.show.curves_figure import draw, draw_in_a_column
@@ -32,14 +32,14 @@ from planner.show.tables import comparison_table, losses_table
 def write(comparison: Comparison, folder: Path) -> list[Path]:
     """Write every file of a comparison; return their paths."""
     folder.mkdir(parents=True, exist_ok=True)
-    written = [folder / "table.csv", folder / "comparison.json"]
+    written, origin = [folder / "table.csv", folder / "comparison.json"], _origin(comparison)
     write_atomically(written[0], frame(comparison).to_csv())
-    write_atomically(written[1], json.dumps(comparison.as_dict() | _origin(comparison), indent=2))
+    write_atomically(written[1], json.dumps(comparison.as_dict() | origin, indent=2))
     written += write_table(comparison_table(comparison), folder / "table")
     written.append(write_timelines(folder, comparison.shown))
     if comparison.plan.timeline is not None:
         written.append(folder / "plan.json")
-        write_plan(comparison.plan, written[-1])
+        write_plan(comparison.plan, written[-1], origin["command"])
     return written + _pictures(comparison, folder) + [_trace(comparison, folder / "trace.json")]
 
 
@@ -63,7 +63,7 @@ def _origin(comparison: Comparison) -> dict[str, Any]:
         "incumbents": planned["incumbents"],
         "runtime_s": planned["runtime_s"],
         "command": " ".join(["truenorth compare", shlex.quote(scenario.source.file), *options]),
-        "versions": versions(),
+        "versions": provenance(),
     }
 
 

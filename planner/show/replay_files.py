@@ -12,7 +12,7 @@ from models.identity import scenario_hash
 from models.objective import reported_value, timeline_value
 from models.scenario import TimelineHeader, write_atomically, write_timeline
 from planner.answers.replay import Replayed
-from planner.answers.versions import versions
+from planner.answers.versions import provenance
 from planner.show.canvas import png
 from planner.show.gantt import predicted_over_measured
 from planner.show.perfetto import trace_events
@@ -51,7 +51,7 @@ def _document(replayed: Replayed) -> dict[str, Any]:
             "file": scenario.source.file,
         },
         "command": shlex.join(["truenorth", "replay", scenario.source.file, *named, *options]),
-        "versions": versions() | {"torch": version("torch")},
+        "versions": provenance() | {"torch": version("torch")},
     }
 
 

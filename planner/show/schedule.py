@@ -22,12 +22,15 @@ def schedule_view(answer: ScheduleAnswer) -> Group:
     name = answer.day.sizes.scenario.name
     table = Table(title=Text(f"{name}: servers by {found['by_s']:g} s"), title_justify="left")
     scaled = ["autoscaler"] if answer.autoscaler is not None else []
-    for column in ("from", "jobs", "floor", "plan", *found["schedule"]["policies"], *scaled):
+    missing = [who for who in found["schedule"]["policies"] if _missed(found, who)]
+    in_time = [f"{who} in time" for who in missing]
+    for column in ("from", "jobs", "floor", "plan", *found["schedule"]["policies"], *scaled, *in_time):
         table.add_column(column, justify="right")
     for row in found["intervals"][:_MOST_ROWS]:
         counts = [row["minimum"], *row["policies"].values()]
         cells = [f"{row['from_s']:g} s", row["jobs"], row["minimum"]["lower_bound"], *(_size(found, c) for c in counts)]
         cells += [row["autoscaler"]["servers"] for _ in scaled]
+        cells += [_share(row["policies"][who]["attainment"]) for who in missing]
         table.add_row(*(Text(str(cell)) for cell in cells))
     parts: list[Table | Text | Group] = [view(answer.fixed), Text(), table]
     if len(found["intervals"]) > _MOST_ROWS:
@@ -40,6 +43,7 @@ def sentences(found: Found) -> list[str]:
     """Return hours and price beside those of a fleet that stays, and what forces the interval of the highest floor."""
     schedules = {_PLAN: found["schedule"]["optimum"], **found["schedule"]["policies"]}
     said = [f"{name}: {_costs(figures)}" for name, figures in schedules.items()]
+    said += [words for who in found["schedule"]["policies"] if (words := _missed_in_words(found, who))]
     scaled = found["schedule"]["autoscaler"]
     if scaled is not None:
         how = "meets the level" if scaled["met"] else "does not meet the level"
@@ -56,6 +60,28 @@ def sentences(found: Found) -> list[str]:
         said.append(f"No schedule, however clever, needs less than {hours}.")
     peak = max(found["intervals"], key=lambda row: row["minimum"]["lower_bound"])
     return said + ([f"The peak: {peak['forces']}."] if peak["forces"] else [])
+
+
+def _missed(found: Found, policy: str) -> list[dict[str, Any]]:
+    """Return the intervals whose own jobs miss the level, though all jobs together meet it; the worst first."""
+    missed = [row for row in found["intervals"] if row["policies"][policy]["met_alone"] is False]
+    return sorted(missed, key=lambda row: float(row["policies"][policy]["attainment"]))
+
+
+def _missed_in_words(found: Found, policy: str) -> str:
+    """Return which interval misses what all together meet; empty if none does."""
+    missed = _missed(found, policy)
+    if not missed:
+        return ""
+    worst, share = missed[0], missed[0]["policies"][policy]["attainment"]
+    in_time = f", {_share(share)} of its jobs in time" if share else ""
+    intervals = f"{len(missed)} of {len(found['intervals'])} intervals"
+    alone = f"misses it in {intervals} taken alone, most from {worst['from_s']:g} s on{in_time}"
+    return f"{policy} meets the level over all jobs together, but {alone}."
+
+
+def _share(attained: float | None) -> str:
+    return "-" if attained is None else f"{attained:.1%}"
 
 
 def _costs(figures: dict[str, Any]) -> str:

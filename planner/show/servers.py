@@ -70,7 +70,8 @@ def answer_in_words(found: Found) -> str:
     if minimum["servers"] is None:
         said = _nothing_found(found)
     elif minimum["proved"]:
-        said = f"With the future known, {size} {enough}, and no cheaper size is, which is proved"
+        cheaper = f"no cheaper size{_up_to_counts(found, ' of at most {}')}"
+        said = f"With the future known, {size} {enough}, and {cheaper} is, which is proved"
     elif refutation is None:
         said = f"With the future known, {size} {enough}; whether less is enough is open"
     else:
@@ -98,7 +99,8 @@ def _nothing_found(found: Found) -> str:
 def _too_little(found: Found) -> str:
     """Return what the bound says, where something is refuted."""
     if priced(found):
-        return f"below {found['minimum']['lower_bound_price_per_hour']:g} per hour no mix is, which is proved"
+        no_mix = f"no mix{_up_to_counts(found, ' of at most {}')}"
+        return f"below {found['minimum']['lower_bound_price_per_hour']:g} per hour {no_mix} is, which is proved"
     return f"fewer than {found['minimum']['lower_bound']} are proved too few"
 
 
@@ -111,7 +113,9 @@ def deployable_in_words(found: Found) -> str:
         return ""
     best = found["alternatives"][0]
     size = describe_size(found, best) if priced(found) else _servers(best["servers"])
-    said = f"{best['policy']} needs {size}{_spare(found, ', {} of which may be gone')}{_floor(found)}"
+    untried = found["policies"][best["policy"]]["not_simulated"]
+    needs = f"needs at most {size} ({_left_out(found, untried)})" if untried else f"needs {size}"
+    said = f"{best['policy']} {needs}{_spare(found, ', {} of which may be gone')}{_floor(found)}"
     growth = found["growth"]
     if growth is None or growth["fails"] is None:
         return said if growth is None else f"{said}. It takes {growth['holds']:.4g} times the traffic, too"
@@ -120,14 +124,32 @@ def deployable_in_words(found: Found) -> str:
     return f"{said}. It takes {growth['holds']:.4g} times the traffic there, but not {growth['fails']:.4g} times"
 
 
+def _left_out(found: Found, untried: int) -> str:
+    """Return how many sizes below the one found were left out."""
+    one, more = ("cheaper mix", "cheaper mixes") if len(found["groups"]) > 1 else ("smaller size", "smaller sizes")
+    sizes = f"{untried} {one if untried == 1 else more}"
+    return f"{sizes} {'was' if untried == 1 else 'were'} not tried for lack of time"
+
+
 def _floor(found: Found) -> str:
     """Return below what no plan lies, where anything is refuted."""
     if found["refutation"] is None or found["refutation"]["however_many"]:
         return ""
     if priced(found):
         least = found["minimum"]["lower_bound_price_per_hour"]
-        return "" if least is None else f"; no plan, however clever, costs less than {least:g}"
+        said = "" if least is None else f"; no plan, however clever, costs less than {least:g}"
+        beyond = _up_to_counts(found, " on at most {}, or on more less than ")
+        return f"{said}{beyond}{found['minimum']['lower_bound_price_of_any_counts']:g}" if said and beyond else said
     return f"; no plan, however clever, needs fewer than {found['minimum']['lower_bound']}"
+
+
+def _up_to_counts(found: Found, words: str) -> str:
+    """Return words with the most servers that were looked at, where more of some group may cost less; else nothing."""
+    minimum = found["minimum"]
+    anywhere = minimum.get("lower_bound_price_of_any_counts")
+    if anywhere is None or anywhere == minimum["lower_bound_price_per_hour"]:
+        return ""
+    return words.format(describe_mix(found, found["largest"]["mix"]))
 
 
 def _spare(found: Found, words: str) -> str:
@@ -170,9 +192,10 @@ def strain_in_words(found: Found) -> str:
 
 def assumptions(found: Found) -> list[str]:
     """Return what an answer rests on, a sentence each; of a document that a folder holds."""
-    window, spare = found["scenario"], found["spare"]
+    window, spare, rate = found["scenario"], found["spare"], found.get("rate", 1)
     held = window["resident_at_start"]
     return [
+        *([f"Requests come {rate:g} times as fast as in the scenario."] if rate != 1 else []),
         f"It is the answer for {window['jobs']:,} jobs released within {window['length_s']:,.4g} s; other windows may "
         "need more (--replications).",
         f"At the start {held} models are in memory." if held else "At the start no model is in memory: all are loaded.",
@@ -229,7 +252,8 @@ def rows(found: Found) -> list[tuple[str, str, str]]:
 def _proof(found: Found) -> str:
     minimum, refutation = found["minimum"], found["refutation"]
     if minimum["proved"]:
-        return "proved: a plan at this size, every cheaper one refuted" if refutation else "a plan; the smallest"
+        cheaper = f"every cheaper one{_up_to_counts(found, ' of at most {}')} refuted"
+        return f"proved: a plan at this size, {cheaper}" if refutation else "a plan; the smallest"
     if refutation is not None and refutation["however_many"]:
         return "refuted, however many servers there are"
     if not found["open_sizes"]:
@@ -261,7 +285,8 @@ def view(answer: ServersAnswer) -> Group:
     """Return the table with the sentences that belong to it."""
     found = answer.as_dict()
     name = answer.sizes.scenario.name
-    title = f"{name}: servers for {answer.levels}{_spare(found, ', with {} gone')}"
+    faster = "" if answer.rate == 1 else f" at {found['rate']:g} times the traffic"
+    title = f"{name}: servers for {answer.levels}{faster}{_spare(found, ', with {} gone')}"
     table = Table(title=Text(title), title_justify="left")
     table.add_column("")
     table.add_column("cheapest mix" if priced(found) else "servers", justify="right")

@@ -62,7 +62,7 @@ def plan_summary(plan: Plan) -> dict[str, str]:
         rows |= _metrics_rows(plan.metrics)
     if result.fell_back is not None:
         rows["fell back"] = result.fell_back
-    return rows | {"took": f"{result.runtime_s:.1f} s, {result.cpu_s:.1f} s of CPU"}
+    return rows | _left_out_rows(result.left_out) | {"took": f"{result.runtime_s:.1f} s, {result.cpu_s:.1f} s of CPU"}
 
 
 def bound_view(bound: Bound) -> Group:
@@ -88,7 +88,12 @@ def bound_summary(bound: Bound) -> dict[str, str]:
     if summary["uncertified_lower_bound"] is not None:
         value, method = _number(summary["uncertified_lower_bound"], objective), summary["uncertified_method"]
         rows["without a certificate"] = f"{value}  ({method}: holds, but cannot be computed again without a solver)"
-    return rows | {"took": f"{bound.runtime_s:.1f} s, {bound.cpu_s:.1f} s of CPU"}
+    return rows | _left_out_rows(bound.left_out) | {"took": f"{bound.runtime_s:.1f} s, {bound.cpu_s:.1f} s of CPU"}
+
+
+def _left_out_rows(left_out: Mapping[str, str]) -> dict[str, str]:
+    """Return a row for every method that was left out."""
+    return {f"{method} left out": reason for method, reason in left_out.items()}
 
 
 def regret_table(regret: Regret) -> Table:

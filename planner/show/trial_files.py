@@ -16,7 +16,7 @@ from models.scenario import write_atomically
 from models.timeline import Timeline
 from planner.answers.shown import Shown
 from planner.answers.trial import Trial
-from planner.answers.versions import versions
+from planner.answers.versions import provenance
 from planner.show.report import timelines
 
 NAME = "trial.json"
@@ -48,7 +48,7 @@ def _document(made: Trial) -> dict[str, Any]:
         },
         "scenario": {"name": scenario.name, "hash": scenario_hash(scenario.instance), "file": scenario.source.file},
         "command": shlex.join(["truenorth", "trial", scenario.source.file, *options]),
-        "versions": versions() | {"torch": version("torch")},
+        "versions": provenance() | {"torch": version("torch")},
     }
 
 

@@ -7,15 +7,21 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from models import NEVER, Instance, Workflow
-from models.instance import Ints
 
-LARGEST_SUM = 1 << 58
-"""Sums of prices and costs that reach this are refused: 64-bit integers would not hold them safely."""
+LARGEST_PRICE = 1 << 200
+"""No price in a certificate is larger."""
+
+LATEST = 1 << 62
+"""No instant in a certificate lies beyond this: in microseconds, it fits 64 bits beside the times of an instance."""
 
 MOST_DELAYS = 200_000_000
 """Certificates with more delays in all their windows are refused unread."""
+
+Wholes = NDArray[np.object_]
+"""An array of Python's whole numbers, which never wrap."""
 
 _PRICED = "priced_precedences"
 
@@ -170,16 +176,10 @@ def whole(value: object, least: int, most: int, name: str) -> int:
     return value
 
 
-def table(value: object, rows: int, columns: int, name: str) -> Ints:
+def table(value: object, rows: int, columns: int, name: str) -> Wholes:
     """Return a table of whole numbers, none below 0."""
-    # Entry by entry before numpy sees them, which would round or wrap what is too large.
     read = [as_list(row, columns, name) for row in as_list(value, rows, name)]
     for row in read:
         for price in row:
-            whole(price, 0, LARGEST_SUM, name)
-    return np.array(read, np.int64).reshape(rows, columns)
-
-
-def exact_sum(values: Ints) -> int:
-    """Return the exact sum."""
-    return int(sum(values.tolist()))
+            whole(price, 0, LARGEST_PRICE, name)
+    return np.array(read, object).reshape(rows, columns)

@@ -13,9 +13,10 @@ seconds; short traces are looked at from every release to every due date.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
+from itertools import chain
 from math import ceil
 from typing import Any, Literal
 
@@ -214,8 +215,10 @@ class _Jobs:
     ----------
     work, needs
         Work per job; per workflow and model whether it is needed.
-    first_task, template
-        Where the tasks of each job begin, and at last their number; the template of each task.
+    first_task
+        Where the tasks of each job begin, and at last their number.
+    first_use, model
+        Where the models that each task needs begin, and at last their number; these models.
     parts
         Of a GPU's microsecond, in which work is counted.
     rate, run, earliest_end, latest_start
@@ -230,7 +233,8 @@ class _Jobs:
     work: Ints
     needs: Ints
     first_task: Ints
-    template: Ints
+    first_use: Ints
+    model: Ints
     parts: int
     rate: Ints
     run: Ints
@@ -255,6 +259,7 @@ class _Jobs:
         most = max(map(len, of_tasks.runs))
         sizes = np.array([[row[min(size, len(row) - 1)] for row in of_tasks.runs] for size in range(most)], np.int64)
         rate, run = sizes[:, of_task, 0], sizes[:, of_task, 1]
+        used = [instance.needs[template] for template in of_task.tolist()]
         release, last = np.repeat(instance.job_release_us[jobs], tasks), np.repeat(due[jobs], tasks)
         return cls(
             instance,
@@ -264,7 +269,8 @@ class _Jobs:
             per_workflow[workflow[jobs]],
             needs,
             first_task,
-            of_task,
+            np.concatenate(([0], np.cumsum(list(map(len, used))))),
+            np.fromiter(chain.from_iterable(used), np.int64),
             of_tasks.parts,
             rate,
             run,
@@ -281,14 +287,14 @@ class _Jobs:
         done = (np.maximum(inside, 0) * self.rate[:, tasks]).min(axis=0)
         energy = np.add.reduceat(done, self.first_task[first:beyond] - tasks.start) if beyond > first else done
         amount = -np.sort(-energy[energy > 0])
-        models = self._named(np.bincount(self.template[tasks], done, len(self.instance.needs)).tolist())
+        models = self._named(tasks, done)
         return Demand(begin, end, "compute", models, amount, None, Fraction((end - begin) * self.parts), self.parts)
 
-    def _named(self, done: Sequence[float]) -> tuple[int, ...]:
-        """Return the models that work of templates is for, those of most work first."""
-        by_model = np.zeros(len(self.instance.models))
-        for template, work in enumerate(done):
-            by_model[list(self.instance.needs[template])] += work
+    def _named(self, tasks: slice, done: Ints) -> tuple[int, ...]:
+        """Return the models that the work of a range of tasks is for, those of most work first."""
+        uses = slice(int(self.first_use[tasks.start]), int(self.first_use[tasks.stop]))
+        work = np.repeat(done, np.diff(self.first_use[tasks.start : tasks.stop + 1]))
+        by_model = np.bincount(self.model[uses], work, len(self.instance.models))
         return tuple(m for m in np.argsort(-by_model, kind="stable").tolist() if by_model[m] > 0)
 
     def memory(self, begin: int, end: int) -> Iterator[Demand]:
@@ -305,9 +311,10 @@ class _Jobs:
         load = np.where(self.instance.load_us < 0, NO_DEADLINE, self.instance.load_us).min(axis=1, initial=NO_DEADLINE)
         load = np.where(load == NO_DEADLINE, 0, load)
         load[[resident.model for resident in self.instance.initial]] = 0
-        if not load.any():
+        # What is due at 0 is late, but says so alone: a window of no length offers nothing and proves nothing.
+        dues = np.unique(self.due[self.due > 0])
+        if not load.any() or not len(dues):
             return
-        dues = np.unique(self.due)
         early = dues[dues <= int(load.sum()) + int(dues[0])]
         for end in _thinned(early.tolist()):
             inside = np.flatnonzero(self.due <= end)
@@ -356,7 +363,8 @@ def _windows(work: _Jobs, short: bool) -> Iterator[tuple[int, int]]:
         for end in sorted({begin + length, begin + length + slack}):
             yield begin, end
         length *= 2
-    yield int(work.release[0]), int(work.due.max())
+    if work.release[0] < work.due.max():
+        yield int(work.release[0]), int(work.due.max())
 
 
 def _windows_within(work: _Jobs, begin_us: int, end_us: int) -> Iterator[tuple[int, int]]:

@@ -15,10 +15,7 @@ from math import lcm
 
 from models import NEVER, WHOLE, Instance, Job, Objective
 from solvers.bounds.alone import Alone
-from solvers.bounds.certified import RefusedError, as_list, get, whole
-
-_LATEST = 1 << 62
-"""No time in a certificate lies beyond this."""
+from solvers.bounds.certified import LATEST, RefusedError, as_list, get, whole
 
 _LARGEST_LEVEL = 1 << 200
 """Neither part of a fraction in a certificate is larger."""
@@ -168,8 +165,8 @@ def _late_in_interval(instance: Instance, objective: Objective, parameters: obje
     Together they end no earlier than their first start plus their work over the GPUs that can run them.
     """
     level = _level(parameters) if objective is Objective.MAX_SLOWDOWN else Fraction(0)
-    first = whole(get(parameters, "from_us"), 0, _LATEST, "from_us")
-    last = whole(get(parameters, "due_us"), -_LATEST, _LATEST, "due_us")
+    first = whole(get(parameters, "from_us"), 0, LATEST, "from_us")
+    last = whole(get(parameters, "due_us"), -LATEST, LATEST, "due_us")
     alone, (captive, gpus), parts = Alone(instance), _read_confined(instance, parameters), _parts(parameters)
     work, inside = 0, list[tuple[int, int]]()
     for job, owner in enumerate(instance.jobs):
@@ -201,7 +198,7 @@ def _done_us(instance: Instance, parameters: object, first: int, gpu_us: int) ->
         return sum(available.available_us(first, end) for available in there)
 
     low, high = first, first + 1
-    while had(high) < gpu_us and high < _LATEST:
+    while had(high) < gpu_us and high < LATEST:
         high *= 2
     while low < high:
         middle = (low + high) // 2
@@ -228,7 +225,7 @@ def _late_in_intervals(instance: Instance, parameters: object) -> Fraction:
     if parameters != {}:
         (captive, gpus), parts = _read_confined(instance, parameters), _parts(parameters)
         for pair in as_list(get(parameters, "intervals"), None, "intervals"):
-            begin, end = (whole(at, 0, _LATEST, "intervals") for at in as_list(pair, 2, "intervals"))
+            begin, end = (whole(at, 0, LATEST, "intervals") for at in as_list(pair, 2, "intervals"))
             intervals.append((begin, end))
     if any(b > c for (_, b), (c, _) in pairwise(intervals)) or any(a > b for a, b in intervals):
         raise RefusedError("intervals overlap or are out of order")
@@ -275,7 +272,7 @@ def _read_confined(instance: Instance, parameters: object) -> tuple[list[bool], 
 def _parts(parameters: object) -> int:
     """Return in how many parts of a GPU's microsecond work is counted; rounded down, any number of them is sound."""
     told = isinstance(parameters, dict) and "parts" in parameters
-    return whole(get(parameters, "parts"), 1, _LATEST, "parts") if told else 1
+    return whole(get(parameters, "parts"), 1, LATEST, "parts") if told else 1
 
 
 def _least_work(alone: Alone, template: int, parts: int) -> int:
@@ -302,8 +299,8 @@ def fluid(instance: Instance, objective: Objective, parameters: object) -> Fract
         return None
     if parameters == {}:
         return Fraction(0)
-    begin = whole(get(parameters, "begin_us"), 0, _LATEST, "begin_us")
-    end = whole(get(parameters, "end_us"), begin + 1, _LATEST, "end_us")
+    begin = whole(get(parameters, "begin_us"), 0, LATEST, "begin_us")
+    end = whole(get(parameters, "end_us"), begin + 1, LATEST, "end_us")
     resource, gpus = get(parameters, "resource"), instance.n_gpus
     if resource == "compute":
         return Fraction(_late_for_work(instance, begin, end, _parts(parameters)))

@@ -6,8 +6,7 @@ from bisect import bisect_left
 
 import numpy as np
 
-from models.instance import Ints
-from solvers.bounds.certified import RefusedError, as_list, get, table, whole
+from solvers.bounds.certified import LATEST, RefusedError, Wholes, as_list, get, table, whole
 from solvers.bounds.ways import Way, Ways
 
 _Key = tuple[int, int, int]
@@ -32,31 +31,29 @@ class SoldPlaces:
     ) -> None:
         self._starts_us = ways.starts_us
         self._ways: dict[_Key, Way] = {}
-        self._price: dict[_Key, Ints] = {}
-        self.highest = 0
+        self._price: dict[_Key, Wholes] = {}
         if not isinstance(parameters, dict) or "places" not in parameters:
             return
         self._ways = {_key(way): way for template in range(templates) for way in ways.of(template)}
-        self._slot_us = whole(get(parameters, "place_us"), slot_us, 1 << 40, "place_us")
+        self._slot_us = whole(get(parameters, "place_us"), slot_us, LATEST, "place_us")
         columns = reach_us // self._slot_us + 2
         listed = as_list(get(parameters, "places"), None, "places")
         read = table(get(prices, "places"), len(listed), columns, "places")
         for entry, price in zip(listed, read, strict=True):
-            key = tuple(whole(get(entry, name), 0, 1 << 40, "places") for name in ("batch", "gpu_class", "fewest"))
+            key = tuple(whole(get(entry, name), 0, LATEST, "places") for name in ("batch", "gpu_class", "fewest"))
             batch, gpu_class, fewest = key
             if key not in self._ways or key in self._price:
                 raise RefusedError("places names batches that cannot be, or some twice")
             self._price[batch, gpu_class, fewest] = price
-        self.highest = int(read.max(initial=0))
 
-    def least(self, way: Way, earliest_us: int, count: int, slot_us: int) -> Ints | int:
+    def least(self, way: Way, earliest_us: int, count: int, slot_us: int) -> Wholes | int:
         """Return what a place costs that is taken in [earliest + k, earliest + k + 1) slots, for `count` delays k."""
         price = self._price.get(_key(way))
         if price is None:
             return 0
         begin = earliest_us + np.arange(count, dtype=np.int64) * slot_us
         # No wider than a slot of places, an interval lies in two of them at most.
-        return np.minimum(price[begin // self._slot_us], price[(begin + slot_us - 1) // self._slot_us])
+        return np.asarray(np.minimum(price[begin // self._slot_us], price[(begin + slot_us - 1) // self._slot_us]))
 
     def proceeds(self) -> int:
         """Return what batches sell their places for at most, those of each class one after the other."""

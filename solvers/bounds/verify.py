@@ -4,6 +4,9 @@ Closed forms are computed again by `solvers.bounds.recomputed`. For a Lagrangian
 implementation of `solvers.bounds.lagrangian`, in whole numbers, on what `solvers.bounds.certified` has read: whatever
 a certificate holds, if it is well-formed then its prices prove what `_LagrangianCheck.total` returns, and a claim above
 is refused.
+
+Prices and costs are Python's whole numbers, in arrays of objects: none can wrap, however large a certificate makes
+them. Only instants and places in arrays have 64 bits; what could lie beyond `LATEST` is refused before.
 """
 
 from __future__ import annotations
@@ -21,12 +24,12 @@ from models.instance import Ints
 from models.objective import reported_bound
 from solvers.bounds.alone import Alone
 from solvers.bounds.certified import (
-    LARGEST_SUM,
+    LATEST,
     RefusedError,
     Shape,
+    Wholes,
     as_list,
     delays,
-    exact_sum,
     get,
     memory_row,
     model_uses,
@@ -37,6 +40,9 @@ from solvers.bounds.certified import (
 from solvers.bounds.recomputed import RECOMPUTED, latency_weights
 from solvers.bounds.sold_places import SoldPlaces
 from solvers.bounds.ways import Lane, Ways
+
+_RULED_OUT = 1 << 400
+"""The cost of what cannot be; a cost as large would only make a bound lower."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,12 +114,14 @@ class _LagrangianCheck:
 
     def __init__(self, instance: Instance, objective: Objective, parameters: object, prices: object) -> None:
         self.instance = instance
-        self.slot_us = whole(get(parameters, "slot_us"), 1, 1 << 40, "slot_us")
+        self.slot_us = whole(get(parameters, "slot_us"), 1, LATEST, "slot_us")
         self.scale = whole(get(parameters, "scale"), 1, 1 << 200, "scale")
         self.gpus = np.bincount(instance.gpu_class).tolist()
         classes = len(self.gpus)
         first_row = as_list(get(prices, "compute"), classes, "compute")[0]
         self.slots = len(as_list(first_row, None, "compute"))
+        if (self.slots + 2) * self.slot_us > LATEST:
+            raise RefusedError("slot_us is too large for so many slots")
         self.compute = table(get(prices, "compute"), classes, self.slots, "compute")
         self.copy = table(get(prices, "copy"), classes, self.slots, "copy")
         rows = as_list(get(parameters, "memory_rows"), None, "memory_rows")
@@ -127,44 +135,27 @@ class _LagrangianCheck:
         self.alone = Alone(instance)
         self.falls = as_list(get(prices, "precedences"), len(self.costs), "precedences")
         self.ways = Ways(instance, self.alone)
-        self.lanes: dict[Lane, tuple[Ints, Ints]] = {}
+        self.lanes: dict[Lane, tuple[Wholes, Wholes]] = {}
         templates, reach_us = len(instance.needs), self.slots * self.slot_us
         self.places = SoldPlaces(self.ways, parameters, prices, templates, self.slot_us, reach_us)
-        self._refuse_overflow()
-
-    def _refuse_overflow(self) -> None:
-        working = set(self.instance.template_memory.tolist())
-        largest = int(self.compute.max(initial=0)) + int(self.copy.max(initial=0))
-        largest += sum(int(row.max(initial=0)) for row in self.use_prices)
-        largest += sum(
-            max([*parts, *(self._held(row, memory) for memory in working)]) * int(price.max(initial=0))
-            for row, (_, parts, _), price in zip(range(len(self.rows)), self.rows, self.memory, strict=True)
-        )
-        slowest = max(int(self.instance.run_us.max()), int(self.instance.batch_us.max(initial=0)))
-        slowest *= max(len(workflow.tasks) for workflow in self.instance.workflows)
-        horizon = (self.slots + 2) * self.slot_us
-        completion = max((weight * (1 if step else horizon) for _, weight, _, step in self.costs), default=0)
-        completion += self.places.highest * max(len(workflow.tasks) for workflow in self.instance.workflows)
-        if max(largest, 1) * max(horizon, slowest) + completion >= LARGEST_SUM:
-            raise RefusedError("prices are too large")
 
     def total(self) -> int:
         """Return the value of the Lagrangian, in 1 / scale of the objective."""
         jobs = sum(self._job(number) for number in range(len(self.costs)))
-        return int(jobs + self._residencies() - self._capacity() - self.places.proceeds())
+        return jobs + self._residencies() - self._capacity() - self.places.proceeds()
 
     def _capacity(self) -> int:
         engines = sum(self._offered(c, self.compute[c]) + self._offered(c, self.copy[c]) for c in range(len(self.gpus)))
         memory = sum(
             capacity * self._offered(c, price) for (c, _, capacity), price in zip(self.rows, self.memory, strict=True)
         )
-        return int(engines + memory)
+        return engines + memory
 
-    def _offered(self, c: int, price: Ints) -> int:
+    def _offered(self, c: int, price: Wholes) -> int:
         """Return the price of all the time in which the GPUs of a class are there."""
         there = self.instance.class_gpu[c].available
         if there.always:
-            return int(self.gpus[c]) * exact_sum(price) * self.slot_us
+            return int(self.gpus[c] * sum(price.tolist()) * self.slot_us)
         edges = [slot * self.slot_us for slot in range(self.slots + 1)]
         us = [there.available_us(begin, end) for begin, end in pairwise(edges)]
         return int(self.gpus[c] * sum(each * paid for each, paid in zip(us, price.tolist(), strict=True)))
@@ -174,16 +165,14 @@ class _LagrangianCheck:
     def _job(self, number: int) -> int:
         """Return the least cost of a job: completion, running, and the precedences outside its tree."""
         tree = _Tree(self, number)
-        return min(int((cost + tree.completing(run)).min()) for run, cost in tree.at_root())
+        return int(min((cost + tree.completing(run)).min() for run, cost in tree.at_root()))
 
-    def fences(self, number: int, shape: Shape) -> dict[tuple[int, int], Ints]:
+    def fences(self, number: int, shape: Shape) -> dict[tuple[int, int], Wholes]:
         """Return the prices of a job's precedences outside the tree: at a delay, the sum of the falls from there on."""
         count, priced = self.delays[number], shape.priced
         falls = table([self.falls[number]], 1, len(priced) * count, "precedences")[0].reshape(len(priced), count)
         # The last delay stands for all later ones, beyond which nothing is priced.
         falls[:, -1] = 0
-        if exact_sum(falls.ravel()) * 2 * shape.nodes >= LARGEST_SUM:
-            raise RefusedError("prices are too large")
         return {arc: np.cumsum(row[::-1])[::-1] for arc, row in zip(priced, falls, strict=True)}
 
     def _held(self, row: int, memory_bytes: int) -> int:
@@ -192,7 +181,7 @@ class _LagrangianCheck:
         gpu = self.instance.class_gpu[c]
         return 0 if gpu.slots else memory_bytes * capacity // gpu.memory_bytes
 
-    def _rate(self, lane: Lane) -> Ints:
+    def _rate(self, lane: Lane) -> Wholes:
         """Return what a task pays per microsecond in every slot."""
         rate = self.compute[lane.gpu_class].copy()
         for index, (model, c) in enumerate(self.uses):
@@ -201,13 +190,13 @@ class _LagrangianCheck:
         if lane.share < WHOLE or lane.joined_us:
             members = (lane.members((slot + 1) * self.slot_us) for slot in range(self.slots))
             parts = [price * lane.share // (WHOLE * size) for price, size in zip(rate.tolist(), members, strict=True)]
-            rate = np.array(parts, np.int64)
+            rate = np.array(parts, object)
         for row, price in enumerate(self.memory):
             if self.rows[row][0] == lane.gpu_class:
                 rate += self._held(row, lane.memory_bytes) * price
-        return np.asarray(rate, np.int64)
+        return np.asarray(rate)
 
-    def least_price(self, paying: Lane, earliest: int, run: int, wait: Ints) -> Ints:
+    def least_price(self, paying: Lane, earliest: int, run: int, wait: Wholes) -> Wholes:
         """Return the least price of a run that starts in [earliest + k, earliest + k + 1) slots, for every delay k.
 
         To it belongs what waiting within that interval costs: wait[k] per microsecond.
@@ -221,7 +210,7 @@ class _LagrangianCheck:
         last = first + slot - 1
         starts = (first, np.minimum(edges[0], last), np.minimum(edges[1], last), last)
         prices = [_until(lane, at + run, slot) - _until(lane, at, slot) + wait * (at - first) for at in starts]
-        return np.asarray(np.min(prices, axis=0), np.int64)
+        return np.asarray(np.min(prices, axis=0))
 
     # Models
 
@@ -229,14 +218,14 @@ class _LagrangianCheck:
         """Return the cost of the best residencies of every model on every GPU."""
         total = 0
         for index, (model, c) in enumerate(self.uses):
-            held = np.zeros(self.slots, np.int64)
+            held = np.zeros(self.slots, object)
             for (row_class, parts, _), price in zip(self.rows, self.memory, strict=True):
                 if row_class == c:
                     held += parts[model] * price
             loading = held + self.copy[c] + (0 if self.instance.overlap_loads else self.compute[c])
             name = self.instance.models[model].name
             copies = min(self.gpus[c], self.instance.restrictions.max_replicas.get(name, self.gpus[c]))
-            there = sum(r.model == model and self.instance.gpu_class[r.gpu] == c for r in self.instance.initial)
+            there = [int(self.instance.gpu_class[r.gpu]) for r in self.instance.initial if r.model == model].count(c)
             # Which GPUs of a class begin with the model is all alike to the prices.
             warm = min(copies, there)
             for count, on in ((copies - warm, False), (warm, True)):
@@ -245,7 +234,7 @@ class _LagrangianCheck:
                     total += count * self._best_path(held - self.use_prices[index], loading, load_us, on)
         return total
 
-    def _best_path(self, on_rate: Ints, loading: Ints, load_us: int, starts_on: bool) -> int:
+    def _best_path(self, on_rate: Wholes, loading: Wholes, load_us: int, starts_on: bool) -> int:
         """Return the cost of the cheapest sequence of residencies of one model on one GPU; being off costs nothing."""
         slot, integral = self.slot_us, _integral(loading, self.slot_us)
         edges = np.arange(self.slots + 1, dtype=np.int64) * slot
@@ -264,7 +253,7 @@ class _LagrangianCheck:
         ):
             arrivals[at].append((begin, cost))
         stay = [0, *(on_rate * slot).tolist()]
-        on, off = (0 if starts_on else LARGEST_SUM), [0] * (self.slots + 1)
+        on, off = (0 if starts_on else _RULED_OUT), [0] * (self.slots + 1)
         for edge in range(self.slots + 1):
             on = min([on + stay[edge], *(off[begin] + cost for begin, cost in arrivals[edge])])
             off[edge] = min(on, off[edge - 1] if edge else 0)
@@ -288,11 +277,11 @@ class _Tree:
         if reach // check.slot_us + 2 > check.slots:
             raise RefusedError("a window reaches beyond the priced slots")
 
-    def at_root(self) -> list[tuple[int, Ints]]:
+    def at_root(self) -> list[tuple[int, Wholes]]:
         """Return, per class that can run the last task, its run time and the least cost of the job by its delay."""
-        below: dict[int, list[tuple[int, Ints]]] = {}
+        below: dict[int, list[tuple[int, Wholes]]] = {}
         for node in self.shape.leaves_first:
-            sums = np.zeros(self.count, np.int64)
+            sums = np.zeros(self.count, object)
             for child in self.shape.children[node]:
                 if (child, node) in self.shape.kept:
                     sums += self._ended(child, below.pop(child), node)
@@ -311,39 +300,39 @@ class _Tree:
                 for target in self.shape.priced_from[node]:
                     cost -= self.fences[node, target][self._later(node, run, target)]
                 # After the sums: what is ruled out must stay so whatever falls are taken off.
-                cost[:blocked] = LARGEST_SUM
+                cost[:blocked] = _RULED_OUT
                 options.append((run, cost))
             below[node] = options
         return below[self.root]
 
-    def _ended(self, source: int, options: list[tuple[int, Ints]], node: int) -> Ints:
+    def _ended(self, source: int, options: list[tuple[int, Wholes]], node: int) -> Wholes:
         """Return the least cost of a task before a node, by the delay of the node: whichever run has ended by then."""
-        least = np.full(self.count, LARGEST_SUM)
+        least = np.full(self.count, _RULED_OUT, object)
         for run, cost in options:
             np.minimum.at(least, self._later(source, run, node), cost)
         return np.minimum.accumulate(least)
 
-    def completing(self, run: int) -> Ints:
+    def completing(self, run: int) -> Wholes:
         """Return what completing costs the job whose last task runs so long and begins when its delay does."""
         ends = self._last_ends(run)
-        return np.asarray(self.weight * (ends > 0 if self.step else np.maximum(0, ends)), np.int64)
+        return np.asarray((ends > 0 if self.step else np.maximum(0, ends)).astype(object) * self.weight)
 
     def _last_ends(self, run: int) -> Ints:
         return self.earliest[self.root] + np.arange(self.count) * self.check.slot_us + run - self.free_until
 
-    def _waiting(self, node: int, run: int) -> Ints:
+    def _waiting(self, node: int, run: int) -> Wholes:
         """Return what a microsecond of waiting costs by delay: at the root, the weight once completing costs that."""
-        costs = node == self.root and not self.step
-        return np.where(costs & (self._last_ends(run) >= 0), self.weight, 0)[: self.count - 1]
+        costs = self._last_ends(run) >= 0 if node == self.root and not self.step else np.zeros(self.count, bool)
+        return np.asarray(costs[: self.count - 1].astype(object) * self.weight)
 
-    def _running(self, node: int) -> list[tuple[int, int, Ints]]:
+    def _running(self, node: int) -> list[tuple[int, int, Wholes]]:
         """Return run times of a node, the first delay possible, and prices by delay.
 
         The last delay is always possible and pays nothing, nor does an added end.
         """
         if node == len(self.ways):
-            return [(0, 0, np.zeros(self.count, np.int64))]
-        earliest, listed = self.earliest[node], list[tuple[int, int, Ints]]()
+            return [(0, 0, np.zeros(self.count, object))]
+        earliest, listed = self.earliest[node], list[tuple[int, int, Wholes]]()
         slot_us = self.check.slot_us
         for way in self.ways[node]:
             paid = self.check.least_price(way.lane, earliest, way.run_us, self._waiting(node, way.run_us))
@@ -359,14 +348,14 @@ class _Tree:
         return np.clip(np.arange(self.count) + behind, 0, self.count - 1)
 
 
-def _integral(rate: Ints, slot_us: int) -> tuple[Ints, Ints]:
+def _integral(rate: Wholes, slot_us: int) -> tuple[Wholes, Wholes]:
     """Return the price from 0 to each edge of a slot, and the rates with one free slot after them."""
     return np.concatenate(([0], np.cumsum(rate * slot_us))), np.concatenate((rate, [0]))
 
 
-def _until(integral: tuple[Ints, Ints], instant: Ints, slot_us: int) -> Ints:
+def _until(integral: tuple[Wholes, Wholes], instant: Ints, slot_us: int) -> Wholes:
     """Return the price from 0 to each instant."""
-    return np.asarray(integral[0][instant // slot_us] + integral[1][instant // slot_us] * (instant % slot_us), np.int64)
+    return np.asarray(integral[0][instant // slot_us] + integral[1][instant // slot_us] * (instant % slot_us))
 
 
 def _completion_costs(instance: Instance, objective: Objective, scale: int) -> list[tuple[int, int, int, bool]]:

@@ -86,9 +86,9 @@ def pack(
     solver.parameters.max_time_in_seconds = time_limit_s
     solver.parameters.catch_sigint_signal = False
     status = solve_until(over, solver, formulation.model)
-    if status in (cp_model.OPTIMAL, cp_model.FEASIBLE):
+    if status in ("OPTIMAL", "FEASIBLE"):
         return True, read_bins(formulation, solver)
-    return status == cp_model.INFEASIBLE, None
+    return status == "INFEASIBLE", None
 
 
 def timeline(instance: Instance, packed: Sequence[Sequence[int]]) -> Timeline:

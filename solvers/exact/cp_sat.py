@@ -97,6 +97,18 @@ def improve(
     if cannot_end(search.instance):
         search.infeasible = True
         return
+    with search.giving_way(METHOD):
+        _improve(search, workers, seed, priced, log)
+
+
+def _improve(search: Search, workers: int, seed: int, priced: Priced | None, log: Callable[[str], None] | None) -> None:
+    """Prove job by job, then the whole.
+
+    Raises
+    ------
+    GivenUpError
+        If a model is too large to build.
+    """
     known = search.timeline
     scaled = scaled_objective(search.instance, search.objective, known)
     floors = () if known is None else _floors(search, known, scaled, workers, seed)
@@ -124,7 +136,8 @@ def prove_maximum(search: Search, workers: int, seed: int, limit_s: float) -> No
         if search.proved or share * left_s <= build_s(search.instance):
             return
         scaled = scaled_objective(search.instance, search.objective, search.timeline)
-        _run(search, scaled, (), None, workers, seed, share * left_s, subsolvers)
+        with search.giving_way(METHOD):
+            _run(search, scaled, (), None, workers, seed, share * left_s, subsolvers)
 
 
 def _for_sums(workers: int) -> Sequence[str]:
@@ -151,7 +164,7 @@ def _run(
     if priced is not None and value is not None:
         narrowed = limits(search.instance, scaled, priced, value, horizon)
     least = 0 if search.bound is None else scaled.least(search.instance, search.bound, horizon)
-    formulation = formulate_scaled(search.instance, scaled, limit, known, floors, narrowed, least)
+    formulation = formulate_scaled(search.instance, scaled, limit, known, floors, narrowed, least, search.budget)
     if known is not None:
         add_hint(formulation, known)
 
@@ -198,7 +211,7 @@ def _floor(
         return floors[-1]
     trial = Search(part, search.objective, budget_s * _SHARE_OF_ONE_FLOOR, stop=search.stop)
     trial.offer(plan)
-    formulation = formulate_scaled(part, scaled, limit, plan, floors)
+    formulation = formulate_scaled(part, scaled, limit, plan, floors, budget=search.budget)
     add_hint(formulation, plan)
     bounds = [floors[-1]]
     SolverRun(trial, formulation, bounds.append, workers, seed, trial.remaining_s, _for_sums(workers)).follow()

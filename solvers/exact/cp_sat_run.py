@@ -8,7 +8,6 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from typing import TypeVar
 
-from ortools.sat.cp_model_pb2 import CpSolverStatus
 from ortools.sat.python import cp_model
 
 from models.formulations.cp_sat import Formulation
@@ -30,8 +29,8 @@ def solve_until(
     solver: cp_model.CpSolver,
     model: cp_model.CpModel,
     solutions: cp_model.CpSolverSolutionCallback | None = None,
-) -> CpSolverStatus:
-    """Solve in a thread of its own, and stop as soon as it is over.
+) -> str:
+    """Solve in a thread of its own, stop as soon as it is over, and return the name of the status.
 
     Parameters
     ----------
@@ -46,7 +45,7 @@ def solve_until(
                     solver.stop_search()
         finally:  # whatever went wrong here, the thread must come to its end
             solver.stop_search()
-        return running.result()
+        return solver.status_name(running.result())
 
 
 class SolverRun:
@@ -99,7 +98,7 @@ class SolverRun:
         self.bounds: queue.SimpleQueue[float] = queue.SimpleQueue()
         self.solver.best_bound_callback = self.bounds.put
         self.solutions = _Solutions()
-        self.status: CpSolverStatus = cp_model.UNKNOWN
+        self.status = "UNKNOWN"
 
     def follow(self) -> None:
         """Run to the end, offering plans and bounds as they come."""
@@ -109,7 +108,7 @@ class SolverRun:
     @property
     def proved(self) -> bool:
         """Whether the last plan was proved to be the best of the formulation."""
-        return self.status == cp_model.OPTIMAL
+        return self.status == "OPTIMAL"
 
     def _over(self) -> bool:
         self._offer_news()
@@ -129,14 +128,12 @@ class SolverRun:
 
     def _conclude(self) -> None:
         self._offer_news()
-        if self.status in (cp_model.OPTIMAL, cp_model.FEASIBLE):
+        if self.status in ("OPTIMAL", "FEASIBLE"):
             self._offer_bound(self.solver.best_objective_bound)
-        elif self.status == cp_model.INFEASIBLE and self.search.timeline is None:
+        elif self.status == "INFEASIBLE" and self.search.timeline is None:
             self.search.infeasible = True
-        elif self.status != cp_model.UNKNOWN:
-            raise SolverFaultError(
-                f"CP-SAT says {self.solver.status_name()}, but a plan of value {self.search.value} is known"
-            )
+        elif self.status != "UNKNOWN":
+            raise SolverFaultError(f"CP-SAT says {self.status}, but a plan of value {self.search.value} is known")
 
 
 class _Solutions(cp_model.CpSolverSolutionCallback):

@@ -128,11 +128,20 @@ def improve(search: Search, workers: int = 2, seed: int = 0, solver: str = HIGHS
     size = search.instance.n_tasks**2 * search.instance.n_gpus
     if search.proved or search.remaining_s <= size * (_BUILD_S if solver == HIGHS else _PREPROCESS_S):
         return
-    serving = not search.instance.one_at_a_time
-    build = milp_instants.formulate if serving else formulate
-    formulation = build(search.instance, search.objective, search.timeline)
-    if formulation is None:
-        return
+    with search.giving_way(METHOD):
+        _run(search, workers, seed, solver)
+
+
+def _run(search: Search, workers: int, seed: int, solver: str) -> None:
+    """Build the problem and follow a solver.
+
+    Raises
+    ------
+    GivenUpError
+        If the problem is too large to build.
+    """
+    build = formulate if search.instance.one_at_a_time else milp_instants.formulate
+    formulation = build(search.instance, search.objective, search.timeline, search.budget)
     run = (
         _HighsRun(search, formulation, workers, seed)
         if solver == HIGHS

@@ -156,7 +156,7 @@ def improve(search: Search, priced: Priced, limit_s: float, workers: int = 1) ->
 
 def _begin(search: Search, part: Part, timeline: Timeline, limit_s: float) -> Search:
     """Return a search of a part that knows its share of a plan, and bounds that need no ascent."""
-    alone = Search(part.instance, search.objective, limit_s, stop=search.stop)
+    alone = Search(part.instance, search.objective, limit_s, stop=search.stop, left_out=search.left_out)
     alone.offer(part.plan(timeline))
     alone.offer_bound(*closed_form.best(part.instance, search.objective))
     return alone

@@ -21,6 +21,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from models.formulations.budget import UNLIMITED, GivenUpError
 from models.formulations.windows import completion_lower_us
 from models.instance import Instance, Ints
 from models.objective import Objective, Term, charges
@@ -41,7 +42,9 @@ MOST_STATES = 400_000
 _FEW_STATES = 500
 """States per step when only plans are looked for."""
 _AT_ONCE = 50_000
-"""States that are written before any are left out."""
+"""States that are written before any are left out; fewer where so many do not fit into memory."""
+_COPIES = 4
+"""Of each state there are so many at most: as written, gathered, chosen, and in the guide of the next relaxation."""
 _PLANS = 10
 """So many of the best orders are decoded."""
 _SURE = Fraction(1, 2_000_000)
@@ -86,7 +89,19 @@ def improve(search: Search, rate: Rate, limit_s: float, most_states: int = MOST_
     most_states
         A relaxation with more states than this, in all steps together, is given up.
     """
-    tables = tabulate(search.instance, search.objective, rate)
+    with search.giving_way(METHOD):
+        _improve(search, rate, limit_s, most_states)
+
+
+def _improve(search: Search, rate: Rate, limit_s: float, most_states: int) -> None:
+    """Run one relaxation after the other, as `improve` does.
+
+    Raises
+    ------
+    GivenUpError
+        If memory or time are short for the tables, or for a few states.
+    """
+    tables = tabulate(search.instance, search.objective, rate, search.budget)
     if tables is None or search.value is None:
         return
     programme, guide = Programme(search, rate.scale, limit_s, most_states), None
@@ -128,11 +143,12 @@ class Programme:
     def prove(self, tables: Tables, guide: Guide | None) -> Guide | None:
         """Offer the optimum of a relaxation and its plans; return what its states cost, None if it was given up."""
         limit, steps, links, count = self._limit(), list[States](), list[_Links](), 0
+        most = min(self.most_states, _most_in_memory(tables))
         for states, link in self._steps(tables, guide, limit, None):
             steps.append(states)
             links.append(link)
             count += len(states.cost)
-            if count > self.most_states:
+            if count > most:
                 return None
         if len(steps) < len(tables.run_us):
             return None
@@ -149,7 +165,7 @@ class Programme:
     def _steps(
         self, tables: Tables, guide: Guide | None, limit: int, width: int | None
     ) -> Iterator[tuple[States, _Links]]:
-        """Yield the states after every start, and whose they are; end early once time is up.
+        """Yield the states after every start, and whose they are; end early once time is up, or memory.
 
         Parameters
         ----------
@@ -157,23 +173,29 @@ class Programme:
             States that cost more are left out.
         width
             So many states of a step at most, those of the lowest bounds; None: all.
+
+        Raises
+        ------
+        GivenUpError
+            If memory is short for what comes after one state.
         """
-        states = _origin(tables)
+        at_once, states = _states_at_once(tables), _origin(tables)
         none, ready = _empty(tables, 0), np.empty(len(tables.run_us), np.int64)
         start_us = np.empty((len(ready), tables.gpus), np.int64)
         for step in range(len(tables.run_us)):
             ahead, to_go = (none, none.cost) if guide is None else guide.steps[step]
             apart_us = tables.apart_us if guide is None else guide.apart_us
-            parts, first = [none], 0
+            parts, first, left = [none], 0, _most_in_memory(tables)
             while first < len(states.cost):
-                if self.search.remaining_s <= 0 or self.search.elapsed_s > self._end_s:
+                if self.search.remaining_s <= 0 or self.search.elapsed_s > self._end_s or left < 0:
                     return
-                out = _empty(tables, _AT_ONCE)
+                out = _empty(tables, at_once)
                 guided = guide is not None
                 count, first = expand(
                     tables, states, first, limit, guided, ahead, to_go, apart_us, ready, start_us, out
                 )
                 parts.append(out.rows(slice(count)))
+                left -= count
             all_states = States._make(map(np.concatenate, zip(*parts, strict=True)))
             instead = np.arange(len(all_states.cost))
             dominate(tables, all_states, np.lexsort((all_states.begun_us, all_states.cost, all_states.key)), instead)
@@ -224,6 +246,25 @@ def _costs_to_go(steps: list[States], links: list[_Links], limit: int) -> list[t
     return guides[::-1]
 
 
+def _most_in_memory(tables: Tables) -> int:
+    """Return how many states fit into memory."""
+    return UNLIMITED.most(_COPIES * sum(column.nbytes for column in _empty(tables, 1)))
+
+
+def _states_at_once(tables: Tables) -> int:
+    """Return how many states are written before any are left out: no fewer than may come after one.
+
+    Raises
+    ------
+    GivenUpError
+        If memory is short for these.
+    """
+    fewest, most = tables.gpus * len(tables.run_us), _most_in_memory(tables)
+    if fewest > most:
+        raise GivenUpError(f"{fewest} states do not fit into memory, which has room for {most}")
+    return max(fewest, min(_AT_ONCE, most))
+
+
 def _origin(tables: Tables) -> States:
     """Return the state before any start."""
     states = _empty(tables, 1)
@@ -233,9 +274,9 @@ def _origin(tables: Tables) -> States:
 
 def _empty(tables: Tables, count: int) -> States:
     """Return room for so many states, filled with 0."""
-    # A GPU runs one task; more outputs may be under way if runs are shorter than that takes.
+    # A GPU runs one task; more outputs may be under way if runs are shorter than that takes, but each only once.
     shortest_us = int(tables.run_us[tables.tail_us > 0].min(initial=FAR))
-    room = tables.gpus * (2 + int(tables.apart_us.max()) // shortest_us) + 1
+    room = min(len(tables.run_us), tables.gpus * (2 + int(tables.apart_us.max()) // shortest_us) + 1)
     jobs, gpus = len(tables.weight), tables.gpus
     widths = (jobs, jobs, gpus, gpus, gpus, gpus, room, room, room)
     columns: list[NDArray[Any]] = [np.zeros((count, width), np.int64) for width in widths]

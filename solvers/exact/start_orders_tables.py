@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from models.formulations.budget import UNLIMITED, Budget
 from models.formulations.scale import ScaledObjective
 from models.formulations.windows import horizon_us, time_windows, transfer_matrix
 from models.instance import Instance, Ints
@@ -25,6 +26,8 @@ MOST_STAGES = 300
 
 _MOST_COLUMNS = 20_000
 """Columns of a table, each some slots of the relaxation: what begins inside a column counts as if at its beginning."""
+_ENTRY_BYTES = 32
+"""What a stage takes per column: what its rest costs and pays, twice while the tables are joined."""
 _SEED = 0
 
 
@@ -98,8 +101,14 @@ class _Prices:
         return self._known[run_us]
 
 
-def tabulate(instance: Instance, objective: Objective, bought_at: Rate) -> Tables | None:
-    """Return the tables; None if some workflow has too many stages, or the sum of all starts may outgrow 62 bits."""
+def tabulate(instance: Instance, objective: Objective, bought_at: Rate, budget: Budget = UNLIMITED) -> Tables | None:
+    """Return the tables; None if some workflow has too many stages, or the sum of all starts may outgrow 62 bits.
+
+    Raises
+    ------
+    GivenUpError
+        If memory or time are short.
+    """
     (rate, slot_us, scale), tasks = bought_at, instance.n_tasks
     charged, horizon = charges(objective, instance), horizon_us(instance)
     if horizon * tasks >= 1 << 62:
@@ -123,6 +132,8 @@ def tabulate(instance: Instance, objective: Objective, bought_at: Rate) -> Table
             stages = stages_of(of_job.before)
             if stages is None:
                 return None
+            budget.go_on()
+            budget.fit((len(rows.only) + len(stages)) * prices.columns, _ENTRY_BYTES)
             kinds[kind] = _add_rows(rows, of_job, stages, prices, largest)
         first_stage.append(kinds[kind])
     return Tables(

@@ -110,7 +110,7 @@ def test_equal_gpus_are_numbered(count: int) -> None:
             values = list(self.response_proto.solution)
             seen.add(tuple(read_timeline(formulation, values).gpu.tolist()))
 
-    formulation.model.proto.clear_objective()
+    formulation.model.proto.ClearField("objective")
     formulation.model.add(formulation.variables.start[0] <= 1)
     solver.parameters.enumerate_all_solutions = True
     solver.parameters.num_workers = 1

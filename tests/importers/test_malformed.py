@@ -102,7 +102,7 @@ def test_what_is_no_number_of_tokens(tmp_path: Path, tokens: str) -> None:
         (b'"release,model,runtime\n0,a,1\n', "header: unexpected end of data"),
         (table(GOOD).encode("utf-16"), "file: is UTF-16; allowed is UTF-8: convert the file, for instance with iconv"),
         (gzip.compress(("\ufeff" + table(GOOD)).encode("utf-16-be"), mtime=0), "file: is UTF-16"),
-        ("r\u00e9lease,model,runtime\n".encode("latin-1"), r"header: 'r\udce9lease,model,runtime' is not UTF-8"),
+        ("r\u00e9lease,model,runtime\n".encode("latin-1"), "header: is not UTF-8"),
         (bytes(range(256)) * 40, "header: "),
         (b"release,model,runtime\n0,\xff\xfe,1\n", r"model: '\udcff\udcfe' is not UTF-8"),
         (b"release,model,runtime\n0," + b"a" * LONGEST_LINE + b",1\n", ":2: row: is longer than 65536 characters"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -14,6 +15,7 @@ from typing import Any
 import pytest
 
 from models import Objective
+from planner.answers.versions import versions
 from planner.command.cli import app
 from planner.command.console import ProgressLine
 from planner.command.manners import run
@@ -21,7 +23,8 @@ from solvers.result import Progress, Search
 
 SIMULATE_KEYS = {"policy", "objective", "metrics"}
 PLAN_KEYS = {
-    "status", "objective", "lower_bound", "bound_method", "gap", "runtime_s", "within_time_limit",
+    "status", "objective", "lower_bound", "bound_method", "gap", "runtime_s", "cpu_s", "within_time_limit",
+    "converged", "fell_back",
     "incumbents", "metrics", "plan",
 }  # fmt: skip
 
@@ -90,6 +93,24 @@ def test_replaying_a_plan_gives_its_value(command: Command, scenario_file: Path,
     document = command.json("simulate", scenario_file, "--policy", plan)
     assert set(document) == SIMULATE_KEYS
     assert document["objective"]["value"] == 1.4
+
+
+@pytest.mark.parametrize("verb", [("plan", "--time-limit", 2, "--seed", 7), ("simulate", "--policy", "jit")])
+def test_a_file_says_how_it_was_made(
+    command: Command, scenario_file: Path, tmp_path: Path, verb: tuple[object, ...]
+) -> None:
+    name, *options = verb
+    written = tmp_path / "a plan.json"
+    command.json(name, scenario_file, "-o", written, *options)
+    document = json.loads(written.read_text())
+    typed = ["truenorth", name, scenario_file, "-o", written, *options, "--json"]
+    assert document["command"] == shlex.join(map(str, typed))
+    assert document["seed"] == (7 if name == "plan" else None)
+    assert set(versions()) <= set(document["versions"])
+    root = Path(__file__).parents[2]
+    if (root / ".git").exists():
+        head = subprocess.run(["git", "-C", root, "rev-parse", "HEAD"], capture_output=True, text=True, check=True)  # noqa: S603, S607
+        assert head.stdout.startswith(document["versions"]["commit"].removesuffix("-dirty"))
 
 
 def test_a_simulated_timeline_passes_the_check(command: Command, scenario_file: Path, tmp_path: Path) -> None:

@@ -29,6 +29,7 @@ HEADER = TimelineHeader(
     runtime_s=1.25,
     options={"workers": 2, "hint": None, "fast": True, "limit": 0.5},
     versions={"ortools": "9.12"},
+    command="truenorth plan it.yaml -o plan.json",
     incumbents=((0.5, 2.0, None), (1.0, 0.587, 0.5)),
 )
 
@@ -152,25 +153,25 @@ ENTRY = "job, task, gpu, start_us, end_us"
         (put("schema_version", value=2), "2: schema_version: 2 is unknown; allowed is 1"),
         (put("schema_version", value="1"), "2: schema_version: the value '1' stands here; allowed is a whole number"),
         (take("schema_version"), "1: document: key 'schema_version' is missing; allowed are the keys schema_version, scenario_hash"),
-        (put("tasks", value={}), "38: tasks: a mapping stands here; allowed is a list"),
-        (put("tasks", 1, "job", value=2), "47: tasks[1].job: unknown job 2; allowed are 0 to 1"),
-        (put("tasks", 1, "job", value=-1), "47: tasks[1].job: unknown job -1; allowed are 0 to 1"),
-        (put("tasks", 1, "job", value=True), "47: tasks[1].job: the value 'True' stands here; allowed is a whole number"),
-        (put("tasks", 1, "job", value=0.0), "47: tasks[1].job: the value '0.0' stands here; allowed is a whole number"),
-        (put("tasks", 1, "task", value="nil"), "48: tasks[1].task: unknown task 'nil' of job 0; did you mean 'nli'? allowed are opt, nli"),
-        (put("tasks", 1, "task", value="opt"), "48: tasks[1].task: task 'opt' of job 0 stands already in tasks[0]; allowed is once"),
-        (put("tasks", 1, "gpu", value="s2/g0"), f"49: tasks[1].gpu: unknown GPU 's2/g0'; did you mean 's1/g0'? {GPUS}"),
-        (put("tasks", 1, "gpu", value=1), "49: tasks[1].gpu: the value '1' stands here; allowed is text"),
-        (put("tasks", 1, "start_us", value=None), "50: tasks[1].start_us: nothing stands here; allowed is a whole number"),
-        (put("tasks", 1, "start_us", value=10**18 + 1), "50: tasks[1].start_us: the value '1000000000000000001' stands here; allowed is less than or equal to 1000000000000000000"),
-        (put("tasks", 1, "strat_us", value=0), f"52: tasks[1].strat_us: unknown key, did you mean 'start_us'? allowed are {ENTRY}"),
-        (take("tasks", 1, "end_us"), f"46: tasks[1]: key 'end_us' is missing; allowed are the keys {ENTRY}"),
-        (put("tasks", 1, value=[]), f"46: tasks[1]: a list stands here; allowed is a mapping with keys {ENTRY}"),
-        (put("residencies", 0, "model", value="op"), "64: residencies[0].model: unknown model 'op'; did you mean 'opt'? allowed are opt, nli"),
-        (put("residencies", 0, "gpu", value="s0"), "63: residencies[0].gpu: unknown GPU 's0'; allowed are s0/g0, s1/g0"),
-        (put("residencies", 0, "slot", value=-1), "65: residencies[0].slot: the value '-1' stands here; allowed is greater than or equal to 0"),
-        (put("residencies", 1, "initial", value=1), "77: residencies[1].initial: the value '1' stands here; allowed is true or false"),
-        (put("realised", value="yes"), "37: realised: the value 'yes' stands here; allowed is true or false"),
+        (put("tasks", value={}), "39: tasks: a mapping stands here; allowed is a list"),
+        (put("tasks", 1, "job", value=2), "48: tasks[1].job: unknown job 2; allowed are 0 to 1"),
+        (put("tasks", 1, "job", value=-1), "48: tasks[1].job: unknown job -1; allowed are 0 to 1"),
+        (put("tasks", 1, "job", value=True), "48: tasks[1].job: the value 'True' stands here; allowed is a whole number"),
+        (put("tasks", 1, "job", value=0.0), "48: tasks[1].job: the value '0.0' stands here; allowed is a whole number"),
+        (put("tasks", 1, "task", value="nil"), "49: tasks[1].task: unknown task 'nil' of job 0; did you mean 'nli'? allowed are opt, nli"),
+        (put("tasks", 1, "task", value="opt"), "49: tasks[1].task: task 'opt' of job 0 stands already in tasks[0]; allowed is once"),
+        (put("tasks", 1, "gpu", value="s2/g0"), f"50: tasks[1].gpu: unknown GPU 's2/g0'; did you mean 's1/g0'? {GPUS}"),
+        (put("tasks", 1, "gpu", value=1), "50: tasks[1].gpu: the value '1' stands here; allowed is text"),
+        (put("tasks", 1, "start_us", value=None), "51: tasks[1].start_us: nothing stands here; allowed is a whole number"),
+        (put("tasks", 1, "start_us", value=10**18 + 1), "51: tasks[1].start_us: the value '1000000000000000001' stands here; allowed is less than or equal to 1000000000000000000"),
+        (put("tasks", 1, "strat_us", value=0), f"53: tasks[1].strat_us: unknown key, did you mean 'start_us'? allowed are {ENTRY}"),
+        (take("tasks", 1, "end_us"), f"47: tasks[1]: key 'end_us' is missing; allowed are the keys {ENTRY}"),
+        (put("tasks", 1, value=[]), f"47: tasks[1]: a list stands here; allowed is a mapping with keys {ENTRY}"),
+        (put("residencies", 0, "model", value="op"), "65: residencies[0].model: unknown model 'op'; did you mean 'opt'? allowed are opt, nli"),
+        (put("residencies", 0, "gpu", value="s0"), "64: residencies[0].gpu: unknown GPU 's0'; allowed are s0/g0, s1/g0"),
+        (put("residencies", 0, "slot", value=-1), "66: residencies[0].slot: the value '-1' stands here; allowed is greater than or equal to 0"),
+        (put("residencies", 1, "initial", value=1), "78: residencies[1].initial: the value '1' stands here; allowed is true or false"),
+        (put("realised", value="yes"), "38: realised: the value 'yes' stands here; allowed is true or false"),
         (put("lower_bound", value="low"), "9: lower_bound: the value 'low' stands here; allowed is a number"),
     ],
 )  # fmt: skip
@@ -214,7 +215,7 @@ def test_duplicate_key(tmp_path: Path, instance: Instance) -> None:
     path = tmp_path / "plan.json"
     write_timeline(path, instance, timeline(), HEADER)
     path.write_text(path.read_text().replace('"tasks": [', '"tasks": [],\n"tasks": ['))
-    with pytest.raises(InputError, match=r"plan.json:18: tasks: duplicate key; it already stands in line 17"):
+    with pytest.raises(InputError, match=r"plan.json:19: tasks: duplicate key; it already stands in line 18"):
         read_timeline(path, instance)
 
 

@@ -117,3 +117,22 @@ def test_a_job_of_no_weight_may_load_for_longer_than_all_others_take() -> None:
     assert search.bound is not None
     assert exhaustive.solve(built, Objective.WEIGHTED_LATENCY).value == 5
     assert search.bound <= 5
+
+
+def test_outputs_of_a_second_after_runs_of_a_microsecond() -> None:
+    # Two forks: both a at once, 1 us each, then b and c of 1 s behind it on the same GPU: an output comes to the other
+    # GPU when it is too late to be of use. Each job ends after 1 us and 2 s.
+    us = 1_000_000
+    fork = chain(task("a", 1), task("b", us, after={"a": us}), task("c", us, after={"a": us}))
+    built = instance([Job(fork, 0)] * 2, on=cluster(2, network(0)))
+    search = _proved(built, Objective.MEAN_LATENCY)
+    assert exhaustive.solve(built, Objective.MEAN_LATENCY).value == 2 * us + 1
+    assert search.value == 2 * us + 1
+    assert search.proved
+
+
+def test_more_successors_than_it_writes_at_once_are_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    built = instance([Job(chain(task("t", 4)), 0)], on=cluster(3))
+    assert _proved(built, Objective.MEAN_LATENCY).proved
+    monkeypatch.setattr(start_orders, "_AT_ONCE", 2)
+    assert _proved(built, Objective.MEAN_LATENCY).bound is None

@@ -14,6 +14,15 @@ OFFLINE = "offline"
 """Name of the policy that carries out a plan made from what is told of run times."""
 
 
+def needs_solver(text: str) -> bool:
+    """Say whether a policy plans with a solver: its simulation takes far longer than others', the first one compiles.
+
+    >>> needs_solver("receding:moves=2000"), needs_solver("srpt")
+    (True, False)
+    """
+    return text.strip().partition(":")[0] in (RECEDING, OFFLINE)
+
+
 def parse(text: str, scenario: Scenario, told: Told | None = None) -> ParsedPolicy:
     """Read a policy that is to run on a scenario.
 

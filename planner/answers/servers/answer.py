@@ -14,22 +14,27 @@ from models import ServiceLevels, Timeline
 from models.cluster import MICROSECONDS_PER_SECOND
 from models.errors import QuestionError
 from models.scenario import Scenario
+from models.scenario.errors import FieldError
+from models.scenario.limits import check_horizon
 from planner.answers.compare import BATCHING_POLICIES
 from planner.answers.policies.parse import parse
 from planner.answers.servers.by_policy import DEFAULT_POLICIES, LONG_TRACE_POLICIES, Scanned, scan, try_own_size
 from planner.answers.servers.decide import Reached, Refutation, reached_by
-from planner.answers.servers.deployable import Alternative, Growth, grow, look_nearby, rank
+from planner.answers.servers.deployable import Alternative, Growth, grow, look_nearby, rank, with_traffic
 from planner.answers.servers.dispatched import dispatch
 from planner.answers.servers.goal import refuse_vacuous, tolerances
 from planner.answers.servers.hunt import LONG_TRACE, Hunt, floor_of
-from planner.answers.servers.question import Question, candidates, cost
+from planner.answers.servers.question import Question, candidates, cost, price
 from planner.answers.servers.sensitivity import FACTOR, Strain, strain
 from planner.answers.servers.sizes import Mix, Sizes
 from planner.answers.simulate import is_file
+from solvers.first_use import compile_once
 
+SLOWEST, FASTEST = Fraction(1, 100), Fraction(100)
+"""Requests come at least and at most so many times as fast as the scenario says."""
 _FLOOR_SHARE = 0.5
 """The fluid bound of all sizes, which cannot be interrupted, is begun if it takes at most this share of the time."""
-_FORMULAS_SHARE, _POLICY_SHARE = 0.3, 0.4
+_FORMULAS_SHARE, _POLICY_SHARE = 0.3, 0.6
 """At most these shares of the time left go to bounds without search, and then to simulating policies at more sizes."""
 _DISPATCH_SHARE = 0.5
 """Where windows are too long to search, at most this share goes to plans of a dispatch rule."""
@@ -69,6 +74,10 @@ class ServersAnswer:
         The levels are met with any so many servers gone, too; all sizes count them.
     planned
         The size that the timeline uses: of `mix`, what is left with the dearest servers gone as far as they are spare.
+    least_gpus
+        Fewest GPUs that any size needs, whatever its groups' counts.
+    rate
+        So many times as many requests come per second as the scenario says.
     """
 
     sizes: Sizes
@@ -86,6 +95,8 @@ class ServersAnswer:
     strains: tuple[Strain, ...] = ()
     spare: int = 0
     planned: Mix | None = None
+    least_gpus: int = 1
+    rate: Fraction = Fraction(1)
 
     @property
     def servers(self) -> int | None:
@@ -111,17 +122,35 @@ class ServersAnswer:
     def lower_bound(self) -> int | None:
         """Fewest servers that may be enough, one more than asked about if all those are refuted.
 
-        None where no number is enough, and of priced groups: there the price has a bound, and one dear server may do
+        None where no number is enough, and of several groups: there the price has a bound, and one dear server may do
         where many cheap ones do not.
         """
-        if self.impossible or self.sizes.prices is not None:
+        if self.impossible or len(self.sizes.counts) > 1:
             return None
         return sum(self.least or self.largest) + (self.least is None)
 
     @property
     def lower_bound_price(self) -> Fraction | None:
-        """The least price of an hour that may be enough; None without prices, or if every mix is refuted."""
-        return None if self.sizes.prices is None or self.least is None else self.cost(self.least)
+        """The least price of an hour that may be enough, of mixes asked about.
+
+        None without prices, or if all of them are refuted.
+        """
+        return None if self.least is None else price(self.sizes, self.least)
+
+    @property
+    def lower_bound_price_of_any(self) -> Fraction | None:
+        """The least price of an hour that may be enough, whatever the counts of the groups.
+
+        A mix that was not asked about has one server more of some group than all that were, and no fewer GPUs than
+        the fluid bound asks of every mix. None without prices, or where no number is enough.
+        """
+        prices = self.sizes.prices
+        if prices is None or self.impossible:
+            return None
+        beyond = min(each * (count + 1) for each, count in zip(prices, self.largest, strict=True))
+        per_gpu = min(each / gpus for each, gpus in zip(prices, self.sizes.gpus_per_server, strict=True))
+        outside, inside = max(beyond, self.least_gpus * per_gpu), self.lower_bound_price
+        return outside if inside is None else min(inside, outside)
 
     @property
     def refutation(self) -> Refutation | None:
@@ -129,12 +158,12 @@ class ServersAnswer:
         return max(self.refutations, key=lambda done: self.cost(done.mix), default=None)
 
     def cost(self, mix: Mix) -> Fraction:
-        """Return the price of a mix for an hour, or its servers where there is one group."""
+        """Return what was to be least: the price of several groups, the servers of one."""
         return cost(self.sizes, mix)
 
     def as_dict(self, plan: Path | None = None, certificate: Path | None = None) -> dict[str, Any]:
         """Return the answer with the keys of ``servers --json``."""
-        priced = self.sizes.prices is not None
+        priced, rounded = self.sizes.prices is not None, self.sizes.scenario.document.rounded_up
 
         def size(mix: Mix | None) -> dict[str, Any]:
             """Return how many servers, and of priced groups also how many of each and for how much an hour."""
@@ -144,7 +173,7 @@ class ServersAnswer:
             return {
                 **servers,
                 "mix": None if mix is None else list(mix),
-                "price_per_hour": None if mix is None else float(self.cost(mix)),
+                "price_per_hour": None if mix is None else _number(price(self.sizes, mix)),
             }
 
         done = self.refutation
@@ -155,15 +184,17 @@ class ServersAnswer:
             "plan": None if plan is None else str(plan),
         }
         if priced:
-            least = self.lower_bound_price
-            minimum["lower_bound_price_per_hour"] = None if least is None else float(least)
+            minimum["lower_bound_price_per_hour"] = _number(self.lower_bound_price)
+            minimum["lower_bound_price_of_any_counts"] = _number(self.lower_bound_price_of_any)
         return {
             "slo": self.levels.written,
+            "rate": float(self.rate),
             "spare": self.spare,
             "groups": [
                 {"gpu": group.gpu.kind, "gpus_per_server": group.gpus_per_server}
                 for group in self.sizes.scenario.document.cluster.server_groups
             ],
+            "rounded_up": None if rounded is None else float(rounded),
             "largest": size(self.largest),
             "open_sizes": len(self.undecided),
             "minimum": minimum,
@@ -188,7 +219,7 @@ class ServersAnswer:
             | size(self.growth.mix)
             | {
                 "holds": float(self.growth.holds),
-                "fails": None if self.growth.fails is None else float(self.growth.fails),
+                "fails": _number(self.growth.fails),
             },
             "sensitivity": [
                 {
@@ -197,7 +228,7 @@ class ServersAnswer:
                     "factor": float(FACTOR),
                     "met": each.met,
                     "value": self._figure(each.reached),
-                    "share_of_limit": None if each.share is None else float(each.share),
+                    "share_of_limit": _number(each.share),
                 }
                 for each in self.strains
             ],
@@ -208,6 +239,7 @@ class ServersAnswer:
                 "method": done.method,
                 "forces": done.forces,
                 "however_many": done.however_many,
+                "too_long_alone": None if done.alone is None else done.alone.as_dict(),
                 "recomputable": done.certificate is not None,
                 "certificate": None if certificate is None else str(certificate),
             },
@@ -231,6 +263,10 @@ class ServersAnswer:
         return figures[0] if len(figures) == 1 else figures
 
 
+def _number(value: Fraction | None) -> float | None:
+    return None if value is None else float(value)
+
+
 def servers(
     scenario: Scenario,
     levels: ServiceLevels | None = None,
@@ -238,6 +274,7 @@ def servers(
     policies: Sequence[str] | None = None,
     most: int | None = None,
     spare: int = 0,
+    rate: Fraction = Fraction(1),
     time_limit_s: float = 300.0,
     workers: int = 2,
     seed: int = 0,
@@ -256,6 +293,8 @@ def servers(
         The largest number of servers, per group, that is looked at.
     spare
         The levels must still be met with any so many servers gone.
+    rate
+        So many times as many requests per second as the scenario says, the same ones: each release is divided by it.
     time_limit_s
         For everything together.
     tell
@@ -268,7 +307,9 @@ def servers(
     QuestionError, InputError, PolicyError
         If there is no level, a policy is unknown, or the scenario cannot be asked about other sizes.
     """
+    compile_once(scenario.instance)
     begun = time.monotonic()
+    scenario = scenario if rate == 1 else _at_rate(scenario, rate)
     chosen = levels_of(scenario, levels)
     long = scenario.instance.n_tasks > LONG_TRACE
     batching = BATCHING_POLICIES if scenario.instance.batches else ()
@@ -279,17 +320,19 @@ def servers(
             raise QuestionError(f"{name!r} is a file, which fits one number of servers only; name policies", "policies")
         parse(name, scenario)
     sizes = Sizes(scenario, any_gone=spare > 0)
-    tell("fluid bound")
-    floor = floor_of(scenario.instance, tolerances(chosen), _FLOOR_SHARE * time_limit_s)
-    asked = candidates(sizes, most, floor.gpus, spare)
     end = begun + time_limit_s
+    asked = candidates(sizes, most, 1, spare)
     question = Question(sizes, chosen, asked, end, spare, workers, seed, stop or threading.Event(), tell)
     hunt = Hunt(question)
+    trials = [] if long else try_own_size(hunt, names)
+    tell("fluid bound")
+    floor = floor_of(scenario.instance, tolerances(chosen), _FLOOR_SHARE * question.left_s)
+    question.candidates = asked = candidates(sizes, most, floor.gpus, spare)
     hunt.apply_floor(floor)
-    if long:  # first, since one simulation there may take all the time
+    if long:  # plans of a rule first, since one simulation may take all the time
         dispatch(hunt, _DISPATCH_SHARE)
-    trials = try_own_size(hunt, names)
-    if not long:
+        trials = try_own_size(hunt, names)
+    else:
         hunt.bisect(_FORMULAS_SHARE)
     scan(hunt, trials, (1 - _NEARBY_SHARE) ** 2 if long else _POLICY_SHARE)
     look_nearby(hunt, trials, _NEARBY_SHARE)
@@ -310,13 +353,33 @@ def servers(
         tuple(scanned),
         asked[-1],
         time.monotonic() - begun,
-        _options(most, spare, time_limit_s, workers, seed),
+        _options(most, spare, rate, time_limit_s, workers, seed),
         tuple(alternatives),
         growth,
         strains,
         spare,
         planned,
+        floor.gpus,
+        rate,
     )
+
+
+def _at_rate(scenario: Scenario, rate: Fraction) -> Scenario:
+    """Return the scenario with so many times the traffic.
+
+    Raises
+    ------
+    QuestionError, InputError
+        If the rate is out of range, or its times are.
+    """
+    if not SLOWEST <= rate <= FASTEST:
+        raise QuestionError(f"{float(rate):g} is out of range; allowed is {float(SLOWEST):g} to {FASTEST}", "rate")
+    busier = with_traffic(scenario, rate)
+    try:
+        check_horizon(busier.instance)
+    except FieldError as error:
+        raise scenario.source.error(error.where, error.problem) from None
+    return busier
 
 
 def levels_of(scenario: Scenario, levels: ServiceLevels | None) -> ServiceLevels:
@@ -334,11 +397,14 @@ def levels_of(scenario: Scenario, levels: ServiceLevels | None) -> ServiceLevels
     return chosen
 
 
-def _options(most: int | None, spare: int, time_limit_s: float, workers: int, seed: int) -> tuple[str, ...]:
+def _options(
+    most: int | None, spare: int, rate: Fraction, time_limit_s: float, workers: int, seed: int
+) -> tuple[str, ...]:
     """Return what was asked for besides level and policies, as options of the command."""
     asked = {
         "--max": most,
         "--spare": spare or None,
+        "--rate": None if rate == 1 else f"{float(rate):.12g}",
         "--time-limit": f"{time_limit_s:.12g}",
         "--workers": workers,
         "--seed": seed,

@@ -1,7 +1,8 @@
 """An autoscaler as people run it: servers follow how busy they were, one interval late.
 
 The rule of Kubernetes' horizontal autoscaler: wanted are servers x busy share / target, rounded up, and of the latest
-recommendations the highest counts, so that it adds at once and removes only after a cool-down.
+recommendations the highest counts, so that it adds at once and removes only after a cool-down. A task keeps its share of
+a GPU busy, and a batch counts once.
 """
 
 from __future__ import annotations
@@ -10,12 +11,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from math import ceil
 
-import numpy as np
-
 from executor import PolicyError, StoppedError
-from models import InstanceError, ServiceLevels, Timeline
+from models import InstanceError, ServiceLevels, completion_us
+from models.metrics import computing_us
+from planner.answers.servers.attained import Attained, attained
 from planner.answers.servers.day import Day, Schedule
-from planner.answers.servers.decide import meets
 from planner.answers.servers.sizes import Mix
 from planner.answers.simulate import simulate
 
@@ -29,17 +29,20 @@ MOST_INTERVALS = 100
 
 @dataclass(frozen=True, slots=True)
 class Autoscaled:
-    """What an autoscaler above a policy ordered, and whether that met the levels."""
+    """What an autoscaler above a policy ordered, and whether that met the levels, over all jobs and by interval."""
 
     policy: str
     schedule: Schedule
     met: bool
+    attained: tuple[Attained | None, ...]
 
 
 def autoscale(
-    day: Day, policy: str, start: Mix, levels: ServiceLevels, seed: int, late: Callable[[], bool]
+    day: Day, policy: str, start: Mix, most: Mix, levels: ServiceLevels, seed: int, late: Callable[[], bool]
 ) -> Autoscaled | None:
-    """Return what an autoscaler orders, from a fleet on; None for several groups, too many intervals, or out of time.
+    """Return what an autoscaler orders, from a fleet up to the most there is.
+
+    None for several groups, too many intervals, or out of time.
 
     What it orders for an interval depends on those before it alone, as the policy's actions do: so the window is
     simulated again with every order.
@@ -52,17 +55,13 @@ def autoscale(
             ordered = tuple((count,) for count in (*counts, *[counts[-1]] * (day.count - len(counts))))
             ran = simulate(day.at(ordered), policy, seed=seed, stop=late)
             if interval + 1 < day.count:
-                busy = _busy_share(day, ran.timeline, interval, counts[-1])
-                wanted.append(max(1, ceil(counts[-1] * busy / TARGET)))
+                begin_us = interval * day.by_us
+                working_us = computing_us(ran.instance, ran.timeline, begin_us, begin_us + day.by_us)
+                engines = working_us / (day.by_us * day.sizes.gpus_per_server[0])
+                wanted.append(min(most[0], max(1, ceil(engines / TARGET))))
                 counts.append(max(wanted[-COOL_DOWN:]))
     except (InstanceError, PolicyError, StoppedError):
         return None
-    return Autoscaled(policy, ordered, meets(ran.instance, ran.timeline, levels))
-
-
-def _busy_share(day: Day, timeline: Timeline, interval: int, servers: int) -> float:
-    """Return for which part of an interval the GPUs of so many servers ran something."""
-    begin_us = interval * day.by_us
-    ends = np.minimum(timeline.end_us, begin_us + day.by_us)
-    ran_us = int(np.maximum(ends - np.maximum(timeline.start_us, begin_us), 0).sum())
-    return ran_us / (servers * day.sizes.gpus_per_server[0] * day.by_us)
+    latency = completion_us(ran.instance, ran.timeline) - ran.instance.job_release_us
+    met = levels.met_by(ran.instance, latency, range(len(latency)))
+    return Autoscaled(policy, ordered, met, attained(ran.instance, latency, levels, day.by_us, day.count))

@@ -3,16 +3,18 @@
 Policies are not monotone: one more server can break a level that was met. So only a size at which the level was met in
 simulation counts, and the least one is known once every smaller size was simulated. What can be deployed comes first:
 the scenario's own size, then sizes ever further from the lower bound until one meets the level, those by halves below
-it that have more of some group than every size that failed, and at last all that lie below the least that met.
+it that have more of some group than every size that failed, and at last, once every policy has come so far, all that lie
+below the least that met. Policies that plan with a solver take as long as all the others: they come after them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from executor import PolicyError, StoppedError
 from models import InstanceError, Metrics
+from planner.answers.policies.parse import needs_solver
 from planner.answers.servers.decide import Reached, meets, reached_by
 from planner.answers.servers.hunt import Hunt
 from planner.answers.servers.question import Question, remainders
@@ -102,23 +104,40 @@ class SizeTrial:
 
 
 def try_own_size(hunt: Hunt, policies: Sequence[str]) -> list[SizeTrial]:
-    """Simulate every policy once, at the scenario's own size: what meets the level there can be deployed."""
+    """Simulate policies once, at the scenario's own size: what meets the level there can be deployed.
+
+    Those that plan with a solver have their turn in `scan`.
+    """
     own = hunt.question.sizes.counts
     trials = [SizeTrial(policy) for policy in policies]
     if own in hunt.unrefuted:
         for trial in trials:
-            simulate_at(hunt, trial, own, _reserve_s(hunt))
+            if not needs_solver(trial.policy):
+                simulate_at(hunt, trial, own, _reserve_s(hunt))
     return trials
 
 
 def scan(hunt: Hunt, trials: Sequence[SizeTrial], share: float) -> None:
-    """Simulate policies at the sizes in question, in shares of a share of the time left; plans go to the hunt."""
-    ask, sizes = hunt.question, hunt.unrefuted
-    reserve_s = (1 - share) * ask.left_s
+    """Simulate policies at the sizes in question, in a share of the time left; plans go to the hunt."""
+    sizes, reserve_s = hunt.unrefuted, (1 - share) * hunt.question.left_s
+    quick = [trial for trial in trials if not needs_solver(trial.policy)]
+    for among in (quick, [trial for trial in trials if trial not in quick]):
+        for order in (_towards_least, _below_met):
+            _simulate_in_turn(hunt, among, sizes, order, reserve_s)
+
+
+def _simulate_in_turn(
+    hunt: Hunt,
+    trials: Sequence[SizeTrial],
+    sizes: Sequence[Mix],
+    order: Callable[[SizeTrial, Sequence[Mix]], Iterator[Mix]],
+    reserve_s: float,
+) -> None:
+    """Simulate one policy after the other at sizes in an order, each in its part of the time above a reserve."""
+    ask = hunt.question
     for position, trial in enumerate(trials):
-        spent_s = max(0.0, ask.left_s - reserve_s) / (len(trials) - position)
-        end_s = ask.left_s - spent_s
-        for mix in _order(trial, sizes):
+        end_s = ask.left_s - max(0.0, ask.left_s - reserve_s) / (len(trials) - position)
+        for mix in order(trial, sizes):
             # Who has shown nothing yet, as the scenario's own size is not in question, gets its first simulation now.
             first = not trial.reached
             if not simulate_at(hunt, trial, mix, min(end_s, _reserve_s(hunt)) if first else end_s):
@@ -130,11 +149,10 @@ def _reserve_s(hunt: Hunt) -> float:
     return (1 - _FIRST_SHARE) * hunt.question.left_s if hunt.starts else 0.0
 
 
-def _order(trial: SizeTrial, sizes: Sequence[Mix]) -> Iterator[Mix]:
-    """Yield sizes in strides that double until one meets the level, then in halves below it, then the others below.
+def _towards_least(trial: SizeTrial, sizes: Sequence[Mix]) -> Iterator[Mix]:
+    """Yield sizes in strides that double until one meets the level, then in halves below it.
 
-    Halves of what is promising lead to a size that is nearly the least in a few simulations; that it is the least
-    takes all of them, since policies are not monotone.
+    Halves of what is promising lead to a size that is nearly the least in a few simulations.
     """
     strides = [min(2**power, len(sizes)) - 1 for power in range(len(sizes).bit_length() + 1)] if sizes else []
     for position in strides:
@@ -144,6 +162,10 @@ def _order(trial: SizeTrial, sizes: Sequence[Mix]) -> Iterator[Mix]:
             yield sizes[position]
     while trial.met is not None and (below := trial.promising(sizes)):
         yield below[len(below) // 2]
+
+
+def _below_met(trial: SizeTrial, sizes: Sequence[Mix]) -> Iterator[Mix]:
+    """Yield what lies below the least size that met the level: that it is the least takes all of them."""
     for mix in sizes:
         if mix == trial.met:
             break

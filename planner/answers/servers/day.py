@@ -74,7 +74,7 @@ class Day:
     def least_cost(self, gpus: int) -> Fraction:
         """Return what so many GPUs cost for an hour at least: servers of one group, the least price of several."""
         per_server, prices = self.sizes.gpus_per_server, self.sizes.prices
-        if prices is None:
+        if prices is None or len(prices) == 1:
             return Fraction(-(-gpus // per_server[0]))
         return gpus * min(price / each for price, each in zip(prices, per_server, strict=True))
 
@@ -96,7 +96,7 @@ class Day:
 
     def cost(self, schedule: Schedule) -> Fraction:
         """Return the price of several groups, the server-hours of one: what is to be least."""
-        price = None if self.sizes.prices is None else self.price(schedule)
+        price = None if len(self.sizes.counts) == 1 else self.price(schedule)
         return self.server_hours(schedule) if price is None else price
 
     def at(self, schedule: Schedule) -> Scenario:

@@ -14,6 +14,7 @@ from models import Instance, Objective, ServiceLevels, Timeline, completion_us
 from models.scenario import Scenario
 from planner.answers.plan import solve
 from planner.answers.servers import packing
+from planner.answers.servers.alone import Alone, too_long_alone
 from planner.answers.servers.forces import in_words, prices_in_words, search_in_words
 from planner.answers.servers.goal import Goal, goals
 from planner.answers.servers.sizes import Mix
@@ -56,6 +57,8 @@ class Refutation:
         What makes it impossible, in one sentence.
     however_many
         Whether it holds for any number of servers of these groups, not for those of `mix` alone.
+    alone
+        Who takes too long even alone, where that is why; None for other reasons.
     """
 
     mix: Mix
@@ -65,6 +68,7 @@ class Refutation:
     certificate: dict[str, Any] | None
     forces: str
     however_many: bool = False
+    alone: Alone | None = None
 
 
 class Until(threading.Event):
@@ -107,7 +111,9 @@ def refuted_by_formula(
             bound = None if value is None else round_up(goal.instance, goal.objective, value)
             if bound is not None and bound > goal.most:
                 document = closed_form_document(goal.instance, goal.objective, name, bound)
-                return Refutation(mix, name, goal, bound, document, in_words(goal, name, bound))
+                alone = too_long_alone(scenario.instance, levels) if name == LONGEST_PATH else None
+                forces = in_words(goal, name, bound) if alone is None else alone.in_words()
+                return Refutation(mix, name, goal, bound, document, forces, alone=alone)
     return None
 
 

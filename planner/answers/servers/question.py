@@ -72,7 +72,7 @@ class Question:
         return made
 
     def cost(self, mix: Mix) -> Fraction:
-        """Return the price of a mix for an hour, or its servers where there is one group."""
+        """Return what is to be least: the price of several groups, the servers of one."""
         return cost(self.sizes, mix)
 
     def order(self, mix: Mix) -> tuple[Fraction, int, Mix]:
@@ -92,10 +92,16 @@ class Question:
 
 
 def cost(sizes: Sizes, mix: Mix) -> Fraction:
-    """Return the price of a mix for an hour, or its servers where there is one group."""
+    """Return what is to be least: the price of a mix of several groups for an hour, the servers of one."""
+    paid = price(sizes, mix) if len(mix) > 1 else None
+    return Fraction(sum(mix)) if paid is None else paid
+
+
+def price(sizes: Sizes, mix: Mix) -> Fraction | None:
+    """Return the price of a mix for an hour; None without prices."""
     prices = sizes.prices
     if prices is None:
-        return Fraction(sum(mix))
+        return None
     return sum((price * count for price, count in zip(prices, mix, strict=True)), Fraction(0))
 
 
@@ -116,7 +122,7 @@ def remainders(mix: Mix, gone: int) -> list[Mix]:
 
 
 def candidates(sizes: Sizes, most: int | None, least_gpus: int, spare: int = 0) -> list[Mix]:
-    """Return the sizes in question, cheapest first: of several groups, each up to its count or `most`.
+    """Return the sizes in question, cheapest first: groups up to their counts or `most`, mere servers further.
 
     Parameters
     ----------
@@ -128,12 +134,11 @@ def candidates(sizes: Sizes, most: int | None, least_gpus: int, spare: int = 0) 
     QuestionError
         If there are too many mixes.
     """
-    if len(sizes.counts) == 1:
-        least = -(-least_gpus // sizes.gpus_per_server[0])
-        top = most if most is not None else max(sizes.counts[0], _HEADROOM * least + _MORE + spare)
-        return [(count,) for count in range(1, top + 1)]
     upto = sizes.counts if most is None else (most,) * len(sizes.counts)
-    if prod(count + 1 for count in upto) > MOST_MIXES:
+    if most is None and not sizes.grouped:
+        least = -(-least_gpus // sizes.gpus_per_server[0])
+        upto = (max(sizes.counts[0], _HEADROOM * least + _MORE + spare),)
+    if len(upto) > 1 and prod(count + 1 for count in upto) > MOST_MIXES:
         raise QuestionError(f"there are more than {MOST_MIXES} mixes of the groups; allowed are fewer", "most")
     mixes = [mix for mix in product(*(range(count + 1) for count in upto)) if sum(mix)]
     return sorted(mixes, key=lambda mix: order(sizes, mix))

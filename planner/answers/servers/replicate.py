@@ -187,6 +187,7 @@ def replicate(
     policies: Sequence[str] | None = None,
     most: int | None = None,
     spare: int = 0,
+    rate: Fraction = Fraction(1),
     time_limit_s: float = 300.0,
     folder: str | Path | None = None,
     workers: int = 2,
@@ -219,6 +220,7 @@ def replicate(
         "policies": None if policies is None else ",".join(policies),
         "max": most,
         "spare": spare or None,
+        "rate": None if rate == 1 else float(rate),
         "time_limit": f"{time_limit_s:.12g} s",
         "seed": seed,
     }

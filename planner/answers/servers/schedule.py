@@ -19,12 +19,14 @@ from pathlib import Path
 from typing import Any
 
 from executor import PolicyError, StoppedError
-from models import InstanceError, ServiceLevels
+from models import Instance, InstanceError, ServiceLevels, Timeline, completion_us
+from models.instance import Ints
 from models.scenario import Scenario
 from planner.answers.servers.answer import ServersAnswer, servers
+from planner.answers.servers.attained import Attained, attained
 from planner.answers.servers.autoscaler import TARGET, Autoscaled, autoscale
 from planner.answers.servers.day import US_PER_HOUR, Day, Schedule
-from planner.answers.servers.decide import attempt, meets
+from planner.answers.servers.decide import attempt
 from planner.answers.servers.descent import Descent
 from planner.answers.servers.forces import demand_in_words
 from planner.answers.servers.goal import tolerances
@@ -33,6 +35,7 @@ from planner.answers.servers.sizes import Mix
 from planner.answers.servers.tried import Tried, question
 from planner.answers.simulate import simulate
 from solvers.bounds import fluid
+from solvers.first_use import compile_once
 
 _FIXED_SHARE, _POLICY_SHARE, _AUTOSCALER_SHARE = 0.35, 0.5, 0.3
 """Shares of the time: for the fleet that stays, of the rest for schedules of policies, then for an autoscaler."""
@@ -66,11 +69,14 @@ class Scheduled:
         The least such fleet.
     tried
         How many schedules were looked at.
+    attained
+        What the jobs of each interval come to by themselves; None if no timeline of the schedule is at hand.
     """
 
     schedule: Schedule | None
     fixed: Mix | None
     tried: int
+    attained: tuple[Attained | None, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,7 +142,7 @@ class ScheduleAnswer:
                     "minimum": _count(self.optimum, k) | {"lower_bound": self.least_servers(k)},
                     "forces": self.forces(k),
                     "policies": {name: _count(found, k) for name, found in self.policies.items()},
-                    "autoscaler": None if self.autoscaler is None else {"servers": self.autoscaler.schedule[k][0]},
+                    "autoscaler": self._ordered(k),
                 }
                 for k in range(self.day.count)
             ],
@@ -146,6 +152,12 @@ class ScheduleAnswer:
                 "autoscaler": self._autoscaled(),
             },
         }
+
+    def _ordered(self, interval: int) -> dict[str, Any] | None:
+        made = self.autoscaler
+        if made is None:
+            return None
+        return {"servers": made.schedule[interval][0]} | _alone(made.attained, interval)
 
     def _autoscaled(self) -> dict[str, Any] | None:
         made = self.autoscaler
@@ -164,7 +176,7 @@ class ScheduleAnswer:
         return figures
 
     def _bound(self) -> dict[str, Any]:
-        one, prices = self.day.sizes.prices is None, self.day.prices
+        one, prices = len(self.day.sizes.counts) == 1, self.day.prices
         price = self.lower_bound if not one else None if prices is None else self.lower_bound * prices[0]
         return {
             "server_hours_lower_bound": float(self.lower_bound) if one else None,
@@ -174,7 +186,14 @@ class ScheduleAnswer:
 
 def _count(found: Scheduled, interval: int) -> dict[str, Any]:
     mix = None if found.schedule is None else found.schedule[interval]
-    return {"servers": None if mix is None else sum(mix), "mix": None if mix is None else list(mix)}
+    counts = {"servers": None if mix is None else sum(mix), "mix": None if mix is None else list(mix)}
+    return counts | _alone(found.attained, interval)
+
+
+def _alone(attained: tuple[Attained | None, ...] | None, interval: int) -> dict[str, Any]:
+    """Return what the jobs of an interval come to by themselves; null where there are none, or it is not known."""
+    found = None if attained is None else attained[interval]
+    return {"attainment": None, "met_alone": None} if found is None else found.as_dict()
 
 
 def _number(value: Fraction | None) -> float | None:
@@ -188,6 +207,7 @@ def schedule(
     *,
     policies: Sequence[str] | None = None,
     most: int | None = None,
+    rate: Fraction = Fraction(1),
     time_limit_s: float = 300.0,
     workers: int = 2,
     seed: int = 0,
@@ -204,19 +224,21 @@ def schedule(
     folder
         What is found out about schedules is kept there, and counts when the same is asked again; None: it is not kept.
     """
+    compile_once(scenario.instance)
     begun, halt = time.monotonic(), stop or threading.Event()
     fixed = servers(
         scenario,
         levels,
         policies=policies,
         most=most,
+        rate=rate,
         time_limit_s=_FIXED_SHARE * time_limit_s,
         workers=workers,
         seed=seed,
         tell=tell,
         stop=halt,
     )
-    end_s, tried = begun + time_limit_s, Tried(folder, question(scenario, fixed.levels, by_us, seed))
+    end_s, tried = begun + time_limit_s, Tried(folder, question(fixed.sizes.scenario, fixed.levels, by_us, seed))
     search = _ScheduleSearch(Day(fixed.sizes, by_us), fixed, workers, seed, halt, end_s, tell, tried)
     lower_bound = search.lower_bound()
     found = search.policies()
@@ -289,6 +311,7 @@ class _ScheduleSearch:
         tried: Tried,
     ) -> None:
         self.day, self._fixed, self._levels, self._tried = day, fixed, fixed.levels, tried
+        self._latency: dict[tuple[str, Schedule], Ints] = {}
         self._workers, self._seed, self._stop, self._end_s, self._tell = workers, seed, stop, end_s, tell
         tell("floors of the intervals")
         reserve_s = (1 - _FLOORS_SHARE) * self._left_s
@@ -354,7 +377,19 @@ class _ScheduleSearch:
             return self._is_met(candidate, policy, until_s)
 
         descent = Descent(self.day, [floor.gpus for floor in self.floors], met, lambda: self._left_s > until_s)
-        return Scheduled(descent.run(self.day.constant(fixed)), fixed, descent.tried)
+        found = descent.run(self.day.constant(fixed))
+        return Scheduled(found, fixed, descent.tried, self._attained(policy, found, until_s))
+
+    def _attained(self, policy: str, found: Schedule, until_s: float) -> tuple[Attained | None, ...] | None:
+        """Return what a policy attains in each interval of a schedule; None if there is no time to simulate it."""
+        if (policy, found) not in self._latency and not self._simulate(found, policy, until_s):
+            return None
+        return self._by_interval(policy, found)
+
+    def _by_interval(self, who: str, found: Schedule) -> tuple[Attained | None, ...] | None:
+        latency = self._latency.get((who, found))
+        day = self.day
+        return None if latency is None else attained(day.instance, latency, self._levels, day.by_us, day.count)
 
     def autoscaled(self) -> Autoscaled | None:
         """Return what an autoscaler orders above the policy that meets the levels on the least fleet that stays."""
@@ -368,21 +403,36 @@ class _ScheduleSearch:
         def late() -> bool:
             return self._left_s <= reserve_s
 
-        return autoscale(self.day, best.policy, best.mix or (), self._levels, self._seed, late)
+        most = self._fixed.largest
+        return autoscale(self.day, best.policy, best.mix or (), most, self._levels, self._seed, late)
 
     def _is_met(self, candidate: Schedule, policy: str, until_s: float) -> bool:
         """Say whether what a policy makes of a schedule is within the levels."""
         known = self._tried.known(policy, candidate)
         if known is not None:
             return known
+        met = self._simulate(candidate, policy, until_s)
+        return False if met is None else self._tried.note(policy, candidate, met)
+
+    def _simulate(self, candidate: Schedule, policy: str, until_s: float) -> bool | None:
+        """Simulate a policy on a schedule and say whether it is within the levels; None if time was up."""
         try:
             scenario = self.day.at(candidate)
             ran = simulate(scenario, policy, seed=self._seed, stop=lambda: self._left_s <= until_s)
         except (InstanceError, PolicyError):
-            return self._tried.note(policy, candidate, False)
-        except StoppedError:
             return False
-        return self._tried.note(policy, candidate, meets(ran.instance, ran.timeline, self._levels))
+        except StoppedError:
+            return None
+        return self._keep_latency(policy, candidate, ran.instance, ran.timeline)
+
+    def _keep_latency(self, who: str, candidate: Schedule, instance: Instance, timeline: Timeline) -> bool:
+        """Say whether a timeline is within the levels, and keep how long its jobs took if it is."""
+        latency = completion_us(instance, timeline) - instance.job_release_us
+        met = self._levels.met_by(instance, latency, range(len(latency)))
+        if met:  # of each only the latest is asked for again
+            self._latency = {key: kept for key, kept in self._latency.items() if key[0] != who}
+            self._latency[who, candidate] = latency
+        return met
 
     def optimum(self, found: dict[str, Scheduled]) -> Scheduled:
         """Return the cheapest schedule with a plan within the levels: what a policy does on one is a plan, too."""
@@ -390,7 +440,7 @@ class _ScheduleSearch:
         known = [row.schedule for row in found.values() if row.schedule is not None]
         known += [] if fixed is None else [self.day.constant(fixed)]
         if not known or self._long:
-            return Scheduled(min(known, key=self.day.cost, default=None), fixed, 0)
+            return self._planned(min(known, key=self.day.cost, default=None), found, 0)
 
         def met(candidate: Schedule) -> bool:
             """Say whether a plan within the levels is known or found in its part of the time."""
@@ -413,8 +463,16 @@ class _ScheduleSearch:
                 stop=self._stop,
                 left_s=lambda: 0.0,
             )
-            enough = made.timeline is not None and meets(scenario.instance, made.timeline, self._levels)
+            enough = made.timeline is not None and self._keep_latency(
+                _PLAN, candidate, scenario.instance, made.timeline
+            )
             return self._tried.note(_PLAN, candidate, enough) if enough or self._left_s else False
 
         descent = Descent(self.day, [floor.gpus for floor in self.floors], met, lambda: self._left_s > 0)
-        return Scheduled(descent.run(min(known, key=self.day.cost)), fixed, descent.tried)
+        return self._planned(descent.run(min(known, key=self.day.cost)), found, descent.tried)
+
+    def _planned(self, schedule: Schedule | None, policies: dict[str, Scheduled], tried: int) -> Scheduled:
+        """Return the schedule of the optimum; what a policy attains on it, a plan does."""
+        own = None if schedule is None else self._by_interval(_PLAN, schedule)
+        same = (row.attained for row in policies.values() if row.schedule == schedule and row.attained is not None)
+        return Scheduled(schedule, self._fixed.mix, tried, own or next(same, None))

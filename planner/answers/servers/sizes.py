@@ -8,13 +8,14 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any
 
-from models import Instance, InstanceError
+from models import Instance, InstanceError, Job
 from models.errors import QuestionError
 from models.scenario import InputError, Scenario, ScenarioDocument
 from models.scenario.document import ClusterSection, PlaceSection
 from models.scenario.errors import FieldError
 from models.scenario.hardware import build_cluster
 from models.scenario.places import build_initial, build_restrictions
+from planner.answers.servers.taken import runnable, without_idle_parts
 
 _GROUP = re.compile(r"group\s+(\d+)")
 _SERVER = re.compile(r"s(\d+)(/g\d+)?")
@@ -46,6 +47,9 @@ class Sizes:
     def __post_init__(self) -> None:
         document = self.scenario.document
         self.scenario.instance.require_always_available("the question of how many servers")
+        if self.any_gone and any(map(_is_bound, self.scenario.instance.jobs)):
+            problem = "has input bytes at the ingress that a job names, and any server may be gone; name no ingress"
+            raise InputError(self.scenario.source.file, None, "workload", problem)
         if len(self.counts) == 1 and not self.any_gone:
             return
         named = [place for entry in _entries(document) for place in entry.on]
@@ -61,23 +65,27 @@ class Sizes:
         return tuple(group.count for group in self.scenario.document.cluster.server_groups)
 
     @property
+    def grouped(self) -> bool:
+        """Whether servers are listed in groups, whose counts are the most that there may be."""
+        return self.scenario.document.cluster.groups is not None
+
+    @property
     def gpus_per_server(self) -> Mix:
         """GPUs of a server of each group."""
         return tuple(group.gpus_per_server for group in self.scenario.document.cluster.server_groups)
 
     @property
     def prices(self) -> tuple[Fraction, ...] | None:
-        """Price of a server of each group for an hour; None unless there are several groups with prices.
+        """Price of a server of each group for an hour; None if the one group there is has none.
 
         Raises
         ------
         QuestionError
             If some of several groups have no price.
         """
-        groups = self.scenario.document.cluster.server_groups
-        if len(groups) == 1:
+        prices = [group.price_per_hour for group in self.scenario.document.cluster.server_groups]
+        if prices == [None]:
             return None
-        prices = [group.price_per_hour for group in groups]
         if any(price is None for price in prices):
             raise QuestionError(f"{self.scenario.source.file}: every one of several groups needs a price_per_hour here")
         return tuple(Fraction(price or 0) for price in prices)
@@ -95,7 +103,7 @@ class Sizes:
         if mix == self.counts:
             return self.scenario
         self._refuse_missing_network(mix)
-        document = self._document(mix)
+        old, document = self.scenario.instance, self._document(mix)
         try:
             cluster = build_cluster(document.cluster)
             initial = build_initial(document, cluster)
@@ -105,15 +113,41 @@ class Sizes:
             restrictions = build_restrictions(document, cluster)
         except FieldError as error:  # its names were known at the scenario's own size: here they leave nothing
             raise InstanceError(f"a restriction {error.problem.partition(';')[0]}") from None
-        old, servers = self.scenario.instance, sum(mix)
-        # An ingress only names who plans the job online: a server that is not there leaves the choice open.
-        jobs = old.jobs
-        if any(job.ingress is not None and job.ingress >= servers for job in jobs):
-            jobs = tuple(replace(job, ingress=None) if (job.ingress or 0) >= servers else job for job in jobs)
-        instance = Instance(cluster, old.models, jobs, old.overlap_loads, initial, restrictions, old.catalogue)
+        models, catalogue = old.models, old.catalogue
+        if not all(mix) or _entries(self.scenario.document):  # what no job takes may need what is not there
+            models = tuple(model for model in models if model.name in document.models)
+            catalogue = runnable(catalogue, cluster, models, restrictions)
+        instance = Instance(cluster, models, self._jobs(mix), old.overlap_loads, initial, restrictions, catalogue)
         groups = document.cluster.server_groups
         prices = tuple(group.price_per_hour for group in groups for _ in range(group.count))
         return replace(self.scenario, instance=instance, document=document, prices_per_hour=prices)
+
+    def _jobs(self, mix: Mix) -> tuple[Job, ...]:
+        """Return the jobs with each ingress at the number that its server has in a mix.
+
+        Who plans a job online is left open where that server is not there. Its input, if it has any, lies there alone:
+        such a job needs the server, so that no smaller mix serves what a larger one does not.
+
+        Raises
+        ------
+        InstanceError
+            If the input of a job lies at a server that is not there.
+        """
+        jobs, number = self.scenario.instance.jobs, self._numbers(mix)
+        if all(job.ingress is None or number[job.ingress] == job.ingress for job in jobs):
+            return jobs
+        for job in jobs:
+            if job.ingress is not None and number[job.ingress] is None and _is_bound(job):
+                raise InstanceError(f"the input of a job of {job.workflow.name} lies at s{job.ingress}, not there")
+        return tuple(job if job.ingress is None else replace(job, ingress=number[job.ingress]) for job in jobs)
+
+    def _numbers(self, mix: Mix) -> list[int | None]:
+        """Return which server of a mix each server of the scenario is; None if it is not there."""
+        found, first = list[int | None](), 0
+        for count, own in zip(mix, self.counts, strict=True):
+            found += [first + place if place < count else None for place in range(own)]
+            first += count
+        return found
 
     def _refuse_missing_network(self, mix: Mix) -> None:
         gpus = sum(count * per for count, per in zip(mix, self.gpus_per_server, strict=True))
@@ -123,10 +157,13 @@ class Sizes:
 
     def _document(self, mix: Mix) -> ScenarioDocument:
         document = self.scenario.document
+        cluster = _cluster(document.cluster, mix)
+        if not is_within(self.counts, mix):
+            document = without_idle_parts(document, build_cluster(cluster), self.scenario.instance.jobs)
         initial = [entry for entry in document.options.initial_residency if _kept(entry.gpu, mix, alone=len(mix) == 1)]
         return document.model_copy(
             update={
-                "cluster": _cluster(document.cluster, mix),
+                "cluster": cluster,
                 "restrictions": document.restrictions.model_copy(
                     update={
                         "pin": tuple(_pinned(entry, mix) for entry in document.restrictions.pin),
@@ -138,6 +175,11 @@ class Sizes:
                 "options": document.options.model_copy(update={"initial_residency": tuple(initial)}),
             }
         )
+
+
+def _is_bound(job: Job) -> bool:
+    """Say whether the input of a job lies at one server."""
+    return job.ingress is not None and any(task.input_bytes for task in job.workflow.tasks)
 
 
 def _entries(document: ScenarioDocument) -> Sequence[PlaceSection]:

@@ -14,7 +14,8 @@ from models.errors import QuestionError
 from models.scenario import Scenario, TimelineHeader, load_scenario, write_atomically, write_timeline
 from models.scenario.writing import job_sections, write_scenario
 from planner.answers.servers.sizes import Mix
-from planner.answers.versions import versions
+from planner.answers.servers.taken import leave_out_idle
+from planner.answers.versions import provenance
 
 if TYPE_CHECKING:
     from planner.answers.servers.answer import ServersAnswer
@@ -24,28 +25,53 @@ _FILES = ("enough.json", "plan.json", "too_few.json", "certificate.json", "answe
 
 
 def write(answer: ServersAnswer, folder: Path) -> list[Path]:
-    """Write what there is of plan, certificate, their scenarios and answer; return the paths."""
+    """Write what there is of plan, certificate, their scenarios and answer; return the paths.
+
+    The answer comes first, so that nothing that goes wrong after it costs it; what an earlier answer left in the
+    folder, and would stand beside this one as if it belonged to it, goes last.
+    """
     folder.mkdir(parents=True, exist_ok=True)
-    for name in _FILES:  # what an earlier answer left here would stand beside this one as if it belonged to it
-        (folder / name).unlink(missing_ok=True)
-    written: list[Path] = []
-    plan = certificate = None
-    if answer.planned is not None and answer.timeline is not None:
-        enough, slo = answer.sizes.at(answer.planned), answer.levels.written
-        written.append(_write_scenario(folder / "enough.json", enough, enough.instance, answer.planned, slo))
-        plan = folder / "plan.json"
-        write_timeline(plan, enough.instance, answer.timeline, TimelineHeader(status="FEASIBLE"))
-        written.append(plan)
-    done = answer.refutation
-    if done is not None and done.goal is not None and done.certificate is not None:
-        small = replace(answer.sizes.at(done.mix), objective=done.goal.objective)
-        written.append(_write_scenario(folder / "too_few.json", small, done.goal.instance, done.mix, None))
-        certificate = folder / "certificate.json"
-        write_atomically(certificate, json.dumps(done.certificate))
-        written.append(certificate)
+    written = [_write_answer(answer, folder, [])]
+    try:
+        written += _write_plan(answer, folder)
+        written += _write_certificate(answer, folder)
+        _write_answer(answer, folder, written)
+    finally:
+        for name in {*_FILES} - {path.name for path in written}:
+            (folder / name).unlink(missing_ok=True)
+    return [*written[1:], written[0]]
+
+
+def _write_answer(answer: ServersAnswer, folder: Path, written: list[Path]) -> Path:
+    """Write the answer with the paths of the plan and the certificate, as far as they are written."""
+    at = {path.name: path for path in written}
+    found = answer.as_dict(at.get("plan.json"), at.get("certificate.json")) | _origin(answer)
     path = folder / "answer.json"
-    write_atomically(path, json.dumps(answer.as_dict(plan, certificate) | _origin(answer), indent=2))
-    return [*written, path]
+    write_atomically(path, json.dumps(found, indent=2))
+    return path
+
+
+def _write_plan(answer: ServersAnswer, folder: Path) -> list[Path]:
+    if answer.planned is None or answer.timeline is None:
+        return []
+    enough, slo = answer.sizes.at(answer.planned), answer.levels.written
+    path = _write_scenario(folder / "enough.json", enough, enough.instance, answer.planned, slo)
+    plan = folder / "plan.json"
+    origin = _origin(answer)
+    header = TimelineHeader(status="FEASIBLE", versions=origin["versions"], command=origin["command"])
+    write_timeline(plan, enough.instance, answer.timeline, header)
+    return [path, plan]
+
+
+def _write_certificate(answer: ServersAnswer, folder: Path) -> list[Path]:
+    done = answer.refutation
+    if done is None or done.goal is None or done.certificate is None:
+        return []
+    small = replace(answer.sizes.at(done.mix), objective=done.goal.objective)
+    path = _write_scenario(folder / "too_few.json", small, done.goal.instance, done.mix, None)
+    certificate = folder / "certificate.json"
+    write_atomically(certificate, json.dumps(done.certificate))
+    return [path, certificate]
 
 
 def _origin(answer: ServersAnswer) -> dict[str, Any]:
@@ -67,7 +93,7 @@ def _origin(answer: ServersAnswer) -> dict[str, Any]:
             "overlap_loads": scenario.instance.overlap_loads,
         },
         "command": shlex.join(command),
-        "versions": versions(),
+        "versions": provenance(),
     }
 
 
@@ -93,6 +119,7 @@ def _write_scenario(path: Path, scenario: Scenario, instance: Instance, mix: Mix
     data["workload"] = {"jobs": job_sections(instance)}
     data["objective"] = str(scenario.objective)
     data["slo"] = slo
+    leave_out_idle(data, instance, document.models)
     restrictions = data.get("restrictions") or {}
     for key, entries in (("pin", document.restrictions.pin), ("forbid", document.restrictions.forbid)):
         if entries:
@@ -101,6 +128,9 @@ def _write_scenario(path: Path, scenario: Scenario, instance: Instance, mix: Mix
             ]
         elif key in restrictions:
             del restrictions[key]
+    if restrictions.get("max_replicas"):
+        replicas = restrictions["max_replicas"].items()
+        restrictions["max_replicas"] = {name: most for name, most in replicas if name in document.models}
     options = data.get("options") or {}
     if options.get("initial_residency"):
         kept = {entry.gpu for entry in document.options.initial_residency}

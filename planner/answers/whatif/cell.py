@@ -69,8 +69,9 @@ class CellCall:
 
 
 def _digest(path: Path) -> str | None:
+    """Return a digest of a file; of one that cannot be read, or only once, as a pipe, there is none."""
     try:
-        return hashlib.sha256(path.read_bytes()).hexdigest()
+        return hashlib.sha256(path.read_bytes()).hexdigest() if path.is_file() else None
     except OSError:
         return None
 

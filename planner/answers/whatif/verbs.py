@@ -229,6 +229,7 @@ class ServersVerb(_WithPolicies):
     slo: Levels | None = None
     max: GPUCount | None = None
     spare: SpareCount = 0
+    rate: Number = Fraction(1)
 
     def rows(self, scenario: Scenario) -> list[Row]:
         """Return who needs how many servers; `lower_bound` is of the plan's."""
@@ -240,6 +241,7 @@ class ServersVerb(_WithPolicies):
             policies=self.named(),
             most=self.max,
             spare=self.spare,
+            rate=self.rate,
             time_limit_s=self.time_limit_s,
             workers=1,
             seed=self.seed,

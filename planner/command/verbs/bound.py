@@ -34,6 +34,7 @@ def bound(
     if output is not None:
         promise(output)
     loaded = load_scenario(scenario)
+    manners.compile_kernels(loaded.instance)
     line = ProgressLine(loaded.objective, "bounding")
     with interruptible() as stop, line.shown():
         made = bounding.bound(

@@ -53,6 +53,7 @@ def compare(
     if replications > 1:
         told = {"noise": noise, "regret": apart, "time_limit_s": time_limit, "warmup": share, "seed": seed}
         return _replicate(loaded, replications, names, output, as_json, workers=workers, ray=ray, **told)
+    manners.compile_kernels(loaded.instance)
     line = ProgressLine(loaded.objective, "comparing")
     with interruptible() as stop, line.shown():
         made = comparing.compare(
@@ -76,8 +77,7 @@ def compare(
         return comparison_view(made)
 
     manners.show(made.as_dict(), view, as_json, written)
-    if not made.plan.result.within_limit:
-        manners.say(manners.MISSED_LIMIT)
+    manners.say_if_late(made.plan.result)
     if stop.is_set():
         manners.say("truenorth: interrupted; the best plan found is kept")
         return manners.INTERRUPTED

@@ -65,6 +65,7 @@ def plan(
     loaded = load_scenario(scenario)
     uncertain = _uncertain(loaded, estimates, plan_for, hint, ray)
     given = None if hint is None else feasible_timeline(loaded.instance, hint)
+    manners.compile_kernels(loaded.instance)
     line = ProgressLine(loaded.objective, "planning", time_limit)
     with interruptible() as stop, line.shown():
         if uncertain is None:
@@ -83,7 +84,7 @@ def plan(
     made = done if isinstance(done, planning.Plan) else done.plan
     found = made.timeline is not None
     if output is not None and found:
-        write_plan(made, output)
+        write_plan(made, output, manners.typed())
 
     def view() -> object:
         from planner.show.tables import plan_view
@@ -91,8 +92,7 @@ def plan(
         return plan_view(done)
 
     manners.show(done.as_dict(output if found else None), view, as_json)
-    if not made.result.within_limit:
-        manners.say(manners.MISSED_LIMIT)
+    manners.say_if_late(made.result)
     if stop.is_set():
         manners.say(f"truenorth: interrupted; {'the best plan found is kept' if found else 'no plan was found yet'}")
         return manners.INTERRUPTED

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -31,6 +32,9 @@ def servers(
     spare: Annotated[
         int, typer.Option(min=0, max=20, help="The level must still be met with any so many servers gone.")
     ] = 0,
+    rate: Annotated[
+        str, typer.Option(metavar="FACTOR", help="So many times as many requests per second, the same ones.")
+    ] = "1",
     time_limit: TimeLimit = 300.0,
     replications: Annotated[
         int, typer.Option(min=1, max=10_000, help="Ask on so many seeds, or windows of the trace.")
@@ -53,6 +57,7 @@ def servers(
     as_json: Json = False,
 ) -> int:
     """Find the least number of servers, or the cheapest mix, that meets a service level."""
+    from models.errors import UserError
     from models.scenario import load_scenario
     from models.slo import ServiceLevels as Levels
     from models.units import QuantityError
@@ -70,10 +75,12 @@ def servers(
     loaded = load_scenario(scenario)
     if output is not None:
         manners.prepare_folder(output)
+    manners.compile_kernels(loaded.instance)
     told: dict[str, Any] = {
         "policies": None if policies is None else split_policies(policies),
         "most": most,
         "spare": spare,
+        "rate": _factor(rate),
         "time_limit_s": time_limit,
         "workers": workers,
         "seed": seed,
@@ -89,7 +96,11 @@ def servers(
     line = ServersLine()
     with interruptible() as stop, line.shown():
         answer = ask(loaded, levels, tell=line.tell, stop=stop, **told)
-    written = [] if output is None else write(answer, output)
+    written, fault = list[Path](), None
+    try:
+        written = [] if output is None else write(answer, output)
+    except UserError as error:  # what took its time is shown even where it cannot be kept
+        fault = error
 
     def view() -> object:
         from planner.show import servers as views
@@ -98,6 +109,8 @@ def servers(
 
     by_name = {path.name: path for path in written}
     manners.show(answer.as_dict(by_name.get("plan.json"), by_name.get("certificate.json")), view, as_json, written)
+    if fault is not None:
+        raise fault
     if stop.is_set():
         manners.say("truenorth: interrupted; what is known so far is kept")
         return manners.INTERRUPTED
@@ -128,6 +141,14 @@ def _replicate(
         manners.say(f"truenorth: interrupted; {len(made.replications)} finished replications are kept")
         return manners.INTERRUPTED
     return manners.DONE if made.found else manners.NOT_ACHIEVED
+
+
+def _factor(text: str) -> Fraction:
+    """Return by how much requests come faster."""
+    try:
+        return Fraction(text)
+    except (ValueError, ZeroDivisionError):
+        raise manners.UsageError(f"--rate: {text!r} is no number; allowed is one such as 1.5") from None
 
 
 def _interval_us(text: str) -> int:

@@ -31,7 +31,7 @@ def simulate(
     loaded = load_scenario(scenario)
     simulation = simulating.simulate(loaded, policy, seed=seed, noise=noise, warmup=share)
     if output is not None:
-        simulating.write_simulation(simulation, output)
+        simulating.write_simulation(simulation, output, manners.typed())
 
     def view() -> object:
         from planner.show.tables import simulation_table

@@ -120,7 +120,8 @@ def _runtime(history: Path, header: Sequence[str], naming: Naming) -> str:
     found = [name for name in RUNTIMES if name in header]
     if len(found) != 1:
         problem = f"has {' and '.join(found) or 'no column'} of {', '.join(RUNTIMES)}; name the run time"
-        raise InputError(str(history), 1, "header", f"{problem}; its columns: {', '.join(header)[:200]}")
+        columns = f"; its columns: {', '.join(header)[:200]}" if len(header) > 1 else ""  # else it is no table to quote
+        raise InputError(str(history), 1, "header", problem + columns)
     return found[0]
 
 

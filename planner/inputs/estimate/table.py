@@ -17,7 +17,7 @@ import pyarrow
 import pyarrow.parquet
 
 from models.instance import Ints
-from models.scenario import InputError, admit
+from models.scenario import InputError, admit, open_now
 from planner.inputs.estimate.tasks import ALWAYS_US, UNKNOWN, Tasks, Texts, plain
 from planner.inputs.importers.csv_files import csv_rows, header_of
 from planner.inputs.importers.rows import Rows
@@ -187,7 +187,8 @@ def _is_parquet(path: Path) -> bool:
 def _parquet(path: Path) -> pyarrow.Table:
     admit(path)
     try:
-        return pyarrow.parquet.read_table(path)
+        with open(path, "rb", opener=open_now) as file:
+            return pyarrow.parquet.read_table(file)
     except OSError as error:
         raise InputError(str(path), None, "file", f"cannot be read: {error}; allowed is a Parquet file") from None
     except pyarrow.ArrowException as error:

@@ -15,7 +15,6 @@ from typing import TextIO
 import numpy as np
 
 from models.scenario import InputError
-from models.scenario.errors import quote
 from models.scenario.source import read_bounded_lines
 from models.scenario.trace import LONGEST_LINE
 from planner.inputs.importers.rows import Refusal, Rows
@@ -98,7 +97,7 @@ def separator_of(path: Path, required: Sequence[str]) -> str:
 def _header(file: TextIO, path: Path, separator: str = ",") -> list[str]:
     line = next(read_bounded_lines(file, str(path), LONGEST_LINE), "")
     if not _is_utf_8(line):
-        raise InputError(str(path), 1, "header", f"{quote(line.strip())} is not UTF-8; allowed is {_CONVERTED}")
+        raise InputError(str(path), 1, "header", f"is not UTF-8; allowed is {_CONVERTED}")
     try:
         names = next(csv.reader([line], strict=True, delimiter=separator), [])
     except csv.Error as error:
@@ -116,7 +115,7 @@ def _positions(header: Sequence[str], required: Sequence[str], optional: Sequenc
                 file,
                 1,
                 "header",
-                f"has no column {name!r}; its columns: {', '.join(header)[:200]}; "
+                f"has no column {name!r}; {_columns(header, (*required, *optional))}"
                 f"allowed is a header with {', '.join(required)}",
             )
     wanted = [name for name in (*required, *optional) if name in header]
@@ -124,6 +123,11 @@ def _positions(header: Sequence[str], required: Sequence[str], optional: Sequenc
         if header.count(name) > 1:
             raise InputError(file, 1, "header", f"column {name!r} occurs twice; allowed is once")
     return {name: header.index(name) for name in wanted}
+
+
+def _columns(header: Sequence[str], known: Sequence[str]) -> str:
+    """Return the columns of a header; none if it has none of those looked for: that file is none of ours to quote."""
+    return f"its columns: {', '.join(header)[:200]}; " if any(name in known for name in header) else ""
 
 
 def _rows(lines: Sequence[str], line: int, file: str, width: int, positions: dict[str, int], separator: str) -> Rows:

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TextIO
 
-from models.scenario import InputError, admit
+from models.scenario import InputError, admit, open_now
 
 _GZIP = b"\x1f\x8b"
 _UTF_16 = (b"\xff\xfe", b"\xfe\xff")
@@ -28,7 +28,7 @@ def open_bytes(path: Path) -> Iterator[tuple[io.BufferedReader | gzip.GzipFile, 
     """
     admit(path)
     try:
-        with path.open("rb") as raw:
+        with open(path, "rb", opener=open_now) as raw:
             # A look ahead, since a pipe cannot be wound back.
             packed = raw.peek(len(_GZIP)).startswith(_GZIP)
             yield gzip.GzipFile(fileobj=raw) if packed else raw, raw

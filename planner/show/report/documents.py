@@ -143,6 +143,7 @@ class Minimum(ServerSize):
     proved: bool
     lower_bound: Count | None
     lower_bound_price_per_hour: NotRequired[Figure | None]
+    lower_bound_price_of_any_counts: NotRequired[Figure | None]
     value: Figure | list[Figure | None] | None
 
 
@@ -233,7 +234,7 @@ def _priced_throughout(found: ServersFile) -> ServersFile:
         mix, price = size.get("mix"), size.get("price_per_hour")
         if size["servers"] is not None and (mix is None or price is None or len(mix) != len(found["groups"])):
             raise ValueError("a size of priced groups has no price, or not a count for each group")
-    if refutation is not None and minimum.get("lower_bound_price_per_hour") is None:
+    if refutation is not None and found["open_sizes"] and minimum.get("lower_bound_price_per_hour") is None:
         raise ValueError("something is refuted, and no price is a bound")
     return found
 
@@ -243,6 +244,7 @@ class ServersFile(TypedDict):
     """``answer.json``."""
 
     slo: Levels
+    rate: NotRequired[Figure]
     spare: Count
     groups: list[Group]
     largest: ServerSize

@@ -6,11 +6,13 @@ Where many jobs are alike they share prices at first (see `pooled`), then every 
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from fractions import Fraction
 
 import numpy as np
 
+from models.formulations.budget import Budget, GivenUpError
 from models.instance import Instance, Ints
 from models.objective import Objective
 from solvers.bounds.granularity import round_up
@@ -59,7 +61,7 @@ LEAST_GAIN = 3e-4
 """Slots are not made finer once that gains less than this share of the bound."""
 
 STEP_S = 1e-9
-"""Less than a step takes per delay of a task on a class: what is too long by this measure is not even tried."""
+"""Less than a step takes per delay of a task on a class, or of a priced precedence: longer steps are not tried."""
 
 STEP_MOVES, RUNS_PER_MOVE = 30, 5000
 """A step takes about as long as so many moves of local search, and one more for every so many delays that it prices."""
@@ -100,7 +102,21 @@ def improve(
     Returns
     -------
     Priced or None
-        None for an objective that is a maximum over the jobs, or if no job costs anything.
+        None for an objective that is a maximum over the jobs, if no job costs anything, or if memory or time are short
+        even for slots as wide as a critical path.
+    """
+    with search.giving_way(METHOD):
+        return _climb(search, time_limit_s, finest_us, unit_us)
+    return None
+
+
+def _climb(search: Search, time_limit_s: float | None, finest_us: int, unit_us: int | None) -> Priced | None:
+    """Offer ever better bounds, as `improve` does.
+
+    Raises
+    ------
+    GivenUpError
+        If memory or time are short.
     """
     limit = search.remaining_s if time_limit_s is None else min(search.remaining_s, time_limit_s)
     end_s = search.elapsed_s + limit
@@ -115,11 +131,11 @@ def improve(
 
     in_haste = left_s() < ALONE_S_PER_TASK * search.instance.n_tasks
     pool = Pool.of(fixed, first_prices) if in_haste else None
-    begin = None if pool is None else _climb_pooled(search, fixed, pool, first_prices, finest_us, unit_us, left_s)
+    begin: Begin | None = None
+    with suppress(GivenUpError):  # alone, jobs look at their own windows, which may be shorter than the time of all
+        begin = None if pool is None else _climb_pooled(search, fixed, pool, first_prices, finest_us, unit_us, left_s)
     if begin is None:
-        begin = _begin_alone(search, fixed, first_prices, finest_us, unit_us, left_s())
-    if begin is None:
-        return None
+        begin = _begin_alone(search, fixed, first_prices, finest_us, unit_us, left_s)
     relaxation, start, steps, best = begin
     reached = 0.0
     while steps.count > 0:
@@ -130,10 +146,13 @@ def improve(
         if left_s() <= 0 or relaxation.slot_us <= finest_us or search.proved or reached <= before * (1 + LEAST_GAIN):
             break
         windows = _windows(relaxation, climb)
-        halved = relax(fixed, max(finest_us, relaxation.slot_us // 2), windows)
-        per_step = pace.step_s * _size(halved) / _size(relaxation)  # windows have changed, too
-        finer_us, steps = _affordable(WARM, halved.slot_us, per_step, left_s(), finest_us)
-        finer = halved if finer_us == halved.slot_us else relax(fixed, finer_us, windows)
+        try:
+            halved = relax(fixed, max(finest_us, relaxation.slot_us // 2), windows)
+            per_step = pace.step_s * _size(halved) / _size(relaxation)  # windows have changed, too
+            finer_us, steps = _affordable(WARM, halved.slot_us, per_step, left_s(), finest_us)
+            finer = halved if finer_us == halved.slot_us else relax(fixed, finer_us, windows)
+        except GivenUpError:
+            break  # no room for finer slots
         start = refine(climb.best, relaxation, finer)
         relaxation = finer
     return best
@@ -176,17 +195,14 @@ Begin = tuple[Relaxation, Numbers, Steps, Priced | None]
 
 
 def _begin_alone(
-    search: Search, fixed: Fixed, first_prices: FirstPrices, finest_us: int, unit_us: int, left_s: float
-) -> Begin | None:
-    """Return the first prices in slots wide enough to leave time for finer ones; None without time for one step."""
+    search: Search, fixed: Fixed, first_prices: FirstPrices, finest_us: int, unit_us: int, left_s: Callable[[], float]
+) -> Begin:
+    """Return the first prices in slots wide enough to leave time for finer ones."""
 
     def relax_first(slot_us: int) -> Relaxation:
         return relax(fixed, slot_us, _first_windows(fixed, first_prices, slot_us))
 
-    coarsest = _coarsest(search, unit_us, relax_first, Evaluation, finest_us, left_s)
-    if coarsest is None:
-        return None
-    relaxation, steps = coarsest
+    relaxation, steps = _coarsest(search, unit_us, relax_first, Evaluation, finest_us, left_s)
     return relaxation, first_prices.in_slots(relaxation), steps, None
 
 
@@ -198,17 +214,14 @@ def _climb_pooled(
     finest_us: int,
     unit_us: int,
     left_s: Callable[[], float],
-) -> Begin | None:
+) -> Begin:
     """Climb with prices that jobs share, from coarse slots to fine ones, and prove after each what they are worth."""
     model_us: int | None = None  # prices on models end there
 
     def evaluate(relaxation: Relaxation) -> Evaluation:
         return PooledEvaluation(pool, relaxation, model_us)
 
-    coarsest = _coarsest(search, unit_us, pool.relax, evaluate, finest_us, left_s())
-    if coarsest is None:
-        return None
-    pooled, steps = coarsest
+    pooled, steps = _coarsest(search, unit_us, pool.relax, evaluate, finest_us, left_s)
     flat = first_prices.in_slots(pooled)
     best: Priced | None = None
     finest_us = max(finest_us, unit_us // FINEST_POOLED_SHARE)
@@ -229,13 +242,20 @@ def _climb_pooled(
         if left_s() <= 0 or search.proved:
             return relaxation, start, replace(steps, count=0), best
         finer_us, steps = _affordable(POOLED, pooled.slot_us // 2, 2 * pace.step_s, left_s() - 4 * proof_s, finest_us)
-        if finer_us < finest_us or not steps.count:
+        finer = None if finer_us < finest_us or not steps.count else _relax_if_it_fits(pool, finer_us)
+        if finer is None:
             return relaxation, start, _affordable(WARM, pooled.slot_us, proof_s, left_s(), pooled.slot_us)[1], best
-        finer = pool.relax(finer_us)
         pace = _Pace(search, finer, left_s)
         trial = ascend(finer, refine(climb.best, pooled, finer), TRIAL, pace.go_on, evaluate(finer))
         possible = int(0.9 * (left_s() - 4 * proof_s) / pace.step_s)
         pooled, flat, steps = finer, trial.best, replace(steps, count=max(1, min(possible, POOLED.count)))
+
+
+def _relax_if_it_fits(pool: Pool, slot_us: int) -> Relaxation | None:
+    """Return the relaxation of a pool for slots of a width; None if it does not fit into memory."""
+    with suppress(GivenUpError):
+        return pool.relax(slot_us)
+    return None
 
 
 def _coarsest(
@@ -244,28 +264,33 @@ def _coarsest(
     relax_first: Callable[[int], Relaxation],
     evaluate: Callable[[Relaxation], Evaluation],
     finest_us: int,
-    left_s: float,
-) -> tuple[Relaxation, Steps] | None:
+    left_s: Callable[[], float],
+) -> tuple[Relaxation, Steps]:
     """Return the first relaxation, its slots wide enough to leave time for finer ones, and the steps to take in it.
 
-    None if time does not even allow one step in slots as wide as a critical path.
+    Raises
+    ------
+    GivenUpError
+        If memory or time do not even allow one step in slots as wide as a critical path.
     """
     share = COARSEST_SHARE
     while True:
-        slot_us = max(finest_us, 1, unit_us // share)
-        relaxation = relax_first(slot_us)
-        least_s = _runs(relaxation) * STEP_S
-        if share > 1 and COLD.count * least_s > COLD_SHARE * left_s:
-            share //= 2
-            continue
-        if least_s > left_s:
-            return None
-        pace = _Pace(search, relaxation, lambda: left_s)
-        ascend(relaxation, np.zeros(Prices.size(relaxation)), Steps(3), pace.go_on, evaluate(relaxation))
-        if COLD.count * pace.step_s <= COLD_SHARE * left_s or share == 1:
-            affordable = max(1, min(COLD.count, int(left_s / pace.step_s)))
-            return relaxation, replace(COLD, count=affordable)
+        widest, slot_us = share == 1, max(finest_us, 1, unit_us // share)
         share //= 2
+        try:
+            relaxation = relax_first(slot_us)
+            # Of slots this wide one step is worth its time, of others many are to take no more than a share of it.
+            step_s = STEP_S if widest else COLD.count * STEP_S / COLD_SHARE
+            Budget(left_s).fit(_runs(relaxation), 0, step_s)
+        except GivenUpError:
+            if widest:
+                raise
+            continue
+        pace = _Pace(search, relaxation, left_s)
+        ascend(relaxation, np.zeros(Prices.size(relaxation)), Steps(3), pace.go_on, evaluate(relaxation))
+        if COLD.count * pace.step_s <= COLD_SHARE * left_s() or widest:
+            affordable = max(1, min(COLD.count, int(left_s() / pace.step_s)))
+            return relaxation, replace(COLD, count=affordable)
 
 
 def _first_windows(fixed: Fixed, first_prices: FirstPrices, slot_us: int) -> Ints:
@@ -320,10 +345,10 @@ def _moves_per_step(relaxation: Relaxation) -> int:
 
 
 def _runs(relaxation: Relaxation) -> int:
-    """Return the number of delays that a step prices, of all tasks on all classes."""
+    """Return the number of delays that a step prices, of all tasks on all classes and of all priced precedences."""
     shapes = relaxation.trees.shapes
     options = np.diff(shapes.option_first[shapes.node_first])
-    return int((relaxation.data.delays * options[relaxation.data.shape]).sum())
+    return int((relaxation.data.delays * options[relaxation.data.shape]).sum() + relaxation.data.extra_first[-1])
 
 
 def offer(search: Search, relaxation: Relaxation, flat: Numbers, best: Priced | None) -> Priced | None:

@@ -15,6 +15,7 @@ from math import gcd
 import numpy as np
 
 from models import NEVER, WHOLE, Instance, Objective
+from models.formulations.budget import UNLIMITED
 from models.instance import Ints
 from models.objective import Term, charges
 from solvers.bounds.critical_path import UNREACHABLE, earliest
@@ -30,6 +31,9 @@ PLACE_SHARE = 8
 
 PRICE_BITS = 24
 """A usual price per microsecond is a number of about so many bits, unless a long horizon leaves fewer."""
+
+_TERM_BYTES = 100
+"""What a price takes: its own room, that of its excess, of running means and the best so far, and sums over slots."""
 
 SUM_BITS = 57
 """Sums of prices and costs stay below 2 to this power: 64-bit integers hold them, and what cannot be costs more."""
@@ -182,16 +186,26 @@ def fixed_parts(instance: Instance, costs: JobCosts) -> Fixed:
 
 
 def relax(fixed: Fixed, slot_us: int, window_us: Ints) -> Relaxation:
-    """Return the relaxation for slots of a width and a window of delays per counted job, in microseconds."""
+    """Return the relaxation for slots of a width and a window of delays per counted job, in microseconds.
+
+    Raises
+    ------
+    GivenUpError
+        If its prices do not fit into memory.
+    """
     instance, costs, trees = fixed.instance, fixed.costs, fixed.trees
     jobs, shapes = costs.jobs, trees.shapes
     delays = np.clip(window_us, 0, fixed.all_done_us) // slot_us + 2
     shape = instance.job_workflow[jobs]
     n_extra = np.diff(shapes.extra_first)[shape]
-    extra_first = np.concatenate(([0], np.cumsum(n_extra * delays)))
     # The latest end of a run that pays prices: the last delay but one of the latest node, run on its slowest class.
     last_start = np.maximum.reduceat(fixed.earliest_us, fixed.node_first[:-1])[jobs]
     horizon = int((last_start + delays * slot_us).max()) + int(shapes.run_us.max())
+    slots = horizon // slot_us + 4
+    place_slot_us = max(slot_us, fixed.place_us)
+    per_delay = int(n_extra.astype(float) @ delays)  # as whole numbers these products may outgrow 64 bits
+    UNLIMITED.fit(per_delay + _prices_of_slots(fixed, slots, slots * slot_us // place_slot_us + 3), _TERM_BYTES)
+    extra_first = np.concatenate(([0], np.cumsum(n_extra * delays)))
     scale, usual = _scale(instance, costs, horizon, fixed.headroom_bits)
     whole = {w: min(int(w * scale), 1 << 62) for w in set(costs.weight)}  # one that large proves nothing any more
     weight = np.array([whole[w] for w in costs.weight], np.int64)
@@ -206,7 +220,6 @@ def relax(fixed: Fixed, slot_us: int, window_us: Ints) -> Relaxation:
         extra_first,
     )
     index = {(use.model, use.gpu_class): q for q, use in enumerate(fixed.uses)}
-    slots = horizon // slot_us + 4
     slot_ends = np.arange(1, slots + 1, dtype=np.int64) * slot_us
     lanes = tuple(
         LanePrices(
@@ -231,9 +244,18 @@ def relax(fixed: Fixed, slot_us: int, window_us: Ints) -> Relaxation:
         fixed.memory,
         fixed.uses,
         lanes,
-        places_of(trees, max(slot_us, fixed.place_us), slots * slot_us),
+        places_of(trees, place_slot_us, slots * slot_us),
         instance.overlap_loads,
     )
+
+
+def _prices_of_slots(fixed: Fixed, slots: int, place_slots: int) -> int:
+    """Return how many numbers slots bring along: prices, what lanes pay, and by place how many were sold before."""
+    trees, classes = fixed.trees, len(fixed.instance.class_gpu)
+    rows = 2 * classes + len(fixed.memory) + len(fixed.uses) + len(trees.lanes)
+    batches = {row.batch for row in trees.places}
+    sold = len(batches) * (1 + max((len(trees.starts_us[batch]) for batch in batches), default=0))
+    return rows * slots + (len(trees.places) + sold) * place_slots
 
 
 def _offered_us(instance: Instance, slots: int, slot_us: int) -> Ints:

@@ -19,7 +19,7 @@ from models.instance import Instance, Ints
 from models.objective import Objective
 from solvers.bounds import critical_path
 from solvers.bounds.lagrangian.evaluation import Prices
-from solvers.bounds.lagrangian.improve import Priced, carry_falls, improve, offer, prepare, refine
+from solvers.bounds.lagrangian.improve import METHOD, Priced, carry_falls, improve, offer, prepare, refine
 from solvers.bounds.lagrangian.job_paths import Numbers
 from solvers.bounds.lagrangian.relaxation import Fixed, Relaxation, job_costs, relax
 from solvers.farm import Deadline, Farm, time_of_call
@@ -138,7 +138,9 @@ def raise_in_sections(
             whole = found
     if not priced or search.stop.is_set():
         return whole
-    return offer(search, *join(prepared[0], objective, priced, whole), whole)
+    with search.giving_way(METHOD):
+        return offer(search, *join(prepared[0], objective, priced, whole), whole)
+    return whole
 
 
 def _price_here(search: Search, sections: list[Section], deadline: Deadline) -> dict[Section, Priced]:
