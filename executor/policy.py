@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from typing import ClassVar
 
 from executor.site import Site
-from models import Instance
 
 
 class Policy:
@@ -21,7 +20,7 @@ class Policy:
     site
         The site as it stands now; set by `begin`.
     write_back
-        Whether evicted weights are copied back before a load (the released Compass simulator charges this).
+        Whether evicted weights are copied back before a load: the released Compass simulator charges this, no other.
     knows_paths
         Whether it knows beforehand which branch every job takes, as a plan does; jobs then ask for their paths alone.
     foresees
@@ -40,10 +39,6 @@ class Policy:
     def looks_ahead(cls, options: object | None) -> bool:
         """Say whether it knows the future, with these options."""
         return False
-
-    def instance_for(self, instance: Instance) -> Instance:
-        """Return the instance on which the policy runs in place of this one: almost always the same."""
-        return instance
 
     def begin(self, site: Site) -> None:
         """Meet the site at time 0, before any job is released.

@@ -10,6 +10,7 @@ from executor.device import VirtualDevice
 from executor.engine import Engine
 from executor.errors import PolicyError
 from executor.noise import Noise
+from executor.policies.released import ReleasedCompass
 from executor.policy import Policy
 from models import Instance, Timeline
 from models.branches import only, open_paths
@@ -51,7 +52,7 @@ def simulate(
     if truth is not None and not _alike(instance, truth):
         raise ValueError("the true instance must have the same jobs, tasks and GPUs as the one that is told")
     made = policy()
-    if made.instance_for(instance) is not instance:
+    if twin_for(instance, made) is not instance:
         raise PolicyError("this policy runs on another instance: simulate instance_for(instance, policy) instead")
     opened = None if made.knows_paths else open_paths(instance)
     if opened is None:
@@ -74,4 +75,12 @@ def instance_for(instance: Instance, policy: Callable[[], Policy]) -> Instance:
     The same, but for ``compass-released``: see `executor.policies.released.twin_instance`. Its timelines must be
     checked and measured against that instance; tasks have the same numbers in both.
     """
-    return policy().instance_for(instance)
+    return twin_for(instance, policy())
+
+
+def twin_for(instance: Instance, made: Policy) -> Instance:
+    """Return the twin on which the released Compass runs, or the instance itself.
+
+    No policy is asked: one that were handed the whole window here could plan it, or put another one in its place.
+    """
+    return made.twin(instance) if isinstance(made, ReleasedCompass) else instance

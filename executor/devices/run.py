@@ -21,6 +21,7 @@ from executor.policies.homed import Homed
 from executor.policies.jit import Jit
 from executor.policy import Policy
 from executor.runners.runner import Runner
+from executor.simulation import twin_for
 from models import Instance, Timeline
 from models.branches import open_paths
 
@@ -145,7 +146,7 @@ def run_on(
     """
     instance.require_always_available("a run on devices")
     made = policy()
-    if made.instance_for(instance) is not instance:
+    if twin_for(instance, made) is not instance:
         raise PolicyError("this policy runs on a twin of the instance, whose models no device has")
     if not made.knows_paths and open_paths(instance) is not None:
         raise PolicyError("online policies do not run workflows with branches on devices yet; allowed is a plan")

@@ -12,7 +12,6 @@ from models.errors import UserError
 
 _ABOUT = {
     "__init__": "",
-    "instance_for": "",
     "begin": "",
     "released": "job",
     "runnable": "task",

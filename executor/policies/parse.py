@@ -68,8 +68,8 @@ class ParsedPolicy:
 
     @property
     def looks_ahead(self) -> bool:
-        """Whether it knows the future."""
-        return self.policy.looks_ahead(self.options)
+        """Whether it knows the future, or says that it knows paths or when servers come and go."""
+        return self.policy.looks_ahead(self.options) or self.policy.knows_paths or self.policy.foresees
 
 
 def parse_policy(text: str, policies: Mapping[str, type[Policy]] = POLICIES) -> ParsedPolicy:
@@ -100,6 +100,11 @@ def parse_policy(text: str, policies: Mapping[str, type[Policy]] = POLICIES) -> 
     policy = _KIND.load(name, attribute)
     if not (isinstance(policy, type) and issubclass(policy, Policy)):
         raise PolicyError(f"policy {name}:{attribute} is no subclass of executor.Policy")
+    if policy.write_back or hasattr(policy, "instance_for"):
+        raise PolicyError(
+            f"policy {name}:{attribute} changes the instance or its loads (instance_for, write_back); allowed are "
+            "policies that run on the scenario as it stands"
+        )
     own = f"{name}:{attribute}"
     return ParsedPolicy(text.strip(), guarded(policy, own), _options(own, policy, options))
 

@@ -76,7 +76,7 @@ class ReleasedCompass(QueuePolicy):
         self.readings = options or ReleasedOptions()
         super().__init__(QueueOptions(prefetch=0, evict="fifo", enqueue="last", batch=BATCHES_OFF))
 
-    def instance_for(self, instance: Instance) -> Instance:
+    def twin(self, instance: Instance) -> Instance:
         """Return the twin instance, unless models are shared."""
         return instance if self.readings.shared else twin_instance(instance)
 

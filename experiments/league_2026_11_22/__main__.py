@@ -71,14 +71,16 @@ def rows_of(name: str, made: Replicated) -> Iterator[Row]:
 
 
 def table(made: Mapping[str, Replicated]) -> Iterator[str]:
-    """Yield the lines of a table: per policy and workload its objective, times that of the best of the replication."""
+    """Yield the lines of two tables: per policy and workload its objective, times the best and times the bound."""
     policies = dict.fromkeys(row["policy"] for one in made.values() for row in one.rows)
-    yield f"| policy | {' | '.join(made)} |"
-    yield f"| --- |{' --: |' * len(made)}"
-    for policy in policies:
-        yield f"| `{policy}` | {' | '.join(_cell(one, policy) for one in made.values())} |"
-    gaps = (_of(one, "plan", "gap_to_bound") for one in made.values())
-    yield f"| gap of the plan | {' | '.join('-' if gap is None else f'{gap:.1%}' for gap in gaps)} |"
+    for ratio, words in (("ratio_to_best", "x best"), ("ratio_to_bound", "x bound")):
+        yield f"| {words} | {' | '.join(made)} |"
+        yield f"| --- |{' --: |' * len(made)}"
+        for policy in policies:
+            yield f"| `{policy}` | {' | '.join(_cell(one, policy, ratio) for one in made.values())} |"
+        yield ""
+    for name, one in made.items():
+        yield f"{name}: {one.proof}{'' if one.warning is None else f' {one.warning}'}"
 
 
 def _of(made: Replicated, policy: str, key: str) -> float | None:
@@ -86,8 +88,8 @@ def _of(made: Replicated, policy: str, key: str) -> float | None:
     return found[0] if found else None
 
 
-def _cell(made: Replicated, policy: str) -> str:
-    mean, low, high = (_of(made, policy, f"ratio_to_best{end}") for end in ("", "_low", "_high"))
+def _cell(made: Replicated, policy: str, ratio: str) -> str:
+    mean, low, high = (_of(made, policy, f"{ratio}{end}") for end in ("", "_low", "_high"))
     if mean is None:
         return "-"
     shown = f"{mean:.3g}" if low is None or high is None else f"{mean:.3g} [{low:.3g}, {high:.3g}]"

@@ -9,8 +9,9 @@ from dataclasses import dataclass
 class Row:
     """What a contender came to on a workload: means over its replications, most with the ends of their intervals.
 
-    The objective is mean slowdown; `ratio_to_best` is to the best contender of each replication, `difference` to the
-    best online policy of the workload. What parts lose is known of policies that are taken apart.
+    The objective is mean slowdown; `ratio_to_best` is to the best contender of each replication, `ratio_to_bound` to its
+    lower bound (the ratio to the optimum lies between the two), `difference` to the best online policy of the workload.
+    `converged_in` counts the replications whose plan is converged. What parts lose is known of policies that are taken apart.
     """
 
     workload: str
@@ -22,10 +23,15 @@ class Row:
     ratio_to_best: float | None
     ratio_to_best_low: float | None
     ratio_to_best_high: float | None
+    ratio_to_bound: float | None
+    ratio_to_bound_low: float | None
+    ratio_to_bound_high: float | None
     difference: float | None
     difference_low: float | None
     difference_high: float | None
     better_in: int | None
+    bound_methods: str
+    converged_in: int
     gap_to_bound: float | None
     lost_to_residency: float | None
     lost_to_batches: float | None

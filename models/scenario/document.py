@@ -365,6 +365,10 @@ class ScenarioDocument(Section):
     )
     options: OptionsSection = OptionsSection()
     restrictions: RestrictionsSection = RestrictionsSection()
+    rounded_up: Number | None = Field(
+        default=None,
+        description="Run times are those of a log, raised by at most this share of themselves; answers repeat it.",
+    )
 
 
 def json_schema() -> dict[str, Any]:

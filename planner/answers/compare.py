@@ -13,22 +13,21 @@ from typing import Any
 from executor import IllegalActionError, NoiseError, PolicyError, StalledError
 from models.errors import QuestionError
 from models.instance import UnsupportedInstanceError
-from models.metrics import Metrics, measure
-from models.objective import gap, reported_bound, reported_value
+from models.objective import reported_bound
 from models.scenario import Scenario
 from models.timeline import Timeline
+from planner.answers.contenders import PLAN, rows_of
+from planner.answers.convergence import tell_proof, warn_of
 from planner.answers.plan import Plan, plan
 from planner.answers.pool.farm import refuse_absent
 from planner.answers.regret import Regret
 from planner.answers.shown import Shown
-from planner.answers.simulate import Simulation, simulate
+from planner.answers.simulate import BrokenRulesError, Simulation, simulate
 from planner.answers.take_apart import HeldSteps, clairvoyance_in, hold
 from planner.answers.uncertain.spec import parse_uncertainty
 from solvers.first_use import compile_once
 from solvers.result import Progress
 
-PLAN = "plan"
-"""Name of the plan's row."""
 COMPASS = "compass"
 """Name of the policy whose regret is always shown if it is among the contenders."""
 _HOLD_SHARE, _HELD_TOGETHER, _LONGEST_HOLD_S = 0.1, 0.5, 5.0
@@ -69,7 +68,10 @@ TOLD_WRONGLY = (
 class Comparison:
     """A plan and simulations of the same scenario, best objective first in every view.
 
-    `rows` has one entry per contender: policy, objective, metrics, ratio_to_best, gap_to_bound, clairvoyant.
+    `rows` has one entry per contender: policy, clairvoyant, twin (whether it ran on an instance of its own), objective,
+    metrics, ratio_to_best, ratio_to_bound, gap_to_bound; of the plan bound_method, plan_gap and converged; and problem:
+    why a policy of the user's has no value and no rank. The ratio to the least possible value lies between
+    ratio_to_best and ratio_to_bound.
     `regrets` takes apart what policies, unless named the best online one and Compass, lose to plan and lower bound.
     `settings` are the options of ``truenorth compare`` that repeat it. `left_out` says why, by the names of policies
     that nobody asked for by name and that cannot serve the window.
@@ -95,12 +97,30 @@ class Comparison:
         why = {policy: problem.removeprefix(f"policy {policy} ") for policy, problem in self.left_out.items()}
         alike = {problem: [policy for policy in why if why[policy] == problem] for problem in why.values()}
         without = [f"Left out: {', '.join(policies)}: {problem}." for problem, policies in alike.items()]
-        return " ".join([CLAIRVOYANCE, *wrongly, *without])
+        return " ".join([CLAIRVOYANCE, *wrongly, *without, *self._remarks])
+
+    @property
+    def _remarks(self) -> list[str]:
+        """What the marks in the rows mean."""
+        twins = [row["policy"] for row in self.rows if row["twin"]]
+        on_twins = [f"On a twin of the scenario, not on the scenario itself: {', '.join(twins)}."] if twins else []
+        return on_twins + [f"Without a rank: {row['problem']}." for row in self.rows if row["problem"]]
+
+    @property
+    def proof(self) -> str:
+        """What is proved of the plan: the method of its bound, and its gap."""
+        return tell_proof(self.plan.result.gap, self.plan.result.bound_method)
+
+    @property
+    def warning(self) -> str | None:
+        """That ratios to the plan understate, and why; None if the plan is converged."""
+        return warn_of(self.plan.result.gap, self.plan.result.bound_method)
 
     @property
     def best(self) -> str | None:
-        """Name of the contender with the best objective; None if there is none."""
-        return str(self.rows[0]["policy"]) if self.rows else None
+        """Name of the contender with the best objective on the scenario itself; None if there is none."""
+        ranked = (str(row["policy"]) for row in self.rows if row["ratio_to_best"] is not None and not row["twin"])
+        return next(ranked, None)
 
     def as_dict(self) -> dict[str, Any]:
         """Return the comparison with the keys of ``compare --json``."""
@@ -110,6 +130,9 @@ class Comparison:
             "rows": list(self.rows),
             "lower_bound": None if bound is None else reported_bound(self.scenario.objective, bound),
             "bound_method": self.plan.result.bound_method,
+            "gap": self.plan.result.gap,
+            "converged": self.warning is None,
+            "warning": self.warning,
             "status": str(self.plan.result.status),
             "best": self.best,
             "left_out": dict(self.left_out),
@@ -122,7 +145,7 @@ class Comparison:
         """Every contender's timeline: the plan, then the others, best first."""
         shown = [*self.plan.shown, *(entry for s in self.simulations for entry in s.shown)]
         found = {entry.name: entry for entry in shown}
-        names = sorted((row["policy"] for row in self.rows), key=lambda name: name != PLAN)
+        names = sorted((row["policy"] for row in self.rows if not row["problem"]), key=lambda name: name != PLAN)
         return tuple(found[name] for name in names)
 
 
@@ -142,8 +165,8 @@ def compare(
 ) -> Comparison:
     """Simulate the policies, then plan for the time limit, starting from the best of them.
 
-    A tenth of the time, at most `_LONGEST_HOLD_S`, goes to the regret of each policy that is taken apart, and together
-    no more than half of it.
+    A policy of the user's whose timeline breaks a rule has a row that says so. A tenth of the time, at most
+    `_LONGEST_HOLD_S`, goes to the regret of each policy that is taken apart, and together no more than half of it.
 
     Parameters
     ----------
@@ -156,7 +179,7 @@ def compare(
     regret
         Policies, as they are named among the contenders, that are taken apart; None: the best online one and Compass.
     time_limit_s
-        For plan and bound together.
+        Seconds for plan, bound and taking policies apart; simulations, which come before, are not counted.
     warmup
         Fraction of the earliest jobs that the metrics leave out; objective, ratio and gap cover every job.
     ray
@@ -177,13 +200,14 @@ def compare(
         raise NoiseError(f"{noise!r} moves plan and bound too; compare allows 'told=KIND:SPREAD', simulate all noise")
     run = partial(simulate, scenario, seed=seed, noise=noise, warmup=warmup)
     left_out: dict[str, str] = {}
+    broken: dict[str, str] = {}
     if policies is None:
         stays = scenario.instance.always_available
         simulations, left_out = _serving(run, stays, _default_policies(scenario, noise))
         if not _lists_are_short(scenario):
             left_out[AHEAD] = "its decisions take long on so many GPUs and tasks; it runs where it is named"
     else:
-        simulations = tuple(run(policy) for policy in policies)
+        simulations, broken = _keeping_the_rules(run, policies)
     compile_once(scenario.instance)
     begun = time.monotonic()
     apart = _choose_apart(scenario, simulations) if regret is None else _find(scenario, simulations, regret)
@@ -202,7 +226,7 @@ def compare(
     )
     regrets = tuple(steps.closed_by(planned.result, clairvoyance_in(simulations)) for steps in held)
     settings = {
-        "policies": ",".join(s.policy for s in simulations),
+        "policies": ",".join([*(s.policy for s in simulations), *broken]),
         "time-limit": f"{time_limit_s:.12g}",
         "warmup": str(warmup),
         "workers": str(workers),
@@ -211,7 +235,7 @@ def compare(
         "regret": None if regret is None else ",".join(regret),
     }
     given = {option: value for option, value in settings.items() if value is not None}
-    rows = _rows(planned, simulations, warmup)
+    rows = rows_of(planned, simulations, broken, warmup)
     return Comparison(scenario, planned, simulations, warmup, rows, regrets, given, left_out)
 
 
@@ -262,26 +286,17 @@ def _serving(
     return tuple(simulations), left_out
 
 
-def _rows(planned: Plan, simulations: Sequence[Simulation], warmup: Fraction) -> tuple[dict[str, Any], ...]:
-    """Return what `Comparison.rows` says, best objective first."""
-    scenario, result = planned.scenario, planned.result
-    entries: list[tuple[str, Fraction, Metrics, bool]] = []
-    if result.timeline is not None and result.value is not None:
-        metrics = measure(scenario.instance, result.timeline, scenario.slo, warmup)
-        entries.append((PLAN, result.value, metrics, True))
-    entries += [(s.policy, s.value, s.metrics, s.clairvoyant) for s in simulations]
-    best = min((value for _, value, _, _ in entries), default=Fraction(0))
-    return tuple(
-        {
-            "policy": name,
-            "clairvoyant": clairvoyant,
-            "objective": reported_value(scenario.objective, value),
-            "metrics": metrics.as_dict(),
-            "ratio_to_best": float(value / best) if best else (1.0 if value == best else None),
-            "gap_to_bound": gap(value, result.lower_bound),
-        }
-        for name, value, metrics, clairvoyant in sorted(entries, key=lambda entry: entry[1])
-    )
+def _keeping_the_rules(
+    run: Callable[[str], Simulation], policies: Sequence[str]
+) -> tuple[tuple[Simulation, ...], dict[str, str]]:
+    """Simulate the policies; return also whose timeline breaks a rule, and which."""
+    simulations, broken = [], {}
+    for policy in policies:
+        try:
+            simulations.append(run(policy))
+        except BrokenRulesError as error:
+            broken[policy] = str(error)
+    return tuple(simulations), broken
 
 
 def _choose_apart(scenario: Scenario, simulations: Sequence[Simulation]) -> list[Simulation]:

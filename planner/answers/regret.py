@@ -16,10 +16,11 @@ from fractions import Fraction
 from itertools import pairwise
 from typing import Any
 
-from models.objective import reported_bound, reported_value
+from models.objective import gap, reported_bound, reported_value
 from models.scenario import Scenario
 from models.status import proves
 from models.timeline import Timeline
+from planner.answers.convergence import describe_bound, is_converged
 
 AS_IT_RAN, RESIDENCY, BATCHES, ORDER, PLACEMENT, OPEN = (
     *("as it ran", "residency", "batches"),
@@ -107,6 +108,19 @@ class Regret:
     clairvoyance: Clairvoyance | None = None
 
     @property
+    def warning(self) -> str | None:
+        """That parts may hide in what stays open, since the chain ends in an unconverged plan; else None."""
+        left = gap(self.steps[-1].value, self.lower_bound)
+        if is_converged(left, self.bound_method):
+            return None
+        known = "nothing bounds it" if left is None else f"its gap is {100 * left:.1f} %"
+        known += f"; bound: {describe_bound(self.bound_method)}"
+        return (
+            f"The plan that ends the chain is unconverged ({known}): part of what stays open may belong to order and "
+            "placement, whose losses are then understated."
+        )
+
+    @property
     def total(self) -> Fraction:
         """The policy's value minus the lower bound."""
         return self.steps[0].value - self.lower_bound
@@ -150,6 +164,7 @@ class Regret:
             "bound_method": self.bound_method,
             "clairvoyance": None if self.clairvoyance is None else self._clairvoyance_row(self.clairvoyance),
             "note": NOTE,
+            "warning": self.warning,
         }
 
     @property

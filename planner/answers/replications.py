@@ -6,6 +6,7 @@ Every replication is a cell of a sweep: it runs on the sweep's pool, is kept whe
 from __future__ import annotations
 
 import threading
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
@@ -14,6 +15,7 @@ from typing import Any
 
 from executor import NoiseError
 from models.scenario import Scenario
+from planner.answers.convergence import WHAT_COUNTS, describe_bound
 from planner.answers.intervals import LEVEL, Interval, interval_of
 from planner.answers.uncertain.spec import parse_uncertainty
 from planner.answers.whatif.result import Counts, Sweep
@@ -53,9 +55,9 @@ class Replicated:
 
     @property
     def against(self) -> str | None:
-        """The online policy of the least mean objective among those in every replication."""
+        """The online policy of the least mean objective among those that ran in every replication, on no twin."""
         cells = self.replications
-        online = [name for name in _names(cells) if not any(c[name]["clairvoyant"] for c in cells if name in c)]
+        online = [name for name in _names(cells) if not _any(cells, name, "clairvoyant", "twin", "problem")]
         everywhere = [name for name in online if all(name in cell for cell in cells)]
         return min(everywhere, key=lambda name: sum(_values(cells, name)), default=None)
 
@@ -63,13 +65,48 @@ class Replicated:
     def rows(self) -> list[dict[str, Any]]:
         """A row per contender, least mean objective first.
 
-        policy, clairvoyant, replications; then, each with _low and _high, objective, ratio_to_best (of each
-        replication), and difference (to `against`, in the same replication); better_in (replications in which it is
-        better than that one), gap_to_bound, and the means of the metrics.
+        policy, clairvoyant, twin, replications; then, each with _low and _high, objective, ratio_to_best and
+        ratio_to_bound (of each replication: the mean ratio to the least possible lies between theirs), and difference
+        (to `against`, in the same replication); better_in (replications in which it is better than that one);
+        bound_methods and converged_in (replications whose plan is converged); plan_gap, gap_to_bound, and the means of
+        the metrics; and problem: why a policy of the user's has no figures and no rank.
         """
         cells, against = self.replications, self.against
-        rows = [_row(cells, name, against) for name in _names(cells)]
-        return sorted(rows, key=lambda row: (-row["replications"], row["objective"]))
+        said = {"bound_methods": self.bound_methods, "converged_in": self.converged_in}
+        rows = [_row(cells, name, against, said) for name in _names(cells)]
+        return sorted(rows, key=lambda row: (-row["replications"], row["objective"] or 0.0))
+
+    @property
+    def bound_methods(self) -> str:
+        """How the lower bounds were found, in words, the most frequent first."""
+        found = Counter(describe_bound(None if m is None else str(m)) for m in self._of_plans("bound_method"))
+        return "; ".join(f"{method} in {count}" for method, count in found.most_common())
+
+    @property
+    def converged_in(self) -> int:
+        """In how many replications the plan is converged."""
+        return sum(bool(converged) for converged in self._of_plans("converged"))
+
+    @property
+    def proof(self) -> str:
+        """What is proved of the plans: the methods of their bounds, and their mean gap."""
+        gaps = [float(gap) for gap in self._of_plans("plan_gap") if isinstance(gap, (int, float))]
+        gap = f"{100 * sum(gaps) / len(gaps):.1f} %" if gaps else "-"
+        return f"Lower bounds: {self.bound_methods or 'none'}; gap of the plan: {gap} in the mean."
+
+    @property
+    def warning(self) -> str | None:
+        """That ratios to plans understate, and in how many replications; None if every plan is converged."""
+        count = len(self.replications)
+        if self.converged_in == count:
+            return None
+        left = f"In {count - self.converged_in} of {count} replications the plan is unconverged ({WHAT_COUNTS})"
+        between = "between the lower end of x best and the upper end of x bound"
+        return f"{left}: ratios to it understate; the truth lies {between}."
+
+    def _of_plans(self, key: str) -> list[str | int | float | bool | None]:
+        """Return what every row of a replication says of its plan."""
+        return [next(iter(cell.values()))[key] for cell in self.replications]
 
     @property
     def lower_bound(self) -> Interval | None:
@@ -85,7 +122,10 @@ class Replicated:
         text = f"Means over {count} {self.what}, each with its {LEVEL:.0%} bootstrap interval."
         if self.against is not None:
             text += f" Differences are to {self.against} in the same replication."
-        return text + (f" {failed} more could not be used." if failed else "")
+        text += f" {failed} more could not be used." if failed else ""
+        twins = [row["policy"] for row in self.rows if row["twin"]]
+        text += f" On a twin of the scenario, not on the scenario itself: {', '.join(twins)}." if twins else ""
+        return text + "".join(f" Without a rank: {row['problem']}." for row in self.rows if row["problem"])
 
     def as_dict(self) -> dict[str, Any]:
         """Return what ``compare --json`` prints with replications."""
@@ -98,7 +138,10 @@ class Replicated:
             "rows": self.rows,
             **(Interval(0.0, None, None) if bound is None else bound).named("lower_bound"),
             **({"lower_bound": None} if bound is None else {}),
-            "best": self.rows[0]["policy"] if self.rows else None,
+            "bound_methods": self.bound_methods,
+            "converged_in": self.converged_in,
+            "warning": self.warning,
+            "best": next((row["policy"] for row in self.rows if not row["twin"] and not row["problem"]), None),
             "errors": self.sweep.as_dict()["errors"],
             "complete": self.sweep.complete,
             "note": self.note,
@@ -114,16 +157,25 @@ def _values(cells: Sequence[_Cell], name: str, key: str = "value") -> list[float
     return [float(value) for value in found if isinstance(value, (int, float))]
 
 
-def _row(cells: Sequence[_Cell], name: str, against: str | None) -> dict[str, Any]:
+def _any(cells: Sequence[_Cell], name: str, *keys: str) -> bool:
+    return any(cell[name][key] for cell in cells if name in cell for key in keys)
+
+
+def _row(cells: Sequence[_Cell], name: str, against: str | None, said: Mapping[str, Any]) -> dict[str, Any]:
     here = [cell for cell in cells if name in cell]
-    row: dict[str, Any] = {"policy": name, "clairvoyant": here[0][name]["clairvoyant"], "replications": len(here)}
-    row |= interval_of(_values(here, name)).named("objective")
-    row |= _interval(_values(here, name, "ratio_to_best"), "ratio_to_best")
+    problems = [str(cell[name]["problem"]) for cell in here if cell[name]["problem"]]
+    if problems:  # means over the draws in which it breaks no rule would be means over a choice
+        here = []
+    row: dict[str, Any] = {"policy": name, "clairvoyant": _any(cells, name, "clairvoyant")}
+    row |= {"twin": _any(cells, name, "twin"), "replications": len(here)}
+    for column, key in (("objective", "value"), *((ratio, ratio) for ratio in ("ratio_to_best", "ratio_to_bound"))):
+        row |= _interval(_values(here, name, key), column)
     differences = [] if against in (None, name) else list(_differences(here, name, str(against)))
     row |= _interval(differences, "difference")
     row["better_in"] = sum(difference < 0 for difference in differences) if differences else None
-    row |= {key: _mean(_values(here, name, key)) for key in _figures(here, name)}
-    return row
+    row |= said
+    row |= {key: _mean(_values(here, name, key)) for key in _figures(cells, name)}
+    return row | {"problem": problems[0] if problems else None}
 
 
 def _differences(cells: Sequence[_Cell], name: str, other: str) -> Iterator[float]:
@@ -142,9 +194,9 @@ def _mean(values: Sequence[float]) -> float | None:
 
 
 def _figures(cells: Sequence[_Cell], name: str) -> list[str]:
-    """Return the other columns of figures: the gap, the metrics, and what parts lose."""
-    columns = list(dict.fromkeys(key for cell in cells for key in cell[name]))
-    return columns[columns.index("gap_to_bound") : columns.index("error")]
+    """Return the other columns of figures: the gaps, the metrics, and what parts lose."""
+    columns = list(dict.fromkeys(key for cell in cells if name in cell for key in cell[name]))
+    return ["plan_gap", *columns[columns.index("gap_to_bound") : columns.index("error")]]
 
 
 def replicate(
@@ -168,7 +220,7 @@ def replicate(
     Parameters
     ----------
     time_limit_s
-        For plan and bound of one replication, on one core.
+        As of `compare`, for each replication, on one core that has loaded what planning needs.
     folder
         Where finished replications are kept; those found there are not run again, so that their number may grow.
     workers, ray, watch, stop

@@ -8,19 +8,23 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
-from executor import Policy, instance_for, replay
+from executor import Policy, PolicyError, instance_for, replay
 from executor import simulate as run
-from models.feasibility import assert_feasible
+from models.feasibility import assert_feasible, check
 from models.instance import Instance
 from models.metrics import Metrics, measure
 from models.objective import reported_value, timeline_value
 from models.scenario import Scenario, TimelineHeader, write_timeline
 from models.timeline import Timeline
 from planner.answers.check import feasible_timeline
-from planner.answers.policies.parse import OFFLINE, parse
+from planner.answers.policies.parse import OFFLINE, is_own, parse
 from planner.answers.shown import Shown
 from planner.answers.uncertain.spec import parse_uncertainty
 from planner.answers.versions import provenance
+
+
+class BrokenRulesError(PolicyError):
+    """What a policy of the user's made breaks a rule: nothing follows from it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +65,11 @@ class Simulation:
         objective = self.scenario.objective
         value = f"{objective} {reported_value(objective, self.value):.6g} {objective.unit}".strip()
         return f"<Simulation of {self.policy!r} on {self.scenario.name!r}: {value}>"
+
+    @property
+    def on_a_twin(self) -> bool:
+        """Whether the policy ran on a twin, so that its timeline is none of the scenario's."""
+        return self.instance is not self.scenario.instance
 
     @property
     def shown(self) -> tuple[Shown, ...]:
@@ -126,6 +135,8 @@ def simulate(
         If it was told to give up.
     PolicyError, NoiseError, InputError
         If the policy, the noise or the file cannot be used.
+    BrokenRulesError
+        If a policy of the user's, which can reach what is not its own, made a timeline that breaks a rule.
     """
     uncertainty = parse_uncertainty(noise)
     sides = uncertainty.sides(scenario, seed)
@@ -140,9 +151,18 @@ def simulate(
         told, instance = instance_for(told, chosen), instance_for(instance, chosen)
     truth = told if sides.truth is told else instance_for(sides.truth, chosen)
     timeline = run(told, chosen, seed, uncertainty.noise, None if truth is told else truth, stop)
-    assert_feasible(truth, timeline)
+    _check(truth, timeline, policy)
     if sides.truth is not scenario.instance:
         timeline = replace(timeline, realised=True)
     value = timeline_value(scenario.objective, truth, timeline)
     metrics = measure(truth, timeline, scenario.slo, warmup)
     return Simulation(scenario, policy, instance, truth, timeline, warmup, value, metrics, clairvoyant)
+
+
+def _check(instance: Instance, timeline: Timeline, policy: str) -> None:
+    """Refuse what breaks a rule; of a policy of the tree's, or of a replay, that is a bug."""
+    if is_file(policy) or not is_own(policy):
+        assert_feasible(instance, timeline)
+    elif violations := check(instance, timeline):
+        where = f"in {len(violations)} places, first {violations[0]}"
+        raise BrokenRulesError(f"policy {policy}: its timeline breaks the rules {where}")

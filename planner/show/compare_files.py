@@ -12,7 +12,8 @@ from typing import Any
 
 from models.identity import scenario_hash
 from models.scenario import write_atomically
-from planner.answers.compare import PLAN, Comparison
+from planner.answers.compare import Comparison
+from planner.answers.contenders import PLAN
 from planner.answers.plan import write_plan
 from planner.answers.simulate import Simulation
 from planner.answers.versions import provenance
@@ -96,7 +97,7 @@ def _headline(comparison: Comparison, name: str) -> str:
 
 
 def _best_online(comparison: Comparison) -> Simulation | None:
-    online = [simulation for simulation in comparison.simulations if not simulation.clairvoyant]
+    online = [ran for ran in comparison.simulations if not ran.clairvoyant and not ran.on_a_twin]
     return min(online, key=lambda simulation: simulation.value, default=None)
 
 

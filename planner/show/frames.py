@@ -29,7 +29,7 @@ class WithRows(Protocol):
 @singledispatch
 def frame(answer: WithRows) -> pd.DataFrame:
     """Return an answer's rows as a tidy table, indexed by who or what each is about; metrics are columns."""
-    flat = [{**{k: v for k, v in row.items() if k != "metrics"}, **row.get("metrics", {})} for row in answer.rows]
+    flat = [{**{k: v for k, v in row.items() if k != "metrics"}, **(row.get("metrics") or {})} for row in answer.rows]
     return pd.DataFrame(flat).set_index(next(iter(flat[0]))) if flat else pd.DataFrame()
 
 

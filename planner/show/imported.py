@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from fractions import Fraction
 
 from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
-from planner.inputs.importers.summary import LISTED_MODELS, QUANTILES, Summary
+from planner.inputs.importers.rounding import Rounding
+from planner.inputs.importers.summary import LISTED_MODELS, QUANTILES, ROUNDED_QUANTILES, Summary
 from planner.inputs.importers.trace import Imported
 
 _LISTED_REASONS = 6
@@ -35,9 +37,24 @@ def summary_rows(imported: Imported) -> dict[str, str]:
         "arrivals": _arrivals(summary),
         "models": f"{len(summary.model_requests)}: {_shares(summary)}" if summary.model_requests else "none",
         "run time in s": _runtimes(summary),
+        **_rounding(imported.workload.rounding),
+        "work": f"{summary.job_work_us.sum() / 1e6:,.6g} GPU-seconds: run times, each times its share of a GPU",
         "cluster": imported.target.words,
         "fluid load": _load(summary),
     }
+
+
+def _rounding(rounding: Rounding | None) -> dict[str, str]:
+    """Return what rounding run times up costs, percentile by percentile."""
+    if rounding is None:
+        return {}
+    pairs = {percent: rounding.quantiles_s(Fraction(percent, 100)) for percent in ROUNDED_QUANTILES}
+    quantiles = [
+        f"{'max' if percent == 100 else f'p{percent}'} {exact:.4g} -> {rounded:.4g}"
+        for percent, (exact, rounded) in pairs.items()
+    ]
+    raised = f"by up to {100 * rounding.most:.4g} %, work +{rounding.work_added:.2%}"
+    return {"rounded up": f"{raised}; {', '.join(quantiles)}; a refutation or bound is about the rounded log"}
 
 
 def _counted(what: str, reasons: Mapping[str, int]) -> str:

@@ -70,13 +70,17 @@ def _bound(answer: Any) -> str:
 
 
 def _comparison(answer: Any) -> str:
-    return f"{_rows(answer)}<p>{escape(answer.note)}</p>"
+    return f"{_rows(answer)}<p>{escape(answer.proof)}</p>{_warning(answer)}<p>{escape(answer.note)}</p>"
 
 
 def _regret(answer: Any) -> str:
     from planner.answers.regret import NOTE
 
-    return f"{_rows(answer)}<p>{NOTE}</p>"
+    return f"{_rows(answer)}{_warning(answer)}<p>{NOTE}</p>"
+
+
+def _warning(answer: Any) -> str:
+    return "" if answer.warning is None else f"<p><strong>{escape(answer.warning)}</strong></p>"
 
 
 def _servers(answer: Any) -> str:

@@ -63,7 +63,8 @@ def markdown(table: Table) -> str:
     rules = ["--:" if column.justify == "right" else "---" for column in table.columns]
     lines = [[_escape_markdown(name) for name in _header(table)], rules]
     lines += [[_escape_markdown(cell) for cell in row] for row, _ in _rows(table)]
-    return "".join(f"| {' | '.join(line)} |\n" for line in lines)
+    below = "" if table.caption is None else f"\n{table.caption!s}\n"
+    return "".join(f"| {' | '.join(line)} |\n" for line in lines) + below
 
 
 def _escape_markdown(text: str) -> str:
@@ -71,12 +72,19 @@ def _escape_markdown(text: str) -> str:
 
 
 def latex(table: Table) -> str:
-    """Return a table as a LaTeX tabular; lines inside a cell stand in brackets behind the first."""
+    """Return a table as a LaTeX tabular; lines inside a cell stand in brackets behind the first.
+
+    A caption becomes a last row below the rule, so that no copy of the table loses it.
+    """
     places = "".join("r" if column.justify == "right" else "l" for column in table.columns)
     lines = [rf"\begin{{tabular}}{{{places}}}", r"\toprule", _latex_line(_header(table)), r"\midrule"]
     for row, ends in _rows(table):
         lines += [_latex_line(row), *([r"\midrule"] if ends else [])]
-    return "\n".join([*lines, r"\bottomrule", r"\end{tabular}", ""])
+    lines.append(r"\bottomrule")
+    if table.caption is not None:
+        said = _escape_latex(" ".join(str(table.caption).split()))
+        lines.append(rf"\multicolumn{{{len(places)}}}{{p{{0.95\linewidth}}}}{{{said}}} \\")
+    return "\n".join([*lines, r"\end{tabular}", ""])
 
 
 def _latex_line(cells: Sequence[str]) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from textwrap import fill
 from typing import Any
 
 from matplotlib.axes import Axes
@@ -24,6 +25,8 @@ _STYLE = {
 """Colour and words of each part, in the order in which they are stacked upon the lower bound."""
 _LINE, _BAR = 0.30, 0.42
 """Heights in rows: a line of text below a bar, and the bar."""
+_LETTERS = 130
+"""Letters of a line of the title."""
 _ROOM = 0.4
 """Room for words right of the longest bar, as a share of its length."""
 
@@ -55,7 +58,8 @@ def regret_bars(regrets: Sequence[Regret]) -> Figure:
     axes.set_title(
         f"{regrets[0].scenario.name}: what stands between online policies and the optimum in {words}\n"
         "The plan, and every step towards it, knows the future; the policies do not. Parts are freed from right to "
-        "left,\nas far as search found; where that is no proof, the interval of the exact loss follows.",
+        "left,\nas far as search found; where that is no proof, the interval of the exact loss follows."
+        + ("" if regrets[0].warning is None else f"\n{fill(regrets[0].warning, _LETTERS)}"),
         loc="left",
         fontsize=11,
     )

@@ -19,6 +19,7 @@ from planner.show.colours import COLOURS
 from planner.show.frames import frame
 from planner.show.paper import COLUMN_INCHES, IN_A_COLUMN, write_figure, write_table
 from planner.show.picture import AS_DATA
+from planner.show.tables import caption_of, name_with_marks
 
 _ROW_INCHES = 0.22
 
@@ -32,18 +33,19 @@ def replicated_table(made: Replicated) -> Table:
     """Return a row per contender: means over the replications, each with its interval."""
     objective = str(made.scenario.objective).replace("_", " ")
     unit = f" in {made.scenario.objective.unit}" if made.scenario.objective.unit else ""
-    table = Table(title=f"{made.scenario.name}: {objective}{unit}, {made.what}", title_justify="left")
+    title = f"{made.scenario.name}: {objective}{unit}, {made.what}"
+    table = Table(title=title, title_justify="left", caption=caption_of(made), caption_justify="left")
     table.add_column("policy")
     table.add_column("knows the future")
     against = made.against or "-"
-    for name in (objective, "x best", f"minus {against}", "better in", "gap to bound", "hit rate"):
+    for name in (objective, "x best", "x bound", f"minus {against}", "better in", "gap to bound", "hit rate"):
         table.add_column(name, justify="right")
     for row in made.rows:
         better = "-" if row["better_in"] is None else f"{row['better_in']} of {row['replications']}"
         table.add_row(
-            row["policy"],
+            name_with_marks(row, made.warning is not None),
             "yes" if row["clairvoyant"] else "no",
-            *(_figure(row, name) for name in ("objective", "ratio_to_best", "difference")),
+            *(_figure(row, name) for name in ("objective", "ratio_to_best", "ratio_to_bound", "difference")),
             better,
             "-" if row["gap_to_bound"] is None else f"{row['gap_to_bound']:.1%}",
             "-" if row["hit_rate"] is None else f"{row['hit_rate']:.3f}",
@@ -69,7 +71,10 @@ def _figure(row: Mapping[str, Any], name: str) -> str:
 @AS_DATA
 @IN_A_COLUMN
 def draw_intervals(made: Replicated) -> Figure:
-    """Return a dot and its interval per contender, as wide as a column: times the best of each replication."""
+    """Return a dot and its interval per contender, as wide as a column: times the best of each replication.
+
+    A thin line goes on to the upper end of the ratio to the bound: no plan, however clever, moves the truth beyond it.
+    """
     rows = [row for row in made.rows if row["ratio_to_best"] is not None]
     figure = Figure(figsize=(COLUMN_INCHES, 0.9 + _ROW_INCHES * len(rows)), layout="constrained")
     FigureCanvasAgg(figure)
@@ -79,13 +84,17 @@ def draw_intervals(made: Replicated) -> Figure:
         colour = "black" if row["clairvoyant"] else COLOURS[0]
         if low is not None:
             axes.plot([low, high], [place, place], color=colour, linewidth=1.5, solid_capstyle="butt")
+        bound = row["ratio_to_bound_high"] or row["ratio_to_bound"]
+        if bound is not None:
+            axes.plot([mean, bound], [place, place], color=colour, linewidth=0.5)
         axes.plot([mean], [place], "o", color=colour, markersize=4)
     names = [f"{row['policy']} (knows the future)" if row["clairvoyant"] else str(row["policy"]) for row in rows]
     axes.set_yticks(range(len(rows)), names)
     axes.invert_yaxis()
     if rows and max(row["ratio_to_best_high"] or row["ratio_to_best"] for row in rows) > 5:
         axes.set_xscale("log")
-    axes.set_xlabel(f"{str(made.scenario.objective).replace('_', ' ')}, times the best of the same replication")
+    words = str(made.scenario.objective).replace("_", " ")
+    axes.set_xlabel(f"{words}, times the best of the same replication (thin: times the bound)")
     axes.grid(axis="x", color="#DDDDDD", linewidth=0.5)
     axes.tick_params(length=0)
     for side in axes.spines.values():

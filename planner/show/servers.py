@@ -18,6 +18,7 @@ from rich.text import Text
 from models.slo import ServiceLevels
 from planner.answers.servers.answer import ServersAnswer
 from planner.answers.servers.replicate import BOUND, CountSpread, Replications
+from planner.show.rounded import rounded_in_words
 
 NOT_MONOTONE = (
     "Policies are not monotone in the number of servers: where a size counts as simulated, so was every smaller one "
@@ -293,7 +294,8 @@ def view(answer: ServersAnswer) -> Group:
     table.add_column("how it is known")
     for row in rows(found):
         table.add_row(*(Text(cell) for cell in row))
-    said = [f"{words}." for words in (deployable_in_words(found), strain_in_words(found)) if words]
+    rounded = rounded_in_words(found["rounded_up"])
+    said = [f"{words}." for words in (deployable_in_words(found), strain_in_words(found), rounded) if words]
     parts: list[Table | Text] = [Text(" ".join(said))] if said else []
     parts.append(table)
     if len(found["alternatives"]) > 1:

@@ -15,8 +15,9 @@ from planner.answers.whatif.verbs import Row
 _MOST_ROWS = 40
 _MOST_ERRORS = 5
 _FIGURES = (
-    "policy", "status", "value", "servers", "price_per_hour", "lower_bound", "lower_bound_price_per_hour", "gap",
-    "gap_to_bound", "p95_slowdown", "hit_rate",
+    "policy", "problem", "status", "value", "servers", "price_per_hour", "ratio_to_best", "ratio_to_bound",
+    "lower_bound", "bound_method", "lower_bound_price_per_hour", "gap", "gap_to_bound", "converged", "p95_slowdown",
+    "hit_rate",
 )  # fmt: skip
 """Columns of figures that are shown, where a verb has them; the files hold all of them."""
 
@@ -36,6 +37,7 @@ def _notes(made: Sweep) -> list[str]:
     """Return how many rows are not shown, why cells failed, what was counted, and where the files are."""
     errors, counts = made.as_dict()["errors"], made.counts
     notes = [f"... and {len(made.rows) - _MOST_ROWS} rows more"] if len(made.rows) > _MOST_ROWS else []
+    notes += [] if made.warning is None else [made.warning]
     notes += [f"cell {error['cell']} failed: {error['error']}" for error in errors[:_MOST_ERRORS]]
     notes += [f"... and {len(errors) - _MOST_ERRORS} more"] if len(errors) > _MOST_ERRORS else []
     notes.append(

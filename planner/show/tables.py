@@ -11,13 +11,18 @@ from rich.text import Text
 
 from models.metrics import Metrics
 from models.objective import Objective
+from models.scenario import Scenario
 from models.units import say_size
 from planner.answers.bound import Bound
 from planner.answers.compare import Comparison
+from planner.answers.contenders import PLAN
+from planner.answers.convergence import describe_bound
 from planner.answers.plan import Plan
 from planner.answers.regret import AS_IT_RAN, BATCHES, NOTE, OPEN, ORDER, PLACEMENT, RESIDENCY, TOGETHER, Regret
+from planner.answers.replications import Replicated
 from planner.answers.simulate import Simulation
 from planner.answers.uncertain.planning import UncertainPlan
+from planner.show.rounded import rounded_in_words
 
 
 def plan_view(plan: Plan | UncertainPlan) -> Group:
@@ -55,14 +60,22 @@ def plan_summary(plan: Plan) -> dict[str, str]:
         "size": f"{len(instance.jobs)} jobs, {instance.n_tasks} tasks, {instance.n_gpus} GPUs",
         "status": str(result.status),
         _words(objective): _number(summary["objective"]["value"], objective),
-        "lower bound": f"{_number(summary['lower_bound'], objective)}  ({result.bound_method or 'none'})",
+        "lower bound": f"{_number(summary['lower_bound'], objective)}  ({describe_bound(result.bound_method)})",
         "gap": "-" if result.gap is None else f"{result.gap:.2%}",
     }
     if plan.metrics is not None:
         rows |= _metrics_rows(plan.metrics)
     if result.fell_back is not None:
         rows["fell back"] = result.fell_back
-    return rows | _left_out_rows(result.left_out) | {"took": f"{result.runtime_s:.1f} s, {result.cpu_s:.1f} s of CPU"}
+    took = {"took": f"{result.runtime_s:.1f} s, {result.cpu_s:.1f} s of CPU"}
+    return rows | _left_out_rows(result.left_out) | _rounded(plan.scenario) | took
+
+
+def _rounded(scenario: Scenario) -> dict[str, str]:
+    """Return the row that says what proofs are about, where run times were rounded up."""
+    share = scenario.document.rounded_up
+    said = rounded_in_words(None if share is None else float(share))
+    return {} if said is None else {"about": said}
 
 
 def bound_view(bound: Bound) -> Group:
@@ -88,7 +101,8 @@ def bound_summary(bound: Bound) -> dict[str, str]:
     if summary["uncertified_lower_bound"] is not None:
         value, method = _number(summary["uncertified_lower_bound"], objective), summary["uncertified_method"]
         rows["without a certificate"] = f"{value}  ({method}: holds, but cannot be computed again without a solver)"
-    return rows | _left_out_rows(bound.left_out) | {"took": f"{bound.runtime_s:.1f} s, {bound.cpu_s:.1f} s of CPU"}
+    took = {"took": f"{bound.runtime_s:.1f} s, {bound.cpu_s:.1f} s of CPU"}
+    return rows | _left_out_rows(bound.left_out) | _rounded(bound.scenario) | took
 
 
 def _left_out_rows(left_out: Mapping[str, str]) -> dict[str, str]:
@@ -99,7 +113,8 @@ def _left_out_rows(left_out: Mapping[str, str]) -> dict[str, str]:
 def regret_table(regret: Regret) -> Table:
     """Return what a policy's timeline loses to each part, from its value down to the lower bound."""
     objective, document = regret.scenario.objective, regret.as_dict()
-    table = Table(title=f"{regret.policy}: what its {_words(objective)} is made of", title_justify="left")
+    title = f"{regret.policy}: what its {_words(objective)} is made of"
+    table = Table(title=title, title_justify="left", caption=regret.warning, caption_justify="left")
     table.add_column("")
     for name in ("value", "lost", "share", "exactly between"):
         table.add_column(name, justify="right")
@@ -142,7 +157,8 @@ def simulation_summary(simulation: Simulation) -> dict[str, str]:
     """Return what a person wants to know of a simulation, in words."""
     objective = simulation.scenario.objective
     value = _number(simulation.as_dict()["objective"]["value"], objective)
-    head = {"scenario": simulation.scenario.name, "policy": simulation.policy, _words(objective): value}
+    who = simulation.policy + (" (on a twin)" if simulation.on_a_twin else "")
+    head = {"scenario": simulation.scenario.name, "policy": who, _words(objective): value}
     return head | _metrics_rows(simulation.metrics)
 
 
@@ -191,7 +207,8 @@ def losses_table(regrets: Sequence[Regret]) -> Table:
         f"What stands between a policy and the lower bound of {_words(objective)}\n"
         "Losses as far as search found them; where that is no proof, the exact one lies in the interval below."
     )
-    table = Table(title=title, title_justify="left")
+    warning = regrets[0].warning
+    table = Table(title=title, title_justify="left", caption=warning, caption_justify="left")
     table.add_column("policy")
     parts = [loss.part for loss in regrets[0].losses]
     for name in (_words(objective), *parts, "lower bound"):
@@ -212,14 +229,16 @@ def _loss(loss: Mapping[str, Any], objective: Objective) -> str:
 
 
 def comparison_table(comparison: Comparison) -> Table:
-    """Return a comparison, best contender first."""
+    """Return a comparison, best contender first; below it stands that ratios to the plan understate, if they do."""
     objective = comparison.scenario.objective
-    table = Table(title=f"{comparison.scenario.name}: {_words(objective)}", title_justify="left")
+    title = f"{comparison.scenario.name}: {_words(objective)}"
+    table = Table(title=title, title_justify="left", caption=caption_of(comparison), caption_justify="left")
     table.add_column("policy")
     table.add_column("knows the future")
     for name in (
         _words(objective),
         "x best",
+        "x bound",
         "gap to bound",
         "p50 slowdown",
         "p95",
@@ -230,23 +249,47 @@ def comparison_table(comparison: Comparison) -> Table:
     ):
         table.add_column(name, justify="right")
     for row in comparison.rows:
-        metrics = row["metrics"]
         table.add_row(
-            str(row["policy"]),
+            name_with_marks(row, comparison.warning is not None),
             "yes" if row["clairvoyant"] else "no",
             _number(row["objective"], objective),
-            "-" if row["ratio_to_best"] is None else f"{row['ratio_to_best']:.3f}",
+            *("-" if row[ratio] is None else f"{row[ratio]:.3f}" for ratio in ("ratio_to_best", "ratio_to_bound")),
             "-" if row["gap_to_bound"] is None else f"{row['gap_to_bound']:.1%}",
-            *(f"{metrics[f'{quantile}_slowdown']:.3g}" for quantile in ("p50", "p95", "p99")),
-            "-" if metrics["hit_rate"] is None else f"{metrics['hit_rate']:.3f}",
-            str(metrics["loads"]),
-            f"{metrics['compute_busy']:.0%}",
+            *_metrics_cells(row["metrics"]),
         )
-    bound = comparison.as_dict()["lower_bound"]
-    method = comparison.plan.result.bound_method
     table.add_section()
-    table.add_row("lower bound", "-", _number(bound, objective), f"({method})" if method else "")
+    table.add_row("lower bound", "-", _number(comparison.as_dict()["lower_bound"], objective))
     return table
+
+
+def caption_of(answer: Comparison | Replicated) -> str:
+    """Return what is proved of the plans of a table, and that ratios to them understate, if they do."""
+    return answer.proof + ("" if answer.warning is None else f"\n{answer.warning}")
+
+
+def _metrics_cells(metrics: Mapping[str, Any] | None) -> list[str]:
+    if metrics is None:
+        return []
+    return [
+        *(f"{metrics[f'{quantile}_slowdown']:.3g}" for quantile in ("p50", "p95", "p99")),
+        "-" if metrics["hit_rate"] is None else f"{metrics['hit_rate']:.3f}",
+        str(metrics["loads"]),
+        f"{metrics['compute_busy']:.0%}",
+    ]
+
+
+def name_with_marks(row: Mapping[str, Any], unconverged: bool) -> str:
+    """Return the name of a row's policy with what has to be known of its figures.
+
+    >>> name_with_marks({"policy": "plan", "twin": False, "problem": None}, unconverged=True)
+    'plan (unconverged)'
+    """
+    marks = {
+        "on a twin": row["twin"],
+        "breaks the rules": row["problem"],
+        "unconverged": unconverged and row["policy"] == PLAN,
+    }
+    return str(row["policy"]) + "".join(f" ({mark})" for mark, holds in marks.items() if holds)
 
 
 def _words(objective: Objective) -> str:

@@ -78,7 +78,18 @@ class Part:
 
 
 def cut(search: Search, priced: Priced) -> list[range]:
-    """Return the jobs of a search's parts: cut where earlier jobs pay next to nothing once the next is released."""
+    """Return the jobs of a search's parts: cut where earlier jobs pay next to nothing once the next is released.
+
+    Notes
+    -----
+    Invariant: ranges of jobs, in the order of release, that cover the window; each has a job that costs something.
+    Because: a cut before a job loses what the plan's runs of earlier jobs pay after its release, about what they
+    would be worth to it. No job takes longer than `longest_us` from its release in the plan, so only those that
+    were released no more than that before can still run: the tasks of `last`, found by `searchsorted`. Earlier ones
+    pay nothing.
+    Cost: O(jobs x tasks that overlap a release).
+    If wrong: weaker. Optima of parts add up to a bound wherever the cuts are; bad ones lose more of it.
+    """
     instance, timeline = search.instance, search.timeline
     whole = [range(len(instance.jobs))]
     if timeline is None or search.value is None or not start_orders.applies(instance, search.objective):
@@ -87,10 +98,12 @@ def cut(search: Search, priced: Priced) -> list[range]:
     edges_us = np.arange(len(rate.by_slot) + 1) * rate.slot_us
     paid = np.concatenate(([0.0], np.cumsum(rate.by_slot) * rate.slot_us)) / float(rate.scale)
     release_us, first_task = instance.job_release_us, instance.job_first_task
+    # The longest latency in the plan: whoever was released longer ago has ended.
     longest_us = int((np.maximum.reduceat(timeline.end_us, first_task[:-1]) - release_us).max())
     little, cuts = _LITTLE * float(search.value - priced.bound), [0]
     for job in range(1, len(instance.jobs)):
         last = slice(int(first_task[np.searchsorted(release_us, release_us[job] - longest_us)]), int(first_task[job]))
+        # Of each run only what lies after the release: runs that ended before have start = end there, and pay 0.
         end_us = np.maximum(timeline.end_us[last], release_us[job])
         start_us = np.maximum(timeline.start_us[last], release_us[job])
         lost = np.interp(end_us, edges_us, paid) - np.interp(start_us, edges_us, paid)

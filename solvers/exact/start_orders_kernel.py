@@ -130,8 +130,19 @@ def _first_to_fit(
 ) -> tuple[int, int, int]:
     """Return the first two ends of tasks that can run on a GPU now without harm to any other, and the first's index.
 
-    If another task started after such an end, the GPU would idle for so long that the first one could be moved there:
-    it ends sooner by at least its run, in which its outputs arrive wherever they are needed.
+    A task that starts on the GPU no earlier than another one ends leaves it idle for the whole run of that one.
+
+    Notes
+    -----
+    Invariant: some best order never starts a task on a GPU at or after the end that another ready task could have
+    there.
+    Because: let i be that other task, [s, e) its run here, and the next start at t >= e. Starts are in order, so i
+    starts at t or later and ends at t + run or later. Moved to [s, e) it takes time that nobody uses, needs no load
+    that others would wait for (the second `continue`), and ends at least its run sooner; as its outputs are under
+    way for no longer than that run (the first `continue`), they are everywhere by the time they used to be made. So
+    nobody is later, and the sum of starts is smaller: the exchange ends.
+    Cost: O(ready tasks).
+    If wrong: unsound, for the best order might be left out.
     """
     first, second, fitting = FAR, FAR, NONE
     for index in range(count):
@@ -152,7 +163,20 @@ def _first_to_fit(
 def _start(
     tables: Tables, states: States, at: int, task: int, gpu: int, start: int, limit: int, out: States, to: int
 ) -> bool:
-    """Write the state after one more start; return whether its bound lies within the limit."""
+    """Write the state after one more start; return whether its bound lies within the limit.
+
+    Notes
+    -----
+    Invariant: `out.models[to, g]` holds the models used on g so far if their loads can still make somebody wait
+    there, and nothing if not: from then on what g has used is the same to every later start.
+    Because: all models used on g and all that unfinished jobs still want are loaded within `loads_us`, one after
+    the other from time 0, whatever their order. Once that is no later than g is free it stays so, since g is never
+    free sooner and wishes only get fewer. A job's due time is the earliest completion that its started tasks, and
+    `now` for the others, allow.
+    Cost: O(jobs x tasks of a job + GPUs x models).
+    If wrong: models forgotten too soon make starts too early, which is weaker; a bound, due time or `now` that is
+    too high is unsound.
+    """
     end, now = start + tables.run_us[task], FAR
     for g in range(tables.gpus):
         out.free_us[to, g] = end if g == gpu else max(states.free_us[at, g], start)
@@ -281,6 +305,15 @@ def _sort_gpus(out: States, to: int) -> None:
 def _as_early(tables: Tables, ours: States, a: int, theirs: States, b: int, apart_us: Ints, at_once: bool) -> bool:
     """Say whether whatever can follow state b can follow state a, no later.
 
+    Notes
+    -----
+    Invariant: if so, every way to go on from b, taken from a, starts each task no later.
+    Because: everything that a start waits for is compared: its GPU, loads there, the job's stage (so that two sets
+    of tasks whose keys collide are told apart) and the arrival of outputs. GPUs are sorted by when they are free,
+    so g-th is compared with g-th.
+    Cost: O(GPUs + jobs + outputs under way squared).
+    If wrong: unsound, for a state on the way to the best order might be left out.
+
     Parameters
     ----------
     apart_us
@@ -343,6 +376,13 @@ def _within_reach(
 @kernel
 def dominate(tables: Tables, states: States, order: Ints, instead: Ints) -> None:
     """Write for every state the one to keep instead, itself if it is needed.
+
+    Notes
+    -----
+    Invariant: for every state a kept one of the same tasks costs no more and is as early in everything.
+    Because: a state gives way only to one that does not give way itself, and that comes before it in `order`.
+    Cost: O(states x `MOST_COMPARED` x what a comparison costs).
+    If wrong: too few left out is slower, too many unsound.
 
     Parameters
     ----------

@@ -25,6 +25,9 @@ JOB, STAGE, FIRST_END = range(3)
 """Where numbers of a job stand: itself, its stage, then by task when it ends, and on which GPU in the lowest bits."""
 GPU_BITS = 12
 
+_GOLDEN, _KNUTH = 7046029254386353131, 6364136223846793005
+"""Odd numbers that mix bits: 2^64 less 2^64 / golden ratio, rounded down, and the multiplier of Knuth's MMIX."""
+
 FREE_ROWS, TRAIL, NEAREST = range(3)
 """Where counts stand: rows without a state, entries of the trail, the bucket whose states come next."""
 
@@ -238,8 +241,21 @@ def leave_out(beam: Beam, bucket: int, keep: int) -> None:
 
 @inlined
 def hash_state(beam: Beam, key: int) -> int:
-    """Return a hash of the started tasks and of about when GPUs of each class are free, whichever is which."""
+    """Return a hash of the started tasks and of about when GPUs of each class are free, whichever is which.
+
+    Notes
+    -----
+    Invariant: states that started the same tasks, and whose GPUs of each class, sorted, are free within the same
+    grains, have the same hash.
+    Because: the key is the exclusive or of a random number per started task, whatever their order; sorted times are
+    mixed in one after the other by two multiplications and two shifts, as hash functions end (Steele, Lea, Flood
+    2014).
+    Cost: O(GPUs), for times are nearly sorted.
+    If wrong: weaker. Two states that collide count as alike, and the dearer one is left out; plans are decoded and
+    checked whatever was left out.
+    """
     row, gpus = beam.row, len(beam.sorted_us)
+    # An insertion sort within each class: one start moves one GPU, so that little is out of order.
     for index in range(gpus):
         free, k = max(row[FIRST_GPU + beam.by_class[index] * beam.gpu_stride + FREE], row[NOW]), index
         while k > beam.class_from[index] and beam.sorted_us[k - 1] > free:
@@ -248,8 +264,8 @@ def hash_state(beam: Beam, key: int) -> int:
         beam.sorted_us[k] = free
     found = key
     for gpu in range(gpus):
-        found ^= (beam.sorted_us[gpu] // beam.grain_us + 1) * 7046029254386353131
-        found = (found ^ (found >> 29)) * 6364136223846793005
+        found ^= (beam.sorted_us[gpu] // beam.grain_us + 1) * _GOLDEN
+        found = (found ^ (found >> 29)) * _KNUTH
         found ^= found >> 32
     return found
 
@@ -263,7 +279,7 @@ def keep_state(beam: Beam, bound: float, paid: float, key: int, came: int, move:
         taken_us += max(row[FIRST_GPU + gpu * beam.gpu_stride + FREE], row[NOW])
     buckets, nearest = len(beam.states), beam.counts[NEAREST]
     bucket = min(max(taken_us // beam.bucket_us, nearest), nearest + buckets - 1) % buckets
-    if bound >= beam.most[bucket]:
+    if bound >= beam.most[bucket]:  # the bucket was full of better ones when it was last thinned out
         return
     found, mask, place = hash_state(beam, key), beam.find.shape[1] - 1, ABSENT
     slot = found & mask
@@ -287,5 +303,6 @@ def keep_state(beam: Beam, bound: float, paid: float, key: int, came: int, move:
     for k in range(beam.first_job + row[ACTIVE] * beam.job_stride):
         beam.rows[at, k] = row[k]
     beam.paid[at], beam.key[at], beam.came[at], beam.move[at] = paid, key, came, move
+    # Half of a full bucket leaves at once: so that each state costs a constant number of steps, on average.
     if beam.states[bucket] == beam.at.shape[1]:
         leave_out(beam, bucket, beam.at.shape[1] // 2)

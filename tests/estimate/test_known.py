@@ -74,14 +74,16 @@ def test_the_default_counts_every_model_alike() -> None:
     # Nine runs of 1 s of one model and one of 100 s of another: half of the models take 100 s.
     history = past([{"model": "opt", "s": 1}] * 9 + [{"model": "nli", "s": 100}])
     answers = Default().answer(Tasks.of([{"model": "new"}], NAMES), KnownTimes(history, NAMES))
-    assert seconds(answers.quantiles[0]) == [1.0, 1.0, 100.0]
+    low, middle, high = seconds(answers.quantiles[0])
+    # Two models are few: a third may well lie outside of both.
+    assert low < middle == 1.0 < 100.0 < high
 
 
 def test_the_default_of_a_model_taken_for_new_leaves_out_its_own_runs() -> None:
     history = past([{"model": "opt", "s": 1}] * 9 + [{"model": "nli", "s": 100}])
     asked = Tasks.of([{"model": "opt"}, {"model": "nli"}, {"model": "new"}], NAMES)
     answers = Default(others_only=True).answer(asked, KnownTimes(history, NAMES))
-    assert [seconds(row) for row in answers.quantiles] == [[100.0] * 3, [1.0] * 3, [1.0, 1.0, 100.0]]
+    assert seconds(answers.quantiles[:, 1]) == [100.0, 1.0, 1.0]
 
 
 def test_values_are_compared_as_what_they_say() -> None:

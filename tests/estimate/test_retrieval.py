@@ -28,8 +28,9 @@ def retrieve(text: str, history: History, model: str = "gpt2-medium", others_onl
 
 def test_an_unseen_model_takes_the_runs_of_the_job_that_reads_alike() -> None:
     answers = retrieve("train language model wikitext adamw fp16 batch_size 32", past(ROWS))
-    # Two runs, 100 s and 120 s: the smallest with at least 10 %, 50 % and 90 % of the weight up to it.
-    assert (np.exp(answers.quantiles[0]) / 1e6).round(6).tolist() == [100.0, 100.0, 120.0]
+    # Two runs, 100 s and 120 s: the smallest with at least 50 % of the weight up to it; the ends lie beyond two runs.
+    low, middle, high = (np.exp(answers.quantiles[0]) / 1e6).round(6)
+    assert low < middle == 100.0 < 120.0 < high
     assert answers.neighbours[0] == ("gpt2-small",)
 
 
@@ -46,7 +47,7 @@ def test_for_calibration_a_models_own_past_is_left_out() -> None:
 
 def test_runs_count_by_likeness_document_by_document() -> None:
     # Vectors by hand: the request equals the first document and has cosine 0.6 with the second. One run of 1 s weighs
-    # 1, ten of 5 s together 0.6, so that the median is 1 s and the 90 % quantile 5 s.
+    # 1, ten of 5 s together 0.6, so that the median is 1 s.
     vectors = {"a": [1.0, 0.0], "b": [0.6, 0.8], "a?": [2.0, 0.0], "c": [0.4, 0.9165]}
     rows = [{"model": "x", "text": "a", "s": 1}, *[{"model": "y", "text": "b", "s": 5}] * 10]
     history = past([*rows, {"model": "z", "text": "c", "s": 99}])
@@ -56,7 +57,7 @@ def test_runs_count_by_likeness_document_by_document() -> None:
 
     asked = Tasks.of([{"model": "w", "text": "a?"}], COLUMNS.all)
     answers = Retrieval(COLUMNS, unit(encoder)).answer(asked, KnownTimes(history, COLUMNS.key))
-    assert (np.exp(answers.quantiles[0]) / 1e6).round(6).tolist() == [1.0, 1.0, 5.0]
+    assert np.exp(answers.quantiles[0, 1]) / 1e6 == pytest.approx(1.0)
     assert answers.neighbours[0] == ("x", "y")  # z has cosine 0.4, below the gate of 0.5
 
 

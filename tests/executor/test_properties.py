@@ -8,10 +8,10 @@ from dataclasses import replace
 from functools import cache
 from typing import ClassVar
 
-import numpy as np
 import pytest
 
 from executor import PolicyError, QueuePolicy, Site, instance_for, parse_noise, parse_policy, simulate
+from executor.futures import past
 from models import Instance, InstanceError, Job, Timeline, Workflow, check
 from models.branches import paths_of
 from tests.executor.forked import forked
@@ -87,21 +87,6 @@ def test_noise_breaks_no_rule_and_is_set_by_the_seed(policy: str) -> None:
             assert made[1].residencies == again[1].residencies
 
 
-def actions(on: Instance, timeline: Timeline, before_us: int, tasks: int) -> list[tuple[object, ...]]:
-    """Return everything that was done before a time, with the ends known by then."""
-    done: list[tuple[object, ...]] = []
-    for task in np.flatnonzero(timeline.start_us < before_us).tolist():
-        assert task < tasks, "a task ran before its job was released"
-        ran_until = int(timeline.end_us[task]) if timeline.end_us[task] < before_us else None
-        done.append((task, int(timeline.gpu[task]), int(timeline.start_us[task]), ran_until))
-    for r in timeline.residencies:
-        if r.load_start_us < before_us:
-            end = r.end_us if r.end_us is not None and r.end_us < before_us else None
-            ready = r.ready_us if r.ready_us < before_us else None
-            done.append((on.models[r.model].name, r.gpu, r.slot, r.load_start_us, ready, end))
-    return done
-
-
 BRANCHES = "one of several paths"
 KINDS = ("as written", "one per request", "run times of their own", BRANCHES)
 """How jobs ask for work: for workflows of a catalogue, each for one of its own in it, as in a file made from a log, for
@@ -111,8 +96,8 @@ BATCHES = "batches, shares and memory"
 
 
 @cache
-def futures(kind: str, seeds: range) -> Sequence[tuple[int, Instance, Instance, int, int]]:
-    """Return seeds, two instances of one catalogue, the time before which they are alike, and their common tasks.
+def futures(kind: str, seeds: range) -> Sequence[tuple[int, Instance, Instance, int]]:
+    """Return seeds, two instances of one catalogue, and the time before which they are alike.
 
     The first jobs are kept, the rest is drawn anew from the catalogue, no earlier than before. Every policy runs on the
     same draws, which take as long as the policies do.
@@ -138,7 +123,7 @@ def futures(kind: str, seeds: range) -> Sequence[tuple[int, Instance, Instance, 
         rest = on.overlap_loads, on.initial, on.restrictions, catalogue
         first, second = (Instance(on.cluster, on.models, tuple(j), *rest) for j in (jobs, [*jobs[:kept], *others]))
         before = min([each.release_us for each in (*jobs[kept:], *others)], default=10**9)
-        drawn.append((seed, first, second, before, int(first.job_first_task[kept])))
+        drawn.append((seed, first, second, before))
     return drawn
 
 
@@ -172,11 +157,11 @@ def compare_pasts(
     `run_one` is given an instance and a seed, and returns the instance that ran and its timeline, None if refused.
     """
     compared, differ = 0, []
-    for seed, on, changed, before, tasks in futures(kind, seeds):
+    for seed, on, changed, before in futures(kind, seeds):
         first, second = run_one(on, seed), run_one(changed, seed)
         if first is not None and second is not None:
             compared += 1
-            same = actions(*first, before, tasks) == actions(*second, before, tasks)
+            same = past(*first, before) == past(*second, before)
         else:
             same = first is second
         if not same:
@@ -229,7 +214,7 @@ class Snoop(QueuePolicy):
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_what_a_policy_sees_does_not_depend_on_the_future(kind: str) -> None:
-    for seed, on, changed, before, _ in futures(kind, range(40)):
+    for seed, on, changed, before in futures(kind, range(40)):
         seen = []
         for instance in (on, changed):
             simulate(instance, Snoop, seed)

@@ -33,7 +33,7 @@ LOG = """\
 at;who;in;out;took;due;worth
 2026-11-20 09:00:00.5;org/Chat-8B;100;10;0;;1
 2026-11-20 09:00:01;Embed;64;0;0;50;1
-2026-11-20T09:00:02Z;chat;100;10;0;;2.5
+2026-11-20T09:00:02;chat;100;10;0;;2.5
 2026-11-20 09:00:03;chat;200;1;0;;1
 2026-11-20 09:00:04;paint;0;0;2000;;1
 2026-11-20 09:00:05;riddle;0;0;1;;1
@@ -80,7 +80,11 @@ def test_a_raw_log_becomes_a_priced_scenario(tmp_path: Path) -> None:
     assert str(scenario.slo) == "p95 latency of chat * <= 2000 ms and no late jobs of embed"
     assert made.as_dict()["unmatched"] == {"riddle": 1}
     assert made.tally.left_out == {"of riddle, which the catalogue does not have": 1}
-    assert made.notes == ["releases are dates with a time of day", "fields of log.csv are separated by semicolons"]
+    assert made.notes == [
+        "releases are dates with a time of day",
+        "fields of log.csv are separated by semicolons",
+        "run times of embed are taken to hold beside 3 more of its requests, which its share lets run",
+    ]
     assert made.scenario.instance == scenario.instance
 
 
@@ -90,20 +94,39 @@ def test_run_times_by_kind_and_classes(tmp_path: Path) -> None:
     )
     options = "table:runtime=L4:a+H100:b,gpus=n,user=n"
     auto = joined(tmp_path, log, options)
-    # 2 to 9 s on L4 in four classes of two, each with the mean of its kind; two GPUs side by side apart.
     assert [dict(workflow.tasks[0].runtime_us) for workflow in auto.workload.workflows] == [
-        {"L4": 2_500_000, "H100": 3_000_000},
-        {"L4": 4_500_000, "H100": 7_000_000},
-        {"L4": 6_500_000, "H100": 11_000_000},
-        {"L4": 8_500_000, "H100": 15_000_000},
+        *({"L4": (at + 1) * 10**6, "H100": 2 * at * 10**6} for at in range(1, 9)),
         {"L4": 4_000_000, "H100": 4_000_000},
     ]
-    assert [len(workflow.tasks) for workflow in auto.workload.workflows] == [1, 1, 1, 1, 2]
+    assert [len(workflow.tasks) for workflow in auto.workload.workflows] == [1] * 8 + [2]
     # Eight of nine requests have 1 in the column of users, the last has 2.
     assert auto.notes[0] == "requests are of 2 users: 1 88.9%, 2 11.1%"
-    one = joined(tmp_path, log, options, classes="1").workload.workflows
-    assert [workflow.name for workflow in one] == ["paint", "paint x 2"]
-    assert len(joined(tmp_path, log, options, classes="exact").workload.workflows) == 9
+    one = joined(tmp_path, log, options, classes="1").workload
+    # The slowest of eight stays; the other seven run as long as the longest of them, on either kind.
+    assert [(workflow.name, dict(workflow.tasks[0].runtime_us)) for workflow in one.workflows] == [
+        ("paint 1 of 2", {"L4": 8_000_000, "H100": 14_000_000}),
+        ("paint 2 of 2", {"L4": 9_000_000, "H100": 16_000_000}),
+        ("paint x 2", {"L4": 4_000_000, "H100": 4_000_000}),
+    ]
+    assert one.rounding is not None
+    # 2 s on H100 became 14 s; the quicker of both kinds are 2, 3, 4, ... and 4, 4 s at 2 GPUs.
+    assert one.rounding.most == 6
+    assert one.rounding.exact_us.tolist() == [us * 10**6 for us in (2, 3, 4, 5, 6, 7, 8, 9, 4)]
+
+
+def test_memory_of_the_log_stands_beside_prices(tmp_path: Path) -> None:
+    log = "release,model,runtime,held\n0,paint,2,500\n1,paint,2,700\n"
+    made = joined(tmp_path, log, "table:memory=held")
+    tasks = [workflow.tasks[0] for workflow in made.workload.workflows]
+    assert [(task.memory_bytes, task.runtime_us["L4"], task.runtime_us["H100"]) for task in tasks] == [
+        (500, 2_000_000, 500_000),
+        (700, 2_000_000, 500_000),
+    ]
+    assert made.scenario.prices_per_hour[0] is not None
+    with pytest.raises(QuestionError, match="embed has batches, whose requests hold equally much"):
+        joined(tmp_path, "release,model,runtime,held\n0,embed,2,500\n", "table:memory=held")
+    with pytest.raises(QuestionError, match="brings shares and batches"):
+        joined(tmp_path, "release,model,runtime,part\n0,paint,2,0.5\n", "table:share=part")
 
 
 def test_unix_times_and_tabs(tmp_path: Path) -> None:
@@ -140,6 +163,12 @@ def test_what_does_not_fit_is_refused(tmp_path: Path, log: str, options: str, me
         ("{start: 5 ms, ", "{begin: 5 ms, ", "8: models.chat.tokens.L4.begin: unknown key"),
         ("H100: {input", "H200: {input", "8: models.chat.tokens.H200: unknown kind; did you mean 'H100'?"),
         ("aliases: [org/Chat-8B]", "aliases: [paint]", "models.paint: 'paint' also names chat"),
+        (
+            "    aliases",
+            "    share: 0.1\n    aliases",
+            "models.chat.share: lets 10 prefills run side by side, each at the rate measured beside 0 on L4; "
+            "allowed is without share, or rates measured so (beside: 9)",
+        ),
         ("kinds:", "include: all\nkinds:", "1: include: unknown catalogue 'all'; allowed is open-models"),
     ],
 )
@@ -147,6 +176,19 @@ def test_a_catalogue_is_read_like_a_scenario(tmp_path: Path, old: str, new: str,
     with pytest.raises(InputError) as error:
         load_catalogue(written(tmp_path, CATALOGUE.replace(old, new), "catalogue.yaml"))
     assert message in str(error.value)
+
+
+def test_rates_measured_beside_others_may_share_a_gpu(tmp_path: Path) -> None:
+    shared = CATALOGUE.replace("    aliases", "    share: 0.3333\n    aliases").replace("output:", "beside: 2, output:")
+    made = joined(tmp_path, "release,model,i,o\n0,chat,100,10\n", "table:runtime=,tokens_in=i,tokens_out=o", shared)
+    (task,) = made.workload.workflows[0].tasks
+    assert (task.share, dict(task.runtime_us)) == (3333, {"L4": 305_000, "H100": 60_000})
+    assert made.notes[0] == (
+        "run times of chat are taken to hold beside 2 more of its requests, which its share lets run"
+    )
+    # Without input tokens there is no prefill to share.
+    free = CATALOGUE.replace("    aliases", "    share: 0.1\n    aliases").replace("input: 1 ms", "input: 0 ms")
+    assert load_catalogue(written(tmp_path, free.replace("input: 0.1 ms", "input: 0 ms"), "free.yaml"))
 
 
 def test_the_packaged_catalogue(tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ import pytest
 from models.errors import QuestionError
 from models.scenario import InputError, load_scenario
 from planner.inputs.importers.trace import Imported, import_trace
+from planner.show.imported import summary_rows
 from tests.importers.small import AZURE, GENTD26, UPDATES, table, written
 
 HOUR = ("2024-12-06 00:00:00", "2024-12-06 01:00:00")
@@ -78,6 +79,38 @@ def test_azure_tokens_become_run_times(tmp_path: Path) -> None:
     assert jobs(made) == [(0, "chat 0.7608 s"), (52_000, "chat 0.02 s"), (52_001, "chat 0.02 s")]
 
 
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ("", "(Llama2-70B on eight H100, measured by the authors of Splitwise)"),
+        (
+            "start=10ms,prefill=1us,decode=2ms",
+            "0.01 s + 0.000001 s x context + 0.002 s x (generated - 1) (rates as asked for)",
+        ),
+        (
+            "decode=2ms",
+            "(start and prefill: Llama2-70B on eight H100, measured by the authors of Splitwise; the rest as asked",
+        ),
+    ],
+)
+def test_rates_say_whose_they_are(tmp_path: Path, options: str, said: str) -> None:
+    made = import_trace(f"azure-llm:{options}", [written(tmp_path, AZURE)])
+    text = made.save(tmp_path / "made.yaml")[0].read_text()
+    assert said in text
+    assert ("measured by" in text) == ("start=" not in options)
+
+
+def test_rates_of_one_request_are_refused_for_several(tmp_path: Path) -> None:
+    log = written(tmp_path, AZURE)
+    for options in ("concurrency=16", "concurrency=16,decode=40ms"):
+        with pytest.raises(
+            QuestionError, match="allowed is with prefill= and decode= as measured beside 15 others, or"
+        ):
+            import_trace(f"azure-llm:{options}", [log])
+    beside = import_trace("azure-llm:concurrency=16,prefill=1ms,decode=40ms", [log])
+    assert "16 requests at a time on a GPU; prefill and decode are taken to be those beside 15 others" in beside.notes
+
+
 def test_azure_requests_share_a_gpu_in_batches_and_hold_their_cache(tmp_path: Path) -> None:
     options = "start=10ms,prefill=100us,decode=30ms,concurrency=4,kv=10B,batch=3,crowding=0.5"
     made = import_trace(f"azure-llm:{options}", [written(tmp_path, AZURE, "chat.csv")])
@@ -89,14 +122,19 @@ def test_azure_requests_share_a_gpu_in_batches_and_hold_their_cache(tmp_path: Pa
     tables = [dict(task.batch.times_on("8xH100")) for task in tasks if task.batch is not None]
     assert tables[0] == {1: 760_800, 2: 1_376_600, 3: 1_992_400}
     assert tables[1] == tables[2] == {1: 20_000, 2: 30_000, 3: 40_000}
-    # Run times of a class are its means, for every size, and so is the cache: 10 x (4818 + 101 + 100) / 3.
+    # The slowest stays; the two others become one class, with the larger of everything.
     few = import_trace(f"azure-llm:{options}", [written(tmp_path, AZURE, "chat.csv")], runtime_classes="1")
-    (task,) = few.workload.workflows[0].tasks
-    assert task.memory_bytes == 16_730
-    assert task.batch is not None
-    assert dict(task.batch.times_on("8xH100")) == {1: 266_933, 2: 478_867, 3: 690_800}
-    # Work counts by its share: 266.933 ms x 3 x 1/4, within 52.001 ms, on 40 GPUs.
-    assert few.summary.fluid_load == pytest.approx(266.933 * 3 / 4 / (52.001 * 40), rel=1e-4)
+    (quick, slow) = (workflow.tasks[0] for workflow in few.workload.workflows)
+    assert [(task.memory_bytes, dict(task.batch.times_on("8xH100"))) for task in (quick, slow) if task.batch] == [
+        (1010, tables[1]),
+        (48_180, tables[0]),
+    ]
+    assert few.workload.mapping.endswith(
+        "only requests with equal figures form batches, which few classes make more of"
+    )
+    # Work counts by its share: (760.8 + 2 x 20 ms) x 1/4, within 52.001 ms, on 40 GPUs.
+    assert few.summary.fluid_load == pytest.approx(800.8 / 4 / (52.001 * 40), rel=1e-4)
+    assert summary_rows(few)["work"] == "0.2002 GPU-seconds: run times, each times its share of a GPU"
 
 
 def test_a_table_may_say_what_requests_share(tmp_path: Path) -> None:

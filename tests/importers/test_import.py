@@ -78,10 +78,11 @@ def test_the_summary_is_right(tmp_path: Path) -> None:
 
 
 def test_one_is_not_several(tmp_path: Path) -> None:
-    made = import_trace("table", [written(tmp_path, table("0,a,1", "1,a,3"))], runtime_classes="1")
-    assert summary_rows(made)["jobs"] == (
-        "2 in 1 s, 1 workflow; 1 class of run time per model, represented by its mean (2 distinct before)"
-    )
+    made = import_trace("table", [written(tmp_path, table("0,a,1", "1,a,1"))], runtime_classes="1")
+    assert summary_rows(made)["jobs"] == "2 in 1 s, 1 workflow; run times as they are"
+    made = import_trace("table", [written(tmp_path, table("0,a,1", "1,a,2", "1,a,3"))], runtime_classes="1")
+    said = "run times rounded up to 1 class per model, the slowest per cent as they are (3 distinct before)"
+    assert summary_rows(made)["jobs"] == f"3 in 1 s, 2 different workflows; {said}"
 
 
 def test_the_length_of_a_window_is_the_window(tmp_path: Path) -> None:
@@ -141,7 +142,11 @@ def test_a_cluster_of_ones_own_is_noted(tmp_path: Path) -> None:
     log = written(tmp_path, table(*ROWS))
     asked = "cluster and sizes are those asked for, not the documented ones"
     assert asked not in import_trace("table", [log]).notes
-    assert asked in import_trace("table", [log], override=Override(servers=3).apply).notes
+    notes = import_trace("table", [log], override=Override(servers=3).apply).notes
+    assert notes == [
+        "where options say nothing, sizes are assumed: models of 6 GB that load at 6 GB/s, GPUs of 24 GB",
+        asked,
+    ]
 
 
 def test_a_model_that_fits_no_gpu_is_refused_before_anything_is_written(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 from pathlib import Path
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -14,6 +15,7 @@ from models.scenario.trace import LONGEST_LINE
 from planner.command.cli import app
 from planner.command.manners import BAD_INPUT, run
 from planner.inputs.estimate.table import Wanted, read_table
+from planner.inputs.importers import csv_files
 from planner.inputs.importers.trace import import_trace
 from tests.importers.small import AZURE, GENTD26, table, written
 
@@ -71,6 +73,82 @@ def test_the_first_malformed_row_is_the_one_named(tmp_path: Path) -> None:
     log = written(tmp_path, table(GOOD, "0,a,0", "x,a,1", "0"))
     with pytest.raises(InputError, match=r"log\.csv:3: runtime"):
         import_trace("table", [log])
+
+
+def test_a_row_with_a_line_break_is_one_malformed_row(tmp_path: Path) -> None:
+    head = "release,model,runtime,note\n"
+    log = written(tmp_path, head + '0,a,1,"x\n"\n1,a,1,y\n2,a,1,"z\n7,a,1,within\n3,a,5,q"\n4,a,1,w\n')
+    made = import_trace("table", [log], skip_malformed=True)
+    # The rows at 0 and 2 s go on behind a line break; no later line of theirs is a job.
+    assert made.workload.release_us.tolist() == [1_000_000, 4_000_000]
+    assert (made.tally.read, made.tally.refused) == (4, {"row: is not CSV": 2})
+    with pytest.raises(InputError, match=r"log.csv:2: row: is not CSV: unexpected end of data \(line breaks inside"):
+        import_trace("table", [log])
+
+
+def test_a_stray_quote_spoils_its_own_row_alone(tmp_path: Path) -> None:
+    head = "release,model,runtime,note\n"
+    # What follows up to the next quote is no row together with what stands before: b" is no end of a field.
+    log = written(tmp_path, head + '0,a,1,"x\n1,a,1,y\n2,a,1,"b" c\n3,a,1,5" wide\n4,a,1,"z\n5,a,1,w\n')
+    made = import_trace("table", [log], skip_malformed=True)
+    assert made.workload.release_us.tolist() == [1_000_000, 3_000_000, 5_000_000]
+    assert (made.tally.read, made.tally.refused.total()) == (6, 3)
+
+
+def test_a_row_with_a_line_break_may_end_in_the_next_chunk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(csv_files, "CHUNK_ROWS", 2)
+    log = written(tmp_path, 'release,model,runtime,note\n0,a,1,x\n2,a,1,"z\n3,a,5,q"\n4,a,1,"w\n5,a,1,v\n6,a\n')
+    made = import_trace("table", [log], skip_malformed=True)
+    assert made.workload.release_us.tolist() == [0, 5_000_000]
+    assert (made.tally.read, made.tally.refused.total()) == (5, 3)
+    with pytest.raises(InputError, match=r"log.csv:7: row: has 2 fields"):
+        import_trace("table", [written(tmp_path, log.read_text().replace('"', ""))])
+
+
+@pytest.mark.parametrize(
+    ("first", "later"),
+    [
+        ("N/A", ["2026-01-01 00:00:01", "2026-01-01 00:00:02"]),
+        ("", ["2026-01-01 00:00:01", "2026-01-01 00:00:02"]),
+        ("-1", ["1700000000", "1700000001"]),
+        ("1e99", ["5", "6"]),
+    ],
+)
+def test_a_malformed_first_row_says_nothing_of_the_clock(tmp_path: Path, first: str, later: list[str]) -> None:
+    log = written(tmp_path, table(*(f"{release},a,1" for release in (first, *later))))
+    made = import_trace("table", [log], skip_malformed=True)
+    assert np.diff(made.workload.release_us).tolist() == [1_000_000]
+    assert made.tally.refused.total() == 1
+    with pytest.raises(InputError, match=r"log.csv:2: release: "):
+        import_trace("table", [log])
+
+
+@pytest.mark.parametrize(
+    ("rows", "said"),
+    [
+        (("2026-03-29 01:30:00,a,1", "2026-03-29 03:30:00+02:00,a,1"), "'2026-03-29 03:30:00.02:00' has a zone, other"),
+        (
+            ("2026-03-29T01:30:00Z,a,1", "2026-03-29 03:30:00,a,1"),
+            "'2026-03-29 03:30:00' has no zone, other",
+        ),
+    ],
+)
+def test_dates_with_and_without_a_zone_do_not_mix(tmp_path: Path, rows: tuple[str, str], said: str) -> None:
+    log = written(tmp_path, table(*rows))
+    with pytest.raises(InputError, match=f"log.csv:3: release: {said}.* allowed is a zone in all dates or in none"):
+        import_trace("table", [log])
+    made = import_trace("table", [log], skip_malformed=True)
+    assert (len(made.workload.release_us), made.tally.refused.total()) == (1, 1)
+    # Nor do files of an import.
+    files = [written(tmp_path, table(row), f"{place}.csv") for place, row in enumerate(rows)]
+    with pytest.raises(InputError, match=r"1.csv:2: release: "):
+        import_trace("table", files)
+    zones = table("2026-03-29 01:30:00+01:00,a,1", "2026-03-29T03:30:00-0130,a,1", "2026-03-29T01:30:00Z,a,1")
+    assert import_trace("table", [written(tmp_path, zones)]).workload.release_us.tolist() == [
+        0,
+        3_600_000_000,
+        16_200_000_000,
+    ]
 
 
 def test_a_row_that_failed_may_be_malformed(tmp_path: Path) -> None:

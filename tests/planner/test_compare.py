@@ -64,14 +64,21 @@ def test_rows_are_sorted_and_relative_to_the_best_and_to_the_bound(scenario: Sce
     assert made.rows[0] | {"metrics": None} == {
         "policy": "plan",
         "clairvoyant": True,
+        "twin": False,
         "objective": 1.4,
         "metrics": None,
         "ratio_to_best": 1.0,
+        "ratio_to_bound": 1.0,
         "gap_to_bound": 0.0,
+        "bound_method": "critical_path",
+        "plan_gap": 0.0,
+        "converged": True,
+        "problem": None,
     }
+    assert made.warning is None
     for row in made.rows[1:]:
         assert row["clairvoyant"] is False
-        assert row["ratio_to_best"] == pytest.approx(row["objective"] / 1.4)
+        assert row["ratio_to_best"] == row["ratio_to_bound"] == pytest.approx(row["objective"] / 1.4)
         assert row["gap_to_bound"] == pytest.approx(1 - 1.4 / row["objective"])
 
 

@@ -12,6 +12,7 @@ import pytest
 
 from executor import Policy, PolicyError, parse_noise, parse_policy
 from executor import simulate as run
+from executor.futures import past
 from models import (
     BatchClass,
     Instance,
@@ -35,7 +36,7 @@ from planner.answers.uncertain.told import Told
 from solvers.exact import exhaustive
 from solvers.search.replanning import Moment, Replanner
 from tests.executor.scripted import runs
-from tests.executor.test_properties import BATCHES, KINDS, actions, futures
+from tests.executor.test_properties import BATCHES, KINDS, futures
 from tests.instances import chain, cluster, instance, random_instance, random_serving_instance, task
 from tests.models.test_branches import job
 
@@ -127,13 +128,13 @@ def test_what_waits_of_a_class_goes_together_and_what_runs_stays_alone() -> None
 @pytest.mark.parametrize("noise", [None, NOISE])
 def test_batches_shares_and_memory_keep_the_rules_and_the_past(lookahead: int, noise: object) -> None:
     batched = 0
-    for seed, on, changed, before, tasks in futures(BATCHES, range(10)):
+    for seed, on, changed, before in futures(BATCHES, range(10)):
         options = replace(FEW, lookahead=lookahead)
         first, second = (run(each, receding(each, options), seed, NOISE if noise else None) for each in (on, changed))
         assert check(on, first) == []
         batched += (measure(on, first).mean_batch_size or 0) > 1
         if not lookahead:
-            assert actions(on, first, before, tasks) == actions(changed, second, before, tasks)
+            assert past(on, first, before) == past(changed, second, before)
     assert batched > 1
 
 
@@ -201,9 +202,9 @@ def test_pinned_models_and_workflows_stay_where_they_may_be() -> None:
 @pytest.mark.parametrize("noise", [None, NOISE])
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_past_does_not_depend_on_the_future(kind: str, noise: object) -> None:
-    for seed, on, changed, before, tasks in futures(kind, range(40)):
+    for seed, on, changed, before in futures(kind, range(40)):
         first, second = (run(each, receding(each), seed, NOISE if noise else None) for each in (on, changed))
-        assert actions(on, first, before, tasks) == actions(changed, second, before, tasks)
+        assert past(on, first, before) == past(changed, second, before)
 
 
 @pytest.mark.parametrize(("noise", "more"), [("run=uniform:0.1", False), ("run=uniform:0.9", True)])

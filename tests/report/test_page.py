@@ -69,7 +69,8 @@ def test_a_page_answers_its_question(comparison: Comparison, folder: Path) -> No
         ["jit", "no", f"{jit:.5g}"],
         ["lower bound", "-", "1.4"],
     ]
-    assert contenders.note == "Service level: p99 slowdown <= 2."
+    proof = "Lower bound: critical path, a formula; gap of the plan: 0.0 %."
+    assert contenders.note == f"{proof} Service level: p99 slowdown <= 2."
     assert [row[:2] for row in losses.rows] == [["jit", part] for part in ("residency", "order", "placement", "open")]
 
 

@@ -254,7 +254,7 @@ def test_the_command_prints_one_object_and_exits_with_what_happened(
     assert output.err == ""
     assert json.loads(output.out) == {
         "name": "sweep", "verb": "simulate", "cells": 6, "known": 0, "finished": 6, "failed": 0, "complete": True,
-        "changed": False, "errors": [],
+        "changed": False, "warning": None, "errors": [],
         "tables": {"csv": f"{folder}/results.csv", "parquet": f"{folder}/results.parquet"},
     }  # fmt: skip
     path.write_text(SWEEP.replace("cluster.servers: [1, 2, 3]", "cluster.gpu.memory: [5 B]"))

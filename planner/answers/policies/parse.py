@@ -23,6 +23,11 @@ def needs_solver(text: str) -> bool:
     return text.strip().partition(":")[0] in (RECEDING, OFFLINE)
 
 
+def is_own(text: str) -> bool:
+    """Say whether a policy is one of the user's, named as ``module:Class``."""
+    return text.strip().partition(":")[0] not in (*POLICIES, RECEDING, OFFLINE)
+
+
 def parse(text: str, scenario: Scenario, told: Told | None = None) -> ParsedPolicy:
     """Read a policy that is to run on a scenario.
 

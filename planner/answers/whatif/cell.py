@@ -9,12 +9,12 @@ from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 
-from executor import POLICIES, PolicyError
+from executor import PolicyError
 from models.errors import QuestionError
 from models.scenario import InputError, scenario_from
 from models.scenario.section import validate
 from models.scenario.source import Source
-from planner.answers.policies.parse import OFFLINE, RECEDING
+from planner.answers.policies.parse import is_own
 from planner.answers.versions import versions
 from planner.answers.whatif.verbs import VERBS, Row, Verb
 
@@ -63,8 +63,8 @@ class CellCall:
 
     def _policy_files(self) -> list[Path]:
         """Return the files of policies of the user's."""
-        named = [name.partition(":") for name in self.told().policy_names()]
-        found = [find_spec(module) for module, own, _ in named if own and module not in (*POLICIES, RECEDING, OFFLINE)]
+        own = [name for name in self.told().policy_names() if is_own(name) and ":" in name]
+        found = [find_spec(name.partition(":")[0]) for name in own]
         return [Path(spec.origin) for spec in found if spec is not None and spec.origin is not None]
 
 
@@ -87,6 +87,8 @@ class CellAnswer:
 def answer(call: CellCall) -> CellAnswer:
     """Return the answer of a cell; that a scenario or a policy is refused is an answer too."""
     try:
-        return CellAnswer(tuple(call.told().rows(scenario_from(call.data, call.folder))))
+        verb, scenario = call.told(), scenario_from(call.data, call.folder)
+        verb.warm_up(scenario)
+        return CellAnswer(tuple(verb.rows(scenario)))
     except (InputError, PolicyError, QuestionError) as refused:
         return CellAnswer((), " ".join(str(refused).split()))

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from planner.answers.convergence import WHAT_COUNTS
 from planner.answers.whatif.grid import Grid
 from planner.answers.whatif.store import Store, StoredCell
 from planner.answers.whatif.table import Value, axis_column, csv_bytes, parquet_bytes, table_of
@@ -81,6 +82,18 @@ class Sweep:
     folder: Path | None
 
     @property
+    def warning(self) -> str | None:
+        """In how many cells a plan is unconverged, so that figures beside it say less than they seem to; else None."""
+        counted = {row["cell"] for row in self.rows if "converged" in row}
+        unconverged = {row["cell"] for row in self.rows if row.get("converged") is False}
+        if not unconverged:
+            return None
+        return (
+            f"In {len(unconverged)} of {len(counted)} cells the plan is unconverged ({WHAT_COUNTS}): cells differ by "
+            "what search left undone, too, and ratios to such a plan understate."
+        )
+
+    @property
     def complete(self) -> bool:
         """Whether every cell is finished."""
         return self.counts.left == 0
@@ -99,6 +112,7 @@ class Sweep:
             "failed": self.counts.failed,
             "complete": self.complete,
             "changed": self.changed,
+            "warning": self.warning,
             "errors": [{"cell": row["cell"], "error": row["error"]} for row in self.rows if row["error"] is not None],
             "tables": tables,
         }

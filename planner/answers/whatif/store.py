@@ -15,7 +15,7 @@ from models.scenario import write_atomically
 from planner.answers.versions import versions
 from planner.answers.whatif.cell import CellAnswer
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 TABLES = ("results.csv", "results.parquet", "times.csv")
 """What is written when every cell is known, and removed when that is no longer so."""
 

@@ -12,9 +12,11 @@ from models.scenario import Scenario
 from models.scenario.errors import FieldError, allowed, quote
 from models.scenario.quantities import GPUCount, JobCount, Levels, Name, Number, PositiveTime, Seed, SpareCount
 from models.scenario.section import Section
+from planner.answers.convergence import is_converged
 from planner.answers.policies.parse import parse
 from planner.answers.simulate import is_file, simulate
 from planner.answers.uncertain.spec import parse_uncertainty
+from planner.answers.whatif.warm import warm_up
 from solvers.options import Method
 
 MAX_SEED = 2**31 - 1
@@ -54,6 +56,9 @@ class Verb(Section):
             except ValueError as error:
                 raise FieldError((self.names_policies_in,), str(error)) from None
 
+    def warm_up(self, scenario: Scenario) -> None:
+        """Have what the verb needs loaded on this process; what has no time limit needs nothing."""
+
     def rows(self, scenario: Scenario) -> list[Row]:
         """Return what the verb finds out about a scenario, in the units of the command's ``--json``."""
         raise NotImplementedError
@@ -75,6 +80,10 @@ class _Limited(Verb):
     def time_limit_s(self) -> float:
         """The time limit in seconds."""
         return self.time_limit / MICROSECONDS_PER_SECOND
+
+    def warm_up(self, scenario: Scenario) -> None:
+        """Have what planning needs loaded before the time limit counts."""
+        warm_up(scenario, self.time_limit_s)
 
 
 class SimulateVerb(_WarmingUp):
@@ -132,6 +141,7 @@ class PlanVerb(_Limited):
             **_valued(scenario, result.value),
             **_bounded(scenario, result.lower_bound, result.bound_method),
             "gap": result.gap,
+            "converged": is_converged(result.gap, result.bound_method),
         }
         return [row if done.metrics is None else {**row, **done.metrics.as_dict()}]
 
@@ -192,10 +202,15 @@ class CompareVerb(_WithPolicies, _WarmingUp):
                 "objective": str(objective),
                 "unit": objective.unit,
                 "value": row["objective"],
+                "twin": row["twin"],
+                "problem": row["problem"],
                 "ratio_to_best": row["ratio_to_best"],
+                "ratio_to_bound": row["ratio_to_bound"],
                 **_bounded(scenario, result.lower_bound, result.bound_method),
+                "plan_gap": row["plan_gap"],
+                "converged": row["converged"],
                 "gap_to_bound": row["gap_to_bound"],
-                **row["metrics"],
+                **(row["metrics"] or {}),
                 **{f"lost_to_{part['part'].replace(' ', '_')}": part["lost"] for part in lost.get(row["policy"], ())},
             }
             for row in done.rows

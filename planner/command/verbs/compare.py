@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from planner.command import manners
-from planner.command.verbs.options import Json, ScenarioPath, Seed, TimeLimit, Warmup, Workers
+from planner.command.verbs.options import Json, ScenarioPath, Seed, Warmup, Workers, assert_finite
 
 if TYPE_CHECKING:
     from models.scenario import Scenario
@@ -20,7 +20,14 @@ def compare(
     noise: Annotated[
         str | None, typer.Option(metavar="SPEC", help="How wrong the run times are that policies are told.")
     ] = None,
-    time_limit: TimeLimit = 60.0,
+    time_limit: Annotated[
+        float,
+        typer.Option(
+            min=0.1,
+            callback=assert_finite,
+            help="Seconds for plan, bound and taking policies apart, per replication; simulations are not counted.",
+        ),
+    ] = 60.0,
     warmup: Warmup = "0",
     regret: Annotated[
         str | None, typer.Option(help="Policies to take apart, separated by commas (default: the best, and compass).")

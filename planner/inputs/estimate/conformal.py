@@ -57,7 +57,8 @@ def shift(quantiles: Floats, truth: Floats) -> Shift:
     Returns
     -------
     Shift
-        With few cases (fewer than 9) the ends go as far as the farthest case, which is as far as they can tell.
+        With few cases (fewer than 9) the ends go as far as the farthest case, which is as far as they can tell, and
+        never inwards.
     """
     if len(truth) == 0:
         return UNMOVED
@@ -75,4 +76,5 @@ def coverage(quantiles: Floats, truth: Floats) -> float:
 def _quantile(scores: Floats) -> float:
     """Return the conformal quantile of scores: the smallest that a new one stays within with probability 1 - `TAIL`."""
     n = len(scores)
-    return float(np.sort(scores)[min(n, math.ceil((n + 1) * (1 - TAIL))) - 1])
+    place = math.ceil((n + 1) * (1 - TAIL))
+    return float(np.sort(scores)[place - 1]) if place <= n else max(0.0, float(scores.max()))

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from planner.inputs.estimate.answers import Answers
-from planner.inputs.estimate.known import LEVELS, KnownTimes
+from planner.inputs.estimate.known import KnownTimes
+from planner.inputs.estimate.predictive import around, predictive_quantiles
 from planner.inputs.estimate.tasks import UNKNOWN, Floats, Tasks
 
 
@@ -38,17 +39,22 @@ class Default:
             windows = [runs.window(at) for at in latest[(latest >= 0) & (runs.names != left_out)]]
             if windows:
                 weights = np.concatenate([np.full(len(window), 1 / len(window)) for window in windows])
-                answers.quantiles[rows] = weighted_quantiles(np.concatenate(windows), weights)
+                scatter = runs.overall_scatter(asked_us)
+                answers.quantiles[rows] = pooled_quantiles(np.concatenate(windows), weights, scatter)
         return answers
 
 
-def weighted_quantiles(values: Floats, weights: Floats) -> Floats:
-    """Return the three quantiles of weighted values: the smallest value with at least the level's share up to it.
+def pooled_quantiles(values: Floats, weights: Floats, scatter: Floats) -> Floats:
+    """Return the three quantiles that weighted values predict; the median is one of them.
 
-    >>> [float(value) for value in weighted_quantiles(np.array([3.0, 1.0, 2.0]), np.array([1.0, 1.0, 1.0]))]
-    [1.0, 2.0, 3.0]
+    Shapes [values] and, of the scatter, [1].
+
+    >>> np.exp(pooled_quantiles(np.log([2.0, 1.0, 3.0, *range(4, 10)]), np.ones(9), np.ones(1))).round(3).tolist()
+    [1.0, 5.0, 9.0]
     """
     order = np.argsort(values, kind="stable")
-    share = np.cumsum(weights[order])
-    at = np.searchsorted(share, np.array(LEVELS) * share[-1] * (1 - 1e-12))
-    return np.asarray(values[order][at], np.float64)
+    values, weights = values[order], weights[order]
+    low, _, high = predictive_quantiles(values[None], weights[None], scatter).T
+    share = np.cumsum(weights)
+    middle = values[np.searchsorted(share, share[-1] / 2 * (1 - 1e-12))]
+    return np.asarray(around(np.array([middle]), low, high)[0], np.float64)

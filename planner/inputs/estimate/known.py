@@ -15,6 +15,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from models.instance import Ints
+from planner.inputs.estimate.predictive import predictive_quantiles, usual_scatter
 from planner.inputs.estimate.tasks import Floats, History, Tasks, Texts
 
 Made = TypeVar("Made")
@@ -66,6 +67,8 @@ class PastRuns:
         self._place = place[order]
         self._stride = np.int64(n + 1)
         self.log_us = history.log_runtime[order]
+        self._squares, self._repeats = self._sum_repeats(codes[order], rank[order])
+        self._variance = _variances(history.log_runtime[by_time])
         grouped = pd.Series(self.log_us).groupby(codes[order])
         self.count: Ints = np.asarray(grouped.cumcount().to_numpy() + 1, np.int64)
         rolling = grouped.rolling(WINDOW, min_periods=1)
@@ -80,9 +83,47 @@ class PastRuns:
         end = np.searchsorted(self._place, code * self._stride + known)
         return np.where((code >= 0) & (end > start), end - 1, -1)
 
+    def predict(self, latest: Ints, asked_us: Ints) -> Floats:
+        """Return quantiles of the next run of keys, from their latest runs. Shape [keys, 3].
+
+        Parameters
+        ----------
+        latest, asked_us
+            Where the latest run of each stands, and when it is asked about. Shape [keys].
+        """
+        back = np.arange(WINDOW)
+        there = back < np.minimum(self.count[latest], WINDOW)[:, None]
+        values = np.where(there, self.log_us[np.maximum(latest[:, None] - back, 0)], np.inf)
+        values = np.sort(values, axis=1)
+        known = np.searchsorted(self._known_us, asked_us, side="right")
+        scatter = usual_scatter(self._squares[known], self._repeats[known])
+        weights = np.isfinite(values).astype(np.float64)
+        return predictive_quantiles(np.where(weights > 0, values, 0.0), weights, scatter)
+
+    def overall_scatter(self, asked_us: int) -> Floats:
+        """Return how all runs known at a moment scatter, whatever their key. Shape [1]."""
+        known = int(np.searchsorted(self._known_us, asked_us, side="right"))
+        return usual_scatter(self._variance[[known]] * known, np.array([max(0.0, known - 1.0)]))
+
+    def _sum_repeats(self, codes: Ints, rank: Ints) -> tuple[Floats, Floats]:
+        """Return, for the earliest so many runs, half the squared steps from run to run of a key, and how many."""
+        steps = np.flatnonzero(codes[1:] == codes[:-1]) + 1
+        squares, repeats = np.zeros(len(codes) + 1), np.zeros(len(codes) + 1)
+        squares[rank[steps] + 1] = (self.log_us[steps] - self.log_us[steps - 1]) ** 2 / 2
+        repeats[rank[steps] + 1] = 1
+        return np.cumsum(squares), np.cumsum(repeats)
+
     def window(self, latest: int) -> Floats:
         """Return the latest runs of a key up to a place: their log run times, at most `WINDOW`."""
         return self.log_us[latest + 1 - min(WINDOW, int(self.count[latest])) : latest + 1]
+
+
+def _variances(values: Floats) -> Floats:
+    """Return the variance of the first so many values, none at first. Shape [values + 1]."""
+    count = np.arange(1, len(values) + 1)
+    centred = values - values[0]
+    squares = np.cumsum(centred**2) / count - (np.cumsum(centred) / count) ** 2
+    return np.concatenate([[0.0], np.maximum(squares, 0)])
 
 
 class KnownTimes:

@@ -15,10 +15,11 @@ BACK_OFF = "back-off key"
 
 @dataclass(frozen=True, slots=True)
 class SteadyKey:
-    """Quantiles of the exact key's latest runs, if it has repeats enough and they scatter little.
+    """Quantiles that the exact key's latest runs predict, if it has repeats enough and they scatter little.
 
-    On GenTD26 (its earlier part) the median of five and more runs whose p90 is within 1.5 times p10 is as good as the
-    fit, and can be looked up; of fewer or wider runs it is worse.
+    Few runs may lie close by chance, so that what they predict is wider than they are. On GenTD26 (its earlier part)
+    the median of five and more runs whose p90 is within 1.5 times p10 is as good as the fit, and can be looked up; of
+    fewer or wider runs it is worse.
 
     Parameters
     ----------
@@ -39,7 +40,8 @@ class SteadyKey:
         quantiles = runs.quantiles[latest]
         spread = quantiles[:, 2] - quantiles[:, 0]
         steady = (latest >= 0) & (runs.count[latest] >= self.least_runs) & (spread <= np.log(self.widest))
-        answers.set(steady, quantiles[steady], tasks.take(steady).keys(known.key))
+        asked = tasks.take(steady)
+        answers.set(steady, runs.predict(latest[steady], asked.asked_us), asked.keys(known.key))
         return answers
 
 
@@ -71,7 +73,8 @@ class BackOff:
         answers = Answers.silent(len(tasks))
         runs, latest = known.runs(self.columns), known.latest(self.columns, tasks)
         found = (latest >= 0) & (runs.count[latest] >= self.least_runs)
-        answers.set(found, runs.quantiles[latest[found]], tasks.take(found).keys(self.columns))
+        asked = tasks.take(found)
+        answers.set(found, runs.predict(latest[found], asked.asked_us), asked.keys(self.columns))
         return answers
 
 

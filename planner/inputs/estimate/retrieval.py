@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from models.instance import Ints
 from planner.inputs.estimate.answers import Answers
-from planner.inputs.estimate.default import weighted_quantiles
+from planner.inputs.estimate.default import pooled_quantiles
 from planner.inputs.estimate.known import KnownTimes, PastRuns
 from planner.inputs.estimate.tasks import UNKNOWN, Columns, Floats, History, Tasks, Texts
 
@@ -66,7 +66,7 @@ class Retrieval:
                 kept = np.flatnonzero(latest >= 0)[: self.nearest]
                 if len(kept):
                     at_once = rows[tasks.asked_us[rows] == asked_us]
-                    answers.quantiles[at_once] = _pooled(past.runs, latest[kept], likeness[kept])
+                    answers.quantiles[at_once] = _pooled(past.runs, latest[kept], likeness[kept], asked_us)
                     for row in at_once:
                         answers.neighbours[row] = tuple(past.keys[places[kept]])
         return answers
@@ -101,11 +101,11 @@ class _Past:
     vectors: Any
 
 
-def _pooled(runs: PastRuns, latest: Ints, likeness: Floats) -> Floats:
-    """Return the quantiles of several documents' latest runs, each document weighing as much as it is alike."""
+def _pooled(runs: PastRuns, latest: Ints, likeness: Floats, asked_us: int) -> Floats:
+    """Return quantiles from several documents' latest runs, each document weighing as much as it is alike."""
     windows = [runs.window(at) for at in latest]
     weights = [np.full(len(window), cosine / len(window)) for window, cosine in zip(windows, likeness, strict=True)]
-    return weighted_quantiles(np.concatenate(windows), np.concatenate(weights))
+    return pooled_quantiles(np.concatenate(windows), np.concatenate(weights), runs.overall_scatter(asked_us))
 
 
 def documents(tasks: Tasks, columns: Columns) -> Texts:

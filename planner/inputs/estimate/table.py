@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
+from math import isfinite
 from pathlib import Path
 
 import numpy as np
@@ -116,9 +117,9 @@ def _rows(path: Path, wanted: Wanted, tally: Tally) -> Iterator[Rows]:
     if len(frame) == 0:
         raise InputError(str(path), 1, "file", "has no rows; allowed is at least one row")
     columns = {name: _texts(frame[name]) for name in wanted.all}
-    rows = Rows(str(path), np.arange(1, len(frame) + 1), columns)
+    rows = Rows(str(path), np.arange(1, len(frame) + 1), columns, tally)
     yield rows
-    rows.settle(tally)
+    rows.settle()
 
 
 def _chunks(chunks: Iterator[Rows], wanted: Wanted) -> Iterator[tuple[Ints, Ints, Ints, dict[str, Texts]]]:
@@ -134,13 +135,14 @@ def _are_dates(texts: Texts) -> bool | None:
     """Say whether times are dates rather than numbers; None if no text is either."""
     for text in texts:
         try:
-            float(text)
+            number = float(text)
         except ValueError:
             with suppress(ValueError):
                 datetime.fromisoformat(text.strip())
                 return True
         else:
-            return False
+            if isfinite(number):
+                return False
     return None
 
 

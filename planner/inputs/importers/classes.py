@@ -1,19 +1,27 @@
-"""How run times become workflows: as they are, or as classes of each model with the same total work."""
+"""How run times become workflows: as they are, or rounded up to a few of each model, the slowest as they are."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from fractions import Fraction
 
+import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
 from models.errors import QuestionError
+from models.instance import Ints
+from models.slo import quantile_rank
 
-MOST_EXACT = 5_000
+MOST_EXACT = 20_000
 """Up to so many distinct pairs of model and run time, run times stay as they are unless classes are asked for."""
-DEFAULT_CLASSES = 16
-"""Classes per model where there are more."""
+DEFAULT_CLASSES = 1_000
+"""Classes per model where there are more: run times a thousandfold apart are rounded up by less than 1 %."""
 MOST_WORKFLOWS = 50_000
 """More would make a scenario file that nobody loads."""
+SLOWEST = Fraction(99, 100)
+"""Requests from this quantile of their model's run times on stay as they are."""
+_BISECTIONS = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +32,7 @@ class Classes:
     ----------
     most
         Classes per model; 0: every run time as it is; None: as it is, or where that would make more than `MOST_EXACT`
-        workflows, `DEFAULT_CLASSES`, or for very many models as many as `MOST_WORKFLOWS` allows.
+        workflows, `DEFAULT_CLASSES`, or for many models as many as make `MOST_EXACT` together.
     """
 
     most: int | None = None
@@ -48,45 +56,87 @@ class Classes:
             raise QuestionError(f"{text[:40]!r} is no number of classes; allowed is {allowed}", "runtime_classes")
         return cls(int(text))
 
-    def representatives(self, table: pd.DataFrame) -> tuple[pd.DataFrame, str]:
-        """Return the figures that stand for each request, and the rule in words.
-
-        The requests of a model (and number of GPUs, and share) are ordered by run time and cut into classes of equally
-        many; equal run times share a class. A class is represented by the mean of every further column, rounded to a
-        whole number, so the work of every model stays what it was to within half a microsecond per request.
+    def per_group(self, exact: int, groups: int) -> int:
+        """Return how many classes each group of requests gets; 0: every run time as it is.
 
         Parameters
         ----------
-        table
-            Columns ``model``, ``gpus``, ``runtime_us``, perhaps ``share``, and any that are averaged.
+        exact, groups
+            Distinct run times of all groups, and groups.
 
         Raises
         ------
         QuestionError
-            If that would make more than `MOST_WORKFLOWS` workflows.
+            If run times as they are would make more than `MOST_WORKFLOWS` workflows.
         """
-        exact = len(table.drop_duplicates())
         if self.most == 0 or (self.most is None and exact <= MOST_EXACT):
-            _refuse_more(exact)
-            return table, "run times as they are"
-        kinds = [column for column in ("model", "gpus", "share") if column in table]
-        by_model = table.groupby(kinds)["runtime_us"]
-        classes = self.most or max(1, min(DEFAULT_CLASSES, MOST_WORKFLOWS // by_model.ngroups))
-        below = by_model.rank(method="min").astype("int64") - 1
-        klass = below * classes // by_model.transform("size")
-        by_class = table.groupby([*(table[column] for column in kinds), klass])
-        _refuse_more(by_class.ngroups)
-        made, size = table.copy(), by_class["runtime_us"].transform("size")
-        for column in table.columns.difference(kinds):
-            made[column] = (2 * by_class[column].transform("sum") + size) // (2 * size)
-        cut = "1 class of run time per model," if classes == 1 else f"{classes} classes of run time per model, each"
-        mapping = f"{cut} represented by its mean ({exact:,} distinct before)"
-        return made, mapping
+            refuse_more(exact)
+            return 0
+        return self.most or max(1, min(DEFAULT_CLASSES, MOST_EXACT // groups))
 
 
-def _refuse_more(workflows: int) -> None:
+def round_up(figures: pd.DataFrame, most: int) -> pd.DataFrame:
+    """Return the figures that stand for each request of a group: never less than its own.
+
+    Requests whose figures are all alike to within a factor make a class, which is represented by the largest of every
+    figure; the factor is as small as `most` classes allow. Requests from the 99th percentile of run time on keep their
+    figures, so that what was slowest is as slow as it was.
+
+    Parameters
+    ----------
+    figures
+        Whole numbers, one row for each request; the first column is a run time. Shape [requests, figures].
+    """
+    runtimes = figures.iloc[:, 0].to_numpy()
+    place = quantile_rank(SLOWEST, len(runtimes))
+    quick = runtimes < np.partition(runtimes, place)[place]
+    if len(figures[quick].drop_duplicates()) <= most:
+        return figures
+    made = figures.copy()
+    made[quick] = figures[quick].groupby(_classes_of(figures[quick], most)).transform("max")
+    return made
+
+
+def words(most: int, exact: int) -> str:
+    """Return how workflows were made of so many distinct run times, in words."""
+    if not most:
+        return "run times as they are"
+    cut = f"{most:,} class{'' if most == 1 else 'es'} per model"
+    return f"run times rounded up to {cut}, the slowest per cent as they are ({exact:,} distinct before)"
+
+
+def refuse_more(workflows: int) -> None:
+    """Refuse more workflows than a scenario file may have.
+
+    Raises
+    ------
+    QuestionError
+        If there are more.
+    """
     if workflows > MOST_WORKFLOWS:
         raise QuestionError(
             f"run times make {workflows:,} workflows; allowed are {MOST_WORKFLOWS:,}: ask for fewer runtime classes, "
             "a window, or models that more requests share"
         )
+
+
+def _classes_of(figures: pd.DataFrame, most: int) -> Ints:
+    """Return which class each row is of: a grid of equal ratios over all columns, as fine as `most` classes allow."""
+    logs = np.log(np.maximum(figures.to_numpy(np.float64), 1))
+    below = logs.max(axis=0) - logs
+    coarse, fine = float(below.max()) + 1, 0.0
+    classes = _cells(below, coarse)
+    for _ in range(_BISECTIONS):
+        step = (coarse + fine) / 2
+        finer = _cells(below, step)
+        if finer.max() < most:
+            coarse, classes = step, finer
+        else:
+            fine = step
+    return classes
+
+
+def _cells(below: NDArray[np.float64], step: float) -> Ints:
+    """Return the cell of each row on a grid of this step, numbered from 0. Shape [rows]."""
+    cells = pd.DataFrame((below / step).astype(np.int64))
+    return np.asarray(cells.groupby(list(cells.columns), sort=False).ngroup(), np.int64)

@@ -1,7 +1,7 @@
 """CSV files, plain or gzip, as rows in chunks.
 
-A line of the file is a row: line breaks inside quotes are refused, so that one stray quote spoils one row. Whatever is
-read must be UTF-8; what stands in other columns may be anything.
+A line of the file is a row: line breaks inside quotes are refused, and a stray quote spoils one row (`csv_records`).
+Whatever is read must be UTF-8; what stands in other columns may be anything.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ import numpy as np
 from models.scenario import InputError
 from models.scenario.source import read_bounded_lines
 from models.scenario.trace import LONGEST_LINE
+from planner.inputs.importers.csv_records import say_error, take_apart
 from planner.inputs.importers.rows import Refusal, Rows
 from planner.inputs.importers.source import open_text, utf_8_from
 from planner.inputs.importers.tally import Tally
@@ -59,10 +60,12 @@ def csv_rows(
         line, separator = (1, ",") if header else (2, separator)
         header = header or _header(file, path, separator)
         positions = _positions(header, required, optional, str(path))
-        while lines := list(islice(read_bounded_lines(file, str(path), LONGEST_LINE, line), CHUNK_ROWS)):
-            rows = _rows(lines, line, str(path), len(header), positions, separator)
+        source = read_bounded_lines(file, str(path), LONGEST_LINE, line)
+        while lines := list(islice(source, CHUNK_ROWS)):
+            found = take_apart(lines, source, len(header), separator)
+            rows = _rows(lines, found, line, str(path), len(header), positions, tally)
             yield rows
-            rows.settle(tally)
+            rows.settle()
             line += len(lines)
     if tally.read == before:
         raise InputError(str(path), 1, "file", "has no rows; allowed is at least one row below the header")
@@ -101,7 +104,7 @@ def _header(file: TextIO, path: Path, separator: str = ",") -> list[str]:
     try:
         names = next(csv.reader([line], strict=True, delimiter=separator), [])
     except csv.Error as error:
-        raise InputError(str(path), 1, "header", f"{_said(error, line)}; allowed is CSV") from None
+        raise InputError(str(path), 1, "header", f"{say_error(error, line)}; allowed is CSV") from None
     if not names:
         raise InputError(str(path), 1, "file", "is empty; allowed is CSV with a header")
     return [name.strip() for name in names]
@@ -130,9 +133,16 @@ def _columns(header: Sequence[str], known: Sequence[str]) -> str:
     return f"its columns: {', '.join(header)[:200]}; " if any(name in known for name in header) else ""
 
 
-def _rows(lines: Sequence[str], line: int, file: str, width: int, positions: dict[str, int], separator: str) -> Rows:
+def _rows(
+    lines: Sequence[str],
+    found: list[list[str] | str],
+    line: int,
+    file: str,
+    width: int,
+    positions: dict[str, int],
+    tally: Tally,
+) -> Rows:
     """Return lines as rows; those that have no fields, or not so many, are left out or broken."""
-    found = _parse_lines(lines, separator)
     fits = [len(row) == width and isinstance(row, list) for row in found]
     numbers = np.arange(line, line + len(lines), dtype=np.int64)
     broken: list[Refusal] = []
@@ -141,7 +151,7 @@ def _rows(lines: Sequence[str], line: int, file: str, width: int, positions: dic
         broken = [_broken(row, file, number, width) for number, row, fit in numbered if row and not fit]
         numbers, found = numbers[fits], list(compress(found, fits))
     columns = {name: np.array([row[at] for row in found], dtype=np.object_) for name, at in positions.items()}
-    rows = Rows(file, numbers, columns, broken)
+    rows = Rows(file, numbers, columns, tally, broken)
     if not all(map(_is_utf_8, lines)):
         for name, texts in columns.items():
             foreign = np.array([not _is_utf_8(text) for text in texts], np.bool_)
@@ -163,25 +173,3 @@ def _broken(row: list[str] | str, file: str, line: int, width: int) -> Refusal:
     if isinstance(row, list):
         problem, reason = f"has {len(row)} fields", "row: has too few or many fields"
     return Refusal(InputError(file, line, "row", f"{problem}; allowed are {width} fields of CSV"), reason)
-
-
-def _parse_lines(lines: Sequence[str], separator: str) -> list[list[str] | str]:
-    """Return the fields of each line, none for a blank one, or what is wrong with it."""
-    try:
-        rows: list[list[str] | str] = list(csv.reader(lines, strict=True, delimiter=separator))
-        if len(rows) == len(lines):
-            return rows
-    except csv.Error:
-        pass
-    return [_fields(line, separator) for line in lines]
-
-
-def _fields(line: str, separator: str) -> list[str] | str:
-    try:
-        return next(csv.reader([line], strict=True, delimiter=separator), [])
-    except csv.Error as error:
-        return f"is not CSV: {_said(error, line)}"
-
-
-def _said(error: csv.Error, line: str) -> str:
-    return f"{error} (line breaks inside quotes are not read)" if line.count('"') % 2 else str(error)

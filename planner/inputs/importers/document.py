@@ -51,10 +51,12 @@ def model_names(workload: Workload) -> list[str]:
 
 
 def work_sections(workload: Workload) -> dict[str, Any]:
-    """Return the sections of batch classes, where there are any, and of workflows."""
+    """Return the sections of batch classes, where there are any, and of workflows, and by how much they are rounded."""
     batches = _batches(workload.workflows)
     workflows = {workflow.name: {"tasks": _tasks(workflow)} for workflow in workload.workflows}
-    return ({"batches": batches} if batches else {}) | {"workflows": workflows}
+    rounding = workload.rounding
+    rounded = {} if rounding is None else {"rounded_up": Plain(f"{rounding.most:.4f}")}
+    return rounded | ({"batches": batches} if batches else {}) | {"workflows": workflows}
 
 
 def _tasks(workflow: Workflow) -> dict[str, Any]:

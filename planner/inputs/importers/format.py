@@ -105,6 +105,8 @@ class Format:
         What the mapping assumes or cannot know; shown with every summary.
     reader
         Makes the reader; its dataclass fields are the options.
+    sizes
+        What it assumes of the cluster and of sizes, where the command's options say nothing.
     dated
         Whether releases are moments (microseconds since 1970) rather than times of the trace's own clock; where logs
         differ, what says so of a reader and its files.
@@ -115,6 +117,7 @@ class Format:
     source: str
     notes: tuple[str, ...]
     reader: type[Reader]
+    sizes: str = ""
     dated: bool | Callable[[Any, Sequence[Path]], bool] = False
 
     def is_dated(self, reader: Reader, files: Sequence[Path]) -> bool:

@@ -31,9 +31,10 @@ MAX_GPUS_PER_REQUEST = 10_000
 Mask = NDArray[np.bool_]
 _WHOLE = re.compile(r"\s*([+-]?\d{1,18})(?:\.0*)?\s*", re.ASCII)
 _FIRST_YEAR, _LAST_YEAR = 1970, 2200
-_LATEST_US = 7_258_118_400_000_000
+LATEST_US = 7_258_118_400_000_000
 """The end of the last year, since 1970."""
 _SHORTEST_MOMENT = len("2024-11-15 16:57")
+_SIGN = frozenset("+-")
 
 
 class Refusal(NamedTuple):
@@ -56,6 +57,8 @@ class Rows:
         Line of each row in the file, from 1. Shape [rows].
     columns
         The text of each row by column. Shape [rows] each.
+    tally
+        Where what is left out and refused is counted in the end.
     broken
         Rows of the same chunk that could not be taken apart into columns.
 
@@ -68,6 +71,7 @@ class Rows:
     file: str
     line: Ints
     columns: dict[str, Texts]
+    tally: Tally
     broken: Sequence[Refusal] = ()
     kept: Mask = field(init=False)
     _refused: list[Refusal] = field(init=False, default_factory=list)
@@ -134,9 +138,9 @@ class Rows:
         return self._each(
             column,
             lambda text: microseconds(text.strip(), unit),
-            (0, _LATEST_US),
+            (MAX_TIME_US + 1, LATEST_US),
             "is no time since 1970 in range",
-            f"a plain number of {unit} from 0 s to {_LATEST_US / 1e6:g} s",
+            f"a plain number of {unit} from {MAX_TIME_US / 1e6:g} s (2001) to {LATEST_US / 1e6:g} s",
         )
 
     def optional_times(self, column: str, unit: str = "s") -> Ints:
@@ -182,7 +186,10 @@ class Rows:
         return self._each(column, read_share, (1, WHOLE), "is no share", allowed)
 
     def moments(self, column: str) -> Ints:
-        """Return dates with a time of day in microseconds since 1970; without a zone: UTC. Shape [rows]."""
+        """Return dates with a time of day in microseconds since 1970. Shape [rows].
+
+        Either all dates of an import have a zone or none has, which the first one tells; without, they count as UTC.
+        """
         texts = self.columns[column]
         read = pd.to_datetime(pd.Series(texts, dtype=object), format="ISO8601", errors="coerce", utc=True)
         # The reader also takes a bare year, and words such as "now".
@@ -191,8 +198,20 @@ class Rows:
         self.refuse(
             ~good, column, "is no date and time in range", f"such as 2024-11-15 16:57:50, {_FIRST_YEAR} to {_LAST_YEAR}"
         )
+        self._refuse_mixed_zones(column, texts, good)
         nanoseconds = read.where(good, pd.Timestamp(0, tz="UTC")).dt.as_unit("ns").astype("int64").to_numpy()
         return np.asarray((nanoseconds + 500) // 1000, np.int64)
+
+    def _refuse_mixed_zones(self, column: str, texts: Texts, good: Mask) -> None:
+        """Refuse dates with a zone where the import's first has none, and the other way round."""
+        # Behind the date, + and - stand in zones alone.
+        zoned = np.fromiter((text.rstrip()[-1:] in "Zz" or not _SIGN.isdisjoint(text[10:]) for text in texts), np.bool_)
+        dates = good & self.kept
+        if self.tally.zoned is None and dates.any():
+            self.tally.zoned = bool(zoned[np.argmax(dates)])
+        if self.tally.zoned is not None:
+            problem = f"has {'no' if self.tally.zoned else 'a'} zone, other than dates before it"
+            self.refuse(dates & (zoned != self.tally.zoned), column, problem, "a zone in all dates or in none")
 
     def names(self, column: str) -> Texts:
         """Return names of models: printable, 1 to `LONGEST_NAME` characters. Shape [rows]."""
@@ -213,19 +232,19 @@ class Rows:
         """Return the rows that are kept as requests; columns as in `Requests`, each of shape [rows]."""
         return Requests(release_us, model, runtime_us, deadline_us, gpus, serving).at(self.kept)
 
-    def settle(self, tally: Tally) -> None:
-        """Count what was left out and refused.
+    def settle(self) -> None:
+        """Tell the tally what was left out and refused.
 
         Raises
         ------
         InputError
             For the earliest refused row, unless the tally skips malformed rows.
         """
-        tally.read += len(self.line) + len(self.broken)
+        self.tally.read += len(self.line) + len(self.broken)
         for reason, rows in self._left_out:
-            tally.left_out[reason] += rows
+            self.tally.left_out[reason] += rows
         for refusal in sorted((*self.broken, *self._refused), key=lambda refusal: refusal.error.line or 0):
-            tally.refuse(*refusal)
+            self.tally.refuse(*refusal)
 
     def _each(
         self, column: str, read: Callable[[str], int], within: tuple[int, int], problem: str, allowed: str

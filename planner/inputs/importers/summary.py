@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,8 @@ from planner.inputs.importers.workload import Workload
 
 MINUTE_US = 60_000_000
 QUANTILES = (10, 50, 90, 99)
+ROUNDED_QUANTILES = (50, 90, 95, 99, 100)
+"""What is said exactly and rounded, where run times are rounded up."""
 LISTED_MODELS = 10
 """So many models are named in the summary."""
 
@@ -115,6 +118,15 @@ class Summary:
         place = max(1, -(-int(percent * 10**6) * len(self.task_runtime_us) // 10**8))
         return float(self.task_runtime_us[place - 1]) / 1e6
 
+    @property
+    def _rounding(self) -> dict[str, Any] | None:
+        """What rounding run times up costs, percentile by percentile as [exact, rounded]; None without."""
+        rounding = self.workload.rounding
+        if rounding is None:
+            return None
+        runtimes = {f"p{percent}": rounding.quantiles_s(Fraction(percent, 100)) for percent in ROUNDED_QUANTILES}
+        return {"rounded_up": rounding.most, "work_added": rounding.work_added, "runtime_s": runtimes}
+
     def as_dict(self) -> dict[str, Any]:
         """Return the figures with the keys of ``import --json``."""
         minutes, runtimes = self.per_minute, self.task_runtime_us
@@ -135,6 +147,7 @@ class Summary:
             "model_shares": {model: tasks / total for model, tasks in self.model_requests.items()},
             "gpus": self.gpus,
             "work_s": float(self.job_work_us.sum()) / 1e6,
+            "rounding": self._rounding,
             "load_time_s": self.mean_load_us / 1e6,
             "fluid_load": self.fluid_load,
             "load_of_loads": self.load_of_loads,

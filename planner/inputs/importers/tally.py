@@ -27,6 +27,8 @@ class Tally:
         Malformed rows, by reason.
     notes
         What a reader found out and a person should know, such as a median it measured.
+    zoned
+        Whether the first date read has a zone; None before there is one.
     """
 
     skip_malformed: bool = False
@@ -34,6 +36,7 @@ class Tally:
     left_out: Counter[str] = field(default_factory=Counter)
     refused: Counter[str] = field(default_factory=Counter)
     notes: list[str] = field(default_factory=list)
+    zoned: bool | None = None
 
     def refuse(self, error: InputError, reason: str, rows: int = 1) -> None:
         """Count malformed rows of which `error` describes the first.

@@ -59,9 +59,16 @@ class Target(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Documented:
-    """Equal servers, models of one size, and a workflow per distinct request."""
+    """Equal servers, models of one size, and a workflow per distinct request.
+
+    Parameters
+    ----------
+    asked_for
+        Whether the command's options changed what the format documents.
+    """
 
     hardware: Hardware
+    asked_for: bool = False
 
     @property
     def gpus(self) -> int:

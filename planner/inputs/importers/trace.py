@@ -84,7 +84,10 @@ class Imported:
     @property
     def notes(self) -> list[str]:
         """What the mapping assumes, and what the reader found out; with a cluster of one's own, only that."""
-        return [*(() if not isinstance(self.target, Documented) else self.format.notes), *self.tally.notes]
+        if not isinstance(self.target, Documented):
+            return list(self.tally.notes)
+        sizes = f"{'where options say nothing, ' if self.target.asked_for else ''}{self.format.sizes}"
+        return [*self.format.notes, *([sizes] if self.format.sizes else []), *self.tally.notes]
 
     @property
     def scenario(self) -> Scenario:
@@ -135,7 +138,15 @@ class Imported:
     def _comments(self) -> list[str]:
         files = ", ".join(path.name for path in self.files)
         lines = [f"Made by truenorth import {self.format.name} from {files}.", f"Source: {self.format.source}."]
-        return [*lines, f"Mapping: {self.workload.mapping}.", *(f"- {note}" for note in self.notes)]
+        return [*lines, f"Mapping: {self.workload.mapping}.", *self._rounded(), *(f"- {note}" for note in self.notes)]
+
+    def _rounded(self) -> list[str]:
+        """Return what rounding run times up costs, as a comment of the scenario."""
+        rounding = self.workload.rounding
+        if rounding is None:
+            return []
+        cost = f"up to {100 * rounding.most:.4g} %, {100 * rounding.work_added:.4g} % of all work"
+        return [f"Run times are rounded up, by {cost}: bounds and refutations are about the rounded log."]
 
 
 def trace_path(scenario: Path) -> Path:
@@ -270,7 +281,7 @@ def _document(
     hardware = override(documented)
     if hardware != documented:
         tally.notes.append("cluster and sizes are those asked for, not the documented ones")
-    return Documented(hardware)
+    return Documented(hardware, asked_for=hardware != documented)
 
 
 def _watched(

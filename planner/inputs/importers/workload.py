@@ -14,8 +14,9 @@ from models.errors import QuestionError
 from models.instance import Ints
 from models.scenario.limits import MAX_HORIZON_US
 from models.workload import ANY_KIND, WHOLE, BatchClass, Task, Workflow
-from planner.inputs.importers.classes import Classes
+from planner.inputs.importers.classes import Classes, refuse_more, round_up, words
 from planner.inputs.importers.quantities import seconds
+from planner.inputs.importers.rounding import MEMORY, Rounding
 from planner.inputs.importers.tables import DagJobs, Requests, Serving
 
 MOST_READ = 30_000_000
@@ -40,6 +41,8 @@ class Workload:
         How the workflows were made, in words.
     weight
         Of each job; None: 1. Shape [jobs].
+    rounding
+        What rounding run times up cost; None: they are as they were.
     """
 
     workflows: tuple[Workflow, ...]
@@ -48,6 +51,7 @@ class Workload:
     deadline_us: Ints | None
     mapping: str
     weight: NDArray[np.float64] | None = None
+    rounding: Rounding | None = None
 
 
 def gather(chunks: Iterable[Requests | DagJobs]) -> Requests | DagJobs:
@@ -156,12 +160,28 @@ def workload_of(found: Requests | DagJobs, rows: Ints, release_us: Ints, classes
             f"all run times add up to more than {MAX_HORIZON_US / 10:.0e} us; allowed is a shorter window"
         )
     table = pd.DataFrame({"model": model, "gpus": gpus, "runtime_us": runtime} | _tabulate_serving(found, rows))
-    table, mapping = classes.representatives(table)
+    kept = [column for column in ("model", "gpus", "share") if column in table]
+    exact = len(table.drop_duplicates())
+    most = classes.per_group(exact, table.groupby(kept).ngroups)
+    table, rounding = _round_up(table, kept, most) if most else (table, None)
     grouped = table.groupby(list(table.columns), sort=True)
+    refuse_more(grouped.ngroups)
     kinds = grouped.size().index.to_frame(index=False).to_dict("records")
     known: dict[str, int] = {}
     workflows = tuple(_single(str(names[kind.pop("model")]), kind, known) for kind in kinds)
-    return Workload(workflows, np.asarray(grouped.ngroup(), np.int64), release_us, deadline, mapping, weight)
+    mapping = words(most if rounding else 0, exact)
+    if found.serving is not None and found.serving.batch_us:
+        mapping += "; only requests with equal figures form batches, which few classes make more of"
+    return Workload(workflows, np.asarray(grouped.ngroup(), np.int64), release_us, deadline, mapping, weight, rounding)
+
+
+def _round_up(table: pd.DataFrame, kept: list[str], most: int) -> tuple[pd.DataFrame, Rounding | None]:
+    """Return a table whose figures are rounded up among rows that agree in some columns, and what that costs."""
+    figures = table.drop(columns=kept)
+    groups = list(table.groupby(kept).indices.values())
+    parts = [(figures.iloc[rows], round_up(figures.iloc[rows], most)) for rows in groups]
+    made = pd.concat([after for _, after in parts]).sort_index()
+    return pd.concat([table[kept], made], axis=1)[list(table.columns)], Rounding.of(parts)
 
 
 def _tabulate_serving(found: Requests, rows: Ints) -> dict[str | int, Ints]:
@@ -171,7 +191,7 @@ def _tabulate_serving(found: Requests, rows: Ints) -> dict[str | int, Ints]:
     serving = found.serving.at(rows)
     return {
         "share": serving.share,
-        "memory_bytes": serving.memory_bytes,
+        MEMORY: serving.memory_bytes,
         **{size: times for size, times in serving.batch_us.items()},  # noqa: C416 (keys of another type)
     }
 
@@ -185,7 +205,7 @@ def _single(model: str, kind: dict[Any, int], known: dict[str, int]) -> Workflow
         Names so far, and how many workflows have each: where only memory or batches differ, a number is added.
     """
     gpus, runtime_us = kind.pop("gpus"), kind.pop("runtime_us")
-    share, memory = kind.pop("share", WHOLE), kind.pop("memory_bytes", 0)
+    share, memory = kind.pop("share", WHOLE), kind.pop(MEMORY, 0)
     name = f"{model} {seconds(runtime_us)}" + (f" x {gpus}" if gpus > 1 else "")
     known[name] = known.get(name, 0) + 1
     if known[name] > 1:

@@ -6,10 +6,12 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from planner.answers.convergence import tell_proof
 from planner.show.curves import Curves, gap_over_time, slowdown_ecdf
 from planner.show.report import documents
 from planner.show.report.folders import read_json, read_timelines
 from planner.show.report.section import PageSection, PageTable
+from planner.show.tables import name_with_marks
 
 NAME = "comparison.json"
 _PLAN, _COMPASS = "plan", "compass"
@@ -32,6 +34,7 @@ def section(folder: Path) -> PageSection:
         f"{scenario['name']}: how far from the least possible {words} are online policies?",
         _answer(document),
         [
+            *([document["warning"]] if document["warning"] else []),
             document["note"],
             f"The window holds {scenario['jobs']} jobs with {scenario['tasks']} tasks on {scenario['gpus']} GPUs.",
         ],
@@ -53,7 +56,7 @@ def _figure(value: float | None, unit: str) -> str:
 def _answer(document: Mapping[str, Any]) -> str:
     """Return the result in words: the plan, what is proved of it, the best online policy, and Compass."""
     rows, unit = {row["policy"]: row for row in document["rows"]}, document["unit"]
-    online = [row for row in document["rows"] if not row["clairvoyant"]]
+    online = [row for row in document["rows"] if not (row["clairvoyant"] or row["twin"] or row["problem"])]
     parts = [_planned(document, rows.get(_PLAN))]
     if online:
         parts.append(f"the best online policy, {online[0]['policy']}, is at {_set_beside(online[0], rows, unit)}")
@@ -81,21 +84,25 @@ def _set_beside(row: Mapping[str, Any], rows: Mapping[str, Mapping[str, Any]], u
     value, plan = _figure(row["objective"], unit), rows.get(_PLAN)
     if plan is None or not plan["objective"]:
         return value
-    return f"{value}, {row['objective'] / plan['objective']:.2f} times the plan"
+    beside = f"{value}, {row['objective'] / plan['objective']:.2f} times the plan"
+    if plan["converged"] or row["ratio_to_bound"] is None:
+        return beside
+    return f"{beside} and at most {row['ratio_to_bound']:.2f} times the least possible"
 
 
 def _contenders(document: Mapping[str, Any]) -> PageTable:
     unit, bound = document["unit"], document["lower_bound"]
-    levels = any(row["metrics"]["slo_attainment"] is not None for row in document["rows"])
-    columns = ["policy", "knows the future", f"{_words(document)}{f' ({unit})' if unit else ''}", "x best"]
+    measured = [row["metrics"] for row in document["rows"] if row["metrics"] is not None]
+    levels = any(metrics["slo_attainment"] is not None for metrics in measured)
+    columns = ["policy", "knows the future", f"{_words(document)}{f' ({unit})' if unit else ''}", "x best", "x bound"]
     columns += ["gap to bound", "p50 slowdown", "p95", "p99", "hit rate", "loads", "busy"]
     if levels:
         columns.append("within service level")
     rows = [_contender(row, levels) for row in document["rows"]]
-    proved = ["lower bound", "-", _figure(bound, ""), document["bound_method"] or "-"]
-    rows.append(proved + [""] * (len(columns) - len(proved)))
+    rows.append(["lower bound", "-", _figure(bound, "")])
+    rows = [row + [""] * (len(columns) - len(row)) for row in rows]
     slo = document["scenario"]["slo"]
-    notes = [f"Service level: {slo}."] if slo else []
+    notes = [tell_proof(document["gap"], document["bound_method"]), *([f"Service level: {slo}."] if slo else [])]
     if document["warmup"] != "0":
         notes.append(
             f"The columns from p50 slowdown on leave out the first {document['warmup']} of the jobs; the others do not."
@@ -105,11 +112,12 @@ def _contenders(document: Mapping[str, Any]) -> PageTable:
 
 def _contender(row: Mapping[str, Any], levels: bool) -> list[str]:
     metrics = row["metrics"]
-    cells = [
-        str(row["policy"]),
-        "yes" if row["clairvoyant"] else "no",
+    cells = [name_with_marks(row, not row["converged"]), "yes" if row["clairvoyant"] else "no"]
+    if metrics is None:
+        return cells
+    cells += [
         f"{row['objective']:.5g}",
-        "-" if row["ratio_to_best"] is None else f"{row['ratio_to_best']:.3f}",
+        *("-" if row[ratio] is None else f"{row[ratio]:.3f}" for ratio in ("ratio_to_best", "ratio_to_bound")),
         _share(row["gap_to_bound"]),
         *(f"{metrics[f'{quantile}_slowdown']:.3g}" for quantile in ("p50", "p95", "p99")),
         "-" if metrics["hit_rate"] is None else f"{metrics['hit_rate']:.3f}",
@@ -134,7 +142,8 @@ def _losses(document: Mapping[str, Any]) -> list[PageTable]:
         for loss in regret["losses"]
     ]
     columns = ["policy", "lost by", f"{_words(document)} lost", "share", "exactly between"]
-    return [PageTable("What stands between a policy and the lower bound", columns, rows, 2, regrets[0]["note"])]
+    note = " ".join(said for said in (regrets[0]["warning"], regrets[0]["note"]) if said)
+    return [PageTable("What stands between a policy and the lower bound", columns, rows, 2, note)]
 
 
 def _interval(loss: Mapping[str, Any]) -> str:

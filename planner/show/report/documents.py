@@ -68,14 +68,18 @@ class ShownMetrics(TypedDict):
 
 @with_config(_OPEN)
 class ComparedPolicy(TypedDict):
-    """A row of a comparison."""
+    """A row of a comparison; a policy with a problem has no figures."""
 
     policy: str
     clairvoyant: bool
-    objective: Figure
+    twin: bool
+    problem: str | None
+    objective: Figure | None
     ratio_to_best: Figure | None
+    ratio_to_bound: Figure | None
     gap_to_bound: Figure | None
-    metrics: ShownMetrics
+    converged: bool
+    metrics: ShownMetrics | None
 
 
 @with_config(_OPEN)
@@ -95,6 +99,7 @@ class RegretRow(TypedDict):
 
     policy: str
     note: str
+    warning: str | None
     losses: list[LossRow]
 
 
@@ -107,6 +112,7 @@ class ComparisonFile(TypedDict):
     lower_bound: Figure | None
     bound_method: str | None
     status: str
+    warning: str | None
     regret: list[RegretRow]
     note: str
     scenario: WindowOfFile

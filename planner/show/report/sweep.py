@@ -12,6 +12,7 @@ from pathlib import Path
 from models.scenario import InputError
 from models.scenario.source import read_text
 from models.units import say_bandwidth, say_size
+from planner.answers.convergence import WHAT_COUNTS
 from planner.show.colours import COLOURS
 from planner.show.curves import Curves, Point, lines
 from planner.show.report import documents
@@ -31,7 +32,10 @@ _UNITS: Mapping[str, Callable[[float], str]] = {
     "_s": "{:g} s".format,
 }
 """How columns' names end, and how their values are said."""
-_SHOWN = ("value", "servers", "lower_bound", "gap", "p95_slowdown", "p99_slowdown", "hit_rate", "compute_busy", "error")
+_SHOWN = (
+    "value", "servers", "ratio_to_best", "ratio_to_bound", "lower_bound", "bound_method", "gap", "gap_to_bound",
+    "converged", "p95_slowdown", "p99_slowdown", "hit_rate", "compute_busy", "problem", "error",
+)  # fmt: skip
 
 
 def section(folder: Path) -> PageSection:
@@ -60,6 +64,7 @@ def section(folder: Path) -> PageSection:
     return PageSection(
         f"{noted['name']}: what if {', '.join(_named(axis, axes) for axis in axes) or 'nothing'} changes?",
         _answer(rows, keys, asked, what),
+        _notes(rows),
         tables=[_table(rows, keys)],
         figures=[] if drawn is None else [drawn],
         reproduce={
@@ -68,6 +73,16 @@ def section(folder: Path) -> PageSection:
             "versions": ", ".join(f"{name} {version}" for name, version in noted["versions"].items()),
         },
     )
+
+
+def _notes(rows: Sequence[Mapping[str, str]]) -> list[str]:
+    """Return what has to be known of the plans of the cells."""
+    cells = {row["cell"] for row in rows if row.get("converged")}
+    unconverged = {row["cell"] for row in rows if row.get("converged") == "false"}
+    said = (
+        f"In {len(unconverged)} of {len(cells)} cells the plan is unconverged ({WHAT_COUNTS}): ratios to it understate."
+    )
+    return [said] if unconverged else []
 
 
 def _what(asked: str, objective: str) -> str:

@@ -57,6 +57,13 @@ HEADROOM_BITS = 11
 LEAST_STEPS = 10
 """Finer slots are left alone if time allows fewer steps than this; even the prices of coarser ones gain in them."""
 
+STEPS_SHARE = 0.9
+"""Of the time that is left steps take so much: the rest is for the proof."""
+
+PROOFS_KEPT = 4
+"""Where jobs share prices a proof, job by job, takes far longer than a step, and twice as long in slots half as wide:
+so many times what the last one took is kept for the next, for it and as much again for what follows."""
+
 LEAST_GAIN = 3e-4
 """Slots are not made finer once that gains less than this share of the bound."""
 
@@ -215,7 +222,17 @@ def _climb_pooled(
     unit_us: int,
     left_s: Callable[[], float],
 ) -> Begin:
-    """Climb with prices that jobs share, from coarse slots to fine ones, and prove after each what they are worth."""
+    """Climb with prices that jobs share, from coarse slots to fine ones, and prove after each what they are worth.
+
+    Notes
+    -----
+    Invariant: at the top of the loop `flat` are prices of `pooled`; behind `offer`, `best` is the best bound
+    proved, and `start` are the same prices in a relaxation in which every job has its own.
+    Because: shared prices are worth the same handed back to the jobs, but for releases that were rounded to slots;
+    so only the value job by job is ever offered as a bound.
+    Cost: a step O((groups + models) x slots) and O(1) a job; a proof O(tasks x delays), once per width.
+    If wrong: weaker or slower. Whatever prices come out, `offer` evaluates them exactly.
+    """
     model_us: int | None = None  # prices on models end there
 
     def evaluate(relaxation: Relaxation) -> Evaluation:
@@ -229,6 +246,7 @@ def _climb_pooled(
         pace = _Pace(search, pooled, left_s)
         climb = ascend(pooled, flat, steps, pace.go_on, evaluate(pooled))
         if model_us is None:
+            # Once, at the widest slots: prices on models behind a cold start cost half of a step, and are often 0.
             trial_pace = _Pace(search, pooled, left_s)
             cold = ascend(pooled, climb.best, TRIAL, trial_pace.go_on, PooledEvaluation(pool, pooled, pool.cold_us))
             if cold.value >= climb.value * (1 - LEAST_GAIN):
@@ -241,13 +259,16 @@ def _climb_pooled(
         proof_s = search.elapsed_s - begun_s
         if left_s() <= 0 or search.proved:
             return relaxation, start, replace(steps, count=0), best
-        finer_us, steps = _affordable(POOLED, pooled.slot_us // 2, 2 * pace.step_s, left_s() - 4 * proof_s, finest_us)
+        # In slots half as wide a step takes twice as long.
+        climbing_s = left_s() - PROOFS_KEPT * proof_s
+        finer_us, steps = _affordable(POOLED, pooled.slot_us // 2, 2 * pace.step_s, climbing_s, finest_us)
         finer = None if finer_us < finest_us or not steps.count else _relax_if_it_fits(pool, finer_us)
-        if finer is None:
+        if finer is None:  # from here on every job has prices of its own
             return relaxation, start, _affordable(WARM, pooled.slot_us, proof_s, left_s(), pooled.slot_us)[1], best
         pace = _Pace(search, finer, left_s)
         trial = ascend(finer, refine(climb.best, pooled, finer), TRIAL, pace.go_on, evaluate(finer))
-        possible = int(0.9 * (left_s() - 4 * proof_s) / pace.step_s)
+        # A step was guessed to take twice as long; the trial has told.
+        possible = int(STEPS_SHARE * (left_s() - PROOFS_KEPT * proof_s) / pace.step_s)
         pooled, flat, steps = finer, trial.best, replace(steps, count=max(1, min(possible, POOLED.count)))
 
 
@@ -327,7 +348,7 @@ def _affordable(usual: Steps, slot_us: int, per_step_s: float, left_s: float, fi
     per_step_s
         What a step takes in slots of `slot_us`.
     """
-    possible, halvings = max(0, int(0.9 * left_s / per_step_s)), 1  # the rest is for the proof
+    possible, halvings = max(0, int(STEPS_SHARE * left_s / per_step_s)), 1
     while slot_us // 2 >= finest_us and possible >= 2 * STEPS_PER_HALVING * (halvings + 1):
         slot_us, possible, halvings = slot_us // 2, possible // 2, halvings + 1
     # Few steps do not make up for the harm that long ones do at first.

@@ -25,6 +25,7 @@ from models.scenario.quantities import (
 from models.scenario.reading import parse_document, read_document
 from models.scenario.section import Section, problem, refuse_empty, validate
 from models.scenario.source import Source
+from models.workload import WHOLE
 
 PACKAGED = "open-models"
 """Name of the catalogue that comes with the package."""
@@ -50,6 +51,9 @@ class TokenSection(Section):
     start: Time = Field(default="0 us", validate_default=True, description="Of every request.")
     input: Time = Field(description="Of each token that goes in.")
     output: Time = Field(description="Of each token that comes out.")
+    beside: int = Field(
+        default=0, ge=0, le=WHOLE, description="So many other requests ran on the GPU while this was measured."
+    )
 
 
 class CatalogueModel(Section):
@@ -134,6 +138,7 @@ def _refuse_unknown_kinds(document: CatalogueDocument, source: Source) -> None:
         At the first of them.
     """
     for name, model in document.models.items():
+        _refuse_rates_of_one(name, model, source)
         for key in ("tokens", "factor"):
             for kind in getattr(model, key) or {}:
                 if kind not in document.kinds:
@@ -144,3 +149,19 @@ def _refuse_unknown_kinds(document: CatalogueDocument, source: Source) -> None:
             if owners.setdefault(alias, name) != name:
                 problem_text = f"{quote(alias)} also names {owners[alias]}; allowed is a name for each model"
                 raise source.error(("models", name), problem_text)
+
+
+def _refuse_rates_of_one(name: str, model: CatalogueModel, source: Source) -> None:
+    """Refuse a share of a GPU at rates of fewer requests at a time: all prefills would run at full speed.
+
+    Raises
+    ------
+    InputError
+        At the first such kind.
+    """
+    others = WHOLE // model.share - 1
+    for kind, rates in (model.tokens or {}).items():
+        if rates.input and rates.beside < others:
+            allowed_are = f"allowed is without share, or rates measured so (beside: {others})"
+            fault = f"lets {others + 1} prefills run side by side, each at the rate measured beside {rates.beside}"
+            raise source.error(("models", name, "share"), f"{fault} on {kind}; {allowed_are}")

@@ -2,22 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
 from models.errors import QuestionError
 from models.instance import Ints
 from models.scenario.errors import quote
-from models.workload import ANY_KIND, BatchClass, Task, Workflow
+from models.workload import BatchClass, Task, Workflow
 from planner.inputs.importers.catalogue.document import CatalogueDocument, CatalogueModel
-from planner.inputs.importers.classes import MOST_WORKFLOWS, Classes
+from planner.inputs.importers.classes import Classes, refuse_more, round_up, words
+from planner.inputs.importers.rounding import MEMORY, Rounding
 from planner.inputs.importers.tables import Requests, Texts
 
-DEFAULT_CLASSES = 4
-"""Classes of run time per model, where requests of a model differ and nothing else is asked for."""
+
+@dataclass(frozen=True, slots=True)
+class _Group:
+    """Requests of one model on as many GPUs each: where they stand, and their run times by kind, perhaps memory."""
+
+    model: str
+    gpus: int
+    rows: Ints
+    figures: pd.DataFrame
+
+    @property
+    def label(self) -> str:
+        """The name of the group's workflows."""
+        return self.model if self.gpus == 1 else f"{self.model} x {self.gpus}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +53,7 @@ class Joined:
     workflow: Ints
     unmatched: Mapping[str, int]
     mapping: str
+    rounding: Rounding | None
 
 
 def match(document: CatalogueDocument, names: Texts) -> dict[str, str]:
@@ -72,47 +87,44 @@ def join(document: CatalogueDocument, requests: Requests, classes: Classes) -> J
     ours = sorted(set(known.values()), key=list(document.models).index)
     place = np.array([ours.index(known[name]) if name in known else -1 for name in names], np.int64)[codes]
     kept = np.flatnonzero(place >= 0)
+    groups = [group for index, name in enumerate(ours) for group in _groups(name, document, requests, place == index)]
+    distinct = [len(group.figures.drop_duplicates()) for group in groups]
+    most = classes.per_group(sum(distinct), len(groups))
+    figures = [round_up(group.figures, most) if most else group.figures for group in groups]
+    rounding = Rounding.of([(group.figures, made) for group, made in zip(groups, figures, strict=True)])
     workflow = np.full(len(codes), -1, np.int64)
     workflows: list[Workflow] = []
-    several = 0
-    for index, name in enumerate(ours):
-        rows = np.flatnonzero(place == index)
-        made, of_row = _of_model(name, document, requests, rows, classes)
-        workflow[rows] = of_row + len(workflows)
-        workflows += made
-        several += len(made) > 1
-    if len(workflows) > MOST_WORKFLOWS:
-        raise QuestionError(f"makes {len(workflows):,} workflows; allowed are {MOST_WORKFLOWS:,}", "runtime_classes")
+    for group, made in zip(groups, figures, strict=True):
+        number, tables = _number_distinct(made)
+        workflow[group.rows] = number + len(workflows)
+        workflows += _workflows(group, document.models[group.model], tables)
+    refuse_more(len(workflows))
     unmatched = {name: int(count) for name, count in zip(names, np.bincount(codes), strict=True) if name not in known}
-    cut = (
-        "run times as they are" if classes.most == 0 else f"up to {classes.most or DEFAULT_CLASSES} classes of run time"
-    )
-    mapping = f"{cut} for each of {len(ours)} models of the catalogue"
-    return Joined(tuple(workflows), kept.astype(np.int64), workflow[kept], unmatched, mapping)
+    mapping = f"{words(most if rounding else 0, sum(distinct))}; {_models(len(ours))} of the catalogue"
+    return Joined(tuple(workflows), kept.astype(np.int64), workflow[kept], unmatched, mapping, rounding)
 
 
-def _of_model(
-    name: str, document: CatalogueDocument, requests: Requests, rows: Ints, classes: Classes
-) -> tuple[list[Workflow], Ints]:
-    """Return the workflows of a model, and which of them each of its requests is a job of. Shape [rows]."""
-    section = document.models[name]
-    gpus = np.ones(len(rows), np.int64) if requests.gpus is None else requests.gpus[rows]
-    made: list[Workflow] = []
-    of_row = np.empty(len(rows), np.int64)
-    for wide in np.unique(gpus).tolist():
-        among = np.flatnonzero(gpus == wide)
-        label = name if wide == 1 else f"{name} x {wide}"
-        if section.runtime is not None or section.batch is not None:
-            of_row[among] = len(made)
-            made.append(_workflow(label, name, section, None, wide))
-            continue
-        times = _times(name, document, requests, rows[among])
-        klass, tables = _classes(times, DEFAULT_CLASSES if classes.most is None else classes.most)
-        of_row[among] = klass + len(made)
-        for number, table in enumerate(tables, start=1):
-            own = label if len(tables) == 1 else f"{label} {number} of {len(tables)}"
-            made.append(_workflow(own, name, section, table, wide))
-    return made, of_row
+def _models(count: int) -> str:
+    return "1 model" if count == 1 else f"{count} models"
+
+
+def _groups(name: str, document: CatalogueDocument, requests: Requests, ours: NDArray[np.bool_]) -> Iterator[_Group]:
+    """Yield the requests of a model by their number of GPUs. Shape of `ours`: [requests]."""
+    gpus = np.ones(len(ours), np.int64) if requests.gpus is None else requests.gpus
+    for wide in np.unique(gpus[ours]).tolist():
+        rows = np.flatnonzero(ours & (gpus == wide))
+        figures = _times(name, document, requests, rows)
+        if requests.serving is not None and requests.serving.memory_bytes.any():
+            _refuse_batch(name, document)
+            figures[MEMORY] = requests.serving.memory_bytes[rows]
+        yield _Group(name, wide, rows, pd.DataFrame(figures))
+
+
+def _refuse_batch(name: str, document: CatalogueDocument) -> None:
+    """Refuse memory per request for a model with batches, whose requests would no longer be alike."""
+    if document.models[name].batch is not None:
+        problem = f"{name} has batches, whose requests hold equally much; allowed is its memory in the catalogue alone"
+        raise QuestionError(problem, "catalogue")
 
 
 def _times(name: str, document: CatalogueDocument, requests: Requests, rows: Ints) -> dict[str, Ints]:
@@ -124,6 +136,9 @@ def _times(name: str, document: CatalogueDocument, requests: Requests, rows: Int
         If the log lacks tokens or run times.
     """
     section = document.models[name]
+    alike = section.runtime or {kind: by_size[1] for kind, by_size in (section.batch or {}).items()}
+    if alike:
+        return {kind: np.full(len(rows), us, np.int64) for kind, us in alike.items()}
     if section.tokens is not None:
         if requests.tokens is None:
             problem = (
@@ -151,28 +166,22 @@ def _times(name: str, document: CatalogueDocument, requests: Requests, rows: Int
     return {kind: np.maximum(np.rint(own * float(by)), 1).astype(np.int64) for kind, by in factors.items()}
 
 
-def _classes(times: dict[str, Ints], most: int) -> tuple[Ints, list[dict[str, int]]]:
-    """Return classes of equally many requests by run time, and each one's mean per kind; 0: one per distinct time.
-
-    Requests are ordered by their run time on the first kind; equal ones share a class.
-    """
-    table = pd.DataFrame(times)
-    first = table.iloc[:, 0]
-    if most == 0 or len(table.drop_duplicates()) <= most:
-        klass = table.groupby(list(table.columns), sort=True).ngroup()
-    else:
-        below = first.rank(method="min").astype("int64") - 1
-        klass = pd.Series(pd.factorize(below * most // len(table), sort=True)[0])
-    means = table.groupby(klass.to_numpy()).mean().round().astype("int64")
-    tables = [{str(kind): int(us) for kind, us in row.items()} for row in means.to_dict("records")]
-    return np.asarray(klass, np.int64), tables
+def _number_distinct(figures: pd.DataFrame) -> tuple[Ints, list[dict[str, int]]]:
+    """Return which of the distinct rows of a table each row is, and those, in order."""
+    grouped = figures.groupby(list(figures.columns), sort=True)
+    distinct = grouped.size().index.to_frame(index=False).to_dict("records")
+    return np.asarray(grouped.ngroup(), np.int64), [{str(key): int(of) for key, of in row.items()} for row in distinct]
 
 
-def _workflow(label: str, model: str, section: CatalogueModel, table: dict[str, int] | None, gpus: int) -> Workflow:
-    """Return a workflow of equal tasks side by side, one per GPU."""
-    steps = ["run"] if gpus == 1 else [f"run{index}" for index in range(gpus)]
-    if section.batch is not None:
-        batch = BatchClass(label, section.batch, (model,), section.share, section.memory)
-        return Workflow(label, tuple(Task.of_class(step, batch) for step in steps))
-    runtime = table or section.runtime or {ANY_KIND: 1}
-    return Workflow(label, tuple(Task(step, runtime, (model,), (), section.share, section.memory) for step in steps))
+def _workflows(group: _Group, section: CatalogueModel, distinct: Sequence[dict[str, int]]) -> Iterator[Workflow]:
+    """Yield workflows of equal tasks side by side, one per GPU: one workflow for each distinct figures of a group."""
+    steps = ["run"] if group.gpus == 1 else [f"run{index}" for index in range(group.gpus)]
+    for number, runtime in enumerate(distinct, start=1):
+        label = group.label if len(distinct) == 1 else f"{group.label} {number} of {len(distinct)}"
+        demand = ((group.model,), section.share, runtime.pop(MEMORY, section.memory))
+        if section.batch is not None:
+            batch = BatchClass(label, section.batch, *demand)
+            yield Workflow(label, tuple(Task.of_class(step, batch) for step in steps))
+        else:
+            models, share, memory = demand
+            yield Workflow(label, tuple(Task(step, runtime, models, (), share, memory) for step in steps))

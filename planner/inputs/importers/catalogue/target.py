@@ -13,6 +13,7 @@ from models.instance import Ints
 from models.scenario.source import Plain
 from models.scenario.writing import scenario_text
 from models.slo import ServiceLevel, ServiceLevels
+from models.workload import WHOLE
 from planner.inputs.importers.catalogue.document import CatalogueDocument, load_catalogue
 from planner.inputs.importers.catalogue.join import join
 from planner.inputs.importers.classes import Classes
@@ -88,8 +89,8 @@ class Catalogued:
         """
         if isinstance(found, DagJobs):
             raise QuestionError("joins requests by model, and this log has whole jobs; allowed is without", "catalogue")
-        if found.serving is not None:
-            problem = "brings shares, memory and batches; allowed is a log without these columns"
+        if found.serving is not None and (found.serving.batch_us or (found.serving.share < WHOLE).any()):
+            problem = "brings shares and batches; allowed is a log without these columns"
             raise QuestionError(problem, "catalogue")
         asked = found.at(rows)
         joined = join(self.document, asked, classes)
@@ -104,7 +105,9 @@ class Catalogued:
             None if asked.deadline_us is None else asked.deadline_us[kept],
             joined.mapping,
             None if asked.weight is None else asked.weight[kept],
+            joined.rounding,
         )
+        tally.notes += self._shared(made)
         tally.notes += [
             f"no request is of a model of the level '{level}', which is left out" for level in self._vacuous(made)
         ]
@@ -144,6 +147,15 @@ class Catalogued:
         used = model_names(workload)
         unused = [model for model in self.document.models if model not in used]
         return [level for level in self.document.slo or () if level.workflow in unused]
+
+    def _shared(self, workload: Workload) -> list[str]:
+        """Return what is assumed of models whose requests take shares of a GPU."""
+        several = {model: WHOLE // self.document.models[model].share for model in model_names(workload)}
+        return [
+            f"run times of {model} are taken to hold beside {count - 1} more of its requests, which its share lets run"
+            for model, count in several.items()
+            if count > 1
+        ]
 
     def _group(self, kind: str) -> dict[str, Any]:
         known = self.document.kinds[kind]

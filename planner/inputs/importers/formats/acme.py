@@ -70,10 +70,10 @@ FORMAT = Format(
     notes=(
         "the log names no models: the jobs of a user that are of one type (pretraining, evaluation, ...) share one "
         "(model=user, model=type)",
-        "the log has no sizes: every model weighs 14 GB (7 billion parameters of 2 bytes), a GPU has 80 GB for weights",
         "jobs on several GPUs are left out (gpus=split: they become as many tasks on one GPU each, side by side)",
         "a run time is end_time - start_time, also of jobs that failed or were cancelled (state=completed: without)",
     ),
+    sizes="the log has no sizes: every model weighs 14 GB (7 billion parameters of 2 B), a GPU has 80 GB for weights",
     reader=Acme,
     dated=True,
 )

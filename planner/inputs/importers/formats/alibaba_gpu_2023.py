@@ -99,11 +99,11 @@ FORMAT = Format(
     notes=(
         "the list names no models: pods that request the same processors, memory and share of a GPU share one, such as "
         "cpu6000-memory12288-gpu460",
-        "the list has no sizes: every model weighs 4 GB, a GPU has 16 GB for weights; the share of a GPU is not used, "
-        "a task has its GPU to itself",
+        "the share of a GPU is not used, a task has its GPU to itself",
         "pods on several GPUs are left out (gpus=split: they become as many tasks on one GPU each, side by side)",
         "a run time is deletion_time - scheduled_time, also of pods that failed or, in phase Running, were still there "
         "when the trace ended (phase=succeeded: without them)",
     ),
+    sizes="the list has no sizes: every model weighs 4 GB, a GPU has 16 GB for weights",
     reader=AlibabaGPU,
 )

@@ -57,9 +57,9 @@ FORMAT = Format(
     notes=(
         "functions of a cloud stand in for models: a model is an application, which is deployed as a whole "
         "(model=function: a function)",
-        "the trace has no sizes: every model weighs 4 GB, a GPU has 16 GB for weights",
         "a release is end_timestamp - duration; durations are those on the provider's processors, and invocations of "
         "0 s are left out",
     ),
+    sizes="the trace has no sizes: every model weighs 4 GB, a GPU has 16 GB for weights",
     reader=AzureFunctions,
 )

@@ -7,10 +7,11 @@ measured for Llama2-70B on eight H100 in tensor parallel, one request at a time 
 token.
 
 Several requests at a time follow one of two rules. As *shares* (``concurrency``), each takes 1/N of the GPU, at the
-rates that hold beside N - 1 others. As *batches* (``batch``), prefills come one after the other, since they are bound
-by compute, and each further request lengthens every token by ``crowding``: by 1.6 %, tokens take twice as long at a
-batch of 64. Either way a request holds its KV cache from start to end, ``kv`` bytes per token of context and answer:
-Llama2-70B in 16 bits has 80 layers x 8 heads x 128 numbers x 2 (keys and values) x 2 B = 327,680 B.
+rates that hold beside N - 1 others, which have to be given: prefills share a GPU's compute. As *batches* (``batch``),
+prefills come one after the other, since they are bound by compute, and each further request lengthens every token by
+``crowding``: by 1.6 %, tokens take twice as long at a batch of 64. Either way a request holds its KV cache from start
+to end, ``kv`` bytes per token of context and answer: Llama2-70B in 16 bits has 80 layers x 8 heads x 128 numbers x 2
+(keys and values) x 2 B = 327,680 B.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from pathlib import Path
 import numpy as np
 
 from executor.policies.options import count_from_1, duration, factor, option
+from models.errors import QuestionError
 from models.instance import Ints
 from models.scenario.quantities import MAX_BATCH
 from models.units import parse_size
@@ -34,6 +36,8 @@ from planner.inputs.importers.tables import Requests, Serving
 from planner.inputs.importers.tally import Tally
 
 MOST_TOKENS = 10_000_000
+MEASURED = {"start": 14_500, "prefill": 85, "decode": 29_800}
+"""Microseconds that the authors of Splitwise measured, of one request at a time."""
 _COLUMNS = ("TIMESTAMP", "ContextTokens", "GeneratedTokens")
 _LONGEST_STEP_US = 60_000_000
 _MOST_CROWDING = 10
@@ -71,11 +75,11 @@ class AzureLLM:
     Parameters
     ----------
     start, prefill, decode
-        Microseconds per request, per token of context, and per generated token after the first.
+        Microseconds per request, per token of context, and per generated token after the first; None: as `MEASURED`.
     model
         Name of the one model that all files share; empty: each file's own, named like the file.
     concurrency
-        So many requests run at a time on a GPU, each as a share of it.
+        So many requests run at a time on a GPU, each as a share of it; takes rates measured so.
     batch
         Most requests in a batch; 1: no batches.
     crowding
@@ -84,9 +88,9 @@ class AzureLLM:
         Bytes of KV cache per token.
     """
 
-    start: int = option(14_500, _step)
-    prefill: int = option(85, _step)
-    decode: int = option(29_800, _step)
+    start: int | None = option(None, _step)
+    prefill: int | None = option(None, _step)
+    decode: int | None = option(None, _step)
     model: str = option("", str)
     concurrency: int = option(1, count_from_1(WHOLE))
     batch: int = option(1, count_from_1(MAX_BATCH))
@@ -105,15 +109,13 @@ class AzureLLM:
 
     def read(self, files: Sequence[Path], tally: Tally) -> Iterator[Requests]:
         """Yield the requests of the files."""
-        rule = [
-            f"{seconds(self.start)} + {seconds(self.prefill)} x context",
-            f"{seconds(self.decode)} x (generated - 1)",
-        ]
-        tally.notes.append(
-            f"run time: {' + '.join(rule)} (Llama2-70B on eight H100, measured by the authors of Splitwise)"
-        )
+        self._refuse_rates_of_one()
+        start, prefill, decode = (self._rate(name) for name in MEASURED)
+        rule = f"{seconds(start)} + {seconds(prefill)} x context + {seconds(decode)} x (generated - 1)"
+        tally.notes.append(f"run times of the log: {rule} ({self._sources})")
         if self.concurrency > 1:
-            tally.notes.append(f"{self.concurrency} requests at a time on a GPU; the rates are taken to hold then")
+            beside = f"prefill and decode are taken to be those beside {self.concurrency - 1} others"
+            tally.notes.append(f"{self.concurrency} requests at a time on a GPU; {beside}")
         if self.batch > 1:
             tally.notes.append(
                 f"batches of up to {self.batch}: prefills add up, and each further request makes every token take "
@@ -127,10 +129,38 @@ class AzureLLM:
                 release = rows.moments("TIMESTAMP")
                 context = rows.wholes("ContextTokens", 0, MOST_TOKENS)
                 generated = rows.wholes("GeneratedTokens", 0, MOST_TOKENS)
-                runtime = self.start + self.prefill * context + self.decode * np.maximum(generated - 1, 0)
+                runtime = start + prefill * context + decode * np.maximum(generated - 1, 0)
                 names = np.full(len(release), model, dtype=np.object_)
                 serving = self._serving(context, generated) if self._serves_several else None
-                yield rows.requests(release, names, np.maximum(runtime, 1), serving=serving)
+                made = Requests(release, names, np.maximum(runtime, 1), serving=serving, tokens=(context, generated))
+                yield made.at(rows.kept)
+
+    def _rate(self, name: str) -> int:
+        """Return a rate in microseconds: the one asked for, or the measured one."""
+        asked: int | None = getattr(self, name)
+        return MEASURED[name] if asked is None else asked
+
+    @property
+    def _sources(self) -> str:
+        """Where the rates come from, in words."""
+        known = [name for name in MEASURED if getattr(self, name) is None]
+        measured = "Llama2-70B on eight H100, measured by the authors of Splitwise"
+        if not known:
+            return "rates as asked for"
+        return measured if len(known) == len(MEASURED) else f"{' and '.join(known)}: {measured}; the rest as asked for"
+
+    def _refuse_rates_of_one(self) -> None:
+        """Refuse rates of one request at a time for several, whose prefills would all run at full speed.
+
+        Raises
+        ------
+        QuestionError
+            If several requests run at a time and their prefill or decode is not given.
+        """
+        if self.concurrency > 1 and (self.prefill is None or self.decode is None):
+            beside = f"allowed is with prefill= and decode= as measured beside {self.concurrency - 1} others"
+            problem = f"prefills share a GPU's compute, and the rates are of one request at a time; {beside}, or batch="
+            raise QuestionError(problem, "concurrency")
 
     @property
     def _serves_several(self) -> bool:
@@ -139,11 +169,12 @@ class AzureLLM:
 
     def _serving(self, context: Ints, generated: Ints) -> Serving:
         """Return share, KV cache and times of batches of requests with so many tokens."""
+        start, prefill, decode = (self._rate(name) for name in MEASURED)
         batch_us = {}
         for size in _sizes(self.batch):
-            token_us = self.decode * (1 + self.crowding * (size - 1))
+            token_us = decode * (1 + self.crowding * (size - 1))
             answer_us = np.ceil(token_us * np.maximum(generated - 1, 0)).astype(np.int64)
-            batch_us[size] = np.maximum(self.start + size * self.prefill * context + answer_us, 1)
+            batch_us[size] = np.maximum(start + size * prefill * context + answer_us, 1)
         share = np.full(len(context), WHOLE // self.concurrency, np.int64)
         return Serving(share, self.kv * (context + generated), batch_us)
 
@@ -163,10 +194,10 @@ FORMAT = Format(
     source="github.com/Azure/AzurePublicDataset (CC-BY 4.0); Patel et al., Splitwise, ISCA 2024",
     notes=(
         "the trace has no run times: they follow from the numbers of tokens by a linear rule",
-        "a GPU stands for a server of eight, which runs one request at a time unless options say otherwise",
-        "each file is a service with a model of its own (model=NAME: all share one) of 140 GB, loaded at 200 GB/s "
-        "(assumed: eight links of 25 GB/s)",
+        "a GPU runs one request at a time unless options say otherwise",
+        "each file is a service with a model of its own (model=NAME: all share one)",
     ),
+    sizes="a GPU stands for a server of eight; a model has 140 GB, loaded at 200 GB/s (assumed: 8 links of 25 GB/s)",
     reader=AzureLLM,
     dated=True,
 )

@@ -93,10 +93,10 @@ FORMAT = Format(
     source="github.com/alibaba/clusterdata, cluster-trace-v2026-GenAI; Lin et al., SoCC 2025",
     notes=(
         "a model is a base model (checkpoint); LoRAs are left out, since the trace has only their number",
-        "the trace has no sizes: every model weighs 6.5 GB, a GPU has 24 GB for weights",
         "updates are not joined to models: every load takes the same time",
         "run times are whole seconds and partly contain switching, so loads count twice where they do",
     ),
+    sizes="the trace has no sizes: every model weighs 6.5 GB, a GPU has 24 GB for weights",
     reader=GenTD26,
     dated=True,
 )

@@ -50,10 +50,10 @@ FORMAT = Format(
     source="github.com/S-Lab-System-Group/HeliosData (CC-BY 4.0); Hu et al., SC 2021",
     notes=(
         SHARED_BY_OWNER,
-        "the log has no sizes: every model weighs 8 GB, a GPU has 32 GB for weights",
         "jobs on several GPUs are left out (gpus=split: they become as many tasks on one GPU each, side by side)",
         "a run time is end_time - start_time, also of jobs that failed or were cancelled (state=completed: without)",
     ),
+    sizes="the log has no sizes: every model weighs 8 GB, a GPU has 32 GB for weights",
     reader=Helios,
     dated=True,
 )

@@ -175,12 +175,12 @@ FORMAT = Format(
     source="github.com/msr-fiddle/philly-traces (CC-BY 4.0); Jeon et al., USENIX ATC 2019",
     notes=(
         SHARED_BY_OWNER,
-        "the log has no sizes: every model weighs 6 GB, a GPU has 24 GB for weights",
         "jobs on several GPUs are left out (gpus=split: they become as many tasks on one GPU each, side by side); what "
         "counts is the attempt with the most",
         "a run time is the sum over the attempts of end_time - start_time, also of jobs that failed or were killed "
         "(state=completed: without them); a job that starts again runs on at once here",
     ),
+    sizes="the log has no sizes: every model weighs 6 GB, a GPU has 24 GB for weights",
     reader=Philly,
     dated=True,
 )

@@ -133,10 +133,10 @@ FORMAT = Format(
     source="github.com/dshruti20/RLTune, GPU_Traces (no licence given); SoCC 2025, doi 10.1145/3772052.3772257",
     notes=(
         "the traces name no models: the jobs of a user share one (model=executable, group, queue, partition, vc, name)",
-        "the traces have no sizes: every model weighs 4 GB, a GPU has 16 GB for weights",
         "jobs on several GPUs are left out (gpus=split: they become as many tasks on one GPU each, side by side)",
         "the type of GPU and the status, whose codes are not documented, are not used: every job runs on any GPU",
     ),
+    sizes="the traces have no sizes: every model weighs 4 GB, a GPU has 16 GB for weights",
     reader=RLTune,
     dated=True,
 )

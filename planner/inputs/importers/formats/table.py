@@ -1,4 +1,4 @@
-"""Any CSV file with a release, a model and a run time per row: logs that were prepared by hand or by another tool."""
+"""Any file of CSV or JSON Lines with a release, a model and a run time per row, prepared by hand or by another tool."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ from models.scenario.trace import microseconds
 from models.workload import WHOLE
 from planner.inputs.importers.csv_files import SEPARATORS, csv_rows, separator_of
 from planner.inputs.importers.format import Format, Hardware
-from planner.inputs.importers.rows import MAX_GPUS_PER_REQUEST, Rows
+from planner.inputs.importers.json_rows import holds_json_lines, json_rows
+from planner.inputs.importers.rows import LATEST_US, MAX_GPUS_PER_REQUEST, Rows
 from planner.inputs.importers.tables import Requests, Serving
 from planner.inputs.importers.tally import Tally
 
@@ -64,7 +65,8 @@ class TableReader:
     """Reads the columns that its options name.
 
     Releases are plain numbers of the log's own clock, numbers since 1970 (Unix times), or dates with a time of day; the
-    first row tells. Fields are separated by commas, semicolons or tabs; the header tells.
+    first that can be read tells. Fields are separated by commas, semicolons or tabs; the header tells. Or a line is an
+    object of JSON, whose keys are the columns.
 
     Parameters
     ----------
@@ -116,12 +118,22 @@ class TableReader:
         """Yield the requests of the files, none of which may be named twice."""
         clock = self.clock(files)
         tally.notes += [f"releases are {clock}"] if clock else []
+        if self.share:
+            tally.notes.append("run times are taken to hold beside as many other requests as their shares let run")
         for path in files:
-            separator = separator_of(path, self._columns)
-            if separator != ",":
-                tally.notes.append(f"fields of {path.name} are separated by {SEPARATORS[separator]}")
-            for rows in csv_rows(path, self._columns, tally, separator=separator):
+            for rows in self._rows(path, self._columns, tally):
                 yield self._requests(rows, clock)
+
+    def _rows(self, path: Path, columns: Sequence[str], tally: Tally) -> Iterator[Rows]:
+        """Return the rows of a file of CSV or JSON Lines, and note what separates its fields."""
+        if holds_json_lines(path):
+            tally.notes.append(f"{path.name} holds JSON Lines")
+            optional = [self.deadline] if self.deadline else []
+            return json_rows(path, [name for name in columns if name not in optional], tally, optional)
+        separator = separator_of(path, self._columns)
+        if separator != ",":
+            tally.notes.append(f"fields of {path.name} are separated by {SEPARATORS[separator]}")
+        return csv_rows(path, columns, tally, separator=separator)
 
     @property
     def _columns(self) -> list[str]:
@@ -139,19 +151,24 @@ class TableReader:
         return list(dict.fromkeys([self.release, self.model, *filter(None, named)]))
 
     def clock(self, files: Sequence[Path]) -> str:
-        """Return which clock the first release is of: empty for the log's own.
+        """Return which clock releases are of, as the first that can be read says: empty for the log's own.
 
         Raises
         ------
         InputError
             If the file cannot be read.
         """
-        chunks = csv_rows(files[0], [self.release], Tally(True), separator=separator_of(files[0], self._columns))
-        first = next((text for rows in chunks for text in rows.text(self.release)), "").strip()
+        chunks = self._rows(files[0], [self.release], Tally(True))
+        told = (self._clock_of(text) for rows in chunks for text in rows.text(self.release))
+        return next((clock for clock in told if clock is not None), "")
+
+    def _clock_of(self, text: str) -> str | None:
+        """Return which clock a release is of; None if it is none."""
         try:
-            return UNIX if microseconds(first, self.release_unit or self.unit) > MAX_TIME_US else ""
+            release_us = microseconds(text.strip(), self.release_unit or self.unit)
+            return None if not 0 <= release_us <= LATEST_US else UNIX if release_us > MAX_TIME_US else ""
         except ValueError:
-            return DATES if re.match(r"\d{4}-\d\d-\d\d", first) else ""
+            return DATES if re.match(r"\d{4}-\d\d-\d\d", text.strip()) else None
 
     def _requests(self, rows: Rows, clock: str) -> Requests:
         unit = self.release_unit or self.unit
@@ -198,9 +215,10 @@ class TableReader:
 
 FORMAT = Format(
     name="table",
-    title="a CSV file with a release, a model and a run time per row; options name the columns and the unit",
+    title="CSV or JSON Lines with a release, a model and a run time per row; options name the columns and the unit",
     source="your own log",
-    notes=("sizes are assumed: models of 6 GB that load at 6 GB/s, GPUs of 24 GB",),
+    notes=(),
+    sizes="sizes are assumed: models of 6 GB that load at 6 GB/s, GPUs of 24 GB",
     reader=TableReader,
     dated=lambda reader, files: bool(reader.clock(files)),
 )

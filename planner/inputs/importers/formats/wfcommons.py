@@ -229,10 +229,10 @@ FORMAT = Format(
     source="github.com/wfcommons/WfInstances (LGPL 3.0); Coleman et al., Future Generation Computer Systems 128, 2022",
     notes=(
         "a model is a program: all tasks that run it share it",
-        "the instances have no sizes of programs: every model weighs 4 GB, a GPU has 16 GB for weights",
         "run times are those of one processor core or more, as executed; on a GPU they are a stand-in",
         "an edge carries the files that the parent writes and the child reads; what no parent writes lies everywhere",
         "instances have no arrivals: each file is one job, released at 0 (copies, interval)",
     ),
+    sizes="the instances have no sizes of programs: every model weighs 4 GB, a GPU has 16 GB for weights",
     reader=WfCommons,
 )
