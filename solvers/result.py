@@ -53,8 +53,6 @@ class Origin(StrEnum):
 
 
 _MAKERS = {Origin.START: "what search began with", Origin.POLICY: "an online policy's", Origin.HINT: "the given one"}
-CONVERGED_GAP = 0.05
-"""Where plan and bound are no further apart, how long was searched hardly moves a ratio to either."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,11 +137,6 @@ class Result:
         if self.origin is Origin.SEARCH or self.timeline is None or self.status is Status.OPTIMAL:
             return None
         return f"the plan is {_MAKERS[self.origin]}: search found none better"
-
-    @property
-    def converged(self) -> bool:
-        """Whether more time would hardly change a ratio to plan or bound: search found it, and the gap is small."""
-        return self.fell_back is None and self.gap is not None and self.gap <= CONVERGED_GAP
 
 
 def _shown(value: Fraction | None) -> str:
