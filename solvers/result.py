@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from enum import StrEnum
 from fractions import Fraction
 
 from models.feasibility import assert_feasible
@@ -15,6 +16,7 @@ from models.instance import Instance
 from models.objective import Objective, gap, timeline_value
 from models.status import Status, proves
 from models.timeline import Timeline
+from solvers.work import WorkClock
 
 _END_S, _END = 1.0, 0.05
 """Solvers look at the clock now and then: a search may end so many seconds, or so much of its limit, after it."""
@@ -27,6 +29,30 @@ class Progress:
     seconds: float
     value: Fraction | None
     bound: Fraction | None
+
+
+class Origin(StrEnum):
+    """Who made a plan.
+
+    Attributes
+    ----------
+    SEARCH
+        A search or a proof.
+    START
+        The list decoder, from a dispatch rule or a plan that was known: where search begins.
+    POLICY
+        An online policy that was simulated before.
+    HINT
+        Whoever asked gave it.
+    """
+
+    SEARCH = "search"
+    START = "start"
+    POLICY = "policy"
+    HINT = "hint"
+
+
+_MAKERS = {Origin.START: "what search began with", Origin.POLICY: "an online policy's", Origin.HINT: "the given one"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +75,10 @@ class Result:
         Whether it was proved that there is no plan.
     runtime_s, time_limit_s
         Wall-clock time of the search, and how much of it was allowed.
+    cpu_s
+        What this process got of its processors meanwhile, all threads together.
+    origin
+        Who made the plan.
     incumbents
         The trail: every moment at which value or bound improved.
     solver, options
@@ -68,6 +98,8 @@ class Result:
     incumbents: tuple[Progress, ...]
     solver: str
     options: Mapping[str, str | int | float | bool | None] = field(default_factory=dict)
+    cpu_s: float = 0.0
+    origin: Origin = Origin.SEARCH
     left_out: Mapping[str, str] = field(default_factory=dict)
 
     def __repr__(self) -> str:
@@ -99,6 +131,13 @@ class Result:
         """(value - bound) / value, or None without value or bound."""
         return None if self.value is None else gap(self.value, self.lower_bound)
 
+    @property
+    def fell_back(self) -> str | None:
+        """Which plan was kept because search found none better; None if it found one, or this one is optimal."""
+        if self.origin is Origin.SEARCH or self.timeline is None or self.status is Status.OPTIMAL:
+            return None
+        return f"the plan is {_MAKERS[self.origin]}: search found none better"
+
 
 def _shown(value: Fraction | None) -> str:
     return "none" if value is None else f"{float(value):.6g}"
@@ -127,6 +166,8 @@ class Search:
         Called at every improvement.
     stop
         Set from outside (Ctrl-C) to end the search early with its best plan.
+    clock
+        Says how late it is, in seconds. One that counts work makes a search repeatable.
     left_out
         Takes down which methods gave way, and why; None: it begins with none.
     """
@@ -138,6 +179,7 @@ class Search:
         time_limit_s: float,
         watch: Callable[[Progress], None] | None = None,
         stop: threading.Event | None = None,
+        clock: Callable[[], float] = time.monotonic,
         left_out: dict[str, str] | None = None,
     ) -> None:
         self.instance = instance
@@ -148,27 +190,34 @@ class Search:
         self.bound: Fraction | None = None
         self.bound_method: str | None = None
         self.infeasible = False
+        self.origin = Origin.SEARCH
         self.left_out = {} if left_out is None else left_out
         self._watch = watch
         self._trail: list[Progress] = []
-        self._start = time.monotonic()
-        self._limit_s = time_limit_s
+        self.clock = clock
+        self._start, self._cpu_start = clock(), time.process_time()
+        self.limit_s = time_limit_s
         self._lock = threading.Lock()
 
     @property
     def elapsed_s(self) -> float:
         """Seconds since the start."""
-        return time.monotonic() - self._start
+        return self.clock() - self._start
 
     @property
     def remaining_s(self) -> float:
         """Seconds until the limit; 0 once it has passed or a stop was asked for."""
-        return 0.0 if self.stop.is_set() else max(0.0, self._limit_s - self.elapsed_s)
+        return 0.0 if self.stop.is_set() else max(0.0, self.limit_s - self.elapsed_s)
 
     @property
     def proved(self) -> bool:
         """Whether value and bound meet, so that nothing is left to search for."""
         return proves(self.value, self.bound)
+
+    def count(self, moves: int) -> None:
+        """Say that as much was done as so many moves of local search are: time passes if work is what limits it."""
+        if isinstance(self.clock, WorkClock):
+            self.clock.count(moves)
 
     @property
     def budget(self) -> Budget:
@@ -191,7 +240,7 @@ class Search:
         except MemoryError:
             self.left_out[method] = "memory ran out"
 
-    def offer(self, timeline: Timeline) -> bool:
+    def offer(self, timeline: Timeline, origin: Origin = Origin.SEARCH) -> bool:
         """Keep a plan if it is the best so far, or as good with fewer bytes loaded; say whether it was kept."""
         assert_feasible(self.instance, timeline)
         value = timeline_value(self.objective, self.instance, timeline)
@@ -202,9 +251,9 @@ class Search:
                 if value == self.value:
                     if self._load_bytes(timeline) >= self._load_bytes(self.timeline):
                         return False
-                    self.timeline = timeline
+                    self.timeline, self.origin = timeline, origin
                     return True
-            self.timeline, self.value = timeline, value
+            self.timeline, self.value, self.origin = timeline, value, origin
             self._check_bound(self.bound, self.bound_method)
             self._report()
         return True
@@ -244,10 +293,12 @@ class Search:
             self.bound_method,
             self.infeasible,
             self.elapsed_s,
-            self._limit_s,
+            self.limit_s,
             tuple(self._trail),
             solver,
             options,
+            time.process_time() - self._cpu_start,
+            self.origin,
             dict(self.left_out),
         )
 
@@ -265,3 +316,45 @@ class Search:
         self._trail.append(progress)
         if self._watch is not None:
             self._watch(progress)
+
+
+class Episode(Search):
+    """A part of a search's time: what is found in it goes on to the search.
+
+    Parameters
+    ----------
+    search
+        Whose instance, plan and bound it begins with.
+    limit_s
+        Seconds from now.
+    """
+
+    def __init__(self, search: Search, limit_s: float) -> None:
+        self._search = search
+        limit_s = min(limit_s, search.remaining_s)
+        super().__init__(search.instance, search.objective, limit_s, stop=search.stop, left_out=search.left_out)
+        if search.timeline is not None:
+            super().offer(search.timeline, search.origin)
+        if search.bound is not None and search.bound_method is not None:
+            super().offer_bound(search.bound, search.bound_method)
+
+    @property
+    def infeasible(self) -> bool:
+        """Whether it is proved that there is no plan."""
+        return self._search.infeasible
+
+    @infeasible.setter
+    def infeasible(self, proved: bool) -> None:
+        self._search.infeasible = proved
+
+    def offer(self, timeline: Timeline, origin: Origin = Origin.SEARCH) -> bool:
+        """Keep a plan if it is the best so far; say whether it was kept."""
+        kept = super().offer(timeline, origin)
+        if kept:
+            self._search.offer(timeline, origin)
+        return kept
+
+    def offer_bound(self, bound: Fraction, method: str) -> None:
+        """Keep a proved lower bound if it is the best so far."""
+        super().offer_bound(bound, method)
+        self._search.offer_bound(bound, method)

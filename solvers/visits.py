@@ -16,7 +16,7 @@ from models import Cluster, InitialResidency, Instance, Restrictions, Timeline, 
 from models.availability import Availability
 from models.instance import Ints
 from models.timeline import end_with_gpu
-from solvers.result import Search
+from solvers.result import Origin, Search
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,12 +112,12 @@ class TwinSearch(Search):
     def infeasible(self, proved: bool) -> None:
         self._search.infeasible = proved
 
-    def offer(self, timeline: Timeline) -> bool:
+    def offer(self, timeline: Timeline, origin: Origin = Origin.SEARCH) -> bool:
         """Keep a plan if it is the best so far; say whether it was kept."""
         closed = self._visits.close(timeline)
-        kept = super().offer(closed)
+        kept = super().offer(closed, origin)
         if kept:
-            self._search.offer(self._visits.gather(closed))
+            self._search.offer(self._visits.gather(closed), origin)
         return kept
 
     def offer_bound(self, bound: Fraction, method: str) -> None:

@@ -9,7 +9,7 @@ from functools import partial
 from itertools import chain
 from pathlib import Path
 from queue import Empty, SimpleQueue
-from typing import Literal
+from typing import Literal, get_args
 
 import torch
 
@@ -264,8 +264,10 @@ def assign(n_gpus: int, devices: Sequence[Physical], sharing: Sharing | None) ->
     Raises
     ------
     DeviceError
-        If there are too few of them for this sharing.
+        If there is no such sharing, or there are too few of them for it.
     """
+    if sharing is not None and sharing not in get_args(Sharing):
+        raise DeviceError(f"sharing {sharing!r} is unknown; allowed are {', '.join(get_args(Sharing))}")
     what = "CUDA devices" if devices[0].is_cuda else "cores of the CPU"
     if sharing == "serial" and not devices[0].is_cuda:
         return [devices[0]] * n_gpus

@@ -65,7 +65,10 @@ def plan_summary(plan: Plan) -> dict[str, str]:
     }
     if plan.metrics is not None:
         rows |= _metrics_rows(plan.metrics)
-    return rows | _left_out_rows(result.left_out) | _rounded(plan.scenario) | {"took": f"{result.runtime_s:.1f} s"}
+    if result.fell_back is not None:
+        rows["fell back"] = result.fell_back
+    took = {"took": f"{result.runtime_s:.1f} s, {result.cpu_s:.1f} s of CPU"}
+    return rows | _left_out_rows(result.left_out) | _rounded(plan.scenario) | took
 
 
 def _rounded(scenario: Scenario) -> dict[str, str]:
@@ -96,9 +99,10 @@ def bound_summary(bound: Bound) -> dict[str, str]:
         "method": bound.method,
     }
     if summary["uncertified_lower_bound"] is not None:
-        value = _number(summary["uncertified_lower_bound"], objective)
-        rows["without a certificate"] = f"{value}  (CP-SAT: holds, but cannot be computed again without it)"
-    return rows | _left_out_rows(bound.left_out) | _rounded(bound.scenario) | {"took": f"{bound.runtime_s:.1f} s"}
+        value, method = _number(summary["uncertified_lower_bound"], objective), summary["uncertified_method"]
+        rows["without a certificate"] = f"{value}  ({method}: holds, but cannot be computed again without a solver)"
+    took = {"took": f"{bound.runtime_s:.1f} s, {bound.cpu_s:.1f} s of CPU"}
+    return rows | _left_out_rows(bound.left_out) | _rounded(bound.scenario) | took
 
 
 def _left_out_rows(left_out: Mapping[str, str]) -> dict[str, str]:
