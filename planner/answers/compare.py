@@ -134,6 +134,7 @@ class Comparison:
             "converged": self.warning is None,
             "warning": self.warning,
             "status": str(self.plan.result.status),
+            "cpu_s": self.plan.result.cpu_s,
             "best": self.best,
             "left_out": dict(self.left_out),
             "regret": [regret.as_dict() for regret in self.regrets],
