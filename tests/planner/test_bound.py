@@ -1,4 +1,4 @@
-"""What a bound says of itself: which method proved what, with a certificate or without, and the plan found on the way."""
+"""What a bound says of itself: which method proved what, certified or not, and which plan was found on the way."""
 
 from __future__ import annotations
 
