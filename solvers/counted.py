@@ -80,5 +80,5 @@ def _look(strand: Search, seed: int, priced: Priced | None) -> None:
     if guide is not None:
         beam.improve(strand, guide, strand.remaining_s, seed)
     left = round(strand.remaining_s / MOVE_S)
-    if left > 0 and not strand.proved:
-        annealing.improve(strand, seed, left)
+    if strand.timeline is None or (left > 0 and not strand.proved):  # a first plan is made however late it is
+        annealing.improve(strand, seed, max(1, left))
