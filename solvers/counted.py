@@ -11,6 +11,7 @@ import math
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
+from models.timeline import Timeline
 from solvers.farm import Deadline
 from solvers.options import SearchOptions
 from solvers.result import Search
@@ -42,7 +43,7 @@ def _run_strands(search: Search, options: SearchOptions, moves: int, priced: Pri
     from solvers.bounds.lagrangian.improve import improve
 
     plans = on_twin(search)
-    planning, bounding = _strand(plans, moves), _strand(search, moves)
+    planning, bounding = _Strand(plans, moves), _Strand(search, moves)
     with ThreadPoolExecutor(min(2, options.workers)) as pool:
         looking, raising = pool.submit(_look, planning, options.seed, priced), pool.submit(improve, bounding)
         looking.result()
@@ -54,16 +55,21 @@ def _run_strands(search: Search, options: SearchOptions, moves: int, priced: Pri
     return found
 
 
-def _strand(search: Search, moves: int) -> Search:
-    """Return a search that begins with what is known, and ends after so much work or with the search itself."""
-    over = Deadline(search, math.inf)
-    limit_s, left_out = moves * MOVE_S, search.left_out
-    alone = Search(search.instance, search.objective, limit_s, stop=over, left_out=left_out, clock=WorkClock())
-    if search.timeline is not None:
-        alone.offer(search.timeline, search.origin)
-    if search.bound is not None and search.bound_method is not None:
-        alone.offer_bound(search.bound, search.bound_method)
-    return alone
+class _Strand(Search):
+    """A search that begins with what another knows, and ends after so much work or with the other."""
+
+    def __init__(self, search: Search, moves: int) -> None:
+        self._search, over = search, Deadline(search, math.inf)
+        instance, objective, limit_s = search.instance, search.objective, moves * MOVE_S
+        super().__init__(instance, objective, limit_s, stop=over, clock=WorkClock(), left_out=search.left_out)
+        if search.timeline is not None:
+            self.offer(search.timeline, search.origin)
+        if search.bound is not None and search.bound_method is not None:
+            self.offer_bound(search.bound, search.bound_method)
+
+    def finish(self, timeline: Timeline) -> Timeline:
+        """Return a plan as the other search keeps it."""
+        return self._search.finish(timeline)
 
 
 def _look(strand: Search, seed: int, priced: Priced | None) -> None:
@@ -74,5 +80,5 @@ def _look(strand: Search, seed: int, priced: Priced | None) -> None:
     if guide is not None:
         beam.improve(strand, guide, strand.remaining_s, seed)
     left = round(strand.remaining_s / MOVE_S)
-    if left > 0 and not strand.proved:
-        annealing.improve(strand, seed, left)
+    if strand.timeline is None or (left > 0 and not strand.proved):  # a first plan is made however late it is
+        annealing.improve(strand, seed, max(1, left))

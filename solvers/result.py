@@ -240,8 +240,13 @@ class Search:
         except MemoryError:
             self.left_out[method] = "memory ran out"
 
+    def finish(self, timeline: Timeline) -> Timeline:
+        """Return a plan as it is kept; the search on a twin says here what solvers leave open."""
+        return timeline
+
     def offer(self, timeline: Timeline, origin: Origin = Origin.SEARCH) -> bool:
         """Keep a plan if it is the best so far, or as good with fewer bytes loaded; say whether it was kept."""
+        timeline = self.finish(timeline)
         assert_feasible(self.instance, timeline)
         value = timeline_value(self.objective, self.instance, timeline)
         with self._lock:
@@ -346,6 +351,10 @@ class Episode(Search):
     @infeasible.setter
     def infeasible(self, proved: bool) -> None:
         self._search.infeasible = proved
+
+    def finish(self, timeline: Timeline) -> Timeline:
+        """Return a plan as the search keeps it."""
+        return self._search.finish(timeline)
 
     def offer(self, timeline: Timeline, origin: Origin = Origin.SEARCH) -> bool:
         """Keep a plan if it is the best so far; say whether it was kept."""

@@ -112,12 +112,15 @@ class TwinSearch(Search):
     def infeasible(self, proved: bool) -> None:
         self._search.infeasible = proved
 
+    def finish(self, timeline: Timeline) -> Timeline:
+        """Return a plan of the twin with every residency over when its GPU goes."""
+        return self._visits.close(timeline)
+
     def offer(self, timeline: Timeline, origin: Origin = Origin.SEARCH) -> bool:
         """Keep a plan if it is the best so far; say whether it was kept."""
-        closed = self._visits.close(timeline)
-        kept = super().offer(closed, origin)
+        kept = super().offer(timeline, origin)
         if kept:
-            self._search.offer(self._visits.gather(closed), origin)
+            self._search.offer(self._visits.gather(self.finish(timeline)), origin)
         return kept
 
     def offer_bound(self, bound: Fraction, method: str) -> None:

@@ -56,6 +56,12 @@ def test_beams_and_prices_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     assert few.lower_bound < many.lower_bound
 
 
+def test_a_first_plan_is_made_even_if_no_time_is_left() -> None:
+    result = found(PLAIN, 1_000, 1, 1e-9)
+    assert result.timeline is not None
+    assert not result.within_limit
+
+
 def test_a_clock_of_work_stands_still_unless_something_is_done() -> None:
     of = make.instance([Job(make.chain(make.task("t", 5)), 0)])
     search = Search(of, Objective.MEAN_LATENCY, 100 * MOVE_S, clock=WorkClock())
