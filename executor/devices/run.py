@@ -125,7 +125,7 @@ def live_crew(instance: Instance, runner: Runner, settings: LiveSettings) -> Ite
     with one_thread_each():
         crew = Crew(instance, runner, settings.device, settings.sharing, settings.limit_s)
         try:
-            crew.prepare()
+            crew.prepare(range(instance.n_gpus))
             yield crew
         finally:
             crew.close()
@@ -142,6 +142,8 @@ def run_on(
 ) -> LiveRun:
     """Return what a policy makes of an instance on devices that are set up; their memories are empty at first.
 
+    Nothing that an earlier run left stuck touches this one.
+
     The parameters and errors are those of `run_live`.
     """
     instance.require_always_available("a run on devices")
@@ -151,6 +153,7 @@ def run_on(
     if not made.knows_paths and open_paths(instance) is not None:
         raise PolicyError("online policies do not run workflows with branches on devices yet; allowed is a plan")
     packing = Packing() if plan is None else pack(instance, plan)
+    crew.renew()
     peak = crew.measure_copies()
     device = LiveDevice(instance, crew, packing, settings.keep_outputs)
     crew.load_initial(packing.initial)
