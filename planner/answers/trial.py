@@ -86,6 +86,8 @@ class Trial:
         By contender, one per repeat.
     machine
         What the machine says of itself before and after all runs.
+    count_faults
+        Whether runs with faults count in the means, too.
     """
 
     scenario: Scenario
@@ -95,11 +97,20 @@ class Trial:
     order: Sequence[Sequence[str]]
     runs: Mapping[str, Sequence[Replayed]]
     machine: Sequence[Mapping[str, Any]]
+    count_faults: bool = False
 
     @property
     def achieved(self) -> bool:
         """Whether in every run every job ran and every rule held."""
         return all(run.achieved for runs in self.runs.values() for run in runs)
+
+    def counted(self, name: str) -> list[Replayed]:
+        """Return the runs of a contender that count in its means: every job ran and, unless faults count, none rose."""
+        return [run for run in self.runs[name] if self._counts(run)]
+
+    def _counts(self, run: Replayed) -> bool:
+        records = run.live.records
+        return not records.failures and (self.count_faults or not records.faults)
 
     @cached_property
     def rows(self) -> list[dict[str, Any]]:
@@ -109,8 +120,9 @@ class Trial:
         over predicted, less 1); difference to the first contender within a repeat, with its ends; mean_latency_s and
         realised_bound_s, what no schedule of these durations lies below; latency_error of single jobs; same_order (runs
         in which placement and orders were as predicted); different_outputs (of all runs, tasks whose output is not, bit
-        for bit, that of the first run in which they ran; None with batches, which round); failed_jobs, faults;
-        forecast, as `Forecast.compare` says, None without samples.
+        for bit, that of the first run in which they ran; None with batches, which round); failed_jobs, faults (of all
+        runs); counted (runs that count in the means, which are None without one); forecast, as `Forecast.compare` says,
+        None without samples.
         """
         first = self._values(self.contenders[0].name)
         return [self._row(contender, first) for contender in self.contenders]
@@ -123,22 +135,23 @@ class Trial:
             "virtual": self.settings.sharing,
             "runner": self.runner,
             "repeats": len(self.order),
+            "count_faults": self.count_faults,
             "order": [list(names) for names in self.order],
             "rows": self.rows,
             "machine": {"before": dict(self.machine[0]), "after": dict(self.machine[1])},
         }
 
     def _values(self, name: str) -> list[float | None]:
-        """Return the objective of each run, None where a job failed."""
-        return [_value(self.scenario, run.timeline, run) for run in self.runs[name]]
+        """Return the objective of each run, None for one that does not count."""
+        return [_value(self.scenario, run.timeline) if self._counts(run) else None for run in self.runs[name]]
 
     def _row(self, contender: Contender, first: Sequence[float | None]) -> dict[str, Any]:
         scenario, runs, values = self.scenario, self.runs[contender.name], self._values(contender.name)
         predicted = _value(scenario, contender.predicted)
         known = [value for value in values if value is not None]
         paired = [value - other for value, other in zip(values, first, strict=True) if None not in (value, other)]  # type: ignore[operator]
-        whole = [run for run in runs if not run.live.records.failures]
-        bounds = [bound for run in whole if (bound := realised_bound_s(run)) is not None]
+        counted = self.counted(contender.name)
+        bounds = [bound for run in counted if (bound := realised_bound_s(run)) is not None]
         return {
             "policy": contender.name,
             "clairvoyant": contender.plan is not None,
@@ -146,19 +159,20 @@ class Trial:
             "predicted": predicted,
             "error": mean(known) / predicted - 1 if known and predicted else None,
             **_named(paired, "difference"),
-            "mean_latency_s": mean(run.latency_us[1].mean() for run in whole) / MICROSECONDS_PER_SECOND
-            if whole
+            "mean_latency_s": mean(run.latency_us[1].mean() for run in counted) / MICROSECONDS_PER_SECOND
+            if counted
             else None,
             "realised_bound_s": mean(bounds) if bounds else None,
-            "latency_error": mean(run.latency_error or 0.0 for run in whole) if whole else None,
+            "latency_error": mean(run.latency_error or 0.0 for run in counted) if counted else None,
             "same_order": sum(run.same_placement and run.same_order for run in runs),
             "different_outputs": _total([run.different for run in runs]),
             "failed_jobs": sum(len(run.live.records.failures) for run in runs),
             "faults": sum(len(run.live.records.faults) for run in runs),
+            "counted": len(counted),
             "forecast": None
             if contender.forecast is None
             else contender.forecast.compare(
-                measured_latencies([run.latency_us[1] for run in runs], len(scenario.instance.jobs))
+                measured_latencies([run.latency_us[1] for run in counted], len(scenario.instance.jobs))
             ),
         }
 
@@ -173,6 +187,7 @@ def trial(
     repeats: int = 5,
     time_limit_s: float = 60.0,
     samples: Samples | None = None,
+    count_faults: bool = False,
     seed: int = 0,
     watch: Callable[[int], None] = lambda done: None,
 ) -> Trial:
@@ -190,6 +205,8 @@ def trial(
         For the plan.
     samples
         What a profile of this scenario measured, to predict from.
+    count_faults
+        Whether runs with faults (loads and transfers that failed, GPUs set aside) count in the means, too.
     seed
         Of the plan, the ingress servers and the order.
     watch
@@ -220,7 +237,7 @@ def trial(
                 )
                 watch(repeat * len(turns) + turn + 1)
         machine.append(describe_machine(crew.physical))
-    return Trial(scenario, runner_name, settings, contenders, order, runs, machine)
+    return Trial(scenario, runner_name, settings, contenders, order, runs, machine, count_faults)
 
 
 class _RunOutputs:
@@ -282,9 +299,7 @@ def _contender(scenario: Scenario, name: str, time_limit_s: float, samples: Samp
     return Contender(name, plan, policy, simulate(instance, policy, seed), foreseen)
 
 
-def _value(scenario: Scenario, timeline: Timeline, run: Replayed | None = None) -> float | None:
-    if run is not None and run.live.records.failures:
-        return None
+def _value(scenario: Scenario, timeline: Timeline) -> float:
     objective = scenario.objective
     return float(reported_value(objective, timeline_value(objective, scenario.instance, timeline)))
 

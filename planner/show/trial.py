@@ -13,10 +13,11 @@ from rich.text import Text
 
 from planner.answers.trial import Trial
 from planner.show.forecast import say_forecast
+from planner.show.report.trial import say_uncounted
 
 _COLUMNS = (
     *("", "predicted", "measured", "95 % interval", "error", "less the first", "95 % interval", "mean latency s"),
-    *("realised bound s", "as predicted", "outputs differ", "failed jobs"),
+    *("realised bound s", "as predicted", "outputs differ", "failed jobs", "faults", "runs counted"),
 )
 
 
@@ -42,7 +43,7 @@ def trial_view(made: Trial) -> Group:
         table.add_row(
             row["policy"],
             _number(row["predicted"]),
-            _number(row["objective"]),
+            "none" if row["objective"] is None else _number(row["objective"]),
             _ends(row["objective_low"], row["objective_high"]),
             "-" if row["error"] is None else f"{row['error']:+.1%}",
             "" if row is made.rows[0] else _number(row["difference"], "+.4g"),
@@ -52,11 +53,14 @@ def trial_view(made: Trial) -> Group:
             f"{row['same_order']} of {repeats}",
             _number(row["different_outputs"], "d"),
             str(row["failed_jobs"]),
+            str(row["faults"]),
+            f"{row['counted']} of {repeats}",
         )
     devices = next(iter(made.runs.values()))[0].live.devices
     head = f"{made.scenario.objective} on {', '.join(dict.fromkeys(devices))}, runner {made.runner}, {repeats} repeats"
     foretold = [(row["policy"], row["forecast"]) for row in made.rows if row["forecast"] is not None]
-    lines = [Text(f"from samples, {policy}: {say_forecast(found)}") for policy, found in foretold]
+    lines = [Text(said) for said in say_uncounted(made.rows)]
+    lines += [Text(f"from samples, {policy}: {say_forecast(found)}") for policy, found in foretold]
     return Group(Text(head, style="bold"), table, *lines)
 
 

@@ -35,14 +35,13 @@ def _document(made: Trial) -> dict[str, Any]:
     options = ["--policies", ",".join(contender.name for contender in made.contenders)]
     options += ["--repeats", str(len(made.order)), "--device", settings.device, "--runner", made.runner]
     options += [] if settings.sharing is None else ["--virtual", settings.sharing]
+    options += ["--count-faults"] if made.count_faults else []
     return {
         **made.as_dict(),
         "jobs": {
             contender.name: {
                 "predicted_s": _latency_s(made, contender.predicted),
-                "measured_s": [
-                    _latency_s(made, run.timeline) for run in made.runs[contender.name] if not run.live.records.failures
-                ],
+                "measured_s": [_latency_s(made, run.timeline) for run in made.counted(contender.name)],
             }
             for contender in made.contenders
         },

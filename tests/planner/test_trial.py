@@ -4,13 +4,19 @@ from __future__ import annotations
 
 import itertools
 import json
+import threading
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 from torch import Tensor
 
+from executor.devices.live import LiveDevice
+from executor.devices.records import SET_ASIDE
 from executor.devices.run import LiveSettings
+from executor.devices.station import Station
 from executor.runners.runner import RunnerCall
 from models.errors import QuestionError
 from models.scenario import load_scenario
@@ -55,6 +61,89 @@ def test_a_run_with_a_failed_job_counts_in_no_mean(tiny_file: Path) -> None:
     made = trial(load_scenario(tiny_file), ["jit", "srpt"], Small(refuse), SERIAL, repeats=1)
     assert not made.achieved
     assert [(row["failed_jobs"], row["objective"], row["difference"]) for row in made.rows] == [(1, None, None)] * 2
+
+
+def test_what_a_run_leaves_stuck_touches_no_later_run(tiny_file: Path) -> None:
+    """Task b of job 0 never returns in the first run; its model is loaded on both GPUs in every run that follows."""
+    gate, stuck = threading.Event(), list[RunnerCall]()
+
+    def stall_once(call: RunnerCall) -> None:
+        if (call.job, call.task) == (1, "b") and not stuck:
+            stuck.append(call)
+            gate.wait(30)
+
+    settings = LiveSettings(sharing="serial", limit_s=0.5)
+    made = trial(load_scenario(tiny_file), ["jit"], Small(stall_once), settings, repeats=3)
+    gate.set()
+    records = [run.live.records for run in made.runs["jit"]]
+    assert [[fault.what for fault in each.faults] for each in records] == [[SET_ASIDE], [], []]
+    assert [[failure.job for failure in each.failures] for each in records] == [[1], [], []]
+    assert all({load.gpu for load in each.loads if load.subject == 1} == {0, 1} for each in records[1:])
+    (row,) = made.rows
+    assert (row["counted"], row["faults"], row["failed_jobs"]) == (2, 1, 1)
+
+
+@pytest.fixture
+def refuse_loads(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
+    """Have so many first tries to load fail, each in a run of its own; the second try works."""
+    original, begin = Station.load_after, LiveDevice.begin
+
+    def refuse(runs: int) -> None:
+        left, due = [runs], [False]
+
+        def begin_run(device: LiveDevice) -> None:
+            due[0], left[0] = left[0] > 0, left[0] - 1
+            begin(device)
+
+        def load_after(station: Station, *told: Any, **anew: bool) -> Any:
+            if due[0]:
+                due[0] = False
+                raise RuntimeError("no")
+            return original(station, *told, **anew)
+
+        monkeypatch.setattr(LiveDevice, "begin", begin_run)
+        monkeypatch.setattr(Station, "load_after", load_after)
+
+    return refuse
+
+
+@pytest.mark.parametrize("count_faults", [False, True])
+def test_a_run_with_faults_counts_only_if_that_is_asked(
+    refuse_loads: Callable[[int], None], tiny_file: Path, count_faults: bool
+) -> None:
+    """The first run of jit and that of srpt have a load that fails once: every job runs all the same."""
+    refuse_loads(2)
+    made = trial(load_scenario(tiny_file), ["jit", "srpt"], Small(), SERIAL, repeats=2, count_faults=count_faults)
+    assert made.achieved
+    for row in made.rows:
+        means = [float(run.latency_us[1].mean()) / 1e6 for run in made.runs[row["policy"]]]
+        counted = means if count_faults else means[1:]
+        assert (row["failed_jobs"], row["faults"], row["counted"]) == (0, 1, len(counted))
+        assert [row["objective"], row["mean_latency_s"]] == pytest.approx([sum(counted) / len(counted)] * 2)
+    apart = [
+        other.latency_us[1].mean() - first.latency_us[1].mean()
+        for first, other in zip(made.runs["jit"], made.runs["srpt"], strict=True)
+    ]
+    wanted = apart if count_faults else apart[1:]
+    assert made.rows[1]["difference"] == pytest.approx(sum(wanted) / len(wanted) / 1e6)
+
+
+def test_a_contender_whose_runs_all_had_faults_has_no_mean(
+    refuse_loads: Callable[[int], None], command: Command, tiny_file: Path, tmp_path: Path
+) -> None:
+    refuse_loads(2)
+    runner = "tests.planner.test_replay:layer"
+    arguments = ["--policies", "jit", "--repeats", "2", "--virtual", "serial", "--runner", runner, "-o", tmp_path / "o"]
+    code, out, _ = command("trial", tiny_file, *arguments)
+    said = "No run of jit counts, since every one had faults or failed jobs."
+    assert (code, said in out) == (0, True)
+    (section,) = report([tmp_path / "o"]).sections
+    assert section.answer == "No contender has a run without faults and failed jobs."
+    assert said in section.remarks
+    columns, (row,) = section.tables[0].columns, section.tables[0].rows
+    assert dict(zip(columns, row, strict=True)).items() >= {
+        ("measured", "none"), ("faults", "2"), ("runs counted", "0 of 2"), ("failed jobs", "0")
+    }  # fmt: skip
 
 
 def test_contenders_are_named_once(tiny_file: Path) -> None:

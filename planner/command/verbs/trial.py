@@ -33,6 +33,9 @@ def trial(
     virtual: Virtual = None,
     limit: Patience = 30.0,
     samples: SamplesPath = None,
+    count_faults: Annotated[
+        bool, typer.Option("--count-faults", help="Let runs with faults count in the means, too.")
+    ] = False,
     time_limit: TimeLimit = 60.0,
     output: Annotated[
         Path | None, typer.Option("-o", "--output", metavar="FOLDER", help="Write report and timelines here.")
@@ -67,6 +70,7 @@ def trial(
             repeats=repeats,
             time_limit_s=time_limit,
             samples=None if samples is None else read_samples(samples),
+            count_faults=count_faults,
             seed=seed,
             watch=watch,
         )

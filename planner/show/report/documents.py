@@ -334,6 +334,7 @@ class ContenderRow(TypedDict):
     difference_high: Figure | None
     same_order: Count
     failed_jobs: Count
+    faults: Count
     forecast: ForecastRow | None
 
 
