@@ -20,6 +20,7 @@ import numpy as np
 from executor import Policy, instance_for, replay, simulate
 from executor.devices.alone import have_same_bits
 from executor.devices.machine import describe_machine
+from executor.devices.outputs import find_not_finite
 from executor.devices.run import LiveRun, LiveSettings, live_crew, run_on
 from executor.errors import DeviceError
 from executor.runners.runner import Runner
@@ -120,8 +121,8 @@ class Trial:
         over predicted, less 1); difference to the first contender within a repeat, with its ends; mean_latency_s and
         realised_bound_s, what no schedule of these durations lies below; latency_error of single jobs; same_order (runs
         in which placement and orders were as predicted); different_outputs (of all runs, tasks whose output is not, bit
-        for bit, that of the first run in which they ran; None with batches, which round); failed_jobs, faults (of all
-        runs); counted (runs that count in the means, which are None without one); forecast, as `Forecast.compare` says,
+        for bit, that of the first run in which they ran; None with batches, which round); not_finite_outputs (tasks
+        that put out what is no finite number), failed_jobs, faults (of all runs); counted (runs that count in the means, which are None without one); forecast, as `Forecast.compare` says,
         None without samples.
         """
         first = self._values(self.contenders[0].name)
@@ -166,6 +167,7 @@ class Trial:
             "latency_error": mean(run.latency_error or 0.0 for run in counted) if counted else None,
             "same_order": sum(run.same_placement and run.same_order for run in runs),
             "different_outputs": _total([run.different for run in runs]),
+            "not_finite_outputs": sum(len(run.not_finite) for run in runs),
             "failed_jobs": sum(len(run.live.records.failures) for run in runs),
             "faults": sum(len(run.live.records.faults) for run in runs),
             "counted": len(counted),
@@ -230,11 +232,10 @@ def trial(
             order.append([contender.name for contender in turns])
             for turn, one in enumerate(turns):
                 live = run_on(crew, instance, one.policy, kept, seed=seed, plan=one.plan)
-                different = outputs.find_different(live)
+                told = scenario, one.name, one.plan, runner_name, settings, one.predicted
+                different, odd = outputs.find_different(live), find_not_finite(live.outputs)
                 live = replace(live, outputs={})
-                runs[one.name].append(
-                    Replayed(scenario, one.name, one.plan, runner_name, settings, one.predicted, live, None, different)
-                )
+                runs[one.name].append(Replayed(*told, live, None, different, not_finite=odd))
                 watch(repeat * len(turns) + turn + 1)
         machine.append(describe_machine(crew.physical))
     return Trial(scenario, runner_name, settings, contenders, order, runs, machine, count_faults)

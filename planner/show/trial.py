@@ -13,7 +13,7 @@ from rich.text import Text
 
 from planner.answers.trial import Trial
 from planner.show.forecast import say_forecast
-from planner.show.report.trial import say_uncounted
+from planner.show.report.trial import say_not_finite, say_uncounted
 
 _COLUMNS = (
     *("", "predicted", "measured", "95 % interval", "error", "less the first", "95 % interval", "mean latency s"),
@@ -59,7 +59,7 @@ def trial_view(made: Trial) -> Group:
     devices = next(iter(made.runs.values()))[0].live.devices
     head = f"{made.scenario.objective} on {', '.join(dict.fromkeys(devices))}, runner {made.runner}, {repeats} repeats"
     foretold = [(row["policy"], row["forecast"]) for row in made.rows if row["forecast"] is not None]
-    lines = [Text(said) for said in say_uncounted(made.rows)]
+    lines = [Text(said) for said in [*say_uncounted(made.rows), *say_not_finite(made.rows)]]
     lines += [Text(f"from samples, {policy}: {say_forecast(found)}") for policy, found in foretold]
     return Group(Text(head, style="bold"), table, *lines)
 

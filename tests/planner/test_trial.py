@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 import torch
+from rich.console import Console
 from torch import Tensor
 
 from executor.devices.live import LiveDevice
@@ -22,6 +23,7 @@ from models.errors import QuestionError
 from models.scenario import load_scenario
 from planner import report, save, simulate
 from planner.answers.trial import realised_bound_s, trial
+from planner.show.trial import trial_view
 from tests.devices.small import Small
 from tests.planner.test_command import Command, command
 from tests.planner.test_replay import SERIAL, tiny_file
@@ -172,6 +174,22 @@ def test_the_command_writes_a_trial_that_becomes_a_page(command: Command, tiny_f
     assert [curve.name for curve in section.figures[0].curves] == [str(plan), "jit", "as predicted"]
     shown = [timeline["name"] for timeline in (section.timelines or {})["timelines"]]
     assert shown == [f"{name}, {kind}" for name in (plan, "jit") for kind in ("measured", "predicted")]
+
+
+def test_outputs_that_are_no_finite_numbers_are_reported(tiny_file: Path) -> None:
+    """Task d, the last of every job, puts out not-a-number in jobs 0 and 3: the same in every run, yet wrong."""
+
+    class Odd(Small):
+        def run(self, call: RunnerCall) -> Tensor:
+            output = super().run(call)
+            return output * torch.nan if call.task == "d" and call.job in (0, 3) else output
+
+    made = trial(load_scenario(tiny_file), ["jit"], Odd(), SERIAL, repeats=2)
+    assert (made.rows[0]["not_finite_outputs"], made.rows[0]["different_outputs"]) == (4, 0)
+    shown = Console(width=150)
+    with shown.capture() as printed:
+        shown.print(trial_view(made))
+    assert "4 outputs of jit hold what is no finite number." in printed.get()
 
 
 def test_outputs_that_differ_between_runs_are_counted(tiny_file: Path) -> None:

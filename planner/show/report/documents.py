@@ -335,6 +335,7 @@ class ContenderRow(TypedDict):
     same_order: Count
     failed_jobs: Count
     faults: Count
+    not_finite_outputs: NotRequired[Count]
     forecast: ForecastRow | None
 
 

@@ -36,6 +36,7 @@ def section(folder: Path) -> PageSection:
             f"{found['repeats']} repeats, all contenders in each, in random order; the tasks are computed by "
             f"{found['runner']}. Intervals are of 95 %; differences are to {first}, within a repeat.",
             *say_uncounted(found["rows"]),
+            *say_not_finite(found["rows"]),
             *(f"From samples, {policy}: {say_forecast(compared)}." for policy, compared in foretold),
         ],
         [_table(found)],
@@ -99,6 +100,16 @@ def say_uncounted(rows: Iterable[Mapping[str, Any]]) -> list[str]:
     """
     without = ", ".join(row["policy"] for row in rows if row["objective"] is None)
     return [f"No run of {without} counts, since every one had faults or failed jobs."] if without else []
+
+
+def say_not_finite(rows: Iterable[Mapping[str, Any]]) -> list[str]:
+    """Say how many outputs of which contenders hold something that is no finite number, if any.
+
+    >>> say_not_finite([{"policy": "jit", "not_finite_outputs": 3}])
+    ['3 outputs of jit hold what is no finite number.']
+    """
+    found = [(row["policy"], row.get("not_finite_outputs", 0)) for row in rows]  # files of earlier versions say nothing
+    return [f"{count} outputs of {policy} hold what is no finite number." for policy, count in found if count]
 
 
 def _latencies(found: Mapping[str, Any]) -> Curves:
