@@ -139,12 +139,21 @@ def run_on(
     *,
     seed: int = 0,
     plan: Timeline | None = None,
+    stop: Callable[[], bool] | None = None,
 ) -> LiveRun:
     """Return what a policy makes of an instance on devices that are set up; their memories are empty at first.
 
-    Nothing that an earlier run left stuck touches this one.
+    Nothing that an earlier run left stuck touches this one. The other parameters and errors are those of `run_live`.
 
-    The parameters and errors are those of `run_live`.
+    Parameters
+    ----------
+    stop
+        Asked again and again whether to give up; None: never.
+
+    Raises
+    ------
+    StoppedError
+        If it was told to give up.
     """
     instance.require_always_available("a run on devices")
     made = policy()
@@ -160,7 +169,7 @@ def run_on(
     before = energy_j(crew.physical)
     restricted = instance.restrictions.no_swaps or instance.restrictions.max_replicas
     with _quiet_collector():
-        timeline = Engine(instance, made, device, seed, stand_in=Homed if restricted else Jit).run()
+        timeline = Engine(instance, made, device, seed, stand_in=Homed if restricted else Jit).run(stop)
     after = energy_j(crew.physical)
     return LiveRun(
         measured(timeline, device.records),

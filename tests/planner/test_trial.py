@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import signal
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -14,10 +15,12 @@ import torch
 from rich.console import Console
 from torch import Tensor
 
+from executor.devices.crew import Crew
 from executor.devices.live import LiveDevice
 from executor.devices.records import SET_ASIDE
 from executor.devices.run import LiveSettings
 from executor.devices.station import Station
+from executor.errors import DeviceError
 from executor.runners.runner import RunnerCall
 from models.errors import QuestionError
 from models.scenario import load_scenario
@@ -137,7 +140,7 @@ def test_a_contender_whose_runs_all_had_faults_has_no_mean(
     runner = "tests.planner.test_replay:layer"
     arguments = ["--policies", "jit", "--repeats", "2", "--virtual", "serial", "--runner", runner, "-o", tmp_path / "o"]
     code, out, _ = command("trial", tiny_file, *arguments)
-    said = "No run of jit counts, since every one had faults or failed jobs."
+    said = "No run of jit counts: none ended without faults and failed jobs."
     assert (code, said in out) == (0, True)
     (section,) = report([tmp_path / "o"]).sections
     assert section.answer == "No contender has a run without faults and failed jobs."
@@ -146,6 +149,69 @@ def test_a_contender_whose_runs_all_had_faults_has_no_mean(
     assert dict(zip(columns, row, strict=True)).items() >= {
         ("measured", "none"), ("faults", "2"), ("runs counted", "0 of 2"), ("failed jobs", "0")
     }  # fmt: skip
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_what_was_measured_before_an_interruption_is_kept(
+    command: Command, tiny_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: signal.Signals
+) -> None:
+    """The signal comes as the third of six runs begins: one run of each contender has ended, and is on disk by then."""
+    began, folder, on_disk = list[int](), tmp_path / "tried", list[str]()
+    begin = LiveDevice.begin
+
+    def interrupt_third(device: LiveDevice) -> None:
+        began.append(1)
+        if len(began) == 3:
+            on_disk.extend(sorted(path.name for path in (folder / "runs").iterdir()))
+            signal.raise_signal(number)
+        begin(device)
+
+    monkeypatch.setattr(LiveDevice, "begin", interrupt_third)
+    (folder / "runs").mkdir(parents=True)
+    (folder / "runs" / "0009.json").write_text("of an earlier trial")
+    runner = "tests.planner.test_replay:layer"
+    arguments = ["--policies", "jit,srpt", "--repeats", "3", "--virtual", "serial", "--runner", runner, "-o", folder]
+    code, out, err = command("trial", tiny_file, *arguments, "--json")
+    assert (code, len(began), on_disk) == (130, 3, ["0001.json", "0002.json"])
+    assert "truenorth: interrupted; 2 of 6 runs had ended" in err
+    printed = json.loads(out)
+    assert (printed["ended"], printed["repeats"], sorted(printed["order"][0])) == ("interrupted", 1, ["jit", "srpt"])
+    kept = {
+        report["policy"]: report for report in (json.loads((folder / "runs" / name).read_text()) for name in on_disk)
+    }
+    for row in printed["rows"]:
+        assert (row["runs"], row["counted"]) == (1, 1)
+        assert row["objective"] == kept[row["policy"]]["objective"]["measured"]
+    (section,) = report([folder]).sections
+    assert "It ended early: interrupted." in section.remarks
+
+
+def test_an_interruption_before_any_run_has_ended_is_said(
+    command: Command, tiny_file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(LiveDevice, "begin", lambda device: signal.raise_signal(signal.SIGINT))
+    runner = "tests.planner.test_replay:layer"
+    code, out, err = command("trial", tiny_file, "--policies", "jit", "--virtual", "serial", "--runner", runner)
+    assert (code, out, err) == (130, "", "truenorth: interrupted; no run had ended\n")
+
+
+def test_a_trial_ends_with_what_was_measured_when_devices_serve_no_longer(
+    tiny_file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Copying works in the first run and never again, as after an assertion in a kernel that failed."""
+    original, peaks = Crew.measure_copies, list[float]()
+
+    def measure_copies(crew: Crew) -> float:
+        if peaks:
+            raise DeviceError("copying does not work")
+        peaks.append(original(crew))
+        return peaks[-1]
+
+    monkeypatch.setattr(Crew, "measure_copies", measure_copies)
+    made = trial(load_scenario(tiny_file), ["jit", "srpt"], Small(), SERIAL, repeats=2)
+    assert (made.ended, made.achieved) == ("copying does not work", False)
+    assert sorted(row["runs"] for row in made.rows) == [0, 1]
+    assert sorted(row["objective"] is None for row in made.rows) == [False, True]
 
 
 def test_contenders_are_named_once(tiny_file: Path) -> None:

@@ -336,6 +336,7 @@ class ContenderRow(TypedDict):
     failed_jobs: Count
     faults: Count
     not_finite_outputs: NotRequired[Count]
+    runs: NotRequired[Count]
     forecast: ForecastRow | None
 
 
@@ -361,6 +362,7 @@ class TrialFile(TypedDict):
     device: str
     runner: str
     repeats: Count
+    ended: NotRequired[str | None]
     rows: Annotated[list[ContenderRow], Field(min_length=1)]
     jobs: dict[str, Annotated[LatenciesOfFile, AfterValidator(_alike)]]
     scenario: OriginOfFile

@@ -35,6 +35,7 @@ def section(folder: Path) -> PageSection:
         [
             f"{found['repeats']} repeats, all contenders in each, in random order; the tasks are computed by "
             f"{found['runner']}. Intervals are of 95 %; differences are to {first}, within a repeat.",
+            *([f"It ended early: {found['ended']}."] if found.get("ended") else []),
             *say_uncounted(found["rows"]),
             *say_not_finite(found["rows"]),
             *(f"From samples, {policy}: {say_forecast(compared)}." for policy, compared in foretold),
@@ -82,10 +83,10 @@ def _table(found: Mapping[str, Any]) -> PageTable:
             "-" if row["error"] is None else f"{row['error']:+.1%}",
             _shown(row["difference"]),
             _ends(row, "difference"),
-            f"{row['same_order']} of {found['repeats']}",
+            f"{row['same_order']} of {row.get('runs', found['repeats'])}",
             str(row["failed_jobs"]),
             str(row["faults"]),
-            f"{len(found['jobs'][row['policy']]['measured_s'])} of {found['repeats']}",
+            f"{len(found['jobs'][row['policy']]['measured_s'])} of {row.get('runs', found['repeats'])}",
         ]
         for row in found["rows"]
     ]
@@ -96,10 +97,10 @@ def say_uncounted(rows: Iterable[Mapping[str, Any]]) -> list[str]:
     """Say which contenders have no run that counts, if any.
 
     >>> say_uncounted([{"policy": "jit", "objective": None}, {"policy": "srpt", "objective": 1.5}])
-    ['No run of jit counts, since every one had faults or failed jobs.']
+    ['No run of jit counts: none ended without faults and failed jobs.']
     """
     without = ", ".join(row["policy"] for row in rows if row["objective"] is None)
-    return [f"No run of {without} counts, since every one had faults or failed jobs."] if without else []
+    return [f"No run of {without} counts: none ended without faults and failed jobs."] if without else []
 
 
 def say_not_finite(rows: Iterable[Mapping[str, Any]]) -> list[str]:
