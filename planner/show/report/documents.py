@@ -347,6 +347,9 @@ class ContenderRow(TypedDict):
     difference_high: Figure | None
     same_order: Count
     failed_jobs: Count
+    faults: Count
+    not_finite_outputs: NotRequired[Count]
+    runs: NotRequired[Count]
     forecast: ForecastRow | None
 
 
@@ -372,6 +375,7 @@ class TrialFile(TypedDict):
     device: str
     runner: str
     repeats: Count
+    ended: NotRequired[str | None]
     rows: Annotated[list[ContenderRow], Field(min_length=1)]
     jobs: dict[str, Annotated[LatenciesOfFile, AfterValidator(_alike)]]
     scenario: OriginOfFile
