@@ -279,10 +279,10 @@ def use_ready_models(problem: pulp.LpProblem, v: Variables, choices: Choices, gr
 def fit_memory(problem: pulp.LpProblem, v: Variables, choices: Choices, grid: InstantGrid) -> None:
     """R2, X: models and what running tasks hold fit by bytes, one model fits a slot; replicas are limited."""
     instance, held, replicas = choices.instance, _Sums(), _Sums()
-    slotted = _Sums()
+    in_slot: dict[tuple[int, int, int], list[pulp.LpVariable]] = {}
     for (m, g, u, s), literal in v.resident.items():
         if instance.cluster.gpus[g].slots:
-            slotted.add(g * 1000 + s, u, 1, literal)
+            in_slot.setdefault((g, s, u), []).append(literal)
         else:
             held.add(g, u, 1, choices.rooms[g][0].demand[m] * literal)
         replicas.add(m, u, 1, literal)
@@ -292,8 +292,8 @@ def fit_memory(problem: pulp.LpProblem, v: Variables, choices: Choices, grid: In
             held.add(g, u, grid.span(_lasts(choices, t, g, n)), part * literal)
     for (g, u), terms in held.terms.items():
         problem.addConstraint(pulp.lpSum(terms) <= choices.rooms[g][0].capacity, f"memory[{g},{u}]")
-    for (slot, u), terms in slotted.terms.items():
-        problem.addConstraint(pulp.lpSum(terms) <= 1, f"slot[{slot},{u}]")
+    for (g, s, u), sitting in in_slot.items():
+        problem.addConstraint(pulp.lpSum(sitting) <= 1, f"slot[{g},{s},{u}]")
     for (m, u), terms in replicas.terms.items():
         most = instance.restrictions.max_replicas.get(instance.models[m].name)
         if most is not None:
