@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from fractions import Fraction
 from math import gcd
 
 import numpy as np
@@ -91,13 +92,17 @@ class Formulation:
 
 
 def formulate(
-    instance: Instance, objective: Objective, known: Timeline | None = None, budget: Budget = UNLIMITED
+    instance: Instance,
+    objective: Objective,
+    known: Timeline | None = None,
+    budget: Budget = UNLIMITED,
+    most: Fraction | None = None,
 ) -> Formulation:
     """Return the problem of an instance.
 
     Parameters
     ----------
-    known
+    known, most
         As in the MILP of orders.
 
     Raises
@@ -107,7 +112,8 @@ def formulate(
     """
     horizon = max(horizon_us(instance), 0 if known is None else int(known.end_us.max()))
     scaled = ScaledObjective.of(objective, instance, horizon)
-    limit = None if known is None else scaled.floor(timeline_value(objective, instance, known))
+    within = None if most is None else scaled.floor(most)
+    limit = within if known is None else scaled.floor(timeline_value(objective, instance, known))
     choices = Choices.of(instance, time_windows(instance, scaled, limit, horizon), budget)
     grid = InstantGrid.of(choices)
     starts, places = starts_of(choices, grid), _places(instance)
@@ -120,7 +126,7 @@ def formulate(
     for constrain in CONSTRAINTS:
         constrain(problem, variables, choices, grid)
     complete_jobs(problem, variables, choices)
-    minimise(problem, variables, choices, scaled)
+    minimise(problem, variables, choices, scaled, within)
     return Formulation(problem, variables, choices, scaled, grid)
 
 
