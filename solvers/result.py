@@ -156,10 +156,6 @@ class Result:
         return f"the plan is {_MAKERS[self.origin]}: search found none better"
 
 
-def _exactly(value: Fraction | None) -> str:
-    return "none" if value is None else str(float(value))
-
-
 def _shown(value: Fraction | None) -> str:
     return "none" if value is None else f"{float(value):.6g}"
 
@@ -384,11 +380,11 @@ class Search:
         self.distrust(solver, said)
 
     def _above(self, bound: Fraction, method: str) -> str:
-        return f"bound {float(bound)} ({method}) lies above the plan of value {_exactly(self.value)}"
+        return f"bound {float(bound)} ({method}) lies above the plan of value {float(self.value or 0)}"
 
     def _denied(self, method: str) -> str:
         by = SOLVER_OF.get(method, method)
-        return f"{by} claims that there is no plan, but one of value {_exactly(self.value)} is known"
+        return f"{by} claims that there is no plan, but one of value {float(self.value or 0)} is known"
 
     def _at_most(self, bound: Fraction | None) -> Fraction | None:
         """Return what is left of an earlier bound: no more than the best one that is kept."""
