@@ -16,6 +16,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from models.feasibility import check
+from models.formulations.windows import METHOD as WINDOWS
 from models.formulations.windows import cannot_end
 from models.instance import Instance
 from models.objective import Objective
@@ -136,7 +137,7 @@ def _run(
         The best bound of a formula, None if no task can end, and the best bound that has prices, or None.
     """
     if cannot_end(on_twin(search).instance):
-        search.infeasible = True
+        search.deny(WINDOWS)
         return None, None
     if hint is not None:
         search.offer(hint, Origin.HINT)
@@ -146,7 +147,12 @@ def _run(
     formula = offer_formulas(search, options)
     if consecutive.applies(search.instance, search.objective) and not search.proved:
         consecutive.improve(search, _CONSECUTIVE_SHARE * search.remaining_s)
-    return formula, None if search.proved else _raise_and_prove(search, options, farm, bound_share)
+    priced = None if search.proved else _raise_and_prove(search, options, farm, bound_share)
+    if search.rests_on is not None:
+        from solvers.confirming import confirm
+
+        confirm(search, options)
+    return formula, priced
 
 
 def _raise_and_prove(search: Search, options: SearchOptions, farm: Farm | None, bound_share: float) -> Priced | None:
@@ -287,7 +293,9 @@ def _keep(search: Search, found: Result) -> None:
         search.offer(found.timeline, found.origin)
     if found.lower_bound is not None and found.bound_method is not None:
         search.offer_bound(found.lower_bound, found.bound_method)
-    search.infeasible = found.infeasible
+    if found.denied_by is not None:
+        search.deny(found.denied_by)
+    search.confirmed_by = found.confirmed_by
     search.left_out.update(found.left_out)
 
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import threading
 import time
+import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from fractions import Fraction
 
@@ -16,6 +17,7 @@ from models.instance import Instance
 from models.objective import Objective, gap, timeline_value
 from models.status import Status, proves
 from models.timeline import Timeline
+from solvers.faults import SOLVER_OF, SolverFaultWarning
 from solvers.work import WorkClock
 
 _END_S, _END = 1.0, 0.05
@@ -85,6 +87,13 @@ class Result:
         Which solver ran, and how (versions, seed, limits).
     left_out
         Methods that gave way to others because memory or time were too short for them, each with the reason.
+    denied_by
+        Which method proved that there is no plan; None if none did.
+    confirmed_by
+        Which other method came to the same where a proof rests on one solver's word; None if there is no such proof,
+        or time was too short to ask.
+    faults
+        What solvers said that a plan contradicts.
     """
 
     objective: Objective
@@ -101,6 +110,9 @@ class Result:
     cpu_s: float = 0.0
     origin: Origin = Origin.SEARCH
     left_out: Mapping[str, str] = field(default_factory=dict)
+    denied_by: str | None = None
+    confirmed_by: str | None = None
+    faults: tuple[str, ...] = ()
 
     def __repr__(self) -> str:
         figures = f"value {_shown(self.value)}, lower bound {_shown(self.lower_bound)}"
@@ -114,6 +126,11 @@ class Result:
         if self.value is None:
             return Status.NO_SOLUTION
         return Status.OPTIMAL if proves(self.value, self.lower_bound) else Status.FEASIBLE
+
+    @property
+    def proved_by(self) -> str | None:
+        """Which method proved that the plan is optimal, or that there is none; None if nothing is proved."""
+        return self.bound_method if self.status is Status.OPTIMAL else self.denied_by
 
     @property
     def within_limit(self) -> bool:
@@ -147,14 +164,11 @@ class UnsoundBoundError(RuntimeError):
     """A lower bound, or a proof of infeasibility, contradicts a feasible plan: a bug."""
 
 
-class SolverFaultError(RuntimeError):
-    """A solver contradicts a plan that was checked, or rejects the model: its answer cannot be used."""
-
-
 class Search:
     """A running search: its clock, its limit, its best plan and bound, and whoever watches.
 
-    Every plan offered is checked against every rule; one that breaks a rule is a bug and raises.
+    Every plan offered is checked against every rule; one that breaks a rule is a bug and raises. A bound that a plan
+    contradicts is one, too, unless it rests on the word of a solver: then nothing that this solver said is kept.
 
     Parameters
     ----------
@@ -189,15 +203,19 @@ class Search:
         self.value: Fraction | None = None
         self.bound: Fraction | None = None
         self.bound_method: str | None = None
-        self.infeasible = False
         self.origin = Origin.SEARCH
         self.left_out = {} if left_out is None else left_out
+        self.denied_by: str | None = None
+        self.confirmed_by: str | None = None
+        self.faults: list[str] = []
+        self._bounds: dict[str, Fraction] = {}
+        self._distrusted: set[str] = set()
         self._watch = watch
         self._trail: list[Progress] = []
         self.clock = clock
         self._start, self._cpu_start = clock(), time.process_time()
         self.limit_s = time_limit_s
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
 
     @property
     def elapsed_s(self) -> float:
@@ -223,6 +241,19 @@ class Search:
     def budget(self) -> Budget:
         """What a model may take that is built for this search."""
         return Budget(lambda: self.remaining_s)
+
+    @property
+    def infeasible(self) -> bool:
+        """Whether it is proved that there is no plan."""
+        return self.denied_by is not None
+
+    @property
+    def rests_on(self) -> str | None:
+        """The method on whose solver's word alone a proof rests; None if nothing is proved, or not by that alone."""
+        if self.denied_by is not None:
+            return self.denied_by if self.denied_by in SOLVER_OF else None
+        proving = {method for method, bound in self._bounds.items() if proves(self.value, bound)}
+        return self.bound_method if proving and proving <= SOLVER_OF.keys() and self.value else None
 
     @contextmanager
     def giving_way(self, method: str) -> Iterator[None]:
@@ -259,7 +290,11 @@ class Search:
                     self.timeline, self.origin = timeline, origin
                     return True
             self.timeline, self.value, self.origin = timeline, value, origin
-            self._check_bound(self.bound, self.bound_method)
+            for method, bound in [*self._bounds.items()]:
+                if bound > value:
+                    self._contradict(method, self._above(bound, method))
+            if self.denied_by is not None:
+                self._contradict(self.denied_by, self._denied(self.denied_by))
             self._report()
         return True
 
@@ -275,21 +310,53 @@ class Search:
         """
         least = max(bound, Fraction(0))
         with self._lock:
+            if SOLVER_OF.get(method) in self._distrusted or least <= self._bounds.get(method, -1):
+                return
+            if self.value is not None and least > self.value:
+                self._contradict(method, self._above(least, method))
+                return
+            self._bounds[method] = least
             if self.bound is None or least > self.bound:
-                self._check_bound(least, method)
                 self.bound, self.bound_method = least, method
                 self._report()
 
-    def result(self, solver: str, options: Mapping[str, str | int | float | bool | None]) -> Result:
-        """Return what was found.
+    def deny(self, method: str) -> None:
+        """Claim that there is no plan.
 
         Raises
         ------
         UnsoundBoundError
-            If infeasibility was claimed although there is a plan.
+            If there is one, and the method rests on no solver's word.
         """
-        if self.infeasible and self.timeline is not None:
-            raise UnsoundBoundError(f"{solver} claims that there is no plan, and has one")
+        with self._lock:
+            if SOLVER_OF.get(method) in self._distrusted:
+                return
+            if self.timeline is not None:
+                self._contradict(method, self._denied(method))
+            else:
+                self.denied_by = method
+
+    def distrust(self, solver: str, said: str) -> None:
+        """Keep nothing that a solver has said or will say of this window, and tell whoever listens to warnings."""
+        if solver not in self._distrusted:
+            self.forget(solver, said)
+            fault = SolverFaultWarning(solver, said, self.instance, self.objective, self.timeline)
+            warnings.warn(fault, stacklevel=2)
+
+    def forget(self, solver: str, said: str) -> None:
+        """Keep nothing that a solver has said or will say of this window; whoever found out why has told of it."""
+        with self._lock:
+            self._distrusted.add(solver)
+            self._bounds = {own: bound for own, bound in self._bounds.items() if SOLVER_OF.get(own) != solver}
+            self.bound_method = max(self._bounds, key=lambda own: self._bounds[own], default=None)
+            self.bound = None if self.bound_method is None else self._bounds[self.bound_method]
+            if self.denied_by is not None and SOLVER_OF.get(self.denied_by) == solver:
+                self.denied_by = None
+            self._trail = [replace(moment, bound=self._at_most(moment.bound)) for moment in self._trail]
+            self.faults.append(said)
+
+    def result(self, solver: str, options: Mapping[str, str | int | float | bool | None]) -> Result:
+        """Return what was found."""
         return Result(
             self.objective,
             self.timeline,
@@ -305,12 +372,28 @@ class Search:
             time.process_time() - self._cpu_start,
             self.origin,
             dict(self.left_out),
+            self.denied_by,
+            self.confirmed_by,
+            tuple(self.faults),
         )
 
-    def _check_bound(self, bound: Fraction | None, method: str | None) -> None:
-        """Raise if a bound lies above the best plan: then one of the two is wrong."""
-        if bound is not None and self.value is not None and bound > self.value:
-            raise UnsoundBoundError(f"bound {float(bound)} ({method}) lies above the plan of value {float(self.value)}")
+    def _contradict(self, method: str, said: str) -> None:
+        """Raise over a claim that the best plan contradicts, or distrust the solver on whose word it rests."""
+        solver = SOLVER_OF.get(method)
+        if solver is None:
+            raise UnsoundBoundError(said)
+        self.distrust(solver, said)
+
+    def _above(self, bound: Fraction, method: str) -> str:
+        return f"bound {float(bound)} ({method}) lies above the plan of value {float(self.value or 0)}"
+
+    def _denied(self, method: str) -> str:
+        by = SOLVER_OF.get(method, method)
+        return f"{by} claims that there is no plan, but one of value {float(self.value or 0)} is known"
+
+    def _at_most(self, bound: Fraction | None) -> Fraction | None:
+        """Return what is left of an earlier bound: no more than the best one that is kept."""
+        return None if bound is None or self.bound is None else min(bound, self.bound)
 
     def _load_bytes(self, timeline: Timeline) -> int:
         weights = self.instance.weight_bytes
@@ -348,9 +431,14 @@ class Episode(Search):
         """Whether it is proved that there is no plan."""
         return self._search.infeasible
 
-    @infeasible.setter
-    def infeasible(self, proved: bool) -> None:
-        self._search.infeasible = proved
+    def deny(self, method: str) -> None:
+        """Claim that there is no plan."""
+        self._search.deny(method)
+
+    def distrust(self, solver: str, said: str) -> None:
+        """Keep nothing that a solver has said or will say of this window, here and in the search."""
+        self.forget(solver, said)
+        self._search.distrust(solver, said)
 
     def finish(self, timeline: Timeline) -> Timeline:
         """Return a plan as the search keeps it."""

@@ -108,9 +108,14 @@ class TwinSearch(Search):
         """Whether it is proved that there is no plan."""
         return self._search.infeasible
 
-    @infeasible.setter
-    def infeasible(self, proved: bool) -> None:
-        self._search.infeasible = proved
+    def deny(self, method: str) -> None:
+        """Claim that there is no plan."""
+        self._search.deny(method)
+
+    def distrust(self, solver: str, said: str) -> None:
+        """Keep nothing that a solver has said or will say of this window, nor of its twin."""
+        self.forget(solver, said)
+        self._search.distrust(solver, said)
 
     def finish(self, timeline: Timeline) -> Timeline:
         """Return a plan of the twin with every residency over when its GPU goes."""

@@ -23,6 +23,7 @@ from planner.answers.replications import Replicated
 from planner.answers.simulate import Simulation
 from planner.answers.uncertain.planning import UncertainPlan
 from planner.show.rounded import rounded_in_words
+from solvers.faults import SOLVER_OF
 
 
 def plan_view(plan: Plan | UncertainPlan) -> Group:
@@ -63,6 +64,8 @@ def plan_summary(plan: Plan) -> dict[str, str]:
         "lower bound": f"{_number(summary['lower_bound'], objective)}  ({describe_bound(result.bound_method)})",
         "gap": "-" if result.gap is None else f"{result.gap:.2%}",
     }
+    if result.proved_by in SOLVER_OF:
+        rows["proof"] = f"{SOLVER_OF[result.proved_by]}'s word, {_confirmation(result.confirmed_by)}"
     if plan.metrics is not None:
         rows |= _metrics_rows(plan.metrics)
     if result.fell_back is not None:
@@ -76,6 +79,10 @@ def _rounded(scenario: Scenario) -> dict[str, str]:
     share = scenario.document.rounded_up
     said = rounded_in_words(None if share is None else float(share))
     return {} if said is None else {"about": said}
+
+
+def _confirmation(confirmed_by: str | None) -> str:
+    return "confirmed by nobody" if confirmed_by is None else f"confirmed by {confirmed_by}"
 
 
 def bound_view(bound: Bound) -> Group:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from planner.command import manners
+from planner.command.faults import name_untested
 from planner.command.verbs.options import Json, ScenarioPath, Seed, TimeLimit, Workers
 
 if TYPE_CHECKING:
@@ -112,7 +113,8 @@ def servers(
         return views.view(answer)
 
     by_name = {path.name: path for path in written}
-    manners.show(answer.as_dict(by_name.get("plan.json"), by_name.get("certificate.json")), view, as_json, written)
+    document = answer.as_dict(by_name.get("plan.json"), by_name.get("certificate.json"))
+    manners.show(name_untested(document), view, as_json, written)
     if fault is not None:
         raise fault
     if stop.is_set():
@@ -138,7 +140,7 @@ def _replicate(
 
         return views.replications_view(made)
 
-    manners.show(made.as_dict(), view, as_json)
+    manners.show(name_untested(made.as_dict()), view, as_json)
     for error in made.sweep.as_dict()["errors"]:
         manners.say(f"replication {error['cell']}: {error['error']}")
     if not made.sweep.complete:
@@ -186,7 +188,7 @@ def _by_interval(
 
         return schedule_view(answer)
 
-    manners.show(answer.fixed.as_dict() | answer.as_dict(), view, as_json)
+    manners.show(name_untested(answer.fixed.as_dict() | answer.as_dict()), view, as_json)
     if output is not None:
         manners.say(f"wrote {write_schedule(answer, output)}")
     if stop.is_set():
