@@ -100,7 +100,7 @@ def refuse_loads(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
             due[0], left[0] = left[0] > 0, left[0] - 1
             begin(device)
 
-        def load_after(station: Station, *told: Any, **anew: bool) -> Any:
+        def load_after(station: Station, *told: Any, **anew: Any) -> Any:
             if due[0]:
                 due[0] = False
                 raise RuntimeError("no")
