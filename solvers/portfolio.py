@@ -171,9 +171,10 @@ def _raise_and_prove(search: Search, options: SearchOptions, farm: Farm | None, 
         return priced
     if options.method is not Method.AUTO or not search.instance.batches or not search.objective.is_sum:
         prove(plans, options, priced if plans is search else None)  # prices are of the window's own GPUs
-        return priced
-    # With batches CP-SAT proves soon or hardly: then prices bound better, and annealing goes on finding plans.
-    prove(Episode(plans, _CP_SAT_SHARE * search.remaining_s), options, None)
+        if not search.faults:
+            return priced
+    else:  # with batches CP-SAT proves soon or hardly: then prices bound better, and annealing goes on finding plans
+        prove(Episode(plans, _CP_SAT_SHARE * search.remaining_s), options, None)
     if search.proved or search.remaining_s <= 0:
         return priced
     longer = plan_and_bound(search.remaining_s, bound_share)
