@@ -6,7 +6,7 @@ from executor.policies.parse import POLICIES, ParsedPolicy, parse_policy
 from executor.policies.queueing import QueuePolicy
 from executor.policies.replay import replay
 from executor.policies.twin import twin_instance
-from executor.policy import Policy
+from executor.policy import Knows, Policy
 from executor.simulation import instance_for, simulate
 from executor.site import Site
 
@@ -14,6 +14,7 @@ __all__ = [
     "POLICIES",
     "DeviceError",
     "IllegalActionError",
+    "Knows",
     "Noise",
     "NoiseError",
     "NoiseSpread",

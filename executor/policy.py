@@ -3,9 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from enum import StrEnum
 from typing import ClassVar
 
 from executor.site import Site
+
+
+class Knows(StrEnum):
+    """What the decisions of a policy make of run times, each more than the one before.
+
+    On which kinds of GPU a task can run, what is in memory and how long loads and transfers take, all of them know;
+    where servers come and go all of them also ask whether a task ends in time.
+    """
+
+    NOTHING = "nothing"
+    """No run time: tasks are counted, or not even that."""
+    WAITS = "waits"
+    """How long each GPU has still to do, as the sum of the run times that wait there, and on GPUs of several kinds the
+    task's own; tasks keep the order in which they came."""
+    RUN_TIMES = "run times"
+    """The run time of every task of a released job: tasks are ordered, or planned, by it."""
+    FUTURE = "the future"
+    """Jobs that are still to come."""
 
 
 class Policy:
@@ -25,6 +44,8 @@ class Policy:
         Whether it knows beforehand which branch every job takes, as a plan does; jobs then ask for their paths alone.
     foresees
         Whether it knows when servers come and go, as a plan does: tasks stay where they were assigned.
+    knows
+        What its decisions make of run times, as long as it does not look ahead.
     name
         What messages call it; None: its class's name in lower case.
     """
@@ -32,6 +53,7 @@ class Policy:
     write_back: ClassVar[bool] = False
     knows_paths: ClassVar[bool] = False
     foresees: ClassVar[bool] = False
+    knows: ClassVar[Knows] = Knows.RUN_TIMES
     name: ClassVar[str | None] = None
     site: Site
 

@@ -1,4 +1,11 @@
-"""What a person is told in one line; nothing here imports anything, so that everybody may raise it."""
+"""What a person is told in one line; nothing here imports anything of the house, so that everybody may raise it."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import TypeVar
+
+Word = TypeVar("Word", bound=StrEnum)
 
 
 class UserError(Exception):
@@ -25,3 +32,24 @@ class QuestionError(UserError):
 
     def __str__(self) -> str:
         return f"{self.argument}: {self.problem}" if self.argument else self.problem
+
+
+def chosen(words: type[Word], word: str, argument: str) -> Word:
+    """Return the word that is meant by its text, so that calls take what the command takes.
+
+    Raises
+    ------
+    QuestionError
+        If there is no such word; it lists those that there are.
+
+    >>> class Colour(StrEnum):
+    ...     RED = "red"
+    >>> chosen(Colour, "red", "colour") is Colour.RED
+    True
+    >>> chosen(Colour, "rot", "colour")
+    Traceback (most recent call last):
+    models.errors.QuestionError: colour: 'rot' is unknown; allowed are red
+    """
+    if word not in tuple(words):
+        raise QuestionError(f"{word!r} is unknown; allowed are {', '.join(words)}", argument)
+    return words(word)

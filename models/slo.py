@@ -13,6 +13,7 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import NDArray
 
+from models.cluster import MICROSECONDS_PER_SECOND
 from models.instance import Instance, Ints
 from models.objective import mean_ratio
 from models.units import QuantityError, parse_number, parse_time
@@ -81,14 +82,14 @@ class ServiceLevel:
         """Return the level as it is written.
 
         >>> [str(ServiceLevel.parse(text)) for text in ("p99 latency <= 1.5 s", "mean slowdown <= 2", "no late jobs")]
-        ['p99 latency <= 1500 ms', 'mean slowdown <= 2', 'no late jobs']
+        ['p99 latency <= 1.5 s', 'mean slowdown <= 2', 'no late jobs']
         """
         of = f" of {self.workflow}" if self.workflow is not None else ""
         if self.measure == "lateness":
             return (
                 f"no late jobs{of}" if self.share == 1 else f"{_plain(100 * (self.share or 0))} %{of} within deadline"
             )
-        limit = f"{_plain(self.limit / 1000)} ms" if self.measure == "latency" else _plain(self.limit)
+        limit = _say_time(self.limit) if self.measure == "latency" else _plain(self.limit)
         return f"{'mean' if self.share is None else f'p{_plain(100 * self.share)}'} {self.measure}{of} <= {limit}"
 
     def covers(self, instance: Instance) -> NDArray[np.bool_]:
@@ -157,7 +158,7 @@ class ServiceLevels:
         """Read levels.
 
         >>> str(ServiceLevels.parse("p95 latency of chat <= 2 s", "99 % of embed within deadline"))
-        'p95 latency of chat <= 2000 ms and 99 % of embed within deadline'
+        'p95 latency of chat <= 2 s and 99 % of embed within deadline'
 
         Raises
         ------
@@ -195,6 +196,19 @@ def quantile_rank(share: Fraction, count: int) -> int:
     (98, 1)
     """
     return max(0, -(-share.numerator * count // share.denominator) - 1)
+
+
+def _say_time(time_us: Fraction) -> str:
+    """Return a time in seconds, or in milliseconds below one.
+
+    >>> [_say_time(Fraction(time_us)) for time_us in (800_000, 60_000_000, 1_500_000)]
+    ['800 ms', '60 s', '1.5 s']
+    """
+    return (
+        f"{_plain(time_us / 1000)} ms"
+        if time_us < MICROSECONDS_PER_SECOND
+        else f"{_plain(time_us / MICROSECONDS_PER_SECOND)} s"
+    )
 
 
 def _plain(number: Fraction | int) -> str:

@@ -7,6 +7,8 @@ import os
 from dataclasses import asdict, dataclass, replace
 from enum import StrEnum
 
+from models.errors import chosen
+
 
 class Method(StrEnum):
     """How to search.
@@ -51,6 +53,8 @@ class SearchOptions:
     ------
     ValueError
         If a limit is none.
+    QuestionError
+        If the method is none.
     """
 
     time_limit_s: float = 60.0
@@ -60,6 +64,7 @@ class SearchOptions:
     iterations: int | None = None
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "method", chosen(Method, self.method, "method"))
         if not 0 < self.time_limit_s < math.inf:
             raise ValueError(f"a time limit of {self.time_limit_s} s; allowed is a finite number above 0")
         if self.workers < 1:

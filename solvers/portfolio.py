@@ -9,22 +9,28 @@ Lagrangian bound, in `proving` for what only small windows allow.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from functools import partial
 from typing import TYPE_CHECKING
 
+from models.feasibility import check
+from models.formulations.windows import METHOD as WINDOWS
 from models.formulations.windows import cannot_end
 from models.instance import Instance
 from models.objective import Objective
 from models.timeline import Timeline
 from solvers.bounds import closed_form
+from solvers.counted import count_out
 from solvers.exact import consecutive
+from solvers.farm import Deadline
 from solvers.lanes import lanes_of
 from solvers.options import Method, SearchOptions
 from solvers.proving import prove, suits_cp_sat, warm_up_s
-from solvers.result import Progress, Result, Search
+from solvers.result import Episode, Origin, Progress, Result, Search
 from solvers.side_by_side import (
+    BEGIN_SHARE,
     anneal_and_bound,
     bound_and_beam,
     dispatch,
@@ -32,6 +38,7 @@ from solvers.side_by_side import (
     share_of_bound_s,
     suits_beams,
 )
+from solvers.singles import singles_of
 from solvers.visits import on_twin
 
 if TYPE_CHECKING:
@@ -56,6 +63,12 @@ _FORMULAS_SHARE = 0.5
 """Bounds that need no ascent are begun if they take at most this share of the time that is left."""
 _CONSECUTIVE_SHARE = 0.5
 """The programme of consecutive batches proves small windows at once, and may take this share of the time for others."""
+_CP_SAT_SHARE = 0.5
+"""CP-SAT has this share of the time where there are batches: what it proves it has proved by then."""
+_BOUND_SHARE = 0.8
+"""Who asks for a bound has prices raised for this share of an annealing's time."""
+_LANES_SHARE, _CERTIFY_SHARE = 0.5, 0.5
+"""Of the time for a bound, what proofs on a twin take, and prices for a certificate after proofs that have none."""
 
 
 def solve(
@@ -99,38 +112,122 @@ def solve(
         )
         return replace(found, timeline=None if found.timeline is None else lanes.gather(found.timeline))
     search = Search(instance, objective, options.time_limit_s, watch, stop)
+    _run(search, options, hint, starts, farm)
+    return search.result("truenorth", options.as_dict())
+
+
+def _run(
+    search: Search,
+    options: SearchOptions,
+    hint: Timeline | None,
+    starts: Starts,
+    farm: Farm | None,
+    bound_share: float = 0.0,
+) -> tuple[tuple[Fraction, str] | None, Priced | None]:
+    """Look for plans and proofs of a window by all that there is, for plans and bounds alike.
+
+    Parameters
+    ----------
+    bound_share
+        The bound is raised for at least this share of the time that annealing takes.
+
+    Returns
+    -------
+    tuple
+        The best bound of a formula, None if no task can end, and the best bound that has prices, or None.
+    """
     if cannot_end(on_twin(search).instance):
-        search.infeasible = True
-        return search.result("truenorth", options.as_dict())
+        search.deny(WINDOWS)
+        return None, None
     if hint is not None:
-        search.offer(hint)
-    if search.timeline is None and instance.n_tasks > _DISPATCHED_TASKS:
+        search.offer(hint, Origin.HINT)
+    if search.timeline is None and search.instance.n_tasks > _DISPATCHED_TASKS:
         dispatch(on_twin(search))
-    _offer_starts(search, starts, options.time_limit_s)
-    offer_formulas(search)
-    if consecutive.applies(instance, objective) and not search.proved:
+    _offer_starts(search, starts, options)
+    formula = offer_formulas(search, options)
+    if consecutive.applies(search.instance, search.objective) and not search.proved:
         consecutive.improve(search, _CONSECUTIVE_SHARE * search.remaining_s)
+    priced = None if search.proved else _raise_and_prove(search, options, farm, bound_share)
+    if search.rests_on is not None:
+        from solvers.confirming import confirm
+
+        confirm(search, options)
+    return formula, priced
+
+
+def _raise_and_prove(search: Search, options: SearchOptions, farm: Farm | None, bound_share: float) -> Priced | None:
+    """Look for plans and raise the bound; prove what is small enough. Return the best bound that has prices."""
+    plans, counted = on_twin(search), options.iterations is not None
+    exact = options.method in (Method.CP_SAT, Method.MILP)
+    if options.method is Method.AUTO and not counted:  # where CP-SAT gets to depends on the clock
+        exact = suits_cp_sat(plans)
+    if not exact and not counted and suits_beams(search.instance, search.objective):
+        return bound_and_beam(search, options.on_cores(), search.remaining_s, farm)
+    plan_and_bound = partial(_plan_and_bound, search, plans, options, farm)
+    if not exact:
+        return plan_and_bound(search.remaining_s, bound_share)
+    priced = plan_and_bound(warm_up_s(plans, options), 1.0)
+    if search.proved or search.remaining_s <= 0:
+        return priced
+    if options.method is not Method.AUTO or not search.instance.batches or not search.objective.is_sum:
+        prove(plans, options, priced if plans is search else None)  # prices are of the window's own GPUs
+        if not search.faults:
+            return priced
+    else:  # with batches CP-SAT proves soon or hardly: then prices bound better, and annealing goes on finding plans
+        prove(Episode(plans, _CP_SAT_SHARE * search.remaining_s), options, None)
+    if search.proved or search.remaining_s <= 0:
+        return priced
+    longer = plan_and_bound(search.remaining_s, bound_share)
+    return priced if longer is None or (priced is not None and longer.bound < priced.bound) else longer
+
+
+def _plan_and_bound(
+    search: Search, plans: Search, options: SearchOptions, farm: Farm | None, limit_s: float, bound_share: float
+) -> Priced | None:
+    """Anneal and raise the bound beside it for at least a share of the time; or count both out."""
     from solvers.elsewhere import look_elsewhere
 
-    exact, priced, plans = options.method in (Method.CP_SAT, Method.MILP), None, on_twin(search)
-    if not search.proved:
-        if options.method is Method.AUTO and options.iterations is None:  # where CP-SAT gets to depends on the clock
-            exact = suits_cp_sat(plans)
-        limit_s = warm_up_s(plans, options) if exact else search.remaining_s
-        if not exact and options.iterations is None and plans is search and suits_beams(instance, objective):
-            bound_and_beam(search, options.on_cores(), limit_s, farm)
-        else:
-            bound_s = limit_s if exact else share_of_bound_s(options, limit_s)
-            with look_elsewhere(search, farm, options, search.elapsed_s + limit_s):
-                priced = anneal_and_bound(search, plans, options.on_cores(), limit_s, bound_s)
-    if exact and not search.proved and search.remaining_s > 0:
-        prove(plans, options, priced if plans is search else None)  # prices are of the window's own GPUs
-    return search.result("truenorth", options.as_dict())
+    with look_elsewhere(search, farm, options, search.elapsed_s + limit_s):
+        if options.iterations is not None:
+            return _count_out(search, options, options.iterations)
+        bound_s = max(share_of_bound_s(limit_s), bound_share * limit_s)
+        begin = partial(plan_singly, search, options)
+        return anneal_and_bound(search, plans, options.on_cores(), limit_s, bound_s, begin)
+
+
+def _count_out(search: Search, options: SearchOptions, moves: int) -> Priced | None:
+    """Look for plans and raise the bound by counted work."""
+    singly = int(BEGIN_SHARE * moves) if search.instance.batches else 0
+    if singly:
+        plan_singly(search, replace(options, iterations=singly), search.remaining_s)
+    return count_out(search, options, moves - singly)
+
+
+def plan_singly(search: Search, options: SearchOptions, limit_s: float) -> None:
+    """Offer a plan of a window with batch classes in which every task runs alone, as far as that is worth its time.
+
+    Others than beams find no such plan sooner than they find one with batches. It ends as soon as no such plan is
+    better than what is known.
+    """
+    singles = None if limit_s <= 0 or search.proved else singles_of(search.instance)
+    if singles is None:
+        return
+    over = Deadline(search, search.elapsed_s + limit_s)
+
+    def watch(progress: Progress) -> None:
+        if progress.bound is not None and search.value is not None and progress.bound >= search.value:
+            over.set()
+
+    alone = replace(options, time_limit_s=limit_s, method=Method.SEARCH, workers=1)
+    found = solve(singles.twin, search.objective, alone, watch=watch, stop=over).timeline
+    gathered = None if found is None else singles.gather(found)
+    if gathered is not None and not check(search.instance, gathered):
+        search.offer(gathered)
 
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """What is proved of a window without regard to any plan.
+    """What is proved of a window, and the plan that was found on the way.
 
     Parameters
     ----------
@@ -138,19 +235,13 @@ class Bounds:
         The best bound that needs no ascent, and its method.
     priced
         The Lagrangian bound with its prices, or None.
-    uncertified
-        A bound that cannot be computed again without the solver that found it, and its method; or None.
-    runtime_s
-        Wall-clock time.
-    left_out
-        Methods that gave way because memory or time were too short for them, each with the reason.
+    found
+        The best of all bounds, whose certificate only a solver has if it is higher than those two; and the best plan.
     """
 
     formula: tuple[Fraction, str]
     priced: Priced | None
-    uncertified: tuple[Fraction, str] | None
-    runtime_s: float
-    left_out: Mapping[str, str]
+    found: Result
 
 
 def bound(
@@ -163,43 +254,72 @@ def bound(
     stop: threading.Event | None = None,
     farm: Farm | None = None,
 ) -> Bounds:
-    """Return the best bounds that the time allows.
-
-    On small windows half of the time goes to CP-SAT: its bound is often higher, but comes without a certificate.
+    """Return the best bounds that the time allows: what `solve` proves, and a certificate nearly as good.
 
     Parameters
     ----------
     farm
-        Workers elsewhere that price sections of long traces.
+        Workers elsewhere that look for plans, and price sections of long traces.
     """
     search = Search(instance, objective, options.time_limit_s, watch, stop)
-    formula = offer_formulas(search)
-    exact = suits_cp_sat(search)
-    priced = raise_bound(search, search.remaining_s / 2 if exact else None, farm=farm)
-    uncertified, left_s = None, search.remaining_s
-    if exact and left_s > 0:
-        rest = replace(options, time_limit_s=left_s, method=Method.CP_SAT)
-        proved = solve(instance, objective, rest, starts=starts, watch=watch, stop=search.stop)
-        if proved.lower_bound is not None and proved.bound_method is not None:
-            uncertified = proved.lower_bound, proved.bound_method
-        search.left_out.update(proved.left_out)
-    return Bounds(formula, priced, uncertified, search.elapsed_s, search.left_out)
+    formula, priced = None, None
+    if lanes_of(instance) is None:
+        formula, priced = _run(search, options, None, starts, farm, _BOUND_SHARE)
+    else:  # what is proved on the twin has no certificate on the window itself
+        rest = replace(options, time_limit_s=_LANES_SHARE * options.time_limit_s)
+        _keep(search, solve(instance, objective, rest, starts=starts, stop=search.stop, farm=farm))
+    if formula is None:
+        formula = offer_formulas(search, options)
+    return Bounds(formula, _certify(search, formula, priced), search.result("truenorth", options.as_dict()))
 
 
-def offer_formulas(search: Search) -> tuple[Fraction, str]:
+def _certify(search: Search, formula: tuple[Fraction, str], priced: Priced | None) -> Priced | None:
+    """Return better prices if what is certified lies below what is proved, and time is left."""
+    certified = formula[0] if priced is None else max(formula[0], priced.bound)
+    left_s = min(_CERTIFY_SHARE * search.limit_s, search.remaining_s)
+    if search.bound is None or search.bound <= certified or left_s <= 0:
+        return priced
+    from solvers.bounds.lagrangian.improve import METHOD
+
+    alone = Search(search.instance, search.objective, left_s, stop=search.stop)  # with a plan it would end once proved
+    found = raise_bound(alone, None, priced)
+    if found is not None:
+        search.offer_bound(found.bound, METHOD)
+    return found
+
+
+def _keep(search: Search, found: Result) -> None:
+    """Offer what was found elsewhere."""
+    if found.timeline is not None:
+        search.offer(found.timeline, found.origin)
+    if found.lower_bound is not None and found.bound_method is not None:
+        search.offer_bound(found.lower_bound, found.bound_method)
+    if found.denied_by is not None:
+        search.deny(found.denied_by)
+    search.confirmed_by = found.confirmed_by
+    search.left_out.update(found.left_out)
+
+
+def offer_formulas(search: Search, options: SearchOptions) -> tuple[Fraction, str]:
     """Offer the highest bound that needs no ascent, of those that time allows; return it with its method."""
-    best, method = closed_form.best(search.instance, search.objective, lambda: _FORMULAS_SHARE * search.remaining_s)
+
+    def left_s() -> float:
+        # What is repeatable does not ask the clock which of them are worth a try.
+        return _FORMULAS_SHARE * (search.remaining_s if options.iterations is None else options.time_limit_s)
+
+    best, method = closed_form.best(search.instance, search.objective, left_s)
     search.offer_bound(best, method)
     return best, method
 
 
-def _offer_starts(search: Search, starts: Starts, time_limit_s: float) -> None:
+def _offer_starts(search: Search, starts: Starts, options: SearchOptions) -> None:
     """Offer plans to start from; the first is taken whatever it costs, further ones while their share lasts."""
+    share = _STARTS_SHARE if options.iterations is None else 1.0
 
     def left_s() -> float:
-        return min(search.remaining_s, _STARTS_SHARE * time_limit_s - search.elapsed_s)
+        return min(search.remaining_s, share * options.time_limit_s - search.elapsed_s)
 
     for timeline in starts(left_s):
         if search.timeline is not None and search.remaining_s <= 0:
             return
-        search.offer(timeline)
+        search.offer(timeline, Origin.POLICY)

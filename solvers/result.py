@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import threading
 import time
+import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
 from fractions import Fraction
 
 from models.feasibility import assert_feasible
@@ -15,6 +17,8 @@ from models.instance import Instance
 from models.objective import Objective, gap, timeline_value
 from models.status import Status, proves
 from models.timeline import Timeline
+from solvers.faults import SOLVER_OF, SolverFaultWarning
+from solvers.work import WorkClock
 
 _END_S, _END = 1.0, 0.05
 """Solvers look at the clock now and then: a search may end so many seconds, or so much of its limit, after it."""
@@ -27,6 +31,30 @@ class Progress:
     seconds: float
     value: Fraction | None
     bound: Fraction | None
+
+
+class Origin(StrEnum):
+    """Who made a plan.
+
+    Attributes
+    ----------
+    SEARCH
+        A search or a proof.
+    START
+        The list decoder, from a dispatch rule or a plan that was known: where search begins.
+    POLICY
+        An online policy that was simulated before.
+    HINT
+        Whoever asked gave it.
+    """
+
+    SEARCH = "search"
+    START = "start"
+    POLICY = "policy"
+    HINT = "hint"
+
+
+_MAKERS = {Origin.START: "what search began with", Origin.POLICY: "an online policy's", Origin.HINT: "the given one"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,12 +77,23 @@ class Result:
         Whether it was proved that there is no plan.
     runtime_s, time_limit_s
         Wall-clock time of the search, and how much of it was allowed.
+    cpu_s
+        What this process got of its processors meanwhile, all threads together.
+    origin
+        Who made the plan.
     incumbents
         The trail: every moment at which value or bound improved.
     solver, options
         Which solver ran, and how (versions, seed, limits).
     left_out
         Methods that gave way to others because memory or time were too short for them, each with the reason.
+    denied_by
+        Which method proved that there is no plan; None if none did.
+    confirmed_by
+        Which other method came to the same where a proof rests on one solver's word; None if there is no such proof,
+        or time was too short to ask.
+    faults
+        What solvers said that a plan contradicts.
     """
 
     objective: Objective
@@ -68,7 +107,12 @@ class Result:
     incumbents: tuple[Progress, ...]
     solver: str
     options: Mapping[str, str | int | float | bool | None] = field(default_factory=dict)
+    cpu_s: float = 0.0
+    origin: Origin = Origin.SEARCH
     left_out: Mapping[str, str] = field(default_factory=dict)
+    denied_by: str | None = None
+    confirmed_by: str | None = None
+    faults: tuple[str, ...] = ()
 
     def __repr__(self) -> str:
         figures = f"value {_shown(self.value)}, lower bound {_shown(self.lower_bound)}"
@@ -82,6 +126,11 @@ class Result:
         if self.value is None:
             return Status.NO_SOLUTION
         return Status.OPTIMAL if proves(self.value, self.lower_bound) else Status.FEASIBLE
+
+    @property
+    def proved_by(self) -> str | None:
+        """Which method proved that the plan is optimal, or that there is none; None if nothing is proved."""
+        return self.bound_method if self.status is Status.OPTIMAL else self.denied_by
 
     @property
     def within_limit(self) -> bool:
@@ -99,6 +148,13 @@ class Result:
         """(value - bound) / value, or None without value or bound."""
         return None if self.value is None else gap(self.value, self.lower_bound)
 
+    @property
+    def fell_back(self) -> str | None:
+        """Which plan was kept because search found none better; None if it found one, or this one is optimal."""
+        if self.origin is Origin.SEARCH or self.timeline is None or self.status is Status.OPTIMAL:
+            return None
+        return f"the plan is {_MAKERS[self.origin]}: search found none better"
+
 
 def _shown(value: Fraction | None) -> str:
     return "none" if value is None else f"{float(value):.6g}"
@@ -108,14 +164,11 @@ class UnsoundBoundError(RuntimeError):
     """A lower bound, or a proof of infeasibility, contradicts a feasible plan: a bug."""
 
 
-class SolverFaultError(RuntimeError):
-    """A solver contradicts a plan that was checked, or rejects the model: its answer cannot be used."""
-
-
 class Search:
     """A running search: its clock, its limit, its best plan and bound, and whoever watches.
 
-    Every plan offered is checked against every rule; one that breaks a rule is a bug and raises.
+    Every plan offered is checked against every rule; one that breaks a rule is a bug and raises. A bound that a plan
+    contradicts is one, too, unless it rests on the word of a solver: then nothing that this solver said is kept.
 
     Parameters
     ----------
@@ -127,6 +180,8 @@ class Search:
         Called at every improvement.
     stop
         Set from outside (Ctrl-C) to end the search early with its best plan.
+    clock
+        Says how late it is, in seconds. One that counts work makes a search repeatable.
     left_out
         Takes down which methods gave way, and why; None: it begins with none.
     """
@@ -138,6 +193,7 @@ class Search:
         time_limit_s: float,
         watch: Callable[[Progress], None] | None = None,
         stop: threading.Event | None = None,
+        clock: Callable[[], float] = time.monotonic,
         left_out: dict[str, str] | None = None,
     ) -> None:
         self.instance = instance
@@ -147,33 +203,57 @@ class Search:
         self.value: Fraction | None = None
         self.bound: Fraction | None = None
         self.bound_method: str | None = None
-        self.infeasible = False
+        self.origin = Origin.SEARCH
         self.left_out = {} if left_out is None else left_out
+        self.denied_by: str | None = None
+        self.confirmed_by: str | None = None
+        self.faults: list[str] = []
+        self._bounds: dict[str, Fraction] = {}
+        self._distrusted: set[str] = set()
         self._watch = watch
         self._trail: list[Progress] = []
-        self._start = time.monotonic()
-        self._limit_s = time_limit_s
-        self._lock = threading.Lock()
+        self.clock = clock
+        self._start, self._cpu_start = clock(), time.process_time()
+        self.limit_s = time_limit_s
+        self._lock = threading.RLock()
 
     @property
     def elapsed_s(self) -> float:
         """Seconds since the start."""
-        return time.monotonic() - self._start
+        return self.clock() - self._start
 
     @property
     def remaining_s(self) -> float:
         """Seconds until the limit; 0 once it has passed or a stop was asked for."""
-        return 0.0 if self.stop.is_set() else max(0.0, self._limit_s - self.elapsed_s)
+        return 0.0 if self.stop.is_set() else max(0.0, self.limit_s - self.elapsed_s)
 
     @property
     def proved(self) -> bool:
         """Whether value and bound meet, so that nothing is left to search for."""
         return proves(self.value, self.bound)
 
+    def count(self, moves: int) -> None:
+        """Say that as much was done as so many moves of local search are: time passes if work is what limits it."""
+        if isinstance(self.clock, WorkClock):
+            self.clock.count(moves)
+
     @property
     def budget(self) -> Budget:
         """What a model may take that is built for this search."""
         return Budget(lambda: self.remaining_s)
+
+    @property
+    def infeasible(self) -> bool:
+        """Whether it is proved that there is no plan."""
+        return self.denied_by is not None
+
+    @property
+    def rests_on(self) -> str | None:
+        """The method on whose solver's word alone a proof rests; None if nothing is proved, or not by that alone."""
+        if self.denied_by is not None:
+            return self.denied_by if self.denied_by in SOLVER_OF else None
+        proving = {method for method, bound in self._bounds.items() if proves(self.value, bound)}
+        return self.bound_method if proving and proving <= SOLVER_OF.keys() and self.value else None
 
     @contextmanager
     def giving_way(self, method: str) -> Iterator[None]:
@@ -191,8 +271,13 @@ class Search:
         except MemoryError:
             self.left_out[method] = "memory ran out"
 
-    def offer(self, timeline: Timeline) -> bool:
+    def finish(self, timeline: Timeline) -> Timeline:
+        """Return a plan as it is kept; the search on a twin says here what solvers leave open."""
+        return timeline
+
+    def offer(self, timeline: Timeline, origin: Origin = Origin.SEARCH) -> bool:
         """Keep a plan if it is the best so far, or as good with fewer bytes loaded; say whether it was kept."""
+        timeline = self.finish(timeline)
         assert_feasible(self.instance, timeline)
         value = timeline_value(self.objective, self.instance, timeline)
         with self._lock:
@@ -202,10 +287,14 @@ class Search:
                 if value == self.value:
                     if self._load_bytes(timeline) >= self._load_bytes(self.timeline):
                         return False
-                    self.timeline = timeline
+                    self.timeline, self.origin = timeline, origin
                     return True
-            self.timeline, self.value = timeline, value
-            self._check_bound(self.bound, self.bound_method)
+            self.timeline, self.value, self.origin = timeline, value, origin
+            for method, bound in [*self._bounds.items()]:
+                if bound > value:
+                    self._contradict(method, self._above(bound, method))
+            if self.denied_by is not None:
+                self._contradict(self.denied_by, self._denied(self.denied_by))
             self._report()
         return True
 
@@ -221,21 +310,53 @@ class Search:
         """
         least = max(bound, Fraction(0))
         with self._lock:
+            if SOLVER_OF.get(method) in self._distrusted or least <= self._bounds.get(method, -1):
+                return
+            if self.value is not None and least > self.value:
+                self._contradict(method, self._above(least, method))
+                return
+            self._bounds[method] = least
             if self.bound is None or least > self.bound:
-                self._check_bound(least, method)
                 self.bound, self.bound_method = least, method
                 self._report()
 
-    def result(self, solver: str, options: Mapping[str, str | int | float | bool | None]) -> Result:
-        """Return what was found.
+    def deny(self, method: str) -> None:
+        """Claim that there is no plan.
 
         Raises
         ------
         UnsoundBoundError
-            If infeasibility was claimed although there is a plan.
+            If there is one, and the method rests on no solver's word.
         """
-        if self.infeasible and self.timeline is not None:
-            raise UnsoundBoundError(f"{solver} claims that there is no plan, and has one")
+        with self._lock:
+            if SOLVER_OF.get(method) in self._distrusted:
+                return
+            if self.timeline is not None:
+                self._contradict(method, self._denied(method))
+            else:
+                self.denied_by = method
+
+    def distrust(self, solver: str, said: str) -> None:
+        """Keep nothing that a solver has said or will say of this window, and tell whoever listens to warnings."""
+        if solver not in self._distrusted:
+            self.forget(solver, said)
+            fault = SolverFaultWarning(solver, said, self.instance, self.objective, self.timeline)
+            warnings.warn(fault, stacklevel=2)
+
+    def forget(self, solver: str, said: str) -> None:
+        """Keep nothing that a solver has said or will say of this window; whoever found out why has told of it."""
+        with self._lock:
+            self._distrusted.add(solver)
+            self._bounds = {own: bound for own, bound in self._bounds.items() if SOLVER_OF.get(own) != solver}
+            self.bound_method = max(self._bounds, key=lambda own: self._bounds[own], default=None)
+            self.bound = None if self.bound_method is None else self._bounds[self.bound_method]
+            if self.denied_by is not None and SOLVER_OF.get(self.denied_by) == solver:
+                self.denied_by = None
+            self._trail = [replace(moment, bound=self._at_most(moment.bound)) for moment in self._trail]
+            self.faults.append(said)
+
+    def result(self, solver: str, options: Mapping[str, str | int | float | bool | None]) -> Result:
+        """Return what was found."""
         return Result(
             self.objective,
             self.timeline,
@@ -244,17 +365,35 @@ class Search:
             self.bound_method,
             self.infeasible,
             self.elapsed_s,
-            self._limit_s,
+            self.limit_s,
             tuple(self._trail),
             solver,
             options,
+            time.process_time() - self._cpu_start,
+            self.origin,
             dict(self.left_out),
+            self.denied_by,
+            self.confirmed_by,
+            tuple(self.faults),
         )
 
-    def _check_bound(self, bound: Fraction | None, method: str | None) -> None:
-        """Raise if a bound lies above the best plan: then one of the two is wrong."""
-        if bound is not None and self.value is not None and bound > self.value:
-            raise UnsoundBoundError(f"bound {float(bound)} ({method}) lies above the plan of value {float(self.value)}")
+    def _contradict(self, method: str, said: str) -> None:
+        """Raise over a claim that the best plan contradicts, or distrust the solver on whose word it rests."""
+        solver = SOLVER_OF.get(method)
+        if solver is None:
+            raise UnsoundBoundError(said)
+        self.distrust(solver, said)
+
+    def _above(self, bound: Fraction, method: str) -> str:
+        return f"bound {float(bound)} ({method}) lies above the plan of value {float(self.value or 0)}"
+
+    def _denied(self, method: str) -> str:
+        by = SOLVER_OF.get(method, method)
+        return f"{by} claims that there is no plan, but one of value {float(self.value or 0)} is known"
+
+    def _at_most(self, bound: Fraction | None) -> Fraction | None:
+        """Return what is left of an earlier bound: no more than the best one that is kept."""
+        return None if bound is None or self.bound is None else min(bound, self.bound)
 
     def _load_bytes(self, timeline: Timeline) -> int:
         weights = self.instance.weight_bytes
@@ -265,3 +404,54 @@ class Search:
         self._trail.append(progress)
         if self._watch is not None:
             self._watch(progress)
+
+
+class Episode(Search):
+    """A part of a search's time: what is found in it goes on to the search.
+
+    Parameters
+    ----------
+    search
+        Whose instance, plan and bound it begins with.
+    limit_s
+        Seconds from now.
+    """
+
+    def __init__(self, search: Search, limit_s: float) -> None:
+        self._search = search
+        limit_s = min(limit_s, search.remaining_s)
+        super().__init__(search.instance, search.objective, limit_s, stop=search.stop, left_out=search.left_out)
+        if search.timeline is not None:
+            super().offer(search.timeline, search.origin)
+        if search.bound is not None and search.bound_method is not None:
+            super().offer_bound(search.bound, search.bound_method)
+
+    @property
+    def infeasible(self) -> bool:
+        """Whether it is proved that there is no plan."""
+        return self._search.infeasible
+
+    def deny(self, method: str) -> None:
+        """Claim that there is no plan."""
+        self._search.deny(method)
+
+    def distrust(self, solver: str, said: str) -> None:
+        """Keep nothing that a solver has said or will say of this window, here and in the search."""
+        self.forget(solver, said)
+        self._search.distrust(solver, said)
+
+    def finish(self, timeline: Timeline) -> Timeline:
+        """Return a plan as the search keeps it."""
+        return self._search.finish(timeline)
+
+    def offer(self, timeline: Timeline, origin: Origin = Origin.SEARCH) -> bool:
+        """Keep a plan if it is the best so far; say whether it was kept."""
+        kept = super().offer(timeline, origin)
+        if kept:
+            self._search.offer(timeline, origin)
+        return kept
+
+    def offer_bound(self, bound: Fraction, method: str) -> None:
+        """Keep a proved lower bound if it is the best so far."""
+        super().offer_bound(bound, method)
+        self._search.offer_bound(bound, method)

@@ -5,6 +5,7 @@ Kernels hold no interpreter lock, so a thread each is enough.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -24,6 +25,8 @@ _ASCENT_S_PER_TASK, _ASCENT_SHARE = 1e-4, 0.5
 _BOUND_SHARE, _SHORT_BOUND_S, _LONE_BOUND_SHARE = 0.3, 10.0, 0.5
 """The bound gets a share of the time, and of a short limit the first so many seconds, in which it gains most; beside
 annealing by the same worker at most the last share."""
+BEGIN_SHARE = 0.3
+"""What looks for a plan to begin with has this share of an annealing's time."""
 _BEFORE_PARTS_SHARE = 0.3
 """Where proofs part by part follow the bound has this share of the time: they want good prices and a good plan."""
 _GUIDE_SHARE, _SHORT_GUIDE_S, _SHORT_GUIDE_SHARE = 0.15, 8.0, 0.4
@@ -87,18 +90,24 @@ def dispatch(search: Search) -> None:
 
 
 def anneal_and_bound(
-    search: Search, plans: Search, options: SearchOptions, limit_s: float, bound_s: float
+    search: Search,
+    plans: Search,
+    options: SearchOptions,
+    limit_s: float,
+    bound_s: float,
+    begin: Callable[[float], None] = lambda limit_s: None,
 ) -> Priced | None:
     """Anneal and raise the lower bound, in parallel if there are workers for both.
 
     A long bound gains little after its first steps, so its worker then anneals with another seed; not so before CP-SAT,
-    which wants good prices. Further workers anneal with seeds of their own, and go on from each other's plans. Where
-    iterations are counted there is one annealing only, since searches that share a plan depend on the clock.
+    which wants good prices. Further workers anneal with seeds of their own, and go on from each other's plans.
 
     Parameters
     ----------
     plans
         Where plans are looked for: the search itself, or that on its twin.
+    begin
+        Looks for a plan to begin with, in so many seconds.
 
     Returns
     -------
@@ -108,29 +117,30 @@ def anneal_and_bound(
     from solvers.search import annealing
     from solvers.search.exchange import Exchange
 
-    seed, iterations, workers = options.seed, options.iterations, options.workers
-    end_s = search.elapsed_s + limit_s
-    exchange = Exchange(limit_s, workers - 1) if workers > 1 and iterations is None else None
+    seed, workers, end_s = options.seed, options.workers, search.elapsed_s + limit_s
+    if workers == 1:
+        bound_s = min(bound_s, _LONE_BOUND_SHARE * limit_s)
+        begin(BEGIN_SHARE * (limit_s - bound_s))
+        annealing.improve(plans, seed, None, end_s - bound_s - search.elapsed_s)
+        return raise_bound(search, bound_s)
+    exchange = Exchange(limit_s, workers - 1)
 
     def bound_first() -> Priced | None:
         """Raise the bound, then search until the time is up."""
         priced = raise_bound(search, bound_s)
         left_s = end_s - search.elapsed_s
-        if iterations is None and (bound_s < limit_s or priced is None) and left_s > 0:
+        if (bound_s < limit_s or priced is None) and left_s > 0:
             annealing.improve(plans, seed + 1, None, left_s, exchange=exchange)
         return priced
 
-    if workers == 1:
-        bound_s = min(bound_s, _LONE_BOUND_SHARE * limit_s)
-        annealing.improve(plans, seed, iterations, limit_s - bound_s)
-        return raise_bound(search, bound_s)
     with ThreadPoolExecutor(workers - 1) as pool:
         bounding = pool.submit(bound_first)
-        others = range(2, workers) if iterations is None else ()
         annealings = [
-            pool.submit(annealing.improve, plans, seed + index, None, limit_s, exchange=exchange) for index in others
+            pool.submit(annealing.improve, plans, seed + index, None, limit_s, exchange=exchange)
+            for index in range(2, workers)
         ]
-        annealing.improve(plans, seed, iterations, limit_s, exchange=exchange)
+        begin(BEGIN_SHARE * limit_s)
+        annealing.improve(plans, seed, None, end_s - search.elapsed_s, exchange=exchange)
         for done in annealings:
             done.result()
         return bounding.result()
@@ -165,7 +175,7 @@ def run_beams(search: Search, options: SearchOptions, priced: Priced, limit_s: f
                 searching.result()
 
 
-def bound_and_beam(search: Search, options: SearchOptions, limit_s: float, farm: Farm | None = None) -> None:
+def bound_and_beam(search: Search, options: SearchOptions, limit_s: float, farm: Farm | None = None) -> Priced | None:
     """Look for plans with prices of the bound, made while others anneal; the bound is raised on meanwhile.
 
     A longer ascent begins anew: it goes by other slots and steps than the short one that made the first prices. Once
@@ -204,23 +214,21 @@ def bound_and_beam(search: Search, options: SearchOptions, limit_s: float, farm:
             left_s = end_s - search.elapsed_s
             if left_s > 0 and not search.stop.is_set():
                 anneal(search, replace(options, workers=planners), left_s)
-            bounding.result()
+            return bounding.result()
 
 
-def _raise_and_prove(search: Search, limit_s: float, priced: Priced | None, farm: Farm | None) -> None:
+def _raise_and_prove(search: Search, limit_s: float, priced: Priced | None, farm: Farm | None) -> Priced | None:
     """Raise the bound; where GPUs idle now and then, for part of the time only, and then prove part by part."""
     from solvers.exact import parts
 
     if priced is None or not parts.suits(search, priced, (1 - _BEFORE_PARTS_SHARE) * limit_s):
-        raise_bound(search, limit_s, priced, farm)
-        return
+        return raise_bound(search, limit_s, priced, farm)
     end_s = search.elapsed_s + limit_s
     better = raise_bound(search, _BEFORE_PARTS_SHARE * limit_s, priced, farm) or priced
     parts.improve(search, better, end_s - search.elapsed_s)
+    return better
 
 
-def share_of_bound_s(options: SearchOptions, limit_s: float) -> float:
-    """Return for how long the bound is raised where nothing comes after it; all along if iterations are counted."""
-    if options.iterations is not None:
-        return limit_s
+def share_of_bound_s(limit_s: float) -> float:
+    """Return for how long the bound is raised beside plans where nothing comes after it."""
     return max(_BOUND_SHARE * limit_s, min(_SHORT_BOUND_S, limit_s))

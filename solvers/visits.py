@@ -16,7 +16,7 @@ from models import Cluster, InitialResidency, Instance, Restrictions, Timeline, 
 from models.availability import Availability
 from models.instance import Ints
 from models.timeline import end_with_gpu
-from solvers.result import Search
+from solvers.result import Origin, Search
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,16 +108,24 @@ class TwinSearch(Search):
         """Whether it is proved that there is no plan."""
         return self._search.infeasible
 
-    @infeasible.setter
-    def infeasible(self, proved: bool) -> None:
-        self._search.infeasible = proved
+    def deny(self, method: str) -> None:
+        """Claim that there is no plan."""
+        self._search.deny(method)
 
-    def offer(self, timeline: Timeline) -> bool:
+    def distrust(self, solver: str, said: str) -> None:
+        """Keep nothing that a solver has said or will say of this window, nor of its twin."""
+        self.forget(solver, said)
+        self._search.distrust(solver, said)
+
+    def finish(self, timeline: Timeline) -> Timeline:
+        """Return a plan of the twin with every residency over when its GPU goes."""
+        return self._visits.close(timeline)
+
+    def offer(self, timeline: Timeline, origin: Origin = Origin.SEARCH) -> bool:
         """Keep a plan if it is the best so far; say whether it was kept."""
-        closed = self._visits.close(timeline)
-        kept = super().offer(closed)
+        kept = super().offer(timeline, origin)
         if kept:
-            self._search.offer(self._visits.gather(closed))
+            self._search.offer(self._visits.gather(self.finish(timeline)), origin)
         return kept
 
     def offer_bound(self, bound: Fraction, method: str) -> None:

@@ -9,11 +9,11 @@ from functools import partial
 from itertools import chain
 from pathlib import Path
 from queue import Empty, SimpleQueue
-from typing import Literal
+from typing import Literal, get_args
 
 import torch
 
-from executor.devices.lane import Lane, Order
+from executor.devices.lane import Lane, LostError, Order
 from executor.devices.physical import Physical, physical_devices
 from executor.devices.station import Station, StationWork
 from executor.devices.weights import HostWeights
@@ -63,21 +63,28 @@ class Crew:
 
     def __init__(self, instance: Instance, runner: Runner, kind: str, sharing: Sharing | None, limit_s: float) -> None:
         self._instance = instance
+        self._runner = runner
         self.limit_s = limit_s
         self.physical = assign(instance.n_gpus, physical_devices(kind), sharing)
         if kind == "cpu":
-            _refuse_too_much(instance)
-        host = HostWeights(instance.models, runner, self.physical[0])
-        self.stations = [
-            Station(gpu, instance.models, host, runner, physical)
-            for gpu, physical in zip(instance.cluster.gpus, self.physical, strict=True)
-        ]
+            _refuse_too_much(self._arena_bytes(range(instance.n_gpus)) + int(instance.weight_bytes.sum()))
+        self._host = HostWeights(instance.models, runner, self.physical[0])
+        self.stations = [self._station(gpu) for gpu in range(instance.n_gpus)]
         self.reports: SimpleQueue[Order] = SimpleQueue()
         self._look_s = 0.0
+        self._stuck: set[int] = set()
         self._serial = sharing == "serial"
         self._compute: list[list[Lane]] = self._compute_lanes()
         self.copy = self._copy_lanes()
         self.incoming = [Lane(f"{gpu.id} incoming transfers", self.reports) for gpu in instance.cluster.gpus]
+
+    def _station(self, gpu: int) -> Station:
+        """Return a station for a GPU, with nothing in its memory."""
+        instance = self._instance
+        return Station(instance.cluster.gpus[gpu], instance.models, self._host, self._runner, self.physical[gpu])
+
+    def _arena_bytes(self, gpus: Iterable[int]) -> int:
+        return sum(self._instance.cluster.gpus[gpu].memory_bytes for gpu in gpus)
 
     def _compute_lanes(self) -> list[list[Lane]]:
         """Return the first lane of every GPU's runs; the same for all GPUs of a device where runs are serialised."""
@@ -145,11 +152,39 @@ class Crew:
     def _replace(self, lost: Lane) -> None:
         """Put a fresh lane in the place of one that is stuck, so that others' orders behind it go on."""
         fresh = lost.replace()
+        lanes_of = zip(self._compute, self.copy, self.incoming, strict=True)
+        self._stuck |= {gpu for gpu, (compute, *others) in enumerate(lanes_of) if lost in (*compute, *others)}
         for lanes in (*self._compute, self.copy, self.incoming):
             lanes[:] = [fresh if lane is lost else lane for lane in lanes]
 
-    def prepare(self) -> None:
-        """Warm every engine up.
+    def renew(self) -> None:
+        """Wait for what an earlier run left under way; set GPUs up anew, and warm them, on which something is stuck.
+
+        What is stuck stays behind with the memory that it uses, and touches nothing that comes after it.
+
+        Raises
+        ------
+        DeviceError
+            If there is no memory for that beside what is stuck.
+        """
+        while any(lane.under_way for lane in self.lanes):
+            self.take_reports(POLL_S)
+        for gpu in self._set_up_stuck():
+            with suppress(LostError):  # what is stuck again is left to the run proper
+                self.prepare([gpu])
+        self._set_up_stuck()
+
+    def _set_up_stuck(self) -> Sequence[int]:
+        """Put fresh stations in the place of those in which something is stuck; return which."""
+        stuck, self._stuck = sorted(self._stuck), set()
+        if stuck and not self.physical[0].is_cuda:
+            _refuse_too_much(self._arena_bytes(stuck))
+        for gpu in stuck:
+            self.stations[gpu] = self._station(gpu)
+        return stuck
+
+    def prepare(self, gpus: Sequence[int]) -> None:
+        """Warm the engines of GPUs up.
 
         Every task that a GPU can run is run there once, in batches of every listed size, with empty inputs, while
         nothing else happens; what it raises is left to the run proper.
@@ -157,17 +192,17 @@ class Crew:
         Raises
         ------
         DeviceError
-            If the runner's modules and weights do not agree.
+            If the runner's modules and weights do not agree, or something is stuck.
         """
         trials: list[tuple[Lane, Callable[[], object]]] = [
             (self.compute_lane(gpu), partial(self._try, gpu, workflow, position))
-            for gpu in range(self._instance.n_gpus)
+            for gpu in gpus
             for workflow in range(len(self._instance.workflows))
             for position in range(len(self._instance.workflows[workflow].tasks))
         ]
         trials += [
             (self.incoming[gpu], partial(self._try_transfer, gpu, source))
-            for gpu in range(self._instance.n_gpus)
+            for gpu in gpus
             for source in dict.fromkeys(self.physical)
         ]
         for trial in trials:
@@ -264,8 +299,10 @@ def assign(n_gpus: int, devices: Sequence[Physical], sharing: Sharing | None) ->
     Raises
     ------
     DeviceError
-        If there are too few of them for this sharing.
+        If there is no such sharing, or there are too few of them for it.
     """
+    if sharing is not None and sharing not in get_args(Sharing):
+        raise DeviceError(f"sharing {sharing!r} is unknown; allowed are {', '.join(get_args(Sharing))}")
     what = "CUDA devices" if devices[0].is_cuda else "cores of the CPU"
     if sharing == "serial" and not devices[0].is_cuda:
         return [devices[0]] * n_gpus
@@ -276,9 +313,8 @@ def assign(n_gpus: int, devices: Sequence[Physical], sharing: Sharing | None) ->
     return [devices[gpu % len(devices)] for gpu in range(n_gpus)]
 
 
-def _refuse_too_much(instance: Instance) -> None:
-    """Raise if arenas and weights exceed the memory of this machine, which would end the process without a word."""
-    needed = sum(gpu.memory_bytes for gpu in instance.cluster.gpus) + int(instance.weight_bytes.sum())
+def _refuse_too_much(needed: int) -> None:
+    """Raise if so many bytes exceed the memory of this machine, which would end the process without a word."""
     meminfo = Path("/proc/meminfo")
     if not meminfo.exists():
         return

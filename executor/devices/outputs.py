@@ -106,3 +106,17 @@ class Outputs:
     def _forget(self, task: int) -> None:
         if not self._keep and self._uses_left[task] <= 0:
             self.of.pop(task, None)
+
+
+def find_not_finite(outputs: Mapping[int, Tensor]) -> list[int]:
+    """Return the tasks whose outputs hold something that is no finite number, in their order.
+
+    >>> find_not_finite({0: torch.tensor([1.0, float("nan")]), 1: torch.tensor([1, 2])})
+    [0]
+    """
+    return sorted(task for task, output in outputs.items() if not _is_finite(output))
+
+
+def _is_finite(output: Tensor) -> bool:
+    wide = output.float() if output.dtype.itemsize == 1 else output  # torch tests no numbers of eight bits
+    return bool(wide.isfinite().all())

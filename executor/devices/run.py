@@ -125,7 +125,7 @@ def live_crew(instance: Instance, runner: Runner, settings: LiveSettings) -> Ite
     with one_thread_each():
         crew = Crew(instance, runner, settings.device, settings.sharing, settings.limit_s)
         try:
-            crew.prepare()
+            crew.prepare(range(instance.n_gpus))
             yield crew
         finally:
             crew.close()
@@ -139,10 +139,21 @@ def run_on(
     *,
     seed: int = 0,
     plan: Timeline | None = None,
+    stop: Callable[[], bool] | None = None,
 ) -> LiveRun:
     """Return what a policy makes of an instance on devices that are set up; their memories are empty at first.
 
-    The parameters and errors are those of `run_live`.
+    Nothing that an earlier run left stuck touches this one. The other parameters and errors are those of `run_live`.
+
+    Parameters
+    ----------
+    stop
+        Asked again and again whether to give up; None: never.
+
+    Raises
+    ------
+    StoppedError
+        If it was told to give up.
     """
     instance.require_always_available("a run on devices")
     made = policy()
@@ -151,13 +162,14 @@ def run_on(
     if not made.knows_paths and open_paths(instance) is not None:
         raise PolicyError("online policies do not run workflows with branches on devices yet; allowed is a plan")
     packing = Packing() if plan is None else pack(instance, plan)
+    crew.renew()
     peak = crew.measure_copies()
     device = LiveDevice(instance, crew, packing, settings.keep_outputs)
     crew.load_initial(packing.initial)
     before = energy_j(crew.physical)
     restricted = instance.restrictions.no_swaps or instance.restrictions.max_replicas
     with _quiet_collector():
-        timeline = Engine(instance, made, device, seed, stand_in=Homed if restricted else Jit).run()
+        timeline = Engine(instance, made, device, seed, stand_in=Homed if restricted else Jit).run(stop)
     after = energy_j(crew.physical)
     return LiveRun(
         measured(timeline, device.records),

@@ -18,6 +18,7 @@ from executor.policies.central import CentralQueue
 from executor.policies.costs import CostRows
 from executor.policies.eviction import fit_slots
 from executor.policies.options import QueueOptions, duration, option
+from executor.policy import Knows
 from executor.site import Site
 from models import NEVER
 
@@ -73,6 +74,7 @@ class Dally(CentralQueue):
     """
 
     Options: ClassVar[type[object]] = DallyOptions
+    knows: ClassVar[Knows] = Knows.NOTHING
 
     def __init__(self, options: DallyOptions | None = None) -> None:
         readings = options or DallyOptions()

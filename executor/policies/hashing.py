@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
 from zlib import crc32
 
 from executor.policies.queueing import QueuePolicy
+from executor.policy import Knows
 from executor.site import Site
 
 
@@ -13,6 +15,8 @@ class Hash(QueuePolicy):
 
     The checksum, modulo the number of GPUs that can run the task, picks one of them.
     """
+
+    knows: ClassVar[Knows] = Knows.NOTHING
 
     def released(self, job: int) -> None:
         """Place the tasks of the job, as far as a GPU that is there can run them."""

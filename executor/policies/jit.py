@@ -8,6 +8,7 @@ from typing import ClassVar
 from executor.policies.hashing import hash_gpu
 from executor.policies.options import QueueOptions, one_of, option
 from executor.policies.queueing import QueuePolicy
+from executor.policy import Knows
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +33,7 @@ class Jit(QueuePolicy):
     """
 
     Options: ClassVar[type[object]] = JitOptions
+    knows: ClassVar[Knows] = Knows.WAITS
 
     def __init__(self, options: JitOptions | None = None) -> None:
         self._roots = (options or JitOptions()).roots

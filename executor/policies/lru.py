@@ -13,6 +13,7 @@ from executor.policies.costs import UNREACHABLE, RunRows, least
 from executor.policies.head_first import HeadFirst
 from executor.policies.options import QueueOptions, duration, option
 from executor.policies.view import Row
+from executor.policy import Knows
 from executor.site import Site
 
 
@@ -41,6 +42,7 @@ class Lru(HeadFirst):
     """
 
     Options: ClassVar[type[object]] = LruOptions
+    knows: ClassVar[Knows] = Knows.WAITS
 
     def __init__(self, options: LruOptions | None = None) -> None:
         readings = options or LruOptions()

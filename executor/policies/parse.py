@@ -22,7 +22,7 @@ from executor.policies.released import ReleasedCompass
 from executor.policies.rltune import Rltune
 from executor.policies.srpt import Srpt
 from executor.policies.static import Static
-from executor.policy import Policy
+from executor.policy import Knows, Policy
 
 POLICIES: Mapping[str, type[Policy]] = {
     "compass": Compass,
@@ -70,6 +70,11 @@ class ParsedPolicy:
     def looks_ahead(self) -> bool:
         """Whether it knows the future, or says that it knows paths or when servers come and go."""
         return self.policy.looks_ahead(self.options) or self.policy.knows_paths or self.policy.foresees
+
+    @property
+    def knows(self) -> Knows:
+        """What its decisions make of run times."""
+        return Knows.FUTURE if self.looks_ahead else self.policy.knows
 
 
 def parse_policy(text: str, policies: Mapping[str, type[Policy]] = POLICIES) -> ParsedPolicy:

@@ -18,6 +18,7 @@ from executor.policies.options import QueueOptions, ViewOptions, option
 from executor.policies.queueing import QueuePolicy
 from executor.policies.ranks import mean_run
 from executor.policies.view import Row
+from executor.policy import Knows
 from executor.site import Site
 from models import NEVER, Workflow
 from models.branches import likelihoods
@@ -60,6 +61,7 @@ class Static(QueuePolicy):
     """
 
     Options: ClassVar[type[object]] = StaticOptions
+    knows: ClassVar[Knows] = Knows.WAITS
 
     def __init__(self, options: StaticOptions | None = None) -> None:
         seen = options or StaticOptions()

@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from experiments.authors import instance as authors_instance
 from experiments.authors import poisson, workflows
 from experiments.exact.twins import run_milp, run_serving, run_twins
+from experiments.exact.versions import run_versions
 from experiments.random_instances import random_instance
 from experiments.suites import async_how, flexible_job_shop, heft
 from experiments.suites.case import Known
@@ -39,6 +40,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         ("twins", run_twins, {}),
         ("serving", run_serving, {}),
         ("milp", run_milp, {"--time-limit": 60.0}),
+        ("versions", run_versions, {}),
     ):
         command = commands.add_parser(name, help=(run.__doc__ or "").splitlines()[0])
         for option, default in options.items():
@@ -58,6 +60,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
             command.add_argument("--seeds", type=int, nargs="*", default=[1, 2, 3])
         if name in ("twins", "milp", "serving"):
             command.add_argument("--solver", default="HiGHS", help="a name that PuLP gives")
+        if name == "versions":
+            command.add_argument("--seconds", type=float, default=60.0, help="for windows that fork")
         command.set_defaults(run=run)
     chosen = parser.parse_args(arguments)
     benchmark: Callable[[argparse.Namespace], None] = chosen.run

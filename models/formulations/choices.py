@@ -100,6 +100,10 @@ class Choices:
         largest = 1 if batch == NONE else int(self.instance.batch_largest[batch].max())
         return min(1 + followers, largest)
 
+    def last_us(self, gpu: int) -> int:
+        """Return until when a GPU is there, as far as a plan can tell: it comes once."""
+        return min(int(self.windows.latest_end_us.max()), self.instance.cluster.gpus[gpu].available.intervals[0][1])
+
     def rooms_of(self, model: int, gpu: int) -> list[int]:
         """Return the rooms of a GPU in which a model may sit."""
         return [index for index, room in enumerate(self.rooms[gpu]) if model in room.demand]

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from itertools import pairwise
 from math import gcd
 
@@ -34,7 +35,7 @@ from models.formulations.cp_sat_residency import (
 from models.formulations.cp_sat_variables import Variables, declare
 from models.formulations.scale import ScaledObjective
 from models.formulations.surcharges import Surcharges
-from models.formulations.windows import Limits, horizon_us, time_windows, transfer_matrix
+from models.formulations.windows import Limits, Windows, horizon_us, time_windows, transfer_matrix
 from models.instance import NONE, Instance
 from models.objective import Objective, Term, charges, timeline_value
 from models.timeline import Timeline
@@ -116,19 +117,54 @@ def formulate_scaled(
         If it takes more.
     """
     windows = time_windows(instance, scaled, limit, _horizon_us(instance, known), floors, limits)
+    surcharges = None if limits is None else limits.surcharges
+    model, variables, choices = _constrain(instance, windows, scaled, surcharges, budget)
+    respect_floors(model, variables, scaled, floors)
+    respect_bound(model, variables, least)
+    pay_surcharges(model, variables, scaled, surcharges)
+    model.minimize(_add_up(model, variables, choices, scaled))
+    return Formulation(model, variables, choices, scaled, limit, surcharges)
+
+
+def formulate_within(
+    instance: Instance, objective: Objective, most: Fraction | None, budget: Budget = UNLIMITED
+) -> Formulation:
+    """Return the model of all plans of at most some value, with nothing to minimise and nothing redundant about costs.
+
+    Parameters
+    ----------
+    most
+        The value, for which the windows leave room; None: any.
+    budget
+        What building it may take.
+
+    Raises
+    ------
+    GivenUpError
+        If it takes more.
+    """
+    scaled = scaled_objective(instance, objective, None)
+    limit = None if most is None else scaled.floor(most)
+    windows = time_windows(instance, scaled, limit, horizon_us(instance))
+    model, variables, choices = _constrain(instance, windows, scaled, None, budget)
+    cost = _add_up(model, variables, choices, scaled)
+    if limit is not None:
+        model.add(cost <= limit).with_name("within")
+    return Formulation(model, variables, choices, scaled, limit, None)
+
+
+def _constrain(
+    instance: Instance, windows: Windows, scaled: ScaledObjective, surcharges: Surcharges | None, budget: Budget
+) -> tuple[cp_model.CpModel, Variables, Choices]:
+    """Return a model of all plans inside the windows."""
     choices = Choices.of(instance, windows, budget)
     budget.fit(count_terms(choices), _TERM_BYTES, _TERM_S)
     model = cp_model.CpModel()
-    surcharges = None if limits is None else limits.surcharges
     variables = declare(model, choices, scaled, surcharges)
     for constrain in CONSTRAINTS:
         budget.go_on()
         constrain(model, variables, choices)
-    respect_floors(model, variables, scaled, floors)
-    respect_bound(model, variables, least)
-    pay_surcharges(model, variables, scaled, surcharges)
-    _minimise(model, variables, choices, scaled)
-    return Formulation(model, variables, choices, scaled, limit, surcharges)
+    return model, variables, choices
 
 
 def count_terms(choices: Choices) -> int:
@@ -280,8 +316,8 @@ CONSTRAINTS: tuple[Callable[[cp_model.CpModel, Variables, Choices], None], ...] 
 )
 
 
-def _minimise(model: cp_model.CpModel, v: Variables, choices: Choices, scaled: ScaledObjective) -> None:
-    """Bind the terms to the completions and minimise.
+def _add_up(model: cp_model.CpModel, v: Variables, choices: Choices, scaled: ScaledObjective) -> cp_model.LinearExprT:
+    """Bind the terms to the completions and return the objective.
 
     T_j >= C_j - r_j - deadline_j, or C_j <= r_j + deadline_j unless late;  sum_j w_j T_j, or W with W >= w_j T_j.
     """
@@ -295,8 +331,7 @@ def _minimise(model: cp_model.CpModel, v: Variables, choices: Choices, scaled: S
             model.add(completion <= due_us[job]).with_name(f"in_time[{job}]").only_enforce_if(term.negated())
     weighted = [weight * term for weight, term in zip(scaled.weights, v.term, strict=True)]
     if v.worst is None:
-        model.minimize(sum(weighted))
-        return
+        return sum(weighted)
     for job, cost in enumerate(weighted):
         model.add(v.worst >= cost).with_name(f"worst[{job}]")
-    model.minimize(v.worst)
+    return v.worst

@@ -77,13 +77,12 @@ def declare_work(
 def declare_stays(
     model: cp_model.CpModel, choices: Choices, resident: dict[tuple[int, int, int], cp_model.IntVar]
 ) -> dict[tuple[int, int, int], tuple[cp_model.IntVar, cp_model.IntVar, cp_model.IntervalVar]]:
-    """Return from when on a model stays for ever, where tasks hold memory beside it."""
-    if not choices.instance.template_memory.any():
+    """Return from when on a model stays as long as its GPU, where tasks hold memory beside it or GPUs go."""
+    if choices.instance.always_available and not choices.instance.template_memory.any():
         return {}
-    last = int(choices.windows.latest_end_us.max())
     stays = {}
     for place, literal in resident.items():
-        name = ",".join(map(str, place))
+        name, last = ",".join(map(str, place)), choices.last_us(place[1])
         since = model.new_int_var(0, last, f"since[{name}]")
         lasts = model.new_int_var(0, last, f"lasts[{name}]")
         stays[place] = since, lasts, model.new_optional_interval_var(since, lasts, last, literal, f"stay[{name}]")

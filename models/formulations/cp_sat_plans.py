@@ -101,10 +101,9 @@ def _hint_residencies(formulation: Formulation, timeline: Timeline) -> Assignmen
             yield literal, int(where[need] == gpu and rooms[need] == room)
     for place, literal in v.resident.items():
         yield literal, int(place in there)
-    last = int(choices.windows.latest_end_us.max())
     for place, (begins, lasts, _) in v.stay.items():
         yield begins, first.get(place, 0)
-        yield lasts, last - first.get(place, 0)
+        yield lasts, choices.last_us(place[1]) - first.get(place, 0)
 
 
 def _hint_costs(formulation: Formulation, timeline: Timeline) -> Assignment:

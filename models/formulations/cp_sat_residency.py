@@ -145,19 +145,22 @@ def hold_one_copy_per_gpu(model: cp_model.CpModel, v: Variables, choices: Choice
 def limit_replicas(model: cp_model.CpModel, v: Variables, choices: Choices) -> None:
     """X: at no instant do more GPUs hold a model than the operator allows.
 
-    cumulative over needs u of the model: [q_u, e_t), demand 1, capacity most;  without swaps sum_gk z_mgk <= most.
+    cumulative over needs u of the model: [q_u, e_t), demand 1, capacity most;  without swaps sum_gk z_mgk <= most,
+    or, where GPUs go and what they hold with them, cumulative over the stays in place of that sum.
     """
     instance = choices.instance
     for m, ml_model in enumerate(instance.models):
         most = instance.restrictions.max_replicas.get(ml_model.name)
         if most is None:
             continue
-        if v.resident:
+        if v.resident and instance.always_available:
             there = [z for (which, _, _), z in v.resident.items() if which == m]
             model.add(sum(there) <= most).with_name(f"replicas[{m}]")
             continue
         pieces = [piece for (need, _, _), piece in v.piece.items() if choices.needs[need][1] == m]
-        if choices.instance.one_at_a_time:  # every need holds its model then: fewer intervals, none of them optional
+        if v.resident:
+            pieces = [stay for (which, _, _), (_, _, stay) in v.stay.items() if which == m]
+        elif instance.one_at_a_time:  # every need holds its model then: fewer intervals, none of them optional
             pieces = [
                 model.new_interval_var(v.hold[need], v.span[need], v.end[task], f"held[{need}]")
                 for need, (task, wanted) in enumerate(choices.needs)

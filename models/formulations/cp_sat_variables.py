@@ -65,8 +65,8 @@ class Variables:
     resident
         (model, GPU, room): the model is ever there (z_mgk); only without swaps.
     stay
-        (model, GPU, room): its start, length and interval, from the load on for ever, present if z_mgk; only where
-        tasks hold memory, without swaps.
+        (model, GPU, room): its start, length and interval, from the load on as long as the GPU is there, present if
+        z_mgk; only without swaps, where tasks hold memory or GPUs come and go.
     used
         (task, GPU): this task or one before it runs there (f_tg); only for interchangeable GPUs.
     completion

@@ -58,7 +58,11 @@ class Formulation:
 
 
 def formulate(
-    instance: Instance, objective: Objective, known: Timeline | None = None, budget: Budget = UNLIMITED
+    instance: Instance,
+    objective: Objective,
+    known: Timeline | None = None,
+    budget: Budget = UNLIMITED,
+    most: Fraction | None = None,
 ) -> Formulation:
     """Return the problem of an instance.
 
@@ -69,6 +73,8 @@ def formulate(
         min(bound, value of that timeline).
     budget
         What building it may take.
+    most
+        In place of that plan: the problem holds only plans of at most this value, for which the windows leave room.
 
     Raises
     ------
@@ -78,13 +84,14 @@ def formulate(
     instance.require_one_at_a_time("the MILP of orders")
     horizon = max(horizon_us(instance), 0 if known is None else int(known.end_us.max()))
     scaled = ScaledObjective.of(objective, instance, horizon)
-    limit = None if known is None else scaled.floor(timeline_value(objective, instance, known))
+    within = None if most is None else scaled.floor(most)
+    limit = within if known is None else scaled.floor(timeline_value(objective, instance, known))
     choices = Choices.of(instance, time_windows(instance, scaled, limit, horizon), budget)
     problem = new_problem(budget)
     variables = declare(problem, choices, scaled)
     for constrain in CONSTRAINTS:
         constrain(problem, variables, choices)
-    minimise(problem, variables, choices, scaled)
+    minimise(problem, variables, choices, scaled, within)
     return Formulation(problem, variables, choices, scaled, limit)
 
 

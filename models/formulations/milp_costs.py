@@ -78,10 +78,17 @@ def complete_jobs(problem: pulp.LpProblem, v: Costs, choices: Choices) -> None:
                 problem.addConstraint(completion >= v.end[task], f"completion[{job},{task}]")
 
 
-def minimise(problem: pulp.LpProblem, v: Costs, choices: Choices, scaled: ScaledObjective) -> None:
+def minimise(
+    problem: pulp.LpProblem, v: Costs, choices: Choices, scaled: ScaledObjective, most: int | None = None
+) -> None:
     """Bind the terms to the completions and minimise.
 
     T_j >= C_j - r_j - deadline_j, or C_j <= r_j + deadline_j + M T_j;  sum_j w_j T_j, or W with W >= w_j T_j.
+
+    Parameters
+    ----------
+    most
+        Scaled value that no plan exceeds, whatever its windows; None: any.
     """
     due_us = charges(scaled.objective, choices.instance).due_us
     latest = choices.windows.completion_upper_us
@@ -94,12 +101,12 @@ def minimise(problem: pulp.LpProblem, v: Costs, choices: Choices, scaled: Scaled
             in_time = v.completion[job] <= v.units.time(due) + v.units.time(overrun) * term
             problem.addConstraint(in_time, f"in_time[{job}]")
     weighted = {job: v.units.weight(scaled.weights[job]) * term for job, term in v.term.items()}
-    if v.worst is None:
-        problem.setObjective(pulp.lpSum(weighted.values()))
-        return
-    for job, cost in weighted.items():
+    for job, cost in weighted.items() if v.worst is not None else ():
         problem.addConstraint(v.worst >= cost, f"worst[{job}]")
-    problem.setObjective(v.worst)
+    total = pulp.lpSum(weighted.values() if v.worst is None else [v.worst])
+    problem.setObjective(total)
+    if most is not None:
+        problem.addConstraint(total <= v.units.cost(most), "within")
 
 
 def start_costs(

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from fractions import Fraction
 from math import gcd
 
 import numpy as np
@@ -91,13 +92,17 @@ class Formulation:
 
 
 def formulate(
-    instance: Instance, objective: Objective, known: Timeline | None = None, budget: Budget = UNLIMITED
+    instance: Instance,
+    objective: Objective,
+    known: Timeline | None = None,
+    budget: Budget = UNLIMITED,
+    most: Fraction | None = None,
 ) -> Formulation:
     """Return the problem of an instance.
 
     Parameters
     ----------
-    known
+    known, most
         As in the MILP of orders.
 
     Raises
@@ -107,7 +112,8 @@ def formulate(
     """
     horizon = max(horizon_us(instance), 0 if known is None else int(known.end_us.max()))
     scaled = ScaledObjective.of(objective, instance, horizon)
-    limit = None if known is None else scaled.floor(timeline_value(objective, instance, known))
+    within = None if most is None else scaled.floor(most)
+    limit = within if known is None else scaled.floor(timeline_value(objective, instance, known))
     choices = Choices.of(instance, time_windows(instance, scaled, limit, horizon), budget)
     grid = InstantGrid.of(choices)
     starts, places = starts_of(choices, grid), _places(instance)
@@ -120,7 +126,7 @@ def formulate(
     for constrain in CONSTRAINTS:
         constrain(problem, variables, choices, grid)
     complete_jobs(problem, variables, choices)
-    minimise(problem, variables, choices, scaled)
+    minimise(problem, variables, choices, scaled, within)
     return Formulation(problem, variables, choices, scaled, grid)
 
 
@@ -279,10 +285,10 @@ def use_ready_models(problem: pulp.LpProblem, v: Variables, choices: Choices, gr
 def fit_memory(problem: pulp.LpProblem, v: Variables, choices: Choices, grid: InstantGrid) -> None:
     """R2, X: models and what running tasks hold fit by bytes, one model fits a slot; replicas are limited."""
     instance, held, replicas = choices.instance, _Sums(), _Sums()
-    slotted = _Sums()
+    in_slot: dict[tuple[int, int, int], list[pulp.LpVariable]] = {}
     for (m, g, u, s), literal in v.resident.items():
         if instance.cluster.gpus[g].slots:
-            slotted.add(g * 1000 + s, u, 1, literal)
+            in_slot.setdefault((g, s, u), []).append(literal)
         else:
             held.add(g, u, 1, choices.rooms[g][0].demand[m] * literal)
         replicas.add(m, u, 1, literal)
@@ -292,8 +298,8 @@ def fit_memory(problem: pulp.LpProblem, v: Variables, choices: Choices, grid: In
             held.add(g, u, grid.span(_lasts(choices, t, g, n)), part * literal)
     for (g, u), terms in held.terms.items():
         problem.addConstraint(pulp.lpSum(terms) <= choices.rooms[g][0].capacity, f"memory[{g},{u}]")
-    for (slot, u), terms in slotted.terms.items():
-        problem.addConstraint(pulp.lpSum(terms) <= 1, f"slot[{slot},{u}]")
+    for (g, s, u), sitting in in_slot.items():
+        problem.addConstraint(pulp.lpSum(sitting) <= 1, f"slot[{g},{s},{u}]")
     for (m, u), terms in replicas.terms.items():
         most = instance.restrictions.max_replicas.get(instance.models[m].name)
         if most is not None:

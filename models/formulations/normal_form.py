@@ -136,6 +136,7 @@ class _MemoryReplay:
         return self.gone + [stay.residency for stay in self.staying]
 
     def _open(self, chain: Chain, position: int) -> None:
+        self._leave_with_gpus(chain.load_start_us)
         kept = self._on(chain.gpu, chain.model)
         if kept is not None and (kept.residency.slot is None or kept.residency.slot in chain.slots):
             kept.needed_until_us = chain.last_end_us
@@ -148,6 +149,13 @@ class _MemoryReplay:
         slot = self._free_slot(chain) if chain.slots else None
         residency = Residency(chain.model, chain.gpu, now, ready, None, slot, chain.initial)
         self.staying.append(_KeptResidency(residency, chain.last_end_us))
+
+    def _leave_with_gpus(self, now: int) -> None:
+        """Count no longer what has gone with its GPU: another model need not make room for it."""
+        for stay in () if self.instance.always_available else tuple(self.staying):
+            gone_us = end_with_gpu(self.instance, stay.residency).end_us
+            if gone_us is not None and gone_us <= now:
+                self._evict(stay, gone_us)
 
     def _begin(self, position: int) -> None:
         """Begin the next run that holds memory."""

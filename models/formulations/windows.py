@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 
 import numpy as np
 
@@ -16,7 +17,10 @@ from models.availability import FOREVER
 from models.formulations.scale import ScaledObjective
 from models.formulations.surcharges import Surcharges
 from models.instance import NEVER, NONE, Instance, Ints, UnsupportedInstanceError
+from models.objective import Objective
 
+METHOD = "time windows"
+"""Name of the proofs that some task fits no window."""
 UNREACHABLE = np.int64(1) << 60
 """Stands for a time that is never: later than any horizon, small enough to be added up."""
 
@@ -110,6 +114,17 @@ def time_windows(
         longest = np.maximum(run, _longest_by_gpu(instance))
         latest = _latest_ends(instance, run, np.minimum(latest, limits.latest_start_us + longest))
     return Windows(earliest, latest, earliest + run <= latest, lower, upper)
+
+
+def leave_room(instance: Instance, objective: Objective, most: Fraction) -> bool:
+    """Say whether every task has a window, and the jobs alone cost no more, in the plans of at most some value."""
+    horizon = horizon_us(instance)
+    scaled = ScaledObjective.of(objective, instance, horizon)
+    limit = scaled.floor(most)
+    windows = time_windows(instance, scaled, limit, horizon)
+    alone = scaled.combine(scaled.terms(instance, windows.completion_lower_us))
+    in_time = (windows.completion_lower_us <= windows.completion_upper_us).all()
+    return bool(windows.possible.any(axis=1).all() and in_time) and alone <= limit
 
 
 def completion_lower_us(instance: Instance) -> Ints:

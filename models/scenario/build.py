@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
 
+from models.errors import chosen
 from models.instance import Instance
 from models.objective import Objective
 from models.scenario.arrivals import build_jobs
@@ -53,6 +54,9 @@ class Scenario:
     prices_per_hour: tuple[Fraction | None, ...]
     document: ScenarioDocument
     source: Source
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "objective", chosen(Objective, self.objective, "objective"))
 
     def __repr__(self) -> str:
         return f"<Scenario {self.name!r} of {self.source.file}: {self.instance!r}, {self.objective}>"

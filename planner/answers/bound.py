@@ -27,7 +27,7 @@ from solvers.bounds.lagrangian.improve import METHOD as LAGRANGIAN
 from solvers.bounds.verify import Verdict, verify
 from solvers.first_use import compile_once
 from solvers.options import SearchOptions
-from solvers.result import Progress
+from solvers.result import Progress, Result
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,8 +44,10 @@ class Bound:
         All that is needed to compute it again, as plain JSON data.
     uncertified
         A higher bound that holds but cannot be computed again without a solver, and its method; or None.
-    runtime_s
-        Wall-clock time.
+    found
+        The plan that was found on the way, with the highest of all bounds.
+    runtime_s, cpu_s
+        Wall-clock time, and what this process got of its processors meanwhile.
     left_out
         Methods that gave way because memory or time were too short for them, each with the reason.
     regret
@@ -57,7 +59,9 @@ class Bound:
     method: str
     certificate: dict[str, Any]
     uncertified: tuple[Fraction, str] | None
+    found: Result
     runtime_s: float
+    cpu_s: float
     left_out: Mapping[str, str]
     regret: Regret | None = None
 
@@ -79,9 +83,11 @@ class Bound:
             "uncertified_lower_bound": None
             if self.uncertified is None
             else reported_bound(objective, self.uncertified[0]),
+            "uncertified_method": None if self.uncertified is None else self.uncertified[1],
             "method": self.method,
             "certificate": None if path is None else str(path),
             "runtime_s": self.runtime_s,
+            "cpu_s": self.cpu_s,
             "left_out": dict(self.left_out),
             "regret": None if self.regret is None else self.regret.as_dict(),
         }
@@ -108,7 +114,7 @@ def bound(
     Parameters
     ----------
     schedule
-        A timeline file whose regret is to be taken apart; half of the time goes to that.
+        A timeline file whose regret is to be taken apart; it has half of the time, and the plan that bounding finds.
     watch
         Called whenever the bound improves.
     stop
@@ -128,7 +134,7 @@ def bound(
     if schedule is None:
         return _bound(scenario, options, watch, stop, ray)
     instance, timeline = _read_schedule(scenario, schedule)
-    begun = time.monotonic()
+    begun, begun_cpu = time.monotonic(), time.process_time()
     found = _bound(scenario, replace(options, time_limit_s=time_limit_s / 2), watch, stop, ray)
     apart = regret(
         replace(scenario, instance=instance),
@@ -137,10 +143,21 @@ def bound(
         time_limit_s=max(0.1, time_limit_s - (time.monotonic() - begun)),
         workers=workers,
         seed=seed,
-        known_bound=found.highest if instance is scenario.instance else None,
+        known=found.found if instance is scenario.instance else None,
         stop=stop,
     )
-    return replace(found, regret=apart, runtime_s=time.monotonic() - begun)
+    runtime_s, cpu_s = time.monotonic() - begun, time.process_time() - begun_cpu
+    return _raised(replace(found, regret=apart, runtime_s=runtime_s, cpu_s=cpu_s))
+
+
+def _raised(made: Bound) -> Bound:
+    """Return a bound no lower than the one that taking a schedule of the scenario apart has proved."""
+    apart = made.regret
+    if apart is None or apart.scenario.instance is not made.scenario.instance or apart.bound_method is None:
+        return made
+    if apart.lower_bound <= made.highest[0]:
+        return made
+    return replace(made, uncertified=(apart.lower_bound, apart.bound_method))
 
 
 def _read_schedule(scenario: Scenario, path: Path) -> tuple[Instance, Timeline]:
@@ -165,14 +182,17 @@ def _bound(
     starts = starts_for(instance, options.seed)
     with farm_at(ray) as farm:
         found = portfolio.bound(instance, objective, options, starts=starts, watch=watch, stop=stop, farm=farm)
-    best, method = found.formula
+    (best, method), result = found.formula, found.found
     certificate = closed_form_document(instance, objective, method, best)
     if found.priced is not None and found.priced.bound > best:
         best, method = found.priced.bound, LAGRANGIAN
         certificate = lagrangian_document(instance, objective, found.priced)
-    higher = found.uncertified is not None and found.uncertified[0] > best
-    uncertified = found.uncertified if higher else None
-    return Bound(scenario, best, method, certificate, uncertified, found.runtime_s, found.left_out)
+    uncertified = None
+    if result.lower_bound is not None and result.bound_method is not None and result.lower_bound > best:
+        uncertified = result.lower_bound, result.bound_method
+    return Bound(
+        scenario, best, method, certificate, uncertified, result, result.runtime_s, result.cpu_s, result.left_out
+    )
 
 
 def verify_file(scenario: Scenario, path: Path) -> Verdict:

@@ -68,10 +68,10 @@ TOLD_WRONGLY = (
 class Comparison:
     """A plan and simulations of the same scenario, best objective first in every view.
 
-    `rows` has one entry per contender: policy, clairvoyant, twin (whether it ran on an instance of its own), objective,
-    metrics, ratio_to_best, ratio_to_bound, gap_to_bound; of the plan bound_method, plan_gap and converged; and problem:
-    why a policy of the user's has no value and no rank. The ratio to the least possible value lies between
-    ratio_to_best and ratio_to_bound.
+    `rows` has one entry per contender: policy, clairvoyant, what it knows of run times (one of `executor.Knows`), twin
+    (whether it ran on an instance of its own), objective, metrics, ratio_to_best, ratio_to_bound, gap_to_bound; of the
+    plan bound_method, plan_gap and converged; and problem: why a policy of the user's has no value and no rank. The
+    ratio to the least possible value lies between ratio_to_best and ratio_to_bound.
     `regrets` takes apart what policies, unless named the best online one and Compass, lose to plan and lower bound.
     `settings` are the options of ``truenorth compare`` that repeat it. `left_out` says why, by the names of policies
     that nobody asked for by name and that cannot serve the window.
@@ -134,6 +134,7 @@ class Comparison:
             "converged": self.warning is None,
             "warning": self.warning,
             "status": str(self.plan.result.status),
+            "cpu_s": self.plan.result.cpu_s,
             "best": self.best,
             "left_out": dict(self.left_out),
             "regret": [regret.as_dict() for regret in self.regrets],
@@ -197,7 +198,9 @@ def compare(
     """
     refuse_absent(ray)
     if not parse_uncertainty(noise).keeps_truth:
-        raise NoiseError(f"{noise!r} moves plan and bound too; compare allows 'told=KIND:SPREAD', simulate all noise")
+        raise NoiseError(
+            f"{noise!r} moves plan and bound too; compare allows 'told=KIND:SPREAD' and 'told=mean', simulate all noise"
+        )
     run = partial(simulate, scenario, seed=seed, noise=noise, warmup=warmup)
     left_out: dict[str, str] = {}
     broken: dict[str, str] = {}

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from typing import Any
 
+from executor import Knows
 from models.metrics import Metrics, measure
 from models.objective import gap, reported_value
 from planner.answers.convergence import is_converged
@@ -29,16 +30,17 @@ def rows_of(
         Policies whose timeline breaks a rule, and which.
     """
     scenario, result = planned.scenario, planned.result
-    entries: list[tuple[str, Fraction, Metrics, bool, bool]] = []
+    entries: list[tuple[str, Fraction, Metrics, Knows, bool]] = []
     if result.timeline is not None and result.value is not None:
         metrics = measure(scenario.instance, result.timeline, scenario.slo, warmup)
-        entries.append((PLAN, result.value, metrics, True, False))
-    entries += [(s.policy, s.value, s.metrics, s.clairvoyant, s.on_a_twin) for s in simulations]
+        entries.append((PLAN, result.value, metrics, Knows.FUTURE, False))
+    entries += [(s.policy, s.value, s.metrics, s.knows, s.on_a_twin) for s in simulations]
     best = min((value for _, value, _, _, twin in entries if not twin), default=None)
     ranked = [
         {
             "policy": name,
-            "clairvoyant": clairvoyant,
+            "clairvoyant": knows is Knows.FUTURE,
+            "knows": str(knows),
             "twin": twin,
             "objective": reported_value(scenario.objective, value),
             "metrics": metrics.as_dict(),
@@ -48,7 +50,7 @@ def rows_of(
             **_proved(result),
             "problem": None,
         }
-        for name, value, metrics, clairvoyant, twin in sorted(entries, key=lambda entry: entry[1])
+        for name, value, metrics, knows, twin in sorted(entries, key=lambda entry: entry[1])
     ]
     return *ranked, *(_refused(planned, policy, why) for policy, why in broken.items())
 
@@ -69,6 +71,7 @@ def _proved(result: Result) -> dict[str, Any]:
 def _refused(planned: Plan, policy: str, why: str) -> dict[str, Any]:
     """Return the row of a policy whose timeline breaks a rule: no figure of it is true."""
     figures = ("objective", "metrics", "ratio_to_best", "ratio_to_bound", "gap_to_bound")
-    clairvoyant = parse(policy, planned.scenario).looks_ahead
-    row = {"policy": policy, "clairvoyant": clairvoyant, "twin": False, **dict.fromkeys(figures)}
+    knows = parse(policy, planned.scenario).knows
+    known = {"clairvoyant": knows is Knows.FUTURE, "knows": str(knows)}
+    row = {"policy": policy, **known, "twin": False, **dict.fromkeys(figures)}
     return {**row, **_proved(planned.result), "problem": why}

@@ -13,6 +13,7 @@ from models.metrics import Metrics, measure
 from models.objective import Objective, reported_bound, reported_value
 from models.scenario import Scenario, TimelineHeader, write_timeline
 from models.timeline import Timeline
+from planner.answers.convergence import is_converged
 from planner.answers.pool.farm import farm_at
 from planner.answers.shown import Shown
 from planner.answers.starts import starts_for
@@ -96,7 +97,13 @@ class Plan:
             "lower_bound": self.lower_bound,
             "bound_method": result.bound_method,
             "gap": result.gap,
+            "converged": is_converged(result.gap, result.bound_method),
+            "fell_back": result.fell_back,
+            "proved_by": result.proved_by,
+            "confirmed_by": result.confirmed_by,
+            "faults": list(result.faults),
             "runtime_s": result.runtime_s,
+            "cpu_s": result.cpu_s,
             "within_time_limit": result.within_limit,
             "left_out": dict(result.left_out),
             "incumbents": self.incumbents,

@@ -8,7 +8,7 @@ from fractions import Fraction
 
 import numpy as np
 
-from executor import simulate
+from executor import Knows, simulate
 from models.errors import QuestionError
 from models.feasibility import assert_feasible
 from models.instance import Instance
@@ -83,7 +83,7 @@ def replan(
     value = timeline_value(scenario.objective, truth, timeline)
     metrics = measure(truth, timeline, scenario.slo)
     policy = "offline:replan=on"
-    return Simulation(scenario, policy, given, truth, timeline, Fraction(0), value, metrics, clairvoyant=True)
+    return Simulation(scenario, policy, given, truth, timeline, Fraction(0), value, metrics, Knows.FUTURE)
 
 
 def _task(instance: Instance, job: int, name: str) -> int:

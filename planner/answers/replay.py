@@ -12,6 +12,7 @@ import numpy as np
 
 from executor import Policy, instance_for, replay, simulate
 from executor.devices.alone import different_outputs
+from executor.devices.outputs import find_not_finite
 from executor.devices.run import LiveRun, LiveSettings, run_live
 from executor.errors import DeviceError
 from executor.runners.runner import Runner
@@ -52,6 +53,8 @@ class Replayed:
         Tasks whose output is not that of their models loaded alone; None if that was not asked.
     forecast
         What the same policy makes of runs and loads as in a profile; None without one.
+    not_finite
+        Of the outputs that were kept: tasks that put out something that is no finite number.
     """
 
     scenario: Scenario
@@ -64,6 +67,7 @@ class Replayed:
     causes: Causes | None
     different: Sequence[int] | None
     forecast: Forecast | None = None
+    not_finite: Sequence[int] = ()
 
     @property
     def instance(self) -> Instance:
@@ -197,7 +201,8 @@ def replay_on_devices(
     if check_outputs:
         together = batched_tasks(instance, live.timeline)
         different = different_outputs(instance, runner, settings.device, live.outputs, settings.limit_s, together)
-    return Replayed(scenario, named, plan, runner_name, settings, predicted, live, causes, different, foreseen)
+    odd = find_not_finite(live.outputs)
+    return Replayed(scenario, named, plan, runner_name, settings, predicted, live, causes, different, foreseen, odd)
 
 
 def _orders(instance: Instance, timeline: Timeline) -> list[list[int]]:

@@ -152,9 +152,11 @@ def batched_tasks(instance: Instance, timeline: Timeline) -> list[int]:
 def _outputs(replayed: Replayed) -> dict[str, Any] | None:
     if replayed.different is None:
         return None
-    names = [_task_name(replayed.instance, task) for task in replayed.different]
+    names, odd = (
+        [_task_name(replayed.instance, task) for task in tasks] for tasks in (replayed.different, replayed.not_finite)
+    )
     together = len(batched_tasks(replayed.instance, replayed.timeline))
-    return {"compared": len(replayed.live.outputs), "different": names, "of_batches": together}
+    return {"compared": len(replayed.live.outputs), "different": names, "not_finite": odd, "of_batches": together}
 
 
 def _task_name(instance: Instance, task: int) -> str:

@@ -8,7 +8,7 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
-from executor import Policy, PolicyError, instance_for, replay
+from executor import Knows, Policy, PolicyError, instance_for, replay
 from executor import simulate as run
 from models.feasibility import assert_feasible, check
 from models.instance import Instance
@@ -47,8 +47,8 @@ class Simulation:
         The scenario's objective over all jobs, exactly (microseconds, a ratio, or a count).
     metrics
         After the warm-up.
-    clairvoyant
-        Whether the policy replays a plan, and so may know the future, or looks ahead in time.
+    knows
+        What the policy's decisions make of run times; whoever replays a plan may know the future, as who looks ahead.
     """
 
     scenario: Scenario
@@ -59,7 +59,12 @@ class Simulation:
     warmup: Fraction
     value: Fraction
     metrics: Metrics
-    clairvoyant: bool
+    knows: Knows
+
+    @property
+    def clairvoyant(self) -> bool:
+        """Whether the policy may know the future."""
+        return self.knows is Knows.FUTURE
 
     def __repr__(self) -> str:
         objective = self.scenario.objective
@@ -144,10 +149,10 @@ def simulate(
     chosen: Callable[[], Policy]
     if is_file(policy):
         told, chosen = instance, replay(instance, feasible_timeline(instance, Path(policy)))
-        clairvoyant = True
+        knows = Knows.FUTURE
     else:
         chosen = parsed = parse(policy, scenario, sides.told)
-        clairvoyant = parsed.looks_ahead
+        knows = parsed.knows
         told, instance = instance_for(told, chosen), instance_for(instance, chosen)
     truth = told if sides.truth is told else instance_for(sides.truth, chosen)
     timeline = run(told, chosen, seed, uncertainty.noise, None if truth is told else truth, stop)
@@ -156,7 +161,7 @@ def simulate(
         timeline = replace(timeline, realised=True)
     value = timeline_value(scenario.objective, truth, timeline)
     metrics = measure(truth, timeline, scenario.slo, warmup)
-    return Simulation(scenario, policy, instance, truth, timeline, warmup, value, metrics, clairvoyant)
+    return Simulation(scenario, policy, instance, truth, timeline, warmup, value, metrics, knows)
 
 
 def _check(instance: Instance, timeline: Timeline, policy: str) -> None:

@@ -32,7 +32,7 @@ def starts_for(instance: Instance, seed: int, given: Sequence[Timeline] | None =
             try:
                 yield simulate(instance, parse_policy(name), seed=seed, stop=lambda: left_s() <= 0)
             except (InstanceError, PolicyError):
-                continue  # a branch that nothing runs and no job takes, or models that a static placement has no room for
+                continue  # a branch that nothing runs and no job takes, or models too large for a static placement
             except StoppedError:
                 return
 

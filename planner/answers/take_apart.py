@@ -95,7 +95,7 @@ def regret(
     time_limit_s: float = 60.0,
     workers: int = 2,
     seed: int = 0,
-    known_bound: tuple[Fraction, str] | None = None,
+    known: Result | None = None,
     stop: threading.Event | None = None,
 ) -> Regret:
     """Take a timeline's regret apart as well as the time allows.
@@ -108,8 +108,8 @@ def regret(
         Feasible, with the given run times.
     policy
         Name of whoever made it.
-    known_bound
-        A lower bound of all plans that was proved before, and its method.
+    known
+        What is known of the scenario: a plan, and a lower bound of all plans.
     stop
         Set it to end early with the best so far.
 
@@ -124,12 +124,17 @@ def regret(
     clairvoyance = worth_of_clairvoyance(scenario, _RECEDING_SHARE * time_limit_s, seed)
     order_s = float(1 - _PLAN_SHARE) * search.remaining_s
     held = hold(scenario, timeline, policy, time_limit_s=order_s, workers=workers, seed=seed, stop=search.stop)
-    left_s = max(0.1, search.remaining_s)
-    made = plan(scenario, time_limit_s=left_s, workers=workers, seed=seed, hint=held.best, starts=(), stop=search.stop)
-    search.offer(made.timeline or held.best)
-    for bound, method in ((made.result.lower_bound, made.result.bound_method), known_bound or (None, None)):
-        if bound is not None and method is not None:
-            search.offer_bound(bound, method)
+    left_s, known_plan = max(0.1, search.remaining_s), None if known is None else known.timeline
+    starts = () if known_plan is None else (known_plan,)
+    made = plan(
+        scenario, time_limit_s=left_s, workers=workers, seed=seed, hint=held.best, starts=starts, stop=search.stop
+    )
+    search.offer(held.best)
+    for found in (known, made.result):
+        if found is not None and found.timeline is not None:
+            search.offer(found.timeline)
+        if found is not None and found.lower_bound is not None and found.bound_method is not None:
+            search.offer_bound(found.lower_bound, found.bound_method)
     return held.closed_by(search.result("truenorth", {}), clairvoyance)
 
 

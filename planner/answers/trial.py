@@ -7,6 +7,7 @@ are taken within a repeat and come with an interval.
 from __future__ import annotations
 
 import random
+import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
@@ -17,9 +18,10 @@ from typing import Any
 
 import numpy as np
 
-from executor import Policy, instance_for, replay, simulate
+from executor import Policy, StoppedError, instance_for, replay, simulate
 from executor.devices.alone import have_same_bits
 from executor.devices.machine import describe_machine
+from executor.devices.outputs import find_not_finite
 from executor.devices.run import LiveRun, LiveSettings, live_crew, run_on
 from executor.errors import DeviceError
 from executor.runners.runner import Runner
@@ -86,6 +88,10 @@ class Trial:
         By contender, one per repeat.
     machine
         What the machine says of itself before and after all runs.
+    count_faults
+        Whether runs with faults count in the means, too.
+    ended
+        Why it ended before all runs were made, or None.
     """
 
     scenario: Scenario
@@ -95,11 +101,21 @@ class Trial:
     order: Sequence[Sequence[str]]
     runs: Mapping[str, Sequence[Replayed]]
     machine: Sequence[Mapping[str, Any]]
+    count_faults: bool = False
+    ended: str | None = None
 
     @property
     def achieved(self) -> bool:
-        """Whether in every run every job ran and every rule held."""
-        return all(run.achieved for runs in self.runs.values() for run in runs)
+        """Whether all runs were made, and in every one every job ran and every rule held."""
+        return self.ended is None and all(run.achieved for runs in self.runs.values() for run in runs)
+
+    def counted(self, name: str) -> list[Replayed]:
+        """Return the runs of a contender that count in its means: every job ran and, unless faults count, none rose."""
+        return [run for run in self.runs[name] if self._counts(run)]
+
+    def _counts(self, run: Replayed) -> bool:
+        records = run.live.records
+        return not records.failures and (self.count_faults or not records.faults)
 
     @cached_property
     def rows(self) -> list[dict[str, Any]]:
@@ -109,8 +125,9 @@ class Trial:
         over predicted, less 1); difference to the first contender within a repeat, with its ends; mean_latency_s and
         realised_bound_s, what no schedule of these durations lies below; latency_error of single jobs; same_order (runs
         in which placement and orders were as predicted); different_outputs (of all runs, tasks whose output is not, bit
-        for bit, that of the first run in which they ran; None with batches, which round); failed_jobs, faults;
-        forecast, as `Forecast.compare` says, None without samples.
+        for bit, that of the first run in which they ran; None with batches, which round); not_finite_outputs (tasks
+        that put out what is no finite number), failed_jobs, faults (of all runs); runs, counted (those that count in
+        the means, which are None without one); forecast, as `Forecast.compare` says, None without samples.
         """
         first = self._values(self.contenders[0].name)
         return [self._row(contender, first) for contender in self.contenders]
@@ -123,22 +140,24 @@ class Trial:
             "virtual": self.settings.sharing,
             "runner": self.runner,
             "repeats": len(self.order),
+            "count_faults": self.count_faults,
+            "ended": self.ended,
             "order": [list(names) for names in self.order],
             "rows": self.rows,
             "machine": {"before": dict(self.machine[0]), "after": dict(self.machine[1])},
         }
 
     def _values(self, name: str) -> list[float | None]:
-        """Return the objective of each run, None where a job failed."""
-        return [_value(self.scenario, run.timeline, run) for run in self.runs[name]]
+        """Return the objective of each run, None for one that does not count."""
+        return [_value(self.scenario, run.timeline) if self._counts(run) else None for run in self.runs[name]]
 
     def _row(self, contender: Contender, first: Sequence[float | None]) -> dict[str, Any]:
         scenario, runs, values = self.scenario, self.runs[contender.name], self._values(contender.name)
         predicted = _value(scenario, contender.predicted)
         known = [value for value in values if value is not None]
-        paired = [value - other for value, other in zip(values, first, strict=True) if None not in (value, other)]  # type: ignore[operator]
-        whole = [run for run in runs if not run.live.records.failures]
-        bounds = [bound for run in whole if (bound := realised_bound_s(run)) is not None]
+        paired = [value - other for value, other in zip(values, first, strict=False) if None not in (value, other)]  # type: ignore[operator]
+        counted = self.counted(contender.name)
+        bounds = [bound for run in counted if (bound := realised_bound_s(run)) is not None]
         return {
             "policy": contender.name,
             "clairvoyant": contender.plan is not None,
@@ -146,19 +165,22 @@ class Trial:
             "predicted": predicted,
             "error": mean(known) / predicted - 1 if known and predicted else None,
             **_named(paired, "difference"),
-            "mean_latency_s": mean(run.latency_us[1].mean() for run in whole) / MICROSECONDS_PER_SECOND
-            if whole
+            "mean_latency_s": mean(run.latency_us[1].mean() for run in counted) / MICROSECONDS_PER_SECOND
+            if counted
             else None,
             "realised_bound_s": mean(bounds) if bounds else None,
-            "latency_error": mean(run.latency_error or 0.0 for run in whole) if whole else None,
+            "latency_error": mean(run.latency_error or 0.0 for run in counted) if counted else None,
             "same_order": sum(run.same_placement and run.same_order for run in runs),
             "different_outputs": _total([run.different for run in runs]),
+            "not_finite_outputs": sum(len(run.not_finite) for run in runs),
             "failed_jobs": sum(len(run.live.records.failures) for run in runs),
             "faults": sum(len(run.live.records.faults) for run in runs),
+            "runs": len(runs),
+            "counted": len(counted),
             "forecast": None
             if contender.forecast is None
             else contender.forecast.compare(
-                measured_latencies([run.latency_us[1] for run in runs], len(scenario.instance.jobs))
+                measured_latencies([run.latency_us[1] for run in counted], len(scenario.instance.jobs))
             ),
         }
 
@@ -173,10 +195,15 @@ def trial(
     repeats: int = 5,
     time_limit_s: float = 60.0,
     samples: Samples | None = None,
+    count_faults: bool = False,
     seed: int = 0,
     watch: Callable[[int], None] = lambda done: None,
+    keep: Callable[[int, Replayed], None] = lambda number, run: None,
+    stop: threading.Event | None = None,
 ) -> Trial:
     """Run contenders on devices, all of them in every repeat, in random order.
+
+    What was measured before it is stopped, or before devices serve no longer, is returned all the same.
 
     Parameters
     ----------
@@ -190,37 +217,51 @@ def trial(
         For the plan.
     samples
         What a profile of this scenario measured, to predict from.
+    count_faults
+        Whether runs with faults (loads and transfers that failed, GPUs set aside) count in the means, too.
     seed
         Of the plan, the ingress servers and the order.
     watch
         Told how many runs are done.
+    keep
+        Given every run as it ends, with its number from 1 on.
+    stop
+        Set it to end the trial early.
 
     Raises
     ------
     QuestionError, PolicyError, DeviceError, InputError
         If a contender, the devices, the runner or a file cannot be used.
+    StoppedError
+        If it was stopped before any run had ended.
     """
     if repeats < 1 or not policies or len(set(policies)) < len(policies):
         raise QuestionError("allowed are at least one repeat and one contender, each named once", "policies")
-    contenders = [_contender(scenario, name, time_limit_s, samples, seed) for name in policies]
-    draw, order, runs = random.Random(seed), [], {name: list[Replayed]() for name in policies}  # noqa: S311
+    stop = stop or threading.Event()
+    contenders = [_contender(scenario, name, time_limit_s, samples, seed, stop) for name in policies]
+    draw, ran, ended = random.Random(seed), list[Replayed](), None  # noqa: S311
+    turns = [one for _ in range(repeats) for one in draw.sample(contenders, len(contenders))]
     instance, kept = scenario.instance, replace(settings, keep_outputs=True)
     outputs = _RunOutputs(instance)
     with live_crew(instance, runner, kept) as crew:
         machine = [describe_machine(crew.physical)]
-        for repeat in range(repeats):
-            turns = draw.sample(contenders, len(contenders))
-            order.append([contender.name for contender in turns])
-            for turn, one in enumerate(turns):
-                live = run_on(crew, instance, one.policy, kept, seed=seed, plan=one.plan)
-                different = outputs.find_different(live)
-                live = replace(live, outputs={})
-                runs[one.name].append(
-                    Replayed(scenario, one.name, one.plan, runner_name, settings, one.predicted, live, None, different)
-                )
-                watch(repeat * len(turns) + turn + 1)
+        try:
+            for number, one in enumerate(turns, 1):
+                live = run_on(crew, instance, one.policy, kept, seed=seed, plan=one.plan, stop=stop.is_set)
+                told = scenario, one.name, one.plan, runner_name, settings, one.predicted
+                different, odd = outputs.find_different(live), find_not_finite(live.outputs)
+                ran.append(Replayed(*told, replace(live, outputs={}), None, different, not_finite=odd))
+                keep(number, ran[-1])
+                watch(number)
+        except (StoppedError, DeviceError) as error:
+            if not ran:
+                raise
+            ended = "interrupted" if isinstance(error, StoppedError) else str(error)
         machine.append(describe_machine(crew.physical))
-    return Trial(scenario, runner_name, settings, contenders, order, runs, machine)
+    names = [run.policy for run in ran]
+    order = [names[first : first + len(policies)] for first in range(0, len(names), len(policies))]
+    runs = {name: [run for run in ran if run.policy == name] for name in policies}
+    return Trial(scenario, runner_name, settings, contenders, order, runs, machine, count_faults, ended)
 
 
 class _RunOutputs:
@@ -266,11 +307,13 @@ def _with_fastest_loads(instance: Instance, run: Replayed) -> Instance:
     return replace(instance, cluster=replace(instance.cluster, gpus=gpus))
 
 
-def _contender(scenario: Scenario, name: str, time_limit_s: float, samples: Samples | None, seed: int) -> Contender:
+def _contender(
+    scenario: Scenario, name: str, time_limit_s: float, samples: Samples | None, seed: int, stop: threading.Event
+) -> Contender:
     instance = scenario.instance
     plan = None
     if name == PLAN:
-        plan = solve(instance, scenario.objective, SearchOptions(time_limit_s, seed=seed)).timeline
+        plan = solve(instance, scenario.objective, SearchOptions(time_limit_s, seed=seed), stop=stop).timeline
         if plan is None:
             raise QuestionError(f"no plan was found in {time_limit_s:g} s; allowed is more time", "time_limit_s")
     elif is_file(name):
@@ -282,9 +325,7 @@ def _contender(scenario: Scenario, name: str, time_limit_s: float, samples: Samp
     return Contender(name, plan, policy, simulate(instance, policy, seed), foreseen)
 
 
-def _value(scenario: Scenario, timeline: Timeline, run: Replayed | None = None) -> float | None:
-    if run is not None and run.live.records.failures:
-        return None
+def _value(scenario: Scenario, timeline: Timeline) -> float:
     objective = scenario.objective
     return float(reported_value(objective, timeline_value(objective, scenario.instance, timeline)))
 

@@ -1,4 +1,4 @@
-"""Which software made a result."""
+"""Which software made a result, and whether its solvers were tried on what is known."""
 
 from __future__ import annotations
 
@@ -9,6 +9,9 @@ from pathlib import Path
 
 _PACKAGES = ("truenorth", "highspy", "numba", "numpy", "ortools", "pulp")
 _ROOT = Path(__file__).parents[2]
+
+TESTED = {"ortools": ("9.14.6206",), "highspy": ("1.14.0",)}
+"""The solvers that prove, in the versions that passed ``python -m experiments.exact versions``."""
 
 
 def versions() -> dict[str, str]:
@@ -33,3 +36,8 @@ def _commit() -> str | None:
     except (OSError, subprocess.SubprocessError):
         return None
     return found.stdout.strip()
+
+
+def untested_solvers() -> list[str]:
+    """Return the solvers that are installed in other versions than those that were tried, with their versions."""
+    return [f"{name} {version(name)}" for name, tested in TESTED.items() if version(name) not in tested]

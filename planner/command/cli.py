@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from planner.command import manners
+from planner.command.faults import reported
 from planner.command.verbs.bound import bound
 from planner.command.verbs.check import check
 from planner.command.verbs.compare import compare
@@ -74,4 +75,6 @@ def every_verb(
 
 def main() -> None:
     """Run the command."""
-    sys.exit(manners.run(app))
+    with reported():
+        code = manners.run(app)
+    sys.exit(code)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import re
 from collections.abc import Mapping, Sequence
+from textwrap import fill
 from xml.etree import ElementTree
 
 from matplotlib import rc_context
@@ -25,7 +26,25 @@ def lay_out(figure: Figure) -> None:
     engine = figure.get_layout_engine()
     if engine is not None:
         engine.execute(figure)
+        if _break_labels(figure):
+            engine.execute(figure)
         figure.set_layout_engine(None)
+
+
+def _break_labels(figure: Figure) -> bool:
+    """Break the labels of horizontal axes that reach beyond the figure into lines; say whether one was.
+
+    A layout makes room for their height alone.
+    """
+    broken = False
+    for axis in (axes.xaxis for axes in figure.axes):
+        text, extent = axis.label.get_text(), axis.label.get_window_extent()
+        middle = (extent.x0 + extent.x1) / 2
+        room = 2 * min(middle, figure.bbox.width - middle)
+        if text and extent.width > room:
+            axis.set_label_text(fill(text, max(1, int(len(text) * room / extent.width))))
+            broken = True
+    return broken
 
 
 def png(figure: Figure) -> bytes:

@@ -87,6 +87,8 @@ def _facts(replayed: Replayed, report: dict[str, Any]) -> Table:
         rows["outputs"] = f"{len(outputs['different'])} of {outputs['compared']} differ from those of models alone"
         if outputs["of_batches"]:
             rows["outputs"] += f"; {outputs['of_batches']} ran in batches and may differ by rounding"
+        if outputs["not_finite"]:
+            rows["outputs"] += f"; {len(outputs['not_finite'])} hold what is no finite number"
     if report["unpacked_gpus"]:
         rows["memory"] = f"fits by bytes but not in pieces on {', '.join(report['unpacked_gpus'])}"
     if report["moves"]:

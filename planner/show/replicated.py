@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from textwrap import fill
 
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
@@ -17,11 +16,15 @@ from models.scenario import write_atomically
 from planner.answers.replications import Replicated
 from planner.show.colours import COLOURS
 from planner.show.frames import csv_text, frame
+from planner.show.intervals import mean_with_interval
 from planner.show.paper import COLUMN_INCHES, IN_A_COLUMN, write_figure, write_table
 from planner.show.picture import AS_DATA
 from planner.show.tables import caption_of, name_with_marks
 
-_ROW_INCHES = 0.22
+_ROW_INCHES, _LINE_SHARE = 0.22, 0.65
+"""Height of a row, and of each line of its name in parts of that."""
+_NAME_CHARACTERS = 24
+"""A line of a name takes less than half of a column."""
 
 
 def replicated_view(made: Replicated) -> Group:
@@ -45,27 +48,15 @@ def replicated_table(made: Replicated) -> Table:
         table.add_row(
             name_with_marks(row, made.warning is not None),
             "yes" if row["clairvoyant"] else "no",
-            *(_figure(row, name) for name in ("objective", "ratio_to_best", "ratio_to_bound", "difference")),
+            *(mean_with_interval(row, name) for name in ("objective", "ratio_to_best", "ratio_to_bound", "difference")),
             better,
             "-" if row["gap_to_bound"] is None else f"{row['gap_to_bound']:.1%}",
             "-" if row["hit_rate"] is None else f"{row['hit_rate']:.3f}",
         )
     if made.lower_bound is not None:
         table.add_section()
-        table.add_row("lower bound", "-", _figure(made.lower_bound.named("bound"), "bound"))
+        table.add_row("lower bound", "-", mean_with_interval(made.lower_bound.named("bound"), "bound"))
     return table
-
-
-def _figure(row: Mapping[str, Any], name: str) -> str:
-    """Return a mean with its interval.
-
-    >>> _figure({"x": 2.0, "x_low": 1.51, "x_high": 2.6}, "x")
-    '2 [1.51, 2.6]'
-    """
-    mean, low, high = row[name], row[f"{name}_low"], row[f"{name}_high"]
-    if mean is None:
-        return "-"
-    return f"{mean:.4g}" if low is None else f"{mean:.4g} [{low:.4g}, {high:.4g}]"
 
 
 @AS_DATA
@@ -76,7 +67,10 @@ def draw_intervals(made: Replicated) -> Figure:
     A thin line goes on to the upper end of the ratio to the bound: no plan, however clever, moves the truth beyond it.
     """
     rows = [row for row in made.rows if row["ratio_to_best"] is not None]
-    figure = Figure(figsize=(COLUMN_INCHES, 0.9 + _ROW_INCHES * len(rows)), layout="constrained")
+    names = [_in_lines(f"{row['policy']} (knows the future)" if row["clairvoyant"] else row["policy"]) for row in rows]
+    lines = max((name.count("\n") + 1 for name in names), default=1)
+    height = 0.9 + _ROW_INCHES * max(1, _LINE_SHARE * lines) * len(rows)
+    figure = Figure(figsize=(COLUMN_INCHES, height), layout="constrained")
     FigureCanvasAgg(figure)
     axes = figure.add_subplot()
     for place, row in enumerate(rows):
@@ -88,7 +82,6 @@ def draw_intervals(made: Replicated) -> Figure:
         if bound is not None:
             axes.plot([mean, bound], [place, place], color=colour, linewidth=0.5)
         axes.plot([mean], [place], "o", color=colour, markersize=4)
-    names = [f"{row['policy']} (knows the future)" if row["clairvoyant"] else str(row["policy"]) for row in rows]
     axes.set_yticks(range(len(rows)), names)
     axes.invert_yaxis()
     if rows and max(row["ratio_to_best_high"] or row["ratio_to_best"] for row in rows) > 5:
@@ -100,6 +93,15 @@ def draw_intervals(made: Replicated) -> Figure:
     for side in axes.spines.values():
         side.set_visible(False)
     return figure
+
+
+def _in_lines(name: str) -> str:
+    r"""Return a name in lines, broken after commas, too.
+
+    >>> _in_lines("compass:prefetch=0,period=100ms")
+    'compass:prefetch=0,\nperiod=100ms'
+    """
+    return fill(name.replace(",", ", "), _NAME_CHARACTERS).replace(", ", ",")
 
 
 def write(made: Replicated, folder: Path) -> list[Path]:

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
+from executor import Knows
+from planner.answers.servers.deployable import lead
 from planner.answers.servers.scheduled import ScheduleAnswer
+from planner.show.knowledge import knowledge_in_words
 from planner.show.servers import Found, describe_mix, view
 
 _PLAN = "plan (offline optimum)"
@@ -21,22 +25,47 @@ def schedule_view(answer: ScheduleAnswer) -> Group:
     found = answer.fixed.as_dict() | answer.as_dict()
     name = answer.day.sizes.scenario.name
     table = Table(title=Text(f"{name}: servers by {found['by_s']:g} s"), title_justify="left")
-    scaled = ["autoscaler"] if answer.autoscaler is not None else []
-    missing = [who for who in found["schedule"]["policies"] if _missed(found, who)]
-    in_time = [f"{who} in time" for who in missing]
-    for column in ("from", "jobs", "floor", "plan", *found["schedule"]["policies"], *scaled, *in_time):
+    for column in schedule_columns(found):
         table.add_column(column, justify="right")
     for row in found["intervals"][:_MOST_ROWS]:
-        counts = [row["minimum"], *row["policies"].values()]
-        cells = [f"{row['from_s']:g} s", row["jobs"], row["minimum"]["lower_bound"], *(_size(found, c) for c in counts)]
-        cells += [row["autoscaler"]["servers"] for _ in scaled]
-        cells += [_share(row["policies"][who]["attainment"]) for who in missing]
-        table.add_row(*(Text(str(cell)) for cell in cells))
+        table.add_row(*map(Text, schedule_row(found, row)))
     parts: list[Table | Text | Group] = [view(answer.fixed), Text(), table]
     if len(found["intervals"]) > _MOST_ROWS:
         parts.append(Text(f"and {len(found['intervals']) - _MOST_ROWS} intervals more"))
     parts += [Text(line) for line in sentences(found)]
     return Group(*parts)
+
+
+def schedule_columns(found: Found) -> list[str]:
+    """Return what is said of every interval."""
+    scaled = ["autoscaler"] if found["schedule"]["autoscaler"] is not None else []
+    in_time = [f"{who} in time" for who in found["schedule"]["policies"] if _missed(found, who)]
+    return ["from", "jobs", "floor", "plan", *found["schedule"]["policies"], *scaled, *in_time]
+
+
+def schedule_row(found: Found, row: Mapping[str, Any]) -> list[str]:
+    """Return it of one interval."""
+    counts = [row["minimum"], *row["policies"].values()]
+    cells = [f"{row['from_s']:g} s", row["jobs"], row["minimum"]["lower_bound"], *(_size(found, c) for c in counts)]
+    scaled = [row["autoscaler"]["servers"]] if row["autoscaler"] is not None else []
+    in_time = [_share(row["policies"][who]["attainment"]) for who in row["policies"] if _missed(found, who)]
+    return [str(cell) for cell in (*cells, *scaled, *in_time)]
+
+
+def schedule_to_order(found: Found) -> str:
+    """Return the cheapest schedule of a policy, of those that know least of run times; the plan's where none met it."""
+    schedules = found["schedule"]["policies"]
+    met = {name: figures for name, figures in schedules.items() if figures["server_hours"] is not None}
+    if not met:
+        return f"No policy meets the level on any fleet looked at; a plan {_costs(found['schedule']['optimum'])}."
+    knows = {name: Knows(found["policies"][name]["knows"]) for name in met}
+
+    def rank(name: str) -> tuple[int, float]:
+        return lead(knows[name], found["noise"]), met[name]["price"] or met[name]["server_hours"]
+
+    best = min(met, key=rank)
+    who = f"{best}, {knowledge_in_words(knows[best], found['noise'])}"
+    return f"Order by the interval for {who}: {_costs(met[best])}."
 
 
 def sentences(found: Found) -> list[str]:

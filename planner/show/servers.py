@@ -15,9 +15,11 @@ from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
+from executor import Knows
 from models.slo import ServiceLevels
 from planner.answers.servers.answer import ServersAnswer
 from planner.answers.servers.replicate import BOUND, CountSpread, Replications
+from planner.show.knowledge import knowledge_in_words
 from planner.show.rounded import rounded_in_words
 
 NOT_MONOTONE = (
@@ -64,7 +66,12 @@ def describe_mix(found: Found, mix: list[int]) -> str:
 
 
 def answer_in_words(found: Found) -> str:
-    """Return what can be deployed and its floor, how sure the least size is, and what forces it."""
+    """Return what is said of an answer, in one paragraph."""
+    return " ".join(sentences(found))
+
+
+def sentences(found: Found) -> list[str]:
+    """Return what can be deployed and its floor, what it hangs on, how sure the least size is, and what forces it."""
     minimum, refutation = found["minimum"], found["refutation"]
     size = _counted(found, minimum)
     enough = f"enough{_spare(found, ' with {} of them gone')}"
@@ -77,13 +84,13 @@ def answer_in_words(found: Found) -> str:
         said = f"With the future known, {size} {enough}; whether less is enough is open"
     else:
         said = f"With the future known, {size} {enough}; {_too_little(found)}, and what lies between is open"
-    sentences = [
+    parts = [
         deployable_in_words(found),
         strain_in_words(found),
         said,
         "" if refutation is None else refutation["forces"],
     ]
-    return "".join(f"{sentence}. " for sentence in sentences if sentence).strip()
+    return [f"{part}." for part in parts if part]
 
 
 def _nothing_found(found: Found) -> str:
@@ -113,16 +120,39 @@ def deployable_in_words(found: Found) -> str:
     if not found["alternatives"]:
         return ""
     best = found["alternatives"][0]
-    size = describe_size(found, best) if priced(found) else _servers(best["servers"])
     untried = found["policies"][best["policy"]]["not_simulated"]
+    size = _sized(found, best)
     needs = f"needs at most {size} ({_left_out(found, untried)})" if untried else f"needs {size}"
-    said = f"{best['policy']} {needs}{_spare(found, ', {} of which may be gone')}{_floor(found)}"
+    spare = _spare(found, ", {} of which may be gone")
+    said = f"{_who(found, best)} {needs}{spare}{_better_informed(found)}{_floor(found)}"
     growth = found["growth"]
     if growth is None or growth["fails"] is None:
         return said if growth is None else f"{said}. It takes {growth['holds']:.4g} times the traffic, too"
     if growth["holds"] == 1:
         return f"{said}. With {growth['fails']:.4g} times the traffic it does not meet the level there"
     return f"{said}. It takes {growth['holds']:.4g} times the traffic there, but not {growth['fails']:.4g} times"
+
+
+def _who(found: Found, alternative: Mapping[str, Any]) -> str:
+    """Return a policy with what it knows."""
+    return f"{alternative['policy']}, {knowledge_in_words(alternative['knows'], found['noise'])},"
+
+
+def _sized(found: Found, size: Mapping[str, Any]) -> str:
+    return describe_size(found, size) if priced(found) else _servers(size["servers"])
+
+
+def _better_informed(found: Found) -> str:
+    """Return what the policy needs that would do with least because it knows more; empty if that is not less."""
+    best, *others = found["alternatives"]
+    cheapest = min(others, key=lambda each: _cost(found, each), default=best)
+    if _cost(found, cheapest) >= _cost(found, best):
+        return ""
+    return f" ({_who(found, cheapest)} would do with {_sized(found, cheapest)})"
+
+
+def _cost(found: Found, size: Mapping[str, Any]) -> float:
+    return float(size["price_per_hour"] if priced(found) else size["servers"])
 
 
 def _left_out(found: Found, untried: int) -> str:
@@ -199,6 +229,7 @@ def assumptions(found: Found) -> list[str]:
         *([f"Requests come {rate:g} times as fast as in the scenario."] if rate != 1 else []),
         f"It is the answer for {window['jobs']:,} jobs released within {window['length_s']:,.4g} s; other windows may "
         "need more (--replications).",
+        *_told(found),
         f"At the start {held} models are in memory." if held else "At the start no model is in memory: all are loaded.",
         f"Loads and runs of a GPU {'overlap' if window['overlap_loads'] else 'take turns'}; sizes, run times and "
         "prices are those of the scenario.",
@@ -208,12 +239,44 @@ def assumptions(found: Found) -> list[str]:
     ]
 
 
+def untried(found: Found) -> list[str]:
+    """Return what there was no time for, in a sentence; nothing where all was done."""
+    left = [
+        f"{size['not_simulated']} {'size' if size['not_simulated'] == 1 else 'sizes'} of {name}"
+        for name, size in found["policies"].items()
+        if size["not_simulated"]
+    ]
+    if found["alternatives"] and found["growth"] is None:
+        left.append("more traffic")
+    if found["open_sizes"]:
+        count = found["open_sizes"]
+        left.append(f"whether a plan would do with {'one cheaper size' if count == 1 else f'{count} cheaper sizes'}")
+    return [f"Not settled within the time limit: {'; '.join(left)}."] if left else []
+
+
+def _told(found: Found) -> list[str]:
+    """Return under what policies were simulated, if not as the scenario stands."""
+    noise = found["noise"]
+    return [] if noise is None else [f"Policies were simulated under the noise {noise}; floor and plan are without it."]
+
+
 def _figure_of(strain: Mapping[str, Any]) -> str:
     return f"the {strain['figure']} of {strain['model']}"
 
 
-ALTERNATIVES_TITLE = "Simulated within 10 % of the best price"
-ALTERNATIVES = ("policy", "size", "mean latency in s", "p95", "p99", "mean slowdown", "hit rate", "busy")
+ALTERNATIVES_TITLE = "Simulated within 10 % of the best price of those that know as much"
+ALTERNATIVES = (
+    "policy",
+    "knows",
+    "size",
+    "mean latency in s",
+    "p95",
+    "p99",
+    "mean slowdown",
+    "hit rate",
+    "busy",
+    "work in GPU-s",
+)
 
 
 def alternatives(found: Found) -> list[list[str]]:
@@ -225,10 +288,12 @@ def alternatives(found: Found) -> list[list[str]]:
         made.append(
             [
                 each["policy"],
+                each["knows"],
                 describe_size(found, each),
                 *(f"{figure:.4g}" for figure in (*figures, metrics["mean_slowdown"])),
                 "-" if metrics["hit_rate"] is None else f"{metrics['hit_rate']:.1%}",
                 f"{metrics['compute_busy']:.0%}",
+                f"{each['work']['gpu_seconds']:.4g} of {each['work']['offered_gpu_seconds']:.4g}",
             ]
         )
     return made
@@ -241,12 +306,15 @@ def _counted(found: Found, size: Mapping[str, Any]) -> str:
     return "1 server is" if one else f"{size['servers']} servers are"
 
 
-def rows(found: Found) -> list[tuple[str, str, str]]:
-    """Return a row for the plan and one per policy: who, what size, how that is known."""
-    plan = ("plan (offline optimum)", describe_size(found, found["minimum"]), _proof(found))
+def rows(found: Found) -> list[tuple[str, str, str, str]]:
+    """Return a row for the plan and one per policy: who, what it knows of run times, what size, how that is known."""
+    plan = ("plan (offline optimum)", str(Knows.FUTURE), describe_size(found, found["minimum"]), _proof(found))
     return [
         plan,
-        *((name, describe_size(found, size), _trial(found, size)) for name, size in found["policies"].items()),
+        *(
+            (name, size["knows"], describe_size(found, size), _trial(found, size))
+            for name, size in found["policies"].items()
+        ),
     ]
 
 
@@ -290,6 +358,7 @@ def view(answer: ServersAnswer) -> Group:
     title = f"{name}: servers for {answer.levels}{faster}{_spare(found, ', with {} gone')}"
     table = Table(title=Text(title), title_justify="left")
     table.add_column("")
+    table.add_column("knows")
     table.add_column("cheapest mix" if priced(found) else "servers", justify="right")
     table.add_column("how it is known")
     for row in rows(found):
@@ -314,10 +383,10 @@ def view(answer: ServersAnswer) -> Group:
 
 
 def _table(title: str, columns: Sequence[str], filled: Sequence[Sequence[str]]) -> Table:
-    """Return a table whose first two columns are words."""
+    """Return a table whose first three columns are words."""
     table = Table(title=Text(title), title_justify="left")
     for position, name in enumerate(columns):
-        table.add_column(name, justify="left" if position < 2 else "right")
+        table.add_column(name, justify="left" if position < 3 else "right")
     for row in filled:
         table.add_row(*map(Text, row))
     return table

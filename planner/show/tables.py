@@ -23,6 +23,7 @@ from planner.answers.replications import Replicated
 from planner.answers.simulate import Simulation
 from planner.answers.uncertain.planning import UncertainPlan
 from planner.show.rounded import rounded_in_words
+from solvers.faults import SOLVER_OF
 
 
 def plan_view(plan: Plan | UncertainPlan) -> Group:
@@ -63,9 +64,14 @@ def plan_summary(plan: Plan) -> dict[str, str]:
         "lower bound": f"{_number(summary['lower_bound'], objective)}  ({describe_bound(result.bound_method)})",
         "gap": "-" if result.gap is None else f"{result.gap:.2%}",
     }
+    if result.proved_by in SOLVER_OF:
+        rows["proof"] = f"{SOLVER_OF[result.proved_by]}'s word, {_confirmation(result.confirmed_by)}"
     if plan.metrics is not None:
         rows |= _metrics_rows(plan.metrics)
-    return rows | _left_out_rows(result.left_out) | _rounded(plan.scenario) | {"took": f"{result.runtime_s:.1f} s"}
+    if result.fell_back is not None:
+        rows["fell back"] = result.fell_back
+    took = {"took": f"{result.runtime_s:.1f} s, {result.cpu_s:.1f} s of CPU"}
+    return rows | _left_out_rows(result.left_out) | _rounded(plan.scenario) | took
 
 
 def _rounded(scenario: Scenario) -> dict[str, str]:
@@ -73,6 +79,10 @@ def _rounded(scenario: Scenario) -> dict[str, str]:
     share = scenario.document.rounded_up
     said = rounded_in_words(None if share is None else float(share))
     return {} if said is None else {"about": said}
+
+
+def _confirmation(confirmed_by: str | None) -> str:
+    return "confirmed by nobody" if confirmed_by is None else f"confirmed by {confirmed_by}"
 
 
 def bound_view(bound: Bound) -> Group:
@@ -96,9 +106,10 @@ def bound_summary(bound: Bound) -> dict[str, str]:
         "method": bound.method,
     }
     if summary["uncertified_lower_bound"] is not None:
-        value = _number(summary["uncertified_lower_bound"], objective)
-        rows["without a certificate"] = f"{value}  (CP-SAT: holds, but cannot be computed again without it)"
-    return rows | _left_out_rows(bound.left_out) | _rounded(bound.scenario) | {"took": f"{bound.runtime_s:.1f} s"}
+        value, method = _number(summary["uncertified_lower_bound"], objective), summary["uncertified_method"]
+        rows["without a certificate"] = f"{value}  ({method}: holds, but cannot be computed again without a solver)"
+    took = {"took": f"{bound.runtime_s:.1f} s, {bound.cpu_s:.1f} s of CPU"}
+    return rows | _left_out_rows(bound.left_out) | _rounded(bound.scenario) | took
 
 
 def _left_out_rows(left_out: Mapping[str, str]) -> dict[str, str]:
@@ -230,7 +241,7 @@ def comparison_table(comparison: Comparison) -> Table:
     title = f"{comparison.scenario.name}: {_words(objective)}"
     table = Table(title=title, title_justify="left", caption=caption_of(comparison), caption_justify="left")
     table.add_column("policy")
-    table.add_column("knows the future")
+    table.add_column("knows")
     for name in (
         _words(objective),
         "x best",
@@ -247,7 +258,7 @@ def comparison_table(comparison: Comparison) -> Table:
     for row in comparison.rows:
         table.add_row(
             name_with_marks(row, comparison.warning is not None),
-            "yes" if row["clairvoyant"] else "no",
+            row["knows"],
             _number(row["objective"], objective),
             *("-" if row[ratio] is None else f"{row[ratio]:.3f}" for ratio in ("ratio_to_best", "ratio_to_bound")),
             "-" if row["gap_to_bound"] is None else f"{row['gap_to_bound']:.1%}",

@@ -13,10 +13,11 @@ from rich.text import Text
 
 from planner.answers.trial import Trial
 from planner.show.forecast import say_forecast
+from planner.show.report.trial import say_not_finite, say_uncounted
 
 _COLUMNS = (
     *("", "predicted", "measured", "95 % interval", "error", "less the first", "95 % interval", "mean latency s"),
-    *("realised bound s", "as predicted", "outputs differ", "failed jobs"),
+    *("realised bound s", "as predicted", "outputs differ", "failed jobs", "faults", "runs counted"),
 )
 
 
@@ -37,26 +38,29 @@ def trial_view(made: Trial) -> Group:
     table = Table(box=None, pad_edge=False)
     for column in _COLUMNS:
         table.add_column(column, justify="right" if column else "left")
-    repeats = len(made.order)
     for row in made.rows:
         table.add_row(
             row["policy"],
             _number(row["predicted"]),
-            _number(row["objective"]),
+            "none" if row["objective"] is None else _number(row["objective"]),
             _ends(row["objective_low"], row["objective_high"]),
             "-" if row["error"] is None else f"{row['error']:+.1%}",
             "" if row is made.rows[0] else _number(row["difference"], "+.4g"),
             "" if row is made.rows[0] else _ends(row["difference_low"], row["difference_high"]),
             _number(row["mean_latency_s"]),
             _number(row["realised_bound_s"]),
-            f"{row['same_order']} of {repeats}",
+            f"{row['same_order']} of {row['runs']}",
             _number(row["different_outputs"], "d"),
             str(row["failed_jobs"]),
+            str(row["faults"]),
+            f"{row['counted']} of {row['runs']}",
         )
-    devices = next(iter(made.runs.values()))[0].live.devices
-    head = f"{made.scenario.objective} on {', '.join(dict.fromkeys(devices))}, runner {made.runner}, {repeats} repeats"
+    devices = next(run for runs in made.runs.values() for run in runs).live.devices
+    head = f"{made.scenario.objective} on {', '.join(dict.fromkeys(devices))}, runner {made.runner}, "
+    head += f"{len(made.order)} repeats" + (f", ended early: {made.ended}" if made.ended else "")
     foretold = [(row["policy"], row["forecast"]) for row in made.rows if row["forecast"] is not None]
-    lines = [Text(f"from samples, {policy}: {say_forecast(found)}") for policy, found in foretold]
+    lines = [Text(said) for said in [*say_uncounted(made.rows), *say_not_finite(made.rows)]]
+    lines += [Text(f"from samples, {policy}: {say_forecast(found)}") for policy, found in foretold]
     return Group(Text(head, style="bold"), table, *lines)
 
 

@@ -138,11 +138,11 @@ def _there(instance: Instance, demand: Demand) -> int | Fraction:
 
 
 def longest_s(instance: Instance) -> float:
-    """Return how many seconds the bound may take: about a millisecond for each window of a short trace."""
+    """Return how many seconds the bound may take: a fifth of a millisecond for each window of a short trace."""
     sizes = max(1, int(instance.batch_largest.max(initial=1)))
     if instance.n_tasks > SHORT_TRACE:
         return 2e-6 * instance.n_tasks * sizes
-    return 5e-4 * min(len(instance.jobs), WINDOW_EDGES) ** 2 * sizes
+    return 2e-4 * min(len(instance.jobs), WINDOW_EDGES) ** 2 * sizes
 
 
 def due_us(instance: Instance) -> Ints:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from fractions import Fraction
-from math import ceil
+from math import ceil, floor
 
 from ortools.sat.python import cp_model
 
@@ -17,9 +17,10 @@ from models import Instance, Objective, Placement, Timeline
 from models.formulations.arc_flow import formulate, read_bins
 from models.restrictions import Restrictions
 from solvers.exact.cp_sat_run import solve_until
+from solvers.faults import ARC_FLOW
 from solvers.result import Search
 
-METHOD = "arc-flow"
+METHOD = ARC_FLOW
 """Name of the bounds that refuted capacities prove."""
 
 
@@ -53,6 +54,17 @@ def improve(search: Search, workers: int = 2, seed: int = 0) -> None:
         search.offer_bound(Fraction(makespan if packed is not None else makespan + 1), METHOD)
 
 
+def look_within(search: Search, most: Fraction | None, workers: int, seed: int) -> None:
+    """Look for a plan of at most some makespan, or deny that there is one, in other words than `improve`."""
+    sizes = [search.instance.run_time(task, 0) for task in range(search.instance.n_tasks)]
+    capacity = sum(sizes) if most is None else floor(most)
+    decided, packed = pack(sizes, search.instance.n_gpus, capacity, search.remaining_s, workers, seed, presolve=False)
+    if packed is not None:
+        search.offer(timeline(search.instance, packed))
+    elif decided:
+        search.deny(METHOD)
+
+
 def pack(
     sizes: Sequence[int],
     bins: int,
@@ -61,6 +73,7 @@ def pack(
     workers: int = 2,
     seed: int = 0,
     over: Callable[[], bool] = lambda: False,
+    presolve: bool = True,
 ) -> tuple[bool, list[list[int]] | None]:
     """Say whether items fit into bins.
 
@@ -68,6 +81,8 @@ def pack(
     ----------
     over
         Asked again and again whether to give up.
+    presolve
+        Whether the solver may rewrite the model first.
 
     Returns
     -------
@@ -85,6 +100,7 @@ def pack(
     solver.parameters.random_seed = seed
     solver.parameters.max_time_in_seconds = time_limit_s
     solver.parameters.catch_sigint_signal = False
+    solver.parameters.cp_model_presolve = presolve
     status = solve_until(over, solver, formulation.model)
     if status in ("OPTIMAL", "FEASIBLE"):
         return True, read_bins(formulation, solver)

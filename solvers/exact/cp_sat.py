@@ -2,8 +2,8 @@
 
 A sum over jobs is proved job by job first: what the first k jobs cost without the others is a floor for the first k
 in every plan, and each floor narrows the windows of the next proof (Verfaillie, Lemaitre, Schiex: Russian doll search,
-AAAI 1996). Nothing the solver says is taken on trust: plans are checked when offered, and the best plan known before
-stays whatever the solver answers.
+AAAI 1996). Nothing the solver says is taken on trust: plans are checked when offered, the best plan known before stays
+whatever the solver answers, and others are asked about its proofs (`solvers.confirming`).
 """
 
 from __future__ import annotations
@@ -13,10 +13,11 @@ from dataclasses import replace
 from fractions import Fraction
 from importlib.metadata import version
 
-from models.formulations.cp_sat import formulate_scaled, scaled_objective
+from models.formulations.cp_sat import formulate_scaled, formulate_within, scaled_objective
 from models.formulations.cp_sat_plans import add_hint
 from models.formulations.normal_form import restrict
 from models.formulations.scale import ScaledObjective
+from models.formulations.windows import METHOD as WINDOWS
 from models.formulations.windows import cannot_end, completion_lower_us, horizon_us
 from models.instance import Instance
 from models.objective import Objective, completion_us, timeline_value
@@ -24,11 +25,11 @@ from models.timeline import Timeline
 from solvers.bounds.lagrangian.improve import Priced
 from solvers.bounds.lagrangian.windows import limits
 from solvers.exact.cp_sat_run import FOR_MAXIMA, FOR_SUMS, SolverRun
+from solvers.faults import CP_SAT, SOLVER_OF
 from solvers.result import Result, Search
-from solvers.result import SolverFaultError as SolverFaultError
 from solvers.visits import on_twin
 
-METHOD = "cp-sat"
+METHOD = CP_SAT
 """Name of the bounds that this solver proves."""
 
 _FEWEST_JOBS = 5
@@ -87,15 +88,15 @@ def improve(
     log
         Receives the solver's log, line by line.
 
-    Raises
-    ------
-    SolverFaultError
-        If the solver denies that there is a plan although one is known.
+    Warns
+    -----
+    SolverFaultWarning
+        If a plan contradicts the solver.
     """
-    if search.remaining_s <= build_s(search.instance):
+    if search.faults or search.remaining_s <= build_s(search.instance):
         return
     if cannot_end(search.instance):
-        search.infeasible = True
+        search.deny(WINDOWS)
         return
     with search.giving_way(METHOD):
         _improve(search, workers, seed, priced, log)
@@ -112,10 +113,29 @@ def _improve(search: Search, workers: int, seed: int, priced: Priced | None, log
     known = search.timeline
     scaled = scaled_objective(search.instance, search.objective, known)
     floors = () if known is None else _floors(search, known, scaled, workers, seed)
-    if search.remaining_s <= build_s(search.instance) or search.proved:
+    if search.faults or search.remaining_s <= build_s(search.instance) or search.proved:
         return
     subsolvers = _for_sums(workers) if search.objective.is_sum else ()
     _run(search, scaled, floors, priced, workers, seed, search.remaining_s, subsolvers, log)
+
+
+def look_within(search: Search, most: Fraction | None, workers: int, seed: int, presolve: bool = False) -> None:
+    """Look for a plan of at most some value, or deny that there is one, in other words than `improve`.
+
+    Nothing is minimised, nothing known beforehand narrows the model, and unless asked for nothing rewrites it.
+
+    Parameters
+    ----------
+    most
+        The value, for which the windows leave room; None: any.
+    """
+    if search.remaining_s <= build_s(search.instance):
+        return
+    with search.giving_way(METHOD):
+        formulation = formulate_within(search.instance, search.objective, most, search.budget)
+        run = SolverRun(search, formulation, lambda _: None, workers, seed, search.remaining_s)
+        run.solver.parameters.cp_model_presolve = presolve
+        run.follow()
 
 
 def prove_maximum(search: Search, workers: int, seed: int, limit_s: float) -> None:
@@ -133,7 +153,7 @@ def prove_maximum(search: Search, workers: int, seed: int, limit_s: float) -> No
     alone = (_SHARE_OF_FIRST_SEARCH, FOR_MAXIMA[:1]), (1.0, FOR_MAXIMA)
     for share, subsolvers in alone if workers == 1 else ((1.0, ()),):
         left_s = min(search.remaining_s, end_s - search.elapsed_s)
-        if search.proved or share * left_s <= build_s(search.instance):
+        if search.faults or search.proved or share * left_s <= build_s(search.instance):
             return
         scaled = scaled_objective(search.instance, search.objective, search.timeline)
         with search.giving_way(METHOD):
@@ -186,7 +206,7 @@ def _floors(search: Search, known: Timeline, scaled: ScaledObjective, workers: i
     for count in range(1, jobs):
         budget_s = search.remaining_s - kept_s
         part = replace(search.instance, jobs=search.instance.jobs[:count])
-        if budget_s <= build_s(part):
+        if search.faults or budget_s <= build_s(part):
             break
         floors.append(floors[-1] + alone[count - 1])
         plan = restrict(search.instance, known, part)
@@ -215,4 +235,9 @@ def _floor(
     add_hint(formulation, plan)
     bounds = [floors[-1]]
     SolverRun(trial, formulation, bounds.append, workers, seed, trial.remaining_s, _for_sums(workers)).follow()
-    return max(bounds)
+    reached = scaled.combine(scaled.terms(part, completion_us(part, trial.timeline or plan)))
+    if max(bounds) > reached:
+        trial.distrust(SOLVER_OF[METHOD], f"{METHOD} bounds first jobs by {max(bounds)}, but has a plan of {reached}")
+    for said in trial.faults:
+        search.forget(SOLVER_OF[METHOD], said)
+    return floors[-1] if trial.faults else max(bounds)

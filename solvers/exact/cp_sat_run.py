@@ -12,7 +12,8 @@ from ortools.sat.python import cp_model
 
 from models.formulations.cp_sat import Formulation
 from models.formulations.cp_sat_plans import read_timeline
-from solvers.result import Search, SolverFaultError
+from solvers.faults import CP_SAT, SOLVER_OF
+from solvers.result import Search
 
 _POLL_S = 0.05
 _EXACT_FLOATS = 2**53
@@ -130,10 +131,10 @@ class SolverRun:
         self._offer_news()
         if self.status in ("OPTIMAL", "FEASIBLE"):
             self._offer_bound(self.solver.best_objective_bound)
-        elif self.status == "INFEASIBLE" and self.search.timeline is None:
-            self.search.infeasible = True
+        elif self.status == "INFEASIBLE":
+            self.search.deny(CP_SAT)
         elif self.status != "UNKNOWN":
-            raise SolverFaultError(f"CP-SAT says {self.status}, but a plan of value {self.search.value} is known")
+            self.search.distrust(SOLVER_OF[CP_SAT], f"CP-SAT says {self.status} of the model of a window")
 
 
 class _Solutions(cp_model.CpSolverSolutionCallback):

@@ -47,7 +47,7 @@ def solve(instance: Instance, objective: Objective) -> Result:
     search, costs = Search(instance, objective, float("inf")), _Costs(Rules(instance), objective)
     last = _cheapest(costs)
     if last is None:
-        search.infeasible = True
+        search.deny(METHOD)
     else:
         search.offer(_timeline(instance, last))
         search.offer_bound(Fraction(last.cost, costs.scale), METHOD)

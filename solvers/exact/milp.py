@@ -32,17 +32,19 @@ from highspy import cb
 from models.formulations import milp_instants
 from models.formulations.milp import Formulation, formulate
 from models.formulations.milp_plans import ContradictoryOrderError, read_timeline, start_values
+from models.formulations.windows import METHOD as WINDOWS
 from models.formulations.windows import cannot_end
 from models.instance import Instance
 from models.objective import Objective
 from models.timeline import Timeline
 from solvers.exact import cp_sat
-from solvers.result import Result, Search, SolverFaultError
+from solvers.faults import MILP, SOLVER_OF
+from solvers.result import Result, Search
 from solvers.visits import on_twin
 
 AnyFormulation = Formulation | milp_instants.Formulation
 
-METHOD = "milp"
+METHOD = MILP
 """Name of the bounds that this solver proves."""
 
 HIGHS = "HiGHS"
@@ -117,13 +119,16 @@ def improve(search: Search, workers: int = 2, seed: int = 0, solver: str = HIGHS
     ------
     ValueError
         If PuLP does not find the solver.
-    SolverFaultError
-        If the solver fails, or denies that there is a plan although one is known.
+
+    Warns
+    -----
+    SolverFaultWarning
+        If the solver fails, or a plan contradicts it.
     """
     if solver not in available_solvers():
         raise ValueError(f"PuLP finds no solver {solver}; it finds {', '.join(available_solvers())}")
     if cannot_end(search.instance):
-        search.infeasible = True
+        search.deny(WINDOWS)
         return
     size = search.instance.n_tasks**2 * search.instance.n_gpus
     if search.proved or search.remaining_s <= size * (_BUILD_S if solver == HIGHS else _PREPROCESS_S):
@@ -148,6 +153,22 @@ def _run(search: Search, workers: int, seed: int, solver: str) -> None:
         else _PlainRun(search, formulation, workers, solver)
     )
     run.follow()
+
+
+def look_within(search: Search, most: Fraction | None, workers: int, seed: int) -> None:
+    """Look for a plan of at most some value, or deny that there is one, as far as time and floats allow.
+
+    Parameters
+    ----------
+    most
+        The value, for which the windows leave room; None: any.
+    """
+    if search.remaining_s <= search.instance.n_tasks**2 * search.instance.n_gpus * _BUILD_S:
+        return
+    build = formulate if search.instance.one_at_a_time else milp_instants.formulate
+    with search.giving_way(METHOD):
+        formulation = build(search.instance, search.objective, budget=search.budget, most=most)
+        _SecondOpinion(search, formulation, workers, seed).follow()
 
 
 class _SolverThread(ABC):
@@ -212,7 +233,8 @@ class _SolverThread(ABC):
     def _deny(self) -> None:
         """Ask CP-SAT when the solver says that there is no plan: floats prove nothing, whole numbers do."""
         if self.search.timeline is not None:
-            raise SolverFaultError(f"the solver finds no plan, but one of value {self.search.value} is known")
+            self.search.deny(METHOD)
+            return
         cp_sat.improve(self.search, workers=1)
 
 
@@ -298,11 +320,21 @@ class _HighsRun(_SolverThread):
         if status in (_Status.kInfeasible, _Status.kUnboundedOrInfeasible):  # costs are never negative
             self._deny()
         elif status not in (_Status.kOptimal, _Status.kTimeLimit, _Status.kInterrupt):
-            raise SolverFaultError(f"HiGHS ends with {highs.modelStatusToString(status)}")
+            self.search.distrust(SOLVER_OF[METHOD], f"HiGHS ends with {highs.modelStatusToString(status)}")
         else:
             if info.primal_solution_status == _FEASIBLE:
                 self._offer_solution(highs.getSolution().col_value)
             self._offer_bound(info.mip_dual_bound)
+
+
+class _SecondOpinion(_HighsRun):
+    """HiGHS, asked whether there is a plan at all; where whole numbers said no before, floats are good enough."""
+
+    def _offer_bound(self, cost: float) -> None:
+        """Offer nothing: the problem leaves plans out."""
+
+    def _deny(self) -> None:
+        self.search.deny(METHOD)
 
 
 class _PlainRun(_SolverThread):
@@ -326,7 +358,7 @@ class _PlainRun(_SolverThread):
         try:
             self.formulation.problem.solve(self.solver)
         except pulp.PulpSolverError as error:
-            raise SolverFaultError(str(error)) from None
+            self.search.distrust(SOLVER_OF[METHOD], str(error))
 
     def _offer_news(self) -> None:
         """Offer nothing: nothing is heard before the end."""

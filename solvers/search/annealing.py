@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from models.instance import Instance
 from models.objective import Objective
 from models.timeline import Timeline
-from solvers.result import Search
+from solvers.result import Origin, Search
 from solvers.search.annealer import SERVING, Annealer, Parameters, ServingAnnealer
 from solvers.search.bands import SEAM, BandAnnealer
 from solvers.search.decoder import Decisions, Decoder
@@ -109,7 +109,8 @@ def improvements(
         if exchange is not None and int(done() * MEETINGS) > meetings:
             meetings = int(done() * MEETINGS)
             _meet(exchange, seed, annealer)
-        if annealer.best_cost < offered and (time.monotonic() - last_offer > _OFFER_EVERY_S or done() >= 1):
+        due = iterations is None and time.monotonic() - last_offer > _OFFER_EVERY_S
+        if annealer.best_cost < offered and (due or done() >= 1):
             timeline = decoder.timeline(annealer.best)
             offered, last_offer = annealer.best_cost, time.monotonic()
             if timeline is not None:
@@ -235,18 +236,20 @@ def improve(
     exchange
         Where it meets other annealings of the window; it cools by their clock then.
     """
-    begin = time.monotonic()
+    begin_s = search.elapsed_s
     limit = search.remaining_s if time_limit_s is None else min(time_limit_s, search.remaining_s)
 
     def progress() -> float:
         if search.stop.is_set() or search.proved:
             return 1.0
-        passed = (time.monotonic() - begin) / limit if limit > 0 else 1.0
+        passed = (search.elapsed_s - begin_s) / limit if limit > 0 else 1.0
         return passed if exchange is None else max(exchange.passed, 1.0 if passed >= 1 else 0.0)
 
     if search.timeline is not None and progress() >= 1:
         return
+    origin = Origin.START
     for timeline in improvements(
         search.instance, search.objective, search.timeline, seed, iterations, progress, parameters, exchange
     ):
-        search.offer(timeline)
+        search.offer(timeline, origin)
+        origin = Origin.SEARCH

@@ -24,7 +24,7 @@ from solvers.result import Search
 from solvers.search.beam_guide import Guide, tabulate
 from solvers.search.beam_kernel import keep_first, look_on
 from solvers.search.beam_sharing import LAST, deal_out
-from solvers.search.beam_state import GPU_BITS, Beam, start, with_room
+from solvers.search.beam_state import GPU_BITS, TRAIL, Beam, start, with_room
 from solvers.search.decoder import Decisions, Decoder
 from solvers.search.decoder_state import ABSENT
 
@@ -92,7 +92,7 @@ def improve(search: Search, guide: Guide, limit_s: float, seed: int = 0, threads
     widest = 0
     while not enough() and (turn < _TRIES or search.value != known) and widest < len(_GRAINS):
         begun_s = search.elapsed_s
-        timeline = plan(decoder, guide, width, _GRAINS[(seed + turn) % len(_GRAINS)], enough, threads)
+        timeline = plan(decoder, guide, width, _GRAINS[(seed + turn) % len(_GRAINS)], enough, threads, search.count)
         if timeline is not None:
             search.offer(timeline)
         turn += 1
@@ -106,7 +106,13 @@ def improve(search: Search, guide: Guide, limit_s: float, seed: int = 0, threads
 
 
 def plan(
-    decoder: Decoder, guide: Guide, width: int, grains: int, enough: Callable[[], bool], threads: int = 1
+    decoder: Decoder,
+    guide: Guide,
+    width: int,
+    grains: int,
+    enough: Callable[[], bool],
+    threads: int = 1,
+    count: Callable[[int], None] = lambda states: None,
 ) -> Timeline | None:
     """Return the best plan of a beam of some width, None if it finds none before it is enough.
 
@@ -118,6 +124,8 @@ def plan(
         GPUs that differ in when they are free by less than the mean critical path over this are alike.
     threads
         So many look at a part of the states each, and deal them out anew now and then.
+    count
+        Told of so many more starts that were looked at; each takes about as long as a move of local search.
     """
     instance = decoder.instance
     work_us = int(decoder.tables.fastest_us[instance.task_template].sum())
@@ -132,7 +140,7 @@ def plan(
     until = _FIRST_ALONE if threads > 1 else LAST
     with ThreadPoolExecutor(threads) as pool:
         while any(beam.states.any() for beam in beams):
-            look = partial(_look_until, decoder, guide, until, enough)
+            look = partial(_look_until, decoder, guide, until, enough, count)
             beams = list(pool.map(look, beams))
             if enough() and any(beam.states.any() for beam in beams):
                 return None
@@ -142,12 +150,16 @@ def plan(
     return _timeline(decoder, beams)
 
 
-def _look_until(decoder: Decoder, guide: Guide, until: int, enough: Callable[[], bool], beam: Beam) -> Beam:
+def _look_until(
+    decoder: Decoder, guide: Guide, until: int, enough: Callable[[], bool], count: Callable[[int], None], beam: Beam
+) -> Beam:
     """Look on at the states of a beam before a bucket, unless it is enough."""
     more = True
     while more and not enough():
         beam = with_room(beam, _AT_ONCE + beam.at.shape[1])
+        before = int(beam.counts[TRAIL])
         more = look_on(decoder.tables, guide, beam, _AT_ONCE, until)
+        count(int(beam.counts[TRAIL]) - before)
     return beam
 
 

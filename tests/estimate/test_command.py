@@ -112,6 +112,15 @@ def test_the_samples_give_the_interval(tmp_path: Path) -> None:
         (["--ask", "nowhere"], "--ask 'nowhere': allowed is module:function"),
         (["--ask", "tests.estimate.past:COLUMNS"], "cannot be called; allowed is a function"),
         (["--encoder", "no_such_module:f"], "module no_such_module cannot be imported"),
+        (
+            ["--encoder", "tests.estimate.test_command:raising"],
+            "--encoder: raised RuntimeError: no weights here; allowed",
+        ),
+        (
+            ["--encoder", "tests.estimate.test_command:wrong"],
+            "--encoder: gave numbers of shape [3] for 2 texts; allowed",
+        ),
+        (["--ask", "tests.estimate.test_command:raising"], "--ask: raised RuntimeError: no weights here; allowed is a"),
         (["--ask", "tests.estimate.test_command:wrong"], "(3, 2, 1) are no quantiles; allowed are None or three"),
         (["--key", "modell"], "history.csv:1: header: has no column 'modell' (key); did you mean 'model'?"),
     ],
@@ -130,3 +139,7 @@ def test_what_cannot_be_done_is_one_line(
 def wrong(task: object) -> tuple[int, int, int]:
     """Answer with quantiles out of order."""
     return 3, 2, 1
+
+
+def raising(task: object) -> None:
+    raise RuntimeError("no weights\nhere")

@@ -20,6 +20,7 @@ from planner.command.manners import run
 from planner.inputs.estimate.logs import LogReading, Remaining, read_log
 from planner.inputs.estimate.logs.causes import CAUSES, HINTS
 from planner.inputs.estimate.logs.lines import MAX_LINE, read_lines
+from planner.inputs.estimate.logs.words import CUE, END, HINT, Words
 
 SECOND = 1_000_000
 
@@ -154,6 +155,56 @@ def test_the_window_forgets_how_slow_the_job_began(read: Reader) -> None:
     seconds = [10 * step for step in range(1001)] + [10_000 + step for step in range(1, 501)]
     log = "".join(f"{stamp(second)} step {step}/1600\n" for step, second in enumerate(seconds))
     assert read(log).remaining == Remaining(100 * SECOND, 100 * SECOND, 100 * SECOND)
+
+
+TEN_SECONDS_EACH = [
+    # Clocks are put forward from 02:00 to 03:00 in the night to the last Sunday in March, and back in October.
+    ("2026-03-29 01:59:40", "2026-03-29 01:59:50", "2026-03-29 03:00:00"),
+    ("2026-03-29 01:59:55", "2026-03-29 03:00:05"),
+    ("2026-10-25 02:59:40", "2026-10-25 02:59:50", "2026-10-25 02:00:00", "2026-10-25 02:00:10"),
+    ("2026-03-29T01:59:55+01:00", "2026-03-29T03:00:05+02:00"),
+    ("2026-03-29T00:59:55Z", "2026-03-29T03:00:05+0200"),
+    # Times without dates go on behind midnight.
+    ("14:00:00", "14:00:10", "14:00:20"),
+    ("[23:59:40]", "[23:59:50]", "[00:00:00]", "[00:00:10]"),
+    ("INFO 23:59:55,500", "INFO 00:00:05,500"),
+]
+
+
+@pytest.mark.parametrize("stamps", TEN_SECONDS_EACH)
+def test_clocks_that_change_and_midnights_are_no_progress(read: Reader, stamps: tuple[str, ...]) -> None:
+    log = "".join(f"{at} step {step}/100\n" for step, at in enumerate(stamps, 1))
+    left = 100 - len(stamps)
+    assert read(log).remaining == Remaining(None, left * 10 * SECOND, None)
+
+
+def test_an_hour_on_another_day_is_an_hour(read: Reader) -> None:
+    # The same hour a day later, and one at noon, passed.
+    for day, hour in ((30, 1), (29, 12)):
+        log = f"2026-03-{day} {hour:02d}:59:55 step 1/3\n2026-03-{day} {hour + 2:02d}:00:05 step 2/3\n"
+        assert read(log).remaining == Remaining(None, 3_610 * SECOND, None)
+
+
+def test_the_first_stamp_says_what_sort_counts(read: Reader) -> None:
+    # An elapsed time in front, dated stamps in between: the log's own are the times of day.
+    log = "10:00:00 step 1/4\n2026-01-01 00:00:00 step 2/4\n10:00:20 step 3/4\n"
+    assert read(log).remaining == Remaining(None, 10 * SECOND, None)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_lines_that_differ_in_digits_alone_hold_the_same_words(seed: int) -> None:
+    words = Words()
+    lines = ["step 3 of 7", "step 9 of 12", "rank 3 failed", "rank 4 failed", "training completed 1", "nothing 12", "0"]
+    rotated = [lines[(place + seed) % len(lines)] for place in range(len(lines))] * 2
+    assert {line: words.held_by(line) for line in rotated} == {
+        "step 3 of 7": CUE,
+        "step 9 of 12": CUE,
+        "rank 3 failed": HINT,
+        "rank 4 failed": HINT,
+        "training completed 1": END,
+        "nothing 12": 0,
+        "0": 0,
+    }
 
 
 UNKNOWN = [

@@ -9,7 +9,18 @@ from typing import Any
 import pytest
 
 from experiments.random_instances import with_absences
-from models import Cluster, Instance, Job, Link, Objective, Restrictions, Task, UnsupportedInstanceError, check
+from models import (
+    BatchClass,
+    Cluster,
+    Instance,
+    Job,
+    Link,
+    Objective,
+    Restrictions,
+    Task,
+    UnsupportedInstanceError,
+    check,
+)
 from models.availability import FOREVER, Availability
 from models.formulations.cp_sat import formulate
 from models.formulations.cp_sat_plans import add_hint
@@ -63,6 +74,39 @@ CASES = (
             {"m": 4},
             Cluster((gpu(0, available=there((0, 8))), gpu(1, kind="B")), network()),
             restrictions=Restrictions(max_replicas={"m": 1}),
+        ),
+    ),
+    # Without swaps the one replica ends with its GPU: the second of two runs (2, after a load of 4) comes at 10.
+    case(
+        "a replica that never leaves goes with its GPU",
+        16,
+        on_one(
+            *(task("t", 2, ["m"]) for _ in range(2)),
+            available=there((0, 6), (10, FOREVER)),
+            models={"m": 4},
+            restrictions=Restrictions(no_swaps=True, max_replicas={"m": 1}),
+        ),
+    ),
+    # The same of tasks with shares, whose windows others solve: batches of one, 4 us each.
+    case(
+        "a replica of a batch goes with its GPU",
+        18,
+        on_one(
+            *(Task.of_class("t", BatchClass("c", {"*": {1: 4}}, ("m",))) for _ in range(2)),
+            available=there((0, 9), (10, FOREVER)),
+            models={"m": 4},
+            restrictions=Restrictions(no_swaps=True, max_replicas={"m": 1}),
+        ),
+    ),
+    # Of two replicas one goes at 10, the other stays although its model is not needed any more: 10 + 4 + 3.
+    case(
+        "the replica that goes makes room, not the one that stays",
+        17,
+        instance(
+            [Job(chain(task("t", {kind: 3}, ["m"]), name=kind), 0) for kind in "ABC"],
+            {"m": 4},
+            Cluster((gpu(0), gpu(1, kind="B", available=there((0, 10))), gpu(2, kind="C")), network()),
+            restrictions=Restrictions(no_swaps=True, max_replicas={"m": 2}),
         ),
     ),
     # The output outlives the server: b runs elsewhere at 50.

@@ -10,7 +10,7 @@ from fractions import Fraction
 import pytest
 from ortools.sat.python import cp_model
 
-from models import WHOLE, BatchClass, Edge, Instance, Job, Objective, Task, Timeline, check, measure
+from models import WHOLE, BatchClass, Cluster, Edge, Instance, Job, Objective, Task, Timeline, check, measure
 from models.formulations import milp_instants
 from models.formulations.budget import GivenUpError
 from models.formulations.cp_sat import formulate
@@ -18,7 +18,7 @@ from models.formulations.cp_sat_plans import add_hint, read_timeline
 from models.formulations.normal_form import restrict
 from solvers.exact import arc_flow, cp_sat, exhaustive, milp
 from tests.formulations.cases import Case, case
-from tests.instances import chain, cluster, gpu, instance, random_instance, random_serving_instance, task
+from tests.instances import chain, cluster, gpu, instance, network, random_instance, random_serving_instance, task
 
 # Alone 4 us, two together 5, three 9: a batch of two is the best use of the GPU.
 CLASS = BatchClass("c", {"*": {1: 4, 2: 5, 3: 9}})
@@ -178,6 +178,14 @@ def test_the_milp_leaves_windows_of_too_many_instants() -> None:
     # All times are multiples of 1 s, so are the instants.
     coarse = served(*(shared(1_000_000 * index, 6_000) for index in (1, 2, 3)))
     assert milp.solve(coarse, Objective.MAKESPAN, 20, workers=1).value == 6_000_000
+
+
+def test_slots_of_two_gpus_are_not_confused_however_many_there_are() -> None:
+    # Each GPU has one slot for the model, the last of 1,001 and the first of one: both load for 5 us and run for 4.
+    gpus = gpu(0, memory_bytes=1005, slots=(*[1] * 1000, 5)), gpu(1, memory_bytes=5, slots=(5,))
+    in_class = Task.of_class("t", BatchClass("c", {"*": {1: 4}}, ("m",)))
+    built = instance([Job(chain(in_class), 0)] * 2, {"m": 5}, Cluster(gpus, network()))
+    assert milp.solve(built, Objective.MAKESPAN, 20, workers=1).value == 9
 
 
 def test_what_is_left_of_a_batch_is_shorter() -> None:

@@ -77,7 +77,7 @@ def test_a_raw_log_becomes_a_priced_scenario(tmp_path: Path) -> None:
     assert [(count, kind, float(price or 0)) for count, kind, price in groups] == [(3, "L4", 0.8), (2, "H100", 4)]
     assert [model.weight_bytes for model in scenario.instance.models] == [12 * 10**9, 10**9, 6 * 10**9]
     # A level of a model is over every workflow that was made of it.
-    assert str(scenario.slo) == "p95 latency of chat * <= 2000 ms and no late jobs of embed"
+    assert str(scenario.slo) == "p95 latency of chat * <= 2 s and no late jobs of embed"
     assert made.as_dict()["unmatched"] == {"riddle": 1}
     assert made.tally.left_out == {"of riddle, which the catalogue does not have": 1}
     assert made.notes == [
@@ -135,7 +135,7 @@ def test_unix_times_and_tabs(tmp_path: Path) -> None:
     )
     assert made.workload.release_us.tolist() == [0, 250_000]
     assert made.notes[:2] == ["releases are times since 1970", "fields of log.csv are separated by tabs"]
-    assert made.notes[2] == "no request is of a model of the level 'p95 latency of chat <= 2000 ms', which is left out"
+    assert made.notes[2] == "no request is of a model of the level 'p95 latency of chat <= 2 s', which is left out"
     assert made.scenario.slo is None
     plain = import_trace("table", [written(tmp_path, "release,model,runtime\n2,a,1\n5,a,1\n")])
     assert (plain.workload.release_us.tolist(), plain.tally.notes) == ([2_000_000, 5_000_000], [])

@@ -6,7 +6,6 @@ import json
 from pathlib import Path
 
 import numpy as np
-import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -31,7 +30,7 @@ models: {m: {weights: 10 GB}}
 
 
 def rounded(runtimes: list[int], most: int) -> list[int]:
-    return [int(value) for value in round_up(pd.DataFrame({"runtime_us": runtimes}), most)["runtime_us"]]
+    return [int(value) for value in round_up(np.array(runtimes)[:, None], most)[:, 0]]
 
 
 def test_classes_are_of_alike_run_times_represented_by_their_largest() -> None:
@@ -46,8 +45,8 @@ def test_as_many_classes_as_run_times_change_nothing() -> None:
 
 def test_all_figures_of_a_class_are_its_largest() -> None:
     # Requests of 10 and 11 on one kind take 50 and 40 on the other; the slowest keep theirs.
-    figures = pd.DataFrame({"L4": [10, 11, 90], "H100": [50, 40, 8]})
-    assert round_up(figures, 1).to_dict("list") == {"L4": [11, 11, 90], "H100": [50, 50, 8]}
+    figures = np.array([[10, 50], [11, 40], [90, 8]])
+    assert round_up(figures, 1).tolist() == [[11, 50], [11, 50], [90, 8]]
 
 
 @settings(max_examples=100, deadline=None)

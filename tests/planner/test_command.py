@@ -23,7 +23,8 @@ from solvers.result import Progress, Search
 
 SIMULATE_KEYS = {"policy", "objective", "metrics"}
 PLAN_KEYS = {
-    "status", "objective", "lower_bound", "bound_method", "gap", "runtime_s", "within_time_limit", "left_out",
+    "status", "objective", "lower_bound", "bound_method", "gap", "runtime_s", "cpu_s", "within_time_limit",
+    "converged", "fell_back", "left_out",
     "incumbents", "metrics", "plan",
 }  # fmt: skip
 
@@ -144,7 +145,7 @@ def test_compare_prints_rows_and_a_bound(command: Command, scenario_file: Path) 
 def test_tables_are_for_people(command: Command, scenario_file: Path) -> None:
     code, out, _ = command("compare", scenario_file, "--policies", "jit", "--time-limit", 20)
     assert code == 0
-    assert "knows the future" in out
+    assert "the future" in out
     assert "1.4" in out
 
 

@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 from itertools import pairwise
+from types import SimpleNamespace
+from typing import cast
 
 import numpy as np
 import pytest
@@ -11,13 +13,15 @@ from matplotlib.figure import Figure
 
 from models import Job, Placement, Residency, Timeline
 from models.cluster import MICROSECONDS_PER_SECOND
+from planner.answers.replications import Replicated
 from planner.show.bars import MOST_ROWS, Bar, BarLane, BarRows, GPUBars, rows_of, rows_of_both
-from planner.show.canvas import PNG_DPI
+from planner.show.canvas import PNG_DPI, lay_out
 from planner.show.colours import COLOURS, PLAIN, contrast, fade, ink_on
 from planner.show.curves import slowdown_ecdf
 from planner.show.curves_figure import draw as draw_curves
 from planner.show.gantt import draw, gantt
 from planner.show.perfetto import trace_events
+from planner.show.replicated import draw_intervals
 from tests.instances import chain, cluster, instance, task
 
 # One job on two GPUs: a needs m (4 bytes, loaded in [0, 4)) and runs in [4, 7) on GPU 0; b runs in [10, 12) on GPU 1.
@@ -179,3 +183,18 @@ def test_trace_has_a_process_per_gpu_and_exact_times() -> None:
     spans = {(e["name"], e["pid"], e["ts"], e["dur"]) for e in events if e["ph"] == "X"}
     assert spans == {("a (job 0)", 5, 4, 3), ("b (job 0)", 6, 10, 2), ("load m", 5, 0, 4)}
     assert [(e["ts"], e["args"]) for e in events if e["ph"] == "C"] == [(0, {"weights in GB": 4e-9})]
+
+
+def test_long_names_and_labels_stay_inside_a_column() -> None:
+    policies = ("plan", "receding:lookahead=5s,moves=2000", "compass:prefetch=0,period=100ms,adjust=off", "jit")
+    ends = {"ratio_to_best_low": 1.0, "ratio_to_best_high": 2.0, "ratio_to_bound": None, "ratio_to_bound_high": None}
+    rows = [{"policy": name, "clairvoyant": "ahead" in name, "ratio_to_best": 1.5, **ends} for name in policies]
+    made = cast("Replicated", SimpleNamespace(rows=rows, scenario=SimpleNamespace(objective="weighted_tardiness")))
+    figure = draw_intervals(made)
+    lay_out(figure)
+    (axes,) = figure.axes
+    for text in (axes.xaxis.label, *axes.get_yticklabels()):
+        extent = text.get_window_extent()
+        assert extent.x0 >= 0, text
+        assert extent.x1 <= figure.bbox.width, text
+    assert axes.get_window_extent().width > 0.4 * figure.bbox.width

@@ -109,8 +109,12 @@ def test_by_name_on_a_scenario(scenario: Scenario, options: str, value: float) -
 
 def test_compare_marks_a_look_ahead_as_clairvoyant(scenario: Scenario) -> None:
     made = compare(scenario, ["receding:moves=10", "receding:moves=10,lookahead=1us"], time_limit_s=5)
-    marks = {row["policy"]: row["clairvoyant"] for row in made.rows}
-    assert marks == {"plan": True, "receding:moves=10": False, "receding:moves=10,lookahead=1us": True}
+    marks = {row["policy"]: (row["clairvoyant"], row["knows"]) for row in made.rows}
+    assert marks == {
+        "plan": (True, "the future"),
+        "receding:moves=10": (False, "run times"),
+        "receding:moves=10,lookahead=1us": (True, "the future"),
+    }
 
 
 def test_what_waits_of_a_class_goes_together_and_what_runs_stays_alone() -> None:

@@ -73,7 +73,7 @@ def test_a_plan_is_carried_out_as_planned(tiny: Scenario, tmp_path: Path) -> Non
     assert (replayed.violations, replayed.achieved) == ([], True)
     assert (replayed.same_placement, replayed.same_order) == (True, True)
     document = replayed.as_dict()
-    assert document["outputs"] == {"compared": 24, "different": [], "of_batches": 0}
+    assert document["outputs"] == {"compared": 24, "different": [], "not_finite": [], "of_batches": 0}
     assert document["failures"] == document["moves"] == document["unpacked_gpus"] == []
     assert document["run_times"]["count"] == 24
     assert document["run_times"]["predicted_s"] == pytest.approx(6 * 0.0041)
@@ -194,3 +194,15 @@ def test_bad_requests_are_one_line(command: Command, tiny_file: Path, arguments:
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a CUDA device")
 def test_without_a_gpu_cuda_is_refused(command: Command, tiny_file: Path) -> None:
     assert "no CUDA device can be reached" in command.error("replay", tiny_file, "--policy", "jit", "--device", "cuda")
+
+
+def test_outputs_that_are_no_finite_numbers_are_named(tiny: Scenario) -> None:
+    """Task d, the last of every job, puts out infinity in job 3, alone as well: nothing differs, yet it is wrong."""
+
+    class Odd(Small):
+        def run(self, call: RunnerCall) -> Tensor:
+            output = super().run(call)
+            return output + torch.inf if (call.job, call.task) == (3, "d") else output
+
+    document = replay(tiny, "jit", Odd()).as_dict()
+    assert (document["outputs"]["different"], document["outputs"]["not_finite"]) == ([], ["3/d"])

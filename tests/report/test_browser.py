@@ -183,3 +183,20 @@ def test_figures_follow_the_reader(browser: Browser, folder: Path, tmp_path: Pat
     assert page.evaluate(fill) == "rgb(162, 162, 170)"  # --soft of page.css, dark
     page.emulate_media(media="print")
     assert page.evaluate(fill) == "rgb(92, 92, 98)"
+
+
+def test_on_a_telephone_no_column_is_out_of_sight_and_the_chart_comes_last(
+    browser: Browser, folder: Path, tmp_path: Path
+) -> None:
+    target = written(folder, tmp_path / "report.html")
+    page, _ = opened(browser, target)
+    headings = page.locator("thead").first
+    assert headings.is_visible()
+    page.set_viewport_size({"width": 400, "height": 900})
+    assert headings.is_hidden()
+    rights = "[...document.querySelectorAll('td, svg')].map((cell) => cell.getBoundingClientRect().right)"
+    assert max(page.evaluate(rights)) <= 400
+    named = "getComputedStyle(document.querySelector('td.word + td'), '::before').content"
+    assert page.evaluate(named) == '"knows"'
+    tops = [page.locator(kind).last.bounding_box() for kind in (".drawn", "table", ".gantt", "dl")]
+    assert [box["y"] for box in tops if box] == sorted(box["y"] for box in tops if box)

@@ -5,8 +5,10 @@ from pathlib import Path
 
 from models.identity import scenario_hash
 from models.scenario import Scenario, load_scenario, scenario_from
-from planner import save
+from planner import replicate, save
 from planner.answers.servers import servers
+from planner.answers.servers.schedule import schedule
+from planner.answers.servers.written import write_schedule
 from planner.answers.shown import Shown
 from planner.answers.simulate import simulate
 from planner.answers.whatif import whatif
@@ -24,7 +26,7 @@ def test_servers_are_counted_and_the_plan_is_drawn(tmp_path: Path) -> None:
     assert section.question == "by-hand: how many servers are enough for p99 slowdown <= 2?"
     said = "With the future known, 1 server is enough, and no cheaper size is, which is proved"
     assert section.answer.startswith(said)
-    assert section.tables[0].rows[0] == ("plan (offline optimum)", "1", "a plan; the smallest")
+    assert section.tables[0].rows[0] == ("plan (offline optimum)", "the future", "1", "a plan; the smallest")
     # What is drawn is the p99 slowdown: the plan's and jit's at 1 server, beside the most allowed.
     assert [curve.name for curve in section.figures[0].curves] == [
         "p99 slowdown <= 2",
@@ -38,6 +40,43 @@ def test_servers_are_counted_and_the_plan_is_drawn(tmp_path: Path) -> None:
         f"truenorth servers {source} --slo 'p99 slowdown <= 2' --policies jit --max 3 --time-limit 20 "
         "--workers 2 --seed 0"
     )
+
+
+def test_servers_by_the_interval_are_a_chart_and_a_table(tmp_path: Path) -> None:
+    # Two frames of 300 ms within 400 ms at 7 s take two servers, and one at any other time; from 5 s to 10 s, that is.
+    # For 15 s in all one is there, for 5 s two: 20 s, 1/180 hour; two that stay are there for 30 s.
+    source = tmp_path / "day.yaml"
+    releases = "".join(f"  - {{release: {at} s, workflow: w, deadline: 400 ms}}\n" for at in (1, 7, 7, 12))
+    source.write_text(DAY + releases + "slo: no late jobs\n")
+    answer = schedule(load_scenario(source), 5_000_000, policies=["srpt", "jit"], time_limit_s=20)
+    write_schedule(answer, tmp_path / "out")
+    (section,) = report([tmp_path / "out"]).sections
+    assert section.question == "day: how many servers in every 5 s are enough for no late jobs?"
+    assert section.answer == (
+        "Order by the interval for jit, which knows how long queues take: "
+        "0.005556 server-hours at 0.002778, a fleet that stays 0.008333 at 0.004167."
+    )
+    assert section.tables[0].columns[:6] == ["from", "jobs", "floor", "plan", "srpt", "jit"]
+    assert [row[:6] for row in section.tables[0].rows] == [
+        ["0 s", "1", "1", "1", "1", "1"],
+        ["5 s", "2", "2", "2", "2", "2"],
+        ["10 s", "1", "1", "1", "1", "1"],
+    ]
+    curve = next(curve for curve in section.figures[0].curves if curve.name == "jit")
+    assert curve.points == [(0.0, 1.0), (5.0, 2.0), (10.0, 1.0), (15.0, 1.0)]
+    assert section.reproduce["command"].endswith("--time-limit 20 --workers 2 --seed 0 --by '5 s'")
+
+
+DAY = """\
+name: day
+cluster:
+  groups: [{count: 4, gpu: {kind: T4, memory: 14 GB, load_bandwidth: 10 GB/s}, price_per_hour: 0.5}]
+  network: {bandwidth: 12 GB/s}
+workflows:
+  w: {tasks: {detect: {runtime: 300 ms}}}
+workload:
+  jobs:
+"""
 
 
 def test_a_sweep_is_a_table_and_a_line_per_policy(tmp_path: Path) -> None:
@@ -62,6 +101,24 @@ def test_a_sweep_is_a_table_and_a_line_per_policy(tmp_path: Path) -> None:
     assert table.rows[0][2] == f"{one:.5g}"
     assert [curve.name for curve in figure.curves] == ["jit", "hash"]
     assert figure.curves[0].words[0] == f"jit: {one:.5g} at 1"
+
+
+def test_a_replicated_comparison_shows_its_intervals(tmp_path: Path) -> None:
+    source = tmp_path / "by_hand.yaml"
+    jobs = TEXT[TEXT.index("  jobs:") : TEXT.index("objective")]
+    source.write_text(TEXT.replace(jobs, "  poisson: {rate: 200000 /s, jobs: 3, seed: 4}\n"))
+    made = replicate(load_scenario(source), 2, ["jit", "hash"], time_limit_s=0.3, workers=1, folder=tmp_path / "out")
+    save(made, tmp_path / "out")
+    (section,) = report([tmp_path / "out"]).sections
+    rows = {row["policy"]: row for row in made.rows}
+    assert section.tables[0].caption.startswith("Means over 2 arrival seeds")
+    shown = {row[0]: row for row in section.tables[0].rows}
+    assert shown.keys() == {"plan", "jit", "hash"}
+    jit = rows["jit"]
+    ends = f"[{jit['objective_low']:.4g}, {jit['objective_high']:.4g}]"
+    assert shown["jit"][1] == f"{jit['objective']:.4g} {ends}"
+    assert section.answer.startswith(f"The best online policy, {made.against}, is at ")
+    assert len(section.tables) == 2  # the table of the replications one by one follows
 
 
 def scenario_at(source: Path, count: int) -> Scenario:

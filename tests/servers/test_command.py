@@ -82,8 +82,8 @@ def test_answer_plan_and_certificate(call: Call, file: Path, tmp_path: Path) -> 
         "value": 1.0,
         "plan": str(folder / "plan.json"),
     }
-    reached = [{"servers": 2, "value": 1 / 3}, {"servers": 4, "value": 1.0}]  # at its own size, before any bound
-    found = {"servers": 4, "simulated_up_to": 4, "not_simulated": 0, "reached": reached}
+    reached = [{"servers": 4, "value": 1.0}]
+    found = {"servers": 4, "knows": "run times", "simulated_up_to": 4, "not_simulated": 0, "reached": reached}
     assert document["policies"] == {"srpt": found}
     assert document["refutation"]["servers"] == 3
     # s0 and s2 offer 1 s, s1 nothing, and 1.2 s are needed: the energetic bound knows that s1 is out.
@@ -109,11 +109,11 @@ def test_several_levels_reach_files_and_report(call: Call, tmp_path: Path) -> No
     jobs = "".join(f"  - {{release: 0 s, workflow: {name}}}\n" for name in "wvw")
     path.write_text(f"{late}workload:\n  jobs:\n{jobs}slo: [p100 latency of v <= 1 s, mean latency of w <= 1.5 s]\n")
     document = _json(call, path, "-o", folder, "--policies", "jit")
-    assert document["slo"] == ["p100 latency of v <= 1000 ms", "mean latency of w <= 1500 ms"]
+    assert document["slo"] == ["p100 latency of v <= 1 s", "mean latency of w <= 1.5 s"]
     assert (document["minimum"]["servers"], document["minimum"]["proved"]) == (2, True)
     assert document["minimum"]["value"] == [1.0, 1.5]
     answer = json.loads((folder / "answer.json").read_text())
-    asked = "--slo 'p100 latency of v <= 1000 ms' --slo 'mean latency of w <= 1500 ms'"
+    asked = "--slo 'p100 latency of v <= 1 s' --slo 'mean latency of w <= 1.5 s'"
     assert f"two.yaml {asked} --policies jit" in answer["command"]
     assert json.loads((folder / "enough.json").read_text())["slo"] == document["slo"]
     code, _, _ = call("report", folder, "-o", tmp_path / "page.html")

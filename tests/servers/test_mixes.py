@@ -119,15 +119,16 @@ def test_a_price_is_the_least_of_the_counts_looked_at_and_says_so() -> None:
     minimum = found["minimum"]
     assert (minimum["lower_bound_price_per_hour"], minimum["lower_bound_price_of_any_counts"]) == (10, 6)
     assert answer_in_words(found).startswith(
-        "jit needs 1 big at 10 per hour; no plan, however clever, costs less than 10 on at most 1 big + 1 small, or on "
+        "jit, which knows how long queues take, needs 1 big at 10 per hour; "
+        "no plan, however clever, costs less than 10 on at most 1 big + 1 small, or on "
         "more less than 6. "
     )
     assert "and no cheaper size of at most 1 big + 1 small is, which is proved" in answer_in_words(found)
-    assert rows(found)[0][2] == "proved: a plan at this size, every cheaper one of at most 1 big + 1 small refuted"
+    assert rows(found)[0][3] == "proved: a plan at this size, every cheaper one of at most 1 big + 1 small refuted"
     more = _ask(built, "p100 latency <= 2 s", most=2)
     assert (more.mix, more.proved) == ((0, 2), True)
     assert more.lower_bound_price_of_any == 6
-    assert "at most" not in rows(more.as_dict())[0][2]
+    assert "at most" not in rows(more.as_dict())[0][3]
 
 
 def test_the_fluid_bound_holds_whatever_the_counts() -> None:
@@ -146,13 +147,15 @@ def test_one_group_has_its_count_and_its_price() -> None:
     jobs = [{"release": "0 s", "workflow": "w"}] * 3
     built = _scenario(_groups((2, "A", 0.8)), {"runtime": "1 s"}, jobs)
     answer = _ask(built, "p100 latency <= 1 s", policies=("srpt",))
-    assert (answer.largest, answer.mix, answer.policies[0].upto) == ((2,), None, (2,))
+    assert (answer.largest, answer.mix, answer.undecided) == ((2,), None, ())
     minimum = answer.as_dict()["minimum"]
     assert (minimum["lower_bound"], minimum["lower_bound_price_of_any_counts"]) == (3, 2.4)
     more = _ask(built, "p100 latency <= 1 s", policies=("srpt",), most=5)
     found = more.as_dict()
     assert (more.mix, found["minimum"]["price_per_hour"], found["minimum"]["lower_bound"]) == ((3,), 2.4, 3)
-    said = "srpt needs 3 A at 2.4 per hour; no plan, however clever, costs less than 2.4. "
+    said = (
+        "srpt, which knows every run time exactly, needs 3 A at 2.4 per hour; no plan, however clever, costs less than "
+    )
     assert answer_in_words(found).startswith(said)
     # Mere servers have no count but the scenario's size, and no price.
     bare = {"servers": 2, "gpu": {"kind": "A", "memory": "4 GB", "load_bandwidth": "1 GB/s"}, "network": NETWORK}

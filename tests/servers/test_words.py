@@ -6,6 +6,8 @@ import threading
 from fractions import Fraction
 from pathlib import Path
 
+import pytest
+
 from models import ServiceLevels
 from models.scenario import load_scenario
 from planner import save
@@ -13,6 +15,7 @@ from planner.answers.servers import ServersAnswer, servers
 from planner.answers.servers.goal import tolerances
 from planner.answers.servers.hunt import floor_of
 from planner.show.curves_figure import draw
+from planner.show.order import order_in_words
 from planner.show.report import report
 from planner.show.servers import answer_in_words, rows
 from tests.servers.scenarios import scenario
@@ -60,18 +63,27 @@ def test_prices_are_bounded_and_mixes_named(tmp_path: Path) -> None:
     answer = _ask(tmp_path, "bounds")
     found = answer.as_dict()
     assert rows(found) == [
-        ("plan (offline optimum)", "3 L4 + 1 2xH100 at 8.9 per hour", "a plan; nothing is refuted"),
-        ("jit", "3 L4 + 1 2xH100 at 8.9 per hour", "simulated; no time for 6 sizes below"),
+        ("plan (offline optimum)", "the future", "3 L4 + 1 2xH100 at 8.9 per hour", "a plan; nothing is refuted"),
+        ("jit", "waits", "3 L4 + 1 2xH100 at 8.9 per hour", "simulated; no time for 6 sizes below"),
     ]
     save(answer, tmp_path / "out")
     made = report([tmp_path / "out"])
     (section,) = made.sections
     assert section.question == "dear: which servers are enough for p100 latency <= 500 ms?"
+    # 8.9 per hour is 6,497 in a month of 730 hours.
     assert section.answer == (
-        "jit needs at most 3 L4 + 1 2xH100 at 8.9 per hour (6 cheaper mixes were not tried for lack of time). "
-        "With the future known, 3 L4 + 1 2xH100 at 8.9 per hour are enough; whether less is enough is open."
+        "Order at most 3 L4 + 1 2xH100 for jit, which knows how long queues take: "
+        "8.90 per hour, 6,500 a month; 6 cheaper mixes untried."
     )
-    assert section.tables[0].columns == ["", "cheapest mix", "how it is known"]
+    assert section.remarks == [
+        "jit, which knows how long queues take, needs at most 3 L4 + 1 2xH100 at 8.9 per hour "
+        "(6 cheaper mixes were not tried for lack of time).",
+        "With the future known, 3 L4 + 1 2xH100 at 8.9 per hour are enough; whether less is enough is open.",
+    ]
+    assert (
+        "Not settled within the time limit: 6 sizes of jit; more traffic; whether a plan would do with 6 cheaper sizes."
+    ) in section.notes
+    assert section.tables[0].columns == ["", "knows", "cheapest mix", "how it is known"]
     (figure,) = section.figures
     assert figure.x_label == "price per hour"
     # Mixes of one price are no series: each is a dot, and so says the legend.
@@ -110,25 +122,30 @@ def test_what_to_order_comes_first_with_its_floor_and_how_much_more_traffic_it_t
     assert growth is not None
     assert (growth.mix, growth.holds, growth.fails) == ((2, 0), Fraction(27, 16), Fraction(15, 8))
     assert answer_in_words(answer.as_dict()).startswith(
-        "jit needs 2 L4 at 1.6 per hour; no plan, however clever, costs less than 1.6. "
+        "jit, which knows how long queues take, needs 2 L4 at 1.6 per hour; "
+        "no plan, however clever, costs less than 1.6. "
         "It takes 1.688 times the traffic there, but not 1.875 times. "
+    )
+    assert order_in_words(answer.as_dict()) == (
+        "Order 2 L4 for jit, which knows how long queues take: "
+        "1.60 per hour, 1,170 a month; 69% headroom; floor 1.60 per hour."
     )
 
 
 def test_a_bound_that_may_take_longer_than_the_limit_is_not_begun(tmp_path: Path) -> None:
-    # Two tasks of 400 ms due at 399 ms need two GPUs and more; the fluid bound of two jobs may take 2 ms.
+    # Two tasks of 400 ms due at 399 ms need two GPUs and more; the fluid bound of two jobs may take 0.8 ms.
     path = tmp_path / "dear.yaml"
     path.write_text(TEXT)
     asked = tolerances(ServiceLevels.parse("p100 latency <= 399 ms"))
     window = load_scenario(path).instance
-    assert [floor_of(window, asked, limit_s).gpus for limit_s in (600.0, 1e-3)] == [2, 1]
+    assert [floor_of(window, asked, limit_s).gpus for limit_s in (600.0, 5e-4)] == [2, 1]
 
 
 def test_nothing_is_said_of_what_was_not_looked_at(tmp_path: Path) -> None:
-    answer = _ask(tmp_path, "jit on 4 servers")
+    answer = _ask(tmp_path, "fluid bound")
     assert rows(answer.as_dict()) == [
-        ("plan (offline optimum)", "-", "no plan found"),
-        ("jit", "-", "not simulated: no time left"),
+        ("plan (offline optimum)", "the future", "-", "no plan found"),
+        ("jit", "waits", "-", "not simulated: no time left"),
     ]
     words = answer_in_words(answer.as_dict())
     assert words == "No plan within p100 latency <= 500 ms was found on up to 3 L4 + 1 2xH100 at 8.9 per hour."
@@ -143,7 +160,10 @@ def test_no_number_of_servers(tmp_path: Path) -> None:
     )
     told = {"slo": "p100 latency <= 199 ms", "jobs": 2, "too_long": 2, "workflow": "w", "workflows": 1}
     assert answer.as_dict()["refutation"]["too_long_alone"] == told | {"best_value": 0.2}
-    assert rows(answer.as_dict())[0][1:] == ("-", "refuted, however many servers there are")
+    assert rows(answer.as_dict())[0][2:] == ("-", "refuted, however many servers there are")
+    save(answer, tmp_path / "out")
+    (section,) = report([tmp_path / "out"]).sections
+    assert section.answer == answer_in_words(answer.as_dict())
 
 
 def test_who_takes_too_long_alone_and_what_can_be_reached() -> None:
@@ -166,15 +186,20 @@ def test_who_takes_too_long_alone_and_what_can_be_reached() -> None:
     assert servers(window, ServiceLevels.parse("p60 latency <= 500 ms"), policies=(), time_limit_s=20).proved
 
 
-def test_policies_come_first_those_that_plan_last_and_all_near_their_least_before_any_goes_on(tmp_path: Path) -> None:
-    # Own size, 4, then in the order of prices 1, 3 and 2 servers, see above.
+@pytest.mark.parametrize("share", [0.05, 0.0])
+def test_policies_that_plan_come_last_and_all_near_their_least_before_any_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, share: float
+) -> None:
+    # Own size, 4, then in the order of prices 1, 3 and 2 servers, see above. A bound that may take more than a share
+    # of the time waits for what can be deployed.
+    monkeypatch.setattr("planner.answers.servers.answer._QUICK_SHARE", share)
     path, words = tmp_path / "dear.yaml", list[str]()
     path.write_text(TEXT)
     servers(load_scenario(path), policies=["receding:moves=1", "jit", "srpt"], time_limit_s=600, tell=words.append)
     ran = [said for said in words if " on " in said or said == "fluid bound"]
-    assert ran[:3] == ["jit on 4 servers", "srpt on 4 servers", "fluid bound"]
-    quick = [f"{policy} on {n} servers" for policy in ("jit", "srpt") for n in (1, 3, 2)]
-    assert ran[3:9] == quick
+    own, floor = ["jit on 4 servers", "srpt on 4 servers"], ["fluid bound"]
+    assert ran[:3] == (floor + own if share else own + floor)
+    assert ran[3:9] == [f"{policy} on {n} servers" for policy in ("jit", "srpt") for n in (1, 3, 2)]
     assert {said.split(" on ")[0] for said in ran[9:]} == {"receding:moves=1"}
 
 

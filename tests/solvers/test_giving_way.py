@@ -38,8 +38,8 @@ def test_a_relaxation_of_too_many_slots_leaves_the_formulas() -> None:
     found = portfolio.bound(years_apart(), Objective.MEAN_LATENCY, OPTIONS)
     assert found.formula[0] == 1
     assert found.priced is None
-    assert set(found.left_out) == {"lagrangian"}
-    assert "GB are free" in found.left_out["lagrangian"]
+    assert set(found.found.left_out) == {"lagrangian"}
+    assert "GB are free" in found.found.left_out["lagrangian"]
 
 
 @pytest.mark.usefixtures("_little")
@@ -59,7 +59,7 @@ def test_states_that_fit_nowhere_leave_the_bound_as_it_was(monkeypatch: pytest.M
     chain = make.chain(make.task("a", 1), make.task("b", 1, after={"a": 1_000_000}), make.task("c", 1, after={"a": 1}))
     built = make.instance([Job(chain, 0), Job(chain, 2)], on=make.cluster(2))
     search = Search(built, Objective.MEAN_LATENCY, 60.0)
-    portfolio.offer_formulas(search)
+    portfolio.offer_formulas(search, OPTIONS)
     before = search.bound
     priced = raise_bound(search, 1.0)
     assert priced is not None

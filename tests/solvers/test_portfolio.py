@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from executor import parse_policy, simulate
-from models import Instance, Job, Objective, Timeline, check, measure, timeline_value
+from models import BatchClass, Instance, Job, Objective, Task, Timeline, check, measure, timeline_value
 from models.scenario.limits import check_horizon
 from planner.answers.starts import starts_for
 from solvers import portfolio, proving, side_by_side
@@ -116,10 +116,9 @@ def test_a_window_too_large_to_set_up_gets_no_ascent_and_no_cp_sat() -> None:
 
 
 def test_short_limits_give_the_bound_all_of_its_worker() -> None:
-    # Up to 10 s, then 30 %; with counted iterations nothing depends on the clock.
+    # Up to 10 s, then 30 %.
     limits = (4.0, 10.0, 20.0, 60.0)
-    assert [side_by_side.share_of_bound_s(SearchOptions(), limit) for limit in limits] == [4.0, 10.0, 10.0, 18.0]
-    assert side_by_side.share_of_bound_s(SearchOptions(method=Method.SEARCH, iterations=9), 60.0) == 60.0
+    assert [side_by_side.share_of_bound_s(limit) for limit in limits] == [4.0, 10.0, 10.0, 18.0]
 
 
 def test_beams_follow_the_first_prices_and_the_bound_goes_on_beside_them(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -144,6 +143,54 @@ def test_beams_follow_the_first_prices_and_the_bound_goes_on_beside_them(monkeyp
     assert len(ascents) == 2
     assert (search.bound, search.bound_method) == (max(ascents), "lagrangian")
     assert Fraction(21, 4) <= max(ascents) <= 6  # the critical paths alone come to 19 / 4
+
+
+def test_a_bound_finds_what_a_plan_finds(monkeypatch: pytest.MonkeyPatch) -> None:
+    # The window of the test above twice, far apart, and taken for too large for CP-SAT: it is proved part by part.
+    monkeypatch.setattr(proving, "EXACT_TASKS", 0)
+    runs = [(10, 0), (4, 0), (4, 1), (1, 1)]
+    jobs = [
+        Job(make.chain(make.task("t", run), name=f"w{at}"), begin + release)
+        for begin in (0, 1000)
+        for at, (run, release) in enumerate(runs)
+    ]
+    of = make.instance(jobs, on=make.cluster(2))
+    planned = solve(of, Objective.MEAN_LATENCY, SearchOptions(3.0))
+    bounded = portfolio.bound(of, Objective.MEAN_LATENCY, SearchOptions(3.0))
+    known = (planned.value, planned.lower_bound, bounded.found.value, bounded.found.lower_bound)
+    assert known == (Fraction(6),) * 4
+    assert bounded.priced is not None
+    assert bounded.formula[0] <= bounded.priced.bound <= 6
+
+
+def test_a_plan_that_search_did_not_better_is_said_to_be_one() -> None:
+    of = queue()
+    known = simulate(of, parse_policy("jit"))
+    kept = solve(of, Objective.MEAN_LATENCY, AT_ONCE, starts=lambda left_s: [known])
+    assert kept.fell_back == "the plan is an online policy's: search found none better"
+    hinted = solve(of, Objective.MEAN_LATENCY, AT_ONCE, hint=known)
+    assert hinted.fell_back == "the plan is the given one: search found none better"
+    # In the end it is proved, whoever made it.
+    assert solve(of, Objective.MEAN_LATENCY, SearchOptions(60.0), hint=known).fell_back is None
+
+
+def test_search_goes_on_once_cp_sat_has_had_its_share_of_a_window_with_batches(monkeypatch: pytest.MonkeyPatch) -> None:
+    batch = BatchClass("c", {"*": {1: 4, 2: 5}})
+    of = make.instance([Job(make.chain(Task.of_class("t", batch)), at) for at in range(4)], on=make.cluster(2))
+    asked = list[tuple[str, float]]()
+
+    def note(name: str) -> Callable[..., None]:
+        return lambda search, *_, **__: asked.append((name, search.remaining_s))
+
+    monkeypatch.setattr(annealing, "improve", note("annealing"))
+    monkeypatch.setattr(cp_sat, "improve", note("cp-sat"))
+    monkeypatch.setattr(side_by_side, "raise_bound", note("bound"))
+    solve(of, Objective.MEAN_LATENCY, SearchOptions(60.0, workers=1))
+    names = [name for name, _ in asked]
+    proof = names.index("cp-sat")
+    assert asked[proof][1] == pytest.approx(30, abs=2)
+    assert {"annealing", "bound"} <= set(names[:proof])
+    assert {"annealing", "bound"} <= set(names[proof + 1 :])
 
 
 def test_what_is_small_is_proved_without_a_long_warm_up() -> None:

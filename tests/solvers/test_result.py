@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from fractions import Fraction
 from itertools import pairwise
 
@@ -10,6 +11,7 @@ import pytest
 
 from models import InfeasibleTimelineError, Instance, Job, Objective, Placement, Residency, Timeline
 from models.status import Status, proves
+from solvers.faults import SolverFaultWarning
 from solvers.result import Progress, Result, Search, UnsoundBoundError
 from tests import instances as make
 
@@ -100,11 +102,47 @@ def test_a_plan_below_the_bound_raises(world: Instance) -> None:
 
 def test_infeasibility_is_believed_only_without_a_plan(world: Instance) -> None:
     running = search(world)
-    running.infeasible = True
-    assert running.result("test", {}).status is Status.INFEASIBLE
+    running.deny("enumeration")
+    result = running.result("test", {})
+    assert (result.status, result.proved_by) == (Status.INFEASIBLE, "enumeration")
+    with pytest.raises(UnsoundBoundError, match=r"enumeration claims that there is no plan, but one of value 9\.0"):
+        running.offer(plan(9))
+
+
+def test_nothing_is_kept_of_a_solver_that_a_plan_contradicts(world: Instance) -> None:
+    running = search(world)
+    running.offer_bound(Fraction(6), "critical path")
+    running.offer_bound(Fraction(10), "cp-sat")
+    with pytest.warns(SolverFaultWarning, match=r"bound 10\.0 \(cp-sat\) lies above the plan of value 9\.0"):
+        running.offer(plan(9))
+    running.offer_bound(Fraction(8), "cp-sat")
+    running.deny("arc-flow")
+    result = running.result("test", {})
+    assert (float(result.value or 0), float(result.lower_bound or 0)) == (9, 6)
+    assert (result.status, result.bound_method, result.proved_by) == (Status.FEASIBLE, "critical path", None)
+    assert [moment.bound for moment in result.incumbents] == [6, 6, 6]
+    assert result.faults == ("bound 10.0 (cp-sat) lies above the plan of value 9.0",)
+
+
+@pytest.mark.parametrize("plan_first", [True, False])
+def test_a_solver_that_denies_a_plan_is_not_believed(world: Instance, plan_first: bool) -> None:
+    running = search(world)
+    claims: list[Callable[[], object]] = [lambda: running.offer(plan(9)), lambda: running.deny("cp-sat")]
+    first, second = claims if plan_first else reversed(claims)
+    first()
+    with pytest.warns(SolverFaultWarning, match="CP-SAT claims that there is no plan"):
+        second()
+    assert running.value == 9
+    assert (running.infeasible, len(running.faults)) == (False, 1)
+
+
+def test_a_proof_rests_on_a_solver_only_where_nothing_else_proves_it(world: Instance) -> None:
+    running = search(world)
     running.offer(plan(9))
-    with pytest.raises(UnsoundBoundError, match="claims that there is no plan"):
-        running.result("test", {})
+    running.offer_bound(Fraction(9), "cp-sat")
+    assert running.rests_on == "cp-sat"
+    running.offer_bound(Fraction(9) - Fraction(1, 1_000_000), "lagrangian")  # within the tolerance of a proof
+    assert running.rests_on is None
 
 
 @pytest.mark.parametrize(

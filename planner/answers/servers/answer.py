@@ -10,6 +10,7 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
+from executor import NoiseError
 from models import ServiceLevels, Timeline
 from models.cluster import MICROSECONDS_PER_SECOND
 from models.errors import QuestionError
@@ -23,17 +24,20 @@ from planner.answers.servers.decide import Reached, Refutation, reached_by
 from planner.answers.servers.deployable import Alternative, Growth, grow, look_nearby, rank, with_traffic
 from planner.answers.servers.dispatched import dispatch
 from planner.answers.servers.goal import refuse_vacuous, tolerances
-from planner.answers.servers.hunt import LONG_TRACE, Hunt, floor_of
+from planner.answers.servers.hunt import LONG_TRACE, Hunt, floor_of, floor_takes_s
 from planner.answers.servers.question import Question, candidates, cost, price
 from planner.answers.servers.sensitivity import FACTOR, Strain, strain
 from planner.answers.servers.sizes import Mix, Sizes
 from planner.answers.simulate import is_file
+from planner.answers.uncertain.spec import parse_uncertainty
 from solvers.first_use import compile_once
 
 SLOWEST, FASTEST = Fraction(1, 100), Fraction(100)
 """Requests come at least and at most so many times as fast as the scenario says."""
 _FLOOR_SHARE = 0.5
 """The fluid bound of all sizes, which cannot be interrupted, is begun if it takes at most this share of the time."""
+_QUICK_SHARE = 0.05
+"""If it may take more than this share, policies are simulated at the scenario's own size before it."""
 _FORMULAS_SHARE, _POLICY_SHARE = 0.3, 0.6
 """At most these shares of the time left go to bounds without search, and then to simulating policies at more sizes."""
 _DISPATCH_SHARE = 0.5
@@ -74,6 +78,8 @@ class ServersAnswer:
         The levels are met with any so many servers gone, too; all sizes count them.
     planned
         The size that the timeline uses: of `mix`, what is left with the dearest servers gone as far as they are spare.
+    noise
+        Under which policies were simulated; bounds and plans are of the scenario as it stands.
     least_gpus
         Fewest GPUs that any size needs, whatever its groups' counts.
     rate
@@ -95,6 +101,7 @@ class ServersAnswer:
     strains: tuple[Strain, ...] = ()
     spare: int = 0
     planned: Mix | None = None
+    noise: str | None = None
     least_gpus: int = 1
     rate: Fraction = Fraction(1)
 
@@ -190,6 +197,7 @@ class ServersAnswer:
             "slo": self.levels.written,
             "rate": float(self.rate),
             "spare": self.spare,
+            "noise": self.noise,
             "groups": [
                 {"gpu": group.gpu.kind, "gpus_per_server": group.gpus_per_server}
                 for group in self.sizes.scenario.document.cluster.server_groups
@@ -201,6 +209,7 @@ class ServersAnswer:
             "policies": {
                 row.policy: size(row.mix)
                 | {
+                    "knows": str(row.knows),
                     "simulated_up_to": None if row.upto is None or priced else sum(row.upto),
                     "not_simulated": row.skipped,
                     "reached": [size(mix) | {"value": self._figure(value)} for mix, value in row.reached],
@@ -208,9 +217,10 @@ class ServersAnswer:
                 for row in self.policies
             },
             "alternatives": [
-                {"policy": each.policy}
+                {"policy": each.policy, "knows": str(each.knows)}
                 | size(each.mix)
                 | {"value": self._figure(each.reached), "metrics": each.metrics.as_dict()}
+                | {"work": {"gpu_seconds": each.work_s, "offered_gpu_seconds": each.offered_s}}
                 for each in self.alternatives
             ],
             "growth": None
@@ -274,6 +284,7 @@ def servers(
     policies: Sequence[str] | None = None,
     most: int | None = None,
     spare: int = 0,
+    noise: str | None = None,
     rate: Fraction = Fraction(1),
     time_limit_s: float = 300.0,
     workers: int = 2,
@@ -293,6 +304,8 @@ def servers(
         The largest number of servers, per group, that is looked at.
     spare
         The levels must still be met with any so many servers gone.
+    noise
+        Under which policies are simulated, as `planner.simulate` takes it, but for ``estimates=FILE``.
     rate
         So many times as many requests per second as the scenario says, the same ones: each release is divided by it.
     time_limit_s
@@ -304,11 +317,12 @@ def servers(
 
     Raises
     ------
-    QuestionError, InputError, PolicyError
+    QuestionError, InputError, NoiseError, PolicyError
         If there is no level, a policy is unknown, or the scenario cannot be asked about other sizes.
     """
     compile_once(scenario.instance)
     begun = time.monotonic()
+    refuse_estimates(noise)
     scenario = scenario if rate == 1 else _at_rate(scenario, rate)
     chosen = levels_of(scenario, levels)
     long = scenario.instance.n_tasks > LONG_TRACE
@@ -322,17 +336,20 @@ def servers(
     sizes = Sizes(scenario, any_gone=spare > 0)
     end = begun + time_limit_s
     asked = candidates(sizes, most, 1, spare)
-    question = Question(sizes, chosen, asked, end, spare, workers, seed, stop or threading.Event(), tell)
+    question = Question(sizes, chosen, asked, end, spare, workers, seed, stop or threading.Event(), tell, noise)
     hunt = Hunt(question)
-    trials = [] if long else try_own_size(hunt, names)
+    allowed = tolerances(chosen)
+    # Sizes that the bound refutes need no simulation; but where it takes long, what can be deployed comes before it.
+    simulated_first = not long and floor_takes_s(scenario.instance, allowed) > _QUICK_SHARE * time_limit_s
+    trials = try_own_size(hunt, names) if simulated_first else []
     tell("fluid bound")
-    floor = floor_of(scenario.instance, tolerances(chosen), _FLOOR_SHARE * question.left_s)
+    floor = floor_of(scenario.instance, allowed, _FLOOR_SHARE * question.left_s)
     question.candidates = asked = candidates(sizes, most, floor.gpus, spare)
     hunt.apply_floor(floor)
     if long:  # plans of a rule first, since one simulation may take all the time
         dispatch(hunt, _DISPATCH_SHARE)
-        trials = try_own_size(hunt, names)
-    else:
+    trials = trials or try_own_size(hunt, names)
+    if not long:
         hunt.bisect(_FORMULAS_SHARE)
     scan(hunt, trials, (1 - _NEARBY_SHARE) ** 2 if long else _POLICY_SHARE)
     look_nearby(hunt, trials, _NEARBY_SHARE)
@@ -353,15 +370,28 @@ def servers(
         tuple(scanned),
         asked[-1],
         time.monotonic() - begun,
-        _options(most, spare, rate, time_limit_s, workers, seed),
+        options_of(most, spare, noise, rate, time_limit_s, workers, seed),
         tuple(alternatives),
         growth,
         strains,
         spare,
         planned,
+        noise,
         floor.gpus,
         rate,
     )
+
+
+def refuse_estimates(noise: str | None) -> None:
+    """Refuse a file of estimates: it gives run times of the scenario itself, whatever size or growth is asked about.
+
+    Raises
+    ------
+    NoiseError
+        If the noise is one, or none at all.
+    """
+    if parse_uncertainty(noise).estimates is not None:
+        raise NoiseError(f"{noise!r} names a file of estimates; servers allows told=, true=, run= and load=")
 
 
 def _at_rate(scenario: Scenario, rate: Fraction) -> Scenario:
@@ -397,13 +427,14 @@ def levels_of(scenario: Scenario, levels: ServiceLevels | None) -> ServiceLevels
     return chosen
 
 
-def _options(
-    most: int | None, spare: int, rate: Fraction, time_limit_s: float, workers: int, seed: int
+def options_of(
+    most: int | None, spare: int, noise: str | None, rate: Fraction, time_limit_s: float, workers: int, seed: int
 ) -> tuple[str, ...]:
     """Return what was asked for besides level and policies, as options of the command."""
     asked = {
         "--max": most,
         "--spare": spare or None,
+        "--noise": noise,
         "--rate": None if rate == 1 else f"{float(rate):.12g}",
         "--time-limit": f"{time_limit_s:.12g}",
         "--workers": workers,

@@ -38,7 +38,14 @@ class Autoscaled:
 
 
 def autoscale(
-    day: Day, policy: str, start: Mix, most: Mix, levels: ServiceLevels, seed: int, late: Callable[[], bool]
+    day: Day,
+    policy: str,
+    start: Mix,
+    most: Mix,
+    levels: ServiceLevels,
+    seed: int,
+    late: Callable[[], bool],
+    noise: str | None = None,
 ) -> Autoscaled | None:
     """Return what an autoscaler orders, from a fleet up to the most there is.
 
@@ -53,7 +60,7 @@ def autoscale(
     try:
         for interval in range(day.count):
             ordered = tuple((count,) for count in (*counts, *[counts[-1]] * (day.count - len(counts))))
-            ran = simulate(day.at(ordered), policy, seed=seed, stop=late)
+            ran = simulate(day.at(ordered), policy, seed=seed, noise=noise, stop=late)
             if interval + 1 < day.count:
                 begin_us = interval * day.by_us
                 working_us = computing_us(ran.instance, ran.timeline, begin_us, begin_us + day.by_us)
@@ -62,6 +69,6 @@ def autoscale(
                 counts.append(max(wanted[-COOL_DOWN:]))
     except (InstanceError, PolicyError, StoppedError):
         return None
-    latency = completion_us(ran.instance, ran.timeline) - ran.instance.job_release_us
-    met = levels.met_by(ran.instance, latency, range(len(latency)))
-    return Autoscaled(policy, ordered, met, attained(ran.instance, latency, levels, day.by_us, day.count))
+    latency = completion_us(ran.truth, ran.timeline) - ran.truth.job_release_us
+    met = levels.met_by(ran.truth, latency, range(len(latency)))
+    return Autoscaled(policy, ordered, met, attained(ran.truth, latency, levels, day.by_us, day.count))

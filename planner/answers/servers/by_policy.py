@@ -12,9 +12,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from executor import PolicyError, StoppedError
+from executor import Knows, PolicyError, StoppedError
 from models import InstanceError, Metrics
-from planner.answers.policies.parse import needs_solver
+from planner.answers.policies.parse import needs_solver, parse
 from planner.answers.servers.decide import Reached, meets, reached_by
 from planner.answers.servers.hunt import Hunt
 from planner.answers.servers.question import Question, remainders
@@ -44,6 +44,8 @@ class Scanned:
         How many sizes cheaper than `mix`, or of all without one, are neither refuted nor simulated: time was up.
     met_at
         The metrics at every size at which it met the level.
+    knows
+        What its decisions make of run times.
     """
 
     policy: str
@@ -51,6 +53,7 @@ class Scanned:
     reached: tuple[tuple[Mix, Reached | None], ...]
     skipped: int
     met_at: Mapping[Mix, Metrics]
+    knows: Knows
 
     @property
     def upto(self) -> Mix | None:
@@ -78,6 +81,7 @@ class SizeTrial:
     """
 
     policy: str
+    knows: Knows
     runs: dict[Mix, _SizeRun] = field(default_factory=dict)
     reached: dict[Mix, Reached | None] = field(default_factory=dict)
     met: Mix | None = None
@@ -87,7 +91,7 @@ class SizeTrial:
         """Return what was found, of sizes in question that are not refuted."""
         reached = tuple((mix, self.reached[mix]) for mix in sorted(self.reached, key=question.order))
         skipped = sum(mix not in self.reached for mix in self.before_met(sizes))
-        return Scanned(self.policy, self.met, reached, skipped, dict(self.met_at))
+        return Scanned(self.policy, self.met, reached, skipped, dict(self.met_at), self.knows)
 
     def promising(self, sizes: Sequence[Mix]) -> list[Mix]:
         """Return the sizes before that, not simulated yet, that have more of some group than every one that failed."""
@@ -108,8 +112,8 @@ def try_own_size(hunt: Hunt, policies: Sequence[str]) -> list[SizeTrial]:
 
     Those that plan with a solver have their turn in `scan`.
     """
-    own = hunt.question.sizes.counts
-    trials = [SizeTrial(policy) for policy in policies]
+    sizes = hunt.question.sizes
+    own, trials = sizes.counts, [SizeTrial(policy, parse(policy, sizes.scenario).knows) for policy in policies]
     if own in hunt.unrefuted:
         for trial in trials:
             if not needs_solver(trial.policy):
@@ -205,14 +209,14 @@ def _run(hunt: Hunt, policy: str, mix: Mix, reserve_s: float) -> _SizeRun | None
     ask = hunt.question
     try:
         scenario = ask.scenario(mix)
-        ran = simulate(scenario, policy, seed=ask.seed, stop=lambda: ask.left_s <= reserve_s)
+        ran = simulate(scenario, policy, seed=ask.seed, noise=ask.noise, stop=lambda: ask.left_s <= reserve_s)
     except (InstanceError, PolicyError):
         return _SizeRun(False)  # for instance a static placement whose models do not all fit
     except StoppedError:
         return None
-    met = meets(ran.instance, ran.timeline, ask.levels)
+    met = meets(ran.truth, ran.timeline, ask.levels)
     if ran.instance is scenario.instance and not ran.timeline.realised:
         hunt.starts.setdefault(mix, []).append(ran.timeline)
         if met:
             hunt.offer(mix, ran.timeline)
-    return _SizeRun(met, reached_by(ran.instance, ran.timeline, ask.levels), ran.metrics)
+    return _SizeRun(met, reached_by(ran.truth, ran.timeline, ask.levels), ran.metrics)

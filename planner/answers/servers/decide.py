@@ -23,6 +23,7 @@ from solvers.bounds import closed_form
 from solvers.bounds.certificate import closed_form_document, lagrangian_document
 from solvers.bounds.granularity import round_up
 from solvers.bounds.lagrangian.improve import METHOD as LAGRANGIAN
+from solvers.faults import SOLVER_OF
 from solvers.options import SearchOptions
 from solvers.result import Progress, Result, Search
 from solvers.side_by_side import anneal, raise_bound
@@ -34,6 +35,8 @@ LONGEST_PATH = "critical_path"
 _TARDINESS_SHARE, _TARDINESS_S_PER_TASK = 0.5, 0.1
 """Share of an attempt's time that goes to plans of low tardiness, which leads local search where late jobs, being
 counted, do not, and seconds that are enough for it; the rest goes to the late jobs themselves."""
+_LEAST_DOUBT_S = 2.0
+"""A second opinion on what a solver refutes may take so long, or as long as the first took."""
 _TURNS = 3
 """Searches for low tardiness that follow each other, the latest jobs of the last one given up."""
 
@@ -233,9 +236,22 @@ def _led(
         if meets(instance, result.timeline, levels):
             return Attempt(result.timeline, None)
         known.append(result.timeline)
-    if result.infeasible or (result.lower_bound or 0) > goal.most:
-        return Attempt(None, _searched(goal, mix, result, left_s(), stop))
-    return Attempt(None, None, result.timeline)
+    if not result.infeasible and (result.lower_bound or 0) <= goal.most:
+        return Attempt(None, None, result.timeline)
+    method = result.denied_by or result.bound_method or "search"
+    if method not in SOLVER_OF or result.confirmed_by is not None:
+        return Attempt(None, _searched(goal, mix, result, method, left_s(), stop))
+    from solvers.confirming import ask_others
+
+    again = replace(options, time_limit_s=max(0.1, min(left_s(), max(_LEAST_DOUBT_S, result.runtime_s))))
+    most = None if result.infeasible else goal.most
+    opinion = ask_others(method, goal.instance, goal.objective, most, again, stop)
+    if opinion.timeline is not None and meets(instance, opinion.timeline, levels):
+        return Attempt(opinion.timeline, None)
+    if opinion.timeline is not None or (opinion.confirmed_by is None and instance.batches):
+        return Attempt(None, None, opinion.timeline or result.timeline)
+    said_by = method if opinion.confirmed_by is None else f"{method} and {opinion.confirmed_by}"
+    return Attempt(None, Refutation(mix, method, goal, result.lower_bound, None, search_in_words(goal, said_by)))
 
 
 def _hurry(
@@ -288,7 +304,7 @@ def _watch(goal: Goal, until: threading.Event) -> Callable[[Progress], None]:
     return watch
 
 
-def _searched(goal: Goal, mix: Mix, result: Result, left_s: float, stop: threading.Event) -> Refutation:
+def _searched(goal: Goal, mix: Mix, result: Result, method: str, left_s: float, stop: threading.Event) -> Refutation:
     """Return the refutation that a search has proved; a Lagrangian bound is climbed again, for its prices."""
     if result.bound_method == LAGRANGIAN and left_s > 0:
         until = Until(stop)
@@ -299,7 +315,6 @@ def _searched(goal: Goal, mix: Mix, result: Result, left_s: float, stop: threadi
             document = lagrangian_document(goal.instance, goal.objective, priced)
             words = prices_in_words(goal, priced)
             return Refutation(mix, LAGRANGIAN, goal, priced.bound, document, words)
-    method = result.bound_method or "search"
     return Refutation(mix, method, goal, result.lower_bound, None, search_in_words(goal, method))
 
 
@@ -310,4 +325,12 @@ def _packed(goal: Goal, mix: Mix, time_limit_s: float, workers: int, seed: int, 
         return Attempt(timeline, None)
     if not decided:
         return Attempt(None, None)
-    return Attempt(None, Refutation(mix, packing.METHOD, goal, None, None, search_in_words(goal, packing.METHOD)))
+    from solvers.confirming import ask_others
+
+    again = SearchOptions(max(0.1, min(time_limit_s, _LEAST_DOUBT_S)), workers=workers, seed=seed)
+    due = Fraction(goal.instance.jobs[0].deadline_us or 0)
+    opinion = ask_others(packing.METHOD, goal.instance, Objective.MAKESPAN, due, again, stop)
+    if opinion.timeline is not None:
+        return Attempt(opinion.timeline, None)
+    said_by = packing.METHOD if opinion.confirmed_by is None else f"{packing.METHOD} and {opinion.confirmed_by}"
+    return Attempt(None, Refutation(mix, packing.METHOD, goal, None, None, search_in_words(goal, said_by)))

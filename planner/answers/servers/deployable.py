@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from typing import Any
 
-from executor import PolicyError, StoppedError
+from executor import Knows, PolicyError, StoppedError
 from models import Metrics
+from models.cluster import MICROSECONDS_PER_SECOND
 from models.scenario import Scenario
 from planner.answers.servers.by_policy import Scanned, SizeTrial, simulate_at
 from planner.answers.servers.decide import Reached, meets
 from planner.answers.servers.hunt import Hunt
-from planner.answers.servers.question import remainders
+from planner.answers.servers.question import Question, remainders
 from planner.answers.servers.sizes import Mix
 from planner.answers.simulate import simulate
+from planner.answers.uncertain.spec import parse_uncertainty
 
 NEAR = Fraction(11, 10)
 """Alternatives cost at most so many times the best."""
@@ -25,12 +28,27 @@ _HALVINGS = 3
 
 @dataclass(frozen=True, slots=True)
 class Alternative:
-    """A policy on a mix that met the levels in simulation."""
+    """A policy on a mix that met the levels in simulation.
+
+    Parameters
+    ----------
+    knows
+        What it knows of run times.
+    offered_s
+        GPU-seconds until the last job ended, as far as servers were there.
+    """
 
     policy: str
+    knows: Knows
     mix: Mix
     reached: Reached | None
     metrics: Metrics
+    offered_s: float
+
+    @property
+    def work_s(self) -> float:
+        """GPU-seconds computed of those offered: a batch counts once, with its share of the GPU."""
+        return self.metrics.compute_busy * self.offered_s
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,32 +70,64 @@ class Growth:
 
 
 def look_nearby(hunt: Hunt, trials: Sequence[SizeTrial], share: float) -> None:
-    """Simulate policies at what costs little more than the best, cheapest first, in a share of the time left."""
+    """Simulate policies at what costs little more than the best of those that know as much, in a share of the time."""
     ask = hunt.question
-    met = [ask.cost(mix) for trial in trials for mix in trial.met_at]
-    if not met:
-        return
+    least = _least(ask, ((trial.knows, mix) for trial in trials for mix in trial.met_at))
     reserve_s = (1 - share) * ask.left_s
     for mix in hunt.unrefuted:
-        if not min(met) <= ask.cost(mix) <= NEAR * min(met):
-            continue
         for trial in trials:
-            if mix not in trial.reached and not simulate_at(hunt, trial, mix, reserve_s):
+            best = least.get(lead(trial.knows, ask.noise))
+            near = best is not None and best <= ask.cost(mix) <= NEAR * best
+            if near and mix not in trial.reached and not simulate_at(hunt, trial, mix, reserve_s):
                 return
 
 
 def rank(hunt: Hunt, scanned: Sequence[Scanned]) -> list[Alternative]:
-    """Return what met the levels at up to `NEAR` times the least price, cheapest first, then by mean latency."""
+    """Return what met the levels at up to `NEAR` times the least price of those that know as much.
+
+    Who knows no more than can be known comes first, so that the first one can be ordered; then the cheapest, then by
+    mean latency.
+    """
     ask = hunt.question
     every = [
-        Alternative(row.policy, mix, reached, row.met_at[mix])
+        Alternative(row.policy, row.knows, mix, reached, row.met_at[mix], _offered_s(ask, mix, row.met_at[mix]))
         for row in scanned
         for mix, reached in row.reached
         if mix in row.met_at
     ]
-    least = min((ask.cost(each.mix) for each in every), default=Fraction(0))
-    near = [each for each in every if ask.cost(each.mix) <= NEAR * least]
-    return sorted(near, key=lambda each: (*ask.order(each.mix), each.metrics.mean_latency_s, each.policy))
+    least = _least(ask, ((each.knows, each.mix) for each in every))
+    near = [each for each in every if ask.cost(each.mix) <= NEAR * least[lead(each.knows, ask.noise)]]
+
+    def rank_of(each: Alternative) -> tuple[Any, ...]:
+        return lead(each.knows, ask.noise), ask.order(each.mix), each.metrics.mean_latency_s, each.policy
+
+    return sorted(near, key=rank_of)
+
+
+def _offered_s(ask: Question, mix: Mix, metrics: Metrics) -> float:
+    """Return the GPU-seconds that a mix offers until the last job has ended."""
+    until_us = round(metrics.makespan_s * MICROSECONDS_PER_SECOND)
+    gpus = ask.scenario(mix).instance.cluster.gpus
+    return sum(gpu.available.available_us(0, until_us) for gpu in gpus) / MICROSECONDS_PER_SECOND
+
+
+def lead(knows: Knows, noise: str | None) -> int:
+    """Return by how much a policy knows more than can be known when requests come: not, exact run times, the future.
+
+    Under noise on run times or on what is told of them nobody but who looks ahead does.
+    """
+    if knows is Knows.RUN_TIMES:
+        return int(parse_uncertainty(noise).tells_exactly)
+    return 2 if knows is Knows.FUTURE else 0
+
+
+def _least(ask: Question, met: Iterable[tuple[Knows, Mix]]) -> dict[int, Fraction]:
+    """Return the least cost at which policies met the levels, by their lead."""
+    least: dict[int, Fraction] = {}
+    for knows, mix in met:
+        group = lead(knows, ask.noise)
+        least[group] = min(ask.cost(mix), least.get(group, ask.cost(mix)))
+    return least
 
 
 def grow(hunt: Hunt, best: Alternative, share: float) -> Growth | None:
@@ -118,12 +168,12 @@ def _takes(hunt: Hunt, best: Alternative, factor: Fraction, reserve_s: float) ->
             return None
         try:
             busier = with_traffic(ask.scenario(left), factor)
-            ran = simulate(busier, best.policy, seed=ask.seed, stop=lambda: ask.left_s <= reserve_s)
+            ran = simulate(busier, best.policy, seed=ask.seed, noise=ask.noise, stop=lambda: ask.left_s <= reserve_s)
         except StoppedError:
             return None
         except PolicyError:
             return False
-        if not meets(ran.instance, ran.timeline, ask.levels):
+        if not meets(ran.truth, ran.timeline, ask.levels):
             return False
     return True
 

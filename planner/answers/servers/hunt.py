@@ -38,9 +38,14 @@ class Floor:
     tolerance: Tolerance
 
 
+def floor_takes_s(instance: Instance, level_tolerances: list[Tolerance]) -> float:
+    """Return how many seconds the floor may take."""
+    return len(level_tolerances) * fluid.longest_s(instance)
+
+
 def floor_of(instance: Instance, level_tolerances: list[Tolerance], limit_s: float) -> Floor:
     """Return the highest fluid bound over the tolerances; one GPU, if that may take longer than a limit."""
-    if len(level_tolerances) * fluid.longest_s(instance) > limit_s:
+    if floor_takes_s(instance, level_tolerances) > limit_s:
         return Floor(1, None, level_tolerances[0])
     floors = [
         Floor(*fluid.least_gpus(instance, tolerance.due_us(instance), tolerance.most_late(instance)), tolerance)

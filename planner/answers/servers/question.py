@@ -37,6 +37,9 @@ class Question:
         The levels must still be met with any so many servers gone.
     tell
         Called with a few words whenever the work turns to something else.
+    noise
+        What policies are told of run times, or what happens in place of them, wherever one is simulated; see
+        `planner.answers.uncertain.spec`. Bounds and plans are of the scenario as it stands.
     """
 
     sizes: Sizes
@@ -48,6 +51,7 @@ class Question:
     seed: int = 0
     stop: threading.Event = field(default_factory=threading.Event)
     tell: Callable[[str], None] = lambda words: None
+    noise: str | None = None
     _left: dict[Mix, list[Mix]] = field(default_factory=dict)
     _built: dict[Mix, Scenario | InstanceError] = field(default_factory=dict)
 

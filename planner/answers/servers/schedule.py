@@ -20,7 +20,7 @@ from executor import PolicyError, StoppedError
 from models import Instance, InstanceError, ServiceLevels, Timeline, completion_us
 from models.instance import Ints
 from models.scenario import Scenario
-from planner.answers.servers.answer import ServersAnswer, servers
+from planner.answers.servers.answer import ServersAnswer, options_of, servers
 from planner.answers.servers.attained import Attained, attained
 from planner.answers.servers.autoscaler import Autoscaled, autoscale
 from planner.answers.servers.day import US_PER_HOUR, Day, Schedule
@@ -32,6 +32,7 @@ from planner.answers.servers.scheduled import IntervalFloor, ScheduleAnswer, Sch
 from planner.answers.servers.sizes import Mix
 from planner.answers.servers.tried import Tried, question
 from planner.answers.simulate import simulate
+from planner.answers.uncertain.spec import parse_uncertainty
 from solvers.bounds import fluid
 from solvers.first_use import compile_once
 
@@ -54,6 +55,7 @@ def schedule(
     *,
     policies: Sequence[str] | None = None,
     most: int | None = None,
+    noise: str | None = None,
     rate: Fraction = Fraction(1),
     time_limit_s: float = 300.0,
     workers: int = 2,
@@ -78,6 +80,7 @@ def schedule(
         levels,
         policies=policies,
         most=most,
+        noise=noise,
         rate=rate,
         time_limit_s=_FIXED_SHARE * time_limit_s,
         workers=workers,
@@ -85,15 +88,16 @@ def schedule(
         tell=tell,
         stop=halt,
     )
-    end_s, tried = begun + time_limit_s, Tried(folder, question(fixed.sizes.scenario, fixed.levels, by_us, seed))
+    end_s = begun + time_limit_s
+    tried = Tried(folder, question(fixed.sizes.scenario, fixed.levels, by_us, seed, noise))
     search = _ScheduleSearch(Day(fixed.sizes, by_us), fixed, workers, seed, halt, end_s, tell, tried)
     lower_bound = search.lower_bound()
     found = search.policies()
     autoscaler = search.autoscaled()
     optimum = search.optimum(found)
-    return ScheduleAnswer(
-        search.day, fixed, search.floors, lower_bound, optimum, found, autoscaler, time.monotonic() - begun
-    )
+    options = (*options_of(most, 0, noise, rate, time_limit_s, workers, seed), "--by", f"{by_us / 1e6:.12g} s")
+    runtime_s = time.monotonic() - begun
+    return ScheduleAnswer(search.day, fixed, search.floors, lower_bound, optimum, found, autoscaler, runtime_s, options)
 
 
 def cheapest_counts(
@@ -250,8 +254,8 @@ class _ScheduleSearch:
         def late() -> bool:
             return self._left_s <= reserve_s
 
-        most = self._fixed.largest
-        return autoscale(self.day, best.policy, best.mix or (), most, self._levels, self._seed, late)
+        most, noise = self._fixed.largest, self._fixed.noise
+        return autoscale(self.day, best.policy, best.mix or (), most, self._levels, self._seed, late, noise)
 
     def _is_met(self, candidate: Schedule, policy: str, until_s: float) -> bool:
         """Say whether what a policy makes of a schedule is within the levels."""
@@ -265,12 +269,14 @@ class _ScheduleSearch:
         """Simulate a policy on a schedule and say whether it is within the levels; None if time was up."""
         try:
             scenario = self.day.at(candidate)
-            ran = simulate(scenario, policy, seed=self._seed, stop=lambda: self._left_s <= until_s)
+            ran = simulate(
+                scenario, policy, seed=self._seed, noise=self._fixed.noise, stop=lambda: self._left_s <= until_s
+            )
         except (InstanceError, PolicyError):
             return False
         except StoppedError:
             return None
-        return self._keep_latency(policy, candidate, ran.instance, ran.timeline)
+        return self._keep_latency(policy, candidate, ran.truth, ran.timeline)
 
     def _keep_latency(self, who: str, candidate: Schedule, instance: Instance, timeline: Timeline) -> bool:
         """Say whether a timeline is within the levels, and keep how long its jobs took if it is."""
@@ -282,9 +288,13 @@ class _ScheduleSearch:
         return met
 
     def optimum(self, found: dict[str, Scheduled]) -> Scheduled:
-        """Return the cheapest schedule with a plan within the levels: what a policy does on one is a plan, too."""
+        """Return the cheapest schedule with a plan within the levels.
+
+        What a policy does on one is a plan, too, if its run times hold.
+        """
         fixed = self._fixed.mix
-        known = [row.schedule for row in found.values() if row.schedule is not None]
+        holds = parse_uncertainty(self._fixed.noise).keeps_truth
+        known = [row.schedule for row in found.values() if row.schedule is not None and holds]
         known += [] if fixed is None else [self.day.constant(fixed)]
         if not known or self._long:
             return self._planned(min(known, key=self.day.cost, default=None), found, 0)

@@ -61,6 +61,8 @@ class ScheduleAnswer:
         What plans and each policy came to.
     autoscaler
         What an autoscaler above the policy of the least fleet ordered; None if there was none.
+    options
+        What else was asked for, as options of the command.
     """
 
     day: Day
@@ -71,6 +73,7 @@ class ScheduleAnswer:
     policies: dict[str, Scheduled]
     autoscaler: Autoscaled | None
     runtime_s: float
+    options: tuple[str, ...] = ()
 
     @property
     def proved(self) -> bool:

@@ -79,11 +79,11 @@ def _strain(hunt: Hunt, best: Alternative, model: str, figure: ChangedFigure, re
         scenario = ask.scenario(left)
         try:
             worse = replace(scenario, instance=_worse(scenario.instance, model, figure))
-            ran = simulate(worse, best.policy, seed=ask.seed, stop=lambda: ask.left_s <= reserve_s)
+            ran = simulate(worse, best.policy, seed=ask.seed, noise=ask.noise, stop=lambda: ask.left_s <= reserve_s)
         except (InstanceError, PolicyError):
             return Strain(model, figure, None, False, None)
-        reached = reached_by(ran.instance, ran.timeline, ask.levels)
-        met = meets(ran.instance, ran.timeline, ask.levels)
+        reached = reached_by(ran.truth, ran.timeline, ask.levels)
+        met = meets(ran.truth, ran.timeline, ask.levels)
         made.append(Strain(model, figure, reached, met, _share_of_limit(ask.levels, reached)))
     return max(made, key=lambda each: (not each.met, each.share or 0))
 

@@ -50,12 +50,12 @@ class Tried:
         return met
 
 
-def question(scenario: Scenario, levels: ServiceLevels, by_us: int, seed: int) -> dict[str, Any]:
+def question(scenario: Scenario, levels: ServiceLevels, by_us: int, seed: int, noise: str | None) -> dict[str, Any]:
     """Return what tells one question about schedules from another."""
     slo = " and ".join(str(level) for level in levels)
     start_ups = [group.start_up for group in scenario.document.cluster.server_groups]
     told = {"scenario_hash": scenario_hash(scenario.instance), "slo": slo, "start_up_us": str(start_ups)}
-    return {**told, "by_us": by_us, "seed": seed}
+    return {**told, "by_us": by_us, "seed": seed, "noise": noise}
 
 
 def _read(line: str) -> dict[str, Any] | None:

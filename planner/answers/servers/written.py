@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shlex
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,6 +20,7 @@ from planner.answers.versions import provenance
 
 if TYPE_CHECKING:
     from planner.answers.servers.answer import ServersAnswer
+    from planner.answers.servers.scheduled import ScheduleAnswer
 
 
 _FILES = ("enough.json", "plan.json", "too_few.json", "certificate.json", "answer.json")
@@ -45,7 +47,7 @@ def write(answer: ServersAnswer, folder: Path) -> list[Path]:
 def _write_answer(answer: ServersAnswer, folder: Path, written: list[Path]) -> Path:
     """Write the answer with the paths of the plan and the certificate, as far as they are written."""
     at = {path.name: path for path in written}
-    found = answer.as_dict(at.get("plan.json"), at.get("certificate.json")) | _origin(answer)
+    found = answer.as_dict(at.get("plan.json"), at.get("certificate.json")) | _origin(answer, answer.options)
     path = folder / "answer.json"
     write_atomically(path, json.dumps(found, indent=2))
     return path
@@ -57,7 +59,7 @@ def _write_plan(answer: ServersAnswer, folder: Path) -> list[Path]:
     enough, slo = answer.sizes.at(answer.planned), answer.levels.written
     path = _write_scenario(folder / "enough.json", enough, enough.instance, answer.planned, slo)
     plan = folder / "plan.json"
-    origin = _origin(answer)
+    origin = _origin(answer, answer.options)
     header = TimelineHeader(status="FEASIBLE", versions=origin["versions"], command=origin["command"])
     write_timeline(plan, enough.instance, answer.timeline, header)
     return [path, plan]
@@ -74,14 +76,23 @@ def _write_certificate(answer: ServersAnswer, folder: Path) -> list[Path]:
     return [path, certificate]
 
 
-def _origin(answer: ServersAnswer) -> dict[str, Any]:
+def write_schedule(answer: ScheduleAnswer, folder: Path) -> Path:
+    """Write an answer by the interval, and how to repeat it; return the path."""
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / "schedule.json"
+    found = answer.fixed.as_dict() | answer.as_dict() | _origin(answer.fixed, answer.options)
+    write_atomically(path, json.dumps(found, indent=2))
+    return path
+
+
+def _origin(answer: ServersAnswer, options: Sequence[str]) -> dict[str, Any]:
     """Return what a report says besides the answer: of what it is, and how to repeat it."""
     scenario = answer.sizes.scenario
     slo = [word for level in answer.levels for word in ("--slo", str(level))]
     command = ["truenorth", "servers", scenario.source.file, *slo]
     if answer.policies:
         command += ["--policies", ",".join(row.policy for row in answer.policies)]
-    command += answer.options
+    command += options
     return {
         "scenario": {
             "name": scenario.name,

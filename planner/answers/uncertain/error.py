@@ -11,13 +11,14 @@ import numpy as np
 from executor import NoiseError
 from executor.published import factor_quantile
 from models.instance import Instance
+from planner.answers.uncertain.means import MEAN
 from planner.answers.uncertain.told import Told, alike_in_classes, stretch
 
 LARGEST = {"lognormal": 5.0, "published": 3.0}
 """Largest spread of each kind: 80 % of the factors are then within 600, or 72, either way."""
 GRAMMAR = (
-    "'told=KIND:SPREAD' or 'true=KIND:SPREAD', followed by ':task' for an error of every task's own, "
-    "with KIND lognormal (SPREAD at most 5) or published (at most 3), for instance 'told=published:1'"
+    f"'told={MEAN}', 'told=KIND:SPREAD' or 'true=KIND:SPREAD', the last two followed by ':task' for an error of every "
+    "task's own, with KIND lognormal (SPREAD at most 5) or published (at most 3), for instance 'told=published:1'"
 )
 _NORMAL = NormalDist()
 _STREAM = 1

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from models.errors import chosen
 from models.instance import Instance
 from models.objective import reported_value, timeline_value
 from models.scenario import Scenario
@@ -88,6 +89,7 @@ def plan_uncertain(
     time_limit_s, method, workers, seed, iterations, watch, stop
         As those of `planner.answers.plan.plan`; the time is divided among the candidates.
     """
+    plan_for = chosen(PlanFor, plan_for, "plan_for")
     search = Search(scenario.instance, scenario.objective, time_limit_s, watch, stop)
     options = SearchOptions(time_limit_s, method, workers, seed, iterations)
     share_s = time_limit_s / (1 if plan_for is not PlanFor.SAMPLES else samples + len(QUANTILES))

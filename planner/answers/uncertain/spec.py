@@ -10,6 +10,7 @@ from models.instance import Instance
 from models.scenario import Scenario
 from planner.answers.uncertain.error import GRAMMAR, Error, parse_error
 from planner.answers.uncertain.estimates_file import read_told
+from planner.answers.uncertain.means import MEAN, tell_means
 from planner.answers.uncertain.told import TRUTH, Told
 
 _OWN = ("told", "true", "estimates")
@@ -38,17 +39,26 @@ class Uncertainty:
         Planners and policies are told the scenario's run times, and others hold.
     estimates
         A file of estimates: planners and policies are told its medians, and the run times that hold are drawn from it.
+    told_means
+        The scenario's run times hold, and planners and policies are told the mean of a task's class.
     """
 
     noise: Noise | None = None
     wrongly_told: Error | None = None
     straying: Error | None = None
     estimates: Path | None = None
+    told_means: bool = False
 
     @property
     def keeps_truth(self) -> bool:
         """Whether the run and load times that hold are the scenario's, so that its bounds hold as well."""
         return self.noise is None and self.straying is None and self.estimates is None
+
+    @property
+    def tells_exactly(self) -> bool:
+        """Whether planners and policies are told the run times that hold."""
+        as_given = self.noise is None or self.noise.run is None
+        return as_given and not self.told_means and not (self.wrongly_told or self.straying or self.estimates)
 
     def sides(self, scenario: Scenario, seed: int) -> Sides:
         """Return what is told and what holds.
@@ -73,6 +83,8 @@ class Uncertainty:
 
     def _sides(self, scenario: Scenario, seed: int) -> Sides:
         given = scenario.instance
+        if self.told_means:
+            return Sides(Told.exactly(tell_means(given)), given)
         if self.wrongly_told is not None:
             return Sides(self.wrongly_told.told(self.wrongly_told.around(given, seed)), given)
         if self.straying is not None:
@@ -110,9 +122,11 @@ def parse_uncertainty(text: str | None) -> Uncertainty:
         noise = parse_noise(",".join(rest)) if rest else None
     except NoiseError as error:
         raise NoiseError(f"{error}; beside it {_ALLOWED}") from None
+    means = own.get("told") == MEAN
     return Uncertainty(
         noise,
-        parse_error(own["told"]) if "told" in own else None,
+        parse_error(own["told"]) if "told" in own and not means else None,
         parse_error(own["true"]) if "true" in own else None,
         Path(own["estimates"]) if "estimates" in own else None,
+        means,
     )

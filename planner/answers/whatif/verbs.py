@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from fractions import Fraction
 from typing import Any, ClassVar
 
@@ -99,11 +99,7 @@ class SimulateVerb(_WarmingUp):
     def check(self, scenario: Scenario) -> None:
         """Refuse noise that cannot be read, too."""
         super().check(scenario)
-        if self.noise is not None:
-            try:
-                parse_uncertainty(self.noise)
-            except ValueError as error:
-                raise FieldError(("noise",), str(error)) from None
+        _check_noise(self.noise, parse_uncertainty)
 
     def rows(self, scenario: Scenario) -> list[Row]:
         """Return the row of the simulation."""
@@ -245,6 +241,14 @@ class ServersVerb(_WithPolicies):
     max: GPUCount | None = None
     spare: SpareCount = 0
     rate: Number = Fraction(1)
+    noise: Name | None = None
+
+    def check(self, scenario: Scenario) -> None:
+        """Refuse noise that cannot be read, or that names a file, too."""
+        from planner.answers.servers.answer import refuse_estimates
+
+        super().check(scenario)
+        _check_noise(self.noise, refuse_estimates)
 
     def rows(self, scenario: Scenario) -> list[Row]:
         """Return who needs how many servers; `lower_bound` is of the plan's."""
@@ -256,6 +260,7 @@ class ServersVerb(_WithPolicies):
             policies=self.named(),
             most=self.max,
             spare=self.spare,
+            noise=self.noise,
             rate=self.rate,
             time_limit_s=self.time_limit_s,
             workers=1,
@@ -272,6 +277,15 @@ class ServersVerb(_WithPolicies):
             | (known if who == PLAN else {})
             for who, size in found.items()
         ]
+
+
+def _check_noise(noise: str | None, read: Callable[[str], object]) -> None:
+    """Refuse noise that cannot be read."""
+    if noise is not None:
+        try:
+            read(noise)
+        except ValueError as error:
+            raise FieldError(("noise",), str(error)) from None
 
 
 def _plain(figure: Any) -> str | int | float | None:

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from planner.command import manners
+from planner.command.faults import name_untested
 from planner.command.verbs.options import Json, Ray, ScenarioPath, Seed, TimeLimit, Workers
 
 
@@ -54,7 +55,7 @@ def bound(
 
         return bound_view(made)
 
-    manners.show(made.as_dict(output), view, as_json, written[1:])
+    manners.show(name_untested(made.as_dict(output)), view, as_json, written[1:])
     if stop.is_set():
         manners.say("truenorth: interrupted; the best bound found is kept")
         return manners.INTERRUPTED

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from planner.command import manners
+from planner.command.faults import name_untested
 from planner.command.verbs.options import Json, ScenarioPath, Seed, Warmup, Workers, assert_finite
 
 if TYPE_CHECKING:
@@ -83,7 +84,7 @@ def compare(
 
         return comparison_view(made)
 
-    manners.show(made.as_dict(), view, as_json, written)
+    manners.show(name_untested(made.as_dict()), view, as_json, written)
     if stop.is_set():
         manners.say("truenorth: interrupted; the best plan found is kept")
         return manners.INTERRUPTED
@@ -109,7 +110,7 @@ def _replicate(
     with interruptible() as stop, line.shown():
         made = replicate(loaded, count, names, folder=output, watch=line.watch, stop=stop, **told)
     written = [] if output is None or not made.replications else replicated.write(made, output)
-    manners.show(made.as_dict(), lambda: replicated.replicated_view(made), as_json, written)
+    manners.show(name_untested(made.as_dict()), lambda: replicated.replicated_view(made), as_json, written)
     for error in made.sweep.as_dict()["errors"]:
         manners.say(f"replication {error['cell']}: {error['error']}")
     if not made.sweep.complete:

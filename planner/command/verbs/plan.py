@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from planner.command import manners
+from planner.command.faults import name_untested
 from planner.command.verbs.options import Json, Output, Ray, ScenarioPath, Seed, TimeLimit, Workers
 
 if TYPE_CHECKING:
@@ -91,7 +92,7 @@ def plan(
 
         return plan_view(done)
 
-    manners.show(done.as_dict(output if found else None), view, as_json)
+    manners.show(name_untested(done.as_dict(output if found else None)), view, as_json)
     if stop.is_set():
         manners.say(f"truenorth: interrupted; {'the best plan found is kept' if found else 'no plan was found yet'}")
         return manners.INTERRUPTED

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -10,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from planner.command import manners
+from planner.command.faults import name_untested
 from planner.command.verbs.options import Json, ScenarioPath, Seed, TimeLimit, Workers
 
 if TYPE_CHECKING:
@@ -32,6 +32,10 @@ def servers(
     spare: Annotated[
         int, typer.Option(min=0, max=20, help="The level must still be met with any so many servers gone.")
     ] = 0,
+    noise: Annotated[
+        str | None,
+        typer.Option(metavar="SPEC", help="Policies run under this noise, such as told=mean; floor and plan do not."),
+    ] = None,
     rate: Annotated[
         str, typer.Option(metavar="FACTOR", help="So many times as many requests per second, the same ones.")
     ] = "1",
@@ -80,6 +84,7 @@ def servers(
         "policies": None if policies is None else split_policies(policies),
         "most": most,
         "spare": spare,
+        "noise": noise,
         "rate": _factor(rate),
         "time_limit_s": time_limit,
         "workers": workers,
@@ -108,7 +113,8 @@ def servers(
         return views.view(answer)
 
     by_name = {path.name: path for path in written}
-    manners.show(answer.as_dict(by_name.get("plan.json"), by_name.get("certificate.json")), view, as_json, written)
+    document = answer.as_dict(by_name.get("plan.json"), by_name.get("certificate.json"))
+    manners.show(name_untested(document), view, as_json, written)
     if fault is not None:
         raise fault
     if stop.is_set():
@@ -134,7 +140,7 @@ def _replicate(
 
         return views.replications_view(made)
 
-    manners.show(made.as_dict(), view, as_json)
+    manners.show(name_untested(made.as_dict()), view, as_json)
     for error in made.sweep.as_dict()["errors"]:
         manners.say(f"replication {error['cell']}: {error['error']}")
     if not made.sweep.complete:
@@ -168,26 +174,23 @@ def _by_interval(
     scenario: Scenario, levels: ServiceLevels | None, by_us: int, output: Path | None, as_json: bool, **told: Any
 ) -> int:
     """Answer for counts of servers that change over the day."""
-    from models.scenario import write_atomically
     from planner.answers.servers.schedule import schedule
+    from planner.answers.servers.written import write_schedule
     from planner.command.console import interruptible
     from planner.command.servers_progress import ServersLine
 
     line = ServersLine()
     with interruptible() as stop, line.shown():
         answer = schedule(scenario, by_us, levels, tell=line.tell, stop=stop, folder=output, **told)
-    document = answer.fixed.as_dict() | answer.as_dict()
 
     def view() -> object:
         from planner.show.schedule import schedule_view
 
         return schedule_view(answer)
 
-    manners.show(document, view, as_json)
+    manners.show(name_untested(answer.fixed.as_dict() | answer.as_dict()), view, as_json)
     if output is not None:
-        output.mkdir(parents=True, exist_ok=True)
-        write_atomically(output / "schedule.json", json.dumps(document, indent=2))
-        manners.say(f"wrote {output / 'schedule.json'}")
+        manners.say(f"wrote {write_schedule(answer, output)}")
     if stop.is_set():
         manners.say("truenorth: interrupted; what is known so far is kept")
         return manners.INTERRUPTED

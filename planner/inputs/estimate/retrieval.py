@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from models.instance import Ints
 from planner.inputs.estimate.answers import Answers
+from planner.inputs.estimate.asked import AnswerError, ask_own
 from planner.inputs.estimate.default import pooled_quantiles
 from planner.inputs.estimate.known import KnownTimes, PastRuns
 from planner.inputs.estimate.tasks import UNKNOWN, Columns, Floats, History, Tasks, Texts
@@ -159,10 +160,16 @@ def tf_idf(history: History, columns: Columns) -> Callable[[Sequence[str]], Any]
 
 
 def unit(encoder: SentenceEncoder) -> Callable[[Sequence[str]], NDArray[np.float64]]:
-    """Return an encoder whose vectors have length one; what has none stays 0 and resembles nothing."""
+    """Return an encoder whose vectors have length one; what has none stays 0 and resembles nothing.
+
+    It raises AnswerError where the user's encoder raises, or gives anything but a vector of numbers for each text.
+    """
 
     def encode(texts: Sequence[str]) -> NDArray[np.float64]:
-        vectors = np.asarray(encoder(texts), np.float64)
+        vectors: NDArray[np.float64] = ask_own("encoder", lambda asked: np.asarray(encoder(asked), np.float64), texts)
+        if vectors.ndim != 2 or len(vectors) != len(texts) or not np.isfinite(vectors).all():
+            given = f"gave numbers of shape {list(vectors.shape)} for {len(texts)} texts"
+            raise AnswerError(f"--encoder: {given}; allowed is a vector of finite numbers for each")
         length = np.linalg.norm(vectors, axis=1, keepdims=True)
         return vectors / np.where(length > 0, length, 1)
 

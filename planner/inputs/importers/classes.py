@@ -6,8 +6,6 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 import numpy as np
-import pandas as pd
-from numpy.typing import NDArray
 
 from models.errors import QuestionError
 from models.instance import Ints
@@ -75,7 +73,7 @@ class Classes:
         return self.most or max(1, min(DEFAULT_CLASSES, MOST_EXACT // groups))
 
 
-def round_up(figures: pd.DataFrame, most: int) -> pd.DataFrame:
+def round_up(figures: Ints, most: int) -> Ints:
     """Return the figures that stand for each request of a group: never less than its own.
 
     Requests whose figures are all alike to within a factor make a class, which is represented by the largest of every
@@ -85,15 +83,17 @@ def round_up(figures: pd.DataFrame, most: int) -> pd.DataFrame:
     Parameters
     ----------
     figures
-        Whole numbers, one row for each request; the first column is a run time. Shape [requests, figures].
+        One row for each request; the first column is a run time. Shape [requests, figures].
     """
-    runtimes = figures.iloc[:, 0].to_numpy()
+    runtimes = figures[:, 0]
     place = quantile_rank(SLOWEST, len(runtimes))
     quick = runtimes < np.partition(runtimes, place)[place]
-    if len(figures[quick].drop_duplicates()) <= most:
+    if not quick.any() or _number(figures[quick]).max() < most:
         return figures
-    made = figures.copy()
-    made[quick] = figures[quick].groupby(_classes_of(figures[quick], most)).transform("max")
+    classes, made = _classes_of(figures[quick], most), figures.copy()
+    largest = np.zeros((classes.max() + 1, figures.shape[1]), np.int64)
+    np.maximum.at(largest, classes, figures[quick])
+    made[quick] = largest[classes]
     return made
 
 
@@ -120,15 +120,15 @@ def refuse_more(workflows: int) -> None:
         )
 
 
-def _classes_of(figures: pd.DataFrame, most: int) -> Ints:
+def _classes_of(figures: Ints, most: int) -> Ints:
     """Return which class each row is of: a grid of equal ratios over all columns, as fine as `most` classes allow."""
-    logs = np.log(np.maximum(figures.to_numpy(np.float64), 1))
+    logs = np.log(np.maximum(figures, 1))
     below = logs.max(axis=0) - logs
     coarse, fine = float(below.max()) + 1, 0.0
-    classes = _cells(below, coarse)
+    classes = np.zeros(len(figures), np.int64)
     for _ in range(_BISECTIONS):
         step = (coarse + fine) / 2
-        finer = _cells(below, step)
+        finer = _number((below / step).astype(np.int64))
         if finer.max() < most:
             coarse, classes = step, finer
         else:
@@ -136,7 +136,7 @@ def _classes_of(figures: pd.DataFrame, most: int) -> Ints:
     return classes
 
 
-def _cells(below: NDArray[np.float64], step: float) -> Ints:
-    """Return the cell of each row on a grid of this step, numbered from 0. Shape [rows]."""
-    cells = pd.DataFrame((below / step).astype(np.int64))
-    return np.asarray(cells.groupby(list(cells.columns), sort=False).ngroup(), np.int64)
+def _number(rows: Ints) -> Ints:
+    """Return the number of each row among the distinct ones, from 0. Shape [rows]."""
+    distinct = rows[:, 0] if rows.shape[1] == 1 else rows
+    return np.asarray(np.unique(distinct, axis=0, return_inverse=True)[1], np.int64).reshape(-1)

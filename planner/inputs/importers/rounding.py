@@ -27,8 +27,8 @@ class Rounding:
     exact_us, rounded_us
         Of each request, on the kind of GPU where it is quickest. Shape [requests].
     most
-        Nothing is raised by more than this share of itself, on any kind and at any batch size; to four places, rounded
-        up.
+        No run time is raised by more than this share of itself, on any kind and at any batch size; to four places,
+        rounded up.
     """
 
     exact_us: Ints
@@ -44,13 +44,11 @@ class Rounding:
         parts
             Tables of figures before and after: run times by kind of GPU or size of batch, and perhaps `MEMORY`.
         """
-        most = max(((after / before.clip(lower=1)).max().max() for before, after in parts), default=1)
-        if most <= 1:
+        if all((before.to_numpy() == after.to_numpy()).all() for before, after in parts):
             return None
-        exact, rounded = (
-            np.concatenate([part[side].drop(columns=MEMORY, errors="ignore").min(axis=1) for part in parts])
-            for side in (0, 1)
-        )
+        runtimes = [[table.drop(columns=MEMORY, errors="ignore") for table in part] for part in parts]
+        most = max((after / before).max().max() for before, after in runtimes)
+        exact, rounded = (np.concatenate([part[side].min(axis=1) for part in runtimes]) for side in (0, 1))
         return cls(exact, rounded, math.ceil((most - 1) * _DIGITS) / _DIGITS)
 
     @property

@@ -177,11 +177,12 @@ def workload_of(found: Requests | DagJobs, rows: Ints, release_us: Ints, classes
 
 def _round_up(table: pd.DataFrame, kept: list[str], most: int) -> tuple[pd.DataFrame, Rounding | None]:
     """Return a table whose figures are rounded up among rows that agree in some columns, and what that costs."""
-    figures = table.drop(columns=kept)
-    groups = list(table.groupby(kept).indices.values())
-    parts = [(figures.iloc[rows], round_up(figures.iloc[rows], most)) for rows in groups]
-    made = pd.concat([after for _, after in parts]).sort_index()
-    return pd.concat([table[kept], made], axis=1)[list(table.columns)], Rounding.of(parts)
+    before = table.drop(columns=kept)
+    figures = before.to_numpy(np.int64, copy=True)
+    for rows in table.groupby(kept).indices.values():
+        figures[rows] = round_up(figures[rows], most)
+    after = pd.DataFrame(figures, columns=before.columns, index=before.index)
+    return pd.concat([table[kept], after], axis=1)[list(table.columns)], Rounding.of([(before, after)])
 
 
 def _tabulate_serving(found: Requests, rows: Ints) -> dict[str | int, Ints]:

@@ -94,7 +94,7 @@ def _contenders(document: Mapping[str, Any]) -> PageTable:
     unit, bound = document["unit"], document["lower_bound"]
     measured = [row["metrics"] for row in document["rows"] if row["metrics"] is not None]
     levels = any(metrics["slo_attainment"] is not None for metrics in measured)
-    columns = ["policy", "knows the future", f"{_words(document)}{f' ({unit})' if unit else ''}", "x best", "x bound"]
+    columns = ["policy", "knows", f"{_words(document)}{f' ({unit})' if unit else ''}", "x best", "x bound"]
     columns += ["gap to bound", "p50 slowdown", "p95", "p99", "hit rate", "loads", "busy"]
     if levels:
         columns.append("within service level")
@@ -112,7 +112,7 @@ def _contenders(document: Mapping[str, Any]) -> PageTable:
 
 def _contender(row: Mapping[str, Any], levels: bool) -> list[str]:
     metrics = row["metrics"]
-    cells = [name_with_marks(row, not row["converged"]), "yes" if row["clairvoyant"] else "no"]
+    cells = [name_with_marks(row, not row["converged"]), row["knows"]]
     if metrics is None:
         return cells
     cells += [

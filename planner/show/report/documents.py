@@ -12,7 +12,7 @@ from models.slo import ServiceLevel
 Figure = Annotated[float, Field(allow_inf_nan=False)]
 Count = Annotated[int, Field(ge=0, le=10**18)]
 Times = list[Annotated[int, Field(ge=-1, le=10**18)]]
-_OPEN = ConfigDict(extra="allow")
+OPEN = ConfigDict(extra="allow")
 """What a page does not read may be anything."""
 
 
@@ -25,7 +25,7 @@ Level = Annotated[str, AfterValidator(_readable)]
 Levels = Level | Annotated[list[Level], Field(min_length=2)]
 
 
-@with_config(_OPEN)
+@with_config(OPEN)
 class OriginOfFile(TypedDict):
     """The scenario of an answer."""
 
@@ -33,7 +33,7 @@ class OriginOfFile(TypedDict):
     hash: str
 
 
-@with_config(_OPEN)
+@with_config(OPEN)
 class AssumptionsOfFile(OriginOfFile):
     """The scenario of a server count, and what of it an answer rests on."""
 
@@ -43,7 +43,7 @@ class AssumptionsOfFile(OriginOfFile):
     overlap_loads: bool
 
 
-@with_config(_OPEN)
+@with_config(OPEN)
 class WindowOfFile(OriginOfFile):
     """The scenario of a comparison."""
 
@@ -53,7 +53,7 @@ class WindowOfFile(OriginOfFile):
     slo: str | None
 
 
-@with_config(_OPEN)
+@with_config(OPEN)
 class ShownMetrics(TypedDict):
     """Metrics of a contender."""
 
@@ -66,12 +66,13 @@ class ShownMetrics(TypedDict):
     slo_attainment: Figure | None
 
 
-@with_config(_OPEN)
+@with_config(OPEN)
 class ComparedPolicy(TypedDict):
     """A row of a comparison; a policy with a problem has no figures."""
 
     policy: str
     clairvoyant: bool
+    knows: str
     twin: bool
     problem: str | None
     objective: Figure | None
@@ -82,7 +83,7 @@ class ComparedPolicy(TypedDict):
     metrics: ShownMetrics | None
 
 
-@with_config(_OPEN)
+@with_config(OPEN)
 class LossRow(TypedDict):
     """A part of a regret."""
 
@@ -93,7 +94,7 @@ class LossRow(TypedDict):
     at_most: Figure
 
 
-@with_config(_OPEN)
+@with_config(OPEN)
 class RegretRow(TypedDict):
     """What a policy loses to each part."""
 
@@ -103,7 +104,7 @@ class RegretRow(TypedDict):
     losses: list[LossRow]
 
 
-@with_config(_OPEN)
+@with_config(OPEN)
 class ComparisonFile(TypedDict):
     """``comparison.json``."""
 
@@ -125,7 +126,7 @@ class ComparisonFile(TypedDict):
     versions: dict[str, str]
 
 
-@with_config(_OPEN)
+@with_config(OPEN)
 class Group(TypedDict):
     """Servers of one sort."""
 
@@ -133,7 +134,7 @@ class Group(TypedDict):
     gpus_per_server: Count
 
 
-@with_config(_OPEN)
+@with_config(OPEN)
 class ServerSize(TypedDict):
     """A number of servers; of priced groups also how many of each, and for how much."""
 
@@ -142,7 +143,7 @@ class ServerSize(TypedDict):
     price_per_hour: NotRequired[Figure | None]
 
 
-@with_config(_OPEN)
+@with_config(OPEN)
 class Minimum(ServerSize):
     """The least size of a server count."""
 
@@ -153,22 +154,23 @@ class Minimum(ServerSize):
     value: Figure | list[Figure | None] | None
 
 
-@with_config(_OPEN)
+@with_config(OPEN)
 class Reached(ServerSize):
     """What a policy reached at a size."""
 
     value: Figure | list[Figure | None] | None
 
 
-@with_config(_OPEN)
+@with_config(OPEN)
 class TrialRow(ServerSize):
     """The least size at which a policy meets the level."""
 
+    knows: str
     not_simulated: Count
     reached: list[Reached]
 
 
-@with_config(_OPEN)
+@with_config(OPEN)
 class RefutationRow(ServerSize):
     """Why no cheaper size is enough."""
 
@@ -176,7 +178,7 @@ class RefutationRow(ServerSize):
     however_many: bool
 
 
-@with_config(_OPEN)
+@with_config(OPEN)
 class AlternativeMetrics(TypedDict):
     """The metrics of an alternative that a page shows."""
 
@@ -188,15 +190,25 @@ class AlternativeMetrics(TypedDict):
     compute_busy: Figure
 
 
-@with_config(_OPEN)
+@with_config(OPEN)
+class WorkRow(TypedDict):
+    """What an alternative computes, of what its GPUs offer."""
+
+    gpu_seconds: Figure
+    offered_gpu_seconds: Figure
+
+
+@with_config(OPEN)
 class AlternativeRow(ServerSize):
     """A policy at a size near the best price."""
 
     policy: str
+    knows: str
     metrics: AlternativeMetrics
+    work: WorkRow
 
 
-@with_config(_OPEN)
+@with_config(OPEN)
 class GrowthRow(ServerSize):
     """How much more traffic the best of them takes."""
 
@@ -205,7 +217,7 @@ class GrowthRow(ServerSize):
     fails: Figure | None
 
 
-@with_config(_OPEN)
+@with_config(OPEN)
 class StrainRow(TypedDict):
     """What the best of them reaches with one figure of one model larger."""
 
@@ -217,7 +229,7 @@ class StrainRow(TypedDict):
     share_of_limit: Figure | None
 
 
-def _figures_of_every_level(found: ServersFile) -> ServersFile:
+def figures_of_every_level(found: ServersFile) -> ServersFile:
     """Refuse a document in which a value is not one figure for each level."""
     levels = 1 if isinstance(found["slo"], str) else len(found["slo"])
     for at in [found["minimum"], *(at for trial in found["policies"].values() for at in trial["reached"])]:
@@ -227,7 +239,7 @@ def _figures_of_every_level(found: ServersFile) -> ServersFile:
     return found
 
 
-def _priced_throughout(found: ServersFile) -> ServersFile:
+def priced_throughout(found: ServersFile) -> ServersFile:
     """Refuse a document of priced groups in which a size lacks its mix or its price."""
     minimum, refutation = found["minimum"], found["refutation"]
     if "mix" not in minimum:
@@ -245,13 +257,14 @@ def _priced_throughout(found: ServersFile) -> ServersFile:
     return found
 
 
-@with_config(_OPEN)
+@with_config(OPEN)
 class ServersFile(TypedDict):
     """``answer.json``."""
 
     slo: Levels
     rate: NotRequired[Figure]
     spare: Count
+    noise: str | None
     groups: list[Group]
     largest: ServerSize
     open_sizes: Count
@@ -267,10 +280,10 @@ class ServersFile(TypedDict):
     versions: dict[str, str]
 
 
-ServerCount = Annotated[ServersFile, AfterValidator(_figures_of_every_level), AfterValidator(_priced_throughout)]
+ServerCount = Annotated[ServersFile, AfterValidator(figures_of_every_level), AfterValidator(priced_throughout)]
 
 
-@with_config(_OPEN)
+@with_config(OPEN)
 class Both(TypedDict):
     """A figure of a replay; also the objective, which has a name."""
 
@@ -278,14 +291,14 @@ class Both(TypedDict):
     measured: Figure | None
 
 
-@with_config(_OPEN)
+@with_config(OPEN)
 class Named(Both):
     """The objective of a replay."""
 
     name: str
 
 
-@with_config(_OPEN)
+@with_config(OPEN)
 class ReplayFile(TypedDict):
     """``replay.json``."""
 
@@ -306,7 +319,7 @@ class ReplayFile(TypedDict):
     versions: dict[str, str]
 
 
-@with_config(_OPEN)
+@with_config(OPEN)
 class ForecastRow(TypedDict):
     """What samples foretell of a contender."""
 
@@ -319,7 +332,7 @@ class ForecastRow(TypedDict):
     inside: Figure | None
 
 
-@with_config(_OPEN)
+@with_config(OPEN)
 class ContenderRow(TypedDict):
     """A contender of a trial."""
 
@@ -334,6 +347,9 @@ class ContenderRow(TypedDict):
     difference_high: Figure | None
     same_order: Count
     failed_jobs: Count
+    faults: Count
+    not_finite_outputs: NotRequired[Count]
+    runs: NotRequired[Count]
     forecast: ForecastRow | None
 
 
@@ -351,7 +367,7 @@ def _alike(found: LatenciesOfFile) -> LatenciesOfFile:
     return found
 
 
-@with_config(_OPEN)
+@with_config(OPEN)
 class TrialFile(TypedDict):
     """``trial.json``."""
 
@@ -359,6 +375,7 @@ class TrialFile(TypedDict):
     device: str
     runner: str
     repeats: Count
+    ended: NotRequired[str | None]
     rows: Annotated[list[ContenderRow], Field(min_length=1)]
     jobs: dict[str, Annotated[LatenciesOfFile, AfterValidator(_alike)]]
     scenario: OriginOfFile
@@ -366,7 +383,37 @@ class TrialFile(TypedDict):
     versions: dict[str, str]
 
 
-@with_config(_OPEN)
+@with_config(OPEN)
+class IntervalOfFile(TypedDict):
+    """A contender over replications: means, each with the ends of its interval."""
+
+    policy: str
+    replications: Count
+    objective: Figure
+    objective_low: Figure | None
+    objective_high: Figure | None
+    ratio_to_best: Figure | None
+    ratio_to_best_low: Figure | None
+    ratio_to_best_high: Figure | None
+    difference: Figure | None
+    difference_low: Figure | None
+    difference_high: Figure | None
+    better_in: Count | None
+    gap_to_bound: Figure | None
+
+
+@with_config(OPEN)
+class IntervalsFile(TypedDict):
+    """``intervals.json``."""
+
+    objective: str
+    of: str
+    against: str | None
+    rows: Annotated[list[IntervalOfFile], Field(min_length=1)]
+    note: str
+
+
+@with_config(OPEN)
 class SweepFile(TypedDict):
     """``sweep.json``."""
 
@@ -377,7 +424,7 @@ class SweepFile(TypedDict):
     cells: list[str]
 
 
-@with_config(_OPEN)
+@with_config(OPEN)
 class Drawn(TypedDict):
     """One of the timelines."""
 
@@ -392,7 +439,7 @@ class Drawn(TypedDict):
     residencies: list[list[Any]]
 
 
-@with_config(_OPEN)
+@with_config(OPEN)
 class Timelines(TypedDict):
     """``timelines.json``."""
 

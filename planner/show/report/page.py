@@ -9,7 +9,7 @@ from typing import Any
 
 from models.errors import QuestionError
 from models.scenario import write_atomically
-from planner.show.report import comparison, replay, servers, sweep, trial
+from planner.show.report import comparison, replay, replicated, schedule, servers, sweep, trial
 from planner.show.report.render import compact, render
 from planner.show.report.section import PageSection
 
@@ -18,6 +18,8 @@ TIMELINES_BYTES = 2_400_000
 _SECTIONS: Mapping[str, Callable[[Path], PageSection]] = {
     comparison.NAME: comparison.section,
     servers.NAME: servers.section,
+    schedule.NAME: schedule.section,
+    replicated.NAME: replicated.section,
     sweep.NAME: sweep.section,
     replay.NAME: replay.section,
     trial.NAME: trial.section,

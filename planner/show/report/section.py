@@ -42,6 +42,10 @@ class PageSection:
         The document of `planner.show.report.timelines`, or None.
     reproduce
         By name: command, versions, hashes.
+    leading
+        How many of the tables stand before the figures; the others follow them.
+    notes
+        What it all rests on, behind figures and tables.
     """
 
     question: str
@@ -51,3 +55,5 @@ class PageSection:
     figures: Sequence[Curves] = ()
     timelines: Mapping[str, Any] | None = None
     reproduce: Mapping[str, str] = field(default_factory=dict)
+    leading: int = 1
+    notes: Sequence[str] = ()

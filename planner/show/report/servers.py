@@ -6,12 +6,15 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from executor import Knows
 from models.cluster import MICROSECONDS_PER_SECOND
 from models.scenario import load_scenario, read_timeline
 from models.slo import ServiceLevel
+from planner.answers.servers.deployable import lead
 from planner.answers.shown import Shown
 from planner.show.colours import colour_of
 from planner.show.curves import Curve, Curves, Point, dots, lines
+from planner.show.order import order_in_words
 from planner.show.report import documents
 from planner.show.report.folders import read_json
 from planner.show.report.section import PageSection, PageTable
@@ -24,14 +27,15 @@ from planner.show.servers import (
     STRAINS_TITLE,
     Found,
     alternatives,
-    answer_in_words,
     assumptions,
     describe_mix,
     describe_size,
     levels,
     priced,
     rows,
+    sentences,
     strains,
+    untried,
 )
 
 NAME = "answer.json"
@@ -49,10 +53,12 @@ def section(folder: Path) -> PageSection:
     return PageSection(
         f"{found['scenario']['name']}: {'which servers' if priced(found) else 'how many servers'} are enough for "
         f"{levels(found)}?",
-        answer_in_words(found),
-        [NOT_MONOTONE, f"What this assumes: {' '.join(assumptions(found))}"],
+        order_in_words(found),
+        sentences(found) if found["alternatives"] else [],
         [_sizes(found), *_near(found)],
         [*_costs(found), *_reached(found)],
+        leading=0,
+        notes=[f"What this assumes: {' '.join(assumptions(found))}", *untried(found), NOT_MONOTONE],
         timelines=_plan(folder),
         reproduce={
             "command": found["command"],
@@ -64,12 +70,12 @@ def section(folder: Path) -> PageSection:
 
 def _sizes(found: Found) -> PageTable:
     what = "cheapest mix" if priced(found) else "servers"
-    return PageTable(f"Servers for {levels(found)}", ["", what, "how it is known"], rows(found), words=3)
+    return PageTable(f"Servers for {levels(found)}", ["", "knows", what, "how it is known"], rows(found), words=4)
 
 
 def _near(found: Found) -> list[PageTable]:
     near = alternatives(found)
-    tables = [PageTable(ALTERNATIVES_TITLE, ALTERNATIVES, near, words=2)] if near else []
+    tables = [PageTable(ALTERNATIVES_TITLE, ALTERNATIVES, near, words=3)] if near else []
     return tables + ([PageTable(STRAINS_TITLE, STRAINS, strains(found), words=2)] if found["sensitivity"] else [])
 
 
@@ -106,11 +112,14 @@ def _reached_of(found: Found, level: ServiceLevel, place: int, count: int) -> li
 
 
 def _costs(found: Found) -> list[Curves]:
-    """Return, per level about times, the least size or price that was seen to keep each limit, tight or loose."""
-    asked = levels(found).levels
+    """Return, per level about times, the least size or price that was seen to keep each limit, tight or loose.
+
+    Of policies that know no more of run times than the one to order.
+    """
+    asked, policies = levels(found).levels, [size for size in found["policies"].values() if _knows_no_more(found, size)]
     made = []
     for place, level in enumerate(asked):
-        reached = [at for size in found["policies"].values() for at in size["reached"] if at["value"] is not None]
+        reached = [at for size in policies for at in size["reached"] if at["value"] is not None]
         values = [(at["value"] if len(asked) == 1 else at["value"][place], _cost(found, at), at) for at in reached]
         seen = sorted((value, cost, describe_size(found, at)) for value, cost, at in values if value is not None)
         # What costs no less than a size that reaches less is no reason to loosen the level.
@@ -127,6 +136,11 @@ def _costs(found: Found) -> list[Curves]:
         title = f"What a tighter or looser limit costs: {unit} over {_measured(level)}"
         made.append(Curves(title, f"{_measured(level)} (logarithmic)", unit, curves, x_logarithmic=True))
     return made
+
+
+def _knows_no_more(found: Found, policy: Mapping[str, Any]) -> bool:
+    leads = [lead(Knows(each["knows"]), found["noise"]) for each in (policy, *found["alternatives"][:1])]
+    return leads[0] <= leads[-1]
 
 
 def _cost(found: Found, at: Mapping[str, Any]) -> float:

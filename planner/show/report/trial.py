@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +35,9 @@ def section(folder: Path) -> PageSection:
         [
             f"{found['repeats']} repeats, all contenders in each, in random order; the tasks are computed by "
             f"{found['runner']}. Intervals are of 95 %; differences are to {first}, within a repeat.",
+            *([f"It ended early: {found['ended']}."] if found.get("ended") else []),
+            *say_uncounted(found["rows"]),
+            *say_not_finite(found["rows"]),
             *(f"From samples, {policy}: {say_forecast(compared)}." for policy, compared in foretold),
         ],
         [_table(found)],
@@ -51,7 +54,7 @@ def section(folder: Path) -> PageSection:
 def _answer(found: Mapping[str, Any]) -> str:
     measured = [row for row in found["rows"] if row["objective"] is not None]
     if not measured:
-        return "No contender ended a run without a failed job."
+        return "No contender has a run without faults and failed jobs."
     best, name = min(measured, key=lambda row: row["objective"]), str(found["objective"]).replace("_", " ")
     error = "" if best["error"] is None else f", {best['error']:+.1%} off its prediction"
     return f"{best['policy']} has the least {name}, {best['objective']:.4g}{error}."
@@ -68,22 +71,46 @@ def _table(found: Mapping[str, Any]) -> PageTable:
         "interval",
         "as predicted",
         "failed jobs",
+        "faults",
+        "runs counted",
     ]
     rows = [
         [
             row["policy"],
             _shown(row["predicted"]),
-            _shown(row["objective"]),
+            "none" if row["objective"] is None else _shown(row["objective"]),
             _ends(row, "objective"),
             "-" if row["error"] is None else f"{row['error']:+.1%}",
             _shown(row["difference"]),
             _ends(row, "difference"),
-            f"{row['same_order']} of {found['repeats']}",
+            f"{row['same_order']} of {row.get('runs', found['repeats'])}",
             str(row["failed_jobs"]),
+            str(row["faults"]),
+            f"{len(found['jobs'][row['policy']]['measured_s'])} of {row.get('runs', found['repeats'])}",
         ]
         for row in found["rows"]
     ]
     return PageTable(f"Predicted and measured: {str(found['objective']).replace('_', ' ')}", columns, rows)
+
+
+def say_uncounted(rows: Iterable[Mapping[str, Any]]) -> list[str]:
+    """Say which contenders have no run that counts, if any.
+
+    >>> say_uncounted([{"policy": "jit", "objective": None}, {"policy": "srpt", "objective": 1.5}])
+    ['No run of jit counts: none ended without faults and failed jobs.']
+    """
+    without = ", ".join(row["policy"] for row in rows if row["objective"] is None)
+    return [f"No run of {without} counts: none ended without faults and failed jobs."] if without else []
+
+
+def say_not_finite(rows: Iterable[Mapping[str, Any]]) -> list[str]:
+    """Say how many outputs of which contenders hold something that is no finite number, if any.
+
+    >>> say_not_finite([{"policy": "jit", "not_finite_outputs": 3}])
+    ['3 outputs of jit hold what is no finite number.']
+    """
+    found = [(row["policy"], row.get("not_finite_outputs", 0)) for row in rows]  # files of earlier versions say nothing
+    return [f"{count} outputs of {policy} hold what is no finite number." for policy, count in found if count]
 
 
 def _latencies(found: Mapping[str, Any]) -> Curves:

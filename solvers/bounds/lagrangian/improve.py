@@ -5,7 +5,6 @@ Where many jobs are alike they share prices at first (see `pooled`), then every 
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -71,6 +70,9 @@ LEAST_GAIN = 3e-4
 STEP_S = 1e-9
 """Less than a step takes per delay of a task on a class, or of a priced precedence: longer steps are not tried."""
 
+STEP_MOVES, RUNS_PER_MOVE = 30, 5000
+"""A step takes about as long as so many moves of local search, and one more for every so many delays that it prices."""
+
 FIRST_WINDOW = 32
 """Least delays considered at first, in mean critical paths; later windows follow from what jobs pay."""
 
@@ -124,7 +126,7 @@ def _climb(search: Search, time_limit_s: float | None, finest_us: int, unit_us: 
         If memory or time are short.
     """
     limit = search.remaining_s if time_limit_s is None else min(search.remaining_s, time_limit_s)
-    end = time.monotonic() + limit
+    end_s = search.elapsed_s + limit
     prepared = prepare(search.instance, search.objective)
     if prepared is None:
         return None
@@ -132,7 +134,7 @@ def _climb(search: Search, time_limit_s: float | None, finest_us: int, unit_us: 
     unit_us = int(search.instance.job_critical_us.mean()) if unit_us is None else unit_us
 
     def left_s() -> float:
-        return min(search.remaining_s, end - time.monotonic())
+        return min(search.remaining_s, end_s - search.elapsed_s)
 
     in_haste = left_s() < ALONE_S_PER_TASK * search.instance.n_tasks
     pool = Pool.of(fixed, first_prices) if in_haste else None
@@ -140,11 +142,11 @@ def _climb(search: Search, time_limit_s: float | None, finest_us: int, unit_us: 
     with suppress(GivenUpError):  # alone, jobs look at their own windows, which may be shorter than the time of all
         begin = None if pool is None else _climb_pooled(search, fixed, pool, first_prices, finest_us, unit_us, left_s)
     if begin is None:
-        begin = _begin_alone(fixed, first_prices, finest_us, unit_us, left_s)
+        begin = _begin_alone(search, fixed, first_prices, finest_us, unit_us, left_s)
     relaxation, start, steps, best = begin
     reached = 0.0
     while steps.count > 0:
-        pace = _Pace(left_s)
+        pace = _Pace(search, relaxation, left_s)
         climb = ascend(relaxation, start, steps, pace.go_on)
         best = offer(search, relaxation, climb.best, best)
         before, reached = reached, climb.value / relaxation.scale
@@ -177,13 +179,15 @@ def prepare(instance: Instance, objective: Objective) -> tuple[Fixed, FirstPrice
 class _Pace:
     """Tells an ascent whether to go on, and how long its steps take but for the first, which touches new memory."""
 
-    def __init__(self, left_s: Callable[[], float]) -> None:
-        self._left_s = left_s
-        self._asked_s = [time.monotonic()]
+    def __init__(self, search: Search, relaxation: Relaxation, left_s: Callable[[], float]) -> None:
+        self._search, self._left_s = search, left_s
+        self._moves = _moves_per_step(relaxation)
+        self._asked_s = [search.elapsed_s]
 
     def go_on(self) -> bool:
         """Say whether there is time for another step; asked once a step."""
-        self._asked_s.append(time.monotonic())
+        self._search.count(self._moves)
+        self._asked_s.append(self._search.elapsed_s)
         return self._left_s() > 0
 
     @property
@@ -198,14 +202,14 @@ Begin = tuple[Relaxation, Numbers, Steps, Priced | None]
 
 
 def _begin_alone(
-    fixed: Fixed, first_prices: FirstPrices, finest_us: int, unit_us: int, left_s: Callable[[], float]
+    search: Search, fixed: Fixed, first_prices: FirstPrices, finest_us: int, unit_us: int, left_s: Callable[[], float]
 ) -> Begin:
     """Return the first prices in slots wide enough to leave time for finer ones."""
 
     def relax_first(slot_us: int) -> Relaxation:
         return relax(fixed, slot_us, _first_windows(fixed, first_prices, slot_us))
 
-    relaxation, steps = _coarsest(unit_us, relax_first, Evaluation, finest_us, left_s)
+    relaxation, steps = _coarsest(search, unit_us, relax_first, Evaluation, finest_us, left_s)
     return relaxation, first_prices.in_slots(relaxation), steps, None
 
 
@@ -234,25 +238,25 @@ def _climb_pooled(
     def evaluate(relaxation: Relaxation) -> Evaluation:
         return PooledEvaluation(pool, relaxation, model_us)
 
-    pooled, steps = _coarsest(unit_us, pool.relax, evaluate, finest_us, left_s)
+    pooled, steps = _coarsest(search, unit_us, pool.relax, evaluate, finest_us, left_s)
     flat = first_prices.in_slots(pooled)
     best: Priced | None = None
     finest_us = max(finest_us, unit_us // FINEST_POOLED_SHARE)
     while True:
-        pace = _Pace(left_s)
+        pace = _Pace(search, pooled, left_s)
         climb = ascend(pooled, flat, steps, pace.go_on, evaluate(pooled))
         if model_us is None:
             # Once, at the widest slots: prices on models behind a cold start cost half of a step, and are often 0.
-            trial_pace = _Pace(left_s)
+            trial_pace = _Pace(search, pooled, left_s)
             cold = ascend(pooled, climb.best, TRIAL, trial_pace.go_on, PooledEvaluation(pool, pooled, pool.cold_us))
             if cold.value >= climb.value * (1 - LEAST_GAIN):
                 model_us, climb, pace = pool.cold_us, cold, trial_pace
-        begun = time.monotonic()
+        begun_s = search.elapsed_s
         paid_us = pool.paid_us(pooled, climb.job_value)
         relaxation = relax(fixed, pooled.slot_us, _reaching(paid_us, pooled.slots * pooled.slot_us, pooled.slot_us))
         start = pool.to_jobs(climb.best, pooled, paid_us, relaxation)
         best = offer(search, relaxation, start, best)
-        proof_s = time.monotonic() - begun
+        proof_s = search.elapsed_s - begun_s
         if left_s() <= 0 or search.proved:
             return relaxation, start, replace(steps, count=0), best
         # In slots half as wide a step takes twice as long.
@@ -261,7 +265,7 @@ def _climb_pooled(
         finer = None if finer_us < finest_us or not steps.count else _relax_if_it_fits(pool, finer_us)
         if finer is None:  # from here on every job has prices of its own
             return relaxation, start, _affordable(WARM, pooled.slot_us, proof_s, left_s(), pooled.slot_us)[1], best
-        pace = _Pace(left_s)
+        pace = _Pace(search, finer, left_s)
         trial = ascend(finer, refine(climb.best, pooled, finer), TRIAL, pace.go_on, evaluate(finer))
         # A step was guessed to take twice as long; the trial has told.
         possible = int(STEPS_SHARE * (left_s() - PROOFS_KEPT * proof_s) / pace.step_s)
@@ -276,6 +280,7 @@ def _relax_if_it_fits(pool: Pool, slot_us: int) -> Relaxation | None:
 
 
 def _coarsest(
+    search: Search,
     unit_us: int,
     relax_first: Callable[[int], Relaxation],
     evaluate: Callable[[Relaxation], Evaluation],
@@ -302,7 +307,7 @@ def _coarsest(
             if widest:
                 raise
             continue
-        pace = _Pace(left_s)
+        pace = _Pace(search, relaxation, left_s)
         ascend(relaxation, np.zeros(Prices.size(relaxation)), Steps(3), pace.go_on, evaluate(relaxation))
         if COLD.count * pace.step_s <= COLD_SHARE * left_s() or widest:
             affordable = max(1, min(COLD.count, int(left_s() / pace.step_s)))
@@ -355,6 +360,11 @@ def _size(relaxation: Relaxation) -> int:
     return int(relaxation.data.delays.sum()) + relaxation.slots * len(relaxation.uses)
 
 
+def _moves_per_step(relaxation: Relaxation) -> int:
+    """Return how many moves of local search take as long as a step."""
+    return STEP_MOVES + _runs(relaxation) // RUNS_PER_MOVE
+
+
 def _runs(relaxation: Relaxation) -> int:
     """Return the number of delays that a step prices, of all tasks on all classes and of all priced precedences."""
     shapes = relaxation.trees.shapes
@@ -365,6 +375,7 @@ def _runs(relaxation: Relaxation) -> int:
 def offer(search: Search, relaxation: Relaxation, flat: Numbers, best: Priced | None) -> Priced | None:
     """Round prices, prove their bound and offer it; return the better of it and `best`."""
     prices = round_prices(Prices.split(flat, relaxation), relaxation)
+    search.count(_moves_per_step(relaxation))
     bound = exact_bound(relaxation, prices)
     if bound is None or (best is not None and bound <= best.bound):
         return best

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field
 
-from planner.inputs.estimate.logs.causes import CAUSES, HINTS, Cause, FailureClass, Weight
+from planner.inputs.estimate.logs.causes import CAUSES, Cause, FailureClass, Weight
 
 MOST_LINES = 5
 """Lines of evidence that a failure names."""
@@ -70,9 +70,7 @@ class Judge:
         self._traceback_until = 0
 
     def note(self, number: int, text: str, lowered: str, advances: int) -> None:
-        """Take note of a line, given how often the job has got further so far."""
-        if not any(hint in lowered for hint in HINTS):
-            return
+        """Take note of a line that holds one of the `HINTS`, given how often the job has got further so far."""
         if "Traceback (most recent call last)" in text:
             self._traceback_until = number + _TRACEBACK_LINES
             return

@@ -17,6 +17,7 @@ _ANSI = re.compile(
     r"\x1b(?:\[[0-?]{0,32}[ -/]{0,4}[@-~]|\][^\x07\x1b]{0,200}(?:\x07|\x1b\\)|[PX^_][^\x1b]{0,200}\x1b\\|[@-OQ-WYZ\\])"
 )
 _CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
+_CONTROL_BYTES = bytes({*range(0x20), 0x7F} - set(b"\t\n\r"))
 
 
 def read_lines(
@@ -40,18 +41,19 @@ def read_lines(
     InputError
         If a line has more than `LONGEST_LINE` bytes.
     """
-    number, rest, read, unended = 1, b"", 0, 0
+    number, rest, read, unended, plain = 1, b"", 0, 0, True
     while chunk := file.read(_CHUNK):
         read += len(chunk)
         if watch is not None:
             watch(read)
+        plain = plain and len(chunk.translate(None, _CONTROL_BYTES)) == len(chunk)
         pieces = (rest + chunk).splitlines(keepends=True)
         unended = unended + len(chunk) if len(pieces) == 1 else 0
         if unended > LONGEST_LINE:
             raise InputError(name, number, "line", f"is longer than {LONGEST_LINE} bytes; allowed are logs of lines")
         rest = b"" if pieces[-1].endswith((b"\n", b"\r")) else pieces.pop()[:MAX_LINE]
         for piece in pieces:
-            text = _clean(piece)
+            text = piece[:MAX_LINE].decode("utf-8", "replace").rstrip() if plain else _clean(piece)
             if text:
                 yield number, text
             number += piece.endswith(b"\n")

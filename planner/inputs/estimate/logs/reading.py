@@ -8,16 +8,14 @@ from pathlib import Path
 from typing import Any
 
 from models.cluster import MICROSECONDS_PER_SECOND
-from planner.inputs.estimate.logs.clock import written_us
+from planner.inputs.estimate.logs.clock import LogClock
 from planner.inputs.estimate.logs.failures import Judge, LogFailure
 from planner.inputs.estimate.logs.lines import read_lines
 from planner.inputs.estimate.logs.marks import Rate, said
 from planner.inputs.estimate.logs.pace import Remaining
 from planner.inputs.estimate.logs.progress import Count, Tracker
+from planner.inputs.estimate.logs.words import CUE, END, HINT, Words
 from planner.inputs.importers.source import open_bytes
-
-_CUES = ("%|", "step", "iter", "epoch", "batch", "update", "it/s", "/s", "per second", "per_second", "s/it", "[=", "━")
-_FINISHED = ("train_runtime", "training completed", "training complete", "training finished", "training done")
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,16 +109,18 @@ def read_log(
     InputError
         If the file cannot be read, or is a damaged gzip file.
     """
-    tracker, judge, finished, number = Tracker(steps, epochs), Judge(), False, 0
+    tracker, judge, clock, words, finished, number = Tracker(steps, epochs), Judge(), LogClock(), Words(), False, 0
     with open_bytes(Path(path)) as (file, raw):
         for number, text in read_lines(file, str(path), lambda read: watch(raw.tell() if raw.seekable() else read)):
             lowered = text.lower()
-            if any(cue in lowered for cue in _CUES):
+            held = words.held_by(lowered)
+            if held & CUE:
                 heard = said(lowered)
                 if heard.marks or heard.rate is not None or heard.total is not None:
-                    tracker.note(number, heard, written_us(text))
-            judge.note(number, text, lowered, tracker.advances)
-            finished = finished or any(word in lowered for word in _FINISHED)
+                    tracker.note(number, heard, clock.read_us(text))
+            if held & HINT:
+                judge.note(number, text, lowered, tracker.advances)
+            finished = finished or bool(held & END)
     overall = tracker.overall()
     fraction = None if overall is None else min(1.0, overall[1] / overall[2])
     failure = judge.verdict(tracker.advances)

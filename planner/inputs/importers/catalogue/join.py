@@ -28,6 +28,10 @@ class _Group:
     rows: Ints
     figures: pd.DataFrame
 
+    def rounded(self, most: int) -> pd.DataFrame:
+        """Return the figures rounded up to so many classes."""
+        return pd.DataFrame(round_up(self.figures.to_numpy(np.int64), most), columns=self.figures.columns)
+
     @property
     def label(self) -> str:
         """The name of the group's workflows."""
@@ -90,7 +94,7 @@ def join(document: CatalogueDocument, requests: Requests, classes: Classes) -> J
     groups = [group for index, name in enumerate(ours) for group in _groups(name, document, requests, place == index)]
     distinct = [len(group.figures.drop_duplicates()) for group in groups]
     most = classes.per_group(sum(distinct), len(groups))
-    figures = [round_up(group.figures, most) if most else group.figures for group in groups]
+    figures = [group.rounded(most) if most else group.figures for group in groups]
     rounding = Rounding.of([(group.figures, made) for group, made in zip(groups, figures, strict=True)])
     workflow = np.full(len(codes), -1, np.int64)
     workflows: list[Workflow] = []

@@ -1,0 +1,145 @@
+"""Models with known answers that a version of the solvers must pass before it is let in.
+
+OR-Tools 9.15.6755 calls the model of ten constraints infeasible, and optima of windows that fork too high; its presolve
+does the same to batches. Whoever wants another version runs this with it, and adds it to `planner.answers.versions`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+import warnings
+from collections.abc import Callable, Iterator
+from fractions import Fraction
+from functools import partial
+from importlib.metadata import version
+from typing import Any
+
+from ortools.sat.python import cp_model
+
+from experiments.exact.forks import fork
+from models.scenario import Scenario, scenario_from
+from planner import plan
+from solvers.exact import cp_sat, milp
+from solvers.faults import SolverFaultWarning
+from solvers.options import Method
+from solvers.result import Result
+
+FORKS = {43: 1_263_000, 78: 1_406_500, 153: 1_281_500, 197: 751_000}
+"""Optima in microseconds of windows that fork, by seed: two solvers agree on them."""
+
+_BATCHES: dict[str, Any] = {
+    "cluster": {
+        "servers": 2,
+        "gpu": {"kind": "B", "memory": "5 GB", "load_bandwidth": "1 MB/s"},
+        "network": {"bandwidth": "1 GB/s"},
+    },
+    "models": {"m": {"weights": "4 GB"}},
+    "objective": "makespan",
+    "options": {"initial_residency": [{"gpu": "s0/g0", "model": "m"}]},
+}
+
+THREE_IN_BATCHES = _BATCHES | {
+    "batches": {"c": {"models": ["m"], "runtime": {"1": "1000 s", "4": "2000 s"}}},
+    "workflows": {name: {"tasks": {"t": {"batch": "c"}}} for name in "vw"},
+    "workload": {"jobs": [{"release": "0 s", "workflow": name} for name in "wvw"]},
+}
+"""All three together take 2,000 s on the GPU that has the model; a load takes longer than that."""
+
+TWO_CLASSES = _BATCHES | {
+    "cluster": _BATCHES["cluster"] | {"gpu": _BATCHES["cluster"]["gpu"] | {"load_overhead": "1000 s"}},
+    "batches": {
+        "c": {"models": ["m"], "runtime": {"1": "1000 s", "2": "2000 s", "4": "2000 s"}},
+        "e": {"models": ["m"], "runtime": {"1": "2000 s"}},
+    },
+    "workflows": {
+        "w": {"tasks": {"x": {"batch": "e"}, "y": {"batch": "e", "after": ["x"]}, "z": {"batch": "c"}}},
+        "v": {"tasks": {"x": {"batch": "c"}}},
+    },
+    "workload": {
+        "jobs": [
+            {"release": release, "workflow": name}
+            for release, name in (("0 s", "w"), ("4000 s", "v"), ("1000 s", "w"), ("0 s", "v"))
+        ]
+    },
+}
+"""The GPU without the model has it after 5,000 s: 2 T - 5,000 s hold the 10,000 s of work from T = 7,500 s on, and
+all times are multiples of 1,000 s."""
+
+KNOWN: dict[str, tuple[Callable[[], Scenario], int]] = {
+    **{f"fork {seed}": (partial(fork, seed), optimum) for seed, optimum in FORKS.items()},
+    "three in batches": (partial(scenario_from, THREE_IN_BATCHES), 2_000_000_000),
+    "two classes": (partial(scenario_from, TWO_CLASSES), 8_000_000_000),
+}
+"""Windows by name, and their optima in microseconds."""
+
+
+def ten_constraints(solved: bool) -> cp_model.CpModel:
+    """Return a feasible model of five tasks, two of them after another; or the same with a solution written in."""
+    model = cp_model.CpModel()
+    here = {task: model.new_bool_var(f"here[{task}]") for task in (0, 1, 2, 4, 5)}
+    windows = {0: (366, 713), 1: (560.6, 949.6), 2: (560.6, 907.6), 4: (991, 1338), 5: (1335.2, 1703)}
+    start = {
+        task: model.new_int_var(int(1000 * first), int(1000 * last), f"start[{task}]")
+        for task, (first, last) in windows.items()
+    }
+    end = {
+        0: model.new_int_var(552_000, 907_600, "end[0]"),
+        4: model.new_int_var(1_514_000, 1_861_000, "end[4]"),
+    }
+    lasts = {0: 458_000, 1: 133_000, 2: 175_000, 4: 579_000, 5: 158_000}
+    runs = [
+        model.new_optional_interval_var(start[task], lasts[task], end.get(task, start[task] + lasts[task]), own, "run")
+        for task, own in here.items()
+    ]
+    model.add_no_overlap(runs)
+    for task in (1, 2):
+        model.add(here[task] == 1)
+        model.add(start[task] >= end[0])
+    if solved:
+        starts = {0: 366_000, 1: 560_600, 2: 693_600, 4: 991_000, 5: 1_570_000}
+        ends = {0: 552_000, 4: 1_570_000}
+        for variables, values in ((start, starts), (end, ends), (here, {0: 0, 4: 1, 5: 1})):
+            for task, value in values.items():
+                model.add(variables[task] == value)
+    return model
+
+
+def wrong_answers(time_limit_s: float = 1.0) -> Iterator[str]:
+    """Yield what the solvers that are installed get wrong of what is known, in words."""
+    for solved in (False, True):
+        solver = cp_model.CpSolver()
+        status = solver.status_name(solver.solve(ten_constraints(solved)))
+        if status not in ("OPTIMAL", "FEASIBLE"):
+            yield f"ten constraints{', solution given' if solved else ''}: {status}"
+    for name, (build, optimum) in KNOWN.items():
+        scenario = build()
+        for method, workers in ((cp_sat, 1), (cp_sat, 2), (milp, 1)):
+            result = method.solve(scenario.instance, scenario.objective, time_limit_s, workers=workers)
+            if _contradicts(result, Fraction(optimum)):
+                yield f"{name}: {method.METHOD} with {workers} workers: {result}, optimum {optimum}"
+
+
+def _contradicts(result: Result, optimum: Fraction) -> bool:
+    """Say whether a result denies that a value can be reached."""
+    return bool(result.faults) or result.infeasible or (result.lower_bound or 0) > optimum
+
+
+def run_versions(options: argparse.Namespace) -> None:
+    """Solvers against known answers, then against plans of local search on windows that fork."""
+    warnings.simplefilter("ignore", SolverFaultWarning)  # they are counted
+    print(", ".join(f"{name} {version(name)}" for name in ("ortools", "highspy", "protobuf")))
+    wrong, tried = list(wrong_answers()), 0
+    print(*wrong, sep="\n")
+    until_s, false = time.monotonic() + options.seconds, 0
+    while time.monotonic() < until_s:
+        scenario = fork(tried)
+        best = plan(scenario, time_limit_s=0.1, method=Method.SEARCH).result.value
+        found = cp_sat.solve(scenario.instance, scenario.objective, 1.0)
+        if best is not None and _contradicts(found, best):
+            print(f"fork {tried}: {found}, but a plan of {float(best)} is known")
+            false += 1
+        tried += 1
+    print(f"{len(wrong)} known answers wrong; {false} of {tried} windows that fork wrong")
+    if wrong or false:
+        raise SystemExit(1)

@@ -1,0 +1,129 @@
+"""A second opinion on proofs that rest on one solver's word: another solver is asked, or the same in other words.
+
+A proof that a plan is optimal, or that there is none, says that no plan is worth at most some value. That is what the
+others are asked, with the value given: whether there is such a plan, not what the best one is. If one is found the
+first solver has contradicted itself and nothing it said is kept; if nobody answers in time, the proof stays as it is.
+"""
+
+from __future__ import annotations
+
+import threading
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from functools import partial
+
+from models.formulations.windows import METHOD as WINDOWS
+from models.formulations.windows import leave_room
+from models.instance import Instance
+from models.objective import Objective, timeline_value
+from models.status import OPTIMALITY_TOLERANCE
+from models.timeline import Timeline
+from solvers.exact import arc_flow, cp_sat, milp
+from solvers.faults import ARC_FLOW, CP_SAT, MILP, SOLVER_OF, SolverFaultWarning
+from solvers.options import SearchOptions
+from solvers.result import Origin, Search
+from solvers.visits import on_twin
+
+_MOST_TASKS_OF_MILP = 20
+"""The MILP is asked about windows of up to so many tasks; of larger ones it rarely knows an answer in time."""
+_LEAST_S = 2.0
+"""So long the others may take in any case, and more only if the search has taken longer."""
+
+
+@dataclass(frozen=True, slots=True)
+class Opinion:
+    """What others say of a claim: who confirms it, or the plan that contradicts it, or neither."""
+
+    confirmed_by: str | None
+    timeline: Timeline | None
+
+
+class Doubt(Search):
+    """Whether there is a plan of at most some value: it keeps no other plan, and is over once one is found or denied.
+
+    Parameters
+    ----------
+    most
+        The value; None: any.
+    """
+
+    def __init__(
+        self, instance: Instance, objective: Objective, most: Fraction | None, limit_s: float, stop: threading.Event
+    ) -> None:
+        super().__init__(instance, objective, limit_s, stop=stop)
+        self.most = most
+
+    @property
+    def proved(self) -> bool:
+        """Whether the question is answered."""
+        return self.infeasible or self.timeline is not None
+
+    def offer(self, timeline: Timeline, origin: Origin = Origin.SEARCH) -> bool:
+        """Keep a plan if it is one that was asked about; say whether it was kept."""
+        value = timeline_value(self.objective, self.instance, timeline)
+        return (self.most is None or value <= self.most) and super().offer(timeline, origin)
+
+
+def confirm(search: Search, options: SearchOptions) -> None:
+    """Ask others about a search's proof if it rests on one solver's word, for as long as the search took itself."""
+    by = search.rests_on
+    if by is None or search.remaining_s <= 0:
+        return
+    most = None if search.value is None else search.value * (1 - OPTIMALITY_TOLERANCE)
+    limit_s = min(search.remaining_s, max(_LEAST_S, search.elapsed_s))
+    asked = replace(options, time_limit_s=limit_s)
+    opinion = ask_others(by, search.instance, search.objective, most, asked, search.stop)
+    search.confirmed_by = opinion.confirmed_by
+    if opinion.timeline is not None:
+        search.forget(SOLVER_OF[by], f"{SOLVER_OF[by]} denies a plan that others have found")
+        search.offer(opinion.timeline)
+
+
+def ask_others(
+    by: str,
+    instance: Instance,
+    objective: Objective,
+    most: Fraction | None,
+    options: SearchOptions,
+    stop: threading.Event,
+) -> Opinion:
+    """Ask others whether there is a plan of at most some value, which a method denies.
+
+    Parameters
+    ----------
+    by
+        The method.
+    most
+        The value; None: any.
+
+    Warns
+    -----
+    SolverFaultWarning
+        If there is one.
+    """
+    doubt = Doubt(instance, objective, most, options.time_limit_s, stop)
+    window = on_twin(doubt)
+    if most is not None and not leave_room(window.instance, objective, most):
+        return Opinion(WINDOWS, None)
+    others = _others(by, instance)
+    for left, (name, ask) in zip(range(len(others), 0, -1), others, strict=True):
+        limited = Doubt(instance, objective, most, doubt.remaining_s / left, stop)
+        ask(on_twin(limited), most, options.workers, options.seed + 1)
+        if limited.timeline is not None:
+            said = f"{SOLVER_OF[by]} denies a plan that {name} has found"
+            fault = SolverFaultWarning(SOLVER_OF[by], said, instance, objective, limited.timeline)
+            warnings.warn(fault, stacklevel=2)
+        if limited.proved:
+            return Opinion(name if limited.infeasible else None, limited.timeline)
+    return Opinion(None, None)
+
+
+def _others(by: str, instance: Instance) -> list[tuple[str, Callable[[Search, Fraction | None, int, int], None]]]:
+    """Return whom to ask about what a method says, by name: whoever shares least with it comes first."""
+    if by == ARC_FLOW:
+        return [("arc-flow without presolve", arc_flow.look_within)]
+    anew = "cp-sat" if by == MILP else "cp-sat without presolve"
+    others = [(MILP, milp.look_within)] if by == CP_SAT and instance.n_tasks <= _MOST_TASKS_OF_MILP else []
+    return [*others, (anew, partial(cp_sat.look_within, presolve=by == MILP))]

@@ -1,0 +1,65 @@
+"""Calls take the words of the command, or refuse them in one line that lists what is allowed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+
+from executor.devices.crew import assign
+from executor.devices.physical import physical_devices
+from models.errors import QuestionError
+from models.scenario import Scenario
+from planner import plan
+from planner.answers.uncertain.planning import plan_uncertain
+from planner.answers.uncertain.plans import PlanFor
+from planner.answers.uncertain.told import Told
+from solvers.options import Method, SearchOptions
+
+
+def _objective(scenario: Scenario, word: str) -> object:
+    return replace(scenario, objective=word).objective  # type: ignore[arg-type]
+
+
+def _method(scenario: Scenario, word: str) -> object:
+    return plan(scenario, method=word, time_limit_s=5).result.options["method"]  # type: ignore[arg-type]
+
+
+def _plan_for(scenario: Scenario, word: str) -> object:
+    told = Told.exactly(scenario.instance)
+    return plan_uncertain(scenario, told, word, time_limit_s=5, iterations=1).plan_for  # type: ignore[arg-type]
+
+
+def _device(_: Scenario, word: str) -> object:
+    return physical_devices(word)[0].device.type
+
+
+def _sharing(_: Scenario, word: str) -> object:
+    return len(assign(2, physical_devices("cpu")[:1], word))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("call", "word", "means", "allowed"),
+    [
+        (_objective, "makespan", "makespan", "mean_latency, mean_slowdown"),
+        (_method, "auto", "auto", "auto, cp-sat, milp, search"),
+        (_plan_for, "p90", PlanFor.P90, "p50, p90, samples"),
+        (_device, "cpu", "cpu", "cpu, cuda"),
+        (_sharing, "serial", 2, "parallel, serial"),
+    ],
+)
+def test_a_word_means_what_it_means_to_the_command(
+    scenario: Scenario, call: Callable[[Scenario, str], object], word: str, means: object, allowed: str
+) -> None:
+    assert call(scenario, word) == means
+    with pytest.raises(Exception, match=f"'nonsense'.*allowed are {allowed}") as refused:
+        call(scenario, "nonsense")
+    assert "\n" not in str(refused.value)
+
+
+def test_a_text_is_the_method_itself() -> None:
+    # Whoever compared it with `is` took the text "auto" for a method of its own, and never asked CP-SAT.
+    assert SearchOptions(method="auto").method is Method.AUTO  # type: ignore[arg-type]
+    with pytest.raises(QuestionError, match="method: 'cpsat' is unknown; allowed are auto, cp-sat, milp, search"):
+        SearchOptions(method="cpsat")  # type: ignore[arg-type]
