@@ -143,9 +143,12 @@ def test_what_is_shown_is_compared() -> None:
 
 
 def test_every_page_is_linked_and_every_link_leads_somewhere() -> None:
-    linked = set(re.findall(r"\]\((\w+\.md)\)", (ROOT / "docs" / "index.md").read_text()))
+    index = (ROOT / "docs" / "index.md").read_text()
+    linked = set(re.findall(r"\]\((\w+\.md)\)", index))
     written = {page.name for page in pages()[1:]}
     assert written - {"index.md"} <= linked
+    studies = {study.parent.name for study in (ROOT / "experiments").glob("*/__main__.py")}
+    assert set(re.findall(r"python -m experiments\.(\w+)", index)) == studies
     for page in pages()[1:]:
         assert set(re.findall(r"\]\((\w+\.md)\)", page.read_text())) <= written
 
