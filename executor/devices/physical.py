@@ -191,6 +191,8 @@ class Physical:
         """Say whether it can still be used: after a failed assertion in a kernel every call for a CUDA device fails."""
         try:
             return bool(torch.ones(1, device=self.device).item())
+        except torch.OutOfMemoryError:
+            return True
         except torch.AcceleratorError:
             return False
 

@@ -70,7 +70,7 @@ def test_a_run_with_a_failed_job_counts_in_no_mean(tiny_file: Path) -> None:
 
 
 def test_what_a_run_leaves_stuck_touches_no_later_run(tiny_file: Path) -> None:
-    """Task b of job 0 never returns in the first run; its model is loaded on both GPUs in every run that follows."""
+    """Task b of job 1 never returns in the first run; its model is loaded on both GPUs in every run that follows."""
     gate, stuck = threading.Event(), list[RunnerCall]()
 
     def stall_once(call: RunnerCall) -> None:
