@@ -76,7 +76,10 @@ class Crew:
         self._serial = sharing == "serial"
         self._compute: list[list[Lane]] = self._compute_lanes()
         self.copy = self._copy_lanes()
-        self.incoming = [Lane(f"{gpu.id} incoming transfers", self.reports) for gpu in instance.cluster.gpus]
+        self.incoming = [
+            Lane(f"{gpu.id} incoming transfers", self.reports, physical.answers)
+            for gpu, physical in zip(instance.cluster.gpus, self.physical, strict=True)
+        ]
 
     def _station(self, gpu: int) -> Station:
         """Return a station for a GPU, with nothing in its memory."""
@@ -92,10 +95,10 @@ class Crew:
         lanes = []
         for gpu, physical in zip(self._instance.cluster.gpus, self.physical, strict=True):
             if not self._serial:
-                lanes.append([Lane(f"{gpu.id} compute engine", self.reports)])
+                lanes.append([Lane(f"{gpu.id} compute engine", self.reports, physical.answers)])
                 continue
             if physical not in shared:
-                shared[physical] = [Lane(f"{physical.name} compute engine", self.reports)]
+                shared[physical] = [Lane(f"{physical.name} compute engine", self.reports, physical.answers)]
             lanes.append(shared[physical])
         return lanes
 
@@ -103,7 +106,10 @@ class Crew:
         """Return the lane of every GPU's loads; planned GPUs on one CUDA device take turns on its one copy engine."""
         engines = copy_engines(self.physical)
         names = [gpu.id for gpu in self._instance.cluster.gpus]
-        made = {engine: Lane(f"{names[engine]} copy engine", self.reports) for engine in dict.fromkeys(engines)}
+        made = {
+            engine: Lane(f"{names[engine]} copy engine", self.reports, self.physical[engine].answers)
+            for engine in dict.fromkeys(engines)
+        }
         return [made[engine] for engine in engines]
 
     def compute_lane(self, gpu: int) -> Lane:
@@ -113,7 +119,7 @@ class Crew:
             return lanes[0]
         idle = next((lane for lane in lanes if not lane.under_way), None)
         if idle is None:
-            idle = Lane(lanes[0].name, self.reports)
+            idle = Lane(lanes[0].name, self.reports, self.physical[gpu].answers)
             lanes.append(idle)
         return idle
 

@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import torch
-
-from executor.devices.lane import LostError
-
 TRIES = 3
 """How often a load or a transfer is tried, and how many runs in a row may fail on a GPU."""
 
@@ -33,11 +29,3 @@ class Faults:
     def clear(self, gpu: int) -> None:
         """Take note of a run that succeeded."""
         self._failed.pop(gpu, None)
-
-
-def ends_gpu(error: BaseException) -> bool:
-    """Say whether nothing more can be done on a GPU: it was stuck, or CUDA reports what no program recovers from.
-
-    A failed assertion in a kernel is of the second kind: from then on every call for that device fails.
-    """
-    return isinstance(error, LostError | torch.AcceleratorError)

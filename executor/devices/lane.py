@@ -45,6 +45,8 @@ class Order:
         When it was taken up and reported; None: not yet.
     result, error
         How it ended.
+    ends_device
+        Whether nothing more can be done on the device since: it was stuck, or answers no call any more.
     """
 
     work: Callable[[], Any]
@@ -55,6 +57,7 @@ class Order:
     ended_ns: int | None = None
     result: Any = None
     error: BaseException | None = None
+    ends_device: bool = False
 
 
 class Lane:
@@ -66,6 +69,8 @@ class Lane:
         For messages.
     reports
         Where orders go when they have ended.
+    answers
+        Says whether the device still answers, after CUDA has reported an error.
 
     Attributes
     ----------
@@ -75,8 +80,9 @@ class Lane:
         Orders that nobody has taken a report of.
     """
 
-    def __init__(self, name: str, reports: SimpleQueue[Order]) -> None:
+    def __init__(self, name: str, reports: SimpleQueue[Order], answers: Callable[[], bool] = lambda: True) -> None:
         self.name = name
+        self._answers = answers
         self.lost: str | None = None
         self.under_way: dict[int, Order] = {}
         self._orders: SimpleQueue[Order | None] = SimpleQueue()
@@ -101,14 +107,14 @@ class Lane:
             running = order.began_ns is not None and order.ended_ns is None
             if running and now - (order.began_ns or now) > order.limit_s * _NS_PER_S:
                 self.lost = f"{self.name} is lost: it was stuck for more than {order.limit_s:.3g} s"
-                order.error = LostError(self.lost)
+                order.error, order.ends_device = LostError(self.lost), True
                 del self.under_way[id(order)]
                 return order
         return None
 
     def replace(self) -> Lane:
         """Return a lane that carries out what still waits here."""
-        fresh = Lane(self.name, self._reports)
+        fresh = Lane(self.name, self._reports, self._answers)
         for order in self.under_way.values():
             fresh.submit(order)
         self.under_way.clear()
@@ -130,6 +136,8 @@ class Lane:
                 order.result = order.work()
             except BaseException as error:  # whatever a runner raises fails its task, not the run
                 order.error = error
+                # Asked here, where a device that never answers holds nobody up but this order, which has its limit.
+                order.ends_device = isinstance(error, torch.AcceleratorError) and not self._answers()
             order.ended_ns = time.perf_counter_ns()
             order.work = let_be  # it may hold the order before this one, and so on to the first
             self._reports.put(order)

@@ -19,7 +19,7 @@ from torch import Tensor
 
 from executor.device import ARRIVAL, LOAD_END, LOST, RUN_END, Event
 from executor.devices.crew import POLL_S, Crew
-from executor.devices.faults import TRIES, Faults, ends_gpu
+from executor.devices.faults import TRIES, Faults
 from executor.devices.lane import Lane, Order, let_be
 from executor.devices.outputs import Outputs
 from executor.devices.packing import Packing
@@ -288,7 +288,7 @@ class LiveDevice:
             end_us = self._end_run(run, start_us, end_us, errors)
             others = len(self._lost | {run.gpu}) < self._instance.n_gpus
             template = self._template[run.tasks[0]]
-            if ends_gpu(order.error) or (self._faults.note_run(run.gpu, template) and others):
+            if order.ends_device or (self._faults.note_run(run.gpu, template) and others):
                 self._lose(run.gpu, order.error, end_us)
             return
         outputs, span = order.result
@@ -345,7 +345,7 @@ class LiveDevice:
             self.at(loaded.end_us, LOAD_END, record.subject, gpu)
             return
         self._note_fault(f"load of {self._instance.models[record.subject].name}", gpu, order.error)
-        if tries and gpu not in self._lost and not ends_gpu(order.error):
+        if tries and gpu not in self._lost and not order.ends_device:
             self._begin_load(record, again, expected_us, tries)
         else:
             self._lose(gpu, order.error, self._wall_us(), record.subject)
@@ -363,7 +363,7 @@ class LiveDevice:
             record = self._during(record, span)
         else:
             self._note_fault(f"transfer to {self._instance.task_name(target)}", record.gpu, order.error)
-            if ends_gpu(order.error):
+            if order.ends_device:
                 self._lose(record.gpu, order.error, self._wall_us())  # whoever waits for it goes elsewhere
                 return
             if tries:

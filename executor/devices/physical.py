@@ -187,6 +187,15 @@ class Physical:
         self.wait()  # other streams may write to it from now on
         return memory
 
+    def answers(self) -> bool:
+        """Say whether it can still be used: after a failed assertion in a kernel every call for a CUDA device fails."""
+        try:
+            return bool(torch.ones(1, device=self.device).item())
+        except torch.OutOfMemoryError:
+            return True
+        except torch.AcceleratorError:
+            return False
+
     def wait(self) -> None:
         """Wait until the device has nothing to do."""
         if self.is_cuda:

@@ -192,12 +192,13 @@ def warm_transfers(device: str) -> Iterator[Figure]:
 
 def survive_assert(device: str) -> Iterator[Figure]:
     """Let a kernel fail an assertion; this comes last, since the device answers to nothing more afterwards."""
+    if device == "cpu":
+        yield Figure("device assert", None, "", "", None, "a core answers after every error")
+        return
 
     class Asserting(SyntheticRunner):
         def run(self, call: RunnerCall) -> Tensor:
             if call.job == 1:
-                if call.device.type == "cpu":
-                    raise torch.AcceleratorError("device-side assert triggered")
                 torch.zeros(1, device=call.device)[torch.tensor([5], device=call.device)].sum()
             return super().run(call)
 

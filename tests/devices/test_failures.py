@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from executor import replay as replay_of
 from executor.devices.addresses import Move
 from executor.devices.crew import assign
-from executor.devices.physical import Span, physical_devices
+from executor.devices.physical import Physical, Span, physical_devices
 from executor.devices.records import SET_ASIDE, Fault
 from executor.devices.run import LiveRun, LiveSettings, run_live
 from executor.devices.station import Station
@@ -203,6 +203,29 @@ def test_without_another_gpu_jobs_fail_and_the_run_ends(monkeypatch: pytest.Monk
     assert sorted((f.job, f.gpu) for f in run.records.failures) == [(0, None), (1, None), (2, None)]
 
 
+def test_an_error_of_cuda_that_leaves_the_device_well_is_its_task_s_own() -> None:
+    """Task x fails wherever it runs, as with a launch of too many threads: no GPU is to blame, and y runs."""
+
+    class TooWide(Small):
+        def run(self, call: RunnerCall) -> Tensor:
+            if call.task == "x":
+                raise torch.AcceleratorError("CUDA error: invalid configuration argument")
+            return super().run(call)
+
+    run = run_live(
+        instance([X, X, X, Y, Y, Y], ["m0", "m1"], gpus(2, 2 * BYTES)), parse_policy("jit"), TooWide(), PATIENT
+    )
+    assert sorted(failure.job for failure in run.records.failures) == [0, 1, 2]
+    assert (run.records.faults, ran(run)) == ([], {3, 4, 5})
+
+
+@pytest.fixture
+def broken(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let devices answer no call after an error."""
+    monkeypatch.setattr(Physical, "answers", lambda physical: False)
+
+
+@pytest.mark.usefixtures("broken")
 def test_an_assertion_in_a_kernel_costs_one_job_and_the_gpu() -> None:
     """CUDA answers every call with it from then on; so GPU 0 goes after one run, and its other tasks move."""
 
@@ -220,6 +243,7 @@ def test_an_assertion_in_a_kernel_costs_one_job_and_the_gpu() -> None:
     assert ran(run) == {1, 2, 3}
 
 
+@pytest.mark.usefixtures("broken")
 @pytest.mark.parametrize(
     ("restrictions", "lost"),
     [

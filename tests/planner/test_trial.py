@@ -25,6 +25,7 @@ from executor.runners.runner import RunnerCall
 from models.errors import QuestionError
 from models.scenario import load_scenario
 from planner import report, save, simulate
+from planner.answers.replay import Replayed
 from planner.answers.trial import realised_bound_s, trial
 from planner.show.trial import trial_view
 from tests.devices.small import Small
@@ -69,7 +70,7 @@ def test_a_run_with_a_failed_job_counts_in_no_mean(tiny_file: Path) -> None:
 
 
 def test_what_a_run_leaves_stuck_touches_no_later_run(tiny_file: Path) -> None:
-    """Task b of job 0 never returns in the first run; its model is loaded on both GPUs in every run that follows."""
+    """Task b of job 1 never returns in the first run; its model is loaded on both GPUs in every run that follows."""
     gate, stuck = threading.Event(), list[RunnerCall]()
 
     def stall_once(call: RunnerCall) -> None:
@@ -86,6 +87,28 @@ def test_what_a_run_leaves_stuck_touches_no_later_run(tiny_file: Path) -> None:
     assert all({load.gpu for load in each.loads if load.subject == 1} == {0, 1} for each in records[1:])
     (row,) = made.rows
     assert (row["counted"], row["faults"], row["failed_jobs"]) == (2, 1, 1)
+
+
+def test_a_load_that_a_run_leaves_stuck_touches_no_later_run(tiny_file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first load of m1 never ends; every job runs on the other GPU. What is stuck comes to its end in the third."""
+    gate, stuck, original = threading.Event(), list[Station](), Station.load_after
+
+    def load_after(station: Station, moves: Any, model: int, *told: Any, **anew: Any) -> Any:
+        if model == 1 and not stuck:
+            stuck.append(station)
+            gate.wait(30)
+        return original(station, moves, model, *told, **anew)
+
+    def let_go(number: int, run: Replayed) -> None:
+        if number == 2:
+            gate.set()
+
+    monkeypatch.setattr(Station, "load_after", load_after)
+    settings = LiveSettings(sharing="serial", limit_s=0.5)
+    made = trial(load_scenario(tiny_file), ["jit"], Small(), settings, repeats=3, keep=let_go)
+    records = [run.live.records for run in made.runs["jit"]]
+    assert [[fault.what for fault in each.faults] for each in records] == [["load of m1", SET_ASIDE], [], []]
+    assert (made.achieved, made.rows[0]["counted"], made.rows[0]["different_outputs"]) == (True, 2, 0)
 
 
 @pytest.fixture
