@@ -88,7 +88,7 @@ def _servers(answer: Any) -> str:
 
     from planner.show.servers import rows
 
-    table = pd.DataFrame(rows(answer.as_dict()), columns=["who", "size", "how it is known"])
+    table = pd.DataFrame(rows(answer.as_dict()), columns=["who", "knows", "size", "how it is known"])
     return str(table.set_index("who").to_html())
 
 

@@ -48,7 +48,7 @@ def test_a_policy_that_breaks_a_rule_is_a_row_without_a_rank(scenario: Scenario,
     assert hasty["problem"].startswith(f"policy {OWN}:Hasty: its timeline breaks the rules in 4 places, first T1 job 0")
     assert (made.best, len(made.simulations)) == ("plan", 1)
     save(made, tmp_path)
-    assert f"| {OWN}:Hasty (breaks the rules) | no | - | - | - | - |" in (tmp_path / "table.md").read_text()
+    assert f"| {OWN}:Hasty (breaks the rules) | run times | - | - | - | - |" in (tmp_path / "table.md").read_text()
     assert "runs for the wrong time" in html(made)
     assert "Hasty (breaks the rules)" in report([tmp_path]).html
 
