@@ -136,10 +136,7 @@ def test_what_a_part_of_a_search_forgets_the_search_forgets(world: Instance) -> 
     episode.forget("CP-SAT", "it contradicts itself on the first jobs")
     episode.offer_bound(Fraction(7), "cp-sat")
     for each in (running, twin, episode):
-        assert (each.bound, each.faults) == (
-            6 if each is running else None,
-            ["it contradicts itself on the first jobs"],
-        )
+        assert (each.bound, each.faults) == (6 if each is running else None, ["it contradicts itself on the first jobs"])
 
 
 def test_who_hears_of_a_fault_in_a_part_of_a_search_gets_the_plan_that_shows_it(world: Instance) -> None:
