@@ -23,12 +23,13 @@ from models.objective import Objective
 from models.timeline import Timeline
 from solvers.bounds import closed_form
 from solvers.counted import count_out
+from solvers.delegate import Episode
 from solvers.exact import consecutive
 from solvers.farm import Deadline
 from solvers.lanes import lanes_of
 from solvers.options import Method, SearchOptions
 from solvers.proving import prove, suits_cp_sat, warm_up_s
-from solvers.result import Episode, Origin, Progress, Result, Search
+from solvers.result import Origin, Progress, Result, Search
 from solvers.side_by_side import (
     BEGIN_SHARE,
     anneal_and_bound,
@@ -298,6 +299,7 @@ def _keep(search: Search, found: Result) -> None:
         search.deny(found.denied_by)
     search.confirmed_by = found.confirmed_by
     search.left_out.update(found.left_out)
+    search.faults += found.faults
 
 
 def offer_formulas(search: Search, options: SearchOptions) -> tuple[Fraction, str]:

@@ -7,7 +7,6 @@ time it is back unless a transfer takes longer than the absence. So the twin has
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from fractions import Fraction
 from itertools import pairwise
 
 import numpy as np
@@ -16,7 +15,8 @@ from models import Cluster, InitialResidency, Instance, Restrictions, Timeline, 
 from models.availability import Availability
 from models.instance import Ints
 from models.timeline import end_with_gpu
-from solvers.result import Origin, Search
+from solvers.delegate import Delegate
+from solvers.result import Search
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,49 +89,27 @@ class Visits:
         return int(self.first[gpu]) + next(k for k, (_, end) in enumerate(intervals) if instant < end)
 
 
-class TwinSearch(Search):
+class TwinSearch(Delegate):
     """A search on the twin, whose plans and bounds go on to the search on the window itself."""
 
     def __init__(self, search: Search, visits: Visits) -> None:
-        self._search, self._visits = search, visits
-        super().__init__(visits.twin, search.objective, search.remaining_s, stop=search.stop, left_out=search.left_out)
+        self._visits = visits
+        super().__init__(search, visits.twin, search.remaining_s)
         if search.timeline is not None:
-            super().offer(visits.spread(search.timeline))
+            Search.offer(self, visits.spread(search.timeline))  # the other has it
 
     @property
     def proved(self) -> bool:
         """Whether nothing is left to search for, by the bounds of the window as well."""
         return super().proved or self._search.proved
 
-    @property
-    def infeasible(self) -> bool:
-        """Whether it is proved that there is no plan."""
-        return self._search.infeasible
-
-    def deny(self, method: str) -> None:
-        """Claim that there is no plan."""
-        self._search.deny(method)
-
-    def distrust(self, solver: str, said: str) -> None:
-        """Keep nothing that a solver has said or will say of this window, nor of its twin."""
-        self.forget(solver, said)
-        self._search.distrust(solver, said)
-
     def finish(self, timeline: Timeline) -> Timeline:
         """Return a plan of the twin with every residency over when its GPU goes."""
         return self._visits.close(timeline)
 
-    def offer(self, timeline: Timeline, origin: Origin = Origin.SEARCH) -> bool:
-        """Keep a plan if it is the best so far; say whether it was kept."""
-        kept = super().offer(timeline, origin)
-        if kept:
-            self._search.offer(self._visits.gather(self.finish(timeline)), origin)
-        return kept
-
-    def offer_bound(self, bound: Fraction, method: str) -> None:
-        """Keep a proved lower bound if it is the best so far."""
-        super().offer_bound(bound, method)
-        self._search.offer_bound(bound, method)
+    def hand_on(self, timeline: Timeline) -> Timeline:
+        """Return a plan of the twin as one of the window."""
+        return self._visits.gather(self.finish(timeline))
 
 
 def on_twin(search: Search) -> Search:

@@ -58,7 +58,10 @@ def look_within(search: Search, most: Fraction | None, workers: int, seed: int) 
     """Look for a plan of at most some makespan, or deny that there is one, in other words than `improve`."""
     sizes = [search.instance.run_time(task, 0) for task in range(search.instance.n_tasks)]
     capacity = sum(sizes) if most is None else floor(most)
-    decided, packed = pack(sizes, search.instance.n_gpus, capacity, search.remaining_s, workers, seed, presolve=False)
+    gpus, limit_s = search.instance.n_gpus, search.remaining_s
+    decided, packed = pack(
+        sizes, gpus, capacity, limit_s, workers, seed, lambda: search.remaining_s <= 0, presolve=False
+    )
     if packed is not None:
         search.offer(timeline(search.instance, packed))
     elif decided:

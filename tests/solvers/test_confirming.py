@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from fractions import Fraction
 
 import pytest
@@ -11,7 +12,7 @@ from models.availability import FOREVER, Availability
 from models.status import Status
 from solvers import confirming
 from solvers.confirming import confirm
-from solvers.exact import exhaustive
+from solvers.exact import arc_flow, exhaustive
 from solvers.faults import SolverFaultWarning
 from solvers.options import SearchOptions
 from solvers.result import Search
@@ -107,3 +108,16 @@ def test_a_packing_is_asked_about_without_presolve() -> None:
     with pytest.warns(SolverFaultWarning, match="denies a plan"):
         confirm(false, OPTIONS)
     assert false.value == 5
+
+
+def test_a_second_opinion_on_a_packing_hears_a_stop(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A solver that is asked whether two runs of 4 us fit into 7 us is stopped before it can say that they do not."""
+    search = Search(instance([Job(chain(task("t", 4)), 0)] * 2, {}, cluster(1)), Objective.MAKESPAN, 20)
+
+    def answer(over: Callable[[], bool], *_: object) -> str:
+        search.stop.set()
+        return "UNKNOWN" if over() else "INFEASIBLE"
+
+    monkeypatch.setattr(arc_flow, "solve_until", answer)
+    arc_flow.look_within(search, Fraction(7), workers=1, seed=0)
+    assert not search.infeasible

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 
 import pytest
 
 from models import WHOLE, Instance, Job, Objective, Task, check
+from solvers import portfolio
 from solvers.exact import exhaustive
 from solvers.lanes import lanes_of
-from solvers.options import SearchOptions
+from solvers.options import Method, SearchOptions
 from solvers.portfolio import solve
 from tests.instances import chain, cluster, instance, task
 
@@ -52,3 +54,10 @@ def test_where_shares_are_no_lanes() -> None:
     assert lanes_of(drawn(0, 2500, gpus=2)) is None  # an output pays a transfer from one to the other
     mixed = instance([Job(chain(Task("a", {"*": 3}, share=share), name=f"{share}"), 0) for share in (2500, 5000)])
     assert lanes_of(mixed) is None
+
+
+def test_a_bound_tells_of_faults_on_the_twin(monkeypatch: pytest.MonkeyPatch) -> None:
+    of = drawn(0, 2500)
+    found = replace(solve(of, Objective.MAKESPAN, SearchOptions(5, Method.SEARCH)), faults=("it contradicts itself",))
+    monkeypatch.setattr(portfolio, "solve", lambda *_, **__: found)
+    assert portfolio.bound(of, Objective.MAKESPAN, SearchOptions(5)).found.faults == ("it contradicts itself",)

@@ -11,8 +11,10 @@ import pytest
 
 from models import InfeasibleTimelineError, Instance, Job, Objective, Placement, Residency, Timeline
 from models.status import Status, proves
+from solvers.delegate import Episode
 from solvers.faults import SolverFaultWarning
 from solvers.result import Progress, Result, Search, UnsoundBoundError
+from solvers.visits import TwinSearch, Visits
 from tests import instances as make
 
 
@@ -122,6 +124,36 @@ def test_nothing_is_kept_of_a_solver_that_a_plan_contradicts(world: Instance) ->
     assert (result.status, result.bound_method, result.proved_by) == (Status.FEASIBLE, "critical path", None)
     assert [moment.bound for moment in result.incumbents] == [6, 6, 6]
     assert result.faults == ("bound 10.0 (cp-sat) lies above the plan of value 9.0",)
+
+
+def test_what_a_part_of_a_search_forgets_the_search_forgets(world: Instance) -> None:
+    running = search(world)
+    running.offer_bound(Fraction(6), "critical path")
+    twin = TwinSearch(running, Visits.of(world))
+    episode = Episode(twin, 5.0)
+    episode.offer_bound(Fraction(8), "cp-sat")
+    assert (running.bound, running.bound_method) == (8, "cp-sat")
+    episode.forget("CP-SAT", "it contradicts itself on the first jobs")
+    episode.offer_bound(Fraction(7), "cp-sat")
+    for each in (running, twin, episode):
+        assert (each.bound, each.faults) == (6 if each is running else None, ["it contradicts itself on the first jobs"])
+
+
+def test_who_hears_of_a_fault_in_a_part_of_a_search_gets_the_plan_that_shows_it(world: Instance) -> None:
+    running = search(world)
+    episode = Episode(running, 5.0)
+    episode.offer_bound(Fraction(10), "cp-sat")
+    episode.offer_bound(Fraction(11), "arc-flow")  # on the word of the same solver: one fault
+    with pytest.warns(SolverFaultWarning) as heard:
+        episode.offer(plan(9))
+    assert [_values_of(warning.message) for warning in heard] == [[9]]
+    said = ["bound 10.0 (cp-sat) lies above the plan of value 9.0"]
+    assert (running.value, running.bound, running.faults, episode.faults) == (9, None, said, said)
+
+
+def _values_of(fault: object) -> list[int]:
+    assert isinstance(fault, SolverFaultWarning)
+    return [] if fault.timeline is None else fault.timeline.end_us.tolist()
 
 
 @pytest.mark.parametrize("plan_first", [True, False])
