@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import sys
 from typing import Annotated
 
 import typer
 
-from planner.command import manners
-from planner.command.faults import reported
 from planner.command.verbs.bound import bound
 from planner.command.verbs.check import check
 from planner.command.verbs.compare import compare
@@ -71,10 +68,3 @@ def every_verb(
     ] = False,
 ) -> None:
     """Plan GPU inference clusters: task placement and model residency, with bounds, beside online policies."""
-
-
-def main() -> None:
-    """Run the command."""
-    with reported():
-        code = manners.run(app)
-    sys.exit(code)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from planner.show.knowledge import knowledge_in_words
-from planner.show.servers import Found, answer_in_words, describe_mix, priced
+from planner.show.servers import Found, answer_in_words, describe_mix, priced, say_less, say_servers, up_to_counts
 
 HOURS_PER_MONTH = 730
 """A twelfth of a year."""
@@ -23,7 +23,7 @@ def order_in_words(found: Found) -> str:
         _price(best) if priced(found) else "",
         _spare(found),
         _headroom(found),
-        _untried(found, untried),
+        f"{say_less(found, untried)} untried" if untried else "",
         _floor(found),
     ]
     said = "; ".join(part for part in parts if part)
@@ -31,9 +31,7 @@ def order_in_words(found: Found) -> str:
 
 
 def _size(found: Found, best: dict[str, Any]) -> str:
-    if priced(found):
-        return describe_mix(found, best["mix"])
-    return "1 server" if best["servers"] == 1 else f"{best['servers']} servers"
+    return describe_mix(found, best["mix"]) if priced(found) else say_servers(best["servers"])
 
 
 def _price(best: dict[str, Any]) -> str:
@@ -68,11 +66,6 @@ def _headroom(found: Found) -> str:
     return f"{growth['holds'] - 1:.0%} headroom"
 
 
-def _untried(found: Found, count: int) -> str:
-    one, more = ("cheaper mix", "cheaper mixes") if len(found["groups"]) > 1 else ("smaller size", "smaller sizes")
-    return "" if not count else f"{count} {one if count == 1 else more} untried"
-
-
 def _floor(found: Found) -> str:
     """Return below what no plan lies, where anything is refuted."""
     if found["refutation"] is None or found["refutation"]["however_many"]:
@@ -80,4 +73,4 @@ def _floor(found: Found) -> str:
     if not priced(found):
         return f"floor {found['minimum']['lower_bound']}"
     least = found["minimum"]["lower_bound_price_per_hour"]
-    return "" if least is None else f"floor {least:,.2f} per hour"
+    return "" if least is None else f"floor {least:,.2f} per hour{up_to_counts(found, ' on at most {}')}"

@@ -78,7 +78,7 @@ def sentences(found: Found) -> list[str]:
     if minimum["servers"] is None:
         said = _nothing_found(found)
     elif minimum["proved"]:
-        cheaper = f"no cheaper size{_up_to_counts(found, ' of at most {}')}"
+        cheaper = f"no cheaper size{up_to_counts(found, ' of at most {}')}"
         said = f"With the future known, {size} {enough}, and {cheaper} is, which is proved"
     elif refutation is None:
         said = f"With the future known, {size} {enough}; whether less is enough is open"
@@ -107,7 +107,7 @@ def _nothing_found(found: Found) -> str:
 def _too_little(found: Found) -> str:
     """Return what the bound says, where something is refuted."""
     if priced(found):
-        no_mix = f"no mix{_up_to_counts(found, ' of at most {}')}"
+        no_mix = f"no mix{up_to_counts(found, ' of at most {}')}"
         return f"below {found['minimum']['lower_bound_price_per_hour']:g} per hour {no_mix} is, which is proved"
     return f"fewer than {found['minimum']['lower_bound']} are proved too few"
 
@@ -139,7 +139,7 @@ def _who(found: Found, alternative: Mapping[str, Any]) -> str:
 
 
 def _sized(found: Found, size: Mapping[str, Any]) -> str:
-    return describe_size(found, size) if priced(found) else _servers(size["servers"])
+    return describe_size(found, size) if priced(found) else say_servers(size["servers"])
 
 
 def _better_informed(found: Found) -> str:
@@ -155,11 +155,15 @@ def _cost(found: Found, size: Mapping[str, Any]) -> float:
     return float(size["price_per_hour"] if priced(found) else size["servers"])
 
 
+def say_less(found: Found, count: int) -> str:
+    """Return so many sizes below the one found in words."""
+    one, more = ("cheaper mix", "cheaper mixes") if len(found["groups"]) > 1 else ("smaller size", "smaller sizes")
+    return f"{count} {one if count == 1 else more}"
+
+
 def _left_out(found: Found, untried: int) -> str:
     """Return how many sizes below the one found were left out."""
-    one, more = ("cheaper mix", "cheaper mixes") if len(found["groups"]) > 1 else ("smaller size", "smaller sizes")
-    sizes = f"{untried} {one if untried == 1 else more}"
-    return f"{sizes} {'was' if untried == 1 else 'were'} not tried for lack of time"
+    return f"{say_less(found, untried)} {'was' if untried == 1 else 'were'} not tried for lack of time"
 
 
 def _floor(found: Found) -> str:
@@ -169,12 +173,12 @@ def _floor(found: Found) -> str:
     if priced(found):
         least = found["minimum"]["lower_bound_price_per_hour"]
         said = "" if least is None else f"; no plan, however clever, costs less than {least:g}"
-        beyond = _up_to_counts(found, " on at most {}, or on more less than ")
+        beyond = up_to_counts(found, " on at most {}, or on more less than ")
         return f"{said}{beyond}{found['minimum']['lower_bound_price_of_any_counts']:g}" if said and beyond else said
     return f"; no plan, however clever, needs fewer than {found['minimum']['lower_bound']}"
 
 
-def _up_to_counts(found: Found, words: str) -> str:
+def up_to_counts(found: Found, words: str) -> str:
     """Return words with the most servers that were looked at, where more of some group may cost less; else nothing."""
     minimum = found["minimum"]
     anywhere = minimum.get("lower_bound_price_of_any_counts")
@@ -189,7 +193,8 @@ def _spare(found: Found, words: str) -> str:
     return words.format(f"any {spare}" if spare > 1 else "any one") if spare else ""
 
 
-def _servers(count: int) -> str:
+def say_servers(count: int) -> str:
+    """Return a number of servers in words."""
     return "1 server" if count == 1 else f"{count} servers"
 
 
@@ -321,7 +326,7 @@ def rows(found: Found) -> list[tuple[str, str, str, str]]:
 def _proof(found: Found) -> str:
     minimum, refutation = found["minimum"], found["refutation"]
     if minimum["proved"]:
-        cheaper = f"every cheaper one{_up_to_counts(found, ' of at most {}')} refuted"
+        cheaper = f"every cheaper one{up_to_counts(found, ' of at most {}')} refuted"
         return f"proved: a plan at this size, {cheaper}" if refutation else "a plan; the smallest"
     if refutation is not None and refutation["however_many"]:
         return "refuted, however many servers there are"

@@ -198,8 +198,8 @@ def test_a_plan_of_another_scenario_is_refused(command: Command, scenario_file: 
 
 LONG = """\
 import os, sys
-from planner.command.cli import main
 from planner.command.console import ProgressLine
+from planner.command.start import main
 note, numbers = ProgressLine.watch, [{number}]
 def interrupt(line, progress):
     note(line, progress)

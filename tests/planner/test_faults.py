@@ -3,25 +3,29 @@
 from __future__ import annotations
 
 import json
+import sys
 import tempfile
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 from ortools.sat.python import cp_model
 
 from experiments.exact.versions import THREE_IN_BATCHES
 from planner.answers import versions
-from planner.command.cli import app
-from planner.command.faults import reported
-from planner.command.manners import run
+from planner.command import start
 
 
 def ask(folder: Path, *arguments: str) -> int:
     path = folder / "scenario.json"
     path.write_text(json.dumps(THREE_IN_BATCHES))
     verb, *options = arguments
-    with reported():
-        return run(app, [verb, str(path), *options])
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(start, "signal", Mock())  # the handlers of the tests stay
+        patch.setattr(sys, "argv", ["truenorth", verb, str(path), *options])
+        with pytest.raises(SystemExit) as ended:
+            start.main()
+    return int(ended.value.code or 0)
 
 
 @pytest.fixture

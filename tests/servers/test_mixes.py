@@ -15,6 +15,7 @@ from models.scenario.errors import InputError
 from planner.answers.servers import ServersAnswer, servers
 from planner.answers.servers.goal import tolerances
 from planner.answers.servers.sizes import Mix, Sizes, is_within
+from planner.show.order import order_in_words
 from planner.show.servers import answer_in_words, rows
 from solvers.exact import exhaustive
 
@@ -124,6 +125,7 @@ def test_a_price_is_the_least_of_the_counts_looked_at_and_says_so() -> None:
         "more less than 6. "
     )
     assert "and no cheaper size of at most 1 big + 1 small is, which is proved" in answer_in_words(found)
+    assert order_in_words(found).endswith("floor 10.00 per hour on at most 1 big + 1 small.")
     assert rows(found)[0][3] == "proved: a plan at this size, every cheaper one of at most 1 big + 1 small refuted"
     more = _ask(built, "p100 latency <= 2 s", most=2)
     assert (more.mix, more.proved) == ((0, 2), True)
