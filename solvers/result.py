@@ -371,7 +371,8 @@ class Search:
             options,
             time.process_time() - self._cpu_start,
             self.origin,
-            dict(self.left_out),
+            # What proved something once and gave way later, in a part or for want of time, was not left out.
+            {method: why for method, why in self.left_out.items() if method not in self._bounds},
             self.denied_by,
             self.confirmed_by,
             tuple(self.faults),

@@ -10,6 +10,7 @@ from itertools import pairwise
 import pytest
 
 from models import InfeasibleTimelineError, Instance, Job, Objective, Placement, Residency, Timeline
+from models.formulations.budget import GivenUpError
 from models.status import Status, proves
 from solvers.delegate import Episode
 from solvers.faults import SolverFaultWarning
@@ -124,6 +125,15 @@ def test_nothing_is_kept_of_a_solver_that_a_plan_contradicts(world: Instance) ->
     assert (result.status, result.bound_method, result.proved_by) == (Status.FEASIBLE, "critical path", None)
     assert [moment.bound for moment in result.incumbents] == [6, 6, 6]
     assert result.faults == ("bound 10.0 (cp-sat) lies above the plan of value 9.0",)
+
+
+def test_a_method_that_proved_something_was_not_left_out(world: Instance) -> None:
+    running = search(world)
+    running.offer_bound(Fraction(6), "lagrangian")
+    for method in ("lagrangian", "milp"):
+        with running.giving_way(method):
+            raise GivenUpError("no time was left to build it")
+    assert running.result("test", {}).left_out == {"milp": "no time was left to build it"}
 
 
 def test_what_a_part_of_a_search_forgets_the_search_forgets(world: Instance) -> None:
