@@ -81,6 +81,7 @@ def instance_for(instance: Instance, policy: Callable[[], Policy]) -> Instance:
 def twin_for(instance: Instance, made: Policy) -> Instance:
     """Return the twin on which the released Compass runs, or the instance itself.
 
-    No policy is asked: one that were handed the whole window here could plan it, or put another one in its place.
+    No other policy is asked, not even one made from it: handed the whole window here, it could plan it, or put another
+    one in its place.
     """
-    return made.twin(instance) if isinstance(made, ReleasedCompass) else instance
+    return made.twin(instance) if type(made) is ReleasedCompass else instance

@@ -1,7 +1,8 @@
 """Tasks of batch classes as single requests: what runs one by one may also run where several could run together.
 
-A plan of the twin is a plan of the window, so the optimum with batches is never worse; and where the twin runs one task
-at a time, beams find its plans in a fraction of the time that batches take to arrange.
+A plan of the twin is a plan of the window, but for a microsecond by which starts of one class keep off each other below
+share 1: so what bounds the twin need not bound the window. Where the twin runs one task at a time, beams find its plans
+in a fraction of the time that batches take to arrange.
 """
 
 from __future__ import annotations

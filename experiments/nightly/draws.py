@@ -73,7 +73,7 @@ class _Drawing:
                 ("no late jobs", "60 % within deadline", f"mean latency <= {self._time(3, 20)}")
             )
         else:
-            data["options"]["initial_residency"] = self._residents(data["cluster"]["groups"])
+            data["options"]["initial_residency"] = self._residents()
             data["restrictions"] = self._restrictions(list(workflows))
         return data
 
@@ -180,7 +180,7 @@ class _Drawing:
             jobs.append(job)
         return jobs
 
-    def _residents(self, groups: list[dict[str, Any]]) -> list[dict[str, str]]:
+    def _residents(self) -> list[dict[str, str]]:
         names = self.rng.sample(self.models, min(len(self.models), self.rng.choice((0, 0, 1, 2))))
         return [{"gpu": f"s{self.rng.randrange(self.servers)}/g0", "model": name} for name in names]
 

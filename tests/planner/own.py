@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from typing import Any
 
 from executor import QueuePolicy, Site
 from executor.engine import Engine
+from executor.policies.released import ReleasedCompass
 from models import Instance
 
 
@@ -24,6 +26,16 @@ class Handed(Last):
     def instance_for(self, instance: Instance) -> Instance:
         """Return the window, having seen it."""
         return instance
+
+
+class Released(ReleasedCompass):
+    """Is made from the released Compass, which alone may ask for the whole window."""
+
+    write_back = False
+
+    def twin(self, instance: Instance) -> Instance:
+        """Return the first job of the window, having seen it all."""
+        return replace(instance, jobs=instance.jobs[:1])
 
 
 class WritesBack(Last):

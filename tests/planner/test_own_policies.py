@@ -13,6 +13,7 @@ from models.scenario import Scenario, load_scenario
 from planner import replicate, report, save
 from planner.answers.change_future import try_changed_futures
 from planner.answers.compare import compare
+from planner.answers.simulate import simulate
 from planner.command.cli import app
 from planner.command.manners import run
 from planner.show.notebook import html
@@ -38,6 +39,12 @@ def call(capsys: pytest.CaptureFixture[str]) -> Call:
 def test_only_the_tree_runs_on_a_twin_or_writes_back(policy: str) -> None:
     with pytest.raises(PolicyError, match="changes the instance or its loads"):
         parse_policy(policy)
+
+
+def test_nor_does_what_is_made_from_the_policy_that_does(scenario: Scenario) -> None:
+    ran = simulate(scenario, f"{OWN}:Released")
+    assert not ran.on_a_twin
+    assert len(ran.instance.jobs) == len(scenario.instance.jobs) > 1
 
 
 def test_a_policy_that_breaks_a_rule_is_a_row_without_a_rank(scenario: Scenario, tmp_path: Path) -> None:

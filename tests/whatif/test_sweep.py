@@ -26,7 +26,7 @@ from planner.command.manners import run
 from solvers.options import Method
 from tests.whatif.small import SCENARIO, SWEEP, tables, written
 
-MAIN = "import sys; from planner.command.cli import main; sys.argv[1:] = {arguments!r}; main()"
+MAIN = "import sys; from planner.command.start import main; sys.argv[1:] = {arguments!r}; main()"
 
 
 def test_every_row_is_what_a_single_simulation_gives(tmp_path: Path) -> None:
