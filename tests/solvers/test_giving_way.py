@@ -61,7 +61,7 @@ def test_states_that_fit_nowhere_leave_the_bound_as_it_was(monkeypatch: pytest.M
     search = Search(built, Objective.MEAN_LATENCY, 60.0)
     portfolio.offer_formulas(search, OPTIONS)
     before = search.bound
-    priced = raise_bound(search, 1.0)
+    priced = raise_bound(search, 3.0)
     assert priced is not None
     monkeypatch.setattr(start_orders, "_most_in_memory", lambda tables: 3)
     start_orders.improve(search, Rate.of(priced), 1.0)
@@ -80,7 +80,7 @@ def test_a_milp_of_too_many_terms_leaves_the_rest_of_the_time_to_local_search() 
     task = Task("t", {"*": 4_001}, ("m",), share=WHOLE // 2)
     on = make.cluster(1, memory_bytes=10_000)
     built = make.instance([Job(make.chain(task), 0)] * 3, {"m": 3_999}, on)
-    made = portfolio.solve(built, Objective.MAKESPAN, SearchOptions(1.0, Method.MILP, workers=1))
+    made = portfolio.solve(built, Objective.MAKESPAN, SearchOptions(3.0, Method.MILP, workers=1))
     assert made.value == 3_999 + 2 * 4_001  # two beside each other, then the third
     assert made.lower_bound is not None
     assert made.lower_bound < made.value
