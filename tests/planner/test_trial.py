@@ -70,7 +70,7 @@ def test_a_run_with_a_failed_job_counts_in_no_mean(tiny_file: Path) -> None:
 
 
 def test_what_a_run_leaves_stuck_touches_no_later_run(tiny_file: Path) -> None:
-    """Task b of job 1 never returns in the first run; its model is loaded on both GPUs in every run that follows."""
+    """Task b of job 1 never returns in the first run; its model is loaded again in every run that follows."""
     gate, stuck = threading.Event(), list[RunnerCall]()
 
     def stall_once(call: RunnerCall) -> None:
@@ -84,7 +84,7 @@ def test_what_a_run_leaves_stuck_touches_no_later_run(tiny_file: Path) -> None:
     records = [run.live.records for run in made.runs["jit"]]
     assert [[fault.what for fault in each.faults] for each in records] == [[SET_ASIDE], [], []]
     assert [[failure.job for failure in each.failures] for each in records] == [[1], [], []]
-    assert all({load.gpu for load in each.loads if load.subject == 1} == {0, 1} for each in records[1:])
+    assert all(any(load.subject == 1 for load in each.loads) for each in records[1:])
     (row,) = made.rows
     assert (row["counted"], row["faults"], row["failed_jobs"]) == (2, 1, 1)
 
