@@ -248,10 +248,10 @@ def _led(
     opinion = ask_others(method, goal.instance, goal.objective, most, again, stop)
     if opinion.timeline is not None and meets(instance, opinion.timeline, levels):
         return Attempt(opinion.timeline, None)
-    if opinion.timeline is not None or (opinion.confirmed_by is None and instance.batches):
+    if opinion.confirmed_by is None:  # one solver's word refutes nothing
         return Attempt(None, None, opinion.timeline or result.timeline)
-    said_by = method if opinion.confirmed_by is None else f"{method} and {opinion.confirmed_by}"
-    return Attempt(None, Refutation(mix, method, goal, result.lower_bound, None, search_in_words(goal, said_by)))
+    said = search_in_words(goal, f"{method} and {opinion.confirmed_by}")
+    return Attempt(None, Refutation(mix, method, goal, result.lower_bound, None, said))
 
 
 def _hurry(
@@ -332,5 +332,6 @@ def _packed(goal: Goal, mix: Mix, time_limit_s: float, workers: int, seed: int, 
     opinion = ask_others(packing.METHOD, goal.instance, Objective.MAKESPAN, due, again, stop)
     if opinion.timeline is not None:
         return Attempt(opinion.timeline, None)
-    said_by = packing.METHOD if opinion.confirmed_by is None else f"{packing.METHOD} and {opinion.confirmed_by}"
+    confirmed = opinion.confirmed_by
+    said_by = f"{packing.METHOD}, confirmed by nobody," if confirmed is None else f"{packing.METHOD} and {confirmed}"
     return Attempt(None, Refutation(mix, packing.METHOD, goal, None, None, search_in_words(goal, said_by)))
