@@ -47,7 +47,7 @@ def _guard(method: Callable[..., Any], name: str, about: str) -> Callable[..., A
         """Call the hook; what it raises becomes an error of its policy."""
         try:
             return method(self, *arguments, **named)
-        except Exception as error:
+        except (Exception, SystemExit) as error:  # a policy that ends the process would end it without an answer
             if isinstance(error, UserError) and not isinstance(error, IllegalActionError):
                 raise
             where = f"policy {name}: {method.__name__}{_subject(self, about, arguments)}"

@@ -44,6 +44,14 @@ class WritesBack(Last):
     write_back = True
 
 
+class Leaving(Last):
+    """Ends the process in the middle of a run."""
+
+    def runnable(self, task: int, server: int) -> None:
+        """Leave."""
+        sys.exit(0)
+
+
 class Hasty(Last):
     """Has every run take a microsecond."""
 

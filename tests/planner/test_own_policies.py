@@ -47,6 +47,11 @@ def test_nor_does_what_is_made_from_the_policy_that_does(scenario: Scenario) -> 
     assert len(ran.instance.jobs) == len(scenario.instance.jobs) > 1
 
 
+def test_a_policy_that_ends_the_process_is_an_error_of_its_own(scenario: Scenario) -> None:
+    with pytest.raises(PolicyError, match=f"policy {OWN}:Leaving: runnable of job 0, task a .*: SystemExit: 0"):
+        simulate(scenario, f"{OWN}:Leaving")
+
+
 def test_a_policy_that_breaks_a_rule_is_a_row_without_a_rank(scenario: Scenario, tmp_path: Path) -> None:
     made = compare(scenario, [f"{OWN}:Hasty", "jit"], regret=(), time_limit_s=2)
     assert [row["policy"] for row in made.rows] == ["plan", "jit", f"{OWN}:Hasty"]
