@@ -25,8 +25,8 @@ _ASCENT_S_PER_TASK, _ASCENT_SHARE = 1e-4, 0.5
 _BOUND_SHARE, _SHORT_BOUND_S, _LONE_BOUND_SHARE = 0.3, 10.0, 0.5
 """The bound gets a share of the time, and of a short limit the first so many seconds, in which it gains most; beside
 annealing by the same worker at most the last share."""
-BEGIN_SHARE = 0.3
-"""What looks for a plan to begin with has this share of an annealing's time."""
+BEGIN_SHARE = 0.05
+"""What looks for a plan to begin with has this share of an annealing's time: more costs more than it gains."""
 _BEFORE_PARTS_SHARE = 0.3
 """Where proofs part by part follow the bound has this share of the time: they want good prices and a good plan."""
 _GUIDE_SHARE, _SHORT_GUIDE_S, _SHORT_GUIDE_SHARE = 0.15, 8.0, 0.4
