@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -14,25 +13,12 @@ from planner import replicate, report, save
 from planner.answers.change_future import try_changed_futures
 from planner.answers.compare import compare
 from planner.answers.simulate import simulate
-from planner.command.cli import app
-from planner.command.manners import run
 from planner.show.notebook import html
+from tests.planner.test_compare import Call, call
 from tests.planner.test_replications import drawn
 
 OWN = "tests.planner.own"
-Call = Callable[..., tuple[int, str, str]]
-
-
-@pytest.fixture
-def call(capsys: pytest.CaptureFixture[str]) -> Call:
-    """Return who runs the command."""
-
-    def called(*arguments: object) -> tuple[int, str, str]:
-        code = run(app, [str(argument) for argument in arguments])
-        output = capsys.readouterr()
-        return code, output.out, output.err
-
-    return called
+__all__ = ["call"]  # a fixture of this file
 
 
 @pytest.mark.parametrize("policy", [f"{OWN}:Handed", f"{OWN}:WritesBack", "executor.policies.released:ReleasedCompass"])
