@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from solvers.bounds.lagrangian.batch_places import bid, count_sold, rank_bids, share_price
 from solvers.bounds.lagrangian.evaluation import Evaluation, Prices
 from solvers.bounds.lagrangian.job_paths import Numbers
 from solvers.bounds.lagrangian.relaxation import Relaxation
@@ -33,8 +34,7 @@ class Steps:
     Parameters
     ----------
     places
-        Whether places in batches have prices. They are sold a whole batch at a time, which tells little while the
-        prices of compute are far from good.
+        Whether tasks bid for the batches that they are in; or pay what they paid before.
     """
 
     count: int
@@ -79,7 +79,8 @@ def ascend(
         models[:, evaluation.model_slots :] = 0
     excess = Prices.split(gradient, relaxation)
     mean, square = np.zeros_like(flat), np.zeros_like(flat)
-    unit = _units(relaxation, steps.places, evaluation.model_slots)
+    unit = _units(relaxation, evaluation.model_slots)
+    bidders = Bidders(relaxation, evaluation) if steps.places and relaxation.trees.places else None
     best, best_value, done = flat.copy(), -np.inf, 0
     job_value, smooth = evaluation.job_value.copy(), flat.copy()
     for step in range(steps.count):
@@ -95,7 +96,10 @@ def ascend(
         evaluation.excess(excess)
         past = min(PRICE_SMOOTHING, (step + 1) / (step + FORGOTTEN))
         _move(flat, gradient, mean, square, smooth, unit, steps.length(step), past, step + 1)
+        if bidders is not None:
+            bidders.move(evaluation, prices.parts, steps.length(step))
     else:
+        Prices.split(smooth, relaxation).parts[:] = prices.parts
         value = float(evaluation.value(Prices.split(smooth, relaxation)))
         if value > best_value:
             best, best_value = smooth, value
@@ -103,7 +107,56 @@ def ascend(
     return Climb(best, best_value, job_value, done)
 
 
-def _units(relaxation: Relaxation, places: bool, model_slots: int) -> Numbers:
+class Bidders:
+    """Tasks that bid for batches, and how their bids move.
+
+    Parameters
+    ----------
+    evaluation
+        From now on it notes what every job costs with a task at a delay.
+    """
+
+    def __init__(self, relaxation: Relaxation, evaluation: Evaluation) -> None:
+        data, shapes, places = relaxation.data, relaxation.trees.shapes, relaxation.places
+        self._known = data, shapes, places
+        self._slot_us, parts, nodes = relaxation.slot_us, int(places.first[-1]), len(data.earliest_us)
+        evaluation.rest = np.zeros(parts)
+        self._bids, self._usual_rest = np.zeros(parts), np.zeros(parts)
+        self._total = np.zeros((len(places.most), relaxation.slots))
+        self._sold, self._top = np.zeros_like(self._total), np.zeros((*self._total.shape, int(places.most.max())))
+        self._worth, self._excess, self._unit = np.zeros(nodes), np.zeros(nodes), np.zeros(nodes)
+        self._mean, self._square, self._step = np.zeros(nodes), np.zeros(nodes), 0
+        sizes = shapes.node_first[data.shape + 1] - shapes.node_first[data.shape]
+        self._job = np.repeat(np.arange(len(data.shape)), sizes)
+        self._node = np.concatenate([base + np.arange(size) for base, size in zip(data.node_first, sizes, strict=True)])
+        shape_node = np.concatenate([shapes.node_first[shape] + np.arange(size) for shape, size in zip(data.shape, sizes, strict=True)])
+        alone_us = 1 if data.steps else shapes.run_us[shapes.option_first[shape_node]]
+        self._unit[self._node] = UNIT * data.weight[self._job] * alone_us
+
+    def move(self, evaluation: Evaluation, parts: Numbers, length: float) -> None:
+        """Move the bids after an evaluation, and write which parts of their batches tasks pay next."""
+        data, shapes, places = self._known
+        if self._step == 0:
+            self._worth[self._node] = evaluation.choice.value[self._job]
+        else:
+            choice = evaluation.choice
+            chosen = choice.option, choice.start_us, choice.part
+            count_sold(*self._known, self._slot_us, self._bids, self._top, *chosen, self._sold, self._excess)
+            _move(
+                self._worth, self._excess, self._mean, self._square, self._worth.copy(), self._unit, length, 1.0, self._step
+            )
+        past = PAST if self._step else 0.0
+        self._step += 1
+        bid(*self._known, evaluation.choice.value, self._worth, evaluation.rest, self._usual_rest, past, self._bids)
+        rank_bids(*self._known, self._slot_us, self._bids, self._top, self._total)
+        share_price(*self._known, self._slot_us, self._bids, self._top, self._total, parts)
+
+
+import os
+UNIT, PAST = float(os.environ.get("UNIT", ".5")), float(os.environ.get("PAST", ".5"))
+
+
+def _units(relaxation: Relaxation, model_slots: int) -> Numbers:
     """Return the usual size of every price, 0 for one that is not to move."""
     unit = np.full(Prices.size(relaxation), float(relaxation.usual_price))
     parts = Prices.split(unit, relaxation)
@@ -111,9 +164,8 @@ def _units(relaxation: Relaxation, places: bool, model_slots: int) -> Numbers:
         models[:, model_slots:] = 0
     for row, limit in enumerate(relaxation.memory):
         parts.memory[row] /= limit.capacity
-    for row, batch in enumerate(relaxation.trees.places):
-        parts.places[row] *= batch.run_us / batch.most * places
     first = relaxation.data.extra_first
+    parts.parts[:] = 0
     for job, weight in enumerate(relaxation.data.weight.tolist()):
         per_delay = weight if relaxation.data.steps else weight * relaxation.slot_us
         parts.extra[first[job] : first[job + 1]] = per_delay
