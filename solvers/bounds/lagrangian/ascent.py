@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from solvers.bounds.lagrangian.batch_places import bid, count_sold, rank_bids, share_price
+from solvers.bounds.lagrangian.bidding import Bidders
 from solvers.bounds.lagrangian.evaluation import Evaluation, Prices
 from solvers.bounds.lagrangian.job_paths import Numbers
 from solvers.bounds.lagrangian.relaxation import Relaxation
@@ -105,55 +105,6 @@ def ascend(
             best, best_value = smooth, value
             job_value[:] = evaluation.job_value
     return Climb(best, best_value, job_value, done)
-
-
-class Bidders:
-    """Tasks that bid for batches, and how their bids move.
-
-    Parameters
-    ----------
-    evaluation
-        From now on it notes what every job costs with a task at a delay.
-    """
-
-    def __init__(self, relaxation: Relaxation, evaluation: Evaluation) -> None:
-        data, shapes, places = relaxation.data, relaxation.trees.shapes, relaxation.places
-        self._known = data, shapes, places
-        self._slot_us, parts, nodes = relaxation.slot_us, int(places.first[-1]), len(data.earliest_us)
-        evaluation.rest = np.zeros(parts)
-        self._bids, self._usual_rest = np.zeros(parts), np.zeros(parts)
-        self._total = np.zeros((len(places.most), relaxation.slots))
-        self._sold, self._top = np.zeros_like(self._total), np.zeros((*self._total.shape, int(places.most.max())))
-        self._worth, self._excess, self._unit = np.zeros(nodes), np.zeros(nodes), np.zeros(nodes)
-        self._mean, self._square, self._step = np.zeros(nodes), np.zeros(nodes), 0
-        sizes = shapes.node_first[data.shape + 1] - shapes.node_first[data.shape]
-        self._job = np.repeat(np.arange(len(data.shape)), sizes)
-        self._node = np.concatenate([base + np.arange(size) for base, size in zip(data.node_first, sizes, strict=True)])
-        shape_node = np.concatenate([shapes.node_first[shape] + np.arange(size) for shape, size in zip(data.shape, sizes, strict=True)])
-        alone_us = 1 if data.steps else shapes.run_us[shapes.option_first[shape_node]]
-        self._unit[self._node] = UNIT * data.weight[self._job] * alone_us
-
-    def move(self, evaluation: Evaluation, parts: Numbers, length: float) -> None:
-        """Move the bids after an evaluation, and write which parts of their batches tasks pay next."""
-        data, shapes, places = self._known
-        if self._step == 0:
-            self._worth[self._node] = evaluation.choice.value[self._job]
-        else:
-            choice = evaluation.choice
-            chosen = choice.option, choice.start_us, choice.part
-            count_sold(*self._known, self._slot_us, self._bids, self._top, *chosen, self._sold, self._excess)
-            _move(
-                self._worth, self._excess, self._mean, self._square, self._worth.copy(), self._unit, length, 1.0, self._step
-            )
-        past = PAST if self._step else 0.0
-        self._step += 1
-        bid(*self._known, evaluation.choice.value, self._worth, evaluation.rest, self._usual_rest, past, self._bids)
-        rank_bids(*self._known, self._slot_us, self._bids, self._top, self._total)
-        share_price(*self._known, self._slot_us, self._bids, self._top, self._total, parts)
-
-
-import os
-UNIT, PAST = float(os.environ.get("UNIT", ".5")), float(os.environ.get("PAST", ".5"))
 
 
 def _units(relaxation: Relaxation, model_slots: int) -> Numbers:

@@ -106,7 +106,7 @@ class Evaluation:
         self._off_by = np.zeros((len(relaxation.uses), 2, self.model_slots + 1), np.bool_)
         self._slot_us = relaxation.slot_us
         self._paid = np.zeros(int(relaxation.places.first[-1]), self._dtype)
-        self.rest = np.zeros(0, self._dtype)
+        self.rest: Numbers = np.zeros(0, self._dtype)
 
     def value(self, prices: Prices) -> float | int:
         """Return the value of the Lagrangian in units of the relaxation: exact in integers, if the prices are."""
@@ -292,10 +292,9 @@ def round_prices(prices: Prices, relaxation: Relaxation) -> Prices:
     rates = [prices.compute, prices.copy, prices.memory, prices.uses, prices.extra]
     most = 2.0**SUM_BITS  # what is larger proves nothing (`exact_bound`), but must not turn into a negative number
     rounded = [np.rint(np.clip(np.nan_to_num(rate), 0, most)).astype(np.int64) for rate in rates]
-    parts = (np.clip(np.nan_to_num(prices.parts), 0, 1) * PARTS).astype(np.int64)
-    places, shapes = relaxation.places, relaxation.trees.shapes
-    fit_parts(relaxation.data, shapes, places, relaxation.slot_us, parts)
-    return Prices(*rounded, parts)
+    rounded.append((np.clip(np.nan_to_num(prices.parts), 0, 1) * PARTS).astype(np.int64))
+    fit_parts(relaxation.data, relaxation.trees.shapes, relaxation.places, relaxation.slot_us, rounded[-1])
+    return Prices(*rounded)
 
 
 def exact_bound(relaxation: Relaxation, prices: Prices) -> Fraction | None:

@@ -63,9 +63,9 @@ class JobData(NamedTuple):
 
 
 class Choice(NamedTuple):
-    """What the paths chose: per node its option (class), delay, start (-1: beyond the window) and part, per job its value.
+    """What the paths chose: per node its option (class), delay and start (-1: beyond the window), per job its value.
 
-    The part is that of the batch's price, 1 for who runs alone.
+    The part is that of the price of its batch that a node pays, 1 if it runs alone.
     """
 
     option: Ints
@@ -177,7 +177,7 @@ def _candidate(number: int, first_us: int, run_us: int, slot_us: int) -> int:
 def cheapest_start(
     prefix: Numbers, rate: Numbers, first_us: int, run_us: int, slot_us: int, wait: float, part: float
 ) -> int:
-    """Return the start in [first, first + slot) at which a part of the price and waiting, per microsecond, cost least."""
+    """Return the start in [first, first + slot) at which a part of the price costs least, with what waiting costs."""
     # Times zero takes the type of the prices: float64 in the ascent, int64 in a proof.
     best_us, best = first_us, prefix[0] * 0 + FAR
     for candidate in range(4):
@@ -260,12 +260,8 @@ def walk_job(
                     part = payments.part[first_part : first_part + count - 1]
                     paid = payments.paid[first_part : first_part + count - 1]
                     exact = payments.exact
-                    batch_costs(
-                        prefix[lane], rate[lane], part[:free], exact, earliest, run, slot_us, 0, paid[:free]
-                    )
-                    batch_costs(
-                        prefix[lane], rate[lane], part[free:], exact, begin, run, slot_us, weight, paid[free:]
-                    )
+                    batch_costs(prefix[lane], rate[lane], part[:free], exact, earliest, run, slot_us, 0, paid[:free])
+                    batch_costs(prefix[lane], rate[lane], part[free:], exact, begin, run, slot_us, weight, paid[free:])
                     row[: count - 1] += paid
             add_children(job, data, shapes, node, earliest + run, slot_us, message, row)
             add_extra(job, data, shapes, node, earliest + run, slot_us, extra, row)

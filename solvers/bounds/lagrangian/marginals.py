@@ -7,7 +7,7 @@ each task's subtree the cheapest rest of the job (min-marginals, as in belief pr
 from __future__ import annotations
 
 from solvers.bounds.lagrangian.evaluation import Evaluation, Prices, padded
-from solvers.bounds.lagrangian.job_paths import Choice, JobData, Numbers, add_rest_of_job, cheapest_paths
+from solvers.bounds.lagrangian.job_paths import JobData, Numbers, add_rest_of_job, cheapest_paths
 from solvers.bounds.lagrangian.relaxation import Relaxation
 
 
@@ -47,7 +47,7 @@ class Marginals(Evaluation):
             data.steps,
             data.extra_first[job : job + 2],
         )
-        choice = Choice(*(part.copy() for part in self.choice))
+        choice = self.choice._replace(value=self.choice.value[:1].copy())
         prices = (*self._costs, self.relaxation.slot_us, self._falling, self._paying)
         cheapest_paths(alone, shapes, *prices, self._cost, self._message, choice)
         add_rest_of_job(0, alone, shapes, self.relaxation.slot_us, self._cost, self._message)

@@ -194,7 +194,9 @@ def relax(fixed: Fixed, slot_us: int, window_us: Ints) -> Relaxation:
     last_start = np.maximum.reduceat(fixed.earliest_us, fixed.node_first[:-1])[jobs]
     horizon = int((last_start + delays * slot_us).max()) + int(shapes.run_us.max())
     slots = horizon // slot_us + 4
-    priced = np.add.reduceat(np.diff(shapes.option_first) * (shapes.place[shapes.option_first[:-1]] >= 0), shapes.node_first[:-1])
+    priced = np.add.reduceat(
+        np.diff(shapes.option_first) * (shapes.place[shapes.option_first[:-1]] >= 0), shapes.node_first[:-1]
+    )
     # As whole numbers these products may outgrow 64 bits.
     per_delay = int((n_extra + priced[shape]).astype(float) @ delays)
     UNLIMITED.fit(per_delay + _prices_of_slots(fixed, slots), _TERM_BYTES)
