@@ -6,9 +6,10 @@ from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 
+from planner.show.tables import bound_summary
+
 from models.scenario import Scenario
 from planner import bound, save, simulate
-from planner.show.tables import bound_summary
 
 
 def test_what_has_no_certificate_names_its_method(scenario: Scenario) -> None:

@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from planner.show.tables import comparison_view
 from rich.console import Console
 
 from models.scenario import Scenario
@@ -16,7 +17,6 @@ from planner.answers.compare import DEFAULT_POLICIES, compare, split_policies
 from planner.command.cli import app
 from planner.command.manners import run
 from planner.show.notebook import html
-from planner.show.tables import comparison_view
 
 TWO_MODELS = """\
 cluster: {servers: 1, gpu: {kind: T4, memory: 10 GB, load_bandwidth: 10 GB/s}}

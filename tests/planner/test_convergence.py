@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from planner.show.tables import regret_table
 from rich.console import Console
 
 from models.objective import timeline_value
@@ -25,10 +26,9 @@ from planner.answers.take_apart import regret
 from planner.answers.whatif.result import Counts, Sweep
 from planner.answers.whatif.verbs import Row
 from planner.show.notebook import html
-from planner.show.paper import latex, markdown
 from planner.show.replicated import replicated_table
 from planner.show.sweep import sweep_view
-from planner.show.tables import regret_table
+from planner.show.table import latex, markdown
 from tests.planner.test_replications import drawn
 
 FORMULA, PRICES = "critical_path", "lagrangian"

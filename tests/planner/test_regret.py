@@ -13,6 +13,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from planner.show.tables import losses_table
 from rich.console import Console
 
 from executor import parse_noise, parse_policy, twin_instance
@@ -40,8 +41,7 @@ from planner.answers.simulate import simulate
 from planner.answers.take_apart import hold, regret, with_given_loads, worth_of_clairvoyance
 from planner.command.cli import app
 from planner.command.manners import run as command
-from planner.show.regret_figure import regret_bars
-from planner.show.tables import losses_table
+from planner.show.regret import regret_bars
 from solvers.exact.exhaustive import solve
 from tests.instances import chain, cluster, instance, random_instance, random_serving_instance, task
 

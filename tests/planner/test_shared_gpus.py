@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from models import BatchClass, Job, Placement, Task, Timeline
 from planner.answers.shown import Shown
-from planner.show.bars import rows_of
+from planner.show.bars import rows_of, runs_by_gpu
 from planner.show.perfetto import trace_events
 from planner.show.report.timelines import document
-from planner.show.runs import runs_by_gpu
 from tests.instances import chain, instance
 
 PAIR = BatchClass("pair", {"*": {1: 4, 2: 6}}, share=5_000)

@@ -14,7 +14,7 @@ from planner import save
 from planner.answers.servers import ServersAnswer, servers
 from planner.answers.servers.goal import tolerances
 from planner.answers.servers.hunt import floor_of
-from planner.show.curves_figure import draw
+from planner.show.curves import draw
 from planner.show.order import order_in_words
 from planner.show.report import report
 from planner.show.servers import answer_in_words, rows

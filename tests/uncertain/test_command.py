@@ -10,6 +10,7 @@ import json
 from pathlib import Path
 
 import pytest
+from planner.show.tables import comparison_view
 
 from executor import NoiseError
 from models.scenario import Scenario, load_scenario
@@ -17,7 +18,6 @@ from planner.answers.compare import compare
 from planner.answers.simulate import simulate
 from planner.answers.uncertain.estimates_file import read_told
 from planner.answers.uncertain.told import TRUTH
-from planner.show.tables import comparison_view
 from tests.documentation.pages import ROOT
 from tests.planner.test_command import PLAN_KEYS, Command, command
 

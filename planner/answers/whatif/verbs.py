@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 
 from models.cluster import MICROSECONDS_PER_SECOND
 from models.objective import reported_bound, reported_value
+from models.record import encode
 from models.scenario import Scenario
 from models.scenario.errors import FieldError, allowed, quote
 from models.scenario.quantities import GPUCount, JobCount, Levels, Name, Number, PositiveTime, Seed, SpareCount
@@ -104,7 +105,7 @@ class SimulateVerb(_WarmingUp):
     def rows(self, scenario: Scenario) -> list[Row]:
         """Return the row of the simulation."""
         done = simulate(scenario, self.policy, seed=self.seed, noise=self.noise, warmup=self.warmup)
-        return [{"policy": self.policy, **_valued(scenario, done.value), **done.metrics.as_dict()}]
+        return [{"policy": self.policy, **_valued(scenario, done.value), **encode(done.metrics)}]
 
 
 class PlanVerb(_Limited):
@@ -139,7 +140,7 @@ class PlanVerb(_Limited):
             "gap": result.gap,
             "converged": is_converged(result.gap, result.bound_method),
         }
-        return [row if done.metrics is None else {**row, **done.metrics.as_dict()}]
+        return [row if done.metrics is None else {**row, **encode(done.metrics)}]
 
 
 class _WithPolicies(_Limited):
@@ -193,21 +194,21 @@ class CompareVerb(_WithPolicies, _WarmingUp):
         lost = {regret.policy: regret.rows for regret in done.regrets} if self.regret is not None else {}
         return [
             {
-                "policy": row["policy"],
-                "clairvoyant": row["clairvoyant"],
+                "policy": row.policy,
+                "clairvoyant": row.clairvoyant,
                 "objective": str(objective),
                 "unit": objective.unit,
-                "value": row["objective"],
-                "twin": row["twin"],
-                "problem": row["problem"],
-                "ratio_to_best": row["ratio_to_best"],
-                "ratio_to_bound": row["ratio_to_bound"],
+                "value": row.objective,
+                "twin": row.twin,
+                "problem": row.problem,
+                "ratio_to_best": row.ratio_to_best,
+                "ratio_to_bound": row.ratio_to_bound,
                 **_bounded(scenario, result.lower_bound, result.bound_method),
-                "plan_gap": row["plan_gap"],
-                "converged": row["converged"],
-                "gap_to_bound": row["gap_to_bound"],
-                **(row["metrics"] or {}),
-                **{f"lost_to_{part['part'].replace(' ', '_')}": part["lost"] for part in lost.get(row["policy"], ())},
+                "plan_gap": row.plan_gap,
+                "converged": row.converged,
+                "gap_to_bound": row.gap_to_bound,
+                **(encode(row.metrics) if row.metrics else {}),
+                **{f"lost_to_{part.part.replace(' ', '_')}": part.lost for part in lost.get(row.policy, ())},
             }
             for row in done.rows
         ]
@@ -221,14 +222,14 @@ class BoundVerb(_Limited):
         from planner.answers.bound import bound
 
         made = bound(scenario, time_limit_s=self.time_limit_s, workers=1, seed=self.seed)
-        done = made.as_dict()
+        done = made.record()
         return [
             {
-                "objective": done["objective"],
+                "objective": str(done.objective),
                 "unit": scenario.objective.unit,
-                "lower_bound": done["lower_bound"],
-                "bound_method": done["method"],
-                "uncertified_lower_bound": done["uncertified_lower_bound"],
+                "lower_bound": done.lower_bound,
+                "bound_method": done.method,
+                "uncertified_lower_bound": done.uncertified_lower_bound,
             }
         ]
 
