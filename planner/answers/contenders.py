@@ -89,7 +89,9 @@ def rows_of(
     ]
     known = {policy: parse(policy, scenario).knows for policy in broken}
     refused = [  # no figure of a timeline that breaks a rule is true
-        ComparedPolicy(policy, known[policy] is Knows.FUTURE, known[policy], False, *[None] * 5, *proved, why)
+        ComparedPolicy(
+            policy, known[policy] is Knows.FUTURE, known[policy], False, None, None, None, None, None, *proved, why
+        )
         for policy, why in broken.items()
     ]
     return *ranked, *refused

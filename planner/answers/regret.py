@@ -170,8 +170,9 @@ class Regret:
         return [self._row(loss) for loss in self.losses]
 
     def _row(self, loss: Loss) -> LossRow:
-        figures = (reported_value(self.scenario.objective, value) for value in (loss.lost, loss.at_least, loss.at_most))
-        return LossRow(loss.part, *figures, float(loss.lost / self.total) if self.total else None)
+        objective, share = self.scenario.objective, float(loss.lost / self.total) if self.total else None
+        lost, least, most = (reported_value(objective, value) for value in (loss.lost, loss.at_least, loss.at_most))
+        return LossRow(loss.part, lost, least, most, share)
 
 
 def _known(objective: Objective, known: Clairvoyance) -> ClairvoyanceRow:

@@ -26,13 +26,13 @@ from planner.answers.convergence import tell_proof
 from planner.answers.plan import write_plan
 from planner.answers.regret import NOTE
 from planner.answers.simulate import Simulation
+from planner.show import timelines
 from planner.show.canvas import png, write_figure, write_vectors
 from planner.show.curves import draw, draw_in_a_column, gap_over_time, slowdown_ecdf
 from planner.show.gantt import gantt
 from planner.show.perfetto import trace_events
 from planner.show.regret import in_words, losses_table, parts_table, regret_bars
-from planner.show.report import timelines
-from planner.show.report.section import PageSection, read_document, read_record
+from planner.show.section import PageSection, read_document, read_record
 from planner.show.table import Column, Table, csv_text, frame_of, terminal, write_table
 
 FILE = "comparison.json"
@@ -103,7 +103,7 @@ def section(folder: Path) -> PageSection:
     """
     path = folder / FILE
     document, drawn = read_document(path), timelines.read(folder)
-    found, origin = (read_record(path, document, kind) for kind in (ComparisonRecord, ComparisonOrigin))
+    found, origin = read_record(path, document, ComparisonRecord), read_record(path, document, ComparisonOrigin)
     scenario = origin.scenario
     figures = [gap_over_time(origin.incumbents, origin.runtime_s)]
     if drawn is not None and drawn.timelines:

@@ -20,7 +20,7 @@ from planner.show.canvas import AS_DATA, COLUMN_INCHES, IN_A_COLUMN, write_figur
 from planner.show.colours import COLOURS
 from planner.show.comparison import name_with_marks
 from planner.show.regret import in_words
-from planner.show.report.section import PageSection, read_document, read_record
+from planner.show.section import PageSection, read_document, read_record
 from planner.show.table import Column, Table, csv_text, frame_of, terminal, write_table
 
 FILE = "intervals.json"
@@ -95,14 +95,13 @@ def draw_intervals(made: Replicated) -> Figure:
     FigureCanvasAgg(figure)
     axes = figure.add_subplot()
     for place, row in enumerate(rows):
-        best = row.ratio_to_best
-        colour = "black" if row.clairvoyant else COLOURS[0]
-        if best.low is not None:
-            axes.plot([best.low, best.high], [place, place], color=colour, linewidth=1.5, solid_capstyle="butt")
+        best, colour = row.ratio_to_best, "black" if row.clairvoyant else COLOURS[0]
         bound = row.ratio_to_bound.high or row.ratio_to_bound.mean
+        if best.low is not None:
+            axes.plot([best.low, best.high], [place, place], color=colour, linewidth=1.5, solid_capstyle="butt")  # type: ignore[arg-type]
         if bound is not None:
-            axes.plot([best.mean, bound], [place, place], color=colour, linewidth=0.5)
-        axes.plot([best.mean], [place], "o", color=colour, markersize=4)
+            axes.plot([best.mean, bound], [place, place], color=colour, linewidth=0.5)  # type: ignore[arg-type]
+        axes.plot([best.mean], [place], "o", color=colour, markersize=4)  # type: ignore[arg-type]
     axes.set_yticks(range(len(rows)), names)
     axes.invert_yaxis()
     if rows and max(row.ratio_to_best.high or row.ratio_to_best.mean or 0.0 for row in rows) > 5:

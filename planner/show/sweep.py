@@ -24,7 +24,7 @@ from planner.answers.whatif.table import Value
 from planner.answers.whatif.verbs import Row
 from planner.show.colours import COLOURS
 from planner.show.curves import Curves, Point, lines
-from planner.show.report.section import PageSection, read_document, read_record
+from planner.show.section import PageSection, read_document, read_record
 from planner.show.table import Column, Table, terminal
 
 _SEEN_ROWS = 40
@@ -108,7 +108,7 @@ def section(folder: Path) -> PageSection:
     what = _what(asked, objectives[0] if len(objectives) == 1 else "value")
     drawn = _drawn(rows, keys, asked, what)
     return PageSection(
-        f"{noted['name']}: what if {', '.join(_named(axis, axes) for axis in axes) or 'nothing'} changes?",
+        f"{noted.name}: what if {', '.join(_named(axis, axes) for axis in axes) or 'nothing'} changes?",
         _answer(rows, keys, asked, what),
         _unconverged(rows),
         tables=[_table(rows, keys)],

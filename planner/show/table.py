@@ -30,7 +30,7 @@ _SPECIAL = re.compile(r"[&%$#_{}~^\\]")
 _ESCAPED = {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}"}
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Column(Generic[Row]):
     """What is said of every row.
 
@@ -65,7 +65,7 @@ class Column(Generic[Row]):
         return f"{said} {self.unit}".rstrip() if unit else said
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Table(Generic[Row]):
     """Rows and what is said of them.
 

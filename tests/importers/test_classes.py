@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from planner.show.tables import bound_summary
 
 from models.scenario import InputError, load_scenario
 from models.slo import quantile_rank
@@ -21,6 +20,7 @@ from planner.inputs.importers.catalogue.target import Catalogued
 from planner.inputs.importers.classes import SLOWEST, round_up
 from planner.inputs.importers.trace import import_trace
 from planner.show.imported import summary_rows
+from planner.show.summaries import bound_summary
 from tests.importers.small import table, written
 
 CATALOGUE = """\

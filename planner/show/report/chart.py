@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from models.record import encode
 from planner.answers.shown import Shown
 from planner.show.report.render import compact, render
-from planner.show.report.timelines import timelines_of
+from planner.show.timelines import timelines_of
 
 _ROW, _FRAME, _MOST_ROWS = 92, 180, 8
 """Heights in pixels: of a GPU, of what stands around them; and how many GPUs are seen at once."""

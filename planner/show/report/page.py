@@ -11,7 +11,7 @@ from models.scenario import write_atomically
 from planner.show import comparison, replicated, sweep
 from planner.show.report import replay, schedule, servers, trial
 from planner.show.report.render import compact, render
-from planner.show.report.section import PageSection
+from planner.show.section import PageSection
 
 TIMELINES_BYTES = 2_400_000
 """Room for timelines in a page of at most 3 MB; those that do not fit are named, and left out of the Gantt chart."""

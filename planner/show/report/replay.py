@@ -6,8 +6,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from planner.show import timelines
 from planner.show.report import documents
-from planner.show.report.section import PageSection, read_typed
+from planner.show.section import PageSection, read_typed
 from planner.show.table import Table, of_cells
 
 NAME = "replay.json"

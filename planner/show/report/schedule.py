@@ -9,8 +9,8 @@ from typing import Any
 from planner.show.colours import colour_of
 from planner.show.curves import Curve, Curves
 from planner.show.report.schedule_documents import ScheduleCount
-from planner.show.report.section import PageSection, read_typed
 from planner.show.schedule import schedule_columns, schedule_row, schedule_to_order, sentences
+from planner.show.section import PageSection, read_typed
 from planner.show.servers import Found, assumptions, levels, rows
 from planner.show.table import of_cells
 

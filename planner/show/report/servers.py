@@ -16,8 +16,7 @@ from planner.show.colours import colour_of
 from planner.show.curves import Curve, Curves, Point, dots, lines
 from planner.show.order import order_in_words
 from planner.show.report import documents
-from planner.show.report.section import PageSection, read_typed
-from planner.show.report.timelines import Timelines, timelines_of
+from planner.show.section import PageSection, read_typed
 from planner.show.servers import (
     ALTERNATIVES,
     ALTERNATIVES_TITLE,
@@ -37,6 +36,7 @@ from planner.show.servers import (
     untried,
 )
 from planner.show.table import Table, of_cells
+from planner.show.timelines import Timelines, timelines_of
 
 NAME = "answer.json"
 

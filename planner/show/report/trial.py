@@ -8,11 +8,12 @@ from typing import Any
 
 import numpy as np
 
+from planner.show import timelines
 from planner.show.colours import COLOURS
 from planner.show.curves import Curve, Curves
 from planner.show.forecast import say_forecast
 from planner.show.report import documents
-from planner.show.report.section import PageSection, read_typed
+from planner.show.section import PageSection, read_typed
 from planner.show.table import Table, of_cells
 
 NAME = "trial.json"

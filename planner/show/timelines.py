@@ -25,7 +25,7 @@ from models.scenario import InputError, write_atomically
 from models.timeline import Timeline
 from planner.answers.shown import Shown
 from planner.show.bars import runs_by_gpu
-from planner.show.report.section import read_document, read_record
+from planner.show.section import read_document, read_record
 
 NAME = "timelines.json"
 SCHEMA_VERSION = 1

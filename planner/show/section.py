@@ -21,7 +21,7 @@ from planner.show.curves import Curves
 from planner.show.table import Table
 
 if TYPE_CHECKING:
-    from planner.show.report.timelines import Timelines
+    from planner.show.timelines import Timelines
 
 Kind = TypeVar("Kind")
 
