@@ -25,8 +25,8 @@ from solvers.bounds.certificate import closed_form_document, lagrangian_document
 from solvers.bounds.granularity import round_up
 from solvers.bounds.lagrangian.improve import improve
 from solvers.bounds.verify import verify
+from solvers.budget import Method
 from solvers.exact import cp_sat, exhaustive, milp
-from solvers.options import Method
 from solvers.result import Result, Search
 
 _PROVED = Fraction(1, 1_000_000)

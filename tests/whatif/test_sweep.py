@@ -23,7 +23,7 @@ from planner.answers.whatif.cell import CellCall, answer
 from planner.answers.whatif.document import read_sweep
 from planner.command.cli import app
 from planner.command.manners import run
-from solvers.options import Method
+from solvers.budget import Method
 from tests.whatif.small import SCENARIO, SWEEP, tables, written
 
 MAIN = "import sys; from planner.command.start import main; sys.argv[1:] = {arguments!r}; main()"
