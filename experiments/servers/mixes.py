@@ -12,8 +12,8 @@ from typing import Any
 
 from models import InstanceError, Objective, ServiceLevels
 from models.scenario import Scenario, scenario_from
+from planner import servers
 from planner.answers.plan import solve
-from planner.answers.servers import servers
 from planner.answers.servers.question import order, remainders
 from planner.answers.servers.sizes import Mix, Sizes
 from solvers.budget import Budget

@@ -105,7 +105,7 @@ def call(
 ) -> Callable[Concatenate[Scenario, Keywords], Answer]:
     """Return the Python call that asks a question: its keywords are the fields of the record."""
 
-    def ask(scenario: Scenario, *given: Keywords.args, **named: Keywords.kwargs) -> Answer:
+    def ask(scenario: Scenario, /, *given: Keywords.args, **named: Keywords.kwargs) -> Answer:
         return question(*given, **named).ask(scenario)
 
     own = inspect.signature(question)
@@ -194,7 +194,7 @@ class UncertainPlanQuestion(SearchQuestion["UncertainPlan"]):
     told: Told
     plan_for: str = "p50"
     _: KW_ONLY
-    samples: int = 16
+    samples: int = 8
 
     def answer(self, scenario: Scenario, budget: Budget) -> UncertainPlan:
         """Return the plan, and what it is worth."""

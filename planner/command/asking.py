@@ -41,13 +41,13 @@ def asks(question: type[Question[Any]]) -> Callable[[Callable[..., int]], Callab
 
     def decorate(verb: Callable[..., int]) -> Callable[..., int]:
         hints = get_type_hints(verb, include_extras=True)
-        first, *own = inspect.signature(verb).parameters.values()
+        _, *own = inspect.signature(verb).parameters.values()
         rest = [parameter.replace(annotation=hints[parameter.name]) for parameter in own]
-        at = {mark.name: p for p in rest for mark in getattr(p.annotation, "__metadata__", ()) if _is_mark(mark)}
+        places = {parameter.name: _place(parameter) for parameter in rest}
         asked = [(each, option) for each, option in options_of(question)]
         parameters = [p for p in rest if p.default is p.empty]
         for each, option in asked:
-            parameters += [at[each.name]] if each.name in at else []
+            parameters += [p for p in rest if places[p.name] == each.name]
             parameters.append(_parameter(each, option))
         parameters += [p for p in rest if p not in parameters]
 
@@ -63,8 +63,10 @@ def asks(question: type[Question[Any]]) -> Callable[[Callable[..., int]], Callab
     return decorate
 
 
-def _is_mark(mark: object) -> bool:
-    return isinstance(mark, Before)
+def _place(parameter: inspect.Parameter) -> str | None:
+    """Return before which option of the question a parameter stands; None: after all of them."""
+    marks = getattr(parameter.annotation, "__metadata__", ())
+    return next((mark.name for mark in marks if isinstance(mark, Before)), None)
 
 
 def _parameter(each: Field[Any], option: Option) -> inspect.Parameter:
@@ -72,7 +74,7 @@ def _parameter(each: Field[Any], option: Option) -> inspect.Parameter:
     kind, default = _TYPES.get(option.kind, str), each.default
     if option.kind is Kind.CHOICE:
         choices = StrEnum(each.name.title(), {word: word for word in option.choices})  # type: ignore[misc]
-        kind, default = choices, choices(default)
+        kind, default = choices, choices(str(default))
     elif isinstance(default, Fraction):
         default = str(default)
     shown = typer.Option(

@@ -30,6 +30,7 @@ class Line(ABC):
 
     def watch(self, moment: Any) -> None:
         """Take note of what is known now."""
+        self._latest = moment
 
     @abstractmethod
     def __str__(self) -> str:

@@ -10,8 +10,8 @@ from experiments import authors
 from models import Objective, Placement, Residency, Timeline, check
 from models.scenario import Scenario, read_timeline
 from models.status import Status
-from planner import jobs, residencies, save, tasks
-from planner.answers.plan import plan, solve
+from planner import jobs, plan, residencies, save, tasks
+from planner.answers.plan import solve
 from planner.show.notebook import html
 from solvers.budget import Budget, Method
 

@@ -6,9 +6,9 @@ import io
 
 import pandas as pd
 import pytest
-from planner.answers.whatif.axes import Axis, Point
 
 from models.scenario.source import Plain
+from planner.answers.whatif.grid import Axis, Point
 from planner.answers.whatif.table import Value, axis_column, csv_bytes, parquet_bytes, table_of
 
 

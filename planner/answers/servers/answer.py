@@ -29,7 +29,7 @@ from planner.answers.uncertain.spec import refuse_estimates
 from solvers.budget import Budget
 
 if TYPE_CHECKING:
-    from planner.answers.questions import ServersQuestion
+    from planner.answers.questions import SizesQuestion
 
 SLOWEST, FASTEST = Fraction(1, 100), Fraction(100)
 """Requests come at least and at most so many times as fast as the scenario says."""
@@ -276,7 +276,7 @@ def _number(value: Fraction | None) -> float | None:
     return None if value is None else float(value)
 
 
-def servers_within(asked: ServersQuestion, scenario: Scenario, budget: Budget) -> ServersAnswer:
+def servers_within(asked: SizesQuestion[Any], scenario: Scenario, budget: Budget) -> ServersAnswer:
     """Find the least size of a scenario within a budget."""
     noise, rate, most, spare, tell = asked.noise, asked.rate, asked.most, asked.spare, budget.watch
     refuse_estimates(noise)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import MISSING, dataclass
 from fractions import Fraction
 from functools import cache
@@ -61,7 +61,7 @@ class Verb:
     @property
     def settings(self) -> type[Section]:
         """What a sweep may say of the question, by the names of the command's options."""
-        return _settings_of(self.question)
+        return _settings_of(self.question.verb)
 
     def ask(self, told: Mapping[str, object], source: Source) -> Question[Any]:
         """Return the question with what it is told.
@@ -84,13 +84,14 @@ class Verb:
 
 
 @cache
-def _settings_of(question: type[Question[Any]]) -> type[Section]:
+def _settings_of(verb: str) -> type[Section]:
     told: dict[str, Any] = {}
+    question = VERBS[verb].question
     for each, option in sorted(options_of(question), key=lambda pair: pair[1] is not SEED["option"]):
         if option.in_sweeps:
             read = _type_of(option) | None if each.default is None else _type_of(option)
             told[name_of(each)] = read, ... if each.default is MISSING else None
-    return create_model(f"{question.verb}_settings", __base__=Section, **told)
+    return create_model(f"{verb}_settings", __base__=Section, **told)
 
 
 def _type_of(option: Option) -> Any:
@@ -134,8 +135,9 @@ def check(question: Question[Any], scenario: Scenario) -> None:
                 (refuse_estimates if isinstance(question, ServersQuestion) else parse_uncertainty)(value)
         except ValueError as error:
             raise FieldError(where, str(error)) from None
-        for name in (value,) if option.kind is Kind.POLICY else value if where == ("policies",) else ():
-            _check_policy(name, scenario, where)
+        if where[0] in ("policy", "policies"):
+            for name in policy_names(question):
+                _check_policy(name, scenario, where)
 
 
 def _check_policy(name: str, scenario: Scenario, where: tuple[str]) -> None:
@@ -147,10 +149,11 @@ def _check_policy(name: str, scenario: Scenario, where: tuple[str]) -> None:
         raise FieldError(where, str(error)) from None
 
 
-def policy_names(question: Question[Any]) -> list[str]:
+def policy_names(question: Question[Any]) -> Sequence[str]:
     """Return the policies that a question names."""
-    named = {option.kind: getattr(question, each.name) or () for each, option in options_of(question)}
-    return [named[Kind.POLICY]] if Kind.POLICY in named else list(named.get(Kind.NAMES, ()))
+    if isinstance(question, SimulateQuestion):
+        return (question.policy,)
+    return getattr(question, "policies", None) or ()
 
 
 def _simulate_rows(asked: SimulateQuestion, done: Simulation) -> list[Row]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import fields, replace
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -56,7 +56,7 @@ def plan(
     if output is not None:
         promise(output)
     loaded = load_scenario(scenario)
-    asked = _uncertain(ask, loaded, estimates, plan_for, hint)
+    asked: Question[Any] = _uncertain(ask, loaded, estimates, plan_for, hint)
     if hint is not None:
         asked = replace(ask, hint=feasible_timeline(loaded.instance, hint))
     done, interrupted = ask_shown(asked, loaded, ProgressLine(loaded.objective, "planning", ask.time_limit_s))
