@@ -117,4 +117,6 @@ def open_paths(instance: Instance) -> Opened | None:
 
 def only(timeline: Timeline, kept: Ints) -> Timeline:
     """Return what happened to some of the tasks, numbered in their order."""
-    return replace(timeline, gpu=timeline.gpu[kept], start_us=timeline.start_us[kept], end_us=timeline.end_us[kept])
+    served = None if timeline.served is None else timeline.served.only(kept)
+    rows = (row[kept] for row in (timeline.gpu, timeline.start_us, timeline.end_us))
+    return Timeline(*rows, timeline.residencies, timeline.realised, served)
