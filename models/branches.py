@@ -118,5 +118,5 @@ def open_paths(instance: Instance) -> Opened | None:
 def only(timeline: Timeline, kept: Ints) -> Timeline:
     """Return what happened to some of the tasks, numbered in their order."""
     served = None if timeline.served is None else timeline.served.only(kept)
-    rows = (row[kept] for row in (timeline.gpu, timeline.start_us, timeline.end_us))
-    return Timeline(*rows, timeline.residencies, timeline.realised, served)
+    gpu, start_us, end_us = timeline.gpu[kept], timeline.start_us[kept], timeline.end_us[kept]
+    return replace(timeline, gpu=gpu, start_us=start_us, end_us=end_us, served=served)

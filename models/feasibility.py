@@ -211,8 +211,8 @@ def _precedence(instance: Instance, timeline: Timeline) -> Iterator[Violation]:
     transfer = instance.transfer_us[edge, instance.gpu_class[a], instance.gpu_class[b], same_server]
     if instance.streams is not None:
         transfer = transfer.copy()
-        for arc in np.flatnonzero(instance.streams.kv_edge[edge]).tolist():
-            transfer[arc] = instance.kv_transfer_time(int(source[arc]), int(a[arc]), int(b[arc]))
+        for moved in np.flatnonzero(instance.streams.kv_edge[edge]).tolist():
+            transfer[moved] = instance.kv_transfer_time(int(source[moved]), int(a[moved]), int(b[moved]))
     earliest = timeline.end_us[source] + np.where(a == b, 0, transfer)
     for arc in np.flatnonzero(timeline.start_us[target] < earliest):
         subject = f"{name_task(instance, int(target[arc]))} after {name_task(instance, int(source[arc]))}"

@@ -1,7 +1,7 @@
 """The rules of streams (S1 to S5), for the checker: it takes every GPU's iterations again from who joins it when.
 
-First tokens and ends follow from (GPU, start, order) alone; what a plan says of them has to equal that. Nothing is asked
-of the earliest start. Of what happened (`realised`) only seats, memory, inputs and residencies are held to the rules.
+First tokens and ends follow from (GPU, start, order) alone; what a plan says of them has to equal that. Nothing is
+asked of the earliest start. Of what happened (`realised`) only seats, memory, inputs and residencies are held to them.
 """
 
 from __future__ import annotations

@@ -72,7 +72,8 @@ class StreamTables:
             [_longest(stream, speed, gpu, weights) for speed, gpu in zip(row, gpus, strict=True)]
             for stream, row in zip(classes, speeds, strict=True)
         ]
-        columns = np.array([tokens for job in jobs for tokens in _tokens(job)], np.int64).reshape(-1, 3).T.copy()
+        tokens = np.array([tokens for job in jobs for tokens in _tokens(job)], np.int64).reshape(-1, 3)
+        prompt, uncached, output = tokens.T.copy()
         edges = [edge.kv for workflow in workflows for task in workflow.tasks for edge in task.inputs]
         return cls(
             classes,
@@ -80,7 +81,9 @@ class StreamTables:
             tuple(offsets for workflow in workflows for offsets in _ties(workflow)),
             speeds,
             as_ints(longest, "tokens of KV").reshape(len(classes), len(gpus)),
-            *columns,
+            prompt,
+            uncached,
+            output,
             _first_tokens(jobs),
             np.array(edges, bool),
         )

@@ -19,7 +19,7 @@ _MICROSECONDS = 1_000_000
 
 
 class Tokens(NamedTuple):
-    """The tokens of a request: n of the prompt, u of them uncached (0 only where KV is moved to it), m of the answer."""
+    """The tokens of a request: n of the prompt, u of these uncached (0 only where KV comes in), m of the answer."""
 
     prompt: int
     uncached: int
@@ -45,7 +45,7 @@ class Tokens(NamedTuple):
 
     @property
     def decodes(self) -> int:
-        """Iterations that it decodes: m - 1, for its first token comes of the prompt; m if there is none to work off."""
+        """Iterations that it decodes: m - 1, its first token being the prompt's; m if no prompt is left to work off."""
         return self.output - 1 if self.uncached else self.output
 
 
@@ -87,7 +87,9 @@ class StreamSpeed:
             raise ValueError(f"{counts}; allowed are at least 1, 1 and 0")
         listed = sorted(self.step_us.items())
         if not listed or listed[0][0] != 1 or listed[-1][0] < self.seats:
-            raise ValueError(f"step times list 1 and every concurrency up to {self.seats}; allowed are both ends at least")
+            raise ValueError(
+                f"step times list 1 and every concurrency up to {self.seats}; allowed are both ends at least"
+            )
         if listed[0][1] < 1 or any(few[1] > many[1] for few, many in pairwise(listed)):
             raise ValueError("step times are at least 1 us and do not fall with the concurrency")
         tau = [0, listed[0][1]]

@@ -1,8 +1,8 @@
 """A GPU that serves a stream: its iterations, equal ones taken in one stride (rules S2 to S4).
 
-Time goes from boundary to boundary. Whoever decides who joins, the engine or a plan, lets requests join at a boundary and
-then asks how far nothing changes; between two changes all iterations are alike. That costs O(log K) a stride, and two
-to four strides a request.
+Time goes from boundary to boundary. Whoever decides who joins, the engine or a plan, lets requests join at a boundary
+and then asks how far nothing changes; between two changes all iterations are alike. That costs O(log K) a stride, and
+two to four strides a request.
 """
 
 from __future__ import annotations
@@ -40,7 +40,17 @@ class StreamRun:
         How many requests it serves.
     """
 
-    __slots__ = ("_decodes", "_fresh", "_full_us", "_iteration", "_prompts", "boundary_us", "budget", "requests", "speed")
+    __slots__ = (
+        "_decodes",
+        "_fresh",
+        "_full_us",
+        "_iteration",
+        "_prompts",
+        "boundary_us",
+        "budget",
+        "requests",
+        "speed",
+    )
 
     def __init__(self, speed: StreamSpeed, now: int) -> None:
         self.speed = speed

@@ -152,7 +152,7 @@ class Timeline:
 
 
 def file_order(instance: Instance, timeline: Timeline) -> Ints:
-    """Return the tasks in the order in which a file has requests join: by start, u = 0 first, first token, job, task."""
+    """Return the tasks in the order in which a file has them: by start, u = 0 first, first token, job, task."""
     if instance.streams is None or timeline.served is None:
         return np.argsort(timeline.start_us, kind="stable").astype(np.int64)
     return np.lexsort((timeline.served.first_us, instance.streams.uncached > 0, timeline.start_us)).astype(np.int64)

@@ -8,7 +8,8 @@ from fractions import Fraction
 from graphlib import CycleError, TopologicalSorter
 from itertools import pairwise
 
-from models.streams import ANY_KIND, StreamClass, Tokens
+from models.streams import ANY_KIND as ANY_KIND
+from models.streams import StreamClass, Tokens
 
 WHOLE = 10_000
 """The compute of a whole GPU in the unit of shares: a share has up to four decimal places."""
@@ -224,9 +225,7 @@ class Task:
     ) -> Task:
         """Return a request of a stream class."""
         least_us, plain = stream.least_us, (WHOLE, 0, None)
-        return cls(
-            name, least_us, stream.models, inputs, *plain, input_bytes, stream, tokens, tied_to, first_token
-        )
+        return cls(name, least_us, stream.models, inputs, *plain, input_bytes, stream, tokens, tied_to, first_token)
 
     def runtime_on(self, kind: str) -> int | None:
         """Return the run time on a kind of GPU in microseconds, or None where the task cannot run."""
@@ -369,7 +368,7 @@ class Workflow:
         """Position of the request whose first token is the job's: the marked one, else the last; None without any."""
         requests = [index for index, task in enumerate(self.tasks) if task.stream is not None]
         marked = [index for index in requests if self.tasks[index].first_token]
-        return (marked or requests or [None])[-1]
+        return (marked or requests)[-1] if requests else None
 
     def path_us(self, tokens: Mapping[str, Tokens]) -> int:
         """Return P_j of a job that gives the tokens of these requests; of the others the task's own count."""

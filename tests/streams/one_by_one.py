@@ -152,9 +152,7 @@ def _length(node: Node, inside: list[_Running], requests: list[Request]) -> int:
     return speed.tau[k] + ceil(1_000_000 * p / speed.rate)
 
 
-def _end_iteration(
-    inside: list[_Running], requests: list[Request], served: list[Served], now: int
-) -> list[_Running]:
+def _end_iteration(inside: list[_Running], requests: list[Request], served: list[Served], now: int) -> list[_Running]:
     stays = []
     for running in inside:
         had_prompt = running.rest > 0
