@@ -10,7 +10,7 @@ import pytest
 
 from models import Job
 from models.scenario import InputError, atomic, load_scenario
-from models.scenario.trace import read_trace
+from models.scenario.arrivals import read_trace
 from planner.answers.check import read
 from planner.inputs.importers.csv_files import csv_rows
 from planner.inputs.importers.tally import Tally

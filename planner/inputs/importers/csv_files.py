@@ -15,8 +15,7 @@ from typing import TextIO
 import numpy as np
 
 from models.scenario import InputError
-from models.scenario.source import read_bounded_lines
-from models.scenario.trace import LONGEST_LINE
+from models.scenario.files import LONGEST_LINE, read_bounded_lines
 from planner.inputs.importers.csv_records import say_error, take_apart
 from planner.inputs.importers.rows import Refusal, Rows
 from planner.inputs.importers.source import open_text, utf_8_from

@@ -9,7 +9,7 @@ from __future__ import annotations
 import csv
 from collections.abc import Iterator
 
-from models.scenario.trace import LONGEST_LINE
+from models.scenario.files import LONGEST_LINE
 
 _OPEN = "unexpected end of data"
 """What Python's reader says where a quote is not closed."""

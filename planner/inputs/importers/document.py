@@ -10,7 +10,7 @@ from typing import Any
 import pandas as pd
 
 from models.cells import guard
-from models.scenario.source import Plain
+from models.scenario.errors import Plain
 from models.workload import ANY_KIND, WHOLE, Task, Workflow
 from planner.inputs.importers.format import Hardware
 from planner.inputs.importers.quantities import gigabytes, gigabytes_per_s, seconds

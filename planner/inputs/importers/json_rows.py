@@ -10,10 +10,9 @@ import numpy as np
 
 from models.scenario import InputError
 from models.scenario.errors import quote
+from models.scenario.files import LONGEST_LINE, read_bounded_lines
 from models.scenario.json_text import JSONText
 from models.scenario.section import kind_of
-from models.scenario.source import read_bounded_lines
-from models.scenario.trace import LONGEST_LINE
 from planner.inputs.importers.csv_files import CHUNK_ROWS
 from planner.inputs.importers.json_values import json_lines
 from planner.inputs.importers.rows import Refusal, Rows

@@ -12,13 +12,12 @@ from itertools import count
 from json import JSONDecodeError
 from typing import TextIO
 
-from models.scenario.errors import FieldError, InputError, Where, quote
+from models.scenario.errors import FieldError, InputError, Plain, Where, quote
+from models.scenario.files import read_bounded_lines
 from models.scenario.json_text import EXACT, JSONText
 from models.scenario.quantities import MAX_SIZE_BYTES, MAX_TIME_US
 from models.scenario.section import kind_of
-from models.scenario.source import Plain, read_bounded_lines
-from models.scenario.trace import microseconds
-from models.units import QuantityError
+from models.units import QuantityError, microseconds
 from planner.inputs.importers.rows import LONGEST_NAME
 from planner.inputs.importers.tally import Tally
 

@@ -18,8 +18,7 @@ from models.instance import Ints
 from models.scenario import InputError
 from models.scenario.errors import quote
 from models.scenario.quantities import MAX_TIME_US
-from models.scenario.trace import microseconds
-from models.units import parse_number
+from models.units import microseconds, parse_number
 from models.workload import WHOLE
 from planner.inputs.importers.tables import Requests, Serving, Texts
 from planner.inputs.importers.tally import Tally

@@ -7,8 +7,8 @@ import tomllib
 from collections.abc import Iterator
 
 from models.scenario import InputError
+from models.scenario.errors import Node
 from models.scenario.reading import parse_document
-from models.scenario.source import Node
 from planner.inputs.estimate.sources.description import Problem
 from planner.inputs.estimate.sources.setting import Origin, Setting
 

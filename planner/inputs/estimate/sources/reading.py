@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from models.scenario import InputError
-from models.scenario.source import read_beginning
+from models.scenario.files import read_beginning
 from planner.inputs.estimate.sources import retrieval
 from planner.inputs.estimate.sources.cache import DescriptionCache
 from planner.inputs.estimate.sources.configs import read_settings

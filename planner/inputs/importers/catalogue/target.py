@@ -10,7 +10,7 @@ from typing import Any
 from models.cluster import GPU
 from models.errors import QuestionError
 from models.instance import Ints
-from models.scenario.source import Plain
+from models.scenario.errors import Plain
 from models.scenario.writing import scenario_text
 from models.slo import ServiceLevel, ServiceLevels
 from models.workload import WHOLE

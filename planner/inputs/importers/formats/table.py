@@ -13,7 +13,7 @@ import numpy as np
 from executor.policies.options import one_of, option
 from models.instance import Ints
 from models.scenario.quantities import MAX_BATCH, MAX_NUMBER, MAX_SIZE_BYTES, MAX_TIME_US
-from models.scenario.trace import microseconds
+from models.units import microseconds
 from models.workload import WHOLE
 from planner.inputs.importers.csv_files import SEPARATORS, csv_rows, separator_of
 from planner.inputs.importers.format import Format, Hardware

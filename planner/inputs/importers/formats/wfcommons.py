@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import TypeGuard
 
 from models.scenario.errors import FieldError, InputError, Where, quote
+from models.scenario.files import MAX_FILE_BYTES
 from models.scenario.json_text import JSONText
 from models.scenario.quantities import MAX_SIZE_BYTES
-from models.scenario.source import MAX_FILE_BYTES
 from models.workload import ANY_KIND, Edge, Task, Workflow
 from planner.inputs.importers.dags import DAGOptions, build_workflow
 from planner.inputs.importers.format import Format, Hardware
