@@ -13,9 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from executor.devices.profiling import Measurements, measure
-from executor.fit import FittedLine
 from executor.runners.runner import Runner
-from executor.spread import Spread
+from executor.samples import FittedLine, Spread
 from models.cluster import Cluster
 from models.scenario import Scenario, ScenarioDocument, build, write_atomically
 from models.scenario.errors import Plain

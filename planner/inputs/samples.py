@@ -14,7 +14,7 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
-from executor.spread import Spread
+from executor.samples import Spread
 from models.scenario import InputError
 from models.scenario.files import read_text
 
