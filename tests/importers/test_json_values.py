@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from models.scenario import InputError
 from planner.inputs.importers import json_values
-from planner.inputs.importers.json_values import Entries
+from planner.inputs.importers.json_files import Entries
 
 _CHUNKS = (1, 2, 7, 64)
 _OBJECTS = st.dictionaries(

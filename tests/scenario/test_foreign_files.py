@@ -13,7 +13,7 @@ from models.scenario import InputError, files, load_scenario
 from models.scenario.arrivals import read_trace
 from planner.answers.check import read
 from planner.inputs.importers.csv_files import csv_rows
-from planner.inputs.importers.tally import Tally
+from planner.inputs.importers.rows import Tally
 from tests import instances as make
 
 SHADOW = "root:$6$SECRET:19000:0:99999:7:::\n"  # as in /etc/shadow

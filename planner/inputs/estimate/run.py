@@ -21,7 +21,7 @@ from planner.inputs.estimate.retrieval import SentenceEncoder
 from planner.inputs.estimate.sources import DescriptionCache
 from planner.inputs.estimate.table import MICROSECONDS, HistoryTable, Wanted, columns_of, read_table, unit_of
 from planner.inputs.estimate.tasks import Floats, History, Tasks, Texts
-from planner.inputs.importers.tally import Tally
+from planner.inputs.importers.rows import Tally
 
 _SCENARIO_FILES = (".yaml", ".yml", ".json")
 

@@ -21,8 +21,7 @@ from models.instance import Ints
 from models.scenario import InputError, admit, open_now
 from planner.inputs.estimate.tasks import ALWAYS_US, UNKNOWN, Tasks, Texts, plain
 from planner.inputs.importers.csv_files import csv_rows, header_of
-from planner.inputs.importers.rows import Rows
-from planner.inputs.importers.tally import Tally
+from planner.inputs.importers.rows import Rows, Tally
 
 UNITS = {"_s": "s", "_seconds": "s", "_ms": "ms", "_us": "us"}
 """The unit that the end of a column's name says; seconds for any other."""

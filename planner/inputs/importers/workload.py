@@ -14,9 +14,8 @@ from models.errors import QuestionError
 from models.instance import Ints
 from models.scenario.limits import MAX_HORIZON_US
 from models.workload import ANY_KIND, WHOLE, BatchClass, Task, Workflow
-from planner.inputs.importers.classes import Classes, refuse_more, round_up, words
-from planner.inputs.importers.quantities import seconds
-from planner.inputs.importers.rounding import MEMORY, Rounding
+from planner.inputs.importers.classes import MEMORY, Classes, Rounding, refuse_more, round_up, words
+from planner.inputs.importers.document import seconds
 from planner.inputs.importers.tables import DagJobs, Requests, Serving
 
 MOST_READ = 30_000_000

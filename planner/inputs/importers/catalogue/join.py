@@ -14,8 +14,7 @@ from models.instance import Ints
 from models.scenario.errors import quote
 from models.workload import BatchClass, Task, Workflow
 from planner.inputs.importers.catalogue.document import CatalogueDocument, CatalogueModel
-from planner.inputs.importers.classes import Classes, refuse_more, round_up, words
-from planner.inputs.importers.rounding import MEMORY, Rounding
+from planner.inputs.importers.classes import MEMORY, Classes, Rounding, refuse_more, round_up, words
 from planner.inputs.importers.tables import Requests, Texts
 
 

@@ -17,10 +17,9 @@ from models.workload import WHOLE
 from planner.inputs.importers.catalogue.document import CatalogueDocument, load_catalogue
 from planner.inputs.importers.catalogue.join import join
 from planner.inputs.importers.classes import Classes
-from planner.inputs.importers.document import model_names, work_sections
-from planner.inputs.importers.quantities import gigabytes, gigabytes_per_s, seconds
+from planner.inputs.importers.document import gigabytes, gigabytes_per_s, model_names, seconds, work_sections
+from planner.inputs.importers.rows import Tally
 from planner.inputs.importers.tables import DagJobs, Requests
-from planner.inputs.importers.tally import Tally
 from planner.inputs.importers.workload import Workload
 
 _NETWORK = {"bandwidth": "10 GB/s", "latency": "0 s"}

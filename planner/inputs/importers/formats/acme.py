@@ -17,10 +17,8 @@ from executor.policies.options import one_of, option
 from planner.inputs.importers.cluster_jobs import ClusterOptions, Ids, read_jobs
 from planner.inputs.importers.csv_files import csv_rows
 from planner.inputs.importers.format import Format, Hardware
-from planner.inputs.importers.names import join_names
-from planner.inputs.importers.rows import Rows
+from planner.inputs.importers.rows import Rows, Tally, join_names
 from planner.inputs.importers.tables import Requests, Texts
-from planner.inputs.importers.tally import Tally
 
 _COLUMNS = ("job_id", "user", "gpu_num", "type", "state", "submit_time", "start_time", "end_time")
 

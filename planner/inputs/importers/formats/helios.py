@@ -15,8 +15,8 @@ from pathlib import Path
 from planner.inputs.importers.cluster_jobs import SHARED_BY_OWNER, Ids, OwnerOptions, read_jobs
 from planner.inputs.importers.csv_files import csv_rows
 from planner.inputs.importers.format import Format, Hardware
+from planner.inputs.importers.rows import Tally
 from planner.inputs.importers.tables import Requests
-from planner.inputs.importers.tally import Tally
 
 _COLUMNS = ("job_id", "user", "vc", "gpu_num", "state", "submit_time", "start_time", "end_time")
 
