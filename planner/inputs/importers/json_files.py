@@ -15,7 +15,6 @@ from typing import TextIO
 
 import numpy as np
 
-from models.scenario import InputError
 from models.scenario.errors import FieldError, InputError, Plain, Where, quote
 from models.scenario.files import LONGEST_LINE, read_bounded_lines
 from models.scenario.json_text import EXACT, JSONText

@@ -16,9 +16,9 @@ import numpy as np
 import pandas as pd
 
 from executor.policies.options import one_of, option
-from planner.inputs.importers.cluster_jobs import GPUOptions, Ids, absent, gpus_that_count
 from planner.inputs.importers.csv_files import csv_rows
 from planner.inputs.importers.format import Format, Hardware
+from planner.inputs.importers.formats.cluster_jobs import GPUOptions, Ids, absent, gpus_that_count
 from planner.inputs.importers.rows import Rows, Tally
 from planner.inputs.importers.tables import Requests, Texts
 

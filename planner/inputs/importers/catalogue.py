@@ -123,7 +123,7 @@ def load_catalogue(path: Path) -> tuple[CatalogueDocument, str]:
 
 
 def _packaged() -> CatalogueDocument:
-    text = files("planner.inputs.importers.catalogue").joinpath("open_models.yaml").read_text()
+    text = files("planner.inputs.importers").joinpath("open_models.yaml").read_text()
     source = Source(f"{PACKAGED} (of the package)", Path(), parse_document(text, PACKAGED, ".yaml"))
     return validate(CatalogueDocument, source.data(), source)
 
