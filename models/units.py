@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from decimal import Decimal
+from decimal import Decimal, localcontext
 from fractions import Fraction
 
 _QUANTITY = re.compile(r"\s*([+-]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d{1,3})?)\s*(\S.*?)?\s*")
@@ -110,6 +110,40 @@ def parse_rate(text: str) -> Fraction:
     Fraction(1, 2)
     """
     return _parse(text, RATE_PER_SECOND, "rate")
+
+
+def seconds(us: int) -> str:
+    """Return a time.
+
+    >>> seconds(25_000_000), seconds(1_500)
+    ('25 s', '0.0015 s')
+    """
+    return _scaled(us, 6, "s")
+
+
+def gigabytes(size_bytes: int) -> str:
+    """Return a size.
+
+    >>> gigabytes(6_500_000_000)
+    '6.5 GB'
+    """
+    return _scaled(size_bytes, 9, "GB")
+
+
+def gigabytes_per_s(bandwidth: Fraction) -> str:
+    """Return a bandwidth.
+
+    >>> gigabytes_per_s(Fraction(125 * 10**6))
+    '0.125 GB/s'
+    """
+    return _scaled(bandwidth, 9, "GB/s")
+
+
+def _scaled(quantity: int | Fraction, power: int, unit: str) -> str:
+    exact = Fraction(quantity)
+    with localcontext(prec=45):
+        number = (Decimal(exact.numerator) / Decimal(exact.denominator)).scaleb(-power).normalize()
+    return f"{number:f} {unit}"
 
 
 def say_size(size_bytes: float) -> str:

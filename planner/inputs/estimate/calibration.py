@@ -1,4 +1,9 @@
-"""How good each rung is on past tasks that it has not seen, and what follows: the rungs' order, and their shifts."""
+"""How good each rung is on past tasks that it has not seen, and what follows: the rungs' order, and their shifts.
+
+Ends move by split-conformal calibration, so that intervals hold as often as they say: conformalised quantile regression
+(Romano, Patterson and Candès, NeurIPS 2019), each end for itself. How far the truth fell below the lower quantile, and
+above the upper, on tasks that the estimate did not rest on, says how far they move.
+"""
 
 from __future__ import annotations
 
@@ -12,15 +17,13 @@ import numpy as np
 from models.instance import Ints
 from planner.inputs.estimate.boosted import Boosted
 from planner.inputs.estimate.estimate import Answers, Rung
-from planner.inputs.estimate.known import KnownTimes, Novelty
+from planner.inputs.estimate.known import TAIL, KnownTimes, Novelty
 from planner.inputs.estimate.retrieval import Retrieval
 from planner.inputs.estimate.rungs import Default
 from planner.inputs.estimate.tasks import Floats, Tasks
 
 _LEAST_COMMON = 30
 """Fewest tasks that two rungs must both have answered before their errors on them say which comes first."""
-TAIL = 0.1
-"""Share of run times that may lie below p10, and above p90."""
 NOMINAL = 1 - 2 * TAIL
 """Share that is to lie between them."""
 LEAST_CASES = 100

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -10,10 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from planner.inputs.estimate.known import KnownTimes
-from planner.inputs.estimate.tasks import Floats, Tasks, Texts
-
-Features = Mapping[str, object]
-"""What is known of a task before it runs: a value per column of the history; None or no entry where it is unknown."""
+from planner.inputs.estimate.tasks import Features, Floats, Tasks, Texts
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,12 @@
-"""What is known of past run times at a moment: of every key its latest runs that had ended by then.
+"""What is known of past run times at a moment, and quantiles of the next run of a key.
 
 One definition of the past for every rung: a run time counts from the moment it is known, so that an estimate of a task
-of a trace rests on nothing that came after it.
+of a trace rests on nothing that came after it. Of every key its latest runs count that had ended by then.
+
+Quantiles from few runs are wide enough for a run that is none of them. Of nine runs or more, order statistics: the next
+run is as likely to lie between any two neighbours, so that it lies below the k-th smallest of n with probability
+k / (n + 1). Of fewer, Student's predictive interval of log run times (Gelman and others, Bayesian Data Analysis,
+section 3.2): their own scatter and the usual one of other keys together, since a few runs may lie close by chance.
 """
 
 from __future__ import annotations
@@ -17,13 +22,14 @@ from numpy.typing import NDArray
 from scipy.stats import t as student
 
 from models.instance import Ints
-from planner.inputs.estimate.calibration import TAIL
 from planner.inputs.estimate.tasks import Floats, History, Tasks, Texts
 
 Made = TypeVar("Made")
 WINDOW = 20
 """How many of a key's latest runs count: enough for quantiles, few enough to follow a drift."""
-LEVELS = (0.1, 0.5, 0.9)
+TAIL = 0.1
+"""Share of run times that may lie below p10, and above p90."""
+LEVELS = (TAIL, 0.5, 1 - TAIL)
 """Levels of the three quantiles of an estimate."""
 ENOUGH = 9
 """From so many runs on their order alone tells p10 and p90: 1 / (9 + 1) = 0.1."""

@@ -1,6 +1,7 @@
-"""Tables of tasks, CSV or Parquet, as columns of text; every row keeps its line.
+"""Tables of tasks, CSV or Parquet, as columns of text with lines; what the columns mean, and those that sources make.
 
-Read by the importers' reader, so that a malformed row is refused, or counted, in the same words.
+Read by the importers' reader, so that a malformed row is refused, or counted, in the same words. What the user leaves
+open of the columns' meaning has defaults. Sources and configurations of tasks are read and never run.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Estimates as a CSV file, and as the object of ``estimate --json``."""
+"""Estimates as a CSV file and as the object of ``estimate --json``, and how far they were from what happened."""
 
 from __future__ import annotations
 

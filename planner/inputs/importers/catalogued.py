@@ -20,10 +20,11 @@ from models.instance import Ints
 from models.scenario.errors import Plain, quote
 from models.scenario.writing import scenario_text
 from models.slo import ServiceLevel, ServiceLevels
+from models.units import gigabytes, gigabytes_per_s, seconds
 from models.workload import WHOLE, BatchClass, Task, Workflow
 from planner.inputs.importers.catalogue import CatalogueDocument, CatalogueModel, load_catalogue
 from planner.inputs.importers.classes import MEMORY, Classes, Rounding, refuse_more, round_up, words
-from planner.inputs.importers.document import gigabytes, gigabytes_per_s, model_names, seconds, work_sections
+from planner.inputs.importers.document import model_names, work_sections
 from planner.inputs.importers.rows import Tally
 from planner.inputs.importers.tables import DagJobs, Requests, Texts
 from planner.inputs.importers.workload import Workload

@@ -1,4 +1,7 @@
-"""How run times become workflows: as they are, or rounded up to a few of each model, the slowest as they are."""
+"""How run times become workflows: as they are, or rounded up to a few of each model, the slowest as they are.
+
+What rounding costs is measured: how much work it adds to a log, and how far each percentile rises.
+"""
 
 from __future__ import annotations
 

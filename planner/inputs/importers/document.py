@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import io
 from collections.abc import Mapping, Sequence
-from decimal import Decimal, localcontext
-from fractions import Fraction
+from decimal import Decimal
 from typing import Any
 
 import pandas as pd
 
 from models.cells import guard
 from models.scenario.errors import Plain
+from models.units import gigabytes, gigabytes_per_s, seconds
 from models.workload import ANY_KIND, WHOLE, Task, Workflow
 from planner.inputs.importers.format import Hardware
 from planner.inputs.importers.workload import Workload
@@ -114,37 +114,3 @@ def trace_text(workload: Workload) -> str:
     text = io.StringIO()
     table.to_csv(text, index=False, lineterminator="\n")
     return text.getvalue()
-
-
-def seconds(us: int) -> str:
-    """Return a time.
-
-    >>> seconds(25_000_000), seconds(1_500)
-    ('25 s', '0.0015 s')
-    """
-    return _scaled(us, 6, "s")
-
-
-def gigabytes(size_bytes: int) -> str:
-    """Return a size.
-
-    >>> gigabytes(6_500_000_000)
-    '6.5 GB'
-    """
-    return _scaled(size_bytes, 9, "GB")
-
-
-def gigabytes_per_s(bandwidth: Fraction) -> str:
-    """Return a bandwidth.
-
-    >>> gigabytes_per_s(Fraction(125 * 10**6))
-    '0.125 GB/s'
-    """
-    return _scaled(bandwidth, 9, "GB/s")
-
-
-def _scaled(quantity: int | Fraction, power: int, unit: str) -> str:
-    exact = Fraction(quantity)
-    with localcontext(prec=45):
-        number = (Decimal(exact.numerator) / Decimal(exact.denominator)).scaleb(-power).normalize()
-    return f"{number:f} {unit}"

@@ -1,4 +1,7 @@
-"""What a format is: where its logs come from, how they are read, and the cluster that they are mapped to."""
+"""What a format is: where its logs come from, how they are read, and the cluster that they are mapped to.
+
+A person may change the cluster that a format documents.
+"""
 
 from __future__ import annotations
 

@@ -16,9 +16,10 @@ from models.errors import QuestionError
 from models.scenario import InputError, Scenario, promise, scenario_from, write_atomically
 from models.scenario.errors import allowed
 from models.scenario.quantities import MAX_JOBS
+from models.units import seconds
 from planner.inputs.importers.catalogued import Catalogued
 from planner.inputs.importers.classes import Classes
-from planner.inputs.importers.document import seconds, trace_text
+from planner.inputs.importers.document import trace_text
 from planner.inputs.importers.format import Format, Hardware, Reader
 from planner.inputs.importers.formats import FORMATS
 from planner.inputs.importers.rows import LONGEST_NAME, Tally

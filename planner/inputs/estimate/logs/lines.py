@@ -1,4 +1,9 @@
-"""A log as lines of bounded length, however large the file: carriage returns, ANSI codes and any bytes."""
+"""A log as lines of bounded length, however large the file, and which of them are worth a closer look.
+
+Carriage returns, ANSI codes and any bytes are no obstacle. Words are looked for of progress, of failures, and of the
+end. A log repeats itself: most of its lines differ from others in their digits alone, and no word here has any. So what
+a line holds is looked up by the line with all digits alike, and lines are searched once per sort.
+"""
 
 from __future__ import annotations
 

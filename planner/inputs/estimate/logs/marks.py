@@ -1,7 +1,7 @@
-"""What one line says about progress: counts, rates and totals.
+"""What one line says: when it was written, how long something took or will take, counts, rates and totals.
 
-Every pattern is bounded, so no line takes long, and is tried only on lines that hold its literal words; lines come in
-lower case.
+Every pattern is bounded, so no line takes long, and is tried only on lines that hold its literal words; what says
+something of progress comes in lower case.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""How far a job is, put together from what its lines say: bars, counts of steps and of epochs."""
+"""How far a job is, put together from what its lines say, and how fast it goes: bars, counts of steps and of epochs.
+
+The pace is a robust one over a recent window, with how much it varied.
+"""
 
 from __future__ import annotations
 

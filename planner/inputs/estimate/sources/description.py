@@ -1,4 +1,4 @@
-"""What a job's source and configuration say about it."""
+"""What a job's source and configuration say about it, and descriptions kept in a file by the hash of what was read."""
 
 from __future__ import annotations
 

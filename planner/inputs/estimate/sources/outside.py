@@ -1,4 +1,10 @@
-"""Configuration files to settings: YAML, JSON and TOML, with limits on depth, size and aliases."""
+"""What stands outside the source: configuration files and launch lines, as settings.
+
+Configurations are YAML, JSON and TOML, with limits on depth, size and aliases. Launch lines are shell text, read
+without a shell. Understood are assignments of constants, ``$NAME``, ``${NAME}`` and ``${NAME:-default}``, continued
+lines, ``#SBATCH`` lines and the arguments of programs that launch jobs; every other word that a shell would expand
+counts as unknown.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Python source to settings: parsed by `ast`, never executed, never imported."""
+"""Python source to settings: parsed by `ast`, never executed, never imported.
+
+Calls of well-known libraries say settings by their arguments, or by their very names.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A setting of a job: the key it stands under, its value, and how much its place says."""
+"""A setting of a job: the key it stands under, its value, and how much its place says; which keys mean which field."""
 
 from __future__ import annotations
 
