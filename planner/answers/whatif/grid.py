@@ -12,9 +12,8 @@ from typing import Any
 from executor import POLICIES
 from models.scenario import InputError
 from models.scenario.document import ScenarioDocument
-from models.scenario.errors import FieldError, Where, allowed, quote
+from models.scenario.errors import FieldError, Source, Where, allowed, quote
 from models.scenario.section import Section, validate
-from models.scenario.source import Source
 from planner.answers.policies.parse import RECEDING
 from planner.answers.questions import Question
 from planner.answers.whatif.cell import CellCall

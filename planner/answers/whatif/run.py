@@ -12,8 +12,8 @@ from typing import Any
 
 from models.identity import scenario_hash
 from models.scenario import Scenario
+from models.scenario.errors import Source
 from models.scenario.section import validate
-from models.scenario.source import Source
 from planner.answers.pool.calls import as_finished
 from planner.answers.questions import Question
 from planner.answers.whatif.cell import CellAnswer, CellCall, answer

@@ -13,10 +13,9 @@ from pydantic import PlainValidator, create_model
 from models.cluster import MICROSECONDS_PER_SECOND
 from models.objective import reported_bound, reported_value
 from models.scenario import Scenario
-from models.scenario.errors import FieldError, allowed, quote
+from models.scenario.errors import FieldError, Source, allowed, quote
 from models.scenario.quantities import MAX_JOBS, Levels, Name, Number, PositiveTime, Seed, whole
 from models.scenario.section import Section, problem, validate
-from models.scenario.source import Source
 from planner.answers.convergence import is_converged
 from planner.answers.options import SEED, Kind, Option, name_of, options_of
 from planner.answers.policies.parse import parse, split_policies
