@@ -17,8 +17,8 @@ from executor.runners.runner import Runner
 from executor.samples import FittedLine, Spread
 from models.cluster import Cluster
 from models.scenario import Scenario, ScenarioDocument, build, write_atomically
+from models.scenario.errors import Plain
 from models.scenario.section import validate
-from models.scenario.source import Plain
 from models.scenario.work import build_workflows
 from models.scenario.writing import write_scenario
 from models.units import say_bandwidth

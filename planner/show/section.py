@@ -16,7 +16,7 @@ from pydantic import ValidationError
 
 from models.record import decode
 from models.scenario import InputError
-from models.scenario.source import read_text
+from models.scenario.files import read_text
 from planner.show.curves import Curves
 from planner.show.table import Table
 

@@ -15,7 +15,7 @@ from rich.text import Text
 
 from models.cells import unguard
 from models.scenario import InputError
-from models.scenario.source import read_text
+from models.scenario.files import read_text
 from models.units import say_bandwidth, say_size
 from planner.answers.convergence import WHAT_COUNTS
 from planner.answers.whatif.result import Sweep

@@ -12,8 +12,9 @@ from rich.console import Console
 
 from models.record import encode
 from models.scenario import Scenario
-from planner import save
-from planner.answers.compare import DEFAULT_POLICIES, compare, split_policies
+from planner import compare, save
+from planner.answers.compare import DEFAULT_POLICIES
+from planner.answers.policies.parse import split_policies
 from planner.command.cli import app
 from planner.command.manners import run
 from planner.show.comparison import comparison_view

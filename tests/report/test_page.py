@@ -72,7 +72,8 @@ def test_a_page_answers_its_question(comparison: Comparison, folder: Path) -> No
     ]
     proof = "Lower bound: critical path, a formula; gap of the plan: 0.0 %."
     assert contenders.note == f"{proof} Service level: p99 slowdown <= 2."
-    assert [row[:2] for row in losses.cells()] == [["jit", part] for part in ("residency", "order", "placement", "open")]
+    parts = ("residency", "order", "placement", "open")
+    assert [row[:2] for row in losses.cells()] == [["jit", part] for part in parts]
 
 
 def test_a_page_says_how_to_repeat_it(comparison: Comparison, folder: Path) -> None:
