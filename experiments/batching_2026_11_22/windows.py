@@ -7,7 +7,7 @@ from pathlib import Path
 
 from experiments import authors
 from experiments.gentd26_2026_11_21.assignment import owners
-from models import BatchClass, Instance, Restrictions, Task, Workflow
+from models import BatchClass, Instance, Restrictions, Task
 from planner.inputs.importers.format import Override
 from planner.inputs.importers.trace import import_trace
 
@@ -42,13 +42,7 @@ def window(workload: str, batches: bool, swaps: bool) -> Instance:
 
 def in_classes(plain: Instance) -> Instance:
     """Return an instance in which b tasks of equal models and run time p take p x (0.7 + 0.3 b) together."""
-    made = {
-        id(workflow): Workflow(workflow.name, tuple(map(_in_class, workflow.tasks))) for workflow in plain.workflows
-    }
-    by_index = [made[id(workflow)] for workflow in plain.workflows]
-    of_job = plain.job_workflow.tolist()
-    jobs = tuple(replace(job, workflow=by_index[index]) for job, index in zip(plain.jobs, of_job, strict=True))
-    return replace(plain, jobs=jobs, catalogue=tuple(by_index))
+    return plain.with_tasks(_in_class)
 
 
 def _in_class(task: Task) -> Task:

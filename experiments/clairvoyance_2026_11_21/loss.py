@@ -9,7 +9,7 @@ from dataclasses import replace
 from executor import parse_policy, simulate
 from experiments.authors import instance, recorded
 from experiments.clairvoyance_2026_11_21.__main__ import receding
-from models import Instance, Objective, Timeline, Workflow, timeline_value
+from models import Instance, Objective, Timeline, timeline_value
 from planner.answers.policies.receding_horizon import EVERYTHING, RecedingOptions
 from solvers.result import Search
 from solvers.search import annealing
@@ -36,12 +36,7 @@ def main() -> int:
 
 def without_models(on: Instance) -> Instance:
     """Return the instance whose tasks need no models."""
-    freed = {
-        id(workflow): Workflow(workflow.name, tuple(replace(task, models=()) for task in workflow.tasks))
-        for workflow in on.workflows
-    }
-    jobs = tuple(replace(job, workflow=freed[id(job.workflow)]) for job in on.jobs)
-    return Instance(on.cluster, on.models, jobs)
+    return on.with_tasks(lambda task: replace(task, models=()))
 
 
 def _plan(on: Instance, seconds: float) -> Timeline:
