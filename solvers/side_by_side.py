@@ -69,7 +69,7 @@ def anneal(search: Search, options: SearchOptions, limit_s: float | None = None)
         Seconds from now; None: what remains of the search.
     """
     from solvers.search import annealing
-    from solvers.search.exchange import Exchange
+    from solvers.search.teams import Exchange
 
     plans, limit_s = on_twin(search), search.remaining_s if limit_s is None else limit_s
     exchange = Exchange(limit_s, options.workers)
@@ -115,7 +115,7 @@ def anneal_and_bound(
         The bound with its prices, which narrow the windows of CP-SAT.
     """
     from solvers.search import annealing
-    from solvers.search.exchange import Exchange
+    from solvers.search.teams import Exchange
 
     seed, workers, end_s = options.seed, options.workers, search.elapsed_s + limit_s
     if workers == 1:
