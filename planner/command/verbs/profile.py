@@ -25,11 +25,13 @@ def profile(
     from models.extras import require_extra
 
     require_extra("devices")
+    from executor.devices.profiling import WARMUP_ROUNDS
     from executor.runners.factory import parse_runner
     from models.scenario import load_scenario, promise
     from planner.answers import profile as profiling
     from planner.inputs.samples import samples_path
-    from planner.show.profile import profile_view, rounds_shown
+    from planner.show.profile import profile_view
+    from planner.show.replay import show_count
 
     if output is not None:
         if output.suffix.lower() == ".json":
@@ -38,10 +40,10 @@ def profile(
         promise(samples_path(output))
     loaded = load_scenario(scenario)
     computing = parse_runner(runner)
-    with rounds_shown(rounds) as watch:
+    with show_count("profiling, in rounds", WARMUP_ROUNDS + rounds) as watch:
         made = profiling.profile(
             loaded, computing, device=device.value, runner_name=runner, rounds=rounds, beside=beside, watch=watch
         )
     written = [] if output is None else made.save(output)
-    manners.show(made.as_dict(output), lambda: profile_view(made), as_json, written)
+    manners.show(made.record(output), lambda: profile_view(made), as_json, written)
     return manners.DONE

@@ -54,8 +54,7 @@ def replay(
     from executor.runners.factory import parse_runner
     from planner.answers.replay import replay_on_devices
     from planner.inputs.samples import read_samples
-    from planner.show import replay_files
-    from planner.show.replay import replay_view, show_elapsed
+    from planner.show.replay import replay_view, show_elapsed, write
 
     settings = LiveSettings(device.value, None if virtual is None else virtual.value, limit)
     with show_elapsed("setting up, then running in real time"):
@@ -69,6 +68,6 @@ def replay(
             check_outputs=check_outputs,
             samples=None if samples is None else read_samples(samples),
         )
-    written = [] if output is None else replay_files.write(replayed, output)
-    manners.show(replayed.as_dict(), lambda: replay_view(replayed), as_json, written)
+    written = [] if output is None else write(replayed, output)
+    manners.show(replayed.record, lambda: replay_view(replayed), as_json, written)
     return manners.DONE if replayed.achieved else manners.NOT_ACHIEVED

@@ -56,17 +56,17 @@ def trial(
     from planner.answers.trial import trial as run_trial
     from planner.command.console import interruptible
     from planner.inputs.samples import read_samples
-    from planner.show import trial_files
-    from planner.show.trial import runs_shown, trial_view
+    from planner.show.replay import show_count
+    from planner.show.trial import forget_runs, keep_run, trial_view, write
 
     if output is not None:
         manners.prepare_folder(output)
     loaded, names = load_scenario(scenario), split_policies(policies)
     settings = LiveSettings(device.value, None if virtual is None else virtual.value, limit)
     if output is not None:
-        trial_files.forget_runs(output)
+        forget_runs(output)
     try:
-        with interruptible() as stop, runs_shown(repeats * len(names)) as watch:
+        with interruptible() as stop, show_count("planning, then running in real time", repeats * len(names)) as watch:
             made = run_trial(
                 loaded,
                 names,
@@ -79,14 +79,14 @@ def trial(
                 count_faults=count_faults,
                 seed=seed,
                 watch=watch,
-                keep=(lambda number, run: None) if output is None else partial(trial_files.keep_run, output),
+                keep=(lambda number, run: None) if output is None else partial(keep_run, output),
                 stop=stop,
             )
     except StoppedError:
         manners.say("truenorth: interrupted; no run had ended")
         return manners.INTERRUPTED
-    written = [] if output is None else trial_files.write(made, output)
-    manners.show(made.as_dict(), lambda: trial_view(made), as_json, written)
+    written = [] if output is None else write(made, output)
+    manners.show(made.record, lambda: trial_view(made), as_json, written)
     if stop.is_set():
         ended = sum(map(len, made.runs.values()))
         manners.say(f"truenorth: interrupted; {ended} of {repeats * len(names)} runs had ended")

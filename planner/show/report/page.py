@@ -8,8 +8,8 @@ from pathlib import Path
 
 from models.errors import QuestionError
 from models.scenario import write_atomically
-from planner.show import comparison, replicated, sweep
-from planner.show.report import replay, schedule, servers, trial
+from planner.show import comparison, replay, replicated, sweep, trial
+from planner.show.report import schedule, servers
 from planner.show.report.render import compact, render
 from planner.show.section import PageSection
 
@@ -21,8 +21,8 @@ _SECTIONS: Mapping[str, Callable[[Path], PageSection]] = {
     schedule.NAME: schedule.section,
     replicated.FILE: replicated.section,
     sweep.FILE: sweep.section,
-    replay.NAME: replay.section,
-    trial.NAME: trial.section,
+    replay.FILE: replay.section,
+    trial.FILE: trial.section,
 }
 """Which file tells what a folder holds, and who reads it."""
 
