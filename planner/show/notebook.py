@@ -84,12 +84,10 @@ def _warning(answer: Any) -> str:
 
 
 def _servers(answer: Any) -> str:
-    import pandas as pd
+    from planner.show.servers import sizes_table
+    from planner.show.table import html as table_html
 
-    from planner.show.servers import rows
-
-    table = pd.DataFrame(rows(answer.as_dict()), columns=["who", "knows", "size", "how it is known"])
-    return str(table.set_index("who").to_html())
+    return table_html(sizes_table(answer.record(), ""))
 
 
 def _replayed(answer: Any) -> str:

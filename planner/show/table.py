@@ -10,7 +10,6 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
-from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
@@ -90,12 +89,6 @@ class Table(Generic[Row]):
             return filled
         last = [column.say(value, unit) for column, value in zip(self.columns, self.last, strict=False)]
         return [*filled, [*last, *[""] * (len(self.columns) - len(last))]]
-
-
-def of_cells(title: str, names: Sequence[str], rows: Sequence[Sequence[str]], words: int = 1) -> Table[Sequence[str]]:
-    """Return a table of texts, of which so many from the left hold words."""
-    columns = [Column[Sequence[str]](name, itemgetter(place), words=place < words) for place, name in enumerate(names)]
-    return Table(title, columns, rows)
 
 
 def terminal(table: Table[Any], lines: Box | None = HEAVY_HEAD) -> TerminalTable:
