@@ -82,6 +82,10 @@ class Table(Generic[Row]):
     last: Sequence[Any] = ()
     note: str = ""
 
+    def _repr_html_(self) -> str:
+        """Show the table in a notebook."""
+        return html(self)
+
     def cells(self, unit: bool = True) -> list[list[str]]:
         """Return every row in words, the last one included."""
         filled = [[column.say(column.value(row), unit) for column in self.columns] for row in self.rows]
@@ -89,6 +93,15 @@ class Table(Generic[Row]):
             return filled
         last = [column.say(value, unit) for column, value in zip(self.columns, self.last, strict=False)]
         return [*filled, [*last, *[""] * (len(self.columns) - len(last))]]
+
+
+def html(table: Table[Any]) -> str:
+    """Return a table as a notebook shows it."""
+    import pandas as pd
+
+    names = [column.name for column in table.columns]
+    said = str(pd.DataFrame(table.cells(), columns=names).to_html(index=False))
+    return said + (f"<p>{escape(table.note)}</p>" if table.note else "")
 
 
 def terminal(table: Table[Any], lines: Box | None = HEAVY_HEAD) -> TerminalTable:
@@ -124,15 +137,6 @@ def facts_html(rows: Mapping[str, str]) -> str:
     import pandas as pd
 
     return str(pd.Series(rows).to_frame().to_html(header=False))
-
-
-def html(table: Table[Any]) -> str:
-    """Return a table as a notebook shows it."""
-    import pandas as pd
-
-    names = [column.name for column in table.columns]
-    said = str(pd.DataFrame(table.cells(), columns=names).set_index(names[0]).to_html())
-    return said + (f"<p>{escape(table.note)}</p>" if table.note else "")
 
 
 def frame_of(records: Sequence[Any]) -> pd.DataFrame:

@@ -167,9 +167,14 @@ class ServersRecord:
 
     def _sizes(self) -> Iterator[Size]:
         yield from (self.largest, self.minimum.size)
-        yield from (each.size for policy in self.policies.values() for each in (policy, *policy.reached))
+        for policy in self.policies.values():
+            yield policy.size
+            yield from (each.size for each in policy.reached)
         yield from (each.size for each in self.alternatives)
-        yield from (each.size for each in (self.growth, self.refutation) if each is not None)
+        if self.growth is not None:
+            yield self.growth.size
+        if self.refutation is not None:
+            yield self.refutation.size
 
     def _has_price(self, size: Size) -> bool:
         counted = isinstance(size.mix, list) and len(size.mix) == len(self.groups)
