@@ -22,7 +22,7 @@ from models.scenario import Scenario, build
 from models.scenario.document import PlaceSection, RestrictionsSection
 from planner.answers.plan import plan
 from planner.answers.simulate import simulate
-from planner.inputs.importers.hardware import Override
+from planner.inputs.importers.format import Override
 from planner.inputs.importers.trace import import_trace
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ from experiments.scenarios.azure_arrivals import arrivals
 from models.scenario import Scenario, load_scenario
 from models.scenario.writing import write_scenario
 from planner import import_trace
-from planner.inputs.importers.hardware import Override
+from planner.inputs.importers.format import Override
 
 FOLDER = Path(__file__).parent
 SCENARIOS = FOLDER.parent / "scenarios"

@@ -6,21 +6,24 @@ Numbers stay text, as in scenario files, so that times are rounded once and exac
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from itertools import count
+from itertools import count, islice
 from json import JSONDecodeError
+from pathlib import Path
 from typing import TextIO
 
-from models.scenario.errors import FieldError, InputError, Where, quote
+import numpy as np
+
+from models.scenario.errors import FieldError, InputError, Plain, Where, quote
+from models.scenario.files import LONGEST_LINE, read_bounded_lines
 from models.scenario.json_text import EXACT, JSONText
 from models.scenario.quantities import MAX_SIZE_BYTES, MAX_TIME_US
 from models.scenario.section import kind_of
-from models.scenario.source import Plain, read_bounded_lines
-from models.scenario.trace import microseconds
-from models.units import QuantityError
-from planner.inputs.importers.rows import LONGEST_NAME
-from planner.inputs.importers.tally import Tally
+from models.units import QuantityError, microseconds
+from planner.inputs.importers.csv_files import CHUNK_ROWS
+from planner.inputs.importers.rows import LONGEST_NAME, Refusal, Rows, Tally
+from planner.inputs.importers.source import open_text
 
 LONGEST_ENTRY = 16_000_000
 """Most characters of one entry of a list that is read entry by entry."""
@@ -249,3 +252,65 @@ def refuse(text: JSONText, error: FieldError, tally: Tally) -> None:
         raise text.error(error.where, error.problem) from None
     field = ".".join(part for part in error.where if isinstance(part, str))
     tally.refused[f"{field or 'entry'}: is malformed"] += 1
+
+
+def holds_json_lines(path: Path) -> bool:
+    """Say whether the first line of a file that is not blank begins an object.
+
+    Raises
+    ------
+    InputError
+        If it cannot be read.
+    """
+    with open_text(path) as file:
+        lines = read_bounded_lines(file, str(path), LONGEST_LINE)
+        return next((line for line in lines if line.strip()), "").lstrip().startswith("{")
+
+
+def json_rows(path: Path, required: Sequence[str], tally: Tally, optional: Sequence[str] = ()) -> Iterator[Rows]:
+    """Yield the rows of a file in chunks, and settle each chunk with the tally afterwards.
+
+    Parameters
+    ----------
+    required
+        Keys that every object must have.
+    optional
+        Keys that count as empty where they are missing. Others are ignored.
+
+    Raises
+    ------
+    InputError
+        If the file cannot be read or, unless the tally skips malformed rows, for the first row that is malformed.
+    """
+    wanted = dict.fromkeys((*required, *optional))
+    with open_text(path) as file:
+        texts = json_lines(file, str(path))
+        while chunk := list(islice(texts, CHUNK_ROWS)):
+            line, found, broken = [], [], []
+            for text in chunk:
+                try:
+                    found.append(_values(text, wanted, optional))
+                    line.append(text.first_line)
+                except InputError as error:
+                    broken.append(Refusal(error, f"{error.field}: is malformed"))
+            columns = {key: np.array([row[at] for row in found], np.object_) for at, key in enumerate(wanted)}
+            rows = Rows(str(path), np.array(line, np.int64), columns, tally, broken)
+            yield rows
+            rows.settle()
+
+
+def _values(text: JSONText, wanted: dict[str, None], optional: Sequence[str]) -> list[str]:
+    """Return the values of some keys as text, numbers as they stand."""
+    row = text.data()
+    if not isinstance(row, dict):
+        raise InputError(text.file, text.first_line, "row", f"{kind_of(row)} stands here; allowed is an object")
+    found = []
+    for key in wanted:
+        value = row.get(key, None if key in optional else Ellipsis)
+        if value is Ellipsis:
+            known = f"its keys: {', '.join(map(quote, row))[:200]}; allowed is an object with {', '.join(wanted)}"
+            raise InputError(text.file, text.first_line, "row", f"has no key {key!r}; {known}")
+        if value is not None and not isinstance(value, str):
+            raise text.error((key,), f"{kind_of(value)} stands here; allowed is text, a number or null")
+        found.append(value or "")
+    return found

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 from pydantic import Field, model_validator
 
 from models.scenario.document import NetworkSection, RuntimeByKind, TablesByKind
-from models.scenario.errors import allowed, quote
+from models.scenario.errors import Source, allowed, quote
 from models.scenario.quantities import (
     Bandwidth,
     GPUCount,
@@ -24,7 +24,6 @@ from models.scenario.quantities import (
 )
 from models.scenario.reading import parse_document, read_document
 from models.scenario.section import Section, problem, refuse_empty, validate
-from models.scenario.source import Source
 from models.workload import WHOLE
 
 PACKAGED = "open-models"
@@ -124,7 +123,7 @@ def load_catalogue(path: Path) -> tuple[CatalogueDocument, str]:
 
 
 def _packaged() -> CatalogueDocument:
-    text = files("planner.inputs.importers.catalogue").joinpath("open_models.yaml").read_text()
+    text = files("planner.inputs.importers").joinpath("open_models.yaml").read_text()
     source = Source(f"{PACKAGED} (of the package)", Path(), parse_document(text, PACKAGED, ".yaml"))
     return validate(CatalogueDocument, source.data(), source)
 

@@ -1,18 +1,19 @@
-"""LRU: what model gateways do (llama-swap, Ollama's scheduler, Triton's explicit model control with a cache on top)."""
+"""The plain policies of the comparison: JIT, hash and HEFT as in the Compass paper, and LRU as model gateways do."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
+from zlib import crc32
 
 import numpy as np
 
 from executor.execution import NOWHERE
-from executor.policies.costs import UNREACHABLE, RunRows, least
-from executor.policies.head_first import HeadFirst
-from executor.policies.options import QueueOptions, duration, option
-from executor.policies.view import Row
+from executor.policies.options import QueueOptions, duration, one_of, option
+from executor.policies.planning import JobPlanner
+from executor.policies.queueing import HeadFirst, QueuePolicy
+from executor.policies.view import UNREACHABLE, Row, RunRows, least
 from executor.policy import Knows
 from executor.site import Site
 
@@ -97,3 +98,92 @@ class Lru(HeadFirst):
         for model in sorted(idle - wanted):
             if not site.state[gpu].uses(model):
                 self.evict(model, gpu)
+
+
+@dataclass(frozen=True, slots=True)
+class JitOptions(QueueOptions):
+    """Readings of JIT.
+
+    Parameters
+    ----------
+    roots
+        Tasks without predecessors go to the ``least`` wait + TD as all others do, or by ``hash`` as in the simulator
+        that one of the Compass authors released.
+    """
+
+    roots: str = option("least", one_of("least", "hash"))
+
+
+class Jit(QueuePolicy):
+    """Just-in-time placement: argmin of wait + TD over the workers (several kinds: plus the run time there).
+
+    A task becomes runnable when its last predecessor finishes; the server where that happened decides, by its view.
+    Equal workers: those of the job's ingress server, then the lowest index.
+    """
+
+    Options: ClassVar[type[object]] = JitOptions
+    knows: ClassVar[Knows] = Knows.WAITS
+
+    def __init__(self, options: JitOptions | None = None) -> None:
+        self._roots = (options or JitOptions()).roots
+        super().__init__(options or JitOptions())
+
+    def runnable(self, task: int, server: int) -> None:
+        """Place the task where it could start (several kinds: finish) first, as every policy does without its own."""
+        if self._roots == "hash" and not self.site.inputs[self.site.template[task]]:
+            self.place(task, hash_gpu(self.site, task))
+        else:
+            super().runnable(task, server)
+
+
+class Hash(QueuePolicy):
+    """Placement by the CRC-32 of ``job/task`` (the job's index in release order, the task's name in its workflow).
+
+    The checksum, modulo the number of GPUs that can run the task, picks one of them.
+    """
+
+    knows: ClassVar[Knows] = Knows.NOTHING
+
+    def released(self, job: int) -> None:
+        """Place the tasks of the job, as far as a GPU that is there can run them."""
+        for task in self.site.job_tasks[job]:
+            if task in self.site.dropped:
+                continue
+            if self.site.stays or self.site.eligible_gpus(task):
+                self.place(task, hash_gpu(self.site, task))
+            elif not self.site.predecessors_left[task]:
+                self.seek_place(task, self.site.job_ingress[job])
+
+    def runnable(self, task: int, server: int) -> None:
+        """Place a task that has lost its GPU, or found none at first."""
+        self.place(task, hash_gpu(self.site, task))
+
+
+def hash_gpu(site: Site, task: int) -> int:
+    """Return the GPU of a task by the checksum of its name."""
+    job = site.job[task]
+    name = site.workflows[site.job_workflow[job]].tasks[task - site.job_tasks[job].start].name
+    eligible = site.eligible_gpus(task)
+    return eligible[crc32(f"{job}/{name}".encode()) % len(eligible)]
+
+
+class Heft(QueuePolicy):
+    """Planning on arrival with every worker available at once and no load to pay (TD = 0); no adjustment.
+
+    All workers look alike to the head of a job, so it stays at the ingress server. Topcuoglu's HEFT is another
+    algorithm (insertion, mean costs): a list heuristic among the solvers.
+    """
+
+    def begin(self, site: Site) -> None:
+        """Set up the planner."""
+        super().begin(site)
+        self._planner = JobPlanner(site)
+
+    def released(self, job: int) -> None:
+        """Plan the job."""
+        site = self.site
+        available = np.full(site.n_gpus, site.now, np.int64)
+        ingress = self.view.gpus_of[site.job_ingress[job]]
+        where = self._planner.plan(job, available, None, ingress)
+        for task, gpu in where:
+            self.place(task, gpu)

@@ -1,4 +1,4 @@
-"""Files that are written whole or not at all."""
+"""Files: read with limits, written whole or not at all."""
 
 from __future__ import annotations
 
@@ -6,13 +6,19 @@ import os
 import secrets
 import select
 import stat
+from collections.abc import Iterator
 from contextlib import suppress
 from contextvars import ContextVar
 from dataclasses import dataclass, field
+from itertools import count
 from pathlib import Path
+from typing import TextIO
 
 from models.scenario.errors import InputError
 
+MAX_FILE_BYTES = 64_000_000
+LONGEST_LINE = 65_536
+"""Characters of a line of CSV."""
 _WRITER_S = 5
 """A writer may come so late to a pipe that is read."""
 
@@ -81,6 +87,73 @@ def _has_writer(descriptor: int) -> bool:
     except BlockingIOError:
         return True
     return False
+
+
+def read_beginning(path: Path, most_bytes: int, line: int | None = None) -> bytes:
+    """Return the bytes of a file, at most so many.
+
+    Parameters
+    ----------
+    line
+        Where errors point to.
+
+    Raises
+    ------
+    InputError
+        If it cannot be read.
+    """
+    admit(path)
+    try:
+        with open(path, "rb", opener=open_now) as file:
+            return file.read(most_bytes)
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+        raise InputError(str(path), line, "file", f"cannot be read: {reason}; allowed is a readable file") from None
+
+
+def read_text(path: Path) -> str:
+    """Return the text of a file.
+
+    Raises
+    ------
+    InputError
+        If it cannot be read, is too large, or is not UTF-8.
+    """
+    data = read_beginning(path, MAX_FILE_BYTES + 1, 1)
+    if len(data) > MAX_FILE_BYTES:
+        raise InputError(str(path), 1, "file", f"is too large; allowed are {MAX_FILE_BYTES} bytes")
+    try:
+        return data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+        raise InputError(str(path), line, "file", "is not UTF-8 text; allowed is UTF-8") from None
+
+
+def read_bounded_lines(file: TextIO, name: str, longest: int, first: int = 1) -> Iterator[str]:
+    """Yield the lines of an open file from the one at hand on.
+
+    Parameters
+    ----------
+    name
+        As errors name the file.
+    longest
+        A line with so many characters threatens the memory and is refused.
+    first
+        Number of the line at hand.
+
+    Raises
+    ------
+    InputError
+        For a line that is too long.
+    """
+    read = file.readline
+    for line in count(first):
+        text = read(longest)
+        if not text:
+            return
+        if len(text) == longest:
+            raise InputError(name, line, "row", f"is longer than {longest} characters; allowed are shorter lines")
+        yield text
 
 
 def write_atomically(path: str | Path, content: str | bytes) -> None:
