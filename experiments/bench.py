@@ -118,13 +118,13 @@ def plan_window(
     starts
         Plans to begin with in place of those of the online policies.
     options
-        More `SearchOptions`.
+        More of the `Budget`.
     """
     from planner.answers.plan import solve  # a GPU host has no solver
-    from solvers.options import SearchOptions
+    from solvers.budget import Budget
 
     cpu_s = time.process_time()
-    result = solve(instance, objective, SearchOptions(time_limit_s, **options), starts=starts)
+    result = solve(instance, objective, Budget(time_limit_s, **options), starts=starts)
     return {
         "jobs": len(instance.jobs),
         "tasks": instance.n_tasks,

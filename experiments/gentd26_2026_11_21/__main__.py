@@ -20,7 +20,7 @@ from models import Instance
 from models.objective import reported_bound, reported_value
 from models.scenario import Scenario, build
 from models.scenario.document import PlaceSection, RestrictionsSection
-from planner.answers.plan import plan
+from planner import plan
 from planner.answers.simulate import simulate
 from planner.inputs.importers.format import Override
 from planner.inputs.importers.trace import import_trace
