@@ -14,6 +14,7 @@ from typing import Annotated, Any
 from experiments.bench import ask
 from experiments.league_2026_11_22.workloads import FOLDER, WORKLOADS, drawn
 from experiments.study import markdown, write
+from models.record import encode
 from models.scenario import write_atomically
 from planner import replicate, save
 from planner.answers.replications import Replicated
@@ -90,13 +91,14 @@ def league(
 def rows_of(name: str, made: Replicated) -> Iterator[LeagueRow]:
     """Yield the rows of a workload."""
     for row in made.rows:
-        figures: dict[str, Any] = {key: row.get(key) for key in LeagueRow.__dataclass_fields__ if key != "workload"}
+        said = encode(row)
+        figures: dict[str, Any] = {key: said.get(key) for key in LeagueRow.__dataclass_fields__ if key != "workload"}
         yield LeagueRow(workload=name, **figures)
 
 
 def table(made: Mapping[str, Replicated]) -> Iterator[str]:
     """Yield two tables: per policy and workload its objective, times the best and times the bound."""
-    policies = dict.fromkeys(row["policy"] for one in made.values() for row in one.rows)
+    policies = dict.fromkeys(row.policy for one in made.values() for row in one.rows)
     for ratio, words in (("ratio_to_best", "x best"), ("ratio_to_bound", "x bound")):
         lines = [[f"`{policy}`", *(_cell(one, policy, ratio) for one in made.values())] for policy in policies]
         yield markdown([words, *made], lines, " --: |")
@@ -106,7 +108,7 @@ def table(made: Mapping[str, Replicated]) -> Iterator[str]:
 
 
 def _cell(made: Replicated, policy: str, ratio: str) -> str:
-    row: Mapping[str, Any] = next((row for row in made.rows if row["policy"] == policy), {})
+    row: Mapping[str, Any] = next((encode(row) for row in made.rows if row.policy == policy), {})
     mean, low, high = (row.get(f"{ratio}{end}") for end in ("", "_low", "_high"))
     if mean is None:
         return "-"
