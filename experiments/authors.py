@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import csv
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
@@ -99,7 +99,7 @@ def with_slower(plain: Instance, count: int) -> Instance:
 
     gpus, fast = plain.cluster.gpus, plain.n_gpus - count
     listed = gpus[:fast] + tuple(replace(gpu, kind="slower") for gpu in gpus[fast:])
-    return with_tasks(replace(plain, cluster=replace(plain.cluster, gpus=listed)), slowed)
+    return plain.with_tasks(slowed, cluster=replace(plain.cluster, gpus=listed))
 
 
 _FILLS_TO = {"opt": 8, "marian": 8, "mt5": 8, "vit": 4, "detr": 4, "depth": 4, "txt2speech": 4, "nli": 1}
@@ -124,14 +124,7 @@ def batched(plain: Instance) -> Instance:
             return task
         return Task.of_class(task.name, batch_class(task.models[0], task.runtime_us["*"]), task.inputs)
 
-    return with_tasks(plain, classed)
-
-
-def with_tasks(plain: Instance, changed: Callable[[Task], Task]) -> Instance:
-    """Return an instance each of whose tasks is changed."""
-    made = {flow.name: Workflow(flow.name, tuple(map(changed, flow.tasks))) for flow in plain.workflows}
-    jobs = tuple(replace(job, workflow=made[job.workflow.name]) for job in plain.jobs)
-    return replace(plain, jobs=jobs, catalogue=tuple(made.values()))
+    return plain.with_tasks(classed)
 
 
 def recorded_count(rate_per_s: int) -> int:

@@ -95,7 +95,7 @@ def in_classes(plain: Instance) -> Instance:
         batch = BatchClass(f"{'+'.join(task.models)} of {runtime_us} us", {"*": times}, task.models)
         return Task.of_class(task.name, batch, task.inputs)
 
-    return authors.with_tasks(plain, classed)
+    return plain.with_tasks(classed)
 
 
 def measured(workload: str, objective: str, batches: bool, swaps: bool, time_limit_s: float) -> Iterator[Row]:

@@ -20,7 +20,7 @@ def loss(
 ) -> None:
     """Print a row per policy."""
     on = authors.instance(authors.recorded(rate, jobs))
-    free = authors.with_tasks(on, lambda task: replace(task, models=()))
+    free = on.with_tasks(lambda task: replace(task, models=()))
     cases: dict[str, Callable[[Instance], Timeline]] = {
         policy: (lambda each, policy=policy: carry_out(each, policy)[1])  # type: ignore[misc]
         for policy in ONLINE

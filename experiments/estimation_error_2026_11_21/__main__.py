@@ -24,8 +24,7 @@ from models import Instance, Timeline, assert_feasible, timeline_value
 from models.scenario import Scenario, load_scenario
 from planner.answers.policies.offline import anneal
 from planner.answers.policies.parse import parse
-from planner.answers.uncertain.error import Error
-from planner.answers.uncertain.spec import Sides
+from planner.answers.uncertain.spec import Error, Sides
 from planner.answers.uncertain.told import Told, stretch
 
 if TYPE_CHECKING:
