@@ -8,8 +8,7 @@ from __future__ import annotations
 from executor import Knows
 from models.record import ABSENT
 from planner.answers.servers.record import AlternativeSize, AssumedWindow, ServersRecord, Size, StrainReached
-from planner.answers.uncertain.means import MEAN
-from planner.answers.uncertain.spec import parse_uncertainty
+from planner.answers.uncertain.spec import MEAN, parse_uncertainty
 
 HOURS_PER_MONTH = 730
 """A twelfth of a year."""
