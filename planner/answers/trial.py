@@ -10,16 +10,15 @@ import random
 import shlex
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
 from importlib.metadata import version
 from pathlib import Path
 from statistics import mean
-from typing import Annotated, Any
+from typing import Any
 
 import numpy as np
-from pydantic import Field
 
 from executor import Policy, StoppedError, instance_for, replay, simulate
 from executor.devices.alone import have_same_bits
@@ -32,19 +31,19 @@ from models.cluster import MICROSECONDS_PER_SECOND
 from models.errors import QuestionError
 from models.instance import Instance
 from models.objective import Objective, completion_us, reported_bound, reported_value, timeline_value
-from models.record import Spreading, spread
 from models.scenario import Scenario
 from models.timeline import Timeline
 from planner.answers.check import feasible_timeline
-from planner.answers.forecast import Forecast, ForecastComparison, forecast, measured_latencies
+from planner.answers.forecast import Forecast, forecast, measured_latencies
 from planner.answers.intervals import NO_INTERVAL, Interval, interval_of
 from planner.answers.plan import solve
 from planner.answers.policies.parse import parse
 from planner.answers.replay import Replayed
 from planner.answers.shown import Shown
 from planner.answers.simulate import is_file
+from planner.answers.trial_report import ContenderRow, JobLatencies, TrialOrigin, TrialRecord
 from planner.answers.uncertain.told import stretch
-from planner.answers.versions import Origin, ScenarioNamed, named, provenance
+from planner.answers.versions import ScenarioNamed, named, provenance
 from planner.inputs.samples import Samples
 from solvers.bounds import closed_form
 from solvers.budget import Budget
@@ -212,90 +211,6 @@ class Trial:
             counted=len(counted),
             forecast=None if foretold is None else foretold.compare(measured_latencies(latency_us, jobs)),
         )
-
-
-@dataclass(frozen=True, slots=True)
-class ContenderRow(Spreading):
-    """What became of a contender.
-
-    Parameters
-    ----------
-    objective, predicted, error
-        Measured, what was predicted, and the mean of measured over predicted, less 1.
-    difference
-        To the first contender within a repeat.
-    realised_bound_s
-        What no schedule of these durations lies below.
-    latency_error
-        Of single jobs.
-    same_order
-        Runs in which placement and orders were as predicted.
-    different_outputs
-        Of all runs, tasks whose output is not, bit for bit, that of the first run in which they ran; None with batches,
-        which round.
-    not_finite_outputs
-        Tasks that put out what is no finite number.
-    failed_jobs, faults, runs
-        Of all runs.
-    counted
-        Runs that count in the means, which are None without one.
-    forecast
-        Beside what samples foretell; None without them.
-    """
-
-    policy: str
-    clairvoyant: bool
-    objective: Interval = field(metadata=spread(Interval, "objective"))
-    predicted: float
-    error: float | None
-    difference: Interval = field(metadata=spread(Interval, "difference"))
-    mean_latency_s: float | None
-    realised_bound_s: float | None
-    latency_error: float | None
-    same_order: int
-    different_outputs: int | None
-    not_finite_outputs: int
-    failed_jobs: int
-    faults: int
-    runs: int
-    counted: int
-    forecast: ForecastComparison | None
-
-
-@dataclass(frozen=True, slots=True)
-class TrialRecord:
-    """A trial in reported units."""
-
-    objective: Objective
-    device: str
-    virtual: str | None
-    runner: str
-    repeats: int
-    count_faults: bool
-    ended: str | None
-    order: Sequence[Sequence[str]]
-    rows: Annotated[list[ContenderRow], Field(min_length=1)]
-    machine: Mapping[str, Mapping[str, Any]]
-
-
-@dataclass(frozen=True, slots=True)
-class JobLatencies:
-    """Latency of every job: predicted, and measured in each run that counts."""
-
-    predicted_s: list[float]
-    measured_s: list[list[float]]
-
-    def __post_init__(self) -> None:
-        """Refuse runs of another number of jobs."""
-        if any(len(run) != len(self.predicted_s) for run in self.measured_s):
-            raise ValueError("a run has not a latency for each job")
-
-
-@dataclass(frozen=True, slots=True)
-class TrialOrigin(Origin):
-    """What ``trial.json`` says besides."""
-
-    jobs: Mapping[str, JobLatencies]
 
 
 def trial(

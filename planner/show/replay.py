@@ -10,7 +10,7 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console, Group
 from rich.progress import MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
@@ -21,9 +21,7 @@ from models.objective import reported_value, timeline_value
 from models.record import encode
 from models.scenario import TimelineHeader, write_atomically, write_timeline
 from models.units import say_bandwidth
-from planner.answers.replay import Replayed
 from planner.answers.replay_report import Both, ReplayRecord
-from planner.answers.time_causes import CAUSES
 from planner.answers.versions import Origin
 from planner.show import timelines
 from planner.show.canvas import png
@@ -32,6 +30,9 @@ from planner.show.perfetto import trace_events
 from planner.show.regret import in_words
 from planner.show.section import PageSection, read_document, read_record
 from planner.show.table import Column, Table, facts, terminal
+
+if TYPE_CHECKING:  # whoever only reads a report has no devices
+    from planner.answers.replay import Replayed
 
 FILE = "replay.json"
 _MOST_FAILURES = 10
@@ -99,6 +100,8 @@ def replay_view(replayed: Replayed) -> Group:
 
 def _times(found: ReplayRecord) -> Table[Figure]:
     """Return predicted and measured times, and what each cause adds."""
+    from planner.answers.time_causes import CAUSES  # with the packages of devices, which a run had
+
     causes: dict[str, Any] = {} if found.causes_s is None else encode(found.causes_s)
     columns: list[Column[Figure]] = [
         Column("", lambda row: row[0], words=True),

@@ -9,6 +9,7 @@ import json
 from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 from rich.console import Group
@@ -16,14 +17,17 @@ from rich.text import Text
 
 from models.record import encode
 from models.scenario import write_atomically
-from planner.answers.replay import Replayed
-from planner.answers.trial import ContenderRow, Trial, TrialOrigin, TrialRecord
+from planner.answers.trial_report import ContenderRow, TrialOrigin, TrialRecord
 from planner.show import timelines
 from planner.show.colours import COLOURS
 from planner.show.curves import Curve, Curves
 from planner.show.regret import in_words
 from planner.show.section import PageSection, read_document, read_record
 from planner.show.table import Column, Table, terminal
+
+if TYPE_CHECKING:  # whoever only reads a report has no devices
+    from planner.answers.replay import Replayed
+    from planner.answers.trial import Trial
 
 FILE = "trial.json"
 _RUNS = "runs"
