@@ -64,7 +64,7 @@ def sizes_table(found: ServersRecord, title: str) -> Table[Needed]:
     columns: list[Column[Needed]] = [
         Column("", lambda row: row[0], words=True),
         Column("knows", lambda row: row[1], words=True),
-        Column("cheapest mix" if found.priced else "servers", lambda row: describe_size(found, row[2]), words=True),
+        Column("cheapest mix" if found.priced else "servers", lambda row: describe_size(found, row[2])),
         Column("how it is known", lambda row: row[3], words=True),
     ]
     return Table(title, columns, [plan, *policies])

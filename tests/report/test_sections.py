@@ -37,7 +37,7 @@ def test_servers_are_counted_and_the_plan_is_drawn(tmp_path: Path) -> None:
     assert section.question == "by-hand: how many servers are enough for p99 slowdown <= 2?"
     said = "With the future known, 1 server is enough, and no cheaper size is, which is proved"
     assert section.answer.startswith(said)
-    assert section.tables[0].rows[0] == ("plan (offline optimum)", "the future", "1", "a plan; the smallest")
+    assert section.tables[0].cells()[0] == ["plan (offline optimum)", "the future", "1", "a plan; the smallest"]
     # What is drawn is the p99 slowdown: the plan's and jit's at 1 server, beside the most allowed.
     assert [curve.name for curve in section.figures[0].curves] == [
         "p99 slowdown <= 2",
@@ -76,7 +76,7 @@ def test_servers_by_the_interval_are_a_chart_and_a_table(tmp_path: Path) -> None
         "srpt",
         "jit",
     ]
-    assert [row[:6] for row in section.tables[0].rows] == [
+    assert [row[:6] for row in section.tables[0].cells()] == [
         ["0 s", "1", "1", "1", "1", "1"],
         ["5 s", "2", "2", "2", "2", "2"],
         ["10 s", "1", "1", "1", "1", "1"],

@@ -69,7 +69,7 @@ def test_who_knows_more_than_a_gateway_is_no_order(tmp_path: Path) -> None:
     ]
     save(answer, tmp_path / "out")
     (section,) = report([tmp_path / "out"]).sections
-    assert [row[:3] for row in section.tables[1].rows] == [["jit", "waits", "2"], ["srpt", "run times", "1"]]
+    assert [row[:3] for row in section.tables[1].cells()] == [["jit", "waits", "2"], ["srpt", "run times", "1"]]
 
 
 def test_an_order_that_takes_more_knowledge_says_so(tmp_path: Path) -> None:
