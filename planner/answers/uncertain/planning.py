@@ -12,8 +12,7 @@ from models.objective import reported_value, timeline_value
 from models.scenario import Scenario
 from models.timeline import Timeline
 from planner.answers.plan import Plan, solve
-from planner.answers.uncertain.plans import QUANTILES, ConsideredPlan, PlanFor, candidates
-from planner.answers.uncertain.retime import retime
+from planner.answers.uncertain.plans import QUANTILES, ConsideredPlan, PlanFor, candidates, retime
 from planner.answers.uncertain.told import Told
 from solvers.bounds import closed_form
 from solvers.budget import Budget, tell_nobody
