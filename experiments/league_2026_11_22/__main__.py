@@ -14,6 +14,7 @@ from typing import Any
 from experiments.league_2026_11_22.row import Row
 from experiments.league_2026_11_22.workloads import WORKLOADS
 from experiments.resumed import write as write_rows
+from models.record import encode
 from models.scenario import load_scenario, write_atomically
 from planner import replicate, save
 from planner.answers.replications import Replicated
@@ -66,13 +67,14 @@ def played(name: str, options: argparse.Namespace) -> Replicated:
 def rows_of(name: str, made: Replicated) -> Iterator[Row]:
     """Yield the rows of a workload."""
     for row in made.rows:
-        figures: dict[str, Any] = {key: row.get(key) for key in Row.__dataclass_fields__ if key != "workload"}
+        said = encode(row)
+        figures: dict[str, Any] = {key: said.get(key) for key in Row.__dataclass_fields__ if key != "workload"}
         yield Row(workload=name, **figures)
 
 
 def table(made: Mapping[str, Replicated]) -> Iterator[str]:
     """Yield the lines of two tables: per policy and workload its objective, times the best and times the bound."""
-    policies = dict.fromkeys(row["policy"] for one in made.values() for row in one.rows)
+    policies = dict.fromkeys(row.policy for one in made.values() for row in one.rows)
     for ratio, words in (("ratio_to_best", "x best"), ("ratio_to_bound", "x bound")):
         yield f"| {words} | {' | '.join(made)} |"
         yield f"| --- |{' --: |' * len(made)}"
@@ -84,7 +86,7 @@ def table(made: Mapping[str, Replicated]) -> Iterator[str]:
 
 
 def _of(made: Replicated, policy: str, key: str) -> float | None:
-    found: list[float | None] = [row[key] for row in made.rows if row["policy"] == policy]
+    found: list[float | None] = [encode(row)[key] for row in made.rows if row.policy == policy]
     return found[0] if found else None
 
 

@@ -12,6 +12,7 @@ from executor.devices.records import Record
 from models.cluster import MICROSECONDS_PER_SECOND
 from models.instance import Instance
 from models.objective import Objective, reported_value, timeline_value
+from models.record import encode
 from models.slo import quantile_rank
 from models.timeline import Timeline, batch_leaders
 from planner.answers.forecast import measured_latencies
@@ -56,7 +57,7 @@ def replay_document(replayed: Replayed) -> dict[str, Any]:
         "outputs": _outputs(replayed),
         "faults": _faults(replayed),
         "failures": _failures(replayed),
-        "metrics": None if metrics is None else metrics.as_dict(),
+        "metrics": None if metrics is None else encode(metrics),
         "jobs": _jobs(replayed),
         "tasks": [_run(replayed, run) for run in sorted(live.records.runs, key=lambda r: r.subject)],
         "loads": [_load(replayed, load) for load in live.records.loads],

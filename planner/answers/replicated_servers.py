@@ -14,6 +14,7 @@ from statistics import median
 from typing import Any
 
 from models import ServiceLevels
+from models.record import encode
 from models.scenario import Scenario, build
 from planner.answers.questions import ServersQuestion
 from planner.answers.servers.answer import levels_of
@@ -146,7 +147,7 @@ class Replications:
                 | {"hardest": None if s.hardest is None else self.window(s.hardest)}
                 for who, s in spread.items()
             },
-            "errors": self.sweep.as_dict()["errors"],
+            "errors": encode(self.sweep.errors),
             "known": self.sweep.counts.known,
             "complete": self.sweep.complete,
         }

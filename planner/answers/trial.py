@@ -339,4 +339,4 @@ def _named(values: Sequence[float], name: str) -> dict[str, float | None]:
     if not values:
         return {name: None, f"{name}_low": None, f"{name}_high": None}
     interval: Interval = interval_of(values)
-    return interval.named(name)
+    return {name: interval.mean, f"{name}_low": interval.low, f"{name}_high": interval.high}

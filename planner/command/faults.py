@@ -44,12 +44,13 @@ def _in_words(fault: SolverFaultWarning) -> str:
     return f"truenorth: warning: {fault}; {where}"
 
 
-def name_untested(document: dict[str, Any]) -> dict[str, Any]:
+def name_untested(record: object) -> object:
     """Return an answer that names the solvers of versions that nobody has tried; they are named to a person, too."""
+    from models.record import encode
     from planner.answers.versions import untested_solvers
 
     untested = untested_solvers()
     if not untested:
-        return document
+        return record
     manners.say(f"truenorth: warning: {', '.join(untested)}: untested with this version of Truenorth")
-    return document | {"untested_solvers": untested}
+    return encode(record) | {"untested_solvers": untested}

@@ -104,12 +104,12 @@ def _complain(message: str) -> int:
     return BAD_INPUT
 
 
-def show(
-    document: dict[str, Any], view: Callable[[], object], as_json: bool, written: Iterable[Path | None] = ()
-) -> None:
-    """Print one JSON object, or what a person reads; then say which files were written."""
+def show(record: object, view: Callable[[], object], as_json: bool, written: Iterable[Path | None] = ()) -> None:
+    """Print a record as one JSON object, or what a person reads; then say which files were written."""
     if as_json:
-        print(json.dumps(document))
+        from models.record import encode
+
+        print(json.dumps(encode(record)))
     else:
         _show_in_words(view())
     for path in written:

@@ -13,10 +13,10 @@ from models.objective import reported_value, timeline_value
 from models.scenario import TimelineHeader, write_atomically, write_timeline
 from planner.answers.replay import Replayed
 from planner.answers.versions import provenance
+from planner.show import timelines
 from planner.show.canvas import png
 from planner.show.gantt import predicted_over_measured
 from planner.show.perfetto import trace_events
-from planner.show.report import timelines
 
 
 def write(replayed: Replayed, folder: Path) -> list[Path]:

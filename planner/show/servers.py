@@ -20,7 +20,7 @@ from models.slo import ServiceLevels
 from planner.answers.replicated_servers import BOUND, CountSpread, Replications
 from planner.answers.servers.answer import ServersAnswer
 from planner.show.knowledge import knowledge_in_words
-from planner.show.rounded import rounded_in_words
+from planner.show.summaries import rounded_in_words
 
 NOT_MONOTONE = (
     "Policies are not monotone in the number of servers: where a size counts as simulated, so was every smaller one "

@@ -18,7 +18,7 @@ from planner.answers.replay import Replayed
 from planner.answers.shown import Shown
 from planner.answers.trial import Trial
 from planner.answers.versions import provenance
-from planner.show.report import timelines
+from planner.show import timelines
 
 NAME = "trial.json"
 _RUNS = "runs"

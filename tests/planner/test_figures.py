@@ -17,8 +17,8 @@ from planner.answers.replications import Replicated
 from planner.show.bars import MOST_ROWS, Bar, BarLane, BarRows, GPUBars, rows_of, rows_of_both
 from planner.show.canvas import PNG_DPI, lay_out
 from planner.show.colours import COLOURS, PLAIN, contrast, fade, ink_on
+from planner.show.curves import draw as draw_curves
 from planner.show.curves import slowdown_ecdf
-from planner.show.curves_figure import draw as draw_curves
 from planner.show.gantt import draw, gantt
 from planner.show.perfetto import trace_events
 from planner.show.replicated import draw_intervals

@@ -261,7 +261,7 @@ def test_the_command_writes_a_trial_that_becomes_a_page(command: Command, tiny_f
     (section,) = report([folder]).sections
     assert [row[0] for row in section.tables[0].rows] == [str(plan), "jit"]
     assert [curve.name for curve in section.figures[0].curves] == [str(plan), "jit", "as predicted"]
-    shown = [timeline["name"] for timeline in (section.timelines or {})["timelines"]]
+    shown = [timeline.name for timeline in section.timelines.timelines] if section.timelines else []
     assert shown == [f"{name}, {kind}" for name in (plan, "jit") for kind in ("measured", "predicted")]
 
 

@@ -11,7 +11,8 @@ from planner.answers.servers.written import write_schedule
 from planner.answers.shown import Shown
 from planner.answers.simulate import simulate
 from planner.answers.whatif import whatif
-from planner.show.report import report, timelines
+from planner.show import timelines
+from planner.show.report import report
 from tests.planner.conftest import TEXT
 
 
@@ -34,7 +35,7 @@ def test_servers_are_counted_and_the_plan_is_drawn(tmp_path: Path) -> None:
     ]
     assert section.figures[0].curves[1].words[0] == "plan (knows the future): 2 at 1"
     assert section.timelines is not None
-    assert [gpu["id"] for gpu in section.timelines["instances"][0]["gpus"]] == ["s0/g0"]
+    assert [gpu.id for gpu in section.timelines.instances[0].gpus] == ["s0/g0"]
     assert section.reproduce["command"] == (
         f"truenorth servers {source} --slo 'p99 slowdown <= 2' --policies jit --max 3 --time-limit 20 "
         "--workers 2 --seed 0"
@@ -55,7 +56,15 @@ def test_servers_by_the_interval_are_a_chart_and_a_table(tmp_path: Path) -> None
         "Order by the interval for jit, which knows how long queues take: "
         "0.005556 server-hours at 0.002778, a fleet that stays 0.008333 at 0.004167."
     )
-    assert section.tables[0].columns[:6] == ["from", "jobs", "floor", "plan", "srpt", "jit"]
+    headings = [column.heading for column in section.tables[0].columns]
+    assert headings[:6] == [
+        "from",
+        "jobs",
+        "floor",
+        "plan",
+        "srpt",
+        "jit",
+    ]
     assert [row[:6] for row in section.tables[0].rows] == [
         ["0 s", "1", "1", "1", "1", "1"],
         ["5 s", "2", "2", "2", "2", "2"],
@@ -85,7 +94,7 @@ def test_a_sweep_is_a_table_and_a_line_per_policy(tmp_path: Path) -> None:
     assert made.complete
     (section,) = report([tmp_path / "sweep"]).sections
     (table,), (figure,) = section.tables, section.figures
-    assert [row[:2] for row in table.rows] == [["1", "jit"], ["1", "hash"], ["2", "jit"], ["2", "hash"]]
+    assert [row[:2] for row in table.cells()] == [["1", "jit"], ["1", "hash"], ["2", "jit"], ["2", "hash"]]
     assert section.question == "by-hand: what if servers, policy changes?"
     values = {(row["cluster.servers"], row["policy"]): float(str(row["value"])) for row in made.rows}
     least, most = (choose(values, key=lambda key: values[key]) for choose in (min, max))
@@ -97,7 +106,7 @@ def test_a_sweep_is_a_table_and_a_line_per_policy(tmp_path: Path) -> None:
     assert section.reproduce["scenario hash (sha256), before changes"] == scenario_hash(load_scenario(source).instance)
     assert section.reproduce["versions"].startswith("truenorth ")
     one = simulate(scenario_at(source, 1), "jit").metrics.mean_slowdown
-    assert table.rows[0][2] == f"{one:.5g}"
+    assert table.cells()[0][2] == f"{one:.5g}"
     assert [curve.name for curve in figure.curves] == ["jit", "hash"]
     assert figure.curves[0].words[0] == f"jit: {one:.5g} at 1"
 
@@ -109,13 +118,13 @@ def test_a_replicated_comparison_shows_its_intervals(tmp_path: Path) -> None:
     made = replicate(load_scenario(source), 2, ["jit", "hash"], time_limit_s=0.3, workers=1, folder=tmp_path / "out")
     save(made, tmp_path / "out")
     (section,) = report([tmp_path / "out"]).sections
-    rows = {row["policy"]: row for row in made.rows}
-    assert section.tables[0].caption.startswith("Means over 2 arrival seeds")
-    shown = {row[0]: row for row in section.tables[0].rows}
-    assert shown.keys() == {"plan", "jit", "hash"}
+    rows = {row.policy: row for row in made.rows}
+    assert section.tables[0].title.startswith("Means over 2 arrival seeds")
+    shown = {row[0]: row for row in section.tables[0].cells()}
+    assert {name.removesuffix(" (unconverged)") for name in shown} == {"plan", "jit", "hash", "lower bound"}
     jit = rows["jit"]
-    ends = f"[{jit['objective_low']:.4g}, {jit['objective_high']:.4g}]"
-    assert shown["jit"][1] == f"{jit['objective']:.4g} {ends}"
+    ends = f"[{jit.objective.low:.4g}, {jit.objective.high:.4g}]"
+    assert shown["jit"][2] == f"{jit.objective.mean:.4g} {ends}"
     assert section.answer.startswith(f"The best online policy, {made.against}, is at ")
     assert len(section.tables) == 2  # the table of the replications one by one follows
 

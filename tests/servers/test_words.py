@@ -14,7 +14,7 @@ from planner import save, servers
 from planner.answers.servers import ServersAnswer
 from planner.answers.servers.goal import tolerances
 from planner.answers.servers.hunt import floor_of
-from planner.show.curves_figure import draw
+from planner.show.curves import draw
 from planner.show.order import order_in_words
 from planner.show.report import report
 from planner.show.servers import answer_in_words, rows
@@ -83,7 +83,7 @@ def test_prices_are_bounded_and_mixes_named(tmp_path: Path) -> None:
     assert (
         "Not settled within the time limit: 6 sizes of jit; more traffic; whether a plan would do with 6 cheaper sizes."
     ) in section.notes
-    assert section.tables[0].columns == ["", "knows", "cheapest mix", "how it is known"]
+    assert [column.heading for column in section.tables[0].columns] == ["", "knows", "cheapest mix", "how it is known"]
     (figure,) = section.figures
     assert figure.x_label == "price per hour"
     # Mixes of one price are no series: each is a dot, and so says the legend.

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from models import ServiceLevels, Timeline
 from models.cluster import MICROSECONDS_PER_SECOND
 from models.errors import QuestionError
+from models.record import encode
 from models.scenario import Scenario
 from models.scenario.errors import FieldError
 from models.scenario.limits import check_horizon
@@ -218,7 +219,7 @@ class ServersAnswer:
             "alternatives": [
                 {"policy": each.policy, "knows": str(each.knows)}
                 | size(each.mix)
-                | {"value": self._figure(each.reached), "metrics": each.metrics.as_dict()}
+                | {"value": self._figure(each.reached), "metrics": encode(each.metrics)}
                 | {"work": {"gpu_seconds": each.work_s, "offered_gpu_seconds": each.offered_s}}
                 for each in self.alternatives
             ],

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from fractions import Fraction
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from models.errors import chosen
 from models.instance import Instance
 from models.objective import reported_value, timeline_value
+from models.record import spread
 from models.scenario import Scenario
 from models.timeline import Timeline
-from planner.answers.plan import Plan, solve
+from planner.answers.plan import Plan, PlanRecord, solve
 from planner.answers.uncertain.plans import QUANTILES, ConsideredPlan, PlanFor, candidates, retime
 from planner.answers.uncertain.told import Told
 from solvers.bounds import closed_form
@@ -43,23 +45,47 @@ class UncertainPlan:
     plan_for: PlanFor
     candidates: tuple[ConsideredPlan, ...]
 
-    def as_dict(self, path: Path | None = None) -> dict[str, Any]:
-        """Return the keys of ``plan --json``, and ``estimates``: what the plan is worth if run times are uncertain."""
-        objective = self.plan.scenario.objective
+    def record(self, path: Path | None = None) -> UncertainPlanRecord:
+        """Return the keys of ``plan --json``, and what the plan is worth if run times are uncertain."""
         rows = [
-            {
-                "made_for": candidate.made_for,
-                "with_medians": reported_value(
-                    objective, timeline_value(objective, self.told.instance, candidate.timeline)
-                ),
-                "mean": reported_value(objective, candidate.mean),
-                "worst": reported_value(objective, max(candidate.values)),
-            }
+            CandidateRow(candidate.made_for, *(reported_value(self.plan.scenario.objective, value) for value in values))
             for candidate in self.candidates
+            for values in [self._values(candidate)]
         ]
         samples = len(self.candidates[0].values) if self.candidates else 0
-        worth = {"plan_for": str(self.plan_for), "samples": samples, "candidates": rows}
-        return self.plan.as_dict(path) | {"estimates": worth}
+        return UncertainPlanRecord(self.plan.record(path), WorthRecord(self.plan_for, samples, rows))
+
+    def _values(self, candidate: ConsideredPlan) -> tuple[Fraction, Fraction, Fraction]:
+        """Return a candidate's value with the medians, its mean over the samples, and the worst of them."""
+        medians = timeline_value(self.plan.scenario.objective, self.told.instance, candidate.timeline)
+        return medians, candidate.mean, max(candidate.values)
+
+
+@dataclass(frozen=True, slots=True)
+class CandidateRow:
+    """What a candidate is worth, in reported units."""
+
+    made_for: str
+    with_medians: float
+    mean: float
+    worst: float
+
+
+@dataclass(frozen=True, slots=True)
+class WorthRecord:
+    """What plans are worth if run times are uncertain."""
+
+    plan_for: PlanFor
+    samples: int
+    candidates: list[CandidateRow]
+
+
+@dataclass(frozen=True, slots=True)
+class UncertainPlanRecord:
+    """A plan for uncertain run times, with the keys of ``plan --json``."""
+
+    plan: PlanRecord = field(metadata=spread(PlanRecord))
+    estimates: WorthRecord
 
 
 def plan_uncertain_within(asked: UncertainPlanQuestion, scenario: Scenario, budget: Budget) -> UncertainPlan:

@@ -12,6 +12,7 @@ from pydantic import PlainValidator, create_model
 
 from models.cluster import MICROSECONDS_PER_SECOND
 from models.objective import reported_bound, reported_value
+from models.record import encode
 from models.scenario import Scenario
 from models.scenario.errors import FieldError, Source, allowed, quote
 from models.scenario.quantities import MAX_JOBS, Levels, Name, Number, PositiveTime, Seed, whole
@@ -157,7 +158,7 @@ def policy_names(question: Question[Any]) -> Sequence[str]:
 
 def _simulate_rows(asked: SimulateQuestion, done: Simulation) -> list[Row]:
     """Return one row with the objective's value and the metrics."""
-    return [{"policy": asked.policy, **_valued(done.scenario, done.value), **done.metrics.as_dict()}]
+    return [{"policy": asked.policy, **_valued(done.scenario, done.value), **encode(done.metrics)}]
 
 
 def _plan_rows(asked: PlanQuestion, done: Plan) -> list[Row]:
@@ -170,7 +171,7 @@ def _plan_rows(asked: PlanQuestion, done: Plan) -> list[Row]:
         "gap": result.gap,
         "converged": is_converged(result.gap, result.bound_method),
     }
-    return [row if done.metrics is None else {**row, **done.metrics.as_dict()}]
+    return [row if done.metrics is None else {**row, **encode(done.metrics)}]
 
 
 def _compare_rows(asked: CompareQuestion, done: Comparison) -> list[Row]:
@@ -179,21 +180,21 @@ def _compare_rows(asked: CompareQuestion, done: Comparison) -> list[Row]:
     lost = {regret.policy: regret.rows for regret in done.regrets} if asked.regret is not None else {}
     return [
         {
-            "policy": row["policy"],
-            "clairvoyant": row["clairvoyant"],
+            "policy": row.policy,
+            "clairvoyant": row.clairvoyant,
             "objective": str(objective),
             "unit": objective.unit,
-            "value": row["objective"],
-            "twin": row["twin"],
-            "problem": row["problem"],
-            "ratio_to_best": row["ratio_to_best"],
-            "ratio_to_bound": row["ratio_to_bound"],
+            "value": row.objective,
+            "twin": row.twin,
+            "problem": row.problem,
+            "ratio_to_best": row.ratio_to_best,
+            "ratio_to_bound": row.ratio_to_bound,
             **_bounded(done.scenario, result.lower_bound, result.bound_method),
-            "plan_gap": row["plan_gap"],
-            "converged": row["converged"],
-            "gap_to_bound": row["gap_to_bound"],
-            **(row["metrics"] or {}),
-            **{f"lost_to_{part['part'].replace(' ', '_')}": part["lost"] for part in lost.get(row["policy"], ())},
+            "plan_gap": row.plan_gap,
+            "converged": row.converged,
+            "gap_to_bound": row.gap_to_bound,
+            **(encode(row.metrics) if row.metrics else {}),
+            **{f"lost_to_{part.part.replace(' ', '_')}": part.lost for part in lost.get(row.policy, ())},
         }
         for row in done.rows
     ]
@@ -201,14 +202,14 @@ def _compare_rows(asked: CompareQuestion, done: Comparison) -> list[Row]:
 
 def _bound_rows(asked: BoundQuestion, made: Bound) -> list[Row]:
     """Return one row with the certified lower bound and, where it is higher, the one without a certificate."""
-    done = made.as_dict()
+    done = made.record()
     return [
         {
-            "objective": done["objective"],
+            "objective": str(done.objective),
             "unit": made.scenario.objective.unit,
-            "lower_bound": done["lower_bound"],
-            "bound_method": done["method"],
-            "uncertified_lower_bound": done["uncertified_lower_bound"],
+            "lower_bound": done.lower_bound,
+            "bound_method": done.method,
+            "uncertified_lower_bound": done.uncertified_lower_bound,
         }
     ]
 

@@ -37,11 +37,11 @@ def bound(
     written = [] if output is None else save(made, output)
 
     def view() -> object:
-        from planner.show.tables import bound_view
+        from planner.show.summaries import bound_view
 
         return bound_view(made)
 
-    manners.show(name_untested(made.as_dict(output)), view, as_json, written[1:])
+    manners.show(name_untested(made.record(output)), view, as_json, written[1:])
     if interrupted:
         manners.say("truenorth: interrupted; the best bound found is kept")
         return manners.INTERRUPTED

@@ -24,9 +24,9 @@ def check(
     outcome = checked(loaded.objective, *read(loaded.instance, plan))
 
     def view() -> object:
-        from planner.show.check import check_view
+        from planner.show.summaries import check_view
 
         return check_view(outcome)
 
-    manners.show(outcome.as_dict(), view, as_json)
+    manners.show(outcome.record, view, as_json)
     return manners.NOT_ACHIEVED if outcome.violations else manners.DONE

@@ -48,11 +48,11 @@ def compare(
     written = [] if output is None else save(made, output)
 
     def view() -> object:
-        from planner.show.tables import comparison_view
+        from planner.show.comparison import comparison_view
 
         return comparison_view(made)
 
-    manners.show(name_untested(made.as_dict()), view, as_json, written)
+    manners.show(name_untested(made.record), view, as_json, written)
     if interrupted:
         manners.say("truenorth: interrupted; the best plan found is kept")
         return manners.INTERRUPTED
@@ -71,9 +71,9 @@ def _replicate(ask: CompareQuestion, loaded: Scenario, count: int, output: Path 
     with interruptible() as stop, line.shown():
         made = replicate_comparison(replace(ask, stop=stop), loaded, count, output, line.watch)
     written = [] if output is None or not made.replications else replicated.write(made, output)
-    manners.show(name_untested(made.as_dict()), lambda: replicated.replicated_view(made), as_json, written)
-    for error in made.sweep.as_dict()["errors"]:
-        manners.say(f"replication {error['cell']}: {error['error']}")
+    manners.show(name_untested(made.record), lambda: replicated.replicated_view(made), as_json, written)
+    for error in made.sweep.errors:
+        manners.say(f"replication {error.cell}: {error.error}")
     if not made.sweep.complete:
         manners.say(f"truenorth: interrupted; {len(made.replications)} finished replications are kept")
         return manners.INTERRUPTED

@@ -66,11 +66,11 @@ def plan(
         write_plan(made, output, manners.typed())
 
     def view() -> object:
-        from planner.show.tables import plan_view
+        from planner.show.summaries import plan_view
 
         return plan_view(done)
 
-    manners.show(name_untested(done.as_dict(output if found else None)), view, as_json)
+    manners.show(name_untested(done.record(output if found else None)), view, as_json)
     if interrupted:
         manners.say(f"truenorth: interrupted; {'the best plan found is kept' if found else 'no plan was found yet'}")
         return manners.INTERRUPTED

@@ -29,5 +29,5 @@ def report(
     def view() -> object:
         return "\n\n".join(f"{section.question}\n{section.answer}" for section in made.sections)
 
-    manners.show(made.as_dict(output), view, as_json, [output])
+    manners.show(made.record(output), view, as_json, [output])
     return manners.DONE

@@ -115,8 +115,8 @@ def _replicate(
         return views.replications_view(made)
 
     manners.show(name_untested(made.as_dict()), view, as_json)
-    for error in made.sweep.as_dict()["errors"]:
-        manners.say(f"replication {error['cell']}: {error['error']}")
+    for error in made.sweep.errors:
+        manners.say(f"replication {error.cell}: {error.error}")
     if not made.sweep.complete:
         manners.say(f"truenorth: interrupted; {len(made.replications)} finished replications are kept")
         return manners.INTERRUPTED

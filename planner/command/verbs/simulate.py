@@ -43,11 +43,12 @@ def simulate(
         write_simulation(simulation, output, manners.typed())
 
     def view() -> object:
-        from planner.show.tables import simulation_table
+        from planner.show.summaries import simulation_summary
+        from planner.show.table import facts
 
-        return simulation_table(simulation)
+        return facts(simulation_summary(simulation))
 
-    manners.show(simulation.as_dict(), view, as_json)
+    manners.show(simulation.record, view, as_json)
     return manners.DONE
 
 
@@ -60,9 +61,9 @@ def _try_futures(loaded: Scenario, policy: str, draws: int, seed: int, as_json: 
     def view() -> object:
         from rich.text import Text
 
-        from planner.show.futures import futures_summary
+        from planner.show.summaries import futures_summary
 
         return Text(futures_summary(made))
 
-    manners.show(made.as_dict(), view, as_json)
+    manners.show(made, view, as_json)
     return manners.DONE if made.passed else manners.NOT_ACHIEVED

@@ -37,7 +37,7 @@ def sweep(
 
         return sweep_view(made)
 
-    manners.show(made.as_dict(), view, as_json)
+    manners.show(made.record, view, as_json)
     if made.changed:
         manners.say(f"the sweep has changed since it last ran here; {made.counts.known} of its cells were known")
     if not made.complete:

@@ -18,15 +18,15 @@ def verify(
 ) -> int:
     """Compute a certificate's bound again, without a solver, and accept or refuse it."""
     from models.scenario import load_scenario
-    from planner.answers.bound import verdict_dict, verify_file
+    from planner.answers.bound import verdict_record, verify_file
 
     loaded = load_scenario(scenario)
     verdict = verify_file(loaded, certificate)
-    document = verdict_dict(loaded, verdict)
+    found = verdict_record(loaded, verdict)
 
     def view() -> object:
-        proved = f"the lower bound {document['lower_bound']} of {loaded.objective} is proved"
+        proved = f"the lower bound {found.lower_bound} of {loaded.objective} is proved"
         return f"valid: {proved}" if verdict.valid else f"refused: {verdict.reason}"
 
-    manners.show(document, view, as_json)
+    manners.show(found, view, as_json)
     return manners.DONE if verdict.valid else manners.NOT_ACHIEVED

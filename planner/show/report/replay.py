@@ -6,9 +6,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from planner.show import timelines
 from planner.show.report import documents
-from planner.show.report.folders import read_json, read_timelines
-from planner.show.report.section import PageSection, PageTable
+from planner.show.section import PageSection, read_typed
+from planner.show.table import Table, of_cells
 
 NAME = "replay.json"
 
@@ -21,14 +22,14 @@ def section(folder: Path) -> PageSection:
     InputError
         If a file in it cannot be read.
     """
-    found = read_json(folder / NAME, documents.ReplayFile)
+    found = read_typed(folder / NAME, documents.ReplayFile)
     scenario = found["scenario"]
     return PageSection(
         f"{scenario['name']}: does {Path(found['policy']).name} hold on {found['device']}?",
         _answer(found),
         [f"Devices: {', '.join(map(str, found['devices']))}; the tasks are computed by {found['runner']}."],
         [_figures(found)],
-        timelines=read_timelines(folder),
+        timelines=timelines.read(folder),
         reproduce={
             "command": found["command"],
             "scenario hash (sha256)": scenario["hash"],
@@ -49,7 +50,7 @@ def _answer(found: Mapping[str, Any]) -> str:
     return f"Job latency was off by {found['latency_error']:.1%} of its predicted mean; {kept}{failed}."
 
 
-def _figures(found: Mapping[str, Any]) -> PageTable:
+def _figures(found: Mapping[str, Any]) -> Table[Any]:
     name = str(found["objective"]["name"]).replace("_", " ")
     rows = {
         name: found["objective"],
@@ -57,7 +58,7 @@ def _figures(found: Mapping[str, Any]) -> PageTable:
         "makespan in s": found["makespan_s"],
     }
     cells = [[what, *(_shown(both[key]) for key in ("predicted", "measured"))] for what, both in rows.items()]
-    return PageTable("Predicted and measured", ["", "predicted", "measured"], cells)
+    return of_cells("Predicted and measured", ["", "predicted", "measured"], cells)
 
 
 def _shown(value: float | None) -> str:

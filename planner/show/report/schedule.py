@@ -8,11 +8,11 @@ from typing import Any
 
 from planner.show.colours import colour_of
 from planner.show.curves import Curve, Curves
-from planner.show.report.folders import read_json
 from planner.show.report.schedule_documents import ScheduleCount
-from planner.show.report.section import PageSection, PageTable
 from planner.show.schedule import schedule_columns, schedule_row, schedule_to_order, sentences
+from planner.show.section import PageSection, read_typed
 from planner.show.servers import Found, assumptions, levels, rows
+from planner.show.table import of_cells
 
 NAME = "schedule.json"
 
@@ -25,11 +25,11 @@ def section(folder: Path) -> PageSection:
     InputError
         If its file cannot be read.
     """
-    found = read_json(folder / NAME, ScheduleCount)
-    by = PageTable(
+    found = read_typed(folder / NAME, ScheduleCount)
+    by = of_cells(
         "Servers by the interval", schedule_columns(found), [schedule_row(found, row) for row in found["intervals"]]
     )
-    stays = PageTable(
+    stays = of_cells(
         f"A fleet that stays, for {levels(found)}", ["", "knows", "size", "how it is known"], rows(found), 4
     )
     return PageSection(

@@ -16,9 +16,7 @@ from planner.show.colours import colour_of
 from planner.show.curves import Curve, Curves, Point, dots, lines
 from planner.show.order import order_in_words
 from planner.show.report import documents
-from planner.show.report.folders import read_json
-from planner.show.report.section import PageSection, PageTable
-from planner.show.report.timelines import document
+from planner.show.section import PageSection, read_typed
 from planner.show.servers import (
     ALTERNATIVES,
     ALTERNATIVES_TITLE,
@@ -37,6 +35,8 @@ from planner.show.servers import (
     strains,
     untried,
 )
+from planner.show.table import Table, of_cells
+from planner.show.timelines import Timelines, timelines_of
 
 NAME = "answer.json"
 
@@ -49,7 +49,7 @@ def section(folder: Path) -> PageSection:
     InputError
         If a file in it cannot be read.
     """
-    found = read_json(folder / NAME, documents.ServerCount)
+    found = read_typed(folder / NAME, documents.ServerCount)
     return PageSection(
         f"{found['scenario']['name']}: {'which servers' if priced(found) else 'how many servers'} are enough for "
         f"{levels(found)}?",
@@ -68,15 +68,15 @@ def section(folder: Path) -> PageSection:
     )
 
 
-def _sizes(found: Found) -> PageTable:
+def _sizes(found: Found) -> Table[Any]:
     what = "cheapest mix" if priced(found) else "servers"
-    return PageTable(f"Servers for {levels(found)}", ["", "knows", what, "how it is known"], rows(found), words=4)
+    return of_cells(f"Servers for {levels(found)}", ["", "knows", what, "how it is known"], rows(found), words=4)
 
 
-def _near(found: Found) -> list[PageTable]:
+def _near(found: Found) -> list[Table[Any]]:
     near = alternatives(found)
-    tables = [PageTable(ALTERNATIVES_TITLE, ALTERNATIVES, near, words=3)] if near else []
-    return tables + ([PageTable(STRAINS_TITLE, STRAINS, strains(found), words=2)] if found["sensitivity"] else [])
+    tables = [of_cells(ALTERNATIVES_TITLE, ALTERNATIVES, near, words=3)] if near else []
+    return tables + ([of_cells(STRAINS_TITLE, STRAINS, strains(found), words=2)] if found["sensitivity"] else [])
 
 
 def _reached(found: Found) -> list[Curves]:
@@ -166,9 +166,9 @@ def _limit(level: ServiceLevel) -> tuple[str, float]:
     return str(level), float(level.limit / MICROSECONDS_PER_SECOND if level.measure == "latency" else level.limit)
 
 
-def _plan(folder: Path) -> Mapping[str, Any] | None:
+def _plan(folder: Path) -> Timelines | None:
     plan, scenario = folder / "plan.json", folder / "enough.json"
     if not (plan.is_file() and scenario.is_file()):
         return None
     instance = load_scenario(scenario).instance
-    return document([Shown("plan", True, instance, read_timeline(plan, instance).timeline)])
+    return timelines_of([Shown("plan", True, instance, read_timeline(plan, instance).timeline)])

@@ -8,12 +8,13 @@ from typing import Any
 
 import numpy as np
 
+from planner.show import timelines
 from planner.show.colours import COLOURS
 from planner.show.curves import Curve, Curves
 from planner.show.forecast import say_forecast
 from planner.show.report import documents
-from planner.show.report.folders import read_json, read_timelines
-from planner.show.report.section import PageSection, PageTable
+from planner.show.section import PageSection, read_typed
+from planner.show.table import Table, of_cells
 
 NAME = "trial.json"
 
@@ -26,7 +27,7 @@ def section(folder: Path) -> PageSection:
     InputError
         If a file in it cannot be read.
     """
-    found = read_json(folder / NAME, documents.TrialFile)
+    found = read_typed(folder / NAME, documents.TrialFile)
     scenario, first = found["scenario"], found["rows"][0]["policy"]
     foretold = [(row["policy"], row["forecast"]) for row in found["rows"] if row["forecast"] is not None]
     return PageSection(
@@ -42,7 +43,7 @@ def section(folder: Path) -> PageSection:
         ],
         [_table(found)],
         [figure for figure in [_latencies(found)] if figure.curves],
-        timelines=read_timelines(folder),
+        timelines=timelines.read(folder),
         reproduce={
             "command": found["command"],
             "scenario hash (sha256)": scenario["hash"],
@@ -60,7 +61,7 @@ def _answer(found: Mapping[str, Any]) -> str:
     return f"{best['policy']} has the least {name}, {best['objective']:.4g}{error}."
 
 
-def _table(found: Mapping[str, Any]) -> PageTable:
+def _table(found: Mapping[str, Any]) -> Table[Any]:
     columns = [
         "",
         "predicted",
@@ -90,7 +91,7 @@ def _table(found: Mapping[str, Any]) -> PageTable:
         ]
         for row in found["rows"]
     ]
-    return PageTable(f"Predicted and measured: {str(found['objective']).replace('_', ' ')}", columns, rows)
+    return of_cells(f"Predicted and measured: {str(found['objective']).replace('_', ' ')}", columns, rows)
 
 
 def say_uncounted(rows: Iterable[Mapping[str, Any]]) -> list[str]:
