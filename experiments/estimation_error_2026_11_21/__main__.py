@@ -25,7 +25,7 @@ from models.scenario import Scenario, load_scenario, write_atomically
 from models.timeline import Timeline
 from planner.answers.policies.offline import anneal
 from planner.answers.policies.parse import parse
-from planner.answers.uncertain.noise import Sides
+from planner.answers.uncertain.spec import Sides
 from planner.answers.uncertain.told import Told, stretch
 from planner.show.canvas import png
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from planner.answers.uncertain.noise import Error
+from planner.answers.uncertain.error import Error
 
 NONE, TOLD, TRUE = "none", "told", "true"
 """No error; estimates that lie around the truth; truths that lie around the estimates."""

@@ -23,7 +23,7 @@ from planner.answers.regret import Regret, RegretRecord
 from planner.answers.shown import Shown
 from planner.answers.simulate import BrokenRulesError, Simulation, simulate
 from planner.answers.take_apart import HeldSteps, clairvoyance_in, hold
-from planner.answers.uncertain.noise import parse_uncertainty
+from planner.answers.uncertain.spec import parse_uncertainty
 from planner.answers.versions import Origin, ScenarioNamed, named, provenance
 from solvers.budget import Budget
 

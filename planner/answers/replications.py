@@ -18,7 +18,7 @@ from models.scenario import Scenario
 from planner.answers.convergence import WHAT_COUNTS, describe_bound
 from planner.answers.intervals import LEVEL, NO_INTERVAL, Interval, interval_of
 from planner.answers.questions import CompareQuestion
-from planner.answers.uncertain.noise import parse_uncertainty
+from planner.answers.uncertain.spec import parse_uncertainty
 from planner.answers.whatif.result import CellError, Counts, Sweep
 from planner.answers.whatif.run import ask_each
 from planner.answers.whatif.verbs import Row

@@ -18,7 +18,7 @@ from models.timeline import Timeline
 from planner.answers.check import feasible_timeline
 from planner.answers.policies.parse import OFFLINE, is_own, parse
 from planner.answers.shown import Shown
-from planner.answers.uncertain.noise import parse_uncertainty
+from planner.answers.uncertain.spec import parse_uncertainty
 from planner.answers.versions import provenance
 
 
@@ -133,7 +133,7 @@ def simulate(
         A policy's name with parameters, ``module:Class``, or the path of a plan or timeline file (``*.json``).
     noise
         Seeded noise on run times and loads, or how far what is told of run times is from what holds, as
-        `planner.answers.uncertain.noise.parse_uncertainty` reads it.
+        `planner.answers.uncertain.spec.parse_uncertainty` reads it.
     warmup
         Fraction of the earliest jobs that the metrics leave out.
     stop

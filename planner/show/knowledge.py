@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from executor import Knows
-from planner.answers.uncertain.noise import MEAN, parse_uncertainty
+from planner.answers.uncertain.means import MEAN
+from planner.answers.uncertain.spec import parse_uncertainty
 
 _WORDS = {
     Knows.NOTHING: "which knows no run times",

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from models.scenario import load_scenario
-from planner.answers.uncertain.told import read_quantiles
+from planner.answers.uncertain.estimates_file import read_quantiles
 from planner.command.cli import app
 from planner.command.manners import run
 from planner.inputs.estimate.known import KnownTimes

@@ -23,7 +23,7 @@ from executor.samples import FittedLine, Spread
 from models import WHOLE, BatchClass, Edge, Link, MLModel, Task, Workflow
 from models.scenario import InputError, Scenario, load_scenario, scenario_from
 from planner.answers.profile import Profile, measured_document, profile
-from planner.answers.uncertain.told import read_quantiles
+from planner.answers.uncertain.estimates_file import read_quantiles
 from planner.command.cli import app
 from planner.command.manners import run
 from planner.inputs.samples import read_runs

@@ -15,7 +15,8 @@ from executor import NoiseError
 from models.scenario import Scenario, load_scenario
 from planner import compare
 from planner.answers.simulate import simulate
-from planner.answers.uncertain.told import TRUTH, read_told
+from planner.answers.uncertain.estimates_file import read_told
+from planner.answers.uncertain.told import TRUTH
 from planner.show.comparison import comparison_view
 from tests.documentation.pages import ROOT
 from tests.planner.test_command import PLAN_KEYS, Command, command

@@ -11,7 +11,7 @@ import pytest
 
 from executor import NoiseError, NoiseSpread, parse_noise
 from executor.published import error_quantile, factor_quantile
-from planner.answers.uncertain.noise import Error, Uncertainty, parse_error, parse_uncertainty
+from planner.answers.uncertain.spec import Error, Uncertainty, parse_error, parse_uncertainty
 from tests.uncertain.work import window
 
 

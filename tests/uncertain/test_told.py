@@ -12,8 +12,9 @@ import pytest
 from executor import NoiseError, parse_policy, simulate
 from models import GPU, BatchClass, Cluster, Job, Task, check
 from models.scenario import InputError, Scenario, scenario_from
-from planner.answers.uncertain.noise import parse_uncertainty
-from planner.answers.uncertain.told import TRUTH, Told, read_told, stretch
+from planner.answers.uncertain.estimates_file import read_told
+from planner.answers.uncertain.spec import parse_uncertainty
+from planner.answers.uncertain.told import TRUTH, Told, stretch
 from tests.instances import chain, gpu, instance, network, task
 from tests.uncertain.work import told, window
 

@@ -26,7 +26,7 @@ from planner.answers.servers.question import Sizing, candidates, cost, price
 from planner.answers.servers.sensitivity import FACTOR, Strain, strain
 from planner.answers.servers.sizes import Mix, Sizes
 from planner.answers.simulate import is_file
-from planner.answers.uncertain.noise import refuse_estimates
+from planner.answers.uncertain.spec import refuse_estimates
 from solvers.budget import Budget
 
 if TYPE_CHECKING:

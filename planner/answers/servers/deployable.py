@@ -17,7 +17,7 @@ from planner.answers.servers.hunt import Hunt
 from planner.answers.servers.question import Sizing, remainders
 from planner.answers.servers.sizes import Mix
 from planner.answers.simulate import simulate
-from planner.answers.uncertain.noise import parse_uncertainty
+from planner.answers.uncertain.spec import parse_uncertainty
 
 NEAR = Fraction(11, 10)
 """Alternatives cost at most so many times the best."""

@@ -32,7 +32,7 @@ from planner.answers.servers.scheduled import IntervalFloor, ScheduleAnswer, Sch
 from planner.answers.servers.sizes import Mix
 from planner.answers.servers.tried import Tried, question
 from planner.answers.simulate import simulate
-from planner.answers.uncertain.noise import parse_uncertainty
+from planner.answers.uncertain.spec import parse_uncertainty
 from solvers.bounds import fluid
 from solvers.budget import Budget
 

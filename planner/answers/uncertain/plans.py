@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from enum import StrEnum
 from fractions import Fraction
 
-from executor import replay, simulate
 from models.instance import Instance
 from models.objective import Objective, timeline_value
 from models.timeline import Timeline
+from planner.answers.uncertain.retime import retime
 from planner.answers.uncertain.told import Told
 
 SAMPLES = 8
@@ -99,23 +99,3 @@ def candidates(
 def values(told: Instance, plan: Timeline, truths: Sequence[Instance], objective: Objective) -> tuple[Fraction, ...]:
     """Return what an objective comes to if each of these truths holds; times in microseconds."""
     return tuple(timeline_value(objective, truth, retime(told, plan, truth)) for truth in truths)
-
-
-def retime(told: Instance, plan: Timeline, truth: Instance) -> Timeline:
-    """Return the timeline of `truth` that a plan leads to.
-
-    Parameters
-    ----------
-    told
-        The instance that the plan was made for.
-    truth
-        The same with the run times that hold.
-
-    Raises
-    ------
-    PolicyError
-        If the plan breaks a rule.
-    """
-    if told is truth:
-        return plan
-    return simulate(told, replay(told, plan), truth=truth)

@@ -29,7 +29,7 @@ from planner.answers.questions import (
     SimulateQuestion,
 )
 from planner.answers.simulate import Simulation, is_file
-from planner.answers.uncertain.noise import parse_uncertainty, refuse_estimates
+from planner.answers.uncertain.spec import parse_uncertainty, refuse_estimates
 
 if TYPE_CHECKING:
     from planner.answers.bound import Bound

@@ -97,7 +97,7 @@ def _uncertain(
         raise manners.UsageError("--hint: cannot go with --estimates, which make plans of their own; allowed is one")
     if ask.ray is not None:
         raise manners.UsageError("--ray: helps to make one plan; allowed is without --estimates, which make several")
-    from planner.answers.uncertain.told import read_told
+    from planner.answers.uncertain.estimates_file import read_told
 
     same = {each.name: getattr(ask, each.name) for each in fields(SearchQuestion)}
     return UncertainPlanQuestion(read_told(estimates, scenario), (plan_for or PlanForChoice.P50).value, **same)
