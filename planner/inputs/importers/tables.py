@@ -84,14 +84,12 @@ class Requests:
 
     def at(self, rows: Ints | NDArray[np.bool_]) -> Requests:
         """Return some of the requests."""
-        return Requests(
-            **{name: _per_column(value, lambda column: column[rows]) for name, value in self._columns().items()}
-        )
+        return Requests(**{name: _take(value, rows) for name, value in self._columns().items()})
 
     @classmethod
     def join(cls, chunks: Sequence[Requests]) -> Requests:
         """Return all requests of some chunks, at least one."""
-        made = {}
+        made: dict[str, Any] = {}
         for name in chunks[0]._columns():
             values = [getattr(chunk, name) for chunk in chunks]
             given = next((value for value in values if value is not None), None)
