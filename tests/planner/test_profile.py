@@ -245,7 +245,7 @@ def test_samples_lie_beside_the_profile(scenario: Scenario, tmp_path: Path) -> N
     ):
         (tmp_path / "bad.samples.json").write_text(text)
         with pytest.raises(InputError, match="allowed"):
-            read_samples(tmp_path / "bad.samples.json").runs
+            read_samples(tmp_path / "bad.samples.json")
 
 
 def test_work_without_models_or_edges_has_no_loads_and_no_transfers() -> None:

@@ -97,16 +97,6 @@ class AzureLLM:
     crowding: float = option(0.016, _crowding)
     kv: int = option(0, _size)
 
-    def hardware(self, files: Sequence[Path], tally: Tally) -> Hardware:
-        """Return servers of eight H100 that count as one GPU each, and models of 70 billion parameters of two bytes."""
-        return Hardware(
-            memory_bytes=640 * 10**9,
-            weight_bytes=140 * 10**9,
-            load_bandwidth=Fraction(200 * 10**9),
-            servers=40,
-            kind="8xH100",
-        )
-
     def read(self, files: Sequence[Path], tally: Tally) -> Iterator[Requests]:
         """Yield the requests of the files."""
         self._refuse_rates_of_one()
@@ -200,5 +190,13 @@ FORMAT = Format(
     ),
     sizes="a GPU stands for a server of eight; a model has 140 GB, loaded at 200 GB/s (assumed: 8 links of 25 GB/s)",
     reader=AzureLLM,
+    # eight H100 count as one GPU; 70 billion parameters of two bytes
+    hardware=Hardware(
+        memory_bytes=640 * 10**9,
+        weight_bytes=140 * 10**9,
+        load_bandwidth=Fraction(200 * 10**9),
+        servers=40,
+        kind="8xH100",
+    ),
     dated=True,
 )

@@ -109,10 +109,6 @@ class TableReader:
     memory: str = option("", str)
     batch: tuple[tuple[int, str], ...] = option((), _columns_by_size)
 
-    def hardware(self, files: Sequence[Path], tally: Tally) -> Hardware:
-        """Return two GPUs of 24 GB and models of 6 GB that load at 6 GB/s."""
-        return Hardware(24 * 10**9, 6 * 10**9, Fraction(6 * 10**9), servers=2)
-
     def read(self, files: Sequence[Path], tally: Tally) -> Iterator[Requests]:
         """Yield the requests of the files, none of which may be named twice."""
         clock = self.clock(files)
@@ -202,5 +198,6 @@ FORMAT = Format(
     notes=(),
     sizes="sizes are assumed: models of 6 GB that load at 6 GB/s, GPUs of 24 GB",
     reader=TableReader,
+    hardware=Hardware(24 * 10**9, 6 * 10**9, Fraction(6 * 10**9), servers=2),
     dated=lambda reader, files: bool(reader.clock(files)),
 )
