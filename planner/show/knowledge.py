@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from executor import Knows
-from planner.answers.uncertain.means import MEAN
-from planner.answers.uncertain.spec import parse_uncertainty
+from planner.answers.uncertain.spec import MEAN, parse_uncertainty
 
 _WORDS = {
     Knows.NOTHING: "which knows no run times",
