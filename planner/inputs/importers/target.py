@@ -180,7 +180,7 @@ class Driven:
         """
         if isinstance(found, DagJobs):
             raise QuestionError("the log's jobs are DAGs already; allowed are logs of requests", "workflows")
-        if found.serving is not None:
+        if found.share is not None:
             allowed = "allowed are the format's options without shares, memory and batches, which the scenario brings"
             raise QuestionError(f"the log says how its requests share a GPU; {allowed}", "workflows")
         workflows = tuple(build_workflows(self.scenario.document).values())

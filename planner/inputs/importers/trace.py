@@ -243,7 +243,7 @@ def import_trace(
         raise QuestionError(
             f"{float(rate_factor):g} is out of range; allowed is up to {MAX_JOBS}, above 0", "rate_factor"
         )
-    target: Target = driven or catalogue or _document(reader, files, tally, override)
+    target: Target = driven or catalogue or _document(chosen, files, tally, override)
     try:
         found = gather(_watched(reader.read(files, tally), tally, watch))
         rows, release_us = cut(found.release_us, span, rate_factor, dated)
@@ -274,9 +274,9 @@ def _users(asking: Texts) -> str:
 
 
 def _document(
-    reader: Reader, files: Sequence[Path], tally: Tally, override: Callable[[Hardware], Hardware]
+    chosen: Format, files: Sequence[Path], tally: Tally, override: Callable[[Hardware], Hardware]
 ) -> Documented:
-    documented = reader.hardware(files, tally)
+    documented = chosen.cluster(files, tally)
     hardware = override(documented)
     if hardware != documented:
         tally.notes.append("cluster and sizes are those asked for, not the documented ones")

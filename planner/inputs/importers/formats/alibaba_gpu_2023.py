@@ -44,16 +44,6 @@ class AlibabaGPU(GPUOptions):
     phase: str = option("any", one_of("any", "succeeded"))
     model: str = option("shape", one_of("shape", "shape-qos"))
 
-    def hardware(self, files: Sequence[Path], tally: Tally) -> Hardware:
-        """Return four servers of two GPUs of 16 GB, as most named kinds have, and models of 4 GB."""
-        return Hardware(
-            memory_bytes=16 * 10**9,
-            weight_bytes=4 * 10**9,
-            load_bandwidth=Fraction(10**10),
-            servers=4,
-            gpus_per_server=2,
-        )
-
     def read(self, files: Sequence[Path], tally: Tally) -> Iterator[Requests]:
         """Yield the pods of the files."""
         tied = 0
@@ -105,4 +95,12 @@ FORMAT = Format(
     ),
     sizes="the list has no sizes: every model weighs 4 GB, a GPU has 16 GB for weights",
     reader=AlibabaGPU,
+    # most named kinds have 16 GB
+    hardware=Hardware(
+        memory_bytes=16 * 10**9,
+        weight_bytes=4 * 10**9,
+        load_bandwidth=Fraction(10**10),
+        servers=4,
+        gpus_per_server=2,
+    ),
 )

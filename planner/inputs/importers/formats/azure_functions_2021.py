@@ -33,10 +33,6 @@ class AzureFunctions:
 
     model: str = option("app", one_of("app", "function"))
 
-    def hardware(self, files: Sequence[Path], tally: Tally) -> Hardware:
-        """Return two GPUs of 16 GB and models of 4 GB; the trace knows neither."""
-        return Hardware(memory_bytes=16 * 10**9, weight_bytes=4 * 10**9, load_bandwidth=Fraction(10**10), servers=2)
-
     def read(self, files: Sequence[Path], tally: Tally) -> Iterator[Requests]:
         """Yield the invocations of the files."""
         for path in files:
@@ -61,4 +57,6 @@ FORMAT = Format(
     ),
     sizes="the trace has no sizes: every model weighs 4 GB, a GPU has 16 GB for weights",
     reader=AzureFunctions,
+    # the trace knows neither GPUs nor sizes
+    hardware=Hardware(memory_bytes=16 * 10**9, weight_bytes=4 * 10**9, load_bandwidth=Fraction(10**10), servers=2),
 )

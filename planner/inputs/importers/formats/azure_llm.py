@@ -20,6 +20,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -32,7 +33,7 @@ from models.workload import WHOLE
 from planner.inputs.importers.csv_files import csv_rows
 from planner.inputs.importers.format import Format, Hardware
 from planner.inputs.importers.rows import Tally
-from planner.inputs.importers.tables import Requests, Serving
+from planner.inputs.importers.tables import Requests
 
 MOST_TOKENS = 10_000_000
 MEASURED = {"start": 14_500, "prefill": 85, "decode": 29_800}
@@ -96,16 +97,6 @@ class AzureLLM:
     crowding: float = option(0.016, _crowding)
     kv: int = option(0, _size)
 
-    def hardware(self, files: Sequence[Path], tally: Tally) -> Hardware:
-        """Return servers of eight H100 that count as one GPU each, and models of 70 billion parameters of two bytes."""
-        return Hardware(
-            memory_bytes=640 * 10**9,
-            weight_bytes=140 * 10**9,
-            load_bandwidth=Fraction(200 * 10**9),
-            servers=40,
-            kind="8xH100",
-        )
-
     def read(self, files: Sequence[Path], tally: Tally) -> Iterator[Requests]:
         """Yield the requests of the files."""
         self._refuse_rates_of_one()
@@ -130,9 +121,10 @@ class AzureLLM:
                 generated = rows.wholes("GeneratedTokens", 0, MOST_TOKENS)
                 runtime = start + prefill * context + decode * np.maximum(generated - 1, 0)
                 names = np.full(len(release), model, dtype=np.object_)
-                serving = self._serving(context, generated) if self._serves_several else None
-                made = Requests(release, names, np.maximum(runtime, 1), serving=serving, tokens=(context, generated))
-                yield made.at(rows.kept)
+                serving = self._serving(context, generated) if self._serves_several else {}
+                yield rows.requests(
+                    release, names, np.maximum(runtime, 1), tokens_in=context, tokens_out=generated, **serving
+                )
 
     def _rate(self, name: str) -> int:
         """Return a rate in microseconds: the one asked for, or the measured one."""
@@ -166,7 +158,7 @@ class AzureLLM:
         """Whether requests have their GPUs to themselves no more."""
         return self.concurrency > 1 or self.batch > 1 or self.kv > 0
 
-    def _serving(self, context: Ints, generated: Ints) -> Serving:
+    def _serving(self, context: Ints, generated: Ints) -> dict[str, Any]:
         """Return share, KV cache and times of batches of requests with so many tokens."""
         start, prefill, decode = (self._rate(name) for name in MEASURED)
         batch_us = {}
@@ -175,7 +167,7 @@ class AzureLLM:
             answer_us = np.ceil(token_us * np.maximum(generated - 1, 0)).astype(np.int64)
             batch_us[size] = np.maximum(start + size * prefill * context + answer_us, 1)
         share = np.full(len(context), WHOLE // self.concurrency, np.int64)
-        return Serving(share, self.kv * (context + generated), batch_us)
+        return {"share": share, "memory_bytes": self.kv * (context + generated), "batch_us": batch_us}
 
 
 def _sizes(most: int) -> list[int]:
@@ -198,5 +190,13 @@ FORMAT = Format(
     ),
     sizes="a GPU stands for a server of eight; a model has 140 GB, loaded at 200 GB/s (assumed: 8 links of 25 GB/s)",
     reader=AzureLLM,
+    # eight H100 count as one GPU; 70 billion parameters of two bytes
+    hardware=Hardware(
+        memory_bytes=640 * 10**9,
+        weight_bytes=140 * 10**9,
+        load_bandwidth=Fraction(200 * 10**9),
+        servers=40,
+        kind="8xH100",
+    ),
     dated=True,
 )

@@ -42,26 +42,6 @@ class GenTD26:
 
     status: str = option("succeeded", one_of(*_STATUS))
 
-    def hardware(self, files: Sequence[Path], tally: Tally) -> Hardware:
-        """Return GPUs of 24 GB, models of 6.5 GB, and the median update as load time, measured if the log is given."""
-        documented = Hardware(
-            memory_bytes=24 * 10**9, weight_bytes=6_500_000_000, load_bandwidth=Fraction(10**9), servers=2
-        )
-        updates = [path for path in files if _is_updates(path)]
-        if not updates:
-            tally.notes.append("load time: 8.454 s, the median of the trace's 36,046 pipeline updates")
-            return documented.with_load_time(MEDIAN_UPDATE_US)
-        counted = Tally(tally.skip_malformed)
-        columns = [
-            rows.times("value", "ms")[rows.kept] for path in updates for rows in csv_rows(path, _UPDATES, counted)
-        ]
-        middle = _median_us(np.concatenate(columns), updates[0])
-        tally.notes.append(
-            f"load time: {middle / 1e6:g} s, the median of {counted.read - counted.refused.total():,} updates in "
-            + ", ".join(path.name for path in updates)
-        )
-        return documented.with_load_time(middle)
-
     def read(self, files: Sequence[Path], tally: Tally) -> Iterator[Requests]:
         """Yield the requests of the traces among the files."""
         traces = [path for path in files if not _is_updates(path)]
@@ -75,6 +55,25 @@ class GenTD26:
                     model=rows.names("checkpoint_model_version_id"),
                     runtime_us=rows.times("exec_time_seconds", "s", least_us=1),
                 )
+
+
+def _hardware(files: Sequence[Path], tally: Tally) -> Hardware:
+    """Return GPUs of 24 GB, models of 6.5 GB, and the median update as load time, measured if the log is given."""
+    documented = Hardware(
+        memory_bytes=24 * 10**9, weight_bytes=6_500_000_000, load_bandwidth=Fraction(10**9), servers=2
+    )
+    updates = [path for path in files if _is_updates(path)]
+    if not updates:
+        tally.notes.append("load time: 8.454 s, the median of the trace's 36,046 pipeline updates")
+        return documented.with_load_time(MEDIAN_UPDATE_US)
+    counted = Tally(tally.skip_malformed)
+    columns = [rows.times("value", "ms")[rows.kept] for path in updates for rows in csv_rows(path, _UPDATES, counted)]
+    middle = _median_us(np.concatenate(columns), updates[0])
+    tally.notes.append(
+        f"load time: {middle / 1e6:g} s, the median of {counted.read - counted.refused.total():,} updates in "
+        + ", ".join(path.name for path in updates)
+    )
+    return documented.with_load_time(middle)
 
 
 def _is_updates(path: Path) -> bool:
@@ -98,5 +97,6 @@ FORMAT = Format(
     ),
     sizes="the trace has no sizes: every model weighs 6.5 GB, a GPU has 24 GB for weights",
     reader=GenTD26,
+    hardware=_hardware,
     dated=True,
 )
