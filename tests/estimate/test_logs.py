@@ -19,7 +19,7 @@ from planner.command.cli import app
 from planner.command.manners import run
 from planner.inputs.estimate.logs import LogReading, Remaining, read_log
 from planner.inputs.estimate.logs.failures import CAUSES, HINTS
-from planner.inputs.estimate.logs.lines import CUE, END, HINT, MAX_LINE, Words, read_lines
+from planner.inputs.estimate.logs.reading import CUE, END, HINT, MAX_LINE, Words, read_lines
 
 SECOND = 1_000_000
 
