@@ -19,7 +19,7 @@ from planner import plan
 from planner.answers.simulate import simulate
 from planner.command.cli import app
 from planner.command.manners import BAD_INPUT, DONE, run
-from planner.command.verbs.import_ import _FORMATS
+from planner.command.verbs.logs import _FORMATS
 from planner.inputs.importers import DagJobs, Format, Hardware, Requests, Tally, workload
 from planner.inputs.importers.format import Override
 from planner.inputs.importers.formats import FORMATS
