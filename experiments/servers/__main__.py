@@ -16,11 +16,12 @@ from experiments.suites import parallel_machines
 from experiments.suites.data import KNOWN_OPTIMA, best_known, found
 from experiments.suites.triplets import CAPACITY, triplets
 from models import Cluster, Instance, Job, MLModel, ServiceLevel, ServiceLevels
+from models.record import encode
 from models.scenario import Scenario, load_scenario, scenario_from
 from models.units import parse_time
-from planner.answers.servers import servers
+from planner import servers
+from planner.answers.questions import schedule
 from planner.answers.servers.goal import Tolerance
-from planner.answers.servers.schedule import schedule
 from solvers.bounds import fluid
 
 AZURE = Path(__file__).parents[1] / "scenarios" / "azure.yaml"
@@ -121,7 +122,7 @@ def run_large(arguments: argparse.Namespace) -> None:
     def tell(words: str) -> None:
         print(f"   {time.monotonic() - begun:6.1f} s: {words}", flush=True)
 
-    answer = servers(scenario, policies=(), time_limit_s=arguments.time_limit, tell=tell)
+    answer = servers(scenario, policies=(), time_limit_s=arguments.time_limit, watch=tell)
     print(f"{answer.lower_bound} to {answer.servers} servers, {answer.runtime_s:.1f} s")
     print(f"   {answer.refutation.forces if answer.refutation else ''}")
 
@@ -155,14 +156,14 @@ def azure_hour() -> Scenario:
 def run_day(arguments: argparse.Namespace) -> None:
     """Print the cheapest schedule over an hour of the Azure trace, by ten minutes."""
     level = ServiceLevels.parse(arguments.day_slo)
-    answer = schedule(azure_hour(), parse_time(arguments.by), level, time_limit_s=arguments.time_limit)
-    fixed, told = answer.fixed, answer.as_dict()
+    answer = schedule(azure_hour(), level, by_us=parse_time(arguments.by), time_limit_s=arguments.time_limit)
+    fixed, told = answer.fixed, answer.record
     print(f"{fixed.lower_bound} to {fixed.servers} servers that stay; {answer.runtime_s:.0f} s")
-    for row in told["intervals"]:
-        counts = {name: count["servers"] for name, count in row["policies"].items()}
-        said = f"at least {row['minimum']['lower_bound']}, found {row['minimum']['servers']}, {counts}"
-        print(f"   from {row['from_s']:g} s: {row['jobs']} jobs, {said}")
-    print(f"   {told['schedule']}", flush=True)
+    for row in told.intervals:
+        counts = {name: count.servers for name, count in row.policies.items()}
+        said = f"at least {row.minimum.lower_bound}, found {row.minimum.servers}, {counts}"
+        print(f"   from {row.from_s:g} s: {row.jobs} jobs, {said}")
+    print(f"   {encode(told.schedule)}", flush=True)
 
 
 BENCHMARKS: dict[str, Callable[[argparse.Namespace], None]] = {

@@ -165,7 +165,8 @@ def _read_whole(least: int, most: int) -> Callable[[object], int]:
     return validate
 
 
-def _whole(least: int, most: int) -> PlainValidator:
+def whole(least: int, most: int) -> PlainValidator:
+    """Return what reads a plain whole number within a range."""
     return PlainValidator(_read_whole(least, most))
 
 
@@ -199,15 +200,15 @@ BatchSize = Annotated[
 Concurrency = Annotated[
     int,
     _together("concurrency"),
-    WithJsonSchema({"type": ["string", "integer"], "pattern": "^[1-9][0-9]{0,3}$", "minimum": 1, "maximum": MAX_BATCH}),
+    WithJsonSchema({"type": ["string", "integer"], "pattern": "^[1-9][0-9]{0,3}$", "minimum": 1, "examples": ["64"]}),
 ]
-GPUCount = Annotated[int, _whole(1, MAX_GPUS), _describe_whole("How many.", 1, MAX_GPUS)]
-SpareCount = Annotated[int, _whole(0, MAX_SPARE), _describe_whole("How many may be gone.", 0, MAX_SPARE)]
-JobCount = Annotated[int, _whole(1, MAX_JOBS), _describe_whole("How many jobs.", 1, MAX_JOBS)]
-Index = Annotated[int, _whole(0, MAX_GPUS), _describe_whole("A position, from 0.", 0, MAX_GPUS)]
-Seed = Annotated[int, _whole(0, 2**63 - 1), _describe_whole("Seed of the random numbers.", 0, 2**63 - 1)]
-TokenCount = Annotated[int, _whole(1, MAX_TOKENS), _describe_whole("How many tokens.", 1, MAX_TOKENS)]
-UncachedCount = Annotated[int, _whole(0, MAX_TOKENS), _describe_whole("How many tokens.", 0, MAX_TOKENS)]
+GPUCount = Annotated[int, whole(1, MAX_GPUS), _describe_whole("How many.", 1, MAX_GPUS)]
+SpareCount = Annotated[int, whole(0, MAX_SPARE), _describe_whole("How many may be gone.", 0, MAX_SPARE)]
+JobCount = Annotated[int, whole(1, MAX_JOBS), _describe_whole("How many jobs.", 1, MAX_JOBS)]
+Index = Annotated[int, whole(0, MAX_GPUS), _describe_whole("A position, from 0.", 0, MAX_GPUS)]
+Seed = Annotated[int, whole(0, 2**63 - 1), _describe_whole("Seed of the random numbers.", 0, 2**63 - 1)]
+TokenCount = Annotated[int, whole(1, MAX_TOKENS), _describe_whole("How many tokens.", 1, MAX_TOKENS)]
+UncachedCount = Annotated[int, whole(0, MAX_TOKENS), _describe_whole("How many tokens.", 0, MAX_TOKENS)]
 KV = -1
 """Stands for the bytes of an edge along which KV is moved."""
 
