@@ -12,6 +12,7 @@ from models.scenario.quantities import KV, MAX_TOKENS
 from models.scenario.stream_section import StreamSection
 from models.stream_tables import longest_on
 from models.streams import StreamClass, StreamSpeed, Tokens
+from models.tables import LARGEST
 from models.units import QuantityError
 
 TOKEN_COLUMNS = ("prompt", "uncached", "output")
@@ -79,8 +80,8 @@ Forms = Mapping[str, Mapping[str, RequestForm]]
 """The form of every request, by workflow and task."""
 
 
-def request_forms(document: ScenarioDocument, gpus: Sequence[GPU]) -> Forms:
-    """Return the forms of all requests; `gpus` has one of every sort.
+def request_forms(document: ScenarioDocument, gpus: Sequence[GPU] = ()) -> Forms:
+    """Return the forms of all requests; `gpus` has one of every sort, or is empty where all that is said shall fit.
 
     Raises
     ------
@@ -114,7 +115,7 @@ def _longest(document: ScenarioDocument, name: str, where: Where, gpus: Sequence
     section = document.streams[name]
     refuse_unknown_models(document, section.models, ("streams", name))
     stream, weights = stream_class(name, section), {model: of.weights for model, of in document.models.items()}
-    return max(longest_on(stream, stream.speed_on(gpu.kind), gpu, weights) for gpu in gpus)
+    return max((longest_on(stream, stream.speed_on(gpu.kind), gpu, weights) for gpu in gpus), default=LARGEST)
 
 
 def refuse_unknown_models(document: ScenarioDocument, models: tuple[str, ...], where: Where) -> None:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from models.scenario.document import BatchSection, ScenarioDocument, TaskSection, WorkflowSection
 from models.scenario.errors import FieldError, InputError, Where, allowed, blame, quote
 from models.scenario.quantities import KV
-from models.scenario.requests import Forms, refuse_unknown_models, stream_class
+from models.scenario.requests import Forms, refuse_unknown_models, request_forms, stream_class
 from models.streams import StreamClass
 from models.units import QuantityError
 from models.workload import WHOLE, BatchClass, Branch, Edge, Task, Workflow, WorkflowCycleError
@@ -36,8 +36,8 @@ class _Classes:
     forms: Forms
 
 
-def build_workflows(document: ScenarioDocument, forms: Forms) -> dict[str, Workflow]:
-    """Return the workflows by name.
+def build_workflows(document: ScenarioDocument, forms: Forms | None = None) -> dict[str, Workflow]:
+    """Return the workflows by name; without `forms` requests of streams may be longer than the cluster can hold.
 
     Raises
     ------
@@ -46,7 +46,7 @@ def build_workflows(document: ScenarioDocument, forms: Forms) -> dict[str, Workf
     """
     batches = {name: _batch_class(document, name, section) for name, section in document.batches.items()}
     streams = {name: stream_class(name, section) for name, section in document.streams.items()}
-    classes = _Classes(batches, streams, forms)
+    classes = _Classes(batches, streams, request_forms(document) if forms is None else forms)
     return {name: _workflow(document, classes, name, section) for name, section in document.workflows.items()}
 
 
