@@ -84,16 +84,6 @@ class _Job(NamedTuple):
 class Philly(OwnerOptions):
     """Reads ``cluster_job_log``."""
 
-    def hardware(self, files: Sequence[Path], tally: Tally) -> Hardware:
-        """Return two servers of eight GPUs of 24 GB, as the larger machines have, and models of 6 GB."""
-        return Hardware(
-            memory_bytes=24 * 10**9,
-            weight_bytes=6 * 10**9,
-            load_bandwidth=Fraction(10**10),
-            servers=2,
-            gpus_per_server=8,
-        )
-
     def read(self, files: Sequence[Path], tally: Tally) -> Iterator[Requests]:
         """Yield the jobs of the files."""
         for path in files:
@@ -168,5 +158,13 @@ FORMAT = Format(
     ),
     sizes="the log has no sizes: every model weighs 6 GB, a GPU has 24 GB for weights",
     reader=Philly,
+    # the larger machines have 24 GB
+    hardware=Hardware(
+        memory_bytes=24 * 10**9,
+        weight_bytes=6 * 10**9,
+        load_bandwidth=Fraction(10**10),
+        servers=2,
+        gpus_per_server=8,
+    ),
     dated=True,
 )

@@ -1,4 +1,4 @@
-"""The verb ``plan``."""
+"""The verbs ``plan``, ``bound``, ``check`` and ``verify``: plans, what is proved of them, and whether it holds."""
 
 from __future__ import annotations
 
@@ -9,11 +9,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from planner.answers.questions import PlanQuestion, Question, SearchQuestion, UncertainPlanQuestion
+from planner.answers.questions import BoundQuestion, PlanQuestion, Question, SearchQuestion, UncertainPlanQuestion
 from planner.command import manners
-from planner.command.asking import Before, ask_shown, asks
-from planner.command.faults import name_untested
-from planner.command.verbs.options import Json, Output, ScenarioPath
+from planner.command.manners import name_untested
+from planner.command.options import Before, Json, Output, ScenarioPath, ask_shown, asks
 
 if TYPE_CHECKING:
     from models.scenario import Scenario
@@ -102,3 +101,79 @@ def _uncertain(
 
     same = {each.name: getattr(ask, each.name) for each in fields(SearchQuestion)}
     return UncertainPlanQuestion(read_told(estimates, scenario), (plan_for or PlanForChoice.P50).value, **same)
+
+
+@asks(BoundQuestion)
+def bound(
+    ask: BoundQuestion,
+    scenario: ScenarioPath,
+    output: Annotated[
+        Path | None,
+        typer.Option("-o", "--output", metavar="CERTIFICATE", help="Write the certificate to this file."),
+        Before("schedule"),
+    ] = None,
+    as_json: Json = False,
+) -> int:
+    """Find a value that no plan lies below, with a certificate that anyone can check."""
+    from models.scenario import load_scenario, promise
+    from planner.command.console import ProgressLine
+    from planner.show.saving import save
+
+    if output is not None:
+        promise(output)
+    loaded = load_scenario(scenario)
+    made, interrupted = ask_shown(ask, loaded, ProgressLine(loaded.objective, "bounding"))
+    written = [] if output is None else save(made, output)
+
+    def view() -> object:
+        from planner.show.summaries import bound_view
+
+        return bound_view(made)
+
+    manners.show(name_untested(made.record(output)), view, as_json, written[1:])
+    if interrupted:
+        manners.say("truenorth: interrupted; the best bound found is kept")
+        return manners.INTERRUPTED
+    return manners.DONE
+
+
+def check(
+    scenario: ScenarioPath,
+    plan: Annotated[Path, typer.Argument(metavar="PLAN", help="Plan or timeline file.")],
+    as_json: Json = False,
+) -> int:
+    """Check a plan or timeline against every rule, and against what its file says of it."""
+    from models.scenario import load_scenario
+    from planner.answers.check import checked, read
+
+    loaded = load_scenario(scenario)
+    outcome = checked(loaded.objective, *read(loaded.instance, plan))
+
+    def view() -> object:
+        from planner.show.summaries import check_view
+
+        return check_view(outcome)
+
+    manners.show(outcome.record, view, as_json)
+    return manners.NOT_ACHIEVED if outcome.violations else manners.DONE
+
+
+def verify(
+    scenario: ScenarioPath,
+    certificate: Annotated[Path, typer.Argument(metavar="CERTIFICATE", help="What bound -o wrote.")],
+    as_json: Json = False,
+) -> int:
+    """Compute a certificate's bound again, without a solver, and accept or refuse it."""
+    from models.scenario import load_scenario
+    from planner.answers.bound import verdict_record, verify_file
+
+    loaded = load_scenario(scenario)
+    verdict = verify_file(loaded, certificate)
+    found = verdict_record(loaded, verdict)
+
+    def view() -> object:
+        proved = f"the lower bound {found.lower_bound} of {loaded.objective} is proved"
+        return f"valid: {proved}" if verdict.valid else f"refused: {verdict.reason}"
+
+    manners.show(found, view, as_json)
+    return manners.DONE if verdict.valid else manners.NOT_ACHIEVED
