@@ -60,15 +60,13 @@ def unrelated(
     time_limit: Seconds = 20.0,
 ) -> None:
     """Report the bounds on weighted completion time on unrelated machines (1 to 30 ms, weights 1 to 100)."""
-    instances = (
-        (f"{size} seed {seed}", machines_apart(*map(int, size.split("x")), seed))
-        for size, seed in product(sizes, seeds)
-    )
+    instances = ((f"{size} seed {seed}", machines_apart(size, seed)) for size, seed in product(sizes, seeds))
     _report(instances, Objective.WEIGHTED_LATENCY, time_limit)
 
 
-def machines_apart(machines: int, tasks: int, seed: int) -> Instance:
+def machines_apart(size: str, seed: int) -> Instance:
     """Return single tasks without models, all released at 0, with a run time of their own on every machine."""
+    machines, tasks = map(int, size.split("x"))
     rng = random.Random(seed)  # noqa: S311
     kinds = [f"k{index}" for index in range(machines)]
     gpus = tuple(GPU(f"s{i}/g0", i, kind, 1, Fraction(1)) for i, kind in enumerate(kinds))
