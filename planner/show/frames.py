@@ -15,8 +15,8 @@ from planner.answers.shown import Shown
 from planner.answers.simulate import Simulation
 from planner.answers.whatif.result import Sweep
 from planner.answers.whatif.table import table_of
-from planner.show.charts import WithTimelines
 from planner.show.table import frame_of
+from planner.show.templates import WithTimelines
 
 
 class WithRows(Protocol):
