@@ -4,12 +4,23 @@ import json
 from pathlib import Path
 
 from models.identity import scenario_hash
+from models.objective import Objective
+from models.record import decode, encode
 from models.scenario import Scenario, load_scenario, scenario_from
 from planner import replicate, save, servers
 from planner.answers.questions import schedule
+from planner.answers.replay_report import (
+    Both,
+    CopyReached,
+    DispatchSpread,
+    DurationsTogether,
+    ObjectiveBoth,
+    ReplayRecord,
+)
 from planner.answers.servers.written import write_schedule
 from planner.answers.shown import Shown
 from planner.answers.simulate import simulate
+from planner.answers.versions import Origin, ScenarioNamed
 from planner.answers.whatif import whatif
 from planner.show import timelines
 from planner.show.report import report
@@ -26,7 +37,7 @@ def test_servers_are_counted_and_the_plan_is_drawn(tmp_path: Path) -> None:
     assert section.question == "by-hand: how many servers are enough for p99 slowdown <= 2?"
     said = "With the future known, 1 server is enough, and no cheaper size is, which is proved"
     assert section.answer.startswith(said)
-    assert section.tables[0].rows[0] == ("plan (offline optimum)", "the future", "1", "a plan; the smallest")
+    assert section.tables[0].cells()[0] == ["plan (offline optimum)", "the future", "1", "a plan; the smallest"]
     # What is drawn is the p99 slowdown: the plan's and jit's at 1 server, beside the most allowed.
     assert [curve.name for curve in section.figures[0].curves] == [
         "p99 slowdown <= 2",
@@ -65,7 +76,7 @@ def test_servers_by_the_interval_are_a_chart_and_a_table(tmp_path: Path) -> None
         "srpt",
         "jit",
     ]
-    assert [row[:6] for row in section.tables[0].rows] == [
+    assert [row[:6] for row in section.tables[0].cells()] == [
         ["0 s", "1", "1", "1", "1", "1"],
         ["5 s", "2", "2", "2", "2", "2"],
         ["10 s", "1", "1", "1", "1", "1"],
@@ -135,25 +146,45 @@ def scenario_at(source: Path, count: int) -> Scenario:
 
 
 def test_a_run_on_devices_is_set_beside_its_prediction(tmp_path: Path) -> None:
-    both = {"predicted": 2.0, "measured": 2.5, "error": 0.25}
-    document = {
-        "policy": "out/plan.json",
-        "device": "cpu",
-        "devices": ["core 0"],
-        "runner": "synthetic",
-        "objective": {"name": "mean_latency", **both},
-        "makespan_s": both,
-        "mean_latency_s": {"predicted": 2.0, "measured": None, "error": None},
-        "valid": True,
-        "same_placement": True,
-        "same_order": True,
-        "latency_error": 0.25,
-        "failures": [],
-        "scenario": {"name": "tiny", "hash": "0" * 64, "file": "tiny.yaml"},
-        "command": "truenorth replay tiny.yaml out/plan.json",
-        "versions": {"torch": "2"},
-    }
-    (tmp_path / "replay.json").write_text(json.dumps(document))
+    both = Both(2.0, 2.5, 0.25)
+    took = DurationsTogether(1, 2.0, 2.5, 0.25)
+    record = ReplayRecord(
+        policy="out/plan.json",
+        runner="synthetic",
+        device="cpu",
+        devices=["core 0"],
+        virtual=None,
+        valid=True,
+        violations=[],
+        tolerance_us=0,
+        same_placement=True,
+        same_order=True,
+        objective=ObjectiveBoth(Objective.MEAN_LATENCY, both),
+        makespan_s=both,
+        mean_latency_s=Both(2.0, None, None),
+        latency_error=0.25,
+        causes_s=None,
+        run_times=took,
+        load_times=took,
+        transfer_times=took,
+        dispatch_us=DispatchSpread(None, None, None, None),
+        copy=CopyReached(None, None, None),
+        energy_j=None,
+        unpacked_gpus=[],
+        moves_s=0.0,
+        moves=[],
+        forecast=None,
+        outputs=None,
+        faults=[],
+        failures=[],
+        metrics=None,
+        jobs=[],
+        tasks=[],
+        loads=[],
+    )
+    origin = Origin(ScenarioNamed("tiny", "tiny.yaml", "0" * 64), "truenorth replay tiny.yaml out/plan.json", {})
+    (tmp_path / "replay.json").write_text(json.dumps(encode(record) | encode(origin)))
+    assert decode(ReplayRecord, encode(record)) == record
     scenario = scenario_from(json.loads(json.dumps(PLAIN)))
     ran = simulate(scenario, "jit")
     timelines.write(tmp_path, [Shown("measured", False, ran.instance, ran.timeline)])
@@ -162,7 +193,7 @@ def test_a_run_on_devices_is_set_beside_its_prediction(tmp_path: Path) -> None:
     assert section.answer == (
         "Job latency was off by 25.0% of its predicted mean; every rule held, placement and order were as predicted."
     )
-    assert section.tables[0].rows[1] == ["mean latency in s", "2", "-"]
+    assert section.tables[0].cells()[1] == ["mean latency in s", "2", "-", "-"]
     assert section.timelines is not None
 
 

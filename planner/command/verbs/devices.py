@@ -39,11 +39,13 @@ def profile(
     from models.extras import require_extra
 
     require_extra("devices")
+    from executor.devices.profiling import WARMUP_ROUNDS
     from executor.runners.factory import parse_runner
     from models.scenario import load_scenario, promise
     from planner.answers import profile as profiling
     from planner.inputs.samples import samples_path
-    from planner.show.profile import profile_view, rounds_shown
+    from planner.show.profile import profile_view
+    from planner.show.replay import show_count
 
     if output is not None:
         if output.suffix.lower() == ".json":
@@ -52,12 +54,12 @@ def profile(
         promise(samples_path(output))
     loaded = load_scenario(scenario)
     computing = parse_runner(runner)
-    with rounds_shown(rounds) as watch:
+    with show_count("profiling, in rounds", WARMUP_ROUNDS + rounds) as watch:
         made = profiling.profile(
             loaded, computing, device=device.value, runner_name=runner, rounds=rounds, beside=beside, watch=watch
         )
     written = [] if output is None else made.save(output)
-    manners.show(made.as_dict(output), lambda: profile_view(made), as_json, written)
+    manners.show(made.record(output), lambda: profile_view(made), as_json, written)
     return manners.DONE
 
 
@@ -94,8 +96,7 @@ def replay(
     from executor.runners.factory import parse_runner
     from planner.answers.replay import replay_on_devices
     from planner.inputs.samples import read_samples
-    from planner.show import replay_files
-    from planner.show.replay import replay_view, show_elapsed
+    from planner.show.replay import replay_view, show_elapsed, write
 
     settings = LiveSettings(device.value, None if virtual is None else virtual.value, limit)
     with show_elapsed("setting up, then running in real time"):
@@ -109,8 +110,8 @@ def replay(
             check_outputs=check_outputs,
             samples=None if samples is None else read_samples(samples),
         )
-    written = [] if output is None else replay_files.write(replayed, output)
-    manners.show(replayed.as_dict(), lambda: replay_view(replayed), as_json, written)
+    written = [] if output is None else write(replayed, output)
+    manners.show(replayed.record, lambda: replay_view(replayed), as_json, written)
     return manners.DONE if replayed.achieved else manners.NOT_ACHIEVED
 
 
@@ -147,17 +148,17 @@ def trial(
     from planner.answers.trial import trial as run_trial
     from planner.command.console import interruptible
     from planner.inputs.samples import read_samples
-    from planner.show import trial_files
-    from planner.show.trial import runs_shown, trial_view
+    from planner.show.replay import show_count
+    from planner.show.trial import forget_runs, keep_run, trial_view, write
 
     if output is not None:
         manners.prepare_folder(output)
     loaded, names = load_scenario(scenario), split_policies(policies)
     settings = LiveSettings(device.value, None if virtual is None else virtual.value, limit)
     if output is not None:
-        trial_files.forget_runs(output)
+        forget_runs(output)
     try:
-        with interruptible() as stop, runs_shown(repeats * len(names)) as watch:
+        with interruptible() as stop, show_count("planning, then running in real time", repeats * len(names)) as watch:
             made = run_trial(
                 loaded,
                 names,
@@ -170,14 +171,14 @@ def trial(
                 count_faults=count_faults,
                 seed=seed,
                 watch=watch,
-                keep=(lambda number, run: None) if output is None else partial(trial_files.keep_run, output),
+                keep=(lambda number, run: None) if output is None else partial(keep_run, output),
                 stop=stop,
             )
     except StoppedError:
         manners.say("truenorth: interrupted; no run had ended")
         return manners.INTERRUPTED
-    written = [] if output is None else trial_files.write(made, output)
-    manners.show(made.as_dict(), lambda: trial_view(made), as_json, written)
+    written = [] if output is None else write(made, output)
+    manners.show(made.record, lambda: trial_view(made), as_json, written)
     if stop.is_set():
         ended = sum(map(len, made.runs.values()))
         manners.say(f"truenorth: interrupted; {ended} of {repeats * len(names)} runs had ended")

@@ -188,7 +188,7 @@ def estimate(
 
     require_extra("estimates")
     from models.scenario import promise
-    from planner.inputs.estimate import run, written
+    from planner.inputs.estimate import run
     from planner.inputs.estimate.table import Naming
 
     if output is not None:
@@ -197,14 +197,14 @@ def estimate(
     options = run.EstimateOptions(profile, _own("encoder", encoder), _own("ask", ask), cache, skip_malformed, seed)
     made = run.estimate(history, requests, naming, options)
     if output is not None:
-        written.save(made, output)
+        run.save(made, output)
 
     def view() -> object:
         from planner.show.estimate import estimates_view
 
         return estimates_view(made)
 
-    manners.show(written.as_dict(made, output), view, as_json, [output])
+    manners.show(run.as_dict(made, output), view, as_json, [output])
     return manners.DONE
 
 

@@ -79,7 +79,7 @@ def servers(
         return views.view(answer)
 
     by_name = {path.name: path for path in written}
-    document = answer.as_dict(by_name.get("plan.json"), by_name.get("certificate.json"))
+    document = answer.record(by_name.get("plan.json"), by_name.get("certificate.json"))
     manners.show(name_untested(document), view, as_json, written)
     if fault is not None:
         raise fault
@@ -112,7 +112,7 @@ def _replicate(
 
         return views.replications_view(made)
 
-    manners.show(name_untested(made.as_dict()), view, as_json)
+    manners.show(name_untested(made.record), view, as_json)
     for error in made.sweep.errors:
         manners.say(f"replication {error.cell}: {error.error}")
     if not made.sweep.complete:
@@ -146,7 +146,7 @@ def _by_interval(ask: ScheduleQuestion, scenario: Scenario, as_json: bool) -> in
 
         return schedule_view(answer)
 
-    manners.show(name_untested(answer.fixed.as_dict() | answer.as_dict()), view, as_json)
+    manners.show(name_untested(answer.record), view, as_json)
     if ask.folder is not None:
         manners.say(f"wrote {write_schedule(answer, ask.folder)}")
     if interrupted:

@@ -24,9 +24,9 @@ from models.units import gigabytes, gigabytes_per_s, seconds
 from models.workload import WHOLE, BatchClass, Task, Workflow
 from planner.inputs.importers.catalogue import CatalogueDocument, CatalogueModel, load_catalogue
 from planner.inputs.importers.classes import MEMORY, Classes, Rounding, refuse_more, round_up, words
-from planner.inputs.importers.document import model_names, work_sections
 from planner.inputs.importers.rows import Tally
 from planner.inputs.importers.tables import DagJobs, Requests, Texts
+from planner.inputs.importers.target import model_names, work_sections
 from planner.inputs.importers.workload import Workload
 
 _NETWORK = {"bandwidth": "10 GB/s", "latency": "0 s"}

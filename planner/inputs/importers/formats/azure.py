@@ -1,10 +1,10 @@
-"""Azure LLM inference traces of 2023 and 2024: when a request came, how many tokens went in and how many came out.
+"""Azure's public traces: requests to language models of 2023 and 2024, and invocations of functions of 2021.
 
-Run times are not in the trace. A linear rule makes them of the tokens: ``start + prefill x context + decode x
-(generated - 1)``, since the prefill gives the first token. Its default figures are those that the authors of Splitwise
-measured for Llama2-70B on eight H100 in tensor parallel, one request at a time (github Mutinifni/splitwise-sim, commit
-8f99e7dc, data/perf_model.csv): a line through the median prompt times of 128 to 4,096 tokens, and the median time per
-token.
+Of a request to a language model: when it came, how many tokens went in and how many came out. Run times are not in the
+trace. A linear rule makes them of the tokens: ``start + prefill x context + decode x (generated - 1)``, since the
+prefill gives the first token. Its default figures are those that the authors of Splitwise measured for Llama2-70B on
+eight H100 in tensor parallel, one request at a time (github Mutinifni/splitwise-sim, commit 8f99e7dc,
+data/perf_model.csv): a line through the median prompt times of 128 to 4,096 tokens, and the median time per token.
 
 Several requests at a time follow one of two rules. As *shares* (``concurrency``), each takes 1/N of the GPU, at the
 rates that hold beside N - 1 others, which have to be given: prefills share a GPU's compute. As *batches* (``batch``),
@@ -12,6 +12,10 @@ prefills come one after the other, since they are bound by compute, and each fur
 ``crowding``: by 1.6 %, tokens take twice as long at a batch of 64. Either way a request holds its KV cache from start
 to end, ``kv`` bytes per token of context and answer: Llama2-70B in 16 bits has 80 layers x 8 heads x 128 numbers x 2
 (keys and values) x 2 B = 327,680 B.
+
+Invocations of functions (AzureFunctionsInvocationTrace2021.md, revision 1, commit b469a113): columns app, func,
+end_timestamp and duration, both in seconds, on a clock of the trace's own. The file is the unpacked
+AzureFunctionsInvocationTraceForTwoWeeksJan2021.txt, sorted by end.
 """
 
 from __future__ import annotations
@@ -24,7 +28,7 @@ from typing import Any
 
 import numpy as np
 
-from executor.policies.options import count_from_1, duration, factor, option
+from executor.policies.options import count_from_1, duration, factor, one_of, option
 from models.errors import QuestionError
 from models.instance import Ints
 from models.scenario.quantities import MAX_BATCH
@@ -32,13 +36,13 @@ from models.units import parse_size, seconds
 from models.workload import WHOLE
 from planner.inputs.importers.csv_files import csv_rows
 from planner.inputs.importers.format import Format, Hardware
-from planner.inputs.importers.rows import Tally
+from planner.inputs.importers.rows import Tally, join_names
 from planner.inputs.importers.tables import Requests
 
 MOST_TOKENS = 10_000_000
 MEASURED = {"start": 14_500, "prefill": 85, "decode": 29_800}
 """Microseconds that the authors of Splitwise measured, of one request at a time."""
-_COLUMNS = ("TIMESTAMP", "ContextTokens", "GeneratedTokens")
+_LLM = ("TIMESTAMP", "ContextTokens", "GeneratedTokens")
 _LONGEST_STEP_US = 60_000_000
 _MOST_CROWDING = 10
 _LARGEST_TOKEN = 10**9
@@ -115,7 +119,7 @@ class AzureLLM:
             tally.notes.append(f"a request holds {self.kv} bytes of KV cache per token from start to end")
         for path in files:
             model = self.model or path.name.split(".")[0]
-            for rows in csv_rows(path, _COLUMNS, tally):
+            for rows in csv_rows(path, _LLM, tally):
                 release = rows.moments("TIMESTAMP")
                 context = rows.wholes("ContextTokens", 0, MOST_TOKENS)
                 generated = rows.wholes("GeneratedTokens", 0, MOST_TOKENS)
@@ -179,7 +183,7 @@ def _sizes(most: int) -> list[int]:
     return sorted({most, *(2**power for power in range(1, most.bit_length()))} - {1})
 
 
-FORMAT = Format(
+LLM = Format(
     name="azure-llm",
     title="requests to language models at Azure, with their numbers of tokens (2023 and 2024)",
     source="github.com/Azure/AzurePublicDataset (CC-BY 4.0); Patel et al., Splitwise, ISCA 2024",
@@ -199,4 +203,45 @@ FORMAT = Format(
         kind="8xH100",
     ),
     dated=True,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class AzureFunctions:
+    """Reads the trace of invocations.
+
+    Parameters
+    ----------
+    model
+        What is loaded: the ``app``, which Azure deploys as a whole, or every ``function`` on its own.
+    """
+
+    model: str = option("app", one_of("app", "function"))
+
+    def read(self, files: Sequence[Path], tally: Tally) -> Iterator[Requests]:
+        """Yield the invocations of the files."""
+        for path in files:
+            for rows in csv_rows(path, ("app", "func", "end_timestamp", "duration"), tally):
+                model = rows.names("app") if self.model == "app" else join_names(rows, "app", "func")
+                duration_us, end_us = rows.times("duration"), rows.times("end_timestamp")
+                rows.leave_out(duration_us == 0, "ran for 0 s")
+                rows.leave_out(end_us < duration_us, "began before the trace's time zero")
+                yield rows.requests(end_us - duration_us, model, duration_us)
+
+
+FUNCTIONS = Format(
+    name="azure-functions-2021",
+    title="invocations of Azure Functions, two weeks of January and February 2021",
+    source="github.com/Azure/AzurePublicDataset, AzureFunctionsInvocationTrace2021 (CC-BY 4.0); "
+    "Zhang et al., SOSP 2021",
+    notes=(
+        "functions of a cloud stand in for models: a model is an application, which is deployed as a whole "
+        "(model=function: a function)",
+        "a release is end_timestamp - duration; durations are those on the provider's processors, and invocations of "
+        "0 s are left out",
+    ),
+    sizes="the trace has no sizes: every model weighs 4 GB, a GPU has 16 GB for weights",
+    reader=AzureFunctions,
+    # the trace knows neither GPUs nor sizes
+    hardware=Hardware(memory_bytes=16 * 10**9, weight_bytes=4 * 10**9, load_bandwidth=Fraction(10**10), servers=2),
 )
