@@ -18,9 +18,8 @@ from models.scenario import InputError
 from models.scenario.files import read_text
 from models.units import say_bandwidth, say_size
 from planner.answers.convergence import WHAT_COUNTS
-from planner.answers.whatif.result import Sweep
+from planner.answers.whatif.result import Sweep, Value
 from planner.answers.whatif.store import SweepNote
-from planner.answers.whatif.table import Value
 from planner.answers.whatif.verbs import Row
 from planner.show.colours import COLOURS
 from planner.show.curves import Curves, Point, lines
