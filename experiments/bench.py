@@ -67,7 +67,7 @@ def _take(parser: argparse.ArgumentParser, question: Question) -> None:
 
 
 def bench(
-    instances: Iterable[tuple[str, Asked]], question: Callable[[Asked], Figures], row: str, head: str = ""
+    instances: Iterable[tuple[str, Asked]], question: Callable[[Asked], Figures | None], row: str, head: str = ""
 ) -> list[Figures]:
     """Ask the same of every instance, and print a row as soon as it is answered.
 
@@ -75,6 +75,8 @@ def bench(
     ----------
     instances
         Each with its name.
+    question
+        Returns figures by name, or None where there is nothing to say.
     row
         Columns of the table: a format of figures by name, `name` among them; what is None is shown as a dash.
     head
@@ -83,14 +85,16 @@ def bench(
     Returns
     -------
     list[Figures]
-        The figures of every instance.
+        The figures of every row.
     """
     if head:
         print(head, flush=True)
     found: list[Figures] = []
     for name, instance in instances:
-        found.append({"name": name, **question(instance)})
-        print(_Cells().vformat(row, (), found[-1]), flush=True)
+        figures = question(instance)
+        if figures is not None:
+            found.append({"name": name, **figures})
+            print(_Cells().vformat(row, (), found[-1]), flush=True)
     return found
 
 

@@ -12,7 +12,7 @@ from itertools import accumulate
 import numpy as np
 import pytest
 
-from experiments.bounds.batches import least_ends
+from experiments.batches.oracles import least_ends
 from models import WHOLE, BatchClass, Instance, Job, Objective, Task
 from solvers.bounds import closed_form
 from solvers.bounds.batch_work import Size, Sizes, Work

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import suppress
 from itertools import count, islice
 from json import JSONDecodeError
 from pathlib import Path
@@ -202,11 +201,12 @@ def _name(value: object) -> str:
 def _seconds(most_us: int) -> PlainValidator:
     def read_seconds(value: object) -> int:
         """Return a number of seconds in microseconds, rounded half up."""
-        if isinstance(value, Plain):
-            with suppress(QuantityError):
-                time_us = microseconds(value, "s")
-                if 0 <= time_us <= most_us:
-                    return time_us
+        try:
+            time_us = microseconds(value, "s") if isinstance(value, Plain) else -1
+        except QuantityError:
+            time_us = -1
+        if 0 <= time_us <= most_us:
+            return time_us
         allowed = f"a number of seconds from 0 to {most_us / 1e6:g}"
         raise problem(f"{kind_of(value)} is no time in range; allowed is {allowed}")
 
