@@ -11,15 +11,22 @@ from models.errors import chosen
 from models.instance import Instance
 from models.objective import Objective
 from models.scenario.arrivals import build_jobs
-from models.scenario.blame import blame_initial, blame_workflows
 from models.scenario.document import ScenarioDocument
-from models.scenario.errors import FieldError, allowed, blame, quote
-from models.scenario.hardware import build_cluster
-from models.scenario.limits import check_horizon, check_models, check_tables, check_tasks, check_transfers
-from models.scenario.places import build_initial, build_restrictions
+from models.scenario.errors import FieldError, Source, allowed, blame, quote
+from models.scenario.hardware import build_cluster, build_initial, build_restrictions
+from models.scenario.limits import (
+    blame_initial,
+    blame_workflows,
+    check_horizon,
+    check_models,
+    check_tables,
+    check_tasks,
+    check_transfers,
+    one_of_each,
+)
 from models.scenario.reading import read_document
+from models.scenario.requests import request_forms
 from models.scenario.section import validate
-from models.scenario.source import Source
 from models.scenario.work import build_workflows
 from models.slo import ServiceLevels
 from models.workload import MLModel
@@ -111,7 +118,8 @@ def build(document: ScenarioDocument, source: Source) -> Scenario:
 def _build_instance(document: ScenarioDocument, folder: Path) -> Instance:
     cluster = build_cluster(document.cluster)
     models = tuple(_model(name, section.weights) for name, section in document.models.items())
-    workflows = build_workflows(document)
+    forms = request_forms(document, one_of_each(document, cluster))
+    workflows = build_workflows(document, forms)
     check_models(document, cluster)
     refuse_unknown_workflows(document.slo, workflows)
     check_transfers(document, cluster, list(workflows.values()))
@@ -120,7 +128,7 @@ def _build_instance(document: ScenarioDocument, folder: Path) -> Instance:
     check_tables(cluster, restrictions, list(workflows.values()))
     blame_workflows(cluster, models, workflows, restrictions)
     blame_initial(cluster, models, restrictions, initial)
-    jobs = build_jobs(document, workflows, folder)
+    jobs = build_jobs(document, workflows, forms, folder)
     check_tasks(jobs)
     with blame(("workload",), "a workload that the cluster can run"):
         overlap, catalogue = document.options.overlap_loads, tuple(workflows.values())

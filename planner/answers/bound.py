@@ -3,31 +3,28 @@
 from __future__ import annotations
 
 import json
-import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
 from models.instance import Instance
-from models.objective import reported_bound
+from models.objective import Objective, reported_bound
 from models.scenario import InputError, Scenario, write_atomically
-from models.scenario.source import read_text
+from models.scenario.files import read_text
 from models.timeline import Timeline
 from planner.answers.check import read, refuse_violations
-from planner.answers.pool.farm import farm_at
-from planner.answers.regret import Regret
-from planner.answers.starts import starts_for
-from planner.answers.take_apart import regret, with_given_loads
+from planner.answers.plan import starts_for
+from planner.answers.regret import Regret, RegretRecord
+from planner.answers.take_apart import take_apart, with_given_loads
 from solvers import portfolio
 from solvers.bounds.certificate import closed_form_document, lagrangian_document
 from solvers.bounds.lagrangian.improve import METHOD as LAGRANGIAN
 from solvers.bounds.verify import Verdict, verify
-from solvers.first_use import compile_once
-from solvers.options import SearchOptions
-from solvers.result import Progress, Result
+from solvers.budget import Budget
+from solvers.result import Result
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,23 +71,37 @@ class Bound:
         """The highest bound that holds, certified or not, and its method."""
         return (self.lower_bound, self.method) if self.uncertified is None else self.uncertified
 
-    def as_dict(self, path: Path | None = None) -> dict[str, Any]:
+    def record(self, path: Path | None = None) -> BoundRecord:
         """Return the summary with the keys of ``bound --json``; `path` is where the certificate was written."""
-        objective = self.scenario.objective
-        return {
-            "objective": str(objective),
-            "lower_bound": self.certificate["lower_bound"],
-            "uncertified_lower_bound": None
-            if self.uncertified is None
-            else reported_bound(objective, self.uncertified[0]),
-            "uncertified_method": None if self.uncertified is None else self.uncertified[1],
-            "method": self.method,
-            "certificate": None if path is None else str(path),
-            "runtime_s": self.runtime_s,
-            "cpu_s": self.cpu_s,
-            "left_out": dict(self.left_out),
-            "regret": None if self.regret is None else self.regret.as_dict(),
-        }
+        objective, higher = self.scenario.objective, self.uncertified
+        return BoundRecord(
+            objective,
+            self.certificate["lower_bound"],
+            None if higher is None else reported_bound(objective, higher[0]),
+            None if higher is None else higher[1],
+            self.method,
+            None if path is None else str(path),
+            self.runtime_s,
+            self.cpu_s,
+            self.left_out,
+            None if self.regret is None else self.regret.record,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class BoundRecord:
+    """A bound in reported units."""
+
+    objective: Objective
+    lower_bound: float
+    uncertified_lower_bound: float | None
+    uncertified_method: str | None
+    method: str
+    certificate: str | None
+    runtime_s: float
+    cpu_s: float
+    left_out: Mapping[str, str]
+    regret: RegretRecord | None
 
 
 def write_certificate(made: Bound, path: Path) -> None:
@@ -98,55 +109,16 @@ def write_certificate(made: Bound, path: Path) -> None:
     write_atomically(path, json.dumps(made.certificate))
 
 
-def bound(
-    scenario: Scenario,
-    *,
-    schedule: Path | None = None,
-    time_limit_s: float = 60.0,
-    workers: int = 2,
-    seed: int = 0,
-    watch: Callable[[Progress], None] | None = None,
-    stop: threading.Event | None = None,
-    ray: str | None = None,
-) -> Bound:
-    """Bound a scenario as well as the time allows.
-
-    Parameters
-    ----------
-    schedule
-        A timeline file whose regret is to be taken apart; it has half of the time, and the plan that bounding finds.
-    watch
-        Called whenever the bound improves.
-    stop
-        Set it to end early with the best bound so far.
-    ray
-        Address of a Ray cluster whose workers price sections of a long trace.
-
-    Raises
-    ------
-    InputError
-        If the schedule cannot be read, breaks a rule, or did not happen in the given run times.
-    QuestionError
-        If there is no such cluster.
-    """
-    compile_once(scenario.instance)
-    options = SearchOptions(time_limit_s, workers=workers, seed=seed)
+def bound_within(scenario: Scenario, budget: Budget, schedule: Path | None = None) -> Bound:
+    """Bound a scenario; the parameters are those of `planner.answers.questions.BoundQuestion`."""
     if schedule is None:
-        return _bound(scenario, options, watch, stop, ray)
+        return _bound(scenario, budget)
     instance, timeline = _read_schedule(scenario, schedule)
-    begun, begun_cpu = time.monotonic(), time.process_time()
-    found = _bound(scenario, replace(options, time_limit_s=time_limit_s / 2), watch, stop, ray)
-    apart = regret(
-        replace(scenario, instance=instance),
-        timeline,
-        schedule.stem,
-        time_limit_s=max(0.1, time_limit_s - (time.monotonic() - begun)),
-        workers=workers,
-        seed=seed,
-        known=found.found if instance is scenario.instance else None,
-        stop=stop,
-    )
-    runtime_s, cpu_s = time.monotonic() - begun, time.process_time() - begun_cpu
+    begun_cpu = time.process_time()
+    found = _bound(scenario, budget.share(0.5))
+    known = found.found if instance is scenario.instance else None
+    apart = take_apart(replace(scenario, instance=instance), timeline, schedule.stem, budget.share(1), known)
+    runtime_s, cpu_s = budget.elapsed_s, time.process_time() - begun_cpu
     return _raised(replace(found, regret=apart, runtime_s=runtime_s, cpu_s=cpu_s))
 
 
@@ -171,17 +143,9 @@ def _read_schedule(scenario: Scenario, path: Path) -> tuple[Instance, Timeline]:
         raise InputError(str(path), 1, "timeline", str(error)) from None
 
 
-def _bound(
-    scenario: Scenario,
-    options: SearchOptions,
-    watch: Callable[[Progress], None] | None,
-    stop: threading.Event | None,
-    ray: str | None,
-) -> Bound:
+def _bound(scenario: Scenario, budget: Budget) -> Bound:
     instance, objective = scenario.instance, scenario.objective
-    starts = starts_for(instance, options.seed)
-    with farm_at(ray) as farm:
-        found = portfolio.bound(instance, objective, options, starts=starts, watch=watch, stop=stop, farm=farm)
+    found = portfolio.bound(instance, objective, budget, starts=starts_for(instance, budget.seed))
     (best, method), result = found.formula, found.found
     certificate = closed_form_document(instance, objective, method, best)
     if found.priced is not None and found.priced.bound > best:
@@ -211,11 +175,17 @@ def verify_file(scenario: Scenario, path: Path) -> Verdict:
     return verify(scenario.instance, document)
 
 
-def verdict_dict(scenario: Scenario, verdict: Verdict) -> dict[str, Any]:
-    """Return a verdict with the keys of ``verify --json``."""
+@dataclass(frozen=True, slots=True)
+class VerdictRecord:
+    """A verdict with the keys of ``verify --json``, its bound in the reported unit."""
+
+    valid: bool
+    lower_bound: float | None
+    reason: str | None
+
+
+def verdict_record(scenario: Scenario, verdict: Verdict) -> VerdictRecord:
+    """Return a verdict in reported units."""
     proved = verdict.lower_bound
-    return {
-        "valid": verdict.valid,
-        "lower_bound": None if proved is None else reported_bound(scenario.objective, proved),
-        "reason": verdict.reason,
-    }
+    lower_bound = None if proved is None else reported_bound(scenario.objective, proved)
+    return VerdictRecord(verdict.valid, lower_bound, verdict.reason)

@@ -2,27 +2,24 @@
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-from models.instance import Instance
+from executor import PolicyError, StoppedError, parse_policy, simulate
+from models.instance import Instance, InstanceError
 from models.metrics import Metrics, measure
-from models.objective import Objective, reported_bound, reported_value
+from models.objective import Objective, ObjectiveValue, reported_bound, reported_value
 from models.scenario import Scenario, TimelineHeader, write_timeline
+from models.status import Status
 from models.timeline import Timeline
 from planner.answers.convergence import is_converged
-from planner.answers.pool.farm import farm_at
 from planner.answers.shown import Shown
-from planner.answers.starts import starts_for
 from planner.answers.versions import provenance
 from solvers import portfolio
-from solvers.farm import Farm
-from solvers.first_use import compile_once
-from solvers.options import Method, SearchOptions
-from solvers.result import Progress, Result
+from solvers.budget import Budget
+from solvers.portfolio import Starts
+from solvers.result import Result
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,28 +85,51 @@ class Plan:
             for moment in self.result.incumbents
         ]
 
-    def as_dict(self, path: Path | None = None) -> dict[str, Any]:
+    def record(self, path: Path | None = None) -> PlanRecord:
         """Return the plan's summary with the keys of ``plan --json``; `path` is where it was written."""
         result = self.result
-        return {
-            "status": str(result.status),
-            "objective": {"name": str(self.scenario.objective), "value": self.value},
-            "lower_bound": self.lower_bound,
-            "bound_method": result.bound_method,
-            "gap": result.gap,
-            "converged": is_converged(result.gap, result.bound_method),
-            "fell_back": result.fell_back,
-            "proved_by": result.proved_by,
-            "confirmed_by": result.confirmed_by,
-            "faults": list(result.faults),
-            "runtime_s": result.runtime_s,
-            "cpu_s": result.cpu_s,
-            "within_time_limit": result.within_limit,
-            "left_out": dict(result.left_out),
-            "incumbents": self.incumbents,
-            "metrics": None if self.metrics is None else self.metrics.as_dict(),
-            "plan": None if path is None else str(path),
-        }
+        return PlanRecord(
+            result.status,
+            ObjectiveValue(self.scenario.objective, self.value),
+            self.lower_bound,
+            result.bound_method,
+            result.gap,
+            is_converged(result.gap, result.bound_method),
+            result.fell_back,
+            result.proved_by,
+            result.confirmed_by,
+            result.faults,
+            result.runtime_s,
+            result.cpu_s,
+            result.within_limit,
+            result.left_out,
+            self.incumbents,
+            self.metrics,
+            None if path is None else str(path),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class PlanRecord:
+    """A plan in reported units; incumbents are seconds, value and bound at each improvement."""
+
+    status: Status
+    objective: ObjectiveValue
+    lower_bound: float | None
+    bound_method: str | None
+    gap: float | None
+    converged: bool
+    fell_back: str | None
+    proved_by: str | None
+    confirmed_by: str | None
+    faults: Sequence[str]
+    runtime_s: float
+    cpu_s: float
+    within_time_limit: bool
+    left_out: Mapping[str, str]
+    incumbents: list[tuple[float, float | None, float | None]]
+    metrics: Metrics | None
+    plan: str | None
 
 
 def write_plan(made: Plan, path: Path, command: str | None = None) -> None:
@@ -142,62 +162,51 @@ def write_plan(made: Plan, path: Path, command: str | None = None) -> None:
     write_timeline(path, made.scenario.instance, result.timeline, header)
 
 
-def plan(
-    scenario: Scenario,
-    *,
-    time_limit_s: float = 60.0,
-    method: Method = Method.AUTO,
-    workers: int = 2,
-    seed: int = 0,
-    iterations: int | None = None,
-    hint: Timeline | None = None,
-    starts: Sequence[Timeline] | None = None,
-    watch: Callable[[Progress], None] | None = None,
-    stop: threading.Event | None = None,
-    ray: str | None = None,
+def plan_within(
+    scenario: Scenario, budget: Budget, *, hint: Timeline | None = None, starts: Sequence[Timeline] | None = None
 ) -> Plan:
-    """Plan a scenario as well as the time allows.
-
-    Parameters
-    ----------
-    time_limit_s
-        Wall-clock seconds for plan and bound together; the first plan is made even if it takes longer.
-    method, workers, seed, iterations
-        As in `solvers.options.SearchOptions`.
-    hint
-        A feasible timeline; the plan is never worse.
-    starts
-        Timelines of online policies that were simulated before; None: simulate some first.
-    watch
-        Called whenever plan or bound improve.
-    stop
-        Set it to end early with the best plan so far.
-    ray
-        Address of a Ray cluster whose workers look for plans as well.
-
-    Raises
-    ------
-    QuestionError
-        If there is no such cluster.
-    """
-    compile_once(scenario.instance)
-    options = SearchOptions(time_limit_s, method, workers, seed, iterations)
-    told: dict[str, Any] = {"hint": hint, "starts": starts, "watch": watch, "stop": stop}
-    with farm_at(ray) as farm:
-        return Plan.of(scenario, solve(scenario.instance, scenario.objective, options, farm=farm, **told))
+    """Plan a scenario; the parameters are those of `planner.answers.questions.PlanQuestion`."""
+    return Plan.of(scenario, solve(scenario.instance, scenario.objective, budget, hint=hint, starts=starts))
 
 
 def solve(
     instance: Instance,
     objective: Objective,
-    options: SearchOptions,
+    budget: Budget,
     *,
     hint: Timeline | None = None,
     starts: Sequence[Timeline] | None = None,
-    watch: Callable[[Progress], None] | None = None,
-    stop: threading.Event | None = None,
-    farm: Farm | None = None,
 ) -> Result:
-    """Plan an instance, starting from online policies; the parameters are those of `plan`, or of `portfolio.solve`."""
-    first = starts_for(instance, options.seed, starts)
-    return portfolio.solve(instance, objective, options, hint=hint, starts=first, watch=watch, stop=stop, farm=farm)
+    """Plan an instance, starting from online policies; the parameters are those of `plan_within`."""
+    first = starts_for(instance, budget.seed, starts)
+    return portfolio.solve(instance, objective, budget, hint=hint, starts=first)
+
+
+START_POLICIES = ("srpt", "compass", "jit", "static")
+"""A plan starts from these and is never worse than the best of them, if there is time to simulate them."""
+BATCHING_STARTS = ("clockwork",)
+"""Before them, where tasks come in batch classes."""
+
+_S_PER_TASK = 2e-5
+"""No policy is simulated in fewer seconds per task, so without that much time it is not begun."""
+
+
+def starts_for(instance: Instance, seed: int, given: Sequence[Timeline] | None = None) -> Starts:
+    """Return where a search starts: the given timelines, or those of the start policies, simulated when asked for.
+
+    A policy that cannot serve the instance is left out.
+    """
+
+    def run_each(left_s: Callable[[], float]) -> Iterator[Timeline]:
+        """Yield what the policies make of it, as far as the time allows."""
+        for name in (*BATCHING_STARTS, *START_POLICIES) if instance.batches else START_POLICIES:
+            if left_s() <= _S_PER_TASK * instance.n_tasks:
+                return
+            try:
+                yield simulate(instance, parse_policy(name), seed=seed, stop=lambda: left_s() <= 0)
+            except (InstanceError, PolicyError):
+                continue  # a branch that nothing runs and no job takes, or models too large for a static placement
+            except StoppedError:
+                return
+
+    return run_each if given is None else lambda left_s: given

@@ -7,13 +7,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from planner.inputs.estimate.asked import Asked
 from planner.inputs.estimate.calibration import order_rungs
 from planner.inputs.estimate.known import KnownTimes, Novelty
 from planner.inputs.estimate.ladder import Ladder, Recipe, fit_ladder, fit_rungs
-from planner.inputs.estimate.measured import Measured, MeasuredProfile
-from planner.inputs.estimate.medians import BackOff, SteadyKey
-from planner.inputs.estimate.score import score
+from planner.inputs.estimate.run import score
+from planner.inputs.estimate.rungs import Asked, BackOff, Measured, MeasuredProfile, SteadyKey
 from planner.inputs.estimate.tasks import Columns, History, Tasks
 from tests.estimate.past import COLUMNS, lognormal, past
 

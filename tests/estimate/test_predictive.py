@@ -7,10 +7,10 @@ import math
 import numpy as np
 import pytest
 
-from planner.inputs.estimate.conformal import shift
+from planner.inputs.estimate.calibration import shift
+from planner.inputs.estimate.known import ASSUMED, predictive_quantiles, usual_scatter
 from planner.inputs.estimate.ladder import Recipe, fit_ladder
-from planner.inputs.estimate.predictive import ASSUMED, predictive_quantiles, usual_scatter
-from planner.inputs.estimate.score import score
+from planner.inputs.estimate.run import score
 from planner.inputs.estimate.tasks import Columns, Tasks
 from tests.estimate.past import past
 

@@ -12,15 +12,15 @@ from hypothesis import strategies as st
 
 from models.scenario import InputError, load_scenario
 from models.slo import quantile_rank
-from planner.answers.bound import bound
+from planner import bound
 from planner.command.cli import app
 from planner.command.manners import DONE, NOT_ACHIEVED, run
 from planner.inputs.importers import classes
-from planner.inputs.importers.catalogue.target import Catalogued
+from planner.inputs.importers.catalogued import Catalogued
 from planner.inputs.importers.classes import SLOWEST, round_up
 from planner.inputs.importers.trace import import_trace
 from planner.show.imported import summary_rows
-from planner.show.tables import bound_summary
+from planner.show.summaries import bound_summary
 from tests.importers.small import table, written
 
 CATALOGUE = """\

@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from models.scenario import InputError
-from planner.inputs.importers import json_values
-from planner.inputs.importers.json_values import Entries
+from planner.inputs.importers import json_files
+from planner.inputs.importers.json_files import Entries
 
 _CHUNKS = (1, 2, 7, 64)
 _OBJECTS = st.dictionaries(
@@ -27,7 +27,7 @@ _OBJECTS = st.dictionaries(
 
 @pytest.fixture(params=_CHUNKS)
 def _small_chunks(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(json_values, "_CHUNK", request.param)
+    monkeypatch.setattr(json_files, "_CHUNK", request.param)
 
 
 @settings(max_examples=100, deadline=None)
@@ -37,8 +37,8 @@ def test_any_list_is_read_as_by_the_standard_library(
 ) -> None:
     text = json.dumps(entries, indent=indent, ensure_ascii=ascii_only)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(json_values, "_CHUNK", chunk)
-        found = list(Entries(io.StringIO(text, newline=""), "log"))
+        patch.setattr(json_files, "_CHUNK", chunk)
+        found = [entry.data() for entry in Entries(io.StringIO(text, newline=""), "log")]
     expected = json.loads(text, parse_int=str)
     assert found == expected
 
@@ -47,19 +47,20 @@ def test_any_list_is_read_as_by_the_standard_library(
 def test_every_entry_knows_its_lines_whatever_the_chunks() -> None:
     text = '\n[\n{"a": 1},\n\n{"a":\n2}\n,{"a": "\\n"}  ,\n{"a": 4}]\n'
     entries = Entries(io.StringIO(text), "log")
-    assert [(entry["a"], entries.text.first_line) for entry in entries] == [("1", 3), ("2", 5), ("\n", 7), ("4", 8)]
+    found = [(entry.data(), entry.first_line) for entry in entries]
+    assert found == [({"a": "1"}, 3), ({"a": "2"}, 5), ({"a": "\n"}, 7), ({"a": "4"}, 8)]
 
 
 @pytest.mark.usefixtures("_small_chunks")
 def test_the_line_of_a_value_is_found_whatever_the_chunks() -> None:
     entries = Entries(io.StringIO('[\n{"a": 1},\n{\n"a":\n\n2}]'), "log")
-    found = [str(entries.text.error(("a",), "is wrong")) for _ in entries]
+    found = [str(entry.error(("a",), "is wrong")) for entry in entries]
     assert found == ["log:2: [0].a: is wrong", "log:4: [1].a: is wrong"]
 
 
 def test_an_entry_that_does_not_end_is_refused_before_it_fills_the_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(json_values, "_CHUNK", 16)
-    monkeypatch.setattr(json_values, "LONGEST_ENTRY", 1000)
+    monkeypatch.setattr(json_files, "_CHUNK", 16)
+    monkeypatch.setattr(json_files, "LONGEST_ENTRY", 1000)
     log = io.StringIO('[\n{"a": "' + "x" * 1_000_000)
     with pytest.raises(InputError, match=r"log:2: \[0\]: is longer than 1000 characters"):
         list(Entries(log, "log"))

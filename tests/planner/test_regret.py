@@ -31,17 +31,16 @@ from models import (
 )
 from models.scenario import InputError, Scenario
 from models.timeline import batch_leaders
-from planner import frame, save
-from planner.answers.bound import bound
-from planner.answers.compare import compare
+from planner import bound, compare, frame, save
 from planner.answers.fixed import with_placement, without_models
 from planner.answers.regret import AS_IT_RAN, ORDER, PLACEMENT, RESIDENCY, Clairvoyance, Regret, RegretStep
 from planner.answers.simulate import simulate
 from planner.answers.take_apart import hold, regret, with_given_loads, worth_of_clairvoyance
 from planner.command.cli import app
 from planner.command.manners import run as command
-from planner.show.regret_figure import regret_bars
-from planner.show.tables import losses_table
+from planner.show.regret import losses_table, regret_bars
+from planner.show.table import terminal
+from solvers.budget import Budget
 from solvers.exact.exhaustive import solve
 from tests.instances import chain, cluster, instance, random_instance, random_serving_instance, task
 
@@ -145,7 +144,7 @@ def test_steps_of_windows_with_batches_are_feasible_and_keep_what_they_say(scena
     window = random_serving_instance(random.Random(seed), max_tasks=8)
     made = replace(scenario, instance=window, objective=Objective.MEAN_LATENCY)
     ran = run(window, parse_policy("jit:batch=delay:3us"))
-    steps = hold(made, ran, "jit", time_limit_s=1.0).steps
+    steps = hold(made, ran, "jit", Budget(1.0)).steps
     assert [step.part for step in steps] == ["as it ran", "residency", "batches", "order"]
     for before, after in pairwise(steps):
         assert check(window, after.timeline) == []
@@ -169,7 +168,7 @@ def test_parts_add_up_and_a_steps_bound_belongs_to_what_it_keeps(scenario: Scena
     assert [step.part for step in made.steps] == ["as it ran", "residency", "order", "placement"]
     assert [step.value for step in made.steps] == [step.lower_bound for step in made.steps] == [9, 9, 6, 5]
     assert sum(loss.lost for loss in made.losses) == made.total == 4
-    assert [row["share"] for row in made.as_dict()["losses"]] == [0.0, 0.75, 0.25, 0.0]
+    assert [row.share for row in made.record.losses] == [0.0, 0.75, 0.25, 0.0]
     assert frame(made)["lost"].to_dict() == {"residency": 0.0, "order": 3e-6, "placement": 1e-6, "open": 0.0}
 
 
@@ -188,7 +187,7 @@ def test_a_perfect_policy_has_no_regret(scenario: Scenario) -> None:
     window = instance([Job(chain(task("t", 4)), 0)])
     made = taken_apart(scenario, window, Timeline.build(1, [Placement(0, 0, 0, 4)], []))
     assert made.total == 0
-    assert [row["share"] for row in made.as_dict()["losses"]] == [None] * 4
+    assert [row.share for row in made.record.losses] == [None] * 4
 
 
 @pytest.mark.parametrize("seed", range(10))
@@ -219,7 +218,7 @@ def test_no_step_is_worse_than_the_one_before_and_every_timeline_is_feasible(sce
 def test_order_is_kept_while_only_residency_is_free(scenario: Scenario, seed: int) -> None:
     window = random_instance(random.Random(seed), max_tasks=6)
     timeline = run(window, parse_policy("hash"))
-    steps = hold(replace(scenario, instance=window), timeline, "hash", time_limit_s=0.1).steps
+    steps = hold(replace(scenario, instance=window), timeline, "hash", Budget(0.1)).steps
     for gpu in range(window.n_gpus):
         here = [task for task in range(window.n_tasks) if timeline.gpu[task] == gpu]
         before, after = (sorted(here, key=lambda t: step.timeline.start_us[t]) for step in steps[:2])
@@ -276,9 +275,9 @@ def test_what_clairvoyance_is_worth(scenario: Scenario) -> None:
 
 def test_compare_takes_the_best_online_policy_and_compass_apart(scenario: Scenario, tmp_path: Path) -> None:
     made = compare(scenario, ["hash", "compass", "jit", "compass-released"], time_limit_s=SECONDS)
-    online = [row["policy"] for row in made.rows if row["policy"] not in ("plan", "compass-released")]
+    online = [row.policy for row in made.rows if row.policy not in ("plan", "compass-released")]
     assert [apart.policy for apart in made.regrets] == list(dict.fromkeys([online[0], "compass"]))
-    assert [row["policy"] for row in made.as_dict()["regret"]] == [apart.policy for apart in made.regrets]
+    assert [row.policy for row in made.record.regret] == [apart.policy for apart in made.regrets]
     for apart in made.regrets:
         assert apart.steps[-1].value == made.plan.result.value
     assert tmp_path / "regret.png" in save(made, tmp_path)
@@ -330,7 +329,7 @@ def test_a_loss_that_is_only_bounded_is_shown_with_its_interval(scenario: Scenar
     steps = tuple(RegretStep(part, timeline, Fraction(value), Fraction(bound)) for part, value, bound in rows)
     made = Regret(scenario, "p", steps, Fraction(1), "by hand")
     text = StringIO()
-    Console(file=text, width=200).print(losses_table([made]))
+    Console(file=text, width=200).print(terminal(losses_table([made.record])))
     cells = [[cell.strip() for cell in line.split("│")[1:-1]] for line in text.getvalue().splitlines() if "│" in line]
     assert cells[0][2:5] == ["1  33.3%", "0  0.0%", "1  33.3%"]
     assert cells[1][2:5] == ["1 to 3", "0 to 2", "0 to 2"]

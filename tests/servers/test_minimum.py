@@ -9,7 +9,9 @@ from typing import Any
 import pytest
 
 from models import ServiceLevels
-from planner.answers.servers import ServersAnswer, servers
+from models.record import encode
+from planner import servers
+from planner.answers.servers import ServersAnswer
 from planner.answers.servers.decide import meets
 from tests.servers.scenarios import NO_LATE_JOBS, scenario
 
@@ -152,7 +154,7 @@ def test_the_cheapest_mix(dear: float, mix: tuple[int, int], price: Fraction) ->
     assert (answer.mix, answer.proved) == (mix, True)
     assert answer.mix is not None
     assert answer.cost(answer.mix) == price
-    document = answer.as_dict()["minimum"]
+    document = encode(answer.record())["minimum"]
     assert (document["mix"], document["price_per_hour"]) == (list(mix), float(price))
     # One B may do where two A do not: only the price has a bound.
     assert (document["lower_bound"], document["lower_bound_price_per_hour"]) == (None, float(price))
@@ -180,7 +182,7 @@ def test_a_long_window_is_planned_by_a_rule(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr("planner.answers.servers.answer.LONG_TRACE", 10)
     window = scenario(SHORT, [(100 * index, "run", 450) for index in range(20)])
     words = list[str]()
-    answer = servers(window, NO_LATE_JOBS, policies=(), time_limit_s=60, tell=words.append)
+    answer = servers(window, NO_LATE_JOBS, policies=(), time_limit_s=60, watch=words.append)
     assert (answer.servers, answer.proved) == (4, True)
     assert [said for said in words if not said.startswith("dispatch rule")] == ["fluid bound"]
 

@@ -12,7 +12,6 @@ from models import Objective
 from solvers.search.annealer import Annealer, Parameters
 from solvers.search.annealing import starts
 from solvers.search.decoder import Decisions, Decoder
-from solvers.search.exchange import Exchange
 from solvers.search.teams import Team, is_shared, put_together
 
 

@@ -8,22 +8,24 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import asdict
 from pathlib import Path
 
 import pandas as pd
 import pytest
 
 from models.scenario import InputError, load_scenario, scenario_from
-from planner import frame
-from planner.answers.plan import plan
+from models.slo import ServiceLevels
+from planner import frame, plan
 from planner.answers.pool.processes import CRASHED
+from planner.answers.questions import BoundQuestion, CompareQuestion, ServersQuestion
 from planner.answers.simulate import simulate
 from planner.answers.whatif import Counts, Sweep, sweep, whatif
 from planner.answers.whatif.cell import CellCall, answer
 from planner.answers.whatif.document import read_sweep
 from planner.command.cli import app
 from planner.command.manners import run
-from solvers.options import Method
+from solvers.budget import Method
 from tests.whatif.small import SCENARIO, SWEEP, tables, written
 
 MAIN = "import sys; from planner.command.start import main; sys.argv[1:] = {arguments!r}; main()"
@@ -40,9 +42,9 @@ def test_every_row_is_what_a_single_simulation_gives(tmp_path: Path) -> None:
         path = tmp_path / "one.yaml"
         path.write_text(text.replace("rate: 100000 /s", f"rate: {row['workload.poisson.rate_per_s']} /s"))
         alone = simulate(load_scenario(path), "compass")
-        assert row["value"] == alone.as_dict()["objective"]["value"]
+        assert row["value"] == alone.record.objective.value
         assert {name: row[name] for name in ("loads", "makespan_s", "p99_slowdown")} == {
-            name: alone.metrics.as_dict()[name] for name in ("loads", "makespan_s", "p99_slowdown")
+            name: asdict(alone.metrics)[name] for name in ("loads", "makespan_s", "p99_slowdown")
         }
 
 
@@ -51,19 +53,18 @@ def test_plans_with_counted_iterations_repeat_and_are_those_of_plan(tmp_path: Pa
     scenario = load_scenario(tmp_path / "scenario.yaml")
     grid = {"cluster.servers": [2]}
     rows = whatif(scenario, grid, verb="plan", workers=1, time_limit="60 s", iterations=100, method="search").rows
-    alone = plan(scenario, time_limit_s=60, iterations=100, workers=1, method=Method.SEARCH).as_dict()
-    assert rows[0]["value"] == alone["objective"]["value"]
-    assert (rows[0]["status"], rows[0]["loads"]) == (alone["status"], alone["metrics"]["loads"])
+    alone = plan(scenario, time_limit_s=60, iterations=100, workers=1, method=Method.SEARCH).record()
+    assert rows[0]["value"] == alone.objective.value
+    assert (rows[0]["status"], rows[0]["loads"]) == (alone.status, alone.metrics and alone.metrics.loads)
 
 
 def test_compare_gives_a_row_per_policy_and_bound_a_row(tmp_path: Path) -> None:
     path = written(tmp_path)
     data = read_sweep(path)[1].data
-    told = {"policies": ["jit", "hash"], "time_limit": "500 ms"}
-    rows = answer(CellCall(data, str(tmp_path), "compare", told)).rows
+    rows = answer(CellCall(data, str(tmp_path), CompareQuestion(["jit", "hash"], time_limit_s=0.5))).rows
     assert {row["policy"] for row in rows} == {"plan", "jit", "hash"}
     assert rows[0]["ratio_to_best"] == 1
-    bound = answer(CellCall(data, str(tmp_path), "bound", {"time_limit": "500 ms"})).rows[0]
+    bound = answer(CellCall(data, str(tmp_path), BoundQuestion(time_limit_s=0.5))).rows[0]
     assert 1 <= float(bound["lower_bound"] or 0) <= float(rows[0]["value"] or 0)
 
 
@@ -80,13 +81,13 @@ def test_servers_gives_a_row_per_policy_with_its_fewest_servers(tmp_path: Path) 
     }
     cells = {"p95 latency <= 5 ms": 2, "p95 latency <= 8 ms": 1}
     for slo, fewest in cells.items():
-        told = {"policies": ["jit"], "slo": slo, "time_limit": "5 s", "max": 3}
-        rows = answer(CellCall(data, str(tmp_path), "servers", told)).rows
+        asked = ServersQuestion(ServiceLevels.parse(slo), policies=["jit"], time_limit_s=5, most=3)
+        rows = answer(CellCall(data, str(tmp_path), asked)).rows
         assert rows == (
             {"policy": "plan", "slo": slo, "servers": fewest, "lower_bound": fewest, "proved": True},
             {"policy": "jit", "slo": slo, "servers": fewest},
         )
-    refused = answer(CellCall(data, str(tmp_path), "servers", {"policies": ["jit"]}))
+    refused = answer(CellCall(data, str(tmp_path), ServersQuestion(policies=["jit"])))
     assert (refused.rows, (refused.error or "")[:16]) == ((), "slo: is missing;")
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from fractions import Fraction
@@ -56,7 +56,7 @@ def strain(hunt: Hunt, best: Alternative, share: float) -> tuple[Strain, ...]:
     ask = hunt.question
     reserve_s, found = (1 - share) * ask.left_s, list[Strain]()
     for model, figure in _figures(ask.scenario(best.mix).instance):
-        ask.tell(f"{best.policy} with {model} of more {figure}")
+        ask.budget.watch(f"{best.policy} with {model} of more {figure}")
         try:
             found.append(_strain(hunt, best, model, figure, reserve_s))
         except StoppedError:
@@ -79,7 +79,9 @@ def _strain(hunt: Hunt, best: Alternative, model: str, figure: ChangedFigure, re
         scenario = ask.scenario(left)
         try:
             worse = replace(scenario, instance=_worse(scenario.instance, model, figure))
-            ran = simulate(worse, best.policy, seed=ask.seed, noise=ask.noise, stop=lambda: ask.left_s <= reserve_s)
+            ran = simulate(
+                worse, best.policy, seed=ask.budget.seed, noise=ask.noise, stop=lambda: ask.left_s <= reserve_s
+            )
         except (InstanceError, PolicyError):
             return Strain(model, figure, None, False, None)
         reached = reached_by(ran.truth, ran.timeline, ask.levels)
@@ -103,16 +105,7 @@ def _worse(instance: Instance, model: str, figure: ChangedFigure) -> Instance:
             for each in instance.models
         )
         return replace(instance, models=models)
-    return _with_tasks(instance, lambda task: _slower(task) if model in task.models else task)
-
-
-def _with_tasks(instance: Instance, change: Callable[[Task], Task]) -> Instance:
-    """Return an instance with every task changed; jobs of one workflow keep sharing one."""
-    workflows = {id(workflow): workflow for workflow in (*(job.workflow for job in instance.jobs), *instance.catalogue)}
-    changed = {key: workflow.with_tasks(change) for key, workflow in workflows.items()}
-    jobs = tuple(replace(job, workflow=changed[id(job.workflow)]) for job in instance.jobs)
-    catalogue = tuple(changed[id(workflow)] for workflow in instance.catalogue)
-    return replace(instance, jobs=jobs, catalogue=catalogue)
+    return instance.with_tasks(lambda task: _slower(task) if model in task.models else task)
 
 
 def _slower(task: Task) -> Task:

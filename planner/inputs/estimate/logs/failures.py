@@ -1,11 +1,24 @@
-"""Why a job failed: evidence in the lines of its log, weighed, and forgotten when the job goes on after it."""
+"""What lines say about failures: a table from patterns to classes (`causes.toml`), root causes before consequences.
+
+A failure of one rank makes the others fail as well, in other words. So patterns have a weight, and the heaviest
+decides; among equals the first line, since what follows it is mostly its consequence:
+
+1. the definite: out of memory, on a GPU or on the host, and what a cluster manager says that it did to the job;
+2. errors of CUDA and of the data, and Python exceptions of the job's own code;
+3. symptoms that something else often causes: NCCL errors and time-outs, signals;
+4. consequences: what a launcher says about processes that have failed, and errors of no known kind.
+"""
 
 from __future__ import annotations
 
 import re
+import tomllib
 from dataclasses import dataclass, field
+from enum import IntEnum, StrEnum
+from importlib.resources import files
+from typing import Annotated
 
-from planner.inputs.estimate.logs.causes import CAUSES, Cause, FailureClass, Weight
+from pydantic import BeforeValidator, TypeAdapter
 
 MOST_LINES = 5
 """Lines of evidence that a failure names."""
@@ -15,7 +28,7 @@ _TRACEBACK_LINES = 300
 _LONGEST_QUOTE = 160
 _EXCEPTION = re.compile(
     r"^(?:\[[\w:., -]{1,40}\]:?\s?|\d{1,4}: ?){0,2}(?:[A-Za-z_]\w{0,60}\.){0,8}"
-    r"([A-Z]\w{0,60}(?:Error|Exception|Exit|Exhausted|NotFound|StopIteration|LogFailure))(?::|$)"
+    r"([A-Z]\w{0,60}(?:Error|Exception|Exit|Exhausted|NotFound|StopIteration|Failure))(?::|$)"
 )
 _CONSEQUENCES = frozenset(
     (
@@ -24,6 +37,68 @@ _CONSEQUENCES = frozenset(
     )
 )  # fmt: skip
 _PATTERN = re.compile("")
+
+
+class FailureClass(StrEnum):
+    """What made a job fail."""
+
+    OUT_OF_MEMORY = "out of memory"
+    NCCL = "nccl"
+    CUDA = "cuda"
+    DATA = "data"
+    KILLED = "killed"
+    USER_ERROR = "user error"
+    UNKNOWN = "unknown"
+
+
+class Weight(IntEnum):
+    """How close to the root a pattern is; lower ones decide."""
+
+    DEFINITE = 1
+    ERROR = 2
+    SYMPTOM = 3
+    CONSEQUENCE = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Cause:
+    """A pattern and what it means.
+
+    Parameters
+    ----------
+    pattern
+        Bounded, so that no line takes long.
+    words
+        In lower case; what matches holds one of them, and other lines are not matched at all.
+    retry
+        Whether the same job may succeed if it is started again, unchanged.
+    reason
+        What happened, in a few words.
+    """
+
+    pattern: Annotated[re.Pattern[str], BeforeValidator("".join)]
+    words: tuple[str, ...]
+    failure: FailureClass
+    weight: Weight
+    retry: bool
+    reason: str
+
+
+CAUSES = TypeAdapter(tuple[Cause, ...]).validate_python(
+    tomllib.loads(files("planner.inputs.estimate.logs").joinpath("causes.toml").read_text())["cause"]
+)
+"""In the order in which they are tried; the first that fits a line counts."""
+HINTS = (
+    "error", "memory", "kill", "oom", "nccl", "xid", "exception", "sig", "preempt", "limit", "cancelled", "fail",
+    "assert", "timeout", "timed out", "interrupt", "bad_alloc", "fault", "closed by", "stuck", "exhausted", "no space",
+    "quota", "stale", "endpoint", "corrupt", "truncated", "ran out", "exit", "walltime", "terminated", "kernel image",
+    "insufficient", "found no", "no cuda", "ordinal", "not compiled", "the bus", "ecc", "busy", "is lost", "gloo",
+    "badzip", "arrowinvalid", "not found", "can't open", "core dumped", "cache blocks", "traceback", "errno", "spot ",
+    "_status",
+)  # fmt: skip
+"""In lower case; a line with none of them holds no word of any cause, so most lines are not looked at twice."""
+
+
 _USER = Cause(_PATTERN, (), FailureClass.USER_ERROR, Weight.ERROR, False, "the job's own code raised an exception")
 _OTHER = Cause(
     _PATTERN, (), FailureClass.UNKNOWN, Weight.CONSEQUENCE, False, "an exception that may follow from another"

@@ -1,15 +1,21 @@
 """What a job is, read from its Python source, configurations and launch lines; nothing is executed or imported."""
 
-from planner.inputs.estimate.sources.cache import DescriptionCache
-from planner.inputs.estimate.sources.description import FIELDS, PRECISIONS, Evidence, JobDescription, Problem
+from planner.inputs.estimate.sources.description import (
+    FIELDS,
+    DescriptionCache,
+    Evidence,
+    JobDescription,
+    Precision,
+    Problem,
+)
 from planner.inputs.estimate.sources.reading import describe
 
 __all__ = [
     "FIELDS",
-    "PRECISIONS",
     "DescriptionCache",
     "Evidence",
     "JobDescription",
+    "Precision",
     "Problem",
     "describe",
 ]

@@ -1,13 +1,24 @@
-"""What a job's source and configuration say about it."""
+"""What a job's source and configuration say about it, and descriptions kept in a file by the hash of what was read."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import json
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+from typing import Literal
+
+from pydantic import TypeAdapter, ValidationError
+
+from models.scenario import write_atomically
 
 FIELDS = ("model", "batch_size", "steps", "epochs", "precision", "dataset", "gpus")
 """The fields of a description that have evidence."""
-PRECISIONS = ("fp64", "fp32", "fp16", "bf16", "fp8", "int8", "int4", "amp")
+Precision = Literal["fp64", "fp32", "fp16", "bf16", "fp8", "int8", "int4", "amp"]
 """What `JobDescription.precision` may be; amp is automatic mixed precision of a kind that nothing states."""
+SCHEMA_VERSION = 1
+"""Rises whenever a reader would describe the same bytes differently."""
+MAX_ENTRIES = 4_000
+MAX_BYTES = 256_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +78,7 @@ class JobDescription:
     epochs
         Passes over the data; a fraction where the job says so.
     precision
-        One of `PRECISIONS`.
+        One of `Precision`.
     dataset
         Name or path of the training data.
     gpus
@@ -84,9 +95,69 @@ class JobDescription:
     batch_size: int | None = None
     steps: int | None = None
     epochs: float | None = None
-    precision: str | None = None
+    precision: Precision | None = None
     dataset: str | None = None
     gpus: int | None = None
     evidence: tuple[Evidence, ...] = ()
     problems: tuple[Problem, ...] = ()
     text: str = ""
+
+
+_DESCRIPTION = TypeAdapter(JobDescription)
+
+
+class DescriptionCache:
+    """A file of descriptions; it is written by `save`, and a damaged file or entry counts as missing.
+
+    Parameters
+    ----------
+    path
+        Of the JSON file; it need not exist.
+    """
+
+    def __init__(self, path: str | Path) -> None:
+        self._path = Path(path)
+        self._entries = _read(self._path)
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def get(self, key: str) -> JobDescription | None:
+        """Return the description under a key; None if there is none, or none that holds together."""
+        entry = self._entries.get(key)
+        if not isinstance(entry, dict) or set(entry) != {field.name for field in fields(JobDescription)}:
+            return None
+        try:
+            return _DESCRIPTION.validate_json(json.dumps(entry), strict=True)
+        except ValidationError:
+            return None
+
+    def keep(self, key: str, description: JobDescription) -> None:
+        """Put a description under a key; the oldest goes if there are too many."""
+        self._entries.pop(key, None)
+        self._entries[key] = asdict(description)
+        while len(self._entries) > MAX_ENTRIES:
+            del self._entries[next(iter(self._entries))]
+
+    def save(self) -> None:
+        """Write the file, whole or not at all.
+
+        Raises
+        ------
+        InputError
+            If it cannot be written.
+        """
+        write_atomically(self._path, json.dumps({"schema_version": SCHEMA_VERSION, "entries": self._entries}))
+
+
+def _read(path: Path) -> dict[str, object]:
+    try:
+        with path.open("rb") as file:
+            data = file.read(MAX_BYTES + 1)
+        document = json.loads(data) if len(data) <= MAX_BYTES else None
+    except (OSError, ValueError, RecursionError):
+        return {}
+    if not isinstance(document, dict) or document.get("schema_version") != SCHEMA_VERSION:
+        return {}
+    entries = document.get("entries")
+    return entries if isinstance(entries, dict) else {}

@@ -1,38 +1,26 @@
-"""The formats that can be imported, one file each."""
+"""The formats that can be imported; the order is that of help and pages."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
 from planner.inputs.importers.format import Format
-from planner.inputs.importers.formats import (
-    acme,
-    alibaba_gpu_2023,
-    asynchow,
-    azure_functions_2021,
-    azure_llm,
-    gentd26,
-    helios,
-    philly,
-    rltune,
-    table,
-    wfcommons,
-)
+from planner.inputs.importers.formats import alibaba, asynchow, azure, cluster_jobs, philly, rltune, table, wfcommons
 
 FORMATS: Mapping[str, Format] = {
-    module.FORMAT.name: module.FORMAT
-    for module in (
-        gentd26,
-        azure_llm,
-        azure_functions_2021,
-        alibaba_gpu_2023,
-        acme,
-        helios,
-        philly,
-        rltune,
-        wfcommons,
-        asynchow,
-        table,
+    known.name: known
+    for known in (
+        alibaba.GENTD26,
+        azure.LLM,
+        azure.FUNCTIONS,
+        alibaba.GPU_2023,
+        cluster_jobs.ACME,
+        cluster_jobs.HELIOS,
+        philly.FORMAT,
+        rltune.FORMAT,
+        wfcommons.FORMAT,
+        asynchow.FORMAT,
+        table.FORMAT,
     )
 }
 """Every format by name."""

@@ -16,12 +16,11 @@ from pathlib import Path
 import numpy as np
 
 from executor.policies.options import one_of, option
-from planner.inputs.importers.cluster_jobs import GPUOptions, Ids, gpus_that_count
 from planner.inputs.importers.csv_files import csv_rows
 from planner.inputs.importers.format import Format, Hardware
-from planner.inputs.importers.rows import Mask, Rows
+from planner.inputs.importers.formats.cluster_jobs import GPUOptions, Ids, gpus_that_count
+from planner.inputs.importers.rows import Mask, Rows, Tally
 from planner.inputs.importers.tables import Requests, Texts
-from planner.inputs.importers.tally import Tally
 
 COLUMNS = (
     "job_id",
@@ -69,16 +68,6 @@ class RLTune(GPUOptions):
     """
 
     model: str = option("user", one_of(*_MODELS, "name"))
-
-    def hardware(self, files: Sequence[Path], tally: Tally) -> Hardware:
-        """Return two servers of eight GPUs of 16 GB, and models of 4 GB; the traces know no sizes."""
-        return Hardware(
-            memory_bytes=16 * 10**9,
-            weight_bytes=4 * 10**9,
-            load_bandwidth=Fraction(10**10),
-            servers=2,
-            gpus_per_server=8,
-        )
 
     def read(self, files: Sequence[Path], tally: Tally) -> Iterator[Requests]:
         """Yield the jobs of the files."""
@@ -138,5 +127,13 @@ FORMAT = Format(
     ),
     sizes="the traces have no sizes: every model weighs 4 GB, a GPU has 16 GB for weights",
     reader=RLTune,
+    # the traces know no sizes
+    hardware=Hardware(
+        memory_bytes=16 * 10**9,
+        weight_bytes=4 * 10**9,
+        load_bandwidth=Fraction(10**10),
+        servers=2,
+        gpus_per_server=8,
+    ),
     dated=True,
 )

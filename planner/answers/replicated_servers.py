@@ -1,0 +1,242 @@
+"""The same question over several arrival seeds or windows of a trace: one window does not size a cluster.
+
+Every replication is a cell of a sweep: it runs on the sweep's pool, is kept when it is finished, and is found again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from math import ceil
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from models import ServiceLevels
+from models.scenario import Scenario, build
+from planner.answers.questions import ServersQuestion
+from planner.answers.servers.answer import levels_of
+from planner.answers.servers.sizes import Sizes
+from planner.answers.whatif.document import windows_of
+from planner.answers.whatif.result import CellError, Counts, Sweep
+from planner.answers.whatif.run import ask_each
+from planner.answers.whatif.verbs import PLAN, Row
+
+CONFIDENCE = Fraction(9, 10)
+BOUND = "lower bound"
+"""Name of the spread of the bounds below the plan."""
+
+
+@dataclass(frozen=True, slots=True)
+class CountSpread:
+    """Least, median and most over the replications in which a size was found, and in how many it was.
+
+    Of servers, or of priced groups of the price per hour.
+
+    Parameters
+    ----------
+    hardest
+        The replication that needs most: one in which no size was found, else the first that needs the most found.
+    enough
+        What the next window needs at most with the confidence asked for; None if that takes more replications.
+    """
+
+    least: float | None
+    median: float | None
+    most: float | None
+    found: int
+    hardest: int | None = None
+    enough: float | None = None
+
+    @classmethod
+    def of(cls, sizes: Sequence[float | None], confidence: Fraction = CONFIDENCE) -> CountSpread:
+        """Return the spread of sizes, None where none was found.
+
+        Windows that might as well have come in another order put the next one at or below the k-th smallest of n with
+        a probability of at least k / (n + 1).
+
+        >>> CountSpread.of([3, None, 4])
+        CountSpread(least=3, median=3.5, most=4, found=2, hardest=1, enough=None)
+        >>> CountSpread.of([3, 5, 4], Fraction(1, 2)).enough
+        4
+        """
+        known = sorted(size for size in sizes if size is not None)
+        rank = ceil(confidence * (len(sizes) + 1))
+        enough = known[rank - 1] if rank <= len(known) else None
+        hardest = sizes.index(None) if len(known) < len(sizes) else sizes.index(max(known)) if known else None
+        if not known:
+            return cls(None, None, None, 0, hardest)
+        return cls(known[0], float(median(known)), known[-1], len(known), hardest, enough)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Replications:
+    """Answers to the same question; the first is about the scenario as it stands.
+
+    Parameters
+    ----------
+    what
+        What differs: ``arrival seeds`` or ``windows of the trace``.
+    priced
+        Whether sizes are mixes of priced groups, whose prices are compared.
+    sweep
+        The rows of every replication.
+    confidence
+        With which the next window, too, is to be served.
+    """
+
+    scenario: Scenario
+    levels: ServiceLevels
+    what: str
+    priced: bool
+    sweep: Sweep
+    confidence: Fraction = CONFIDENCE
+
+    @property
+    def replications(self) -> list[dict[str, Row]]:
+        """Of every finished replication without an error, its rows by policy."""
+        cells: dict[object, dict[str, Row]] = {}
+        for row in self.sweep.rows:
+            if row["error"] is None:
+                cells.setdefault(row["cell"], {})[str(row["policy"])] = row
+        return list(cells.values())
+
+    @property
+    def spread(self) -> dict[str, CountSpread]:
+        """The spread of the plan's size, of its lower bound, and of each policy's."""
+        cells = self.replications
+        size, bound = ("price_per_hour", "lower_bound_price_per_hour") if self.priced else ("servers", "lower_bound")
+        names = list(cells[0]) if cells else []
+        found = {name: self._spread([cell[name][size] for cell in cells]) for name in names}
+        return (
+            {PLAN: found.pop(PLAN), BOUND: self._spread([cell[PLAN][bound] for cell in cells]), **found}
+            if found
+            else {}
+        )
+
+    def _spread(self, values: Sequence[object]) -> CountSpread:
+        return CountSpread.of([v if isinstance(v, (int, float)) else None for v in values], self.confidence)
+
+    def window(self, replication: int) -> str:
+        """Return which seed or window a replication is of."""
+        row = self.replications[replication][PLAN]
+        return ", ".join(str(row[column]) for column in self.sweep.columns)
+
+    @property
+    def found(self) -> bool:
+        """Whether there is a plan in every replication."""
+        cells = self.replications
+        return len(cells) == self.sweep.counts.cells and all(cell[PLAN]["servers"] is not None for cell in cells)
+
+    @property
+    def record(self) -> ReplicationsRecord:
+        """The keys of ``servers --json`` with replications."""
+        cells, spread = self.replications, self.spread
+        first = {name: _sizes(row) for name, row in cells[0].items()} if cells else {}
+        return ReplicationsRecord(
+            self.levels.written,
+            first.pop(PLAN, None),
+            first,
+            [{name: _sizes(row) for name, row in cell.items()} for cell in cells],
+            self.what,
+            "price_per_hour" if self.priced else "servers",
+            float(self.confidence),
+            {
+                who: SpreadRow(
+                    s.least, s.median, s.most, s.found, s.enough, None if s.hardest is None else self.window(s.hardest)
+                )
+                for who, s in spread.items()
+            },
+            self.sweep.errors,
+            self.sweep.counts.known,
+            self.sweep.complete,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class SpreadRow:
+    """A spread, and the window that needs most."""
+
+    least: float | None
+    median: float | None
+    most: float | None
+    found: int
+    enough: float | None
+    hardest: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicationsRecord:
+    """Answers to the same question; `minimum` and `policies` are of the first."""
+
+    slo: str | list[str]
+    minimum: Mapping[str, object] | None
+    policies: Mapping[str, Mapping[str, object]]
+    replications: Sequence[Mapping[str, Mapping[str, object]]]
+    of: str
+    spread_of: str
+    confidence: float
+    spread: Mapping[str, SpreadRow]
+    errors: Sequence[CellError]
+    known: int
+    complete: bool
+
+
+def _sizes(row: Row) -> dict[str, object]:
+    left_out = ("cell", "policy", "slo", "error")
+    return {key: value for key, value in row.items() if key not in left_out and not key.startswith("workload")}
+
+
+def scenarios(scenario: Scenario, count: int) -> tuple[list[Scenario], str]:
+    """Return the scenario and its replications: the next seeds, or the next windows of the trace.
+
+    Raises
+    ------
+    QuestionError
+        If the workload is a list of jobs, or a trace without a window.
+    InputError
+        If the trace has no arrival in one of the windows.
+    """
+    windows = windows_of(scenario, count)
+    section = getattr(scenario.document.workload, windows.section)
+    others = [section.model_copy(update={windows.key: value}) for value in windows.values[1:]]
+    return [scenario, *(_with(scenario, {windows.section: other}) for other in others)], windows.what
+
+
+def _with(scenario: Scenario, update: dict[str, Any]) -> Scenario:
+    workload = scenario.document.workload.model_copy(update=update)
+    return build(scenario.document.model_copy(update={"workload": workload}), scenario.source)
+
+
+def replicate_servers(
+    asked: ServersQuestion,
+    scenario: Scenario,
+    count: int,
+    *,
+    confidence: Fraction = CONFIDENCE,
+    folder: str | Path | None = None,
+    ray: str | None = None,
+    watch: Callable[[Counts], None] | None = None,
+) -> Replications:
+    """Ask about a scenario and its replications.
+
+    Parameters
+    ----------
+    asked
+        Its time limit is for one replication, on one core; its workers are processes.
+    folder
+        Where finished replications are kept; those found there are not asked again, so that their number may grow.
+    ray, watch
+        As of `whatif`.
+
+    Raises
+    ------
+    InputError
+        If the scenario comes from no file.
+    QuestionError
+        If there is no level, or the workload is a list of jobs or a trace without a window.
+    """
+    levels, windows = levels_of(scenario, asked.slo), windows_of(scenario, count)
+    made = ask_each(replace(asked, slo=levels), scenario, windows, folder, ray=ray, watch=watch)
+    return Replications(scenario, levels, windows.what, Sizes(scenario).prices is not None, made, confidence)
