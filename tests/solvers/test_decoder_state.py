@@ -115,9 +115,7 @@ def compare(of: Instance, lived: GPUState, state: ClusterState, gpu: int, runs: 
     assert set(lived.memory.residents) == set(np.flatnonzero(state.ready[gpu] != NONE).tolist())
     if lived.memory.slots:
         held_by = [lived.memory.holder(slot) for slot in range(len(lived.memory.slots))]
-        assert [NONE if model is None else model for model in held_by] == state.slot_model[
-            gpu, : len(held_by)
-        ].tolist()
+        assert [NONE if model is None else model for model in held_by] == state.slot_model[gpu, : len(held_by)].tolist()
     else:
         assert lived.memory.free_bytes == state.room[gpu] - sum(run.memory_bytes for run in beside.values())
     if not of.template_memory.any():  # otherwise a run that evicts keeps the copy engine from its room, too
