@@ -96,7 +96,7 @@ def test_both_say_the_same_of_runs_loads_memory_and_free_compute(serving: bool) 
             joins = np.array([rng.randrange(2) for _ in range(of.n_tasks)])
             joins[decisions.order[tasks:]] = 0  # nobody joins whom the cut leaves out
             decisions = Decisions(decisions.order, decisions.gpu, joins)
-        decoder = (Decoder if serving else Decoder)(of, Objective.MEAN_LATENCY)
+        decoder = Decoder(of, Objective.MEAN_LATENCY)
         state, work, rows = decode_some(decoder, decisions, tasks)
         for gpu in range(of.n_gpus):
             if state.last_task[gpu] != NONE:
