@@ -11,12 +11,11 @@ import pytest
 
 from models import Job, Objective
 from models.scenario import load_scenario
-from planner.command.cli import app
-from planner.command.manners import run
 from solvers.bounds import closed_form
 from solvers.bounds.certificate import closed_form_document
 from solvers.bounds.verify import verify
 from tests.bounds.test_certificate import certified
+from tests.command import app, run
 from tests.instances import chain, instance, task
 
 SCENARIO = """\

@@ -10,6 +10,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from executor import parse_policy
 from executor import replay as replay_of
 from executor.devices.addresses import Move
 from executor.devices.crew import assign
@@ -18,7 +19,6 @@ from executor.devices.records import SET_ASIDE, Fault
 from executor.devices.run import LiveRun, LiveSettings, run_live
 from executor.devices.station import Station
 from executor.errors import DeviceError
-from executor.policies.parse import parse_policy
 from executor.runners.runner import RunnerCall
 from executor.simulation import simulate
 from models import Instance, MLModel, Restrictions, check

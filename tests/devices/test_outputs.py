@@ -5,10 +5,9 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from executor import replay
+from executor import parse_policy, replay
 from executor.devices.alone import different_outputs, outputs_alone
 from executor.devices.run import LiveRun, LiveSettings, run_live
-from executor.policies.parse import parse_policy
 from executor.runners.runner import RunnerCall
 from executor.runners.synthetic import SyntheticRunner
 from models import Instance, Job, MLModel, Placement, Residency, Timeline, check

@@ -7,10 +7,10 @@ from dataclasses import replace
 
 import torch
 
+from executor import parse_policy
 from executor.devices.addresses import AddressSpace, Move, Packing, pack
 from executor.devices.physical import physical_devices
 from executor.devices.weights import HostWeights, aligned, packed_bytes
-from executor.policies.parse import parse_policy
 from executor.simulation import simulate
 from models import Instance, Job, MLModel, Residency, Timeline, check
 from tests.devices.small import Small, gpus, unpackable

@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 import typer.main
 
-from planner.command.cli import app
-from planner.command.manners import run
+from tests.command import app, run
 from tests.documentation.pages import ROOT, Step, pages, steps
 from tests.planner.conftest import TEXT
 

@@ -11,12 +11,11 @@ import pytest
 
 from models.scenario import load_scenario
 from planner.answers.uncertain.estimates_file import read_quantiles
-from planner.command.cli import app
-from planner.command.manners import run
 from planner.inputs.estimate.known import KnownTimes
 from planner.inputs.estimate.rungs import read_profile
 from planner.inputs.estimate.tasks import Tasks
 from planner.inputs.samples import samples_path
+from tests.command import app, run
 from tests.estimate.past import past
 from tests.planner.conftest import TEXT
 

@@ -15,11 +15,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from models.scenario import InputError
-from planner.command.cli import app
-from planner.command.manners import run
 from planner.inputs.estimate.logs import LogReading, Remaining, read_log
 from planner.inputs.estimate.logs.failures import CAUSES, HINTS
 from planner.inputs.estimate.logs.reading import CUE, END, HINT, MAX_LINE, Words, read_lines
+from tests.command import app, run
 
 SECOND = 1_000_000
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from models.scenario import InputError, load_scenario
-from planner.inputs.importers.trace import import_trace
+from planner import import_trace
 from tests.importers.outcomes import jobs
 from tests.importers.small import written
 

@@ -9,11 +9,11 @@ import pytest
 
 from models.errors import QuestionError
 from models.scenario import InputError, load_scenario
-from planner.command.cli import app
-from planner.command.manners import BAD_INPUT, DONE, run
+from planner import import_trace
 from planner.inputs.importers.catalogue import PACKAGED, load_catalogue
 from planner.inputs.importers.catalogued import Catalogued
-from planner.inputs.importers.trace import Imported, import_trace
+from planner.inputs.importers.trace import Imported
+from tests.command import BAD_INPUT, DONE, app, run
 from tests.importers.small import written
 
 CATALOGUE = """\

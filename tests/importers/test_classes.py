@@ -12,15 +12,13 @@ from hypothesis import strategies as st
 
 from models.scenario import InputError, load_scenario
 from models.slo import quantile_rank
-from planner import bound
-from planner.command.cli import app
-from planner.command.manners import DONE, NOT_ACHIEVED, run
+from planner import bound, import_trace
 from planner.inputs.importers import classes
 from planner.inputs.importers.catalogued import Catalogued
 from planner.inputs.importers.classes import SLOWEST, round_up
-from planner.inputs.importers.trace import import_trace
 from planner.show.imported import summary_rows
 from planner.show.summaries import bound_summary
+from tests.command import DONE, NOT_ACHIEVED, app, run
 from tests.importers.small import table, written
 
 CATALOGUE = """\

@@ -9,7 +9,8 @@ import pytest
 
 from models.errors import QuestionError
 from models.scenario import InputError, load_scenario
-from planner.inputs.importers.trace import Imported, import_trace
+from planner import import_trace
+from planner.inputs.importers.trace import Imported
 from planner.show.imported import summary_rows
 from tests.importers.small import AZURE, GENTD26, UPDATES, table, written
 

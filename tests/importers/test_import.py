@@ -15,17 +15,14 @@ from executor.policies.options import option, switch
 from models import Edge, Task, Workflow, check
 from models.errors import QuestionError
 from models.scenario import InputError, load_scenario
-from planner import plan
-from planner.answers.simulate import simulate
-from planner.command.cli import app
-from planner.command.manners import BAD_INPUT, DONE, run
+from planner import import_trace, plan, simulate
 from planner.command.verbs.logs import _FORMATS
 from planner.inputs.importers import DagJobs, Format, Hardware, Requests, Tally, workload
 from planner.inputs.importers.format import Override
 from planner.inputs.importers.formats import FORMATS
-from planner.inputs.importers.trace import import_trace
 from planner.show.import_figure import figure
 from planner.show.imported import summary_rows
+from tests.command import BAD_INPUT, DONE, app, run
 from tests.importers.small import GENTD26, table, written
 
 ROWS = ("0,a,10", "30,b,20", "59.999999,a,30", "60,a,40", "120,c,20")

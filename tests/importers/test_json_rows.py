@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from models.scenario import InputError
+from planner import import_trace
 from planner.inputs.importers import json_files
-from planner.inputs.importers.trace import import_trace
 from tests.importers.outcomes import jobs
 from tests.importers.small import written
 

@@ -12,11 +12,10 @@ from hypothesis import strategies as st
 
 from models.scenario import InputError, load_scenario
 from models.scenario.files import LONGEST_LINE
-from planner.command.cli import app
-from planner.command.manners import BAD_INPUT, run
+from planner import import_trace
 from planner.inputs.estimate.table import Wanted, read_table
 from planner.inputs.importers import csv_files
-from planner.inputs.importers.trace import import_trace
+from tests.command import BAD_INPUT, app, run
 from tests.importers.small import AZURE, GENTD26, table, written
 
 GOOD = "0,a,1"

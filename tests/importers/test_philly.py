@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from models.scenario import InputError
-from planner.inputs.importers.trace import import_trace
+from planner import import_trace
 from tests.importers.outcomes import jobs
 from tests.importers.small import written
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from planner.inputs.importers.trace import import_trace
+from planner import import_trace
 
 DATA = Path(__file__).parents[3] / "shared" / "data"
 GENTD26 = DATA / "gentd26"

@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 from models.scenario import InputError, load_scenario
-from planner.command.cli import app
-from planner.command.manners import run
+from planner import import_trace
 from planner.inputs.importers.target import Driven
-from planner.inputs.importers.trace import Imported, import_trace
+from planner.inputs.importers.trace import Imported
 from planner.show.imported import summary_rows
+from tests.command import app, run
 from tests.importers.small import table, written
 
 BASE = """\

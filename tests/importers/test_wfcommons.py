@@ -11,7 +11,7 @@ import pytest
 
 from models.scenario import InputError, load_scenario
 from models.workload import Edge
-from planner.inputs.importers.trace import import_trace
+from planner import import_trace
 from tests.importers.small import written
 
 

@@ -16,10 +16,9 @@ import pytest
 
 from models import Objective
 from planner.answers.versions import versions
-from planner.command.cli import app
 from planner.command.console import ProgressLine
-from planner.command.manners import run
 from solvers.result import Progress, Search
+from tests.command import app, run
 
 SIMULATE_KEYS = {"policy", "objective", "metrics"}
 PLAN_KEYS = {

@@ -15,10 +15,9 @@ from models.scenario import Scenario
 from planner import compare, save
 from planner.answers.compare import DEFAULT_POLICIES
 from planner.answers.policies.parse import split_policies
-from planner.command.cli import app
-from planner.command.manners import run
 from planner.show.comparison import comparison_view
 from planner.show.notebook import html
+from tests.command import app, run
 
 TWO_MODELS = """\
 cluster: {servers: 1, gpu: {kind: T4, memory: 10 GB, load_bandwidth: 10 GB/s}}

@@ -14,15 +14,13 @@ from rich.console import Console
 
 from models.objective import timeline_value
 from models.scenario import Scenario
-from planner import compare, frame, replicate, report, save
+from planner import compare, frame, regret, replicate, report, save, simulate
 from planner import plan as planned
 from planner.answers.compare import Comparison
 from planner.answers.convergence import is_converged, warn_of
 from planner.answers.intervals import Interval
 from planner.answers.plan import Plan
 from planner.answers.replications import Replicated
-from planner.answers.simulate import simulate
-from planner.answers.take_apart import regret
 from planner.answers.whatif.result import Counts, Sweep
 from planner.answers.whatif.verbs import Row
 from planner.show.notebook import html

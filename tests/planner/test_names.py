@@ -10,8 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from planner.command.cli import app
-from planner.command.manners import run
+from tests.command import app, run
 from tests.planner.conftest import TEXT
 
 NAMES = ["a[/red]b", "prod [eu-west]", "$x^2_$", "<b>x</b>", ":smile:", "</script>", "[link=x]"]

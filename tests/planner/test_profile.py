@@ -22,12 +22,12 @@ from executor.runners.runner import RunnerCall
 from executor.samples import FittedLine, Spread
 from models import WHOLE, BatchClass, Edge, Link, MLModel, Task, Workflow
 from models.scenario import InputError, Scenario, load_scenario, scenario_from
-from planner.answers.profile import Profile, measured_document, profile
+from planner import profile
+from planner.answers.profile import Profile, measured_document
 from planner.answers.uncertain.estimates_file import read_quantiles
-from planner.command.cli import app
-from planner.command.manners import run
 from planner.inputs.samples import read_samples
 from planner.show.profile import profile_view
+from tests.command import app, run
 from tests.devices.small import BYTES, Small
 
 SCENARIO = """

@@ -27,11 +27,10 @@ from models import (
 )
 from models.scenario import Scenario
 from models.timeline import batch_leaders
-from planner import compare
+from planner import compare, simulate
 from planner.answers.policies import receding_horizon
 from planner.answers.policies.following import Following
 from planner.answers.policies.receding_horizon import EVERYTHING, Oracle, RecedingHorizon, RecedingOptions
-from planner.answers.simulate import simulate
 from planner.answers.uncertain.told import Told
 from solvers.exact import exhaustive
 from solvers.search.replanning import Moment, Replanner

@@ -31,17 +31,16 @@ from models import (
 )
 from models.scenario import InputError, Scenario
 from models.timeline import batch_leaders
-from planner import bound, compare, frame, save
+from planner import bound, compare, frame, regret, save, simulate
 from planner.answers.fixed import with_placement, without_models
 from planner.answers.regret import AS_IT_RAN, ORDER, PLACEMENT, RESIDENCY, Clairvoyance, Regret, RegretStep
-from planner.answers.simulate import simulate
-from planner.answers.take_apart import hold, regret, with_given_loads, worth_of_clairvoyance
-from planner.command.cli import app
-from planner.command.manners import run as command
+from planner.answers.take_apart import hold, with_given_loads, worth_of_clairvoyance
 from planner.show.regret import losses_table, regret_bars
 from planner.show.table import terminal
 from solvers.budget import Budget
 from solvers.exact.exhaustive import solve
+from tests.command import app
+from tests.command import run as command
 from tests.instances import chain, cluster, instance, random_instance, random_serving_instance, task
 
 SECONDS = 20.0  # every instance here is proved long before

@@ -16,9 +16,8 @@ from executor.simulation import Durations, simulate_recorded
 from models import Placement, Residency, Timeline, check
 from models.record import encode
 from models.scenario import Scenario, load_scenario, read_timeline
-from planner import save
-from planner.answers.replay import Replayed, replay_on_devices
-from planner.answers.simulate import simulate
+from planner import replay_on_devices, save, simulate
+from planner.answers.replay import Replayed
 from planner.answers.time_causes import CAUSES
 from tests.devices.small import BYTES, Small, gpus, instance
 from tests.executor.scripted import Listed, runs

@@ -11,10 +11,9 @@ import pytest
 
 from models.errors import QuestionError
 from models.scenario import Scenario, load_scenario
-from planner import compare, replicate, save, simulate
+from planner import compare, replicate, residencies, save, simulate, tasks
 from planner.answers.intervals import interval_of
 from planner.answers.whatif.document import windows_of
-from planner.show.frames import residencies, tasks
 from tests.planner.conftest import TEXT
 
 POISSON = "  poisson: {rate: 200000 /s, jobs: 6, seed: 4}"

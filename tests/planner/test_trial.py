@@ -24,9 +24,9 @@ from executor.errors import DeviceError
 from executor.runners.runner import RunnerCall
 from models.errors import QuestionError
 from models.scenario import load_scenario
-from planner import report, save, simulate
+from planner import report, save, simulate, trial
 from planner.answers.replay import Replayed
-from planner.answers.trial import realised_bound_s, trial
+from planner.answers.trial import realised_bound_s
 from planner.show.trial import trial_view
 from tests.devices.small import Small
 from tests.planner.test_command import Command, command

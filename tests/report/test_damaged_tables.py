@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 
 from models.scenario import InputError
-from planner.answers.whatif import whatif
-from planner.show.report import report
+from planner import report, whatif
 from tests.planner.conftest import TEXT
 
 FORMULA = "=cmd|' /C calc'!A0"

@@ -14,12 +14,12 @@ from models.errors import QuestionError
 from models.identity import scenario_hash
 from models.record import encode
 from models.scenario import InputError
+from planner import report
 from planner.answers.compare import Comparison
 from planner.answers.shown import Shown
-from planner.command.cli import app
-from planner.command.manners import run
-from planner.show.report import page, report
+from planner.show.report import page
 from planner.show.timelines import timelines_of, write
+from tests.command import app, run
 from tests.instances import chain, cluster, instance, task
 from tests.report import hostile
 

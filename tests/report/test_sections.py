@@ -7,7 +7,7 @@ from models.identity import scenario_hash
 from models.objective import Objective
 from models.record import decode, encode
 from models.scenario import Scenario, load_scenario, scenario_from
-from planner import replicate, save, servers
+from planner import replicate, report, save, servers, simulate, whatif
 from planner.answers.questions import schedule
 from planner.answers.replay_report import (
     Both,
@@ -19,11 +19,8 @@ from planner.answers.replay_report import (
 )
 from planner.answers.servers.written import write_schedule
 from planner.answers.shown import Shown
-from planner.answers.simulate import simulate
 from planner.answers.versions import Origin, ScenarioNamed
-from planner.answers.whatif import whatif
 from planner.show import timelines
-from planner.show.report import report
 from tests.planner.conftest import TEXT
 
 

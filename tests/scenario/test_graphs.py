@@ -10,7 +10,7 @@ import pytest
 
 from models import Edge, Task, Workflow
 from models.scenario import InputError, Scenario, scenario_from, workflow_graph, workflow_section
-from planner.show.workflow_figure import draw_workflow
+from planner import draw_workflow
 
 
 def scenario_with(graph: nx.DiGraph[Any]) -> Scenario:

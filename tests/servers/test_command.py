@@ -9,9 +9,8 @@ from typing import Any
 
 import pytest
 
-from models.scenario.errors import InputError
-from planner.command.cli import app
-from planner.command.manners import run
+from models.scenario import InputError
+from tests.command import app, run
 
 TEXT = """\
 name: three

@@ -9,11 +9,10 @@ import pytest
 
 from executor import Knows, NoiseError
 from models.scenario import load_scenario
-from planner import save, servers
+from planner import report, save, servers
 from planner.answers.servers import ServersAnswer
 from planner.answers.servers.deployable import lead
 from planner.answers.servers.record import WorkDone
-from planner.show.report import report
 from planner.show.servers import alternatives_table
 from planner.show.servers_words import answer_in_words, knowledge_in_words
 from tests.planner.test_command import Command, command

@@ -11,8 +11,7 @@ import pytest
 
 from models import Instance, InstanceError, ServiceLevels
 from models.record import encode
-from models.scenario import Scenario, scenario_from
-from models.scenario.errors import InputError
+from models.scenario import InputError, Scenario, scenario_from
 from planner import servers
 from planner.answers.servers import ServersAnswer
 from planner.answers.servers.goal import tolerances

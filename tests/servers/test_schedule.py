@@ -16,6 +16,7 @@ from models import InstanceError, ServiceLevels, check
 from models.availability import FOREVER
 from models.record import encode
 from models.scenario import Scenario, scenario_from
+from planner import simulate
 from planner.answers.questions import schedule
 from planner.answers.servers.attained import attained
 from planner.answers.servers.autoscaler import autoscale
@@ -24,12 +25,10 @@ from planner.answers.servers.decide import meets
 from planner.answers.servers.goal import tolerances
 from planner.answers.servers.schedule import cheapest_counts
 from planner.answers.servers.sizes import Sizes
-from planner.answers.simulate import simulate
-from planner.command.cli import app
-from planner.command.manners import run
 from planner.show.schedule import sentences
 from solvers.bounds import fluid
 from solvers.exact import cp_sat
+from tests.command import app, run
 
 SECOND = 1_000_000
 LEVEL = ServiceLevels.parse("no late jobs")

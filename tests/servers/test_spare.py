@@ -9,8 +9,7 @@ import pytest
 
 from experiments.servers import mixes
 from planner.answers.servers.question import remainders
-from planner.command.cli import app
-from planner.command.manners import run
+from tests.command import app, run
 from tests.servers.test_words import TEXT
 
 

@@ -9,9 +9,8 @@ import pytest
 
 from executor import StoppedError
 from models import Workflow
-from planner import servers
+from planner import servers, simulate
 from planner.answers.questions import schedule
-from planner.answers.simulate import simulate
 from solvers.bounds import fluid
 from tests.servers.scenarios import NO_LATE_JOBS, scenario
 

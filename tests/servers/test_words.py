@@ -11,12 +11,11 @@ import pytest
 from models import ServiceLevels
 from models.record import encode
 from models.scenario import load_scenario
-from planner import save, servers
+from planner import report, save, servers
 from planner.answers.servers import ServersAnswer
 from planner.answers.servers.goal import tolerances
 from planner.answers.servers.hunt import floor_of
 from planner.show.curves import draw
-from planner.show.report import report
 from planner.show.servers_words import answer_in_words, order_in_words
 from tests.servers.scenarios import rows, scenario
 

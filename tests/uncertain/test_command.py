@@ -13,8 +13,7 @@ import pytest
 
 from executor import NoiseError
 from models.scenario import Scenario, load_scenario
-from planner import compare
-from planner.answers.simulate import simulate
+from planner import compare, simulate
 from planner.answers.uncertain.estimates_file import read_told
 from planner.answers.uncertain.told import TRUTH
 from planner.show.comparison import comparison_view

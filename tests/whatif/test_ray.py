@@ -10,8 +10,7 @@ import pytest
 
 from models.errors import QuestionError
 from planner.answers.pool.calls import in_order
-from planner.command.cli import app
-from planner.command.manners import run
+from tests.command import app, run
 from tests.whatif.calls import square
 from tests.whatif.small import written
 

@@ -16,16 +16,14 @@ import pytest
 
 from models.scenario import InputError, load_scenario, scenario_from
 from models.slo import ServiceLevels
-from planner import frame, plan
+from planner import frame, plan, simulate, sweep, whatif
 from planner.answers.pool.processes import CRASHED
 from planner.answers.questions import BoundQuestion, CompareQuestion, ServersQuestion
-from planner.answers.simulate import simulate
-from planner.answers.whatif import Counts, Sweep, sweep, whatif
+from planner.answers.whatif import Counts, Sweep
 from planner.answers.whatif.cell import CellCall, answer
 from planner.answers.whatif.document import read_sweep
-from planner.command.cli import app
-from planner.command.manners import run
 from solvers.budget import Method
+from tests.command import app, run
 from tests.whatif.small import SCENARIO, SWEEP, tables, written
 
 MAIN = "import sys; from planner.command.start import main; sys.argv[1:] = {arguments!r}; main()"
