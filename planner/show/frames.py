@@ -14,8 +14,8 @@ from models.objective import completion_us
 from planner.answers.shown import Shown
 from planner.answers.simulate import Simulation
 from planner.answers.whatif.result import Sweep, table_of
-from planner.show.charts import WithTimelines
 from planner.show.table import frame_of
+from planner.show.templates import WithTimelines
 
 
 class WithRows(Protocol):

@@ -20,8 +20,7 @@ from planner.command.verbs.logs import _FORMATS
 from planner.inputs.importers import DagJobs, Format, Hardware, Requests, Tally, workload
 from planner.inputs.importers.format import Override
 from planner.inputs.importers.formats import FORMATS
-from planner.show.import_figure import figure
-from planner.show.imported import summary_rows
+from planner.show.imported import figure, summary_rows
 from tests.command import BAD_INPUT, DONE, app, run
 from tests.importers.small import GENTD26, table, written
 
