@@ -1,6 +1,7 @@
 """The command as tests call it: ``run(app, [...])`` returns the exit code."""
 
-from tests.command import BAD_INPUT as BAD_INPUT
-from tests.command import DONE as DONE
-from tests.command import app as app
-from tests.command import run as run
+from planner.command.cli import app as app
+from planner.command.manners import BAD_INPUT as BAD_INPUT
+from planner.command.manners import DONE as DONE
+from planner.command.manners import NOT_ACHIEVED as NOT_ACHIEVED
+from planner.command.manners import run as run

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.by_hand import TEXT
 from tests.command import app, run
-from tests.planner.conftest import TEXT
 
 NAMES = ["a[/red]b", "prod [eu-west]", "$x^2_$", "<b>x</b>", ":smile:", "</script>", "[link=x]"]
 
