@@ -2,10 +2,10 @@
 
 from executor.errors import DeviceError, IllegalActionError, PolicyError, StalledError, StoppedError
 from executor.noise import Noise, NoiseError, NoiseSpread, parse_noise
+from executor.policies.compass import twin_instance
 from executor.policies.parse import POLICIES, ParsedPolicy, parse_policy
 from executor.policies.queueing import QueuePolicy
 from executor.policies.replay import replay
-from executor.policies.twin import twin_instance
 from executor.policy import Knows, Policy
 from executor.simulation import instance_for, simulate
 from executor.site import Site

@@ -1,8 +1,10 @@
-"""Simulate: a policy on a virtual clock."""
+"""Simulate: a policy on a virtual clock, where some things may take as long as they took elsewhere."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -10,7 +12,7 @@ from executor.device import VirtualDevice
 from executor.engine import Engine
 from executor.errors import PolicyError
 from executor.noise import Noise
-from executor.policies.released import ReleasedCompass
+from executor.policies.compass import ReleasedCompass
 from executor.policy import Policy
 from models import Instance, Timeline
 from models.branches import only, open_paths
@@ -72,7 +74,7 @@ def _alike(told: Instance, truth: Instance) -> bool:
 def instance_for(instance: Instance, policy: Callable[[], Policy]) -> Instance:
     """Return the instance on which a policy runs in place of this one.
 
-    The same, but for ``compass-released``: see `executor.policies.released.twin_instance`. Its timelines must be
+    The same, but for ``compass-released``: see `executor.policies.compass.twin_instance`. Its timelines must be
     checked and measured against that instance; tasks have the same numbers in both.
     """
     return twin_for(instance, policy())
@@ -85,3 +87,56 @@ def twin_for(instance: Instance, made: Policy) -> Instance:
     one in its place.
     """
     return made.twin(instance) if type(made) is ReleasedCompass else instance
+
+
+@dataclass(frozen=True, slots=True)
+class Durations:
+    """Measured durations in microseconds; what is not here takes the given time.
+
+    Parameters
+    ----------
+    runs
+        By task.
+    loads
+        By GPU and model: one after the other; the last one holds for further loads.
+    transfers
+        By source and target task; never less than given.
+    """
+
+    runs: Mapping[int, int] = field(default_factory=dict)
+    loads: Mapping[tuple[int, int], Iterable[int]] = field(default_factory=dict)
+    transfers: Mapping[tuple[int, int], int] = field(default_factory=dict)
+
+
+class _RecordedDevice(VirtualDevice):
+    def __init__(self, durations: Durations) -> None:
+        super().__init__()
+        self.exact = False
+        self._runs, self._transfers = durations.runs, durations.transfers
+        self._recorded = {place: deque(taken) for place, taken in durations.loads.items()}
+
+    def run(self, tasks: Sequence[int], gpu: int, expected_us: int) -> None:
+        super().run(tasks, gpu, self._runs.get(tasks[0], expected_us))
+
+    def load(self, model: int, gpu: int, slot: int | None, expected_us: int) -> None:
+        left = self._recorded.get((gpu, model), deque())
+        if left:
+            expected_us = left.popleft() if len(left) > 1 else left[0]
+        super().load(model, gpu, slot, expected_us)
+
+    def send(self, source: int, target: int, gpu: int, number: int, expected_us: int) -> bool:
+        taken = max(expected_us, self._transfers.get((source, target), 0))
+        return super().send(source, target, gpu, number, taken)
+
+
+def simulate_recorded(
+    instance: Instance, policy: Callable[[], Policy], durations: Durations, seed: int = 0
+) -> Timeline:
+    """Return what a policy would have made of an instance if some things had taken as long as measured.
+
+    Raises
+    ------
+    PolicyError
+        If the policy cannot serve the instance, or misbehaves.
+    """
+    return Engine(instance, policy(), _RecordedDevice(durations), seed).run()

@@ -17,7 +17,8 @@ from models.memory import Memory
 from models.metrics import Metrics, measure
 from models.objective import Objective, completion_us, objective_value, timeline_value
 from models.slo import ServiceLevel, ServiceLevels
-from models.timeline import Placement, Residency, Timeline
+from models.streams import StreamClass, StreamSpeed, Tokens
+from models.timeline import Placement, Residency, ServedRequests, Timeline
 from models.violation import Violation
 from models.workload import WHOLE, BatchClass, Edge, Job, MLModel, Task, Workflow
 
@@ -46,10 +47,14 @@ __all__ = [
     "Residency",
     "Restrictions",
     "Run",
+    "ServedRequests",
     "ServiceLevel",
     "ServiceLevels",
+    "StreamClass",
+    "StreamSpeed",
     "Task",
     "Timeline",
+    "Tokens",
     "UnsupportedInstanceError",
     "Violation",
     "Workflow",

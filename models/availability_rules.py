@@ -43,7 +43,10 @@ def _run_ends(instance: Instance, timeline: Timeline) -> Ints:
         for task in np.flatnonzero(batch != NONE).tolist():
             of_batch = instance.batch_time(int(batch[task]), int(timeline.gpu[task]), int(size[task]))
             given[task] = max(given[task], of_batch)
-    return np.asarray(timeline.start_us + np.maximum(given, 0), np.int64)
+    ends = np.asarray(timeline.start_us + np.maximum(given, 0), np.int64)
+    if instance.streams is not None:  # a request joins only where it ends in time whatever happens
+        ends = np.where(instance.streams.template[instance.task_template] == NONE, ends, timeline.end_us)
+    return ends
 
 
 def _residency(instance: Instance, timeline: Timeline, residency: Residency) -> Iterator[Violation]:

@@ -117,4 +117,6 @@ def open_paths(instance: Instance) -> Opened | None:
 
 def only(timeline: Timeline, kept: Ints) -> Timeline:
     """Return what happened to some of the tasks, numbered in their order."""
-    return replace(timeline, gpu=timeline.gpu[kept], start_us=timeline.start_us[kept], end_us=timeline.end_us[kept])
+    served = None if timeline.served is None else timeline.served.only(kept)
+    gpu, start_us, end_us = timeline.gpu[kept], timeline.start_us[kept], timeline.end_us[kept]
+    return replace(timeline, gpu=gpu, start_us=start_us, end_us=end_us, served=served)

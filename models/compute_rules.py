@@ -47,7 +47,10 @@ def check_compute(instance: Instance, timeline: Timeline) -> Iterator[Violation]
     leaders = batch_leaders(instance, timeline)
     end_us = timeline.end_us.copy()
     np.maximum.at(end_us, leaders, timeline.end_us)
-    runs = np.flatnonzero(leaders == np.arange(instance.n_tasks))
+    leading = leaders == np.arange(instance.n_tasks)
+    if instance.streams is not None:  # how requests share a GPU is for the rules of streams to say
+        leading &= instance.streams.template[instance.task_template] == NONE
+    runs = np.flatnonzero(leading)
     share = instance.template_share[instance.task_template[runs]]
     if (share == WHOLE).all():
         yield from _overlaps(instance, timeline, runs, end_us)

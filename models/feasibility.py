@@ -16,6 +16,7 @@ from models.availability_rules import check_availability
 from models.compute_rules import check_batches, check_compute
 from models.instance import NEVER, NONE, Instance
 from models.metrics import serving_residency
+from models.stream_rules import check_streams, kv_bytes
 from models.timeline import UNPLACED, Residency, Timeline, is_eviction
 from models.violation import Violation, name_residency, name_task
 
@@ -92,12 +93,12 @@ def _one_load_at_a_time(instance: Instance, timeline: Timeline) -> Iterator[Viol
 
 
 def _memory(instance: Instance, timeline: Timeline) -> Iterator[Violation]:
-    """R2 by bytes: at every instant the models on a GPU and what its running tasks hold fit its memory."""
+    """R2 by bytes: at every instant the models on a GPU, what its running tasks hold, and KV, fit its memory."""
     holdings: dict[int, list[_Holding]] = {}
     for r in timeline.residencies:
         held = (r.load_start_us, r.end_us, int(instance.weight_bytes[r.model]))
         holdings.setdefault(r.gpu, []).append(held)
-    working = instance.template_memory[instance.task_template]
+    working = instance.template_memory[instance.task_template] + kv_bytes(instance, timeline)
     for task in np.flatnonzero(working):
         held = (int(timeline.start_us[task]), int(timeline.end_us[task]), int(working[task]))
         holdings.setdefault(int(timeline.gpu[task]), []).append(held)
@@ -182,15 +183,17 @@ def _initial(instance: Instance, timeline: Timeline) -> Iterator[Violation]:
 
 
 def _runs(instance: Instance, timeline: Timeline) -> Iterator[Violation]:
-    """T1: an eligible GPU, start >= release, end = start + run time (realised: end >= start; batches: T3b)."""
+    """T1: an eligible GPU, start >= release, end = start + run time (realised: end >= start; T3b, S4 for others)."""
     allowed = instance.run_us[instance.task_template, instance.gpu_class[timeline.gpu]]
     took = timeline.end_us - timeline.start_us
     release = instance.job_release_us[instance.task_job]
     for task in np.flatnonzero(allowed == NEVER):
         gpu = instance.cluster.gpus[timeline.gpu[task]].id
         yield Violation("T1", name_task(instance, int(task)), "GPU is not eligible", gpu, "an eligible GPU")
-    unbatched = instance.template_batch[instance.task_template] == NONE
-    wrong = took < 0 if timeline.realised else (took != allowed) & unbatched
+    own_time = instance.template_batch[instance.task_template] == NONE
+    if instance.streams is not None:
+        own_time &= instance.streams.template[instance.task_template] == NONE
+    wrong = took < 0 if timeline.realised else (took != allowed) & own_time
     for task in np.flatnonzero(wrong & (allowed != NEVER)):
         yield Violation(
             "T1", name_task(instance, int(task)), "runs for the wrong time", int(took[task]), int(allowed[task])
@@ -206,6 +209,10 @@ def _precedence(instance: Instance, timeline: Timeline) -> Iterator[Violation]:
     a, b = timeline.gpu[source], timeline.gpu[target]
     same_server = (instance.gpu_server[a] == instance.gpu_server[b]).astype(np.int64)
     transfer = instance.transfer_us[edge, instance.gpu_class[a], instance.gpu_class[b], same_server]
+    if instance.streams is not None:
+        transfer = transfer.copy()
+        for moved in np.flatnonzero(instance.streams.kv_edge[edge]).tolist():
+            transfer[moved] = instance.kv_transfer_time(int(source[moved]), int(a[moved]), int(b[moved]))
     earliest = timeline.end_us[source] + np.where(a == b, 0, transfer)
     for arc in np.flatnonzero(timeline.start_us[target] < earliest):
         subject = f"{name_task(instance, int(target[arc]))} after {name_task(instance, int(source[arc]))}"
@@ -249,6 +256,7 @@ _RULES: tuple[Callable[[Instance, Timeline], Iterator[Violation]], ...] = (
     _precedence,
     check_batches,
     check_compute,
+    check_streams,
     check_availability,
     _restrictions,
 )

@@ -11,7 +11,8 @@ from typing import Any
 from models.availability import FOREVER
 from models.cluster import GPU, Link
 from models.instance import Instance
-from models.workload import WHOLE, BatchClass, Task
+from models.streams import StreamClass
+from models.workload import WHOLE, BatchClass, Job, Task
 
 
 def scenario_hash(instance: Instance) -> str:
@@ -24,6 +25,8 @@ def canonical(instance: Instance) -> dict[str, Any]:
     """Return an instance as plain lists, dictionaries, integers and strings; equal instances give equal values."""
     network = instance.cluster.network
     batches = {"batches": [_batch(batch) for batch in instance.batches]} if instance.batches else {}
+    classes = () if instance.streams is None else instance.streams.classes
+    streams = {"streams": [_stream(stream) for stream in classes]} if classes else {}
     return {
         "gpus": [_gpu(gpu) for gpu in instance.cluster.gpus],
         "network": [_link(network.between), _link(network.within), network.staged],
@@ -36,7 +39,7 @@ def canonical(instance: Instance) -> dict[str, Any]:
                         task.name,
                         dict(task.runtime_us),
                         list(task.models),
-                        [[edge.source, edge.size_bytes] for edge in task.inputs],
+                        [[edge.source, edge.size_bytes, *(["kv"] if edge.kv else [])] for edge in task.inputs],
                         *_demand(task),
                     ]
                     for task in workflow.tasks
@@ -45,7 +48,7 @@ def canonical(instance: Instance) -> dict[str, Any]:
             for workflow in instance.workflows
         ],
         "jobs": [
-            [int(workflow), job.release_us, _number(job.weight), job.deadline_us, job.ingress]
+            [int(workflow), job.release_us, _number(job.weight), job.deadline_us, job.ingress, *_tokens(job)]
             for workflow, job in zip(instance.job_workflow, instance.jobs, strict=True)
         ],
         "options": {
@@ -59,6 +62,7 @@ def canonical(instance: Instance) -> dict[str, Any]:
             "no_swaps": instance.restrictions.no_swaps,
         },
         **batches,
+        **streams,
     }
 
 
@@ -73,6 +77,10 @@ def _demand(task: Task) -> list[dict[str, Any]]:
     given = {"input": task.input_bytes} if task.input_bytes else {}
     if task.batch is not None:
         return [{"batch": task.batch.name, **given}]
+    if task.stream is not None:
+        tied = {} if task.tied_to is None else {"with": task.tied_to}
+        marked = {"first_token": True} if task.first_token else {}
+        return [{"stream": task.stream.name, **tied, **marked, **given}]
     asked = {"share": task.share, "memory": task.memory_bytes}
     plain = asked == {"share": WHOLE, "memory": 0}
     return [given if plain else {**asked, **given}] if given or not plain else []
@@ -81,6 +89,20 @@ def _demand(task: Task) -> list[dict[str, Any]]:
 def _batch(batch: BatchClass) -> list[Any]:
     runtime = {kind: sorted(times.items()) for kind, times in batch.runtime_us.items()}
     return [batch.name, runtime, list(batch.models), batch.share, batch.memory_bytes]
+
+
+def _stream(stream: StreamClass) -> list[Any]:
+    speeds = {
+        kind: [_number(speed.prefill_rate), speed.chunk, speed.seats, list(speed.tau), speed.kv_bytes]
+        for kind, speed in stream.speeds.items()
+    }
+    return [stream.name, speeds, list(stream.models)]
+
+
+def _tokens(job: Job) -> list[dict[str, list[int]]]:
+    """Return the tokens of a job's requests, whoever gives them; nothing where it has none."""
+    tokens = {task.name: list(job.tokens_of(task)) for task in job.workflow.tasks if task.stream is not None}
+    return [tokens] if tokens else []
 
 
 def _link(link: Link) -> list[Any]:

@@ -16,6 +16,7 @@ from models import tables
 from models.cluster import GPU, Cluster
 from models.errors import UserError
 from models.restrictions import InitialResidency, InstanceError, Restrictions, check_initial, check_restrictions
+from models.stream_tables import StreamTables
 from models.tables import LARGEST, NEVER, NONE, Arcs, Ints
 from models.workload import WHOLE, BatchClass, Job, MLModel, Workflow
 
@@ -34,6 +35,9 @@ __all__ = [
 class UnsupportedInstanceError(UserError):
     """A part of the software cannot serve what an instance asks for; the message says which, and what is allowed."""
 
+
+_LEAST_HELD = 2
+"""Tokens of KV of the smallest request: one in, one out."""
 
 _derived = partial(field, init=False, repr=False, compare=False)
 
@@ -77,7 +81,8 @@ class Instance:
     class_gpu
         A GPU of each class, to ask about the class.
     run_us
-        Run time of a template on a GPU class in microseconds, NEVER if it cannot run there. Shape [templates, classes].
+        Run time of a template on a GPU class in microseconds, NEVER if it cannot run there; of a request of a stream
+        that of the smallest there can be. Shape [templates, classes].
     load_us
         Load time of a model on a GPU class in microseconds, NEVER if it may not be there. Shape [models, classes].
     weight_bytes
@@ -96,6 +101,8 @@ class Instance:
         of size 1. Shape [batches, classes, largest size + 1].
     batch_largest
         Most members of a batch of a class on a GPU class. Shape [batches, classes].
+    streams
+        Classes, tokens and ties of the requests of streams; None where no task is one.
     one_at_a_time
         Whether every task takes a GPU's whole compute, alone, and holds no memory of its own, on GPUs that stay.
     always_available
@@ -139,6 +146,7 @@ class Instance:
     template_memory: Ints = _derived()
     batch_us: Ints = _derived()
     batch_largest: Ints = _derived()
+    streams: StreamTables | None = _derived()
     one_at_a_time: bool = _derived()
     always_available: bool = _derived()
     inputs: Arcs = _derived()
@@ -153,10 +161,12 @@ class Instance:
         self._number_tasks()
         self._tabulate()
         self._tabulate_batches()
+        self._tabulate_streams()
         stuck = np.flatnonzero((self.run_us == NEVER).all(axis=1))
         if stuck.size:
             template = int(stuck[0])
             raise InstanceError(f"{self.template_name(template)} can run on no GPU: {self._why_stuck(template)}")
+        self._refuse_misfits()
 
     def __repr__(self) -> str:
         size = f"{len(self.jobs)} jobs, {self.n_tasks} tasks, {len(self.models)} models"
@@ -190,11 +200,13 @@ class Instance:
         job_first = np.concatenate(([0], np.cumsum(sizes[of_job])))
         task_job = np.repeat(np.arange(len(self.jobs), dtype=np.int64), sizes[of_job])
         within = np.arange(len(task_job), dtype=np.int64) - job_first[task_job]
-        critical = tables.as_ints([workflow.critical_path_us for workflow in workflows], "critical paths")
+        critical = tables.as_ints([workflow.critical_path_us for workflow in workflows], "critical paths")[of_job]
+        own = [job for job, given in enumerate(self.jobs) if given.tokens]
+        critical[own] = tables.as_ints([self.jobs[job].critical_path_us for job in own], "critical paths")
         self._set("workflows", workflows)
         self._set("job_workflow", of_job)
         self._set("job_release_us", tables.as_ints([job.release_us for job in self.jobs], "releases"))
-        self._set("job_critical_us", critical[of_job])
+        self._set("job_critical_us", critical)
         ingress = [NONE if job.ingress is None else job.ingress for job in self.jobs]
         self._set("job_ingress", np.array(ingress, np.int64))
         self._set("job_first_task", job_first)
@@ -232,7 +244,39 @@ class Instance:
         whole = bool((self.template_share == WHOLE).all())
         self._set("always_available", all(gpu.available.always for gpu in self.cluster.gpus))
         alone = whole and not self.batches and not self.template_memory.any()
-        self._set("one_at_a_time", alone and self.always_available)
+        served = any(task.stream is not None for task in templates)
+        self._set("one_at_a_time", alone and self.always_available and not served)
+
+    def _tabulate_streams(self) -> None:
+        if all(task.stream is None for workflow in self.workflows for task in workflow.tasks):
+            self._set("streams", None)
+            return
+        streams = StreamTables.of(self.workflows, self.jobs, self.models, self.class_gpu)
+        self._set("streams", streams)
+        run_us = self.run_us.copy()
+        run_us[streams.template != NONE] = np.where(
+            streams.longest[streams.template[streams.template != NONE]] < _LEAST_HELD,
+            NEVER,
+            run_us[streams.template != NONE],
+        )
+        alone = run_us.copy()
+        for template, offsets in enumerate(streams.together):  # what is tied together runs where all of it can
+            run_us[template, (alone[[template + offset for offset in offsets]] == NEVER).any(axis=0)] = NEVER
+        self._set("run_us", run_us)
+
+    def _refuse_misfits(self) -> None:
+        """Refuse a request whose KV fits no GPU."""
+        if self.streams is None:
+            return
+        misfits = self.streams.misfits(self.task_template, self.run_us)
+        if misfits.size:
+            task = int(misfits[0])
+            template, tokens = int(self.task_template[task]), self.streams.tokens(task)
+            able = self.run_us[template] != NEVER
+            most = int(self.streams.longest[self.streams.template[template], able].max())
+            name, found = self.template_name(template), f"{tokens.prompt} prompt and {tokens.output} output tokens"
+            problem = f"{found} of KV fit no GPU that can run it; the longest that fits has {most} together"
+            raise InstanceError(f"job {self.task_job[task]}, {name}: {problem}")
 
     def _why_stuck(self, template: int) -> str:
         sizes = [self.models[model].weight_bytes for model in self.needs[template]]
@@ -242,6 +286,8 @@ class Instance:
         if all(task.runtime_on(kind) is None for kind in kinds):
             return f"it lists run times for {', '.join(sorted(task.runtime_us))}, the cluster has {', '.join(kinds)}"
         eligible = [gpu for gpu in self.class_gpu if task.runtime_on(gpu.kind) is not None]
+        if task.stream is not None and all(gpu.slots for gpu in eligible):
+            return "it is a request of a stream, and every eligible GPU has slots"
         names = ", ".join(self.models[model].name for model in self.needs[template])
         if not any(gpu.fits(sizes) for gpu in eligible):
             return f"its models ({names}: {sum(sizes)} bytes) fit no eligible GPU together"
@@ -257,6 +303,19 @@ class Instance:
         workflow = int(np.searchsorted(self.template_first, template, side="right")) - 1
         return self.workflows[workflow], template - int(self.template_first[workflow])
 
+    def require_no_streams(self, who: str) -> None:
+        """Refuse requests of streams on behalf of a part without them.
+
+        Raises
+        ------
+        UnsupportedInstanceError
+            Naming the first task that is one; `who` is the part, in words.
+        """
+        if self.streams is not None:
+            name = self.template_name(int(np.flatnonzero(self.streams.template != NONE)[0]))
+            problem = f"{who} knows no streams yet, and {name} is a request of one"
+            raise UnsupportedInstanceError(f"{problem}; allowed are tasks with a runtime or a batch class")
+
     def require_one_at_a_time(self, who: str) -> None:
         """Refuse batches, shares, memory of tasks and GPUs that come and go on behalf of a part without them.
 
@@ -266,6 +325,7 @@ class Instance:
             Naming the first task that asks for one; `who` is the part, in words.
         """
         self.require_always_available(who)
+        self.require_no_streams(who)
         if self.one_at_a_time:
             return
         asking = (self.template_batch != NONE) | (self.template_share < WHOLE) | (self.template_memory > 0)
@@ -316,6 +376,15 @@ class Instance:
         same_server = int(self.gpu_server[source] == self.gpu_server[target])
         return int(self.transfer_us[edge, self.gpu_class[source], self.gpu_class[target], same_server])
 
+    def kv_transfer_time(self, task: int, source: int, target: int) -> int:
+        """Return how long the KV of a request's prompt takes between two GPUs: zero on the same one (T2)."""
+        if source == target or self.streams is None:
+            return 0
+        speed = self.streams.speeds[self.streams.template[self.task_template[task]]][self.gpu_class[source]]
+        size_bytes = 0 if speed is None else int(self.streams.prompt[task]) * speed.kv_bytes
+        gpus, same_server = self.cluster.gpus, bool(self.gpu_server[source] == self.gpu_server[target])
+        return self.cluster.network.transfer_us(size_bytes, gpus[source], gpus[target], same_server)
+
     def earliest_start(self, task: int, gpu: int) -> int:
         """Return when a task's job is released and its input bytes have reached a GPU (T1, T2), in microseconds."""
         job = self.task_job[task]
@@ -342,8 +411,11 @@ class Instance:
         return ((task + offset, edge) for offset, edge in self.outputs[self.task_template[task]])
 
     def eligible_gpus(self, task: int) -> list[int]:
-        """Return the GPUs that can run a task, in order."""
-        possible = self.run_us[self.task_template[task]] != NEVER
+        """Return the GPUs that can run a task, in order; of a request those whose memory it fits."""
+        template = int(self.task_template[task])
+        possible = self.run_us[template] != NEVER
+        if self.streams is not None and self.streams.template[template] != NONE:
+            possible = possible & self.streams.fitting(task, template)
         return [int(gpu) for gpu in np.flatnonzero(possible[self.gpu_class])]
 
     def tasks_of(self, job: int) -> range:

@@ -74,6 +74,7 @@ def _content(workflow: Workflow) -> object:
                 task.memory_bytes,
                 task.input_bytes,
                 None if task.batch is None else task.batch.content,
+                None if task.stream is None else (task.stream.content, task.tokens, task.tied_to, task.first_token),
             )
             for task in workflow.tasks
         ),

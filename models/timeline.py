@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -17,12 +17,19 @@ UNPLACED = -1
 
 @dataclass(frozen=True, slots=True)
 class Placement:
-    """One task's run: the half-open interval [start, end) on a GPU, in microseconds."""
+    """One task's run: the half-open interval [start, end) on a GPU, in microseconds.
+
+    A request of a stream has besides: when its first token comes, before when it may not join (0: at any time), and, of
+    what happened, how many output tokens it had (None: as given).
+    """
 
     task: int
     gpu: int
     start_us: int
     end_us: int
+    first_us: int | None = None
+    not_before_us: int = 0
+    output: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +60,32 @@ class Residency:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class ServedRequests:
+    """What a timeline says of requests of streams, beside where and from when to when they are served.
+
+    Parameters
+    ----------
+    first_us
+        Per task: when its first token comes; NONE for what is no request. Shape [tasks].
+    not_before_us
+        Per task: before when the plan does not let it join; 0 where it does not say. Shape [tasks].
+    output
+        Per task: output tokens, the given ones unless it happened otherwise; 0 for what is no request. Shape [tasks].
+    limits
+        By GPU: most requests at once there, where the plan allows fewer than there are seats.
+    """
+
+    first_us: Ints
+    not_before_us: Ints
+    output: Ints
+    limits: Mapping[int, int] = field(default_factory=dict)
+
+    def only(self, kept: Ints) -> ServedRequests:
+        """Return the same of some of the tasks, numbered in their order."""
+        return ServedRequests(self.first_us[kept], self.not_before_us[kept], self.output[kept], self.limits)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class Timeline:
     """Placements of all tasks, and the residencies.
 
@@ -64,6 +97,8 @@ class Timeline:
         By GPU, then load start.
     realised
         Whether this happened (noise, a device): run and load durations then come from here.
+    served
+        Of requests of streams; None where no task is one.
     """
 
     gpu: Ints
@@ -71,6 +106,7 @@ class Timeline:
     end_us: Ints
     residencies: tuple[Residency, ...]
     realised: bool = False
+    served: ServedRequests | None = None
 
     def __repr__(self) -> str:
         realised = ", realised" if self.realised else ""
@@ -113,6 +149,13 @@ class Timeline:
         ):
             if gpu != UNPLACED:
                 yield Placement(task, gpu, start, end)
+
+
+def file_order(instance: Instance, timeline: Timeline) -> Ints:
+    """Return the tasks in the order in which a file has them: by start, u = 0 first, first token, job, task."""
+    if instance.streams is None or timeline.served is None:
+        return np.argsort(timeline.start_us, kind="stable").astype(np.int64)
+    return np.lexsort((timeline.served.first_us, instance.streams.uncached > 0, timeline.start_us)).astype(np.int64)
 
 
 def leave_at(residency: Residency, taken_us: Sequence[int]) -> int:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
-from decimal import Decimal
+from decimal import Decimal, localcontext
 from fractions import Fraction
 
 _QUANTITY = re.compile(r"\s*([+-]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d{1,3})?)\s*(\S.*?)?\s*")
 
 TIME_US = {"us": 1, "ms": 1_000, "s": 1_000_000, "min": 60_000_000, "h": 3_600_000_000}
+US_DECIMALS = {"ms": 3, "s": 6, "us": 0}
+"""How many decimals of a number in this unit are whole microseconds."""
 SIZE_BYTES = {
     "B": 1,
     **{f"{prefix}B": 1000**power for power, prefix in enumerate("KMGT", 1)},
@@ -56,6 +58,24 @@ def parse_time(text: str) -> int:
     return round_half_up(_parse(text, TIME_US, "time"))
 
 
+def microseconds(text: str, unit: str) -> int:
+    """Return a plain number of a unit of time in microseconds: `parse_time`, with a short way for usual numbers.
+
+    >>> microseconds("333.3335", "ms"), microseconds("2e-3", "s")
+    (333334, 2000)
+    """
+    whole, _, part = text.partition(".")
+    digits, decimals = whole + part, US_DECIMALS[unit]
+    if digits.isdecimal() and digits.isascii() and len(digits) < 30:
+        if len(part) <= decimals:
+            return int(digits + "0" * (decimals - len(part)))
+        end = len(whole) + decimals
+        return int(digits[:end] or "0") + (digits[end] >= "5")
+    if len(text) > 60:
+        raise QuantityError(f"{text[:60]!r}... is no time; allowed is a plain number")
+    return parse_time(f"{text} {unit}")
+
+
 def parse_size(text: str) -> int:
     """Return a size in bytes, rounded to the nearest, half up.
 
@@ -90,6 +110,40 @@ def parse_rate(text: str) -> Fraction:
     Fraction(1, 2)
     """
     return _parse(text, RATE_PER_SECOND, "rate")
+
+
+def seconds(us: int) -> str:
+    """Return a time.
+
+    >>> seconds(25_000_000), seconds(1_500)
+    ('25 s', '0.0015 s')
+    """
+    return _scaled(us, 6, "s")
+
+
+def gigabytes(size_bytes: int) -> str:
+    """Return a size.
+
+    >>> gigabytes(6_500_000_000)
+    '6.5 GB'
+    """
+    return _scaled(size_bytes, 9, "GB")
+
+
+def gigabytes_per_s(bandwidth: Fraction) -> str:
+    """Return a bandwidth.
+
+    >>> gigabytes_per_s(Fraction(125 * 10**6))
+    '0.125 GB/s'
+    """
+    return _scaled(bandwidth, 9, "GB/s")
+
+
+def _scaled(quantity: int | Fraction, power: int, unit: str) -> str:
+    exact = Fraction(quantity)
+    with localcontext(prec=45):
+        number = (Decimal(exact.numerator) / Decimal(exact.denominator)).scaleb(-power).normalize()
+    return f"{number:f} {unit}"
 
 
 def say_size(size_bytes: float) -> str:

@@ -8,8 +8,8 @@ from fractions import Fraction
 from graphlib import CycleError, TopologicalSorter
 from itertools import pairwise
 
-ANY_KIND = "*"
-"""Key of a run time that holds for every kind of GPU."""
+from models.streams import ANY_KIND as ANY_KIND
+from models.streams import StreamClass, Tokens
 
 WHOLE = 10_000
 """The compute of a whole GPU in the unit of shares: a share has up to four decimal places."""
@@ -29,14 +29,18 @@ class MLModel:
 
 @dataclass(frozen=True, slots=True)
 class Edge:
-    """An input of a task: the predecessor's name and the bytes that travel from it."""
+    """An input of a task: the predecessor's name and the bytes that travel from it.
+
+    Where `kv` says so the KV of the predecessor's prompt travels, a request of a stream, in place of given bytes.
+    """
 
     source: str
     size_bytes: int
+    kv: bool = field(default=False, repr=False)
 
     def __post_init__(self) -> None:
-        if self.size_bytes < 0:
-            raise ValueError(f"edge from {self.source}: bytes must not be negative")
+        if self.size_bytes < 0 or (self.kv and self.size_bytes):
+            raise ValueError(f"edge from {self.source}: bytes must not be negative, and KV has none of its own")
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,6 +143,15 @@ class Task:
         class's (see `of_class`).
     input_bytes
         What a task without predecessors is given by its job; it lies at the job's ingress server, if it names one.
+    stream
+        The class of which it is a request; models, and run times (of the smallest request there can be), are then
+        the class's (see `of_stream`).
+    tokens
+        Of such a request, unless its job says otherwise; None: every job says.
+    tied_to
+        Name of an earlier request of the workflow on whose GPU this one is served.
+    first_token
+        Whether the first token of its job is that of this request.
     """
 
     name: str
@@ -149,6 +162,10 @@ class Task:
     memory_bytes: int = 0
     batch: BatchClass | None = None
     input_bytes: int = 0
+    stream: StreamClass | None = field(default=None, repr=False)
+    tokens: Tokens | None = field(default=None, repr=False)
+    tied_to: str | None = field(default=None, repr=False)
+    first_token: bool = field(default=False, repr=False)
 
     def __post_init__(self) -> None:
         if not self.runtime_us or min(self.runtime_us.values()) < 1:
@@ -160,6 +177,33 @@ class Task:
             raise ValueError(f"task {self.name}: only a task without predecessors is given input bytes, 0 or more")
         if self.batch is not None and self != Task.of_class(self.name, self.batch, self.inputs, self.input_bytes):
             raise ValueError(f"task {self.name}: differs from its batch class {self.batch.name}")
+        self._check_stream()
+
+    def _check_stream(self) -> None:
+        """Refuse what only requests of streams have, and a request that is no more like its class."""
+        if self.stream is None:
+            if self.tokens is not None or self.tied_to is not None or self.first_token:
+                raise ValueError(f"task {self.name}: only a request of a stream has tokens, and may be tied to another")
+            if any(edge.kv for edge in self.inputs):
+                raise ValueError(f"task {self.name}: only a request of a stream takes KV in")
+            return
+        own = (self.runtime_us, self.models, self.share, self.memory_bytes, self.batch)
+        if own != (self.stream.least_us, self.stream.models, WHOLE, 0, None):
+            raise ValueError(f"task {self.name}: differs from its stream class {self.stream.name}")
+        if self.tokens is not None:
+            self.check_tokens(self.tokens)
+
+    def check_tokens(self, tokens: Tokens) -> None:
+        """Refuse tokens that a request cannot have.
+
+        Raises
+        ------
+        ValueError
+            Saying which, and what is allowed.
+        """
+        tokens.check()
+        if not tokens.uncached and not any(edge.kv for edge in self.inputs):
+            raise ValueError("no uncached token, and no KV is moved to it; allowed is at least 1")
 
     @classmethod
     def of_class(cls, name: str, batch: BatchClass, inputs: tuple[Edge, ...] = (), input_bytes: int = 0) -> Task:
@@ -168,6 +212,21 @@ class Task:
         object.__setattr__(task, "batch", batch)
         return task
 
+    @classmethod
+    def of_stream(
+        cls,
+        name: str,
+        stream: StreamClass,
+        tokens: Tokens | None = None,
+        inputs: tuple[Edge, ...] = (),
+        input_bytes: int = 0,
+        tied_to: str | None = None,
+        first_token: bool = False,
+    ) -> Task:
+        """Return a request of a stream class."""
+        least_us, plain = stream.least_us, (WHOLE, 0, None)
+        return cls(name, least_us, stream.models, inputs, *plain, input_bytes, stream, tokens, tied_to, first_token)
+
     def runtime_on(self, kind: str) -> int | None:
         """Return the run time on a kind of GPU in microseconds, or None where the task cannot run."""
         return self.runtime_us.get(kind, self.runtime_us.get(ANY_KIND))
@@ -175,6 +234,8 @@ class Task:
     @property
     def fastest_us(self) -> int:
         """The shortest run time over all listed kinds, present in a cluster or not."""
+        if self.stream is not None and self.tokens is not None:
+            return self.stream.alone_us(self.tokens)
         return min(self.runtime_us.values())
 
 
@@ -238,6 +299,7 @@ class Workflow:
         object.__setattr__(self, "position", position)
         object.__setattr__(self, "topological", self._topological_order())
         self._check_branches()
+        self._check_requests()
         object.__setattr__(self, "critical_path_us", self._expected_path_us())
 
     def with_tasks(self, change: Callable[[Task], Task]) -> Workflow:
@@ -277,6 +339,46 @@ class Workflow:
                     both = f"{task.name} comes after {edge.source}"
                     raise ValueError(f"workflow {self.name}: task {both}, which is in another branch")
 
+    def _check_requests(self) -> None:
+        """Refuse ties to what is no earlier request, KV of what is none, and a job with two first tokens."""
+        if all(task.stream is None for task in self.tasks):
+            return
+        before: dict[str, set[str]] = {}
+        for index in self.topological:
+            task = self.tasks[index]
+            sources = [edge.source for edge in task.inputs]
+            before[task.name] = set(sources).union(*(before[source] for source in sources))
+            if task.tied_to is not None and task.tied_to not in before[task.name]:
+                raise ValueError(f"workflow {self.name}: task {task.name} is tied to {task.tied_to}, not before it")
+            for source in (task.tied_to, *(edge.source for edge in task.inputs if edge.kv)):
+                if source is not None and self.tasks[self.position[source]].stream is None:
+                    problem = f"task {task.name} needs {source} to be a request of a stream"
+                    raise ValueError(f"workflow {self.name}: {problem}")
+        branch_of = {name: index for index, branch in enumerate(self.branches) for name in branch.tasks}
+        first = [task.name for task in self.tasks if task.first_token]
+        places = [branch_of.get(name) for name in first]
+        if len(first) > 1 and (None in places or len(set(places)) < len(places)):
+            raise ValueError(f"workflow {self.name}: {' and '.join(first)} both give the first token of a job")
+        for task in self.tasks:
+            if task.tied_to in branch_of and branch_of[task.tied_to] != branch_of.get(task.name):
+                raise ValueError(f"workflow {self.name}: task {task.name} is tied to {task.tied_to} of another branch")
+
+    @property
+    def first_token_task(self) -> int | None:
+        """Position of the request whose first token is the job's: the marked one, else the last; None without any."""
+        requests = [index for index, task in enumerate(self.tasks) if task.stream is not None]
+        marked = [index for index in requests if self.tasks[index].first_token]
+        return (marked or requests)[-1] if requests else None
+
+    def path_us(self, tokens: Mapping[str, Tokens]) -> int:
+        """Return P_j of a job that gives the tokens of these requests; of the others the task's own count."""
+        given = {
+            task.name: task.stream.alone_us(tokens[task.name])
+            for task in self.tasks
+            if task.stream is not None and task.name in tokens
+        }
+        return self._critical_path_us(frozenset(), given)
+
     def _expected_path_us(self) -> int:
         """Return the critical path, of branches the expectation to the nearest microsecond."""
         if not self.branches:
@@ -288,13 +390,14 @@ class Workflow:
         )
         return int(expected + Fraction(1, 2))
 
-    def _critical_path_us(self, left_out: frozenset[str]) -> int:
+    def _critical_path_us(self, left_out: frozenset[str], given_us: Mapping[str, int] | None = None) -> int:
         finish = [0] * len(self.tasks)
         for index in self.topological:
             task = self.tasks[index]
             if task.name not in left_out:
                 ready = max((finish[self.position[edge.source]] for edge in task.inputs), default=0)
-                finish[index] = ready + task.fastest_us
+                own_us = None if given_us is None else given_us.get(task.name)
+                finish[index] = ready + (task.fastest_us if own_us is None else own_us)
         return max(finish)
 
 
@@ -313,6 +416,8 @@ class Job:
     ingress
         Index of the server that plans the job online, and where its input bytes lie; None: drawn at random by the
         policy's seed, and its input costs nothing.
+    tokens
+        Of its requests of streams by task, as far as they are not those of the task itself; None: none are.
     """
 
     workflow: Workflow
@@ -320,12 +425,31 @@ class Job:
     weight: Fraction = Fraction(1)
     deadline_us: int | None = None
     ingress: int | None = None
+    tokens: Mapping[str, Tokens] | None = None
 
     def __post_init__(self) -> None:
+        for name, tokens in (self.tokens or {}).items():
+            at = self.workflow.position.get(name)
+            if at is None or self.workflow.tasks[at].stream is None:
+                raise ValueError(f"task {name}: is no request of a stream of workflow {self.workflow.name}")
+            self.workflow.tasks[at].check_tokens(tokens)
         if self.release_us < 0 or self.weight < 0 or (self.deadline_us is not None and self.deadline_us < 0):
             raise ValueError("release, weight and deadline of a job must not be negative")
 
     @property
     def critical_path_us(self) -> int:
-        """P_j of the workflow in microseconds."""
-        return self.workflow.critical_path_us
+        """P_j in microseconds: that of the workflow, with the job's own tokens."""
+        return self.workflow.path_us(self.tokens) if self.tokens else self.workflow.critical_path_us
+
+    def tokens_of(self, task: Task) -> Tokens:
+        """Return the tokens of a request of this job.
+
+        Raises
+        ------
+        ValueError
+            If neither the job nor the task says.
+        """
+        tokens = task.tokens if self.tokens is None else self.tokens.get(task.name, task.tokens)
+        if tokens is None:
+            raise ValueError(f"task {task.name}: nobody says how many tokens it has")
+        return tokens

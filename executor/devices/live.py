@@ -18,13 +18,12 @@ from heapq import heappop, heappush
 from torch import Tensor
 
 from executor.device import ARRIVAL, LOAD_END, LOST, RUN_END, Event
+from executor.devices.addresses import Packing
 from executor.devices.crew import POLL_S, Crew
-from executor.devices.faults import TRIES, Faults
 from executor.devices.lane import Lane, Order, let_be
 from executor.devices.outputs import Outputs
-from executor.devices.packing import Packing
 from executor.devices.physical import Span
-from executor.devices.records import SET_ASIDE, Failure, Fault, MovedModel, Record, Records
+from executor.devices.records import SET_ASIDE, TRIES, Failure, Fault, Faults, MovedModel, Record, Records
 from executor.devices.station import StationWork
 from executor.errors import DeviceError
 from executor.execution import NOWHERE

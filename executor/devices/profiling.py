@@ -23,9 +23,8 @@ from executor.devices.physical import Span, physical_devices
 from executor.devices.station import Station, StationWork
 from executor.devices.weights import HostWeights, aligned, packed_bytes
 from executor.errors import DeviceError
-from executor.fit import FittedLine, fit_line
 from executor.runners.runner import Runner, RunnerCall
-from executor.spread import Spread
+from executor.samples import FittedLine, Spread, fit_line
 from models import GPU, WHOLE, BatchClass, MLModel, Task, Workflow
 
 WARMUP_ROUNDS = 2

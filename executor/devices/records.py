@@ -1,4 +1,4 @@
-"""What happened on devices, as they measured it: runs, loads and transfers, and what failed."""
+"""What happened on devices, as they measured it: runs, loads, transfers, failures; when a GPU counts as failing."""
 
 from __future__ import annotations
 
@@ -126,3 +126,32 @@ def _residencies(ordered: Timeline, loads: Sequence[Record]) -> Iterator[Residen
         else:
             load = found[residency.gpu, residency.model].popleft()
             yield replace(residency, load_start_us=load.start_us, ready_us=load.end_us)
+
+
+TRIES = 3
+"""How often a load or a transfer is tried, and how many runs in a row may fail on a GPU."""
+
+
+class Faults:
+    """Counts, per GPU, the runs that have failed in a row.
+
+    Where all of them were the same task of a workflow, the task is at fault and not the GPU.
+    """
+
+    def __init__(self) -> None:
+        self._failed: dict[int, list[int]] = {}
+
+    def note_run(self, gpu: int, template: int) -> bool:
+        """Take note of a run that failed; say whether the GPU is to be set aside.
+
+        >>> faults = Faults()
+        >>> [faults.note_run(0, template) for template in (1, 1, 1, 2)]
+        [False, False, False, True]
+        """
+        failed = self._failed.setdefault(gpu, [])
+        failed.append(template)
+        return len(failed) >= TRIES and len(set(failed)) > 1
+
+    def clear(self, gpu: int) -> None:
+        """Take note of a run that succeeded."""
+        self._failed.pop(gpu, None)

@@ -9,16 +9,16 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
+from executor.devices.addresses import Packing, pack
 from executor.devices.crew import Crew, Sharing
-from executor.devices.energy import energy_j
 from executor.devices.lane import one_thread_each
 from executor.devices.live import LiveDevice
-from executor.devices.packing import Packing, pack
+from executor.devices.machine import energy_j
 from executor.devices.records import Records, measured
 from executor.engine import Engine
 from executor.errors import PolicyError
+from executor.policies.baselines import Jit
 from executor.policies.homed import Homed
-from executor.policies.jit import Jit
 from executor.policy import Policy
 from executor.runners.runner import Runner
 from executor.simulation import twin_for

@@ -8,13 +8,12 @@ event, and what the list begins now is begun: runs, and loads for tasks that are
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from typing import ClassVar
+from dataclasses import dataclass, field
+from typing import ClassVar, NamedTuple
 
 from executor.execution import NOWHERE
 from executor.policies.central import CentralQueue, RemainingWork
 from executor.policies.eviction import makes_room, room_for
-from executor.policies.listing import InputSource, ListedBatch, ListedLane, ListedPlace
 from executor.policies.options import QueueOptions, count_from_1, factor, option
 from executor.policies.queueing import QueuePolicy
 from executor.site import Site
@@ -314,3 +313,61 @@ class Ahead(CentralQueue):
     def _worth(self, model: int) -> float:
         """Return how many tasks of released jobs need a model, per copy."""
         return self._needed[model] / sum(model in memory.residents for memory in self.site.memory)
+
+
+class InputSource(NamedTuple):
+    """Where and when an input of a task is made, and the edge along which it comes."""
+
+    gpu: int
+    end_us: int
+    edge: int
+
+
+class ListedPlace(NamedTuple):
+    """Where a task is listed: when its inputs are there, when it starts and ends, and what its evictions count."""
+
+    gpu: int
+    inputs_us: int
+    start_us: int
+    end_us: int
+    price_us: float
+
+
+class ListedBatch(NamedTuple):
+    """A batch that is listed."""
+
+    start_us: int
+    end_us: int
+    size: int
+
+
+@dataclass(slots=True)
+class ListedLane:
+    """What a GPU is bound to do and what is listed for it so far.
+
+    Attributes
+    ----------
+    free_us, copy_us
+        When its compute and its copy engine are free.
+    ready_us
+        Per model that is there or listed to be loaded: when it is ready.
+    room_bytes
+        What nothing holds.
+    loads
+        Whether it may begin a load now; a bound task that lacks a model has its own worker load that.
+    kept
+        Models that what is listed needs.
+    gap_us
+        Until when a GPU that is idle has nothing listed; None if it is not, or something starts now.
+    batches
+        Per batch class: the last batch that is listed.
+    """
+
+    free_us: int
+    copy_us: int
+    ready_us: dict[int, int]
+    room_bytes: int
+    loads: bool
+    kept: set[int]
+    gap_us: int | None = None
+    batches: dict[int, ListedBatch] = field(default_factory=dict)

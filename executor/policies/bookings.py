@@ -8,8 +8,7 @@ from math import ceil, exp, log
 
 import numpy as np
 
-from executor.policies.costs import CostRows
-from executor.policies.view import Row
+from executor.policies.view import CostRows, Row
 
 _US_PER_S = 1_000_000
 

@@ -15,9 +15,9 @@ from typing import ClassVar
 
 from executor.execution import NOWHERE
 from executor.policies.central import CentralQueue
-from executor.policies.costs import CostRows
 from executor.policies.eviction import fit_slots
 from executor.policies.options import QueueOptions, duration, option
+from executor.policies.view import CostRows
 from executor.policy import Knows
 from executor.site import Site
 from models import NEVER

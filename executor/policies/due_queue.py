@@ -1,4 +1,4 @@
-"""What Clockwork and Symphony share: a central queue per batch class, earliest due first, and loads by demand."""
+"""Batches by due times: a central queue per class, earliest due first, and loads by demand; Clockwork and Symphony."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from typing import ClassVar
 
 from executor.execution import NOWHERE
 from executor.policies.central import CentralQueue
-from executor.policies.costs import CostRows
 from executor.policies.eviction import makes_room, room_for
 from executor.policies.options import QueueOptions, duration, factor, option
+from executor.policies.view import CostRows
 from executor.site import Site
 from models import NEVER, NONE
 
@@ -217,3 +217,44 @@ class DueQueue(CentralQueue):
     def evicted(self, model: int, gpu: int) -> None:
         """Count the copies."""
         self._copies[model] -= 1
+
+
+class Clockwork(DueQueue):
+    """An idle GPU runs the largest batch of a class, earliest due first, that is still on time for all its members.
+
+    The paper cancels what can no longer be on time; here it goes last, in batches as large as the class allows. The
+    paper's controller sends actions ahead to workers that execute them one at a time; here a GPU is told when it is
+    idle, which without noise is the same.
+    """
+
+    def batch_now(self, group: Group, gpu: int) -> Sequence[int]:
+        """Return the batch that an idle GPU starts now."""
+        first = self.on_time(group, gpu)
+        largest = self.batches.largest(self.site.template[group[0][1]], gpu)
+        if first == len(group):  # all of them are late
+            return [task for _, task in group[:largest]]
+        due_us, task = group[first]
+        size = min(largest, len(group) - first)
+        while size > 1 and self.site.now + self.run_us(task, gpu, size) > due_us:
+            size -= 1
+        return [task for _, task in group[first : first + size]]
+
+
+class Deferred(DueQueue):
+    """A batch starts once it is full, or once waiting longer would miss the earliest due time less its run time.
+
+    Its size is what waits, up to the largest; what comes meanwhile makes it run longer, and so start earlier. The paper
+    drops what can no longer be on time; here nothing is dropped: what is late waits no more, and takes along what else
+    waits of its class, those on time first.
+    """
+
+    def batch_now(self, group: Group, gpu: int) -> Sequence[int]:
+        """Return the batch that an idle GPU starts now; it is asked again when the batch has to start."""
+        first = self.on_time(group, gpu)
+        largest = self.batches.largest(self.site.template[group[0][1]], gpu)
+        size = min(largest, len(group))
+        latest_us = group[0][0] - self.run_us(group[0][1], gpu, size)
+        if size < largest and self.site.now < latest_us:
+            self.site.wake(latest_us)
+            return ()
+        return [task for _, task in (*group[first:], *group[:first])[:size]]

@@ -19,11 +19,10 @@ from numpy.typing import NDArray
 
 from executor.execution import NOWHERE
 from executor.policies.bookings import Bookings
-from executor.policies.costs import UNREACHABLE, CostRows, InputRows, RunRows, TransferRows, least
-from executor.policies.head_first import HeadFirst
 from executor.policies.options import QueueOptions, count_from_1, option, positive_duration
-from executor.policies.ranks import MeanTransfers, rank_order
-from executor.policies.view import Row
+from executor.policies.planning import MeanTransfers, rank_order
+from executor.policies.queueing import HeadFirst
+from executor.policies.view import UNREACHABLE, CostRows, InputRows, Row, RunRows, TransferRows, least
 from executor.site import Site
 from models.branches import open_tasks
 

@@ -13,10 +13,9 @@ from typing import ClassVar
 from executor.errors import PolicyError
 from executor.execution import NOWHERE
 from executor.policies.batching import Batches
-from executor.policies.costs import RunRows, least
 from executor.policies.eviction import furthest_use_first, least_recent_first, makes_room, oldest_first, room_for
 from executor.policies.options import QueueOptions
-from executor.policies.view import PublishedView
+from executor.policies.view import PublishedView, RunRows, least
 from executor.policy import Policy
 from executor.site import Site
 from models import NONE
@@ -409,3 +408,22 @@ class QueuePolicy(Policy):
                     self._prefetches_left[gpu] -= 1
                     self._load(gpu, model, (), None)
                     return
+
+
+class HeadFirst(QueuePolicy):
+    """Base of the policies that queue a task up when they place it, and let nothing pass it."""
+
+    def place_in_queue(self, task: int, gpu: int) -> None:
+        """Send a task to a GPU, where it takes its place at once."""
+        self.place(task, gpu)
+        self.enqueue(task, gpu)
+
+    def arrived(self, task: int, missing: int) -> None:
+        """Take note of a task that can run: it has its place already."""
+        if not missing:
+            self.batches.ready(task)
+
+    def next_in_turn(self, gpu: int) -> int | None:
+        """Return the place of the head, once its inputs are there."""
+        queue = self.queue[gpu]
+        return 0 if queue and not self.site.inputs_missing[queue[0]] else None

@@ -15,11 +15,10 @@ import numpy as np
 
 from executor.execution import NOWHERE
 from executor.policies.central import CentralQueue, RemainingWork
-from executor.policies.costs import UNREACHABLE, CostRows, least
 from executor.policies.eviction import room_for
 from executor.policies.options import QueueOptions, duration, factor, option
-from executor.policies.ranks import mean_run
-from executor.policies.view import Row
+from executor.policies.planning import mean_run
+from executor.policies.view import UNREACHABLE, CostRows, Row, least
 from executor.site import Site
 
 

@@ -12,12 +12,11 @@ import numpy as np
 from executor.errors import PolicyError
 from executor.execution import NOWHERE
 from executor.named import nearest
-from executor.policies.costs import UNREACHABLE, CostRows, RunRows, least
 from executor.policies.eviction import fit_slots
 from executor.policies.options import QueueOptions, ViewOptions, option
+from executor.policies.planning import mean_run
 from executor.policies.queueing import QueuePolicy
-from executor.policies.ranks import mean_run
-from executor.policies.view import Row
+from executor.policies.view import UNREACHABLE, CostRows, Row, RunRows, least
 from executor.policy import Knows
 from executor.site import Site
 from models import NEVER, Workflow

@@ -15,8 +15,7 @@ from executor.errors import DeviceError
 from executor.policies.options import count, one_of, option
 from executor.runners import folders, uses
 from executor.runners.architectures import ARCHITECTURES, Architecture, build, library
-from executor.runners.inputs import as_bytes, received
-from executor.runners.lengths import read_lengths
+from executor.runners.inputs import as_bytes, read_lengths, received
 from executor.runners.prototypes import Prototypes
 from executor.runners.runner import RunnerCall
 from executor.runners.uses import Effort

@@ -8,7 +8,7 @@ from pathlib import Path
 from experiments import authors
 from experiments.gentd26_2026_11_21.assignment import owners
 from models import BatchClass, Instance, Restrictions, Task, Workflow
-from planner.inputs.importers.hardware import Override
+from planner.inputs.importers.format import Override
 from planner.inputs.importers.trace import import_trace
 
 AUTHORS, GENTD26 = "authors, 6 jobs/s", "GenTD26, 3 GPUs"

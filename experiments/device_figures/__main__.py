@@ -16,7 +16,7 @@ import yaml
 
 from executor.devices.physical import physical_devices
 from executor.devices.run import LiveSettings
-from executor.runners.parse import parse_runner
+from executor.runners.factory import parse_runner
 from experiments.device_figures.figures import figures, reached
 from experiments.device_figures.parts import Part, parts
 from experiments.device_figures.remembered import Remembered

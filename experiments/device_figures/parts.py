@@ -23,7 +23,7 @@ class Part:
     name
         Of the part.
     runner
-        As `executor.runners.parse.parse_runner` reads it.
+        As `executor.runners.factory.parse_runner` reads it.
     document
         A scenario file's content.
     large_bytes

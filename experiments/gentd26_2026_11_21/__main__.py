@@ -19,7 +19,7 @@ from models.objective import reported_bound, reported_value
 from models.scenario import write_atomically
 from planner.answers.plan import plan
 from planner.answers.simulate import simulate
-from planner.inputs.importers.hardware import Override
+from planner.inputs.importers.format import Override
 from planner.inputs.importers.trace import Imported, import_trace
 from planner.show.canvas import png
 

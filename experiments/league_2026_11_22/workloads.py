@@ -15,7 +15,7 @@ from experiments.gentd26_2026_11_21.__main__ import LOG, UPDATES
 from experiments.scenarios.azure_arrivals import arrivals
 from models.scenario.writing import write_scenario
 from planner import import_trace
-from planner.inputs.importers.hardware import Override
+from planner.inputs.importers.format import Override
 
 SCENARIOS = Path(__file__).parents[1] / "scenarios"
 AZURE = Path(__file__).parents[3] / "shared" / "data" / "azure_llm_2023"

@@ -13,9 +13,9 @@ import yaml
 from rich.console import Console
 
 from executor.devices.run import LiveSettings
-from executor.runners.parse import parse_runner
+from executor.runners.factory import parse_runner
 from executor.runners.runner import Runner
-from executor.spread import Spread
+from executor.samples import Spread
 from models.scenario import Scenario, load_scenario
 from planner.answers.profile import profile
 from planner.answers.trial import Trial, trial

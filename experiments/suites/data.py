@@ -9,7 +9,7 @@ from pathlib import Path
 from experiments.suites.case import Known
 from models.scenario import InputError
 from models.scenario.errors import quote
-from models.scenario.source import read_text
+from models.scenario.files import read_text
 
 KNOWN_OPTIMA = Path(__file__).parents[3] / "shared" / "data" / "known_optima"
 """Where the data lies beside a clone; not part of the tree. Its SOURCE.txt files name repositories and licences."""

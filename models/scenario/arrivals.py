@@ -1,18 +1,36 @@
-"""From the document's workload to jobs in release order: a Poisson process, a trace, or a list."""
+"""From the document's workload to jobs in release order: a Poisson process, a list, or the rows of a CSV file.
+
+Every row of a file is checked, only those of the window are kept: memory grows with the rows kept, not with the file,
+and the loop over the rows does little more than read the time.
+"""
 
 from __future__ import annotations
 
+import csv
 import random
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
 from itertools import accumulate
 from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
 
 from models.branches import draw_branch, paths_of
+from models.cells import guard
 from models.scenario.document import PoissonSection, ScenarioDocument, TraceSection
-from models.scenario.errors import FieldError, allowed, quote
-from models.scenario.quantities import MAX_TIME_US
-from models.scenario.trace import Arrival, read_trace
+from models.scenario.errors import FieldError, InputError, allowed, quote
+from models.scenario.files import LONGEST_LINE, admit, open_now, read_bounded_lines
+from models.scenario.quantities import MAX_JOBS, MAX_TIME_US, read_number, read_server
+from models.units import US_DECIMALS, QuantityError, microseconds
 from models.workload import Job, Workflow
+
+if TYPE_CHECKING:
+    from _csv import Reader
+
+
+_TIME = {f"time_{unit}": unit for unit in US_DECIMALS}
+_DEADLINE = {f"deadline_{unit}": unit for unit in US_DECIMALS}
+_COLUMNS = (*_TIME, "workflow", *_DEADLINE, "weight", "ingress", "path")
 
 
 def build_jobs(document: ScenarioDocument, workflows: Mapping[str, Workflow], folder: Path) -> tuple[Job, ...]:
@@ -114,3 +132,171 @@ def _list_jobs(document: ScenarioDocument) -> list[Arrival]:
             raise FieldError((*where, "ingress"), problem)
         arrivals.append(Arrival(job.release, job.workflow, job.deadline, job.weight, job.ingress, job.path))
     return arrivals
+
+
+class Arrival(NamedTuple):
+    """A job of a trace: release, workflow's name, and what the optional columns say."""
+
+    release_us: int
+    workflow: str
+    deadline_us: int | None = None
+    weight: Fraction = Fraction(1)
+    ingress: int | None = None
+    path: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Trace:
+    """The arrivals of a window in file order; of the whole file, the number of rows, the first and the last time."""
+
+    arrivals: Sequence[Arrival]
+    rows: int
+    first_us: int
+    last_us: int
+
+
+def read_trace(path: Path, workflows: Sequence[str], servers: int, window: tuple[int, int] | None = None) -> Trace:
+    """Return the arrivals of a CSV file.
+
+    Parameters
+    ----------
+    workflows
+        Names that may occur.
+    servers
+        Number of servers; an ingress lies below it.
+    window
+        Start and end in microseconds; releases count from the start. None: every row, as it stands.
+
+    Raises
+    ------
+    InputError
+        With the line of the first row that is wrong; also if more rows are kept than a scenario may hold.
+    OSError
+        If the file cannot be opened or read.
+    """
+    # An undecodable byte becomes a lone surrogate, so that its row, and with it the line, is known.
+    admit(path)
+    with open(path, encoding="utf-8-sig", errors="surrogateescape", newline="", opener=open_now) as file:
+        rows = csv.reader(read_bounded_lines(file, str(path), LONGEST_LINE), strict=True)
+        return _read(rows, str(path), tuple(workflows), servers, window or (0, MAX_TIME_US + 1))
+
+
+def _read(rows: Reader, file: str, workflows: Sequence[str], servers: int, window: tuple[int, int]) -> Trace:
+    row: list[str] = []
+    try:
+        row = next(rows, [])
+        names = {guard(name): name for name in workflows} | {name: name for name in workflows}
+        columns = _TraceHeader([name.strip() for name in row], names, servers)
+        kept: list[Arrival] = []
+        count, first, last = 0, 0, 0
+        start, end = window
+        for row in rows:
+            if not row:
+                continue
+            time_us, workflow, rest = columns.values(row)
+            if not last <= time_us <= MAX_TIME_US:
+                raise columns.wrong_time(row, time_us, last)
+            if start <= time_us < end and len(kept) <= MAX_JOBS:
+                kept.append(Arrival(time_us - start, workflow, *rest))
+            first = first if count else time_us
+            last = time_us
+            count += 1
+        if not count:
+            raise FieldError(("file",), "has no rows; allowed is at least one arrival")
+        if len(kept) > MAX_JOBS:
+            raise FieldError(("file",), f"gives more than {MAX_JOBS} jobs; allowed is a window that holds fewer")
+        return Trace(kept, count, first, last)
+    except csv.Error as error:
+        raise InputError(file, max(1, rows.line_num), "row", f"{error}; allowed is CSV") from None
+    except FieldError as error:
+        line = max(1, rows.line_num - sum(text.count("\n") for text in row))
+        problem = error.problem
+        if any("\ud800" <= letter <= "\udfff" for text in row for letter in text):
+            problem = "is not UTF-8 text; allowed is UTF-8"
+        raise InputError(file, line, str(error.where[0]), problem) from None
+
+
+_Rest = tuple[int | None, Fraction, int | None, int | None]
+
+
+def _read_path(text: str) -> int:
+    if not (text.isdecimal() and text.isascii() and len(text) < 10):
+        raise QuantityError(f"{quote(text)} is no branch; allowed is its number, from 0")
+    return int(text)
+
+
+class _TraceHeader:
+    """The header of a trace, and how a row is read by it."""
+
+    def __init__(self, header: Sequence[str], workflows: dict[str, str], servers: int) -> None:
+        self._width, self._workflows, self._servers = len(header), workflows, servers
+        if header and not any(name in _COLUMNS for name in header):
+            # Whatever file this is, it is none of ours to quote.
+            raise FieldError(("header",), f"is none of a trace; {allowed('', _COLUMNS)}")
+        for position, name in enumerate(header):
+            if name not in _COLUMNS:
+                raise FieldError(("header",), f"unknown column {quote(name)}; {allowed(name, _COLUMNS)}")
+            if name in header[:position]:
+                raise FieldError(("header",), f"column {quote(name)} occurs twice; allowed is once")
+        self._time = _one_of(header, _TIME)
+        _one_of(header, ["workflow"])
+        if any(name in header for name in _DEADLINE):
+            _one_of(header, _DEADLINE)
+        self._unit = _TIME[self._time]
+        self._time_at, self._workflow_at = header.index(self._time), header.index("workflow")
+        self._optional = {name: position for position, name in enumerate(header) if name not in (*_TIME, "workflow")}
+
+    def values(self, row: Sequence[str]) -> tuple[int, str, _Rest | tuple[()]]:
+        """Return time, workflow, and deadline, weight, ingress and path where the file has such columns."""
+        if len(row) != self._width:
+            raise FieldError(("row",), f"has {len(row)} fields; allowed are {self._width}")
+        try:
+            time_us = microseconds(row[self._time_at], self._unit)
+        except QuantityError:
+            problem = f"{quote(row[self._time_at])} is no time; allowed is a plain number of {self._unit}"
+            raise FieldError((self._time,), problem) from None
+        workflow = self._workflows.get(row[self._workflow_at])
+        if workflow is None:
+            name = row[self._workflow_at]
+            raise FieldError(("workflow",), f"unknown workflow {quote(name)}; {allowed(name, self._workflows)}")
+        return time_us, workflow, self._rest(row) if self._optional else ()
+
+    def _rest(self, row: Sequence[str]) -> _Rest:
+        deadline, weight, ingress, path = None, Fraction(1), None, None
+        for name, position in self._optional.items():
+            text = row[position].strip()
+            if not text:
+                continue
+            try:
+                if name in _DEADLINE:
+                    deadline = microseconds(text, _DEADLINE[name])
+                elif name == "weight":
+                    weight = read_number(text)
+                elif name == "path":
+                    path = _read_path(text)
+                else:
+                    ingress = read_server(text)
+            except QuantityError as error:
+                problem = f"{quote(text)} is no time; allowed is a plain number" if name in _DEADLINE else str(error)
+                raise FieldError((name,), problem) from None
+            if deadline is not None and not 0 <= deadline <= MAX_TIME_US:
+                raise FieldError((name,), f"{quote(text)} is out of range; allowed is 0 to {MAX_TIME_US} us")
+            if ingress is not None and ingress >= self._servers:
+                raise FieldError((name,), f"unknown server {quote(text)}; allowed are s0 to s{self._servers - 1}")
+        return deadline, weight, ingress, path
+
+    def wrong_time(self, row: Sequence[str], time_us: int, last_us: int) -> FieldError:
+        """Return the error of a time that is out of range or earlier than the row before."""
+        text = quote(row[self._time_at])
+        if 0 <= time_us < last_us:
+            return FieldError((self._time,), f"{text} is earlier than the row before; allowed are rows sorted by time")
+        return FieldError((self._time,), f"{text} is out of range; allowed is 0 to {MAX_TIME_US} us")
+
+
+def _one_of(header: Sequence[str], names: Sequence[str] | dict[str, str]) -> str:
+    """Return which of these columns the header has; it must be exactly one."""
+    found = [name for name in names if name in header]
+    if len(found) != 1:
+        problem = f"has {' and '.join(found) or 'no column'} of {', '.join(names)}; allowed is exactly one of them"
+        raise FieldError(("header",), problem)
+    return found[0]

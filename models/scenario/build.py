@@ -11,15 +11,20 @@ from models.errors import chosen
 from models.instance import Instance
 from models.objective import Objective
 from models.scenario.arrivals import build_jobs
-from models.scenario.blame import blame_initial, blame_workflows
 from models.scenario.document import ScenarioDocument
-from models.scenario.errors import FieldError, allowed, blame, quote
-from models.scenario.hardware import build_cluster
-from models.scenario.limits import check_horizon, check_models, check_tables, check_tasks, check_transfers
-from models.scenario.places import build_initial, build_restrictions
+from models.scenario.errors import FieldError, Source, allowed, blame, quote
+from models.scenario.hardware import build_cluster, build_initial, build_restrictions
+from models.scenario.limits import (
+    blame_initial,
+    blame_workflows,
+    check_horizon,
+    check_models,
+    check_tables,
+    check_tasks,
+    check_transfers,
+)
 from models.scenario.reading import read_document
 from models.scenario.section import validate
-from models.scenario.source import Source
 from models.scenario.work import build_workflows
 from models.slo import ServiceLevels
 from models.workload import MLModel

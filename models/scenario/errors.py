@@ -1,16 +1,26 @@
-"""What is wrong with an input, said in one line: file, line, field, the problem and what is allowed."""
+"""What is wrong with an input, said in one line: file, line, field, the problem and what is allowed.
+
+The lines come from a document's tree of nodes (`Node`); a `Source` knows the way from a field to its line.
+"""
 
 from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
 from models.errors import UserError
 
 Where = tuple[str | int, ...]
 """The way to a value in a document: keys of mappings and positions in lists."""
 
+MAX_DEPTH = 50
+"""Deepest nesting of a document; a scenario needs eight."""
+MAX_VALUES = 5_000_000
+"""Most values of a document once its aliases are written out."""
 _LONGEST_SHOWN = 60
 _MOST_NAMES = 12
 
@@ -82,3 +92,92 @@ def allowed(word: str, known: Iterable[str]) -> str:
 
 def _one_line(text: str) -> str:
     return "".join(letter if letter.isprintable() else letter.encode("unicode_escape").decode() for letter in text)
+
+
+class Plain(str):
+    """A scalar that stands without quotes: perhaps a number or a truth value, which its reader decides."""
+
+    __slots__ = ()
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Node:
+    """A value and the line it starts on.
+
+    Parameters
+    ----------
+    line
+        From 1.
+    content
+        None for null, text for any other scalar (`Plain` without quotes), a list of nodes, or a
+        mapping from a key to the key's line and the value.
+    """
+
+    line: int
+    content: str | list[Node] | dict[str, tuple[int, Node]] | None
+
+    def data(self) -> object:
+        """Return the value as None, text, lists and dictionaries."""
+        if isinstance(self.content, dict):
+            return {key: node.data() for key, (_, node) in self.content.items()}
+        if isinstance(self.content, list):
+            return [node.data() for node in self.content]
+        return self.content
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Source:
+    """Where a document comes from.
+
+    Parameters
+    ----------
+    file
+        As errors name it.
+    folder
+        What relative paths in the document are relative to.
+    root
+        The values with their lines; None for a document that comes from no file.
+    """
+
+    file: str
+    folder: Path
+    root: Node | None = None
+
+    def data(self) -> Any:
+        """Return the document's values afresh: mappings, lists, text and None.
+
+        Raises
+        ------
+        InputError
+            If it comes from no file.
+        """
+        if self.root is None:
+            raise self.error((), "comes from no file; allowed is one of load_scenario")
+        return self.root.data()
+
+    def error(self, where: Where, problem: str) -> InputError:
+        """Return the error that blames the value at `where`, with its line or that of its nearest parent."""
+        line, node, names = (self.root.line if self.root else None), self.root, ""
+        for part in where:
+            content = node.content if node else None
+            node = None
+            if isinstance(content, dict) and part in content:
+                line, node = content[str(part)]
+            elif part in ("*", "[key]"):
+                continue  # put there by the document's own reading, not by the user
+            elif isinstance(content, list):
+                node = _item(content, part)
+                line = node.line if node else line
+            names += f"[{part}]" if isinstance(part, int) else f".{_name(part)}"
+        return InputError(self.file, line, names.lstrip(".") or "document", problem)
+
+
+def _item(items: list[Node], part: str | int) -> Node | None:
+    """Return the item at a position, or the one that is this text."""
+    if isinstance(part, int):
+        return items[part] if 0 <= part < len(items) else None
+    return next((item for item in items if item.content == part), None)
+
+
+def _name(part: str) -> str:
+    return part if len(part) <= 60 and part.isprintable() and " " not in part else quote(part)

@@ -1,19 +1,24 @@
-"""Limits that keep every time in 64 bits and every table in memory, and models that are larger than any GPU."""
+"""What a scenario may not be: too large for 64 bits or for memory, or in contradiction with itself.
+
+Where the core types refuse an instance, their rules stay where they are: the parts are tried one by one, and the first
+that alone breaks a rule is blamed.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 
 from models.cluster import GPU, Cluster
 from models.instance import NONE, Instance
-from models.restrictions import Restrictions
+from models.restrictions import InitialResidency, InstanceError, Restrictions, check_initial
 from models.scenario.document import ScenarioDocument
-from models.scenario.errors import FieldError
+from models.scenario.errors import FieldError, blame
 from models.scenario.quantities import MAX_TIME_US
 from models.tables import GPUClasses
-from models.workload import Job, Workflow
+from models.workload import Job, MLModel, Workflow
 
 MAX_TASKS = 20_000_000
 MAX_TRANSFERS = 2_000_000
@@ -137,3 +142,56 @@ def _one_of_each(document: ScenarioDocument, cluster: Cluster) -> list[GPU]:
         gpus.append(cluster.gpus[first])
         first += group.count * group.gpus_per_server
     return gpus
+
+
+def blame_workflows(
+    cluster: Cluster, models: Sequence[MLModel], workflows: Mapping[str, Workflow], restrictions: Restrictions
+) -> None:
+    """Refuse a task that no GPU can run, also in a workflow that no job uses.
+
+    Raises
+    ------
+    FieldError
+        At the first such task.
+    """
+    unconnected = {name: [replace(task, inputs=()) for task in workflow.tasks] for name, workflow in workflows.items()}
+    together = [Workflow(name, tuple(tasks)) for name, tasks in unconnected.items()]
+    if _refusal(cluster, models, together, restrictions) is None:
+        return
+    for name, tasks in unconnected.items():
+        for task in tasks:
+            problem = _refusal(cluster, models, [Workflow(name, (task,))], restrictions)
+            if problem is not None:
+                where = ("workflows", name, "tasks", task.name)
+                raise FieldError(where, f"{problem}; allowed is a task that some GPU can run")
+
+
+def blame_initial(
+    cluster: Cluster, models: Sequence[MLModel], restrictions: Restrictions, initial: Sequence[InitialResidency]
+) -> None:
+    """Refuse initial residencies that contradict the cluster, the restrictions or each other.
+
+    Raises
+    ------
+    FieldError
+        At the first entry that does not go with those before it.
+    """
+    try:
+        check_initial(initial, cluster, models, restrictions)
+    except InstanceError:
+        for position in range(len(initial)):
+            where = ("options", "initial_residency", position)
+            with blame(where, "a set of models that can be there together"):
+                check_initial(initial[: position + 1], cluster, models, restrictions)
+
+
+def _refusal(
+    cluster: Cluster, models: Sequence[MLModel], workflows: Iterable[Workflow], restrictions: Restrictions
+) -> str | None:
+    """Return why there is no instance with one job of each workflow, or None if there is one."""
+    jobs = tuple(Job(workflow, 0) for workflow in workflows)
+    try:
+        Instance(cluster, tuple(models), jobs, restrictions=restrictions)
+    except InstanceError as error:
+        return str(error)
+    return None

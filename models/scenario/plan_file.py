@@ -1,20 +1,30 @@
-"""Plan and timeline files: one JSON format for every timeline, tied to its scenario by a hash."""
+"""Plan and timeline files: one JSON format for every timeline, tied to its scenario by a hash.
+
+What is read is checked against the instance, every name and number.
+"""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
+
+from pydantic import BeforeValidator, ConfigDict, Field
 
 from models.identity import scenario_hash
 from models.instance import Instance
-from models.scenario.atomic import write_atomically
-from models.timeline import UNPLACED, Residency, Timeline
+from models.scenario.errors import FieldError, InputError, Source, Where, allowed, quote
+from models.scenario.files import read_text, write_atomically
+from models.scenario.json_text import NUMBERS, JSONText
+from models.scenario.section import Section, validate
+from models.timeline import UNPLACED, Placement, Residency, Timeline
 
 SCHEMA_VERSION = 1
 Scalar = str | int | float | bool | None
+_Instant = Annotated[int, Field(ge=-(10**18), le=10**18)]
+_Finite = Annotated[float, Field(allow_inf_nan=False, strict=True)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,3 +128,163 @@ def _render(document: Mapping[str, Any]) -> Iterator[str]:
             yield json.dumps(value, allow_nan=False)
         separator = ",\n"
     yield "\n}\n"
+
+
+@dataclass(frozen=True, slots=True)
+class PlanFile:
+    """A plan or timeline file, read: what it says of its timeline, and the timeline."""
+
+    header: TimelineHeader
+    timeline: Timeline
+
+
+class _TaskEntry(Section):
+    model_config = ConfigDict(strict=True)
+
+    job: int
+    task: str
+    gpu: str
+    start_us: _Instant
+    end_us: _Instant
+
+
+class _ResidencyEntry(Section):
+    model_config = ConfigDict(strict=True)
+
+    gpu: str
+    model: str
+    slot: Annotated[int, Field(ge=0, le=10**6)] | None = None
+    load_start_us: _Instant
+    ready_us: _Instant
+    end_us: _Instant | None = None
+    initial: bool = False
+
+
+class _ObjectiveEntry(Section):
+    name: str
+    value: _Finite | None = None
+
+
+def _named(value: object) -> object:
+    return {"name": value} if isinstance(value, str) else value
+
+
+class _Identity(Section):
+    model_config = ConfigDict(strict=True, extra="ignore")
+
+    schema_version: int
+    scenario_hash: str
+
+
+class _WholeFile(Section):
+    """A whole file; keys that it does not know say something of the timeline that is of no use here."""
+
+    model_config = ConfigDict(extra="ignore")
+
+    status: str | None = None
+    objective: Annotated[_ObjectiveEntry | None, BeforeValidator(_named)] = None
+    lower_bound: _Finite | None = None
+    bound_method: str | None = None
+    gap: _Finite | None = None
+    policy: str | None = None
+    solver: str | None = None
+    seed: Annotated[int, Field(strict=True)] | None = None
+    runtime_s: _Finite | None = None
+    options: dict[str, Scalar] = Field(default_factory=dict)
+    versions: dict[str, str] = Field(default_factory=dict)
+    command: str | None = None
+    incumbents: tuple[tuple[_Finite, _Finite | None, _Finite | None], ...] = ()
+    realised: Annotated[bool, Field(strict=True)] = False
+    tasks: list[_TaskEntry]
+    residencies: list[_ResidencyEntry]
+
+
+def read_timeline(path: str | Path, instance: Instance) -> PlanFile:
+    """Return the plan or timeline of a file; a task that it leaves out stays unplaced, which the checker reports.
+
+    Raises
+    ------
+    InputError
+        With file and line, if the file is no timeline, is one of another scenario, or names what the
+        instance does not have.
+    """
+    path = Path(path)
+    text = JSONText(read_text(path), str(path))
+    data = text.data(NUMBERS)
+    try:
+        return _interpret(data, instance, Source(str(path), path.parent))
+    except InputError:
+        # Lines cost time, so only a file that is wrong is read a second time, with them.
+        return _interpret(data, instance, Source(str(path), path.parent, text.nodes()))
+
+
+def _interpret(data: object, instance: Instance, source: Source) -> PlanFile:
+    identity = validate(_Identity, data, source)
+    try:
+        _check_identity(identity, instance)
+        file = validate(_WholeFile, data, source)
+        placements = list(_placements(file.tasks, instance))
+        residencies = list(_residencies(file.residencies, instance))
+    except FieldError as error:
+        raise source.error(error.where, error.problem) from None
+    return PlanFile(_header(file), Timeline.build(instance.n_tasks, placements, residencies, file.realised))
+
+
+def _check_identity(identity: _Identity, instance: Instance) -> None:
+    """Refuse another format, and the plan of another scenario."""
+    if identity.schema_version != SCHEMA_VERSION:
+        raise FieldError(("schema_version",), f"{identity.schema_version} is unknown; allowed is {SCHEMA_VERSION}")
+    wanted = scenario_hash(instance)
+    if identity.scenario_hash != wanted:
+        raise FieldError(
+            ("scenario_hash",),
+            f"is of another scenario, {quote(identity.scenario_hash[:12])}, not {quote(wanted[:12])}; "
+            "allowed is a plan of this scenario: name the file that it was made for, or plan again",
+        )
+
+
+def _placements(entries: Sequence[_TaskEntry], instance: Instance) -> Iterator[Placement]:
+    """Yield the placements; refuse unknown jobs, tasks and GPUs, and a task that is placed twice."""
+    gpus = {gpu.id: index for index, gpu in enumerate(instance.cluster.gpus)}
+    first_task, workflow_of = instance.job_first_task.tolist(), instance.job_workflow.tolist()
+    placed: dict[int, int] = {}
+    for position, entry in enumerate(entries):
+        if not 0 <= entry.job < len(workflow_of):
+            problem = f"unknown job {entry.job}; allowed are 0 to {len(workflow_of) - 1}"
+            raise FieldError(("tasks", position, "job"), problem)
+        tasks = instance.workflows[workflow_of[entry.job]].position
+        if entry.task not in tasks:
+            problem = f"unknown task {quote(entry.task)} of job {entry.job}; {allowed(entry.task, tasks)}"
+            raise FieldError(("tasks", position, "task"), problem)
+        task = first_task[entry.job] + tasks[entry.task]
+        if task in placed:
+            problem = f"task {quote(entry.task)} of job {entry.job} stands already in tasks[{placed[task]}]"
+            raise FieldError(("tasks", position, "task"), f"{problem}; allowed is once")
+        placed[task] = position
+        gpu = _known("GPU", entry.gpu, gpus, ("tasks", position, "gpu"))
+        yield Placement(task, gpu, entry.start_us, entry.end_us)
+
+
+def _residencies(entries: Sequence[_ResidencyEntry], instance: Instance) -> Iterator[Residency]:
+    """Yield the residencies; refuse unknown models and GPUs."""
+    gpus = {gpu.id: index for index, gpu in enumerate(instance.cluster.gpus)}
+    models = {model.name: index for index, model in enumerate(instance.models)}
+    for position, entry in enumerate(entries):
+        gpu = _known("GPU", entry.gpu, gpus, ("residencies", position, "gpu"))
+        model = _known("model", entry.model, models, ("residencies", position, "model"))
+        yield Residency(model, gpu, entry.load_start_us, entry.ready_us, entry.end_us, entry.slot, entry.initial)
+
+
+def _known(sort: str, name: str, known: Mapping[str, int], where: Where) -> int:
+    index = known.get(name)
+    if index is None:
+        raise FieldError(where, f"unknown {sort} {quote(name)}; {allowed(name, known)}")
+    return index
+
+
+def _header(file: _WholeFile) -> TimelineHeader:
+    names = {entry.name for entry in fields(TimelineHeader)} - {"objective", "value"}
+    described = {name: getattr(file, name) for name in names}
+    if file.objective is not None:
+        described |= {"objective": file.objective.name, "value": file.objective.value}
+    return TimelineHeader(**described)

@@ -12,9 +12,8 @@ from pydantic import AfterValidator, PlainValidator, WithJsonSchema
 
 from models.availability import FOREVER, Interval
 from models.objective import Objective
-from models.scenario.errors import allowed, quote
+from models.scenario.errors import Plain, allowed, quote
 from models.scenario.section import kind_of, problem
-from models.scenario.source import Plain
 from models.slo import ServiceLevel, ServiceLevels
 from models.tables import LARGEST
 from models.units import BANDWIDTH, RATE_PER_SECOND, SIZE_BYTES, TIME_US, QuantityError, parse_number

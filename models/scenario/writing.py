@@ -20,8 +20,8 @@ except ImportError:  # PyYAML was built without the C library
 
 from models.branches import branch_of
 from models.instance import Instance
-from models.scenario.atomic import write_atomically
-from models.scenario.source import Plain
+from models.scenario.errors import Plain
+from models.scenario.files import write_atomically
 
 _WIDTH = 120
 _ONE_LINE = _WIDTH - 20

@@ -14,7 +14,7 @@ from typing import Any
 from models.instance import Instance
 from models.objective import reported_bound
 from models.scenario import InputError, Scenario, write_atomically
-from models.scenario.source import read_text
+from models.scenario.files import read_text
 from models.timeline import Timeline
 from planner.answers.check import read, refuse_violations
 from planner.answers.pool.farm import farm_at

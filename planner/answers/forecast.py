@@ -14,8 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from executor import Policy
-from executor.recorded import Durations, simulate_recorded
-from executor.spread import Spread
+from executor.samples import Spread
+from executor.simulation import Durations, simulate_recorded
 from models.cluster import MICROSECONDS_PER_SECOND
 from models.errors import QuestionError
 from models.instance import NONE, Instance

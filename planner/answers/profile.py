@@ -13,13 +13,12 @@ from pathlib import Path
 from typing import Any
 
 from executor.devices.profiling import Measurements, measure
-from executor.fit import FittedLine
 from executor.runners.runner import Runner
-from executor.spread import Spread
+from executor.samples import FittedLine, Spread
 from models.cluster import Cluster
 from models.scenario import Scenario, ScenarioDocument, build, write_atomically
+from models.scenario.errors import Plain
 from models.scenario.section import validate
-from models.scenario.source import Plain
 from models.scenario.work import build_workflows
 from models.scenario.writing import write_scenario
 from models.units import say_bandwidth

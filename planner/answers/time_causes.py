@@ -10,7 +10,7 @@ from itertools import pairwise
 from executor import Policy
 from executor.devices.records import Records
 from executor.devices.run import LiveRun
-from executor.recorded import Durations, simulate_recorded
+from executor.simulation import Durations, simulate_recorded
 from models.instance import Instance
 from models.objective import Objective, timeline_value
 from models.timeline import Timeline

@@ -14,9 +14,9 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
-from executor.spread import Spread
+from executor.samples import Spread
 from models.scenario import InputError
-from models.scenario.source import read_text
+from models.scenario.files import read_text
 
 SCHEMA_VERSION = 1
 _LEVELS = (Fraction(1, 10), Fraction(1, 2), Fraction(9, 10))

@@ -8,9 +8,9 @@ from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
-from planner.inputs.estimate.conformal import NOMINAL
-from planner.inputs.estimate.naming import ESTIMATE_COLUMNS, LINE
+from planner.inputs.estimate.calibration import NOMINAL
 from planner.inputs.estimate.run import Estimates
+from planner.inputs.estimate.table import ESTIMATE_COLUMNS, LINE
 from planner.inputs.estimate.written import as_dict
 
 _MOST_ROWS, _MOST_NAMES = 20, 10

@@ -9,7 +9,7 @@ from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
-from planner.inputs.importers.rounding import Rounding
+from planner.inputs.importers.classes import Rounding
 from planner.inputs.importers.summary import LISTED_MODELS, QUANTILES, ROUNDED_QUANTILES, Summary
 from planner.inputs.importers.trace import Imported
 

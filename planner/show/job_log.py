@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from models.cluster import MICROSECONDS_PER_SECOND
-from planner.inputs.estimate.logs.pace import Remaining
+from planner.inputs.estimate.logs.progress import Remaining
 from planner.inputs.estimate.logs.reading import LogReading
 
 

@@ -12,7 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from executor.devices.profiling import WARMUP_ROUNDS
-from executor.fit import FittedLine
+from executor.samples import FittedLine
 from models.scenario.work import build_workflows
 from models.units import say_bandwidth
 from planner.answers.profile import Profile

@@ -7,7 +7,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
 from models.branches import likelihoods
-from models.scenario.graphs import workflow_graph
+from models.scenario.work import workflow_graph
 from models.workload import Workflow
 from planner.show.colours import COLOURS
 

@@ -7,8 +7,7 @@ from dataclasses import replace
 
 import torch
 
-from executor.devices.addresses import AddressSpace, Move
-from executor.devices.packing import Packing, pack
+from executor.devices.addresses import AddressSpace, Move, Packing, pack
 from executor.devices.physical import physical_devices
 from executor.devices.weights import HostWeights, aligned, packed_bytes
 from executor.policies.parse import parse_policy

@@ -14,7 +14,7 @@ from planner.answers.uncertain.estimates_file import read_quantiles
 from planner.command.cli import app
 from planner.command.manners import run
 from planner.inputs.estimate.known import KnownTimes
-from planner.inputs.estimate.measured import read_profile
+from planner.inputs.estimate.rungs import read_profile
 from planner.inputs.estimate.tasks import Tasks
 from planner.inputs.samples import samples_path
 from tests.estimate.past import past

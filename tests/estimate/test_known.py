@@ -6,10 +6,9 @@ import numpy as np
 import pytest
 
 from planner.inputs.estimate.calibration import climb
-from planner.inputs.estimate.default import Default
 from planner.inputs.estimate.estimate import Estimate
 from planner.inputs.estimate.known import WINDOW, KnownTimes, PastRuns
-from planner.inputs.estimate.medians import SteadyKey, back_offs
+from planner.inputs.estimate.rungs import Default, SteadyKey, back_offs
 from planner.inputs.estimate.tasks import History, Tasks, plain
 from tests.estimate.past import past
 

@@ -7,14 +7,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from planner.inputs.estimate.asked import Asked
 from planner.inputs.estimate.calibration import order_rungs
 from planner.inputs.estimate.known import KnownTimes, Novelty
 from planner.inputs.estimate.ladder import Ladder, Recipe, fit_ladder, fit_rungs
-from planner.inputs.estimate.measured import Measured, MeasuredProfile
-from planner.inputs.estimate.medians import BackOff, SteadyKey
-from planner.inputs.estimate.score import score
+from planner.inputs.estimate.rungs import Asked, BackOff, Measured, MeasuredProfile, SteadyKey
 from planner.inputs.estimate.tasks import Columns, History, Tasks
+from planner.inputs.estimate.written import score
 from tests.estimate.past import COLUMNS, lognormal, past
 
 PROFILE = MeasuredProfile({("w", "measured"): Measured(6.5e6, 7e6, 7.5e6)})

@@ -18,9 +18,8 @@ from models.scenario import InputError
 from planner.command.cli import app
 from planner.command.manners import run
 from planner.inputs.estimate.logs import LogReading, Remaining, read_log
-from planner.inputs.estimate.logs.causes import CAUSES, HINTS
-from planner.inputs.estimate.logs.lines import MAX_LINE, read_lines
-from planner.inputs.estimate.logs.words import CUE, END, HINT, Words
+from planner.inputs.estimate.logs.failures import CAUSES, HINTS
+from planner.inputs.estimate.logs.lines import CUE, END, HINT, MAX_LINE, Words, read_lines
 
 SECOND = 1_000_000
 

@@ -7,11 +7,11 @@ import math
 import numpy as np
 import pytest
 
-from planner.inputs.estimate.conformal import shift
+from planner.inputs.estimate.calibration import shift
+from planner.inputs.estimate.known import ASSUMED, predictive_quantiles, usual_scatter
 from planner.inputs.estimate.ladder import Recipe, fit_ladder
-from planner.inputs.estimate.predictive import ASSUMED, predictive_quantiles, usual_scatter
-from planner.inputs.estimate.score import score
 from planner.inputs.estimate.tasks import Columns, Tasks
+from planner.inputs.estimate.written import score
 from tests.estimate.past import past
 
 KEYS = Columns(("model", "steps"))

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
-from planner.inputs.estimate.answers import Answers
+from planner.inputs.estimate.estimate import Answers
 from planner.inputs.estimate.known import KnownTimes
 from planner.inputs.estimate.retrieval import Retrieval, documents, tf_idf, unit, words
 from planner.inputs.estimate.tasks import Columns, History, Tasks

@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 
 from models.scenario import InputError
 from planner.inputs.estimate.sources import FIELDS, DescriptionCache, JobDescription, describe
-from planner.inputs.estimate.sources.reading import MAX_FILE_BYTES
-from planner.inputs.estimate.sources.retrieval import MAX_CHARACTERS
+from planner.inputs.estimate.sources.reading import MAX_CHARACTERS, MAX_FILE_BYTES
 
 IMAGENET = """\
 import argparse, os, torch

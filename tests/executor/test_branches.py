@@ -14,7 +14,7 @@ import pytest
 from executor import QueuePolicy, Site, parse_policy, replay, simulate
 from executor.device import VirtualDevice
 from executor.knowledge import WorkflowTables
-from executor.policies.ranks import MeanTransfers, rank_order
+from executor.policies.planning import MeanTransfers, rank_order
 from executor.policy import Policy
 from models import Instance, Job, Timeline, Workflow, check
 from models.branches import deciders, open_paths, paths_of

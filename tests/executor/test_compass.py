@@ -14,7 +14,7 @@ import pytest
 from executor import parse_policy, simulate
 from executor.device import VirtualDevice
 from executor.knowledge import WorkflowTables
-from executor.policies.ranks import MeanTransfers, mean_run, rank_order
+from executor.policies.planning import MeanTransfers, mean_run, rank_order
 from executor.policy import Policy
 from executor.site import Site
 from models import Cluster, InitialResidency, Instance, Job, Link, Workflow

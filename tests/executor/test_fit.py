@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from executor.fit import FittedLine, fit_line
+from executor.samples import FittedLine, fit_line
 
 
 def test_points_on_a_line_give_the_line() -> None:

@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 
 from executor import Noise, NoiseError, NoiseSpread, PolicyError, parse_noise, parse_policy, simulate
-from executor.policies.compass import CompassOptions
-from executor.policies.released import ReleasedOptions
+from executor.policies.compass import CompassOptions, ReleasedOptions
 from models import Job
 from tests.executor.scripted import runs
 from tests.instances import chain, cluster, instance, task

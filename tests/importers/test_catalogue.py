@@ -11,8 +11,8 @@ from models.errors import QuestionError
 from models.scenario import InputError, load_scenario
 from planner.command.cli import app
 from planner.command.manners import BAD_INPUT, DONE, run
-from planner.inputs.importers.catalogue.document import PACKAGED, load_catalogue
-from planner.inputs.importers.catalogue.target import Catalogued
+from planner.inputs.importers.catalogue import PACKAGED, load_catalogue
+from planner.inputs.importers.catalogued import Catalogued
 from planner.inputs.importers.trace import Imported, import_trace
 from tests.importers.small import written
 

@@ -16,7 +16,7 @@ from planner.answers.bound import bound
 from planner.command.cli import app
 from planner.command.manners import DONE, NOT_ACHIEVED, run
 from planner.inputs.importers import classes
-from planner.inputs.importers.catalogue.target import Catalogued
+from planner.inputs.importers.catalogued import Catalogued
 from planner.inputs.importers.classes import SLOWEST, round_up
 from planner.inputs.importers.trace import import_trace
 from planner.show.imported import summary_rows

@@ -21,8 +21,8 @@ from planner.command.cli import app
 from planner.command.manners import BAD_INPUT, DONE, run
 from planner.command.verbs.import_ import _FORMATS
 from planner.inputs.importers import DagJobs, Format, Hardware, Requests, Tally, workload
+from planner.inputs.importers.format import Override
 from planner.inputs.importers.formats import FORMATS
-from planner.inputs.importers.hardware import Override
 from planner.inputs.importers.trace import import_trace
 from planner.show.import_figure import figure
 from planner.show.imported import summary_rows

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from models.scenario import InputError
-from planner.inputs.importers import json_rows
+from planner.inputs.importers import json_files
 from planner.inputs.importers.trace import import_trace
 from tests.importers.outcomes import jobs
 from tests.importers.small import written
@@ -38,7 +38,7 @@ def test_keys_are_columns(tmp_path: Path) -> None:
 
 
 def test_dates_and_chunks_are_read_as_in_csv(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(json_rows, "CHUNK_ROWS", 1)
+    monkeypatch.setattr(json_files, "CHUNK_ROWS", 1)
     rows = [{"release": f"2026-01-01T00:00:0{second}Z", "model": "a", "runtime": 1} for second in (3, 1, 2)]
     made = import_trace("table", [log(tmp_path, *rows)])
     assert made.workload.release_us.tolist() == [0, 1_000_000, 2_000_000]

@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from models.scenario import InputError
-from planner.inputs.importers import json_values
-from planner.inputs.importers.json_values import Entries
+from planner.inputs.importers import json_files
+from planner.inputs.importers.json_files import Entries
 
 _CHUNKS = (1, 2, 7, 64)
 _OBJECTS = st.dictionaries(
@@ -27,7 +27,7 @@ _OBJECTS = st.dictionaries(
 
 @pytest.fixture(params=_CHUNKS)
 def _small_chunks(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(json_values, "_CHUNK", request.param)
+    monkeypatch.setattr(json_files, "_CHUNK", request.param)
 
 
 @settings(max_examples=100, deadline=None)
@@ -37,7 +37,7 @@ def test_any_list_is_read_as_by_the_standard_library(
 ) -> None:
     text = json.dumps(entries, indent=indent, ensure_ascii=ascii_only)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(json_values, "_CHUNK", chunk)
+        patch.setattr(json_files, "_CHUNK", chunk)
         found = list(Entries(io.StringIO(text, newline=""), "log"))
     expected = json.loads(text, parse_int=str)
     assert found == expected
@@ -58,8 +58,8 @@ def test_the_line_of_a_value_is_found_whatever_the_chunks() -> None:
 
 
 def test_an_entry_that_does_not_end_is_refused_before_it_fills_the_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(json_values, "_CHUNK", 16)
-    monkeypatch.setattr(json_values, "LONGEST_ENTRY", 1000)
+    monkeypatch.setattr(json_files, "_CHUNK", 16)
+    monkeypatch.setattr(json_files, "LONGEST_ENTRY", 1000)
     log = io.StringIO('[\n{"a": "' + "x" * 1_000_000)
     with pytest.raises(InputError, match=r"log:2: \[0\]: is longer than 1000 characters"):
         list(Entries(log, "log"))

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from models.scenario import InputError, load_scenario
-from models.scenario.trace import LONGEST_LINE
+from models.scenario.files import LONGEST_LINE
 from planner.command.cli import app
 from planner.command.manners import BAD_INPUT, run
 from planner.inputs.estimate.table import Wanted, read_table

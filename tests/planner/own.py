@@ -8,7 +8,7 @@ from typing import Any
 
 from executor import QueuePolicy, Site
 from executor.engine import Engine
-from executor.policies.released import ReleasedCompass
+from executor.policies.compass import ReleasedCompass
 from models import Instance
 
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from executor import parse_policy
-from executor.spread import Spread
+from executor.samples import Spread
 from models.errors import QuestionError
 from planner.answers.forecast import Forecast, forecast, measured_latencies
 from planner.inputs.samples import Samples

@@ -21,7 +21,7 @@ OWN = "tests.planner.own"
 __all__ = ["call"]  # a fixture of this file
 
 
-@pytest.mark.parametrize("policy", [f"{OWN}:Handed", f"{OWN}:WritesBack", "executor.policies.released:ReleasedCompass"])
+@pytest.mark.parametrize("policy", [f"{OWN}:Handed", f"{OWN}:WritesBack", "executor.policies.compass:ReleasedCompass"])
 def test_only_the_tree_runs_on_a_twin_or_writes_back(policy: str) -> None:
     with pytest.raises(PolicyError, match="changes the instance or its loads"):
         parse_policy(policy)

@@ -17,10 +17,9 @@ from torch import Tensor, nn
 
 from executor.devices.profiling import WARMUP_ROUNDS, Measurements, measure
 from executor.errors import DeviceError
-from executor.fit import FittedLine
 from executor.runners.factory import FactoryRunner
 from executor.runners.runner import RunnerCall
-from executor.spread import Spread
+from executor.samples import FittedLine, Spread
 from models import WHOLE, BatchClass, Edge, Link, MLModel, Task, Workflow
 from models.scenario import InputError, Scenario, load_scenario, scenario_from
 from planner.answers.profile import Profile, measured_document, profile

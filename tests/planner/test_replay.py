@@ -11,8 +11,8 @@ from torch import Tensor
 
 from executor.devices.records import Record, Records, measured
 from executor.devices.run import LiveSettings
-from executor.recorded import Durations, simulate_recorded
 from executor.runners.runner import RunnerCall
+from executor.simulation import Durations, simulate_recorded
 from models import Placement, Residency, Timeline, check
 from models.scenario import Scenario, load_scenario, read_timeline
 from planner import save

@@ -6,8 +6,7 @@ import pytest
 import torch
 
 from executor.errors import DeviceError
-from executor.runners.factory import FactoryRunner
-from executor.runners.parse import parse_runner
+from executor.runners.factory import FactoryRunner, parse_runner
 from executor.runners.runner import RunnerCall
 from executor.runners.synthetic import SyntheticRunner
 from executor.runners.transformers_runner import TransformersRunner

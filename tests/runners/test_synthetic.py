@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from executor.devices.weights import packed_bytes
 from executor.errors import DeviceError
 from executor.runners import synthetic
-from executor.runners.parse import parse_runner
+from executor.runners.factory import parse_runner
 from executor.runners.runner import RunnerCall
 from executor.runners.synthetic import SyntheticRunner, folded
 from models import MLModel

@@ -59,7 +59,7 @@ def test_a_workflow_of_batches_and_shares_is_a_graph_and_back(tmp_path: Path) ->
 
 
 def given_data(text: str) -> dict[str, object]:
-    from models.scenario.yaml_text import parse_yaml
+    from models.scenario.reading import parse_yaml
 
     data = parse_yaml(text, "small").data()
     assert isinstance(data, dict)

@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 
 from models import Job
-from models.scenario import InputError, atomic, load_scenario
-from models.scenario.trace import read_trace
+from models.scenario import InputError, files, load_scenario
+from models.scenario.arrivals import read_trace
 from planner.answers.check import read
 from planner.inputs.importers.csv_files import csv_rows
-from planner.inputs.importers.tally import Tally
+from planner.inputs.importers.rows import Tally
 from tests import instances as make
 
 SHADOW = "root:$6$SECRET:19000:0:99999:7:::\n"  # as in /etc/shadow
@@ -32,7 +32,7 @@ def secret(tmp_path: Path) -> Path:
 
 
 def test_a_pipe_to_which_nobody_writes_is_refused(pipe: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(atomic, "_WRITER_S", 0)
+    monkeypatch.setattr(files, "_WRITER_S", 0)
     refused = "pipe:1: file: is a pipe to which nothing writes for 0 s; allowed is a file, or a pipe with a writer"
     with pytest.raises(InputError, match=refused):
         load_scenario(pipe)
@@ -43,7 +43,7 @@ def test_a_pipe_to_which_nobody_writes_is_refused(pipe: Path, monkeypatch: pytes
 
 
 def test_a_writer_may_be_silent_for_longer(pipe: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(atomic, "_WRITER_S", 0)
+    monkeypatch.setattr(files, "_WRITER_S", 0)
     opened, go_on = threading.Event(), threading.Event()
 
     def write() -> None:

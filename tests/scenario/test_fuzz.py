@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from models import Instance, Placement, Residency, Timeline
 from models.scenario import InputError, TimelineHeader, load_scenario, read_timeline, write_timeline
-from models.scenario.trace import read_trace
+from models.scenario.arrivals import read_trace
 from tests.scenario.small import SMALL, loaded
 
 FEW = settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))

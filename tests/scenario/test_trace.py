@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 from models import Instance
 from models.scenario import InputError
+from models.scenario.arrivals import Arrival, read_trace
 from models.scenario.quantities import MAX_TIME_US
-from models.scenario.trace import Arrival, microseconds, read_trace
-from models.units import QuantityError, parse_time
+from models.units import QuantityError, microseconds, parse_time
 from tests.scenario.small import JOBS, changed, loaded, refused
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from models.identity import scenario_hash
 from models.scenario import load_scenario, scenario_from
-from models.scenario.source import Plain
+from models.scenario.errors import Plain
 from models.scenario.writing import job_sections, scenario_text, write_scenario
 
 GIVEN = Path("experiments/scenarios")

@@ -7,7 +7,7 @@ import io
 import pandas as pd
 import pytest
 
-from models.scenario.source import Plain
+from models.scenario.errors import Plain
 from planner.answers.whatif.axes import Axis, Point
 from planner.answers.whatif.table import Value, axis_column, csv_bytes, parquet_bytes, table_of
 

@@ -13,8 +13,7 @@ from models.errors import QuestionError
 from models.scenario import InputError, Scenario, ScenarioDocument
 from models.scenario.document import ClusterSection, PlaceSection
 from models.scenario.errors import FieldError
-from models.scenario.hardware import build_cluster
-from models.scenario.places import build_initial, build_restrictions
+from models.scenario.hardware import build_cluster, build_initial, build_restrictions
 from planner.answers.servers.taken import runnable, without_idle_parts
 
 _GROUP = re.compile(r"group\s+(\d+)")

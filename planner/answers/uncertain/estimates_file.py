@@ -105,7 +105,7 @@ def _rows(path: Path) -> list[_Row]:
     """Return every row of a file whose quantiles are times in order."""
     # pandas, which the reader needs, is not imported where nobody has estimates.
     from planner.inputs.importers.csv_files import csv_rows
-    from planner.inputs.importers.tally import Tally
+    from planner.inputs.importers.rows import Tally
 
     found: list[_Row] = []
     for rows in csv_rows(path, (*_NAMES, *QUANTILES), Tally()):

@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from executor import POLICIES
 from models.scenario import InputError
 from models.scenario.document import ScenarioDocument
-from models.scenario.errors import Where, allowed, quote
-from models.scenario.source import Source
+from models.scenario.errors import Source, Where, allowed, quote
 from planner.answers.policies.parse import RECEDING
 from planner.answers.whatif.document import SweepDocument
 from planner.answers.whatif.verbs import VERBS, Verb

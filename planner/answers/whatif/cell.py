@@ -12,8 +12,8 @@ from pathlib import Path
 from executor import PolicyError
 from models.errors import QuestionError
 from models.scenario import InputError, scenario_from
+from models.scenario.errors import Source
 from models.scenario.section import validate
-from models.scenario.source import Source
 from planner.answers.policies.parse import is_own
 from planner.answers.versions import versions
 from planner.answers.whatif.verbs import VERBS, Row, Verb

@@ -9,10 +9,10 @@ from typing import Annotated, Any
 
 from models.scenario import Scenario, build, load_scenario
 from models.scenario.document import ScenarioDocument
+from models.scenario.errors import Source
 from models.scenario.quantities import Name
 from models.scenario.reading import read_document
 from models.scenario.section import Section, refuse_empty, validate
-from models.scenario.source import Source
 
 KINDS_OF_BASE = "the path of a scenario file, or a mapping with the keys of one"
 

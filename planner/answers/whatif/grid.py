@@ -10,9 +10,8 @@ from pathlib import Path
 
 from models.scenario import InputError
 from models.scenario.document import ScenarioDocument
-from models.scenario.errors import FieldError, Where, allowed, quote
+from models.scenario.errors import FieldError, Source, Where, allowed, quote
 from models.scenario.section import validate
-from models.scenario.source import Source
 from planner.answers.whatif.axes import Axis, Point, is_setting, read_axes, told, verb_of
 from planner.answers.whatif.cell import CellCall
 from planner.answers.whatif.document import Base, SweepDocument

@@ -6,8 +6,7 @@ import re
 from collections.abc import Iterator, Mapping
 from decimal import Context, Decimal
 
-from models.scenario.errors import Where, quote
-from models.scenario.source import Plain
+from models.scenario.errors import Plain, Where, quote
 
 _POSITION = re.compile(r"\[(\d{1,9}|\*)\]")
 _KEY = re.compile(r"[^.\[\]]+")

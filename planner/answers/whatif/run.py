@@ -11,8 +11,8 @@ from pathlib import Path
 
 from models.identity import scenario_hash
 from models.scenario import Scenario
+from models.scenario.errors import Source
 from models.scenario.section import validate
-from models.scenario.source import Source
 from planner.answers.pool.calls import as_finished
 from planner.answers.whatif.cell import CellAnswer, CellCall, answer
 from planner.answers.whatif.document import Base, SweepDocument, base_of, base_of_file, base_of_loaded, read_sweep

@@ -58,7 +58,7 @@ def estimate(
     require_extra("estimates")
     from models.scenario import promise
     from planner.inputs.estimate import run, written
-    from planner.inputs.estimate.naming import Naming
+    from planner.inputs.estimate.table import Naming
 
     if output is not None:
         promise(output)
@@ -94,7 +94,7 @@ def _own(option: str, text: str | None) -> Any:
     if text is None:
         return None
     from executor.named import Kind
-    from planner.inputs.estimate.asked import AnswerError
+    from planner.inputs.estimate.rungs import AnswerError
 
     module, _, attribute = text.partition(":")
     if not (module and attribute):

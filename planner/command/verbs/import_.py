@@ -76,8 +76,8 @@ def import_(
     """Turn a log into a scenario, and say what is in it before anything is planned."""
     from models.scenario import promise
     from planner.command.import_progress import RowsLine
-    from planner.inputs.importers.catalogue.target import Catalogued
-    from planner.inputs.importers.hardware import Override
+    from planner.inputs.importers.catalogued import Catalogued
+    from planner.inputs.importers.format import Override
     from planner.inputs.importers.target import Driven
     from planner.inputs.importers.trace import import_trace, promise_both
 

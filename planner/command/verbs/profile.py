@@ -25,7 +25,7 @@ def profile(
     from models.extras import require_extra
 
     require_extra("devices")
-    from executor.runners.parse import parse_runner
+    from executor.runners.factory import parse_runner
     from models.scenario import load_scenario, promise
     from planner.answers import profile as profiling
     from planner.inputs.samples import samples_path

@@ -51,7 +51,7 @@ def replay(
         manners.prepare_folder(output)
     loaded = load_scenario(scenario)
     from executor.devices.run import LiveSettings
-    from executor.runners.parse import parse_runner
+    from executor.runners.factory import parse_runner
     from planner.answers.replay import replay_on_devices
     from planner.inputs.samples import read_samples
     from planner.show import replay_files

@@ -17,7 +17,7 @@ def schema(
 ) -> int:
     """Print the JSON Schema of scenario files, for editors."""
     if catalogue:
-        from planner.inputs.importers.catalogue.document import json_schema
+        from planner.inputs.importers.catalogue import json_schema
     else:
         from models.scenario import json_schema
 

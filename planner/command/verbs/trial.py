@@ -50,7 +50,7 @@ def trial(
     require_extra("devices")
     from executor import StoppedError
     from executor.devices.run import LiveSettings
-    from executor.runners.parse import parse_runner
+    from executor.runners.factory import parse_runner
     from models.scenario import load_scenario
     from planner.answers.compare import split_policies
     from planner.answers.trial import trial as run_trial

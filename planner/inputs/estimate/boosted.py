@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from planner.inputs.estimate.answers import Answers
+from planner.inputs.estimate.estimate import Answers
 from planner.inputs.estimate.known import LEVELS, KnownTimes
 from planner.inputs.estimate.tasks import UNKNOWN, Columns, Floats, Tasks
 

@@ -1,4 +1,9 @@
-"""How good each rung is on past tasks that it has not seen, and what follows: the rungs' order, and their shifts."""
+"""How good each rung is on past tasks that it has not seen, and what follows: the rungs' order, and their shifts.
+
+Ends move by split-conformal calibration, so that intervals hold as often as they say: conformalised quantile regression
+(Romano, Patterson and Candès, NeurIPS 2019), each end for itself. How far the truth fell below the lower quantile, and
+above the upper, on tasks that the estimate did not rest on, says how far they move.
+"""
 
 from __future__ import annotations
 
@@ -10,16 +15,78 @@ from typing import TypeAlias
 import numpy as np
 
 from models.instance import Ints
-from planner.inputs.estimate.answers import Answers, Rung
 from planner.inputs.estimate.boosted import Boosted
-from planner.inputs.estimate.conformal import LEAST_CASES, UNMOVED, Shift, coverage, shift
-from planner.inputs.estimate.default import Default
-from planner.inputs.estimate.known import KnownTimes, Novelty
+from planner.inputs.estimate.estimate import Answers, Rung
+from planner.inputs.estimate.known import TAIL, KnownTimes, Novelty
 from planner.inputs.estimate.retrieval import Retrieval
+from planner.inputs.estimate.rungs import Default
 from planner.inputs.estimate.tasks import Floats, Tasks
 
 _LEAST_COMMON = 30
 """Fewest tasks that two rungs must both have answered before their errors on them say which comes first."""
+NOMINAL = 1 - 2 * TAIL
+"""Share that is to lie between them."""
+LEAST_CASES = 100
+"""Fewest cases that move the ends on their own."""
+
+
+@dataclass(frozen=True, slots=True)
+class Shift:
+    """How far the ends of an interval move, in logarithms; positive is outwards.
+
+    Parameters
+    ----------
+    cases
+        Tasks that it rests on.
+    """
+
+    below: float = 0.0
+    above: float = 0.0
+    cases: int = 0
+
+    def apply(self, quantiles: Floats) -> Floats:
+        """Return quantiles with their ends moved, the median still between them. Shape [tasks, 3]."""
+        low, middle, high = quantiles.T
+        return np.column_stack([np.minimum(low - self.below, middle), middle, np.maximum(high + self.above, middle)])
+
+
+UNMOVED = Shift()
+
+
+def shift(quantiles: Floats, truth: Floats) -> Shift:
+    """Return how far the ends must move to hold the truth as often as they say, of new cases like these.
+
+    Parameters
+    ----------
+    quantiles
+        Shape [cases, 3].
+    truth
+        Log run times. Shape [cases].
+
+    Returns
+    -------
+    Shift
+        With few cases (fewer than 9) the ends go as far as the farthest case, which is as far as they can tell, and
+        never inwards.
+    """
+    if len(truth) == 0:
+        return UNMOVED
+    return Shift(_quantile(quantiles[:, 0] - truth), _quantile(truth - quantiles[:, 2]), len(truth))
+
+
+def coverage(quantiles: Floats, truth: Floats) -> float:
+    """Return the share of cases whose truth lies in the interval, both ends included; NaN without cases."""
+    if len(truth) == 0:
+        return math.nan
+    inside = (quantiles[:, 0] <= truth) & (truth <= quantiles[:, 2])
+    return float(inside.mean())
+
+
+def _quantile(scores: Floats) -> float:
+    """Return the conformal quantile of scores: the smallest that a new one stays within with probability 1 - `TAIL`."""
+    n = len(scores)
+    place = math.ceil((n + 1) * (1 - TAIL))
+    return float(np.sort(scores)[place - 1]) if place <= n else max(0.0, float(scores.max()))
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,15 +10,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from planner.inputs.estimate.answers import Rung
 from planner.inputs.estimate.boosted import fit_boosted
 from planner.inputs.estimate.calibration import Calibrations, calibrate, climb, move_ends, order_rungs
-from planner.inputs.estimate.default import Default
-from planner.inputs.estimate.estimate import Estimate, Features
+from planner.inputs.estimate.estimate import Estimate, Rung
 from planner.inputs.estimate.known import KnownTimes, Novelty
-from planner.inputs.estimate.medians import SteadyKey, back_offs
 from planner.inputs.estimate.retrieval import Retrieval, SentenceEncoder, tf_idf, unit
-from planner.inputs.estimate.tasks import Columns, History, Tasks
+from planner.inputs.estimate.rungs import Default, SteadyKey, back_offs
+from planner.inputs.estimate.tasks import Columns, Features, History, Tasks
 
 CALIBRATION_SHARE = 0.2
 """The latest share of the history, which calibrates."""

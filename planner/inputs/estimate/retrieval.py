@@ -16,10 +16,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from models.instance import Ints
-from planner.inputs.estimate.answers import Answers
-from planner.inputs.estimate.asked import AnswerError, ask_own
-from planner.inputs.estimate.default import pooled_quantiles
+from planner.inputs.estimate.estimate import Answers
 from planner.inputs.estimate.known import KnownTimes, PastRuns
+from planner.inputs.estimate.rungs import AnswerError, ask_own, pooled_quantiles
 from planner.inputs.estimate.tasks import UNKNOWN, Columns, Floats, History, Tasks, Texts
 
 SentenceEncoder: TypeAlias = Callable[[Sequence[str]], NDArray[np.floating[Any]]]

@@ -11,17 +11,28 @@ from numpy.typing import NDArray
 
 from models.scenario import Scenario, load_scenario
 from models.scenario.work import build_workflows
-from planner.inputs.estimate.asked import Answerer, Asked
-from planner.inputs.estimate.described import describe_columns
 from planner.inputs.estimate.estimate import Estimate
 from planner.inputs.estimate.ladder import Ladder, Recipe, fit_ladder
-from planner.inputs.estimate.measured import TASK, WORKFLOW, read_profile
-from planner.inputs.estimate.naming import LINE, MODEL, SCENARIO_COLUMNS, Naming, Roles, roles
 from planner.inputs.estimate.retrieval import SentenceEncoder
+from planner.inputs.estimate.rungs import TASK, WORKFLOW, Answerer, Asked, read_profile
 from planner.inputs.estimate.sources import DescriptionCache
-from planner.inputs.estimate.table import MICROSECONDS, HistoryTable, Wanted, columns_of, read_table, unit_of
+from planner.inputs.estimate.table import (
+    LINE,
+    MICROSECONDS,
+    MODEL,
+    SCENARIO_COLUMNS,
+    HistoryTable,
+    Naming,
+    Roles,
+    Wanted,
+    columns_of,
+    describe_columns,
+    read_table,
+    roles,
+    unit_of,
+)
 from planner.inputs.estimate.tasks import Floats, History, Tasks, Texts
-from planner.inputs.importers.tally import Tally
+from planner.inputs.importers.rows import Tally
 
 _SCENARIO_FILES = (".yaml", ".yml", ".json")
 

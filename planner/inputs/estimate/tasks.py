@@ -12,10 +12,11 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from models.instance import Ints
-from planner.inputs.estimate.estimate import Features
 
 Floats: TypeAlias = NDArray[np.float64]
 Texts: TypeAlias = NDArray[np.object_]
+Features = Mapping[str, object]
+"""What is known of a task before it runs: a value per column of the history; None or no entry where it is unknown."""
 UNKNOWN = ""
 """A value that is not known."""
 ALWAYS_US = np.iinfo(np.int64).max

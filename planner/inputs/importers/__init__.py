@@ -25,9 +25,8 @@ How an import flows, and where a new format joins it:
 
 from planner.inputs.importers.csv_files import csv_rows
 from planner.inputs.importers.format import Format, Hardware, Reader
-from planner.inputs.importers.rows import Rows
+from planner.inputs.importers.rows import Rows, Tally
 from planner.inputs.importers.source import open_text
 from planner.inputs.importers.tables import DagJobs, Requests
-from planner.inputs.importers.tally import Tally
 
 __all__ = ["DagJobs", "Format", "Hardware", "Reader", "Requests", "Rows", "Tally", "csv_rows", "open_text"]

@@ -10,10 +10,10 @@ from typing import Any
 import pandas as pd
 
 from models.cells import guard
-from models.scenario.source import Plain
+from models.scenario.errors import Plain
+from models.units import gigabytes, gigabytes_per_s, seconds
 from models.workload import ANY_KIND, WHOLE, Task, Workflow
 from planner.inputs.importers.format import Hardware
-from planner.inputs.importers.quantities import gigabytes, gigabytes_per_s, seconds
 from planner.inputs.importers.workload import Workload
 
 

@@ -6,6 +6,7 @@ Values are converted once per distinct text of a chunk, with the exact readers o
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -18,11 +19,9 @@ from models.instance import Ints
 from models.scenario import InputError
 from models.scenario.errors import quote
 from models.scenario.quantities import MAX_TIME_US
-from models.scenario.trace import microseconds
-from models.units import parse_number
+from models.units import microseconds, parse_number
 from models.workload import WHOLE
 from planner.inputs.importers.tables import Requests, Serving, Texts
-from planner.inputs.importers.tally import Tally
 
 LONGEST_NAME = 150
 """Longest name of a model: names of workflows are made from it."""
@@ -269,3 +268,55 @@ def _whole(text: str) -> int:
     if match is None:
         raise ValueError(text)
     return int(match[1])
+
+
+@dataclass(slots=True)
+class Tally:
+    """Counts over all files of an import.
+
+    Parameters
+    ----------
+    skip_malformed
+        Whether malformed rows are counted by reason; otherwise the first of them is an error.
+
+    Attributes
+    ----------
+    read
+        Rows, without headers and blank lines.
+    left_out
+        Well-formed rows that are no part of the workload, by reason.
+    refused
+        Malformed rows, by reason.
+    notes
+        What a reader found out and a person should know, such as a median it measured.
+    zoned
+        Whether the first date read has a zone; None before there is one.
+    """
+
+    skip_malformed: bool = False
+    read: int = 0
+    left_out: Counter[str] = field(default_factory=Counter)
+    refused: Counter[str] = field(default_factory=Counter)
+    notes: list[str] = field(default_factory=list)
+    zoned: bool | None = None
+
+    def refuse(self, error: InputError, reason: str, rows: int = 1) -> None:
+        """Count malformed rows of which `error` describes the first.
+
+        Raises
+        ------
+        InputError
+            That error, unless malformed rows are skipped.
+        """
+        if not self.skip_malformed:
+            raise error
+        self.refused[reason] += rows
+
+
+def join_names(rows: Rows, first: str, second: str) -> Texts:
+    """Return ``first/second`` for each row, and refuse rows whose name would be longer than `LONGEST_NAME`."""
+    joined: Texts = rows.names(first) + "/" + rows.names(second)
+    lengths = np.fromiter(map(len, joined), np.int64, len(joined))
+    problem = f"makes a name of more than {LONGEST_NAME} characters together with {first}"
+    rows.refuse(lengths > LONGEST_NAME, second, problem, "a shorter one")
+    return joined

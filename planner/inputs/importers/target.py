@@ -14,7 +14,7 @@ from models.errors import QuestionError
 from models.instance import Ints
 from models.scenario import InputError, Scenario, load_scenario, scenario_from
 from models.scenario.errors import quote
-from models.scenario.source import read_text
+from models.scenario.files import read_text
 from models.scenario.work import build_workflows
 from models.scenario.writing import scenario_text
 from models.units import say_size

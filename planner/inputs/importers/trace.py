@@ -16,17 +16,16 @@ from models.errors import QuestionError
 from models.scenario import InputError, Scenario, promise, scenario_from, write_atomically
 from models.scenario.errors import allowed
 from models.scenario.quantities import MAX_JOBS
-from planner.inputs.importers.catalogue.target import Catalogued
+from models.units import seconds
+from planner.inputs.importers.catalogued import Catalogued
 from planner.inputs.importers.classes import Classes
 from planner.inputs.importers.document import trace_text
 from planner.inputs.importers.format import Format, Hardware, Reader
 from planner.inputs.importers.formats import FORMATS
-from planner.inputs.importers.quantities import seconds
-from planner.inputs.importers.rows import LONGEST_NAME
+from planner.inputs.importers.rows import LONGEST_NAME, Tally
 from planner.inputs.importers.source import assert_each_once
 from planner.inputs.importers.summary import Summary
 from planner.inputs.importers.tables import DagJobs, Requests, Texts
-from planner.inputs.importers.tally import Tally
 from planner.inputs.importers.target import Documented, Driven, Target, assert_valid
 from planner.inputs.importers.window import ImportWindow, cut
 from planner.inputs.importers.workload import Workload, gather, workload_of

@@ -13,10 +13,9 @@ from numpy.typing import NDArray
 from models.errors import QuestionError
 from models.instance import Ints
 from models.scenario.limits import MAX_HORIZON_US
+from models.units import seconds
 from models.workload import ANY_KIND, WHOLE, BatchClass, Task, Workflow
-from planner.inputs.importers.classes import Classes, refuse_more, round_up, words
-from planner.inputs.importers.quantities import seconds
-from planner.inputs.importers.rounding import MEMORY, Rounding
+from planner.inputs.importers.classes import MEMORY, Classes, Rounding, refuse_more, round_up, words
 from planner.inputs.importers.tables import DagJobs, Requests, Serving
 
 MOST_READ = 30_000_000

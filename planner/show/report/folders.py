@@ -9,7 +9,7 @@ from typing import Any
 from pydantic import TypeAdapter, ValidationError
 
 from models.scenario import InputError
-from models.scenario.source import read_text
+from models.scenario.files import read_text
 from planner.show.report import documents, timelines
 
 

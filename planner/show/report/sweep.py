@@ -11,7 +11,7 @@ from pathlib import Path
 
 from models.cells import unguard
 from models.scenario import InputError
-from models.scenario.source import read_text
+from models.scenario.files import read_text
 from models.units import say_bandwidth, say_size
 from planner.answers.convergence import WHAT_COUNTS
 from planner.show.colours import COLOURS

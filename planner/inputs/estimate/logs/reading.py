@@ -8,13 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from models.cluster import MICROSECONDS_PER_SECOND
-from planner.inputs.estimate.logs.clock import LogClock
 from planner.inputs.estimate.logs.failures import Judge, LogFailure
-from planner.inputs.estimate.logs.lines import read_lines
-from planner.inputs.estimate.logs.marks import Rate, said
-from planner.inputs.estimate.logs.pace import Remaining
-from planner.inputs.estimate.logs.progress import Count, Tracker
-from planner.inputs.estimate.logs.words import CUE, END, HINT, Words
+from planner.inputs.estimate.logs.lines import CUE, END, HINT, Words, read_lines
+from planner.inputs.estimate.logs.marks import LogClock, Rate, said
+from planner.inputs.estimate.logs.progress import Count, Remaining, Tracker
 from planner.inputs.importers.source import open_bytes
 
 
@@ -92,7 +89,7 @@ def read_log(
     Understood are progress bars of tqdm and Keras, ``step 120/1000``, ``Epoch 3/10``, ``Epoch: [3][450/1000]``, what
     the Hugging Face Trainer, Lightning and Megatron print, stated speeds, and time stamps at the start of lines.
     Bars of evaluations, downloads and preparations are left out. What fails, and which of several
-    messages is the root cause, stands in `planner.inputs.estimate.logs.causes`; an error after which the
+    messages is the root cause, stands in `planner.inputs.estimate.logs.failures`; an error after which the
     job got further at least three times counts as survived.
 
     Parameters

@@ -1,7 +1,13 @@
 """What a job is, read from its Python source, configurations and launch lines; nothing is executed or imported."""
 
-from planner.inputs.estimate.sources.cache import DescriptionCache
-from planner.inputs.estimate.sources.description import FIELDS, PRECISIONS, Evidence, JobDescription, Problem
+from planner.inputs.estimate.sources.description import (
+    FIELDS,
+    PRECISIONS,
+    DescriptionCache,
+    Evidence,
+    JobDescription,
+    Problem,
+)
 from planner.inputs.estimate.sources.reading import describe
 
 __all__ = [

@@ -7,8 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from planner.inputs.estimate.sources.names import NameBinding, Names, Scope, member
-from planner.inputs.estimate.sources.setting import Constant, Origin, Setting, canonical
-from planner.inputs.estimate.sources.vocabulary import MAX_NUMBER
+from planner.inputs.estimate.sources.settings import MAX_NUMBER, Constant, Origin, Setting, canonical
 
 _DEEPEST = 20
 _MOST_LOOKS = 2_000

@@ -1,13 +1,26 @@
-"""What a job's source and configuration say about it."""
+"""What a job's source and configuration say about it, and descriptions kept in a file by the hash of what was read."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+
+from models.scenario import write_atomically
 
 FIELDS = ("model", "batch_size", "steps", "epochs", "precision", "dataset", "gpus")
 """The fields of a description that have evidence."""
 PRECISIONS = ("fp64", "fp32", "fp16", "bf16", "fp8", "int8", "int4", "amp")
 """What `JobDescription.precision` may be; amp is automatic mixed precision of a kind that nothing states."""
+SCHEMA_VERSION = 1
+"""Rises whenever a reader would describe the same bytes differently."""
+MAX_ENTRIES = 4_000
+MAX_BYTES = 256_000_000
+_KINDS: Mapping[str, type | tuple[type, ...]] = {
+    "model": str, "batch_size": int, "steps": int, "epochs": (int, float), "precision": str, "dataset": str,
+    "gpus": int,
+}  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,3 +103,78 @@ class JobDescription:
     evidence: tuple[Evidence, ...] = ()
     problems: tuple[Problem, ...] = ()
     text: str = ""
+
+
+class DescriptionCache:
+    """A file of descriptions; it is written by `save`, and a damaged file or entry counts as missing.
+
+    Parameters
+    ----------
+    path
+        Of the JSON file; it need not exist.
+    """
+
+    def __init__(self, path: str | Path) -> None:
+        self._path = Path(path)
+        self._entries = _read(self._path)
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def get(self, key: str) -> JobDescription | None:
+        """Return the description under a key; None if there is none, or none that holds together."""
+        try:
+            return _description(self._entries.get(key))
+        except (TypeError, KeyError, ValueError):
+            return None
+
+    def keep(self, key: str, description: JobDescription) -> None:
+        """Put a description under a key; the oldest goes if there are too many."""
+        self._entries.pop(key, None)
+        self._entries[key] = asdict(description)
+        while len(self._entries) > MAX_ENTRIES:
+            del self._entries[next(iter(self._entries))]
+
+    def save(self) -> None:
+        """Write the file, whole or not at all.
+
+        Raises
+        ------
+        InputError
+            If it cannot be written.
+        """
+        write_atomically(self._path, json.dumps({"schema_version": SCHEMA_VERSION, "entries": self._entries}))
+
+
+def _read(path: Path) -> dict[str, object]:
+    try:
+        with path.open("rb") as file:
+            data = file.read(MAX_BYTES + 1)
+        document = json.loads(data) if len(data) <= MAX_BYTES else None
+    except (OSError, ValueError, RecursionError):
+        return {}
+    if not isinstance(document, dict) or document.get("schema_version") != SCHEMA_VERSION:
+        return {}
+    entries = document.get("entries")
+    return entries if isinstance(entries, dict) else {}
+
+
+def _description(entry: object) -> JobDescription | None:
+    """Return an entry of the file as a description; None, or an error, if it is none."""
+    if not isinstance(entry, dict) or set(entry) != {field.name for field in fields(JobDescription)}:
+        return None
+    for name, kind in _KINDS.items():
+        if entry[name] is not None and (isinstance(entry[name], bool) or not isinstance(entry[name], kind)):
+            return None
+    if entry["precision"] not in (None, *PRECISIONS) or not isinstance(entry["text"], str):
+        return None
+    evidence = tuple(Evidence(**each) for each in entry["evidence"])
+    problems = tuple(Problem(**each) for each in entry["problems"])
+    if not all(isinstance(file, str) and isinstance(line, int) for file, line in _places(evidence, problems)):
+        return None
+    return JobDescription(**entry | {"evidence": evidence, "problems": problems})
+
+
+def _places(evidence: Iterable[Evidence], problems: Iterable[Problem]) -> Iterator[tuple[object, object]]:
+    yield from ((each.file, each.line) for each in evidence)
+    yield from ((each.file, each.line) for each in problems)

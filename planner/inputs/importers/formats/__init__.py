@@ -1,4 +1,4 @@
-"""The formats that can be imported, one file each."""
+"""The formats that can be imported; the order is that of help and pages."""
 
 from __future__ import annotations
 
@@ -6,13 +6,12 @@ from collections.abc import Mapping
 
 from planner.inputs.importers.format import Format
 from planner.inputs.importers.formats import (
-    acme,
     alibaba_gpu_2023,
     asynchow,
     azure_functions_2021,
     azure_llm,
+    cluster_jobs,
     gentd26,
-    helios,
     philly,
     rltune,
     table,
@@ -20,19 +19,19 @@ from planner.inputs.importers.formats import (
 )
 
 FORMATS: Mapping[str, Format] = {
-    module.FORMAT.name: module.FORMAT
-    for module in (
-        gentd26,
-        azure_llm,
-        azure_functions_2021,
-        alibaba_gpu_2023,
-        acme,
-        helios,
-        philly,
-        rltune,
-        wfcommons,
-        asynchow,
-        table,
+    known.name: known
+    for known in (
+        gentd26.FORMAT,
+        azure_llm.FORMAT,
+        azure_functions_2021.FORMAT,
+        alibaba_gpu_2023.FORMAT,
+        cluster_jobs.ACME,
+        cluster_jobs.HELIOS,
+        philly.FORMAT,
+        rltune.FORMAT,
+        wfcommons.FORMAT,
+        asynchow.FORMAT,
+        table.FORMAT,
     )
 }
 """Every format by name."""

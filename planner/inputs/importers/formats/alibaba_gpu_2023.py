@@ -16,12 +16,11 @@ import numpy as np
 import pandas as pd
 
 from executor.policies.options import one_of, option
-from planner.inputs.importers.cluster_jobs import GPUOptions, Ids, absent, gpus_that_count
 from planner.inputs.importers.csv_files import csv_rows
 from planner.inputs.importers.format import Format, Hardware
-from planner.inputs.importers.rows import Rows
+from planner.inputs.importers.formats.cluster_jobs import GPUOptions, Ids, absent, gpus_that_count
+from planner.inputs.importers.rows import Rows, Tally
 from planner.inputs.importers.tables import Requests, Texts
-from planner.inputs.importers.tally import Tally
 
 _SHAPE = ("cpu_milli", "memory_mib", "gpu_milli")
 _TIMES = ("creation_time", "scheduled_time", "deletion_time")

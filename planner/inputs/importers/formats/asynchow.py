@@ -20,12 +20,11 @@ from models.scenario.limits import MAX_HORIZON_US
 from models.scenario.quantities import MAX_TIME_US
 from models.workload import ANY_KIND, Edge, Task, Workflow
 from planner.inputs.importers.csv_files import CHUNK_ROWS
-from planner.inputs.importers.dags import DAGOptions, build_workflow
 from planner.inputs.importers.format import Format, Hardware
-from planner.inputs.importers.json_values import items_at, json_lines, mapping_at, member, name_at, refuse, time_at
+from planner.inputs.importers.json_files import items_at, json_lines, mapping_at, member, name_at, refuse, time_at
+from planner.inputs.importers.rows import Tally
 from planner.inputs.importers.source import open_text
-from planner.inputs.importers.tables import DagJobs
-from planner.inputs.importers.tally import Tally
+from planner.inputs.importers.tables import DagJobs, DAGOptions, build_workflow
 
 _ENDS = ("low", "high")
 _START, _END = "START", "END"

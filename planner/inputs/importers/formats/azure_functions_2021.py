@@ -15,9 +15,8 @@ from pathlib import Path
 from executor.policies.options import one_of, option
 from planner.inputs.importers.csv_files import csv_rows
 from planner.inputs.importers.format import Format, Hardware
-from planner.inputs.importers.names import join_names
+from planner.inputs.importers.rows import Tally, join_names
 from planner.inputs.importers.tables import Requests
-from planner.inputs.importers.tally import Tally
 
 _COLUMNS = ("app", "func", "end_timestamp", "duration")
 

@@ -27,13 +27,12 @@ from executor.policies.options import count_from_1, duration, factor, option
 from models.errors import QuestionError
 from models.instance import Ints
 from models.scenario.quantities import MAX_BATCH
-from models.units import parse_size
+from models.units import parse_size, seconds
 from models.workload import WHOLE
 from planner.inputs.importers.csv_files import csv_rows
 from planner.inputs.importers.format import Format, Hardware
-from planner.inputs.importers.quantities import seconds
+from planner.inputs.importers.rows import Tally
 from planner.inputs.importers.tables import Requests, Serving
-from planner.inputs.importers.tally import Tally
 
 MOST_TOKENS = 10_000_000
 MEASURED = {"start": 14_500, "prefill": 85, "decode": 29_800}

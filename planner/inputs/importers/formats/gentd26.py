@@ -19,8 +19,8 @@ from models.scenario import InputError
 from models.units import round_half_up
 from planner.inputs.importers.csv_files import csv_rows, header_of
 from planner.inputs.importers.format import Format, Hardware
+from planner.inputs.importers.rows import Tally
 from planner.inputs.importers.tables import Requests
-from planner.inputs.importers.tally import Tally
 
 MEDIAN_UPDATE_US = 8_454_000
 """Median of the 36,046 updates in pipeline_update_latency_anon.csv."""

@@ -20,14 +20,13 @@ import numpy as np
 
 from models.scenario.errors import FieldError, Where, quote
 from models.scenario.section import kind_of
-from planner.inputs.importers.cluster_jobs import SHARED_BY_OWNER, OwnerOptions
 from planner.inputs.importers.csv_files import CHUNK_ROWS
 from planner.inputs.importers.format import Format, Hardware
-from planner.inputs.importers.json_values import Entries, items_at, mapping_at, member, name_at, refuse
-from planner.inputs.importers.rows import MAX_GPUS_PER_REQUEST
+from planner.inputs.importers.formats.cluster_jobs import SHARED_BY_OWNER, OwnerOptions
+from planner.inputs.importers.json_files import Entries, items_at, mapping_at, member, name_at, refuse
+from planner.inputs.importers.rows import MAX_GPUS_PER_REQUEST, Tally
 from planner.inputs.importers.source import open_text
 from planner.inputs.importers.tables import Requests
-from planner.inputs.importers.tally import Tally
 
 _EPOCH = datetime(1970, 1, 1)
 _LAST_YEAR = 2200

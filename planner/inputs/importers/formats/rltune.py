@@ -16,12 +16,11 @@ from pathlib import Path
 import numpy as np
 
 from executor.policies.options import one_of, option
-from planner.inputs.importers.cluster_jobs import GPUOptions, Ids, gpus_that_count
 from planner.inputs.importers.csv_files import csv_rows
 from planner.inputs.importers.format import Format, Hardware
-from planner.inputs.importers.rows import Mask, Rows
+from planner.inputs.importers.formats.cluster_jobs import GPUOptions, Ids, gpus_that_count
+from planner.inputs.importers.rows import Mask, Rows, Tally
 from planner.inputs.importers.tables import Requests, Texts
-from planner.inputs.importers.tally import Tally
 
 COLUMNS = (
     "job_id",

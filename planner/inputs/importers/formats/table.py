@@ -13,14 +13,13 @@ import numpy as np
 from executor.policies.options import one_of, option
 from models.instance import Ints
 from models.scenario.quantities import MAX_BATCH, MAX_NUMBER, MAX_SIZE_BYTES, MAX_TIME_US
-from models.scenario.trace import microseconds
+from models.units import microseconds
 from models.workload import WHOLE
 from planner.inputs.importers.csv_files import SEPARATORS, csv_rows, separator_of
 from planner.inputs.importers.format import Format, Hardware
-from planner.inputs.importers.json_rows import holds_json_lines, json_rows
-from planner.inputs.importers.rows import LATEST_US, MAX_GPUS_PER_REQUEST, Rows
+from planner.inputs.importers.json_files import holds_json_lines, json_rows
+from planner.inputs.importers.rows import LATEST_US, MAX_GPUS_PER_REQUEST, Rows, Tally
 from planner.inputs.importers.tables import Requests, Serving
-from planner.inputs.importers.tally import Tally
 
 DATES, UNIX = "dates with a time of day", "times since 1970"
 MOST_TOKENS = 10_000_000

@@ -14,13 +14,12 @@ from pathlib import Path
 from typing import TypeGuard
 
 from models.scenario.errors import FieldError, InputError, Where, quote
+from models.scenario.files import MAX_FILE_BYTES
 from models.scenario.json_text import JSONText
 from models.scenario.quantities import MAX_SIZE_BYTES
-from models.scenario.source import MAX_FILE_BYTES
 from models.workload import ANY_KIND, Edge, Task, Workflow
-from planner.inputs.importers.dags import DAGOptions, build_workflow
 from planner.inputs.importers.format import Format, Hardware
-from planner.inputs.importers.json_values import (
+from planner.inputs.importers.json_files import (
     items_at,
     mapping_at,
     member,
@@ -29,10 +28,9 @@ from planner.inputs.importers.json_values import (
     size_at,
     time_at,
 )
-from planner.inputs.importers.rows import LONGEST_NAME
+from planner.inputs.importers.rows import LONGEST_NAME, Tally
 from planner.inputs.importers.source import open_text
-from planner.inputs.importers.tables import DagJobs
-from planner.inputs.importers.tally import Tally
+from planner.inputs.importers.tables import DagJobs, DAGOptions, build_workflow
 
 _VERSIONS = ("1.5", "1.6")
 _SPECIFICATION = ("workflow", "specification")

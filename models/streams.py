@@ -1,0 +1,168 @@
+"""Streams: language models as they are served, by continuous batching; their classes, and the tokens of requests.
+
+Requests join and leave a GPU between the iterations of its engine (PROBLEM.md, section 11). A task of a stream class is
+a request: prompt tokens that are worked off in chunks, then one output token per iteration.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from fractions import Fraction
+from itertools import pairwise
+from typing import NamedTuple
+
+ANY_KIND = "*"
+"""Key of what holds for every kind of GPU."""
+
+_MICROSECONDS = 1_000_000
+
+
+class Tokens(NamedTuple):
+    """The tokens of a request: n of the prompt, u of these uncached (0 only where KV comes in), m of the answer."""
+
+    prompt: int
+    uncached: int
+    output: int
+
+    def check(self) -> None:
+        """Refuse tokens that no request can have.
+
+        Raises
+        ------
+        ValueError
+            Saying which, and what is allowed.
+        """
+        if self.prompt < 1 or self.output < 1:
+            raise ValueError(f"{self.prompt} prompt and {self.output} output tokens; allowed is at least 1 of each")
+        if not 0 <= self.uncached <= self.prompt:
+            raise ValueError(f"{self.uncached} uncached tokens of {self.prompt}; allowed are 1 to all of the prompt's")
+
+    @property
+    def held(self) -> int:
+        """Tokens of KV that the request holds from start to end: n + m, whatever is cached."""
+        return self.prompt + self.output
+
+    @property
+    def decodes(self) -> int:
+        """Iterations that it decodes: m - 1, its first token being the prompt's; m if no prompt is left to work off."""
+        return self.output - 1 if self.uncached else self.output
+
+
+@dataclass(frozen=True, slots=True)
+class StreamSpeed:
+    """How a stream class runs on one kind of GPU.
+
+    Parameters
+    ----------
+    prefill_rate
+        P: prompt tokens per second.
+    chunk
+        B: most prompt tokens per iteration.
+    seats
+        K: most requests at once.
+    step_us
+        Time of a step by the number of decodes, from 1 on; between those listed linear, rounded up.
+    kv_bytes
+        Bytes of KV per token.
+
+    Attributes
+    ----------
+    tau
+        Time of a step in microseconds by the number of decodes, 0 to K; tau[0] = 0.
+    """
+
+    prefill_rate: Fraction
+    chunk: int
+    seats: int
+    step_us: Mapping[int, int]
+    kv_bytes: int = 0
+    tau: tuple[int, ...] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        if self.prefill_rate <= 0:
+            raise ValueError(f"a prefill rate of {self.prefill_rate} tokens per second; allowed is more than 0")
+        if self.chunk < 1 or self.seats < 1 or self.kv_bytes < 0:
+            counts = f"chunk {self.chunk}, concurrency {self.seats}, {self.kv_bytes} bytes of KV per token"
+            raise ValueError(f"{counts}; allowed are at least 1, 1 and 0")
+        listed = sorted(self.step_us.items())
+        if not listed or listed[0][0] != 1 or listed[-1][0] < self.seats:
+            raise ValueError(
+                f"step times list 1 and every concurrency up to {self.seats}; allowed are both ends at least"
+            )
+        if listed[0][1] < 1 or any(few[1] > many[1] for few, many in pairwise(listed)):
+            raise ValueError("step times are at least 1 us and do not fall with the concurrency")
+        tau = [0, listed[0][1]]
+        for (few, low_us), (many, high_us) in pairwise(listed):
+            tau += [low_us - (low_us - high_us) * (k - few) // (many - few) for k in range(few + 1, many + 1)]
+        object.__setattr__(self, "tau", tuple(tau[: self.seats + 1]))
+
+    def prefill_us(self, tokens: int) -> int:
+        """Return how long an iteration lasts for this many prompt tokens, beside its step: ceil(10^6 p / P).
+
+        >>> StreamSpeed(Fraction(8000), 2048, 1, {1: 12_500}).prefill_us(2048)
+        256000
+        """
+        return -(-tokens * _MICROSECONDS * self.prefill_rate.denominator // self.prefill_rate.numerator)
+
+    @property
+    def slowest_us(self) -> int:
+        """The longest iteration there can be: tau[K] and a whole chunk."""
+        return self.tau[-1] + self.prefill_us(self.chunk)
+
+    def alone_us(self, tokens: Tokens) -> int:
+        """Return how long a request takes on an empty GPU."""
+        chunks, rest = divmod(tokens.uncached, self.chunk)
+        return chunks * self.prefill_us(self.chunk) + self.prefill_us(rest) + tokens.decodes * self.tau[1]
+
+    def admitted_us(self, tokens: Tokens) -> int:
+        """Return within what time of its start a request ends whoever is beside it (rule A1)."""
+        return (-(-max(0, tokens.uncached - 1) // self.chunk) + tokens.output) * self.slowest_us
+
+    @property
+    def content(self) -> object:
+        """A key that equal speeds share."""
+        return self.prefill_rate, self.chunk, self.seats, frozenset(self.step_us.items()), self.kv_bytes
+
+
+@dataclass(frozen=True, slots=True)
+class StreamClass:
+    """Requests that are served together on a GPU by continuous batching, whatever their workflow or job.
+
+    Parameters
+    ----------
+    name
+        Names the class in an instance.
+    speeds
+        How it runs per GPU kind; the key ``*`` holds for every kind. A kind without an entry is not eligible.
+    models
+        Names of the models that must be ready on a GPU while it serves the class.
+    """
+
+    name: str
+    speeds: Mapping[str, StreamSpeed]
+    models: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        if not self.speeds:
+            raise ValueError(f"stream class {self.name}: runs on no kind of GPU; allowed is at least one")
+        if len(set(self.models)) < len(self.models):
+            raise ValueError(f"stream class {self.name}: a model is named twice")
+
+    def speed_on(self, kind: str) -> StreamSpeed | None:
+        """Return how the class runs on a kind of GPU; None where it cannot."""
+        return self.speeds.get(kind, self.speeds.get(ANY_KIND))
+
+    def alone_us(self, tokens: Tokens) -> int:
+        """Return how long a request takes alone on the fastest kind of all listed: what P_j counts of it."""
+        return min(speed.alone_us(tokens) for speed in self.speeds.values())
+
+    @property
+    def least_us(self) -> dict[str, int]:
+        """Run time of the smallest request there can be, per GPU kind: one token in, one token out."""
+        return {kind: speed.alone_us(Tokens(1, 1, 1)) for kind, speed in self.speeds.items()}
+
+    @property
+    def content(self) -> object:
+        """A key that equal classes share."""
+        return self.name, frozenset((kind, speed.content) for kind, speed in self.speeds.items()), self.models

@@ -1,0 +1,259 @@
+"""Rungs that look run times up: a measured profile, medians of past tasks, whoever else is asked, and the default."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple, TypeAlias, TypeVar
+
+import numpy as np
+
+from models.errors import UserError
+from models.scenario import load_scenario
+from models.scenario.work import build_workflows
+from planner.inputs.estimate.estimate import Answers
+from planner.inputs.estimate.known import KnownTimes, around, predictive_quantiles, shorter
+from planner.inputs.estimate.tasks import UNKNOWN, Floats, Tasks
+from planner.inputs.samples import Runs, outer_quantiles_us, read_runs, samples_path
+
+BACK_OFF = "back-off key"
+WORKFLOW, TASK = "workflow", "task"
+"""Columns by which a task is found in a profile."""
+Given = TypeVar("Given")
+Answered = TypeVar("Answered")
+Answerer: TypeAlias = Callable[[Mapping[str, str]], tuple[float, float, float] | None]
+"""From the columns of a task to its 10 %, 50 % and 90 % quantiles in seconds, or None to pass it on."""
+
+
+@dataclass(frozen=True, slots=True)
+class SteadyKey:
+    """Quantiles that the exact key's latest runs predict, if it has repeats enough and they scatter little.
+
+    Few runs may lie close by chance, so that what they predict is wider than they are. On GenTD26 (its earlier part)
+    the median of five and more runs whose p90 is within 1.5 times p10 is as good as the fit, and can be looked up; of
+    fewer or wider runs it is worse.
+
+    Parameters
+    ----------
+    least_runs
+        Fewest repeats.
+    widest
+        Largest ratio of their 90 % to their 10 % quantile.
+    """
+
+    least_runs: int = 5
+    widest: float = 1.5
+    name: str = "exact key"
+
+    def answer(self, tasks: Tasks, known: KnownTimes) -> Answers:
+        """Return the quantiles of steady keys."""
+        answers, runs = Answers.silent(len(tasks)), known.runs(known.key)
+        latest = known.latest(known.key, tasks)
+        quantiles = runs.quantiles[latest]
+        spread = quantiles[:, 2] - quantiles[:, 0]
+        steady = (latest >= 0) & (runs.count[latest] >= self.least_runs) & (spread <= np.log(self.widest))
+        asked = tasks.take(steady)
+        answers.set(steady, runs.predict(latest[steady], asked.asked_us), asked.keys(known.key))
+        return answers
+
+
+@dataclass(frozen=True, slots=True)
+class BackOff:
+    """Quantiles of the latest runs of a key, the exact one or one with columns dropped, if it has repeats enough.
+
+    Parameters
+    ----------
+    columns
+        What is left of the key.
+    of
+        How many columns the exact key has.
+    least_runs
+        Fewest repeats.
+    """
+
+    columns: tuple[str, ...]
+    of: int
+    least_runs: int = 3
+
+    @property
+    def name(self) -> str:
+        """What estimates call their source, such as ``back-off key 2/3``."""
+        return f"{BACK_OFF} {len(self.columns)}/{self.of}"
+
+    def answer(self, tasks: Tasks, known: KnownTimes) -> Answers:
+        """Return the quantiles of keys with enough runs."""
+        answers = Answers.silent(len(tasks))
+        runs, latest = known.runs(self.columns), known.latest(self.columns, tasks)
+        found = (latest >= 0) & (runs.count[latest] >= self.least_runs)
+        asked = tasks.take(found)
+        answers.set(found, runs.predict(latest[found], asked.asked_us), asked.keys(self.columns))
+        return answers
+
+
+def back_offs(key: tuple[str, ...]) -> list[BackOff]:
+    """Return a rung for the exact key and for each shorter one: columns are dropped from the end, never the first."""
+    return [BackOff(names, len(key)) for names in shorter(key)]
+
+
+@dataclass(frozen=True, slots=True)
+class Default:
+    """Quantiles of latest runs, every first value of the key (as a rule, every model) counting alike.
+
+    A task that reaches this rung is mostly of an unseen model, and that is a draw among models, not among runs.
+
+    Parameters
+    ----------
+    others_only
+        Leave out past tasks of the same first key value, as if it were unseen: for calibration.
+    """
+
+    others_only: bool = False
+    name: str = "default"
+
+    def answer(self, tasks: Tasks, known: KnownTimes) -> Answers:
+        """Return quantiles, the same for all tasks that are asked about at the same time (unless `others_only`)."""
+        answers, runs = Answers.silent(len(tasks)), known.runs(known.key[:1])
+        own = tasks.keys(known.key[:1]) if self.others_only else np.full(len(tasks), UNKNOWN, np.object_)
+        alike: dict[tuple[int, str], list[int]] = {}
+        for row, when in enumerate(zip(tasks.asked_us.tolist(), own, strict=True)):
+            alike.setdefault(when, []).append(row)
+        for (asked_us, left_out), rows in alike.items():
+            latest = runs.latest(runs.names, np.full(len(runs.names), asked_us))
+            windows = [runs.window(at) for at in latest[(latest >= 0) & (runs.names != left_out)]]
+            if windows:
+                weights = np.concatenate([np.full(len(window), 1 / len(window)) for window in windows])
+                scatter = runs.overall_scatter(asked_us)
+                answers.quantiles[rows] = pooled_quantiles(np.concatenate(windows), weights, scatter)
+        return answers
+
+
+def pooled_quantiles(values: Floats, weights: Floats, scatter: Floats) -> Floats:
+    """Return the three quantiles that weighted values predict; the median is one of them.
+
+    Shapes [values] and, of the scatter, [1].
+
+    >>> np.exp(pooled_quantiles(np.log([2.0, 1.0, 3.0, *range(4, 10)]), np.ones(9), np.ones(1))).round(3).tolist()
+    [1.0, 5.0, 9.0]
+    """
+    order = np.argsort(values, kind="stable")
+    values, weights = values[order], weights[order]
+    low, _, high = predictive_quantiles(values[None], weights[None], scatter).T
+    share = np.cumsum(weights)
+    middle = values[np.searchsorted(share, share[-1] / 2 * (1 - 1e-12))]
+    return np.asarray(around(np.array([middle]), low, high)[0], np.float64)
+
+
+class Measured(NamedTuple):
+    """A task's measured quantiles in microseconds: 10 %, 50 %, 90 %."""
+
+    p10_us: float
+    p50_us: float
+    p90_us: float
+
+
+@dataclass(frozen=True, slots=True)
+class MeasuredProfile:
+    """Measured quantiles.
+
+    Parameters
+    ----------
+    tasks
+        By workflow and task.
+    """
+
+    tasks: Mapping[tuple[str, str], Measured]
+    name: str = "profile"
+
+    def answer(self, tasks: Tasks, known: KnownTimes) -> Answers:
+        """Return the quantiles of tasks whose workflow and name were measured."""
+        answers = Answers.silent(len(tasks))
+        for row, at in enumerate(zip(tasks.text(WORKFLOW), tasks.text(TASK), strict=True)):
+            found = self.tasks.get(at)
+            if found is not None:
+                answers.quantiles[row] = np.log(found)
+        return answers
+
+
+def read_profile(path: Path) -> MeasuredProfile:
+    """Read the scenario that ``truenorth profile -o`` wrote, and the samples beside it.
+
+    Without samples of a task its run time stands for all three quantiles, unless calibration widens them.
+
+    Raises
+    ------
+    InputError
+        If it is no scenario, or the file beside it is none of samples.
+    """
+    scenario, samples = load_scenario(path), samples_path(path)
+    runs: Runs = read_runs(samples) if samples.is_file() else {}
+    measured: dict[tuple[str, str], Measured] = {}
+    kind = scenario.instance.cluster.gpus[0].kind
+    for workflow in build_workflows(scenario.document).values():
+        for task in workflow.tasks:
+            at = workflow.name, task.name
+            given_us = float(task.runtime_on(kind) or task.fastest_us)
+            measured[at] = Measured(*(outer_quantiles_us(runs[at]) if at in runs else (given_us,) * 3))
+    return MeasuredProfile(measured)
+
+
+class AnswerError(UserError, ValueError):
+    """What was asked gave no run times; the message says what is allowed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """Quantiles that someone else gives, task by task.
+
+    Parameters
+    ----------
+    answerer
+        Is called once per task that reaches it.
+    """
+
+    answerer: Answerer
+    name: str = "asked"
+
+    def answer(self, tasks: Tasks, known: KnownTimes) -> Answers:
+        """Return what the callable says.
+
+        Raises
+        ------
+        AnswerError
+            If it raises, or gives anything but three ascending positive numbers or None.
+        """
+        answers = Answers.silent(len(tasks))
+        for row in range(len(tasks)):
+            features = {name: str(values[row]) for name, values in tasks.columns.items()}
+            given = ask_own("ask", self.answerer, features)
+            if given is not None:
+                answers.quantiles[row] = np.log(_check(given)) + math.log(1e6)
+        return answers
+
+
+def ask_own(option: str, function: Callable[[Given], Answered], given: Given) -> Answered:
+    """Return what a function of the user's says.
+
+    Raises
+    ------
+    AnswerError
+        If it raises, whatever it raises.
+    """
+    try:
+        return function(given)
+    except Exception as error:  # a function of the user's may raise anything
+        said = " ".join(str(error).split())[:200]
+        raise AnswerError(
+            f"--{option}: raised {type(error).__name__}: {said}; allowed is a function that does not"
+        ) from error
+
+
+def _check(given: tuple[float, float, float]) -> tuple[float, float, float]:
+    try:
+        low, middle, high = (float(value) for value in given)
+    except (TypeError, ValueError):
+        low = middle = high = math.nan
+    if not 0 < low <= middle <= high < math.inf:
+        raise AnswerError(f"asked: {given!r} are no quantiles; allowed are None or three ascending positive seconds")
+    return low, middle, high

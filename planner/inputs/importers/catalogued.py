@@ -1,0 +1,367 @@
+"""An import with a catalogue: requests by model name become jobs of few workflows, on a group of servers per kind.
+
+What the catalogue knows of a model says how long each request runs on which kind.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from models.cluster import GPU
+from models.errors import QuestionError
+from models.instance import Ints
+from models.scenario.errors import Plain, quote
+from models.scenario.writing import scenario_text
+from models.slo import ServiceLevel, ServiceLevels
+from models.units import gigabytes, gigabytes_per_s, seconds
+from models.workload import WHOLE, BatchClass, Task, Workflow
+from planner.inputs.importers.catalogue import CatalogueDocument, CatalogueModel, load_catalogue
+from planner.inputs.importers.classes import MEMORY, Classes, Rounding, refuse_more, round_up, words
+from planner.inputs.importers.document import model_names, work_sections
+from planner.inputs.importers.rows import Tally
+from planner.inputs.importers.tables import DagJobs, Requests, Texts
+from planner.inputs.importers.workload import Workload
+
+_NETWORK = {"bandwidth": "10 GB/s", "latency": "0 s"}
+
+
+@dataclass(frozen=True, slots=True)
+class _Group:
+    """Requests of one model on as many GPUs each: where they stand, and their run times by kind, perhaps memory."""
+
+    model: str
+    gpus: int
+    rows: Ints
+    figures: pd.DataFrame
+
+    def rounded(self, most: int) -> pd.DataFrame:
+        """Return the figures rounded up to so many classes."""
+        return pd.DataFrame(round_up(self.figures.to_numpy(np.int64), most), columns=self.figures.columns)
+
+    @property
+    def label(self) -> str:
+        """The name of the group's workflows."""
+        return self.model if self.gpus == 1 else f"{self.model} x {self.gpus}"
+
+
+@dataclass(frozen=True, slots=True)
+class Joined:
+    """Requests that the catalogue knows, as jobs.
+
+    Parameters
+    ----------
+    kept
+        Positions among the requests asked about. Shape [jobs].
+    workflow
+        Index of each one's workflow. Shape [jobs].
+    unmatched
+        Models of the log that the catalogue does not have, and their requests.
+    """
+
+    workflows: tuple[Workflow, ...]
+    kept: Ints
+    workflow: Ints
+    unmatched: Mapping[str, int]
+    mapping: str
+    rounding: Rounding | None
+
+
+def match(document: CatalogueDocument, names: Texts) -> dict[str, str]:
+    """Return the catalogue's model of each name of a log that it has: by name or alias, else without regard to case."""
+    known = {alias: name for name, model in document.models.items() for alias in (name, *model.aliases)}
+    lowered: dict[str, set[str]] = {}
+    for alias, name in known.items():
+        lowered.setdefault(alias.casefold(), set()).add(name)
+    found: dict[str, str] = {}
+    for text in names:
+        alike = lowered.get(text.casefold(), set())
+        if text in known or len(alike) == 1:
+            found[text] = known.get(text) or next(iter(alike))
+    return found
+
+
+def join(document: CatalogueDocument, requests: Requests, classes: Classes) -> Joined:
+    """Return requests as jobs of few workflows: one for each model, class of run time and number of GPUs.
+
+    Raises
+    ------
+    QuestionError
+        If the catalogue has none of the models, or a model's rule needs what the log does not have.
+    """
+    codes, names = pd.factorize(requests.model)
+    known = match(document, names)
+    if not known:
+        listed = ", ".join(map(quote, names[:5]))
+        problem = f"has none of the log's models, such as {listed}; allowed is a catalogue with their names or aliases"
+        raise QuestionError(problem, "catalogue")
+    ours = sorted(set(known.values()), key=list(document.models).index)
+    place = np.array([ours.index(known[name]) if name in known else -1 for name in names], np.int64)[codes]
+    kept = np.flatnonzero(place >= 0)
+    groups = [group for index, name in enumerate(ours) for group in _groups(name, document, requests, place == index)]
+    distinct = [len(group.figures.drop_duplicates()) for group in groups]
+    most = classes.per_group(sum(distinct), len(groups))
+    figures = [group.rounded(most) if most else group.figures for group in groups]
+    rounding = Rounding.of([(group.figures, made) for group, made in zip(groups, figures, strict=True)])
+    workflow = np.full(len(codes), -1, np.int64)
+    workflows: list[Workflow] = []
+    for group, made in zip(groups, figures, strict=True):
+        number, tables = _number_distinct(made)
+        workflow[group.rows] = number + len(workflows)
+        workflows += _workflows(group, document.models[group.model], tables)
+    refuse_more(len(workflows))
+    unmatched = {name: int(count) for name, count in zip(names, np.bincount(codes), strict=True) if name not in known}
+    mapping = f"{words(most if rounding else 0, sum(distinct))}; {_models(len(ours))} of the catalogue"
+    return Joined(tuple(workflows), kept.astype(np.int64), workflow[kept], unmatched, mapping, rounding)
+
+
+def _models(count: int) -> str:
+    return "1 model" if count == 1 else f"{count} models"
+
+
+def _groups(name: str, document: CatalogueDocument, requests: Requests, ours: NDArray[np.bool_]) -> Iterator[_Group]:
+    """Yield the requests of a model by their number of GPUs. Shape of `ours`: [requests]."""
+    gpus = np.ones(len(ours), np.int64) if requests.gpus is None else requests.gpus
+    for wide in np.unique(gpus[ours]).tolist():
+        rows = np.flatnonzero(ours & (gpus == wide))
+        figures = _times(name, document, requests, rows)
+        if requests.serving is not None and requests.serving.memory_bytes.any():
+            _refuse_batch(name, document)
+            figures[MEMORY] = requests.serving.memory_bytes[rows]
+        yield _Group(name, wide, rows, pd.DataFrame(figures))
+
+
+def _refuse_batch(name: str, document: CatalogueDocument) -> None:
+    """Refuse memory per request for a model with batches, whose requests would no longer be alike."""
+    if document.models[name].batch is not None:
+        problem = f"{name} has batches, whose requests hold equally much; allowed is its memory in the catalogue alone"
+        raise QuestionError(problem, "catalogue")
+
+
+def _times(name: str, document: CatalogueDocument, requests: Requests, rows: Ints) -> dict[str, Ints]:
+    """Return the run time of each request on each kind. Shape [rows] each.
+
+    Raises
+    ------
+    QuestionError
+        If the log lacks tokens or run times.
+    """
+    section = document.models[name]
+    alike = section.runtime or {kind: by_size[1] for kind, by_size in (section.batch or {}).items()}
+    if alike:
+        return {kind: np.full(len(rows), us, np.int64) for kind, us in alike.items()}
+    if section.tokens is not None:
+        if requests.tokens is None:
+            problem = (
+                f"{name} has rates per token, but the log's tokens are not read; allowed is a log with both columns"
+            )
+            raise QuestionError(problem, "catalogue")
+        into, out = (column[rows] for column in requests.tokens)
+        return {
+            kind: np.maximum(rate.start + rate.input * into + rate.output * out, 1)
+            for kind, rate in section.tokens.items()
+        }
+    if requests.by_kind:
+        unknown = [kind for kind in requests.by_kind if kind not in document.kinds]
+        if unknown:
+            problem = f"has no kind {quote(unknown[0])} of the log; allowed are {', '.join(document.kinds)}"
+            raise QuestionError(problem, "catalogue")
+        return {kind: column[rows] for kind, column in requests.by_kind.items()}
+    if not requests.timed:
+        problem = (
+            f"{name} has no run times, nor has the log; allowed are a column of run times, or runtime, batch or tokens"
+        )
+        raise QuestionError(problem, "catalogue")
+    factors = section.factor or {kind: known.factor for kind, known in document.kinds.items()}
+    own = requests.runtime_us[rows].astype(np.float64)
+    return {kind: np.maximum(np.rint(own * float(by)), 1).astype(np.int64) for kind, by in factors.items()}
+
+
+def _number_distinct(figures: pd.DataFrame) -> tuple[Ints, list[dict[str, int]]]:
+    """Return which of the distinct rows of a table each row is, and those, in order."""
+    grouped = figures.groupby(list(figures.columns), sort=True)
+    distinct = grouped.size().index.to_frame(index=False).to_dict("records")
+    return np.asarray(grouped.ngroup(), np.int64), [{str(key): int(of) for key, of in row.items()} for row in distinct]
+
+
+def _workflows(group: _Group, section: CatalogueModel, distinct: Sequence[dict[str, int]]) -> Iterator[Workflow]:
+    """Yield workflows of equal tasks side by side, one per GPU: one workflow for each distinct figures of a group."""
+    steps = ["run"] if group.gpus == 1 else [f"run{index}" for index in range(group.gpus)]
+    for number, runtime in enumerate(distinct, start=1):
+        label = group.label if len(distinct) == 1 else f"{group.label} {number} of {len(distinct)}"
+        demand = ((group.model,), section.share, runtime.pop(MEMORY, section.memory))
+        if section.batch is not None:
+            batch = BatchClass(label, section.batch, *demand)
+            yield Workflow(label, tuple(Task.of_class(step, batch) for step in steps))
+        else:
+            models, share, memory = demand
+            yield Workflow(label, tuple(Task(step, runtime, models, (), share, memory) for step in steps))
+
+
+@dataclass(frozen=True, slots=True)
+class Catalogued:
+    """A catalogue that a log is joined with.
+
+    Parameters
+    ----------
+    document, file
+        The catalogue and the name of its file.
+    unmatched
+        Filled by `workload`: models of the log that it does not have, and how many requests each has.
+    """
+
+    document: CatalogueDocument
+    file: str
+    unmatched: dict[str, int] = field(default_factory=dict, compare=False)
+
+    @classmethod
+    def load(cls, path: Path) -> Catalogued:
+        """Return the catalogue of a file, or of the package.
+
+        Raises
+        ------
+        InputError
+            If it is none.
+        """
+        return cls(*load_catalogue(path))
+
+    @property
+    def gpus(self) -> int:
+        """Number of GPUs."""
+        return sum(kind.count for kind in self.document.kinds.values())
+
+    @property
+    def words(self) -> str:
+        """The cluster in words."""
+        groups = [
+            f"{section.count} {kind}"
+            + ("" if section.price_per_hour is None else f" at {float(section.price_per_hour):g} per hour")
+            for kind, section in self.document.kinds.items()
+        ]
+        return f"{', '.join(groups)}; models, kinds and prices of {self.file}"
+
+    def load_us(self, model: str) -> int:
+        """Return how long a model takes to load where that is quickest."""
+        weights = self.document.models[model].weights
+        gpus = [
+            GPU("s0/g0", 0, kind, known.memory, known.load_bandwidth, load_overhead_us=known.load_overhead)
+            for kind, known in self.document.kinds.items()
+        ]
+        return min(gpu.load_us(weights) for gpu in gpus)
+
+    def workload(
+        self, found: Requests | DagJobs, rows: Ints, release_us: Ints, classes: Classes, tally: Tally
+    ) -> Workload:
+        """Return the requests that the catalogue knows as jobs; the others are counted by model.
+
+        Raises
+        ------
+        QuestionError
+            If the log is of whole jobs, or as `join` says.
+        """
+        if isinstance(found, DagJobs):
+            raise QuestionError("joins requests by model, and this log has whole jobs; allowed is without", "catalogue")
+        if found.serving is not None and (found.serving.batch_us or (found.serving.share < WHOLE).any()):
+            problem = "brings shares and batches; allowed is a log without these columns"
+            raise QuestionError(problem, "catalogue")
+        asked = found.at(rows)
+        joined = join(self.document, asked, classes)
+        self.unmatched.update(joined.unmatched)
+        for model, count in joined.unmatched.items():
+            tally.left_out[f"of {model[:60]}, which the catalogue does not have"] += count
+        kept = joined.kept
+        made = Workload(
+            joined.workflows,
+            joined.workflow,
+            release_us[kept],
+            None if asked.deadline_us is None else asked.deadline_us[kept],
+            joined.mapping,
+            None if asked.weight is None else asked.weight[kept],
+            joined.rounding,
+        )
+        tally.notes += self._shared(made)
+        tally.notes += [
+            f"no request is of a model of the level '{level}', which is left out" for level in self._vacuous(made)
+        ]
+        return made
+
+    def content(self, workload: Workload, arrivals: dict[str, Any]) -> dict[str, Any]:
+        """Return the content of the scenario file."""
+        document = self.document
+        return {
+            "cluster": {"groups": [self._group(kind) for kind in document.kinds], "network": self._network()},
+            "models": {
+                model: {"weights": gigabytes(document.models[model].weights)} for model in model_names(workload)
+            },
+            **work_sections(workload),
+            "workload": arrivals,
+            **self._levels(workload),
+        }
+
+    def text(self, workload: Workload, arrivals: dict[str, Any], comments: list[str], path: Path) -> str:
+        """Return the scenario file's text."""
+        return scenario_text(path, self.content(workload, arrivals), comments)
+
+    def _levels(self, workload: Workload) -> dict[str, Any]:
+        """Return the section of service levels; those of a model are over every workflow that was made of it."""
+        names = {workflow.name for workflow in workload.workflows}
+        asked = [level for level in self.document.slo or () if level not in self._vacuous(workload)]
+        levels = tuple(
+            replace(level, workflow=f"{level.workflow} *")
+            if level.workflow in self.document.models and level.workflow not in names
+            else level
+            for level in asked
+        )
+        return {"slo": ServiceLevels(levels).written} if levels else {}
+
+    def _vacuous(self, workload: Workload) -> list[ServiceLevel]:
+        """Return levels of models that no request is for."""
+        used = model_names(workload)
+        unused = [model for model in self.document.models if model not in used]
+        return [level for level in self.document.slo or () if level.workflow in unused]
+
+    def _shared(self, workload: Workload) -> list[str]:
+        """Return what is assumed of models whose requests take shares of a GPU."""
+        several = {model: WHOLE // self.document.models[model].share for model in model_names(workload)}
+        return [
+            f"run times of {model} are taken to hold beside {count - 1} more of its requests, which its share lets run"
+            for model, count in several.items()
+            if count > 1
+        ]
+
+    def _group(self, kind: str) -> dict[str, Any]:
+        known = self.document.kinds[kind]
+        gpu = {
+            "kind": kind,
+            "memory": gigabytes(known.memory),
+            "load_bandwidth": gigabytes_per_s(known.load_bandwidth),
+            "load_overhead": seconds(known.load_overhead),
+        }
+        price = known.price_per_hour
+        return {"count": known.count, "gpu": gpu} | (
+            {} if price is None else {"price_per_hour": Plain(f"{float(price):.12g}")}
+        )
+
+    def _network(self) -> Mapping[str, Any]:
+        section = self.document.network
+        if section is None:
+            return _NETWORK
+        network: dict[str, Any] = {
+            "bandwidth": gigabytes_per_s(section.bandwidth),
+            "latency": seconds(section.latency),
+            "staged": section.staged,
+        }
+        inside = section.within_server
+        if inside is not None:
+            given = {
+                "bandwidth": None if inside.bandwidth is None else gigabytes_per_s(inside.bandwidth),
+                "latency": None if inside.latency is None else seconds(inside.latency),
+            }
+            network["within_server"] = {key: value for key, value in given.items() if value is not None}
+        return network

@@ -1,0 +1,227 @@
+"""Jobs of a cluster's scheduler: Helios, Acme, and the rules that they share with Philly and RLTune's traces.
+
+Tasks on several GPUs do not exist here. So only jobs on one GPU count, unless the user asks to split: then a job on n
+GPUs becomes n tasks on one GPU each, side by side, which occupy as much GPU time but need not start together.
+
+Schema of Helios: github.com/S-Lab-System-Group/HeliosData, README, section cluster_log.csv (commit 159f0cae): job_id,
+user, vc, gpu_num, cpu_num, node_num, state, submit_time, start_time, end_time, duration, queue. Times have no zone;
+they are read as UTC, which shifts all alike (they are local to a country without daylight saving).
+
+Schema of Acme: github.com/InternLM/AcmeTrace, README, section Job Trace (commit 6d6ac9cd): job_id, user, node_num,
+gpu_num, cpu_num, type, state, submit_time, start_time, end_time, duration, queue, gpu_time, and in Kalos four more.
+Times carry their zone (+08:00 in Seren, +00:00 in Kalos). In the README's rows of Kalos the duration counts from
+submit_time, so it is not used.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+from executor.policies.options import one_of, option
+from models.instance import Ints
+from planner.inputs.importers.csv_files import csv_rows
+from planner.inputs.importers.format import Format, Hardware
+from planner.inputs.importers.rows import MAX_GPUS_PER_REQUEST, Mask, Rows, Tally, join_names
+from planner.inputs.importers.tables import Requests, Texts
+
+_ABSENT = ("", "none", "nan", "nat", "null")
+_LONGEST_ABSENT = 10
+"""So long may they be with spaces around them."""
+_COLUMNS = ("job_id", "user", "gpu_num", "state", "submit_time", "start_time", "end_time")
+
+
+@dataclass(frozen=True, slots=True)
+class GPUOptions:
+    """Which jobs count, by their GPUs.
+
+    Parameters
+    ----------
+    gpus
+        ``single``: jobs on one GPU; ``split``: also those on several, as that many tasks side by side.
+    """
+
+    gpus: str = option("single", one_of("single", "split"))
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterOptions(GPUOptions):
+    """Which jobs of a cluster's log count, by their GPUs and by how they ended.
+
+    Parameters
+    ----------
+    state
+        ``any``: every job that ran; ``completed``: only jobs that finished successfully.
+    """
+
+    state: str = option("any", one_of("any", "completed"))
+
+
+@dataclass(frozen=True, slots=True)
+class OwnerOptions(ClusterOptions):
+    """Which jobs of a log that names no models count, and which of them share one.
+
+    Parameters
+    ----------
+    model
+        Those of a ``user``, or of a virtual cluster (``vc``).
+    """
+
+    model: str = option("user", one_of("user", "vc"))
+
+
+SHARED_BY_OWNER = "the log names no models: the jobs of a user share one (model=vc: those of a virtual cluster)"
+"""What is assumed of such a log."""
+
+
+class Ids:
+    """The ids of a file so far; a row whose id has occurred is malformed."""
+
+    def __init__(self) -> None:
+        self._seen: set[str] = set()
+
+    def refuse_repeated(self, rows: Rows, column: str) -> None:
+        """Refuse rows whose id stands in an earlier row."""
+        texts = rows.text(column)
+        known = np.fromiter((text in self._seen for text in texts), np.bool_, len(texts))
+        self._seen.update(texts)
+        repeated = pd.Series(texts, dtype=object).duplicated().to_numpy(np.bool_)
+        rows.refuse(known | repeated, column, "stands in an earlier row", "an id of its own per row")
+
+
+def absent(texts: Texts) -> Mask:
+    """Say which texts are no value: empty, or one of the words that stand for it. Shape as `texts`."""
+    found = np.fromiter(map(len, texts), np.int64, len(texts)) <= _LONGEST_ABSENT
+    found[found] = [text.strip().lower() in _ABSENT for text in texts[found]]
+    return found
+
+
+def gpus_that_count(rows: Rows, column: str, options: GPUOptions) -> Ints | None:
+    """Leave out jobs on no GPU, and on several unless they are split; return GPUs per job, None for one each."""
+    gpus = rows.wholes(column, 0, MAX_GPUS_PER_REQUEST)
+    rows.leave_out(gpus == 0, "no GPU")
+    if options.gpus == "split":
+        return gpus
+    rows.leave_out(gpus > 1, "several GPUs")
+    return None
+
+
+def read_jobs(rows: Rows, ids: Ids, model: Texts, options: ClusterOptions) -> Requests:
+    """Return the jobs of a log with the columns of Helios, which Acme has too.
+
+    The run time is end_time - start_time: the column duration is no substitute, since in Acme's Kalos it also holds
+    the time in the queue. The release is submit_time.
+
+    Parameters
+    ----------
+    model
+        Name of the model of each row. Shape [rows].
+    """
+    ids.refuse_repeated(rows, "job_id")
+    if options.state == "completed":
+        rows.leave_out_unless("state", "COMPLETED")
+    gpus = gpus_that_count(rows, "gpu_num", options)
+    for column in ("submit_time", "start_time", "end_time"):
+        rows.leave_out(absent(rows.text(column)), f"no {column}")
+    submit_us, start_us, end_us = (rows.moments(column) for column in ("submit_time", "start_time", "end_time"))
+    rows.refuse(end_us < start_us, "end_time", "is before start_time", "a time from start_time on")
+    rows.refuse(start_us < submit_us, "start_time", "is before submit_time", "a time from submit_time on")
+    rows.leave_out(end_us == start_us, "ran for 0 s")
+    return rows.requests(submit_us, model, end_us - start_us, gpus=gpus)
+
+
+@dataclass(frozen=True, slots=True)
+class Helios(OwnerOptions):
+    """Reads ``cluster_log.csv`` of any of the clusters."""
+
+    def hardware(self, files: Sequence[Path], tally: Tally) -> Hardware:
+        """Return two servers of eight GPUs of 32 GB, and models of 8 GB; the log knows neither."""
+        return Hardware(
+            memory_bytes=32 * 10**9,
+            weight_bytes=8 * 10**9,
+            load_bandwidth=Fraction(10**10),
+            servers=2,
+            gpus_per_server=8,
+            kind="V100",
+        )
+
+    def read(self, files: Sequence[Path], tally: Tally) -> Iterator[Requests]:
+        """Yield the jobs of the files."""
+        for path in files:
+            ids = Ids()
+            for rows in csv_rows(path, (*_COLUMNS, "vc"), tally):
+                yield read_jobs(rows, ids, rows.names(self.model), self)
+
+
+HELIOS = Format(
+    name="helios",
+    title="training jobs of SenseTime's Helios clusters, 2020",
+    source="github.com/S-Lab-System-Group/HeliosData (CC-BY 4.0); Hu et al., SC 2021",
+    notes=(
+        SHARED_BY_OWNER,
+        "jobs on several GPUs are left out (gpus=split: they become as many tasks on one GPU each, side by side)",
+        "a run time is end_time - start_time, also of jobs that failed or were cancelled (state=completed: without)",
+    ),
+    sizes="the log has no sizes: every model weighs 8 GB, a GPU has 32 GB for weights",
+    reader=Helios,
+    dated=True,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Acme(ClusterOptions):
+    """Reads ``trace_seren.csv`` and ``trace_kalos.csv``.
+
+    Parameters
+    ----------
+    model
+        Which jobs share a model: those of a ``user`` that are of the same type (``user-type``), those of a ``user``,
+        or those of a ``type``.
+    """
+
+    model: str = option("user-type", one_of("user-type", "user", "type"))
+
+    def hardware(self, files: Sequence[Path], tally: Tally) -> Hardware:
+        """Return two servers of eight A100 of 80 GB, as Acme's are, and models of 14 GB, an assumption."""
+        return Hardware(
+            memory_bytes=80 * 10**9,
+            weight_bytes=14 * 10**9,
+            load_bandwidth=Fraction(20 * 10**9),
+            servers=2,
+            gpus_per_server=8,
+            kind="A100",
+        )
+
+    def read(self, files: Sequence[Path], tally: Tally) -> Iterator[Requests]:
+        """Yield the jobs of the files."""
+        for path in files:
+            ids = Ids()
+            for rows in csv_rows(path, (*_COLUMNS, "type"), tally):
+                yield read_jobs(rows, ids, self._model(rows), self)
+
+    def _model(self, rows: Rows) -> Texts:
+        """Return the name of the model of each row. Shape [rows]."""
+        if self.model == "user-type":
+            return join_names(rows, "user", "type")
+        return rows.names(self.model)
+
+
+ACME = Format(
+    name="acme",
+    title="jobs of Shanghai AI Lab's Acme clusters Seren and Kalos, 2023",
+    source="github.com/InternLM/AcmeTrace (CC-BY 4.0); Hu et al., NSDI 2024",
+    notes=(
+        "the log names no models: the jobs of a user that are of one type (pretraining, evaluation, ...) share one "
+        "(model=user, model=type)",
+        "jobs on several GPUs are left out (gpus=split: they become as many tasks on one GPU each, side by side)",
+        "a run time is end_time - start_time, also of jobs that failed or were cancelled (state=completed: without)",
+    ),
+    sizes="the log has no sizes: every model weighs 14 GB (7 billion parameters of 2 B), a GPU has 80 GB for weights",
+    reader=Acme,
+    dated=True,
+)

@@ -1,0 +1,1 @@
+"""Streams: language models as they are served."""
