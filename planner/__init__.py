@@ -16,19 +16,19 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from planner.answers.bound import bound as bound
     from planner.answers.bound import verify_file as verify_file
-    from planner.answers.compare import compare as compare
-    from planner.answers.plan import plan as plan
     from planner.answers.profile import profile as profile
+    from planner.answers.questions import bound as bound
+    from planner.answers.questions import compare as compare
+    from planner.answers.questions import plan as plan
+    from planner.answers.questions import plan_uncertain as plan_uncertain
+    from planner.answers.questions import servers as servers
     from planner.answers.replan import replan as replan
     from planner.answers.replay import replay_on_devices as replay_on_devices
     from planner.answers.replications import replicate as replicate
-    from planner.answers.servers import servers as servers
     from planner.answers.simulate import simulate as simulate
     from planner.answers.take_apart import regret as regret
     from planner.answers.trial import trial as trial
-    from planner.answers.uncertain.planning import plan_uncertain as plan_uncertain
     from planner.answers.whatif import sweep as sweep
     from planner.answers.whatif import whatif as whatif
     from planner.inputs.importers.trace import import_trace as import_trace
@@ -42,15 +42,15 @@ if TYPE_CHECKING:
     from planner.show.workflow_figure import draw_workflow as draw_workflow
 
 _HOME = {
-    "bound": "planner.answers.bound",
+    "bound": "planner.answers.questions",
     "chart": "planner.show.charts",
-    "compare": "planner.answers.compare",
+    "compare": "planner.answers.questions",
     "draw_workflow": "planner.show.workflow_figure",
     "frame": "planner.show.frames",
     "import_trace": "planner.inputs.importers.trace",
     "jobs": "planner.show.frames",
-    "plan": "planner.answers.plan",
-    "plan_uncertain": "planner.answers.uncertain.planning",
+    "plan": "planner.answers.questions",
+    "plan_uncertain": "planner.answers.questions",
     "profile": "planner.answers.profile",
     "regret": "planner.answers.take_apart",
     "replan": "planner.answers.replan",
@@ -59,7 +59,7 @@ _HOME = {
     "report": "planner.show.report",
     "residencies": "planner.show.frames",
     "save": "planner.show.saving",
-    "servers": "planner.answers.servers",
+    "servers": "planner.answers.questions",
     "simulate": "planner.answers.simulate",
     "sweep": "planner.answers.whatif",
     "tasks": "planner.show.frames",

@@ -20,9 +20,9 @@ from models.instance import Instance
 from models.objective import Objective, timeline_value
 from models.status import OPTIMALITY_TOLERANCE
 from models.timeline import Timeline
+from solvers.budget import Budget
 from solvers.exact import arc_flow, cp_sat, milp
 from solvers.faults import ARC_FLOW, CP_SAT, MILP, SOLVER_OF, SolverFaultWarning
-from solvers.options import SearchOptions
 from solvers.result import Origin, Search
 from solvers.visits import on_twin
 
@@ -66,14 +66,14 @@ class Doubt(Search):
         return (self.most is None or value <= self.most) and super().offer(timeline, origin)
 
 
-def confirm(search: Search, options: SearchOptions) -> None:
+def confirm(search: Search, budget: Budget) -> None:
     """Ask others about a search's proof if it rests on one solver's word, for as long as the search took itself."""
     by = search.rests_on
     if by is None or search.remaining_s <= 0:
         return
     most = None if search.value is None else search.value * (1 - OPTIMALITY_TOLERANCE)
     limit_s = min(search.remaining_s, max(_LEAST_S, search.elapsed_s))
-    asked = replace(options, time_limit_s=limit_s)
+    asked = replace(budget, time_limit_s=limit_s)
     opinion = ask_others(by, search.instance, search.objective, most, asked, search.stop)
     search.confirmed_by = opinion.confirmed_by
     if opinion.timeline is not None:
@@ -86,7 +86,7 @@ def ask_others(
     instance: Instance,
     objective: Objective,
     most: Fraction | None,
-    options: SearchOptions,
+    budget: Budget,
     stop: threading.Event,
 ) -> Opinion:
     """Ask others whether there is a plan of at most some value, which a method denies.
@@ -103,14 +103,14 @@ def ask_others(
     SolverFaultWarning
         If there is one.
     """
-    doubt = Doubt(instance, objective, most, options.time_limit_s, stop)
+    doubt = Doubt(instance, objective, most, budget.time_limit_s, stop)
     window = on_twin(doubt)
     if most is not None and not leave_room(window.instance, objective, most):
         return Opinion(WINDOWS, None)
     others = _others(by, instance)
     for left, (name, ask) in zip(range(len(others), 0, -1), others, strict=True):
         limited = Doubt(instance, objective, most, doubt.remaining_s / left, stop)
-        ask(on_twin(limited), most, options.workers, options.seed + 1)
+        ask(on_twin(limited), most, budget.workers, budget.seed + 1)
         if limited.timeline is not None:
             said = f"{SOLVER_OF[by]} denies a plan that {name} has found"
             fault = SolverFaultWarning(SOLVER_OF[by], said, instance, objective, limited.timeline)

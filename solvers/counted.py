@@ -12,8 +12,8 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 from models.timeline import Timeline
+from solvers.budget import Budget
 from solvers.farm import Deadline
-from solvers.options import SearchOptions
 from solvers.result import Search
 from solvers.side_by_side import suits_beams
 from solvers.visits import on_twin
@@ -26,26 +26,26 @@ _GUIDE_SHARE = 0.25
 """Of the moves, before there are prices that guide beams."""
 
 
-def count_out(search: Search, options: SearchOptions, moves: int) -> Priced | None:
+def count_out(search: Search, budget: Budget, moves: int) -> Priced | None:
     """Look for plans with so many moves, and raise the bound with as much work; return it with its prices."""
     if not suits_beams(search.instance, search.objective):
-        return _run_strands(search, options, moves, None)
+        return _run_strands(search, budget, moves, None)
     first = max(1, int(_GUIDE_SHARE * moves))
-    priced = _run_strands(search, options, first, None)
+    priced = _run_strands(search, budget, first, None)
     if priced is None or search.proved or moves == first:
         return priced
-    better = _run_strands(search, options, moves - first, priced)
+    better = _run_strands(search, budget, moves - first, priced)
     return priced if better is None or better.bound < priced.bound else better
 
 
-def _run_strands(search: Search, options: SearchOptions, moves: int, priced: Priced | None) -> Priced | None:
+def _run_strands(search: Search, budget: Budget, moves: int, priced: Priced | None) -> Priced | None:
     """Run a strand for plans, by beams if there are prices, and one for the bound; keep what they find."""
     from solvers.bounds.lagrangian.improve import improve
 
     plans = on_twin(search)
     planning, bounding = _Strand(plans, moves), _Strand(search, moves)
-    with ThreadPoolExecutor(min(2, options.workers)) as pool:
-        looking, raising = pool.submit(_look, planning, options.seed, priced), pool.submit(improve, bounding)
+    with ThreadPoolExecutor(min(2, budget.workers)) as pool:
+        looking, raising = pool.submit(_look, planning, budget.seed, priced), pool.submit(improve, bounding)
         looking.result()
         found = raising.result()
     if planning.timeline is not None:

@@ -14,8 +14,8 @@ from models.instance import Instance
 from models.objective import Objective
 from models.timeline import Timeline
 from solvers.bounds.lagrangian.improve import Priced
+from solvers.budget import Budget
 from solvers.farm import Deadline, Farm, time_of_call
-from solvers.options import SearchOptions
 from solvers.result import Search
 from solvers.search import annealing, beam
 from solvers.search.beam_guide import tabulate
@@ -79,7 +79,7 @@ def look(asked: Looking) -> Timeline | None:
 
 @contextmanager
 def look_elsewhere(
-    search: Search, farm: Farm | None, options: SearchOptions, end_s: float, prices: PriceRows | None = None
+    search: Search, farm: Farm | None, budget: Budget, end_s: float, prices: PriceRows | None = None
 ) -> Iterator[None]:
     """Have workers look for plans while the block runs, and offer what they find.
 
@@ -87,7 +87,7 @@ def look_elsewhere(
     ----------
     farm
         The workers; None: there are none.
-    options
+    budget
         How this process searches: workers have other seeds.
     end_s
         When they end, in seconds since the start of the search.
@@ -99,7 +99,7 @@ def look_elsewhere(
         return
     deadline = Deadline(search, end_s)
     with ThreadPoolExecutor(1) as pool:
-        looking = pool.submit(_look_on, search, farm, options.seed + options.workers, deadline, prices)
+        looking = pool.submit(_look_on, search, farm, budget.seed + budget.workers, deadline, prices)
         try:
             yield
         finally:

@@ -8,7 +8,6 @@ Lagrangian bound, in `proving` for what only small windows allow.
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from fractions import Fraction
@@ -22,12 +21,12 @@ from models.instance import Instance
 from models.objective import Objective
 from models.timeline import Timeline
 from solvers.bounds import closed_form
+from solvers.budget import Budget, Method, tell_nobody
 from solvers.counted import count_out
 from solvers.delegate import Episode
 from solvers.exact import consecutive
 from solvers.farm import Deadline
 from solvers.lanes import lanes_of
-from solvers.options import Method, SearchOptions
 from solvers.proving import prove, suits_cp_sat, warm_up_s
 from solvers.result import Origin, Progress, Result, Search
 from solvers.side_by_side import (
@@ -44,7 +43,6 @@ from solvers.visits import on_twin
 
 if TYPE_CHECKING:
     from solvers.bounds.lagrangian.improve import Priced
-    from solvers.farm import Farm
 
 
 Starts = Callable[[Callable[[], float]], Iterable[Timeline]]
@@ -75,13 +73,10 @@ _LANES_SHARE, _CERTIFY_SHARE = 0.5, 0.5
 def solve(
     instance: Instance,
     objective: Objective,
-    options: SearchOptions,
+    budget: Budget,
     *,
     hint: Timeline | None = None,
     starts: Starts = no_starts,
-    watch: Callable[[Progress], None] | None = None,
-    stop: threading.Event | None = None,
-    farm: Farm | None = None,
 ) -> Result:
     """Return the best plan and bound that the time allows.
 
@@ -91,38 +86,24 @@ def solve(
         A feasible timeline; the plan is never worse.
     starts
         Further plans to begin with, as far as there is time to make and check them.
-    watch
-        Called whenever plan or bound improve.
-    stop
-        Set it to end early with the best plan so far.
-    farm
-        Workers elsewhere that look for plans, and price sections of long traces, beside the threads of this process.
     """
     lanes = lanes_of(instance)
     if lanes is not None:
         spread = None if hint is None else lanes.spread(hint)
         found = solve(
-            lanes.twin,
-            objective,
-            options,
-            hint=spread,
-            starts=lambda left_s: map(lanes.spread, starts(left_s)),
-            watch=watch,
-            stop=stop,
-            farm=farm,
+            lanes.twin, objective, budget, hint=spread, starts=lambda left_s: map(lanes.spread, starts(left_s))
         )
         return replace(found, timeline=None if found.timeline is None else lanes.gather(found.timeline))
-    search = Search(instance, objective, options.time_limit_s, watch, stop)
-    _run(search, options, hint, starts, farm)
-    return search.result("truenorth", options.as_dict())
+    search = Search.within(budget, instance, objective)
+    _run(search, budget, hint, starts)
+    return search.result("truenorth", budget.as_dict())
 
 
 def _run(
     search: Search,
-    options: SearchOptions,
+    budget: Budget,
     hint: Timeline | None,
     starts: Starts,
-    farm: Farm | None,
     bound_share: float = 0.0,
 ) -> tuple[tuple[Fraction, str] | None, Priced | None]:
     """Look for plans and proofs of a window by all that there is, for plans and bounds alike.
@@ -144,67 +125,65 @@ def _run(
         search.offer(hint, Origin.HINT)
     if search.timeline is None and search.instance.n_tasks > _DISPATCHED_TASKS:
         dispatch(on_twin(search))
-    _offer_starts(search, starts, options)
-    formula = offer_formulas(search, options)
+    _offer_starts(search, starts, budget)
+    formula = offer_formulas(search, budget)
     if consecutive.applies(search.instance, search.objective) and not search.proved:
         consecutive.improve(search, _CONSECUTIVE_SHARE * search.remaining_s)
-    priced = None if search.proved else _raise_and_prove(search, options, farm, bound_share)
+    priced = None if search.proved else _raise_and_prove(search, budget, bound_share)
     if search.rests_on is not None:
         from solvers.confirming import confirm
 
-        confirm(search, options)
+        confirm(search, budget)
     return formula, priced
 
 
-def _raise_and_prove(search: Search, options: SearchOptions, farm: Farm | None, bound_share: float) -> Priced | None:
+def _raise_and_prove(search: Search, budget: Budget, bound_share: float) -> Priced | None:
     """Look for plans and raise the bound; prove what is small enough. Return the best bound that has prices."""
-    plans, counted = on_twin(search), options.iterations is not None
-    exact = options.method in (Method.CP_SAT, Method.MILP)
-    if options.method is Method.AUTO and not counted:  # where CP-SAT gets to depends on the clock
+    plans, counted = on_twin(search), budget.iterations is not None
+    exact = budget.method in (Method.CP_SAT, Method.MILP)
+    if budget.method is Method.AUTO and not counted:  # where CP-SAT gets to depends on the clock
         exact = suits_cp_sat(plans)
     if not exact and not counted and suits_beams(search.instance, search.objective):
-        return bound_and_beam(search, options.on_cores(), search.remaining_s, farm)
-    plan_and_bound = partial(_plan_and_bound, search, plans, options, farm)
+        return bound_and_beam(search, budget.on_cores(), search.remaining_s)
+    plan_and_bound = partial(_plan_and_bound, search, plans, budget)
     if not exact:
         return plan_and_bound(search.remaining_s, bound_share)
-    priced = plan_and_bound(warm_up_s(plans, options), 1.0)
+    priced = plan_and_bound(warm_up_s(plans, budget), 1.0)
     if search.proved or search.remaining_s <= 0:
         return priced
-    if options.method is not Method.AUTO or not search.instance.batches or not search.objective.is_sum:
-        prove(plans, options, priced if plans is search else None)  # prices are of the window's own GPUs
+    if budget.method is not Method.AUTO or not search.instance.batches or not search.objective.is_sum:
+        prove(plans, budget, priced if plans is search else None)  # prices are of the window's own GPUs
         if not search.faults:
             return priced
     else:  # with batches CP-SAT proves soon or hardly: then prices bound better, and annealing goes on finding plans
-        prove(Episode(plans, _CP_SAT_SHARE * search.remaining_s), options, None)
+        prove(Episode(plans, _CP_SAT_SHARE * search.remaining_s), budget, None)
     if search.proved or search.remaining_s <= 0:
         return priced
     longer = plan_and_bound(search.remaining_s, bound_share)
     return priced if longer is None or (priced is not None and longer.bound < priced.bound) else longer
 
 
-def _plan_and_bound(
-    search: Search, plans: Search, options: SearchOptions, farm: Farm | None, limit_s: float, bound_share: float
-) -> Priced | None:
+def _plan_and_bound(search: Search, plans: Search, budget: Budget, limit_s: float, bound_share: float) -> Priced | None:
     """Anneal and raise the bound beside it for at least a share of the time; or count both out."""
     from solvers.elsewhere import look_elsewhere
 
-    with look_elsewhere(search, farm, options, search.elapsed_s + limit_s):
-        if options.iterations is not None:
-            return _count_out(search, options, options.iterations)
+    with look_elsewhere(search, budget.farm, budget, search.elapsed_s + limit_s):
+        if budget.iterations is not None:
+            return _count_out(search, budget, budget.iterations)
         bound_s = max(share_of_bound_s(limit_s), bound_share * limit_s)
-        begin = partial(plan_singly, search, options)
-        return anneal_and_bound(search, plans, options.on_cores(), limit_s, bound_s, begin)
+        begin = partial(plan_singly, search, budget)
+        return anneal_and_bound(search, plans, budget.on_cores(), limit_s, bound_s, begin)
 
 
-def _count_out(search: Search, options: SearchOptions, moves: int) -> Priced | None:
+def _count_out(search: Search, budget: Budget, moves: int) -> Priced | None:
     """Look for plans and raise the bound by counted work."""
     singly = int(BEGIN_SHARE * moves) if search.instance.batches else 0
     if singly:
-        plan_singly(search, replace(options, iterations=singly), search.remaining_s)
-    return count_out(search, options, moves - singly)
+        plan_singly(search, replace(budget, iterations=singly), search.remaining_s)
+    return count_out(search, budget, moves - singly)
 
 
-def plan_singly(search: Search, options: SearchOptions, limit_s: float) -> None:
+def plan_singly(search: Search, budget: Budget, limit_s: float) -> None:
     """Offer a plan of a window with batch classes in which every task runs alone, as far as that is worth its time.
 
     Others than beams find no such plan sooner than they find one with batches. It ends as soon as no such plan is
@@ -219,8 +198,8 @@ def plan_singly(search: Search, options: SearchOptions, limit_s: float) -> None:
         if progress.bound is not None and search.value is not None and progress.bound >= search.value:
             over.set()
 
-    alone = replace(options, time_limit_s=limit_s, method=Method.SEARCH, workers=1)
-    found = solve(singles.twin, search.objective, alone, watch=watch, stop=over).timeline
+    alone = replace(budget, time_limit_s=limit_s, method=Method.SEARCH, workers=1, watch=watch, stop=over, farm=None)
+    found = solve(singles.twin, search.objective, alone).timeline
     gathered = None if found is None else singles.gather(found)
     if gathered is not None and not check(search.instance, gathered):
         search.offer(gathered)
@@ -248,30 +227,21 @@ class Bounds:
 def bound(
     instance: Instance,
     objective: Objective,
-    options: SearchOptions,
+    budget: Budget,
     *,
     starts: Starts = no_starts,
-    watch: Callable[[Progress], None] | None = None,
-    stop: threading.Event | None = None,
-    farm: Farm | None = None,
 ) -> Bounds:
-    """Return the best bounds that the time allows: what `solve` proves, and a certificate nearly as good.
-
-    Parameters
-    ----------
-    farm
-        Workers elsewhere that look for plans, and price sections of long traces.
-    """
-    search = Search(instance, objective, options.time_limit_s, watch, stop)
+    """Return the best bounds that the time allows: what `solve` proves, and a certificate nearly as good."""
+    search = Search.within(budget, instance, objective)
     formula, priced = None, None
     if lanes_of(instance) is None:
-        formula, priced = _run(search, options, None, starts, farm, _BOUND_SHARE)
+        formula, priced = _run(search, budget, None, starts, _BOUND_SHARE)
     else:  # what is proved on the twin has no certificate on the window itself
-        rest = replace(options, time_limit_s=_LANES_SHARE * options.time_limit_s)
-        _keep(search, solve(instance, objective, rest, starts=starts, stop=search.stop, farm=farm))
+        rest = replace(budget, time_limit_s=_LANES_SHARE * budget.time_limit_s, watch=tell_nobody)
+        _keep(search, solve(instance, objective, rest, starts=starts))
     if formula is None:
-        formula = offer_formulas(search, options)
-    return Bounds(formula, _certify(search, formula, priced), search.result("truenorth", options.as_dict()))
+        formula = offer_formulas(search, budget)
+    return Bounds(formula, _certify(search, formula, priced), search.result("truenorth", budget.as_dict()))
 
 
 def _certify(search: Search, formula: tuple[Fraction, str], priced: Priced | None) -> Priced | None:
@@ -302,24 +272,24 @@ def _keep(search: Search, found: Result) -> None:
     search.faults += found.faults
 
 
-def offer_formulas(search: Search, options: SearchOptions) -> tuple[Fraction, str]:
+def offer_formulas(search: Search, budget: Budget) -> tuple[Fraction, str]:
     """Offer the highest bound that needs no ascent, of those that time allows; return it with its method."""
 
     def left_s() -> float:
         # What is repeatable does not ask the clock which of them are worth a try.
-        return _FORMULAS_SHARE * (search.remaining_s if options.iterations is None else options.time_limit_s)
+        return _FORMULAS_SHARE * (search.remaining_s if budget.iterations is None else budget.time_limit_s)
 
     best, method = closed_form.best(search.instance, search.objective, left_s)
     search.offer_bound(best, method)
     return best, method
 
 
-def _offer_starts(search: Search, starts: Starts, options: SearchOptions) -> None:
+def _offer_starts(search: Search, starts: Starts, budget: Budget) -> None:
     """Offer plans to start from; the first is taken whatever it costs, further ones while their share lasts."""
-    share = _STARTS_SHARE if options.iterations is None else 1.0
+    share = _STARTS_SHARE if budget.iterations is None else 1.0
 
     def left_s() -> float:
-        return min(search.remaining_s, share * options.time_limit_s - search.elapsed_s)
+        return min(search.remaining_s, share * budget.time_limit_s - search.elapsed_s)
 
     for timeline in starts(left_s):
         if search.timeline is not None and search.remaining_s <= 0:

@@ -6,7 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from solvers.options import Method, SearchOptions
+from solvers.budget import Budget, Method
 from solvers.result import Search
 from solvers.side_by_side import anneal, run_beams, suits_beams
 
@@ -44,16 +44,16 @@ def suits_cp_sat(search: Search) -> bool:
     return build_s(instance) <= _CP_SAT_SHARE * search.remaining_s
 
 
-def warm_up_s(search: Search, options: SearchOptions) -> float:
+def warm_up_s(search: Search, budget: Budget) -> float:
     """Return how long local search and bound prepare the ground for CP-SAT, whose windows shrink with them."""
     enough_s = _WARM_UP_S_PER_TASK * search.instance.n_tasks
-    if _side_by_side(search, options):
+    if _side_by_side(search, budget):
         return min(_WARM_UP_SHARE_OF_MAXIMA * search.remaining_s, enough_s)
     short_s = min(_SHORT_WARM_UP_S, _SHORT_WARM_UP_SHARE * search.remaining_s)
     return min(max(short_s, _WARM_UP_SHARE * search.remaining_s), enough_s)
 
 
-def prove(search: Search, options: SearchOptions, priced: Priced | None) -> None:
+def prove(search: Search, budget: Budget, priced: Priced | None) -> None:
     """Close the gap of a search, as far as time allows.
 
     Parameters
@@ -61,53 +61,53 @@ def prove(search: Search, options: SearchOptions, priced: Priced | None) -> None
     priced
         A bound with its prices, if there is one: it narrows the windows of CP-SAT.
     """
-    if options.method is Method.MILP:
+    if budget.method is Method.MILP:
         from solvers.exact import milp
 
-        milp.improve(search, options.workers, options.seed)
-        _anneal_instead(search, options, milp.METHOD)
+        milp.improve(search, budget.workers, budget.seed)
+        _anneal_instead(search, budget, milp.METHOD)
         return
     from solvers.exact import arc_flow, cp_sat
 
     if arc_flow.applies(search.instance, search.objective):
-        arc_flow.improve(search, options.workers, options.seed)
+        arc_flow.improve(search, budget.workers, budget.seed)
     if priced is not None:
-        _prove_by_start_orders(search, options, priced)
-    if not search.proved and _side_by_side(search, options):
-        _anneal_and_prove(search, options)
+        _prove_by_start_orders(search, budget, priced)
+    if not search.proved and _side_by_side(search, budget):
+        _anneal_and_prove(search, budget)
     if not search.proved and search.remaining_s > 0:
-        cp_sat.improve(search, options.workers, options.seed, priced)
-        _anneal_instead(search, options, cp_sat.METHOD)
+        cp_sat.improve(search, budget.workers, budget.seed, priced)
+        _anneal_instead(search, budget, cp_sat.METHOD)
 
 
-def _anneal_instead(search: Search, options: SearchOptions, method: str) -> None:
+def _anneal_instead(search: Search, budget: Budget, method: str) -> None:
     """Use the time of a method that gave way."""
     if method in search.left_out and not search.proved and search.remaining_s > 0:
-        anneal(search, options)
+        anneal(search, budget)
 
 
-def _prove_by_start_orders(search: Search, options: SearchOptions, priced: Priced) -> None:
+def _prove_by_start_orders(search: Search, budget: Budget, priced: Priced) -> None:
     """Run the programme over start orders, and once more from a better plan if the first left it too many states."""
     from solvers.exact import parts, start_orders
 
     if not start_orders.applies(search.instance, search.objective):
         return
     if suits_beams(search.instance, search.objective):
-        run_beams(search, options, priced, _BEAM_SHARE * search.remaining_s)
+        run_beams(search, budget, priced, _BEAM_SHARE * search.remaining_s)
     before = search.value
-    parts.improve(search, priced, _START_ORDERS_SHARE * search.remaining_s, options.workers)
+    parts.improve(search, priced, _START_ORDERS_SHARE * search.remaining_s, budget.workers)
     if not search.proved:
-        anneal(search, options, _BETTER_PLAN_SHARE * search.remaining_s)
+        anneal(search, budget, _BETTER_PLAN_SHARE * search.remaining_s)
     if not search.proved and search.value != before:
-        parts.improve(search, priced, _START_ORDERS_SHARE * search.remaining_s, options.workers)
+        parts.improve(search, priced, _START_ORDERS_SHARE * search.remaining_s, budget.workers)
 
 
-def _side_by_side(search: Search, options: SearchOptions) -> bool:
+def _side_by_side(search: Search, budget: Budget) -> bool:
     """Say whether annealing and CP-SAT go on at the same time: for a maximum, if there are workers for both."""
-    return not search.objective.is_sum and options.workers > 1 and options.method is not Method.MILP
+    return not search.objective.is_sum and budget.workers > 1 and budget.method is not Method.MILP
 
 
-def _anneal_and_prove(search: Search, options: SearchOptions) -> None:
+def _anneal_and_prove(search: Search, budget: Budget) -> None:
     """Anneal a maximum while CP-SAT raises its bound.
 
     Where tasks have many GPUs to choose from annealing finds by far the better plans, where they have few only CP-SAT
@@ -115,8 +115,8 @@ def _anneal_and_prove(search: Search, options: SearchOptions) -> None:
     """
     from solvers.exact import cp_sat
 
-    limit_s, provers = _SIDE_BY_SIDE_SHARE * search.remaining_s, options.workers // 2
+    limit_s, provers = _SIDE_BY_SIDE_SHARE * search.remaining_s, budget.workers // 2
     with ThreadPoolExecutor(1) as pool:
-        proving = pool.submit(cp_sat.prove_maximum, search, provers, options.seed, limit_s)
-        anneal(search, replace(options, workers=options.workers - provers), limit_s)
+        proving = pool.submit(cp_sat.prove_maximum, search, provers, budget.seed, limit_s)
+        anneal(search, replace(budget, workers=budget.workers - provers), limit_s)
         proving.result()

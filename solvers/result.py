@@ -12,11 +12,12 @@ from enum import StrEnum
 from fractions import Fraction
 
 from models.feasibility import assert_feasible
-from models.formulations.budget import Budget, GivenUpError
+from models.formulations.allowance import Allowance, GivenUpError
 from models.instance import Instance
 from models.objective import Objective, gap, timeline_value
 from models.status import Status, proves
 from models.timeline import Timeline
+from solvers.budget import Budget
 from solvers.faults import SOLVER_OF, SolverFaultWarning
 from solvers.work import WorkClock
 
@@ -217,6 +218,13 @@ class Search:
         self.limit_s = time_limit_s
         self._lock = threading.RLock()
 
+    @classmethod
+    def within(cls, budget: Budget, instance: Instance, objective: Objective) -> Search:
+        """Return a search that began with its budget, and ends with it."""
+        search = cls(instance, objective, budget.time_limit_s, budget.watch, budget.stop)
+        search._start = budget.begun_s
+        return search
+
     @property
     def elapsed_s(self) -> float:
         """Seconds since the start."""
@@ -238,9 +246,9 @@ class Search:
             self.clock.count(moves)
 
     @property
-    def budget(self) -> Budget:
+    def allowance(self) -> Allowance:
         """What a model may take that is built for this search."""
-        return Budget(lambda: self.remaining_s)
+        return Allowance(lambda: self.remaining_s)
 
     @property
     def infeasible(self) -> bool:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from models.instance import Instance
 from models.objective import Objective
-from solvers.options import SearchOptions
+from solvers.budget import Budget
 from solvers.result import Search
 from solvers.visits import on_twin
 
@@ -60,7 +60,7 @@ def raise_bound(
     return known if known is not None and (found is None or found.bound < known.bound) else found
 
 
-def anneal(search: Search, options: SearchOptions, limit_s: float | None = None) -> None:
+def anneal(search: Search, budget: Budget, limit_s: float | None = None) -> None:
     """Improve a search's plan by local search alone, with as many seeds as there are workers.
 
     Parameters
@@ -72,11 +72,11 @@ def anneal(search: Search, options: SearchOptions, limit_s: float | None = None)
     from solvers.search.exchange import Exchange
 
     plans, limit_s = on_twin(search), search.remaining_s if limit_s is None else limit_s
-    exchange = Exchange(limit_s, options.workers)
-    with ThreadPoolExecutor(options.workers) as pool:
+    exchange = Exchange(limit_s, budget.workers)
+    with ThreadPoolExecutor(budget.workers) as pool:
         running = [
-            pool.submit(annealing.improve, plans, options.seed + index, None, limit_s, exchange=exchange)
-            for index in range(options.workers)
+            pool.submit(annealing.improve, plans, budget.seed + index, None, limit_s, exchange=exchange)
+            for index in range(budget.workers)
         ]
         for done in running:
             done.result()
@@ -92,7 +92,7 @@ def dispatch(search: Search) -> None:
 def anneal_and_bound(
     search: Search,
     plans: Search,
-    options: SearchOptions,
+    budget: Budget,
     limit_s: float,
     bound_s: float,
     begin: Callable[[float], None] = lambda limit_s: None,
@@ -117,7 +117,7 @@ def anneal_and_bound(
     from solvers.search import annealing
     from solvers.search.exchange import Exchange
 
-    seed, workers, end_s = options.seed, options.workers, search.elapsed_s + limit_s
+    seed, workers, end_s = budget.seed, budget.workers, search.elapsed_s + limit_s
     if workers == 1:
         bound_s = min(bound_s, _LONE_BOUND_SHARE * limit_s)
         begin(BEGIN_SHARE * (limit_s - bound_s))
@@ -153,7 +153,7 @@ def suits_beams(instance: Instance, objective: Objective) -> bool:
     return beam.applies(instance, objective)
 
 
-def run_beams(search: Search, options: SearchOptions, priced: Priced, limit_s: float, together: bool = False) -> None:
+def run_beams(search: Search, budget: Budget, priced: Priced, limit_s: float, together: bool = False) -> None:
     """Look for plans by beams that prices of the bound guide, on a window that suits them.
 
     Parameters
@@ -167,28 +167,25 @@ def run_beams(search: Search, options: SearchOptions, priced: Priced, limit_s: f
     guide = beam.guide_of(search, priced)
     if guide is not None:
         if together:
-            beam.improve(search, guide, limit_s, options.seed, options.workers)
+            beam.improve(search, guide, limit_s, budget.seed, budget.workers)
             return
-        with ThreadPoolExecutor(options.workers) as pool:
-            seeds = range(options.seed, options.seed + options.workers)
+        with ThreadPoolExecutor(budget.workers) as pool:
+            seeds = range(budget.seed, budget.seed + budget.workers)
             for searching in [pool.submit(beam.improve, search, guide, limit_s, seed) for seed in seeds]:
                 searching.result()
 
 
-def bound_and_beam(search: Search, options: SearchOptions, limit_s: float, farm: Farm | None = None) -> Priced | None:
+def bound_and_beam(search: Search, budget: Budget, limit_s: float) -> Priced | None:
     """Look for plans with prices of the bound, made while others anneal; the bound is raised on meanwhile.
 
     A longer ascent begins anew: it goes by other slots and steps than the short one that made the first prices. Once
     beams gain nothing their workers anneal again.
 
-    Parameters
-    ----------
-    farm
-        Workers elsewhere: they anneal, or where the trace is long enough price sections of it, until there are prices,
-        and then look for plans by beams as well.
+    The farm's workers anneal, or where the trace is long enough price sections of it, until there are prices, and then
+    look for plans by beams as well.
     """
-    end_s, planners = search.elapsed_s + limit_s, max(1, options.workers - 1)
-    share = _BOUND_SHARE if options.workers == 1 else _GUIDE_SHARE
+    farm, end_s, planners = budget.farm, search.elapsed_s + limit_s, max(1, budget.workers - 1)
+    share = _BOUND_SHARE if budget.workers == 1 else _GUIDE_SHARE
     guide_s = max(share * limit_s, min(_SHORT_GUIDE_S, _SHORT_GUIDE_SHARE * limit_s))
     if search.timeline is None:
         dispatch(search)
@@ -198,22 +195,22 @@ def bound_and_beam(search: Search, options: SearchOptions, limit_s: float, farm:
 
     in_sections = has_sections(search.instance, search.objective, guide_s, farm)
     pricers, lookers = (farm, None) if in_sections else (None, farm)
-    with ThreadPoolExecutor(options.workers) as pool:
-        with look_elsewhere(search, lookers, options, search.elapsed_s + guide_s):
+    with ThreadPoolExecutor(budget.workers) as pool:
+        with look_elsewhere(search, lookers, budget, search.elapsed_s + guide_s):
             pricing = pool.submit(raise_bound, search, guide_s, None, pricers)
-            if options.workers > 1:
-                anneal(search, replace(options, workers=planners), guide_s)
+            if budget.workers > 1:
+                anneal(search, replace(budget, workers=planners), guide_s)
             priced = pricing.result()
         # A lone thread has none to join what sections prove.
-        pricers, lookers = halve(farm) if in_sections and options.workers > 1 else (None, farm)
+        pricers, lookers = halve(farm) if in_sections and budget.workers > 1 else (None, farm)
         left_s = end_s - search.elapsed_s
-        bounding = pool.submit(_raise_and_prove, search, left_s, priced, pricers) if options.workers > 1 else pricing
-        with look_elsewhere(search, lookers, options, end_s, None if priced is None else PriceRows.of(priced)):
+        bounding = pool.submit(_raise_and_prove, search, left_s, priced, pricers) if budget.workers > 1 else pricing
+        with look_elsewhere(search, lookers, budget, end_s, None if priced is None else PriceRows.of(priced)):
             if priced is not None:
-                run_beams(search, replace(options, workers=planners), priced, left_s, together=True)
+                run_beams(search, replace(budget, workers=planners), priced, left_s, together=True)
             left_s = end_s - search.elapsed_s
             if left_s > 0 and not search.stop.is_set():
-                anneal(search, replace(options, workers=planners), left_s)
+                anneal(search, replace(budget, workers=planners), left_s)
             return bounding.result()
 
 

@@ -13,7 +13,7 @@ from models.objective import reported_bound, reported_value
 from planner.answers.plan import solve
 from planner.answers.policies.receding_horizon import RecedingHorizon
 from solvers import portfolio
-from solvers.options import SearchOptions
+from solvers.budget import Budget
 
 OBJECTIVE = Objective.MEAN_SLOWDOWN
 
@@ -30,7 +30,7 @@ def window(rate_per_s: int, jobs: int) -> Instance:
 def print_plan(rate_per_s: int, jobs: int, time_limit_s: float) -> None:
     """Print how a window's plan and bound came about, with the time that the process got of the processors."""
     built, cpu_s = window(rate_per_s, jobs), time.process_time()
-    found = solve(built, OBJECTIVE, SearchOptions(time_limit_s))
+    found = solve(built, OBJECTIVE, Budget(time_limit_s))
     cpu_s = time.process_time() - cpu_s
     if found.timeline is None or found.value is None or found.gap is None:
         raise SystemExit(f"{rate_per_s} jobs/s: {found.status}")
@@ -45,7 +45,7 @@ def print_plan(rate_per_s: int, jobs: int, time_limit_s: float) -> None:
 def print_bound(rate_per_s: int, jobs: int, time_limit_s: float) -> None:
     """Print the bound alone."""
     built, cpu_s = window(rate_per_s, jobs), time.process_time()
-    priced = portfolio.bound(built, OBJECTIVE, SearchOptions(time_limit_s)).priced
+    priced = portfolio.bound(built, OBJECTIVE, Budget(time_limit_s)).priced
     bound = "none" if priced is None else f"{reported_bound(OBJECTIVE, priced.bound):.4f}"
     print(f"{rate_per_s} jobs/s: bound alone {bound}, {time.process_time() - cpu_s:.1f} s of CPU", flush=True)
 

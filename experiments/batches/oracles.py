@@ -10,7 +10,7 @@ from typing import NamedTuple
 from experiments.bounds.batches import least_ends, one_class
 from models import GPU, BatchClass, Cluster, Edge, Instance, Job, Link, Network, Objective, Task, Workflow
 from planner.answers.plan import solve
-from solvers.options import SearchOptions
+from solvers.budget import Budget
 
 
 class Row(NamedTuple):
@@ -73,14 +73,14 @@ def _on_lanes(drawn: list[tuple[int, list[int], bool]], share: int, gpus: int) -
 def compare_shares(seed: int, time_limit_s: float) -> list[Row]:
     """Return the mean latency of tasks that share one GPU beside that of the same tasks on GPUs of their own."""
     side_by_side, apart = draw_shares(seed, (2, 4, 7, 16)[seed % 4], (30, 80, 200)[seed % 3])
-    other = solve(apart, Objective.MEAN_LATENCY, SearchOptions(time_limit_s)).value
+    other = solve(apart, Objective.MEAN_LATENCY, Budget(time_limit_s)).value
     if other is None:
         raise RuntimeError(f"seed {seed}: no plan in {time_limit_s} s")
     return [_row(side_by_side, Objective.MEAN_LATENCY, other, time_limit_s)]
 
 
 def _row(built: Instance, objective: Objective, known: Fraction, time_limit_s: float) -> Row:
-    result = solve(built, objective, SearchOptions(time_limit_s))
+    result = solve(built, objective, Budget(time_limit_s))
     if result.value is None:
         raise RuntimeError(f"{objective}: no plan in {time_limit_s} s")
     return Row(objective, result.value, known, result.status == "OPTIMAL")

@@ -21,7 +21,7 @@ from models import Instance, Objective, Timeline, check, measure, timeline_value
 from models.objective import reported_bound, reported_value
 from planner.answers.plan import solve
 from planner.answers.policies.receding_horizon import RecedingHorizon, RecedingOptions
-from solvers.options import SearchOptions
+from solvers.budget import Budget
 
 FOLDER = Path(__file__).parent
 PLAN, BOUND, RECEDING = "plan", "lower bound", "receding"
@@ -82,7 +82,7 @@ def measured(workload: str, objective: str, batches: bool, swaps: bool, time_lim
         ran = {name: simulate(on, parse_policy(name)) for name in (*POLICIES, *(BATCHING if batches else ()))}
     if swaps and batches and len(on.jobs) <= MOST_JOBS:
         ran[RECEDING] = simulate(on, lambda: _receding(objective))
-    result = solve(on, aim, SearchOptions(time_limit_s), starts=list(ran.values()) or None)
+    result = solve(on, aim, Budget(time_limit_s), starts=list(ran.values()) or None)
     assert result.timeline is not None
     for name, timeline in {**ran, PLAN: result.timeline}.items():
         assert check(on, timeline) == []

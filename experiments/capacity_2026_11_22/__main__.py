@@ -13,7 +13,7 @@ from pathlib import Path
 
 from experiments.capacity_2026_11_22 import requests
 from models.scenario import load_scenario
-from planner.answers.servers import servers
+from planner import servers
 from planner.answers.servers.written import write
 from planner.command.cli import app
 from planner.command.manners import run
@@ -36,7 +36,7 @@ def answer(limit_s: float) -> None:
     def tell(words: str) -> None:
         print(f"   {time.monotonic() - begun:6.1f} s: {words}", flush=True)
 
-    write(servers(load_scenario(Path("morning.yaml")), time_limit_s=limit_s, tell=tell), Path("answer"))
+    write(servers(load_scenario(Path("morning.yaml")), time_limit_s=limit_s, watch=tell), Path("answer"))
 
 
 def main() -> None:

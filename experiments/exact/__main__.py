@@ -18,8 +18,8 @@ from experiments.suites.data import KNOWN_OPTIMA
 from models import Instance, Objective
 from models.objective import reported_bound, reported_value
 from planner.answers.plan import solve
+from solvers.budget import Budget
 from solvers.exact import cp_sat, exhaustive
-from solvers.options import SearchOptions
 from solvers.result import Result
 from solvers.search.dispatch import greedy
 
@@ -98,12 +98,12 @@ def run_flexible_job_shop(options: argparse.Namespace) -> None:
 def run_authors(options: argparse.Namespace) -> None:
     """Time proofs on the authors' workload, five GPUs at 75 % load, as `truenorth plan` makes them."""
     objective = options.objective
-    solve(authors_window(36, 1), objective, SearchOptions(3.0))  # compiles or loads the kernels
+    solve(authors_window(36, 1), objective, Budget(3.0))  # compiles or loads the kernels
     print("tasks  jobs  seed  status    value       bound       gap     seconds  CPU s  bound by")
     for tasks in options.tasks:
         for seed in options.seeds:
             built, began_s = authors_window(tasks, seed), time.process_time()
-            result = solve(built, objective, SearchOptions(options.time_limit))
+            result = solve(built, objective, Budget(options.time_limit))
             print(_row(built, seed, result, time.process_time() - began_s), flush=True)
 
 

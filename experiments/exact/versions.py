@@ -20,9 +20,9 @@ from ortools.sat.python import cp_model
 from experiments.exact.forks import fork
 from models.scenario import Scenario, scenario_from
 from planner import plan
+from solvers.budget import Method
 from solvers.exact import cp_sat, milp
 from solvers.faults import SolverFaultWarning
-from solvers.options import Method
 from solvers.result import Result
 
 FORKS = {43: 1_263_000, 78: 1_406_500, 153: 1_281_500, 197: 751_000}

@@ -14,7 +14,7 @@ from experiments.gentd26_2026_11_21.__main__ import PEAK_HOUR, imported
 from models import Instance, Objective
 from models.objective import reported_bound, reported_value
 from planner.answers.plan import solve
-from solvers.options import SearchOptions
+from solvers.budget import Budget
 
 OBJECTIVE = Objective.MEAN_SLOWDOWN
 
@@ -55,7 +55,7 @@ def main() -> None:
     gaps = []
     for name, plain in chosen:
         instance = authors.with_slower(plain, given.slower) if given.slower else plain
-        result = solve(instance, OBJECTIVE, SearchOptions(given.time_limit))
+        result = solve(instance, OBJECTIVE, Budget(given.time_limit))
         if result.value is None or result.lower_bound is None or result.gap is None:
             raise SystemExit(f"{name}: {result.status}")
         value, bound = reported_value(OBJECTIVE, result.value), reported_bound(OBJECTIVE, result.lower_bound)

@@ -17,7 +17,7 @@ from experiments.gentd26_2026_11_21.figure import BOUND, PLAN, STATIC, figure
 from experiments.resumed import fill
 from models.objective import reported_bound, reported_value
 from models.scenario import write_atomically
-from planner.answers.plan import plan
+from planner import plan
 from planner.answers.simulate import simulate
 from planner.inputs.importers.format import Override
 from planner.inputs.importers.trace import Imported, import_trace

@@ -21,7 +21,7 @@ from planner import simulate
 from planner.answers.compare import BATCHING_POLICIES, DEFAULT_POLICIES
 from planner.answers.intervals import interval_of
 from planner.answers.policies.parse import RECEDING
-from planner.answers.servers.replicate import scenarios
+from planner.answers.replicated_servers import scenarios
 
 FOLDER = Path(__file__).parent
 BATCHED = ("batches", "two-kinds")

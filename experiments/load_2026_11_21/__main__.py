@@ -16,7 +16,7 @@ from experiments.load_2026_11_21.figure import figure
 from experiments.resumed import fill
 from models.objective import reported_bound, reported_value
 from models.scenario import Scenario, load_scenario, write_atomically
-from planner.answers.plan import plan
+from planner import plan
 from planner.answers.simulate import simulate
 from planner.show.canvas import png
 

@@ -17,16 +17,16 @@ from models.availability import FOREVER, Availability
 from models.objective import reported_bound
 from models.scenario import Scenario, scenario_from
 from models.status import Status
-from planner.answers.plan import plan
-from planner.answers.servers import ServersAnswer, servers
-from planner.answers.servers.schedule import schedule
+from planner import plan, servers
+from planner.answers.questions import schedule
+from planner.answers.servers import ServersAnswer
 from solvers.bounds import closed_form
 from solvers.bounds.certificate import closed_form_document, lagrangian_document
 from solvers.bounds.granularity import round_up
 from solvers.bounds.lagrangian.improve import improve
 from solvers.bounds.verify import verify
+from solvers.budget import Method
 from solvers.exact import cp_sat, exhaustive, milp
-from solvers.options import Method
 from solvers.result import Result, Search
 
 _PROVED = Fraction(1, 1_000_000)
@@ -145,7 +145,7 @@ def compare_schedule(draw: Draw, limit_s: float) -> Iterator[Compared]:
     """Compare the cheapest schedule and its bounds with what the oracle says of every schedule of few servers."""
     last = max(1, int(draw.scenario.instance.job_release_us[-1]))
     by_us = -(-last // INTERVALS)
-    made = schedule(draw.scenario, by_us, policies=["jit"], most=MOST_SERVERS, time_limit_s=limit_s, workers=1)
+    made = schedule(draw.scenario, by_us=by_us, policies=["jit"], most=MOST_SERVERS, time_limit_s=limit_s, workers=1)
     orders = product(range(1, MOST_SERVERS + 1), repeat=made.day.count)
     enough = [counts for counts in orders if _meets(_ordered(draw, counts, by_us))]
     fault, found = None, made.optimum.schedule

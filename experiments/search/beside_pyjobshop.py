@@ -19,7 +19,7 @@ from experiments.suites import flexible_job_shop
 from experiments.suites.data import found
 from models import NEVER, Instance, Objective
 from planner.answers.plan import solve
-from solvers.options import SearchOptions
+from solvers.budget import Budget
 from solvers.warm_up import warm_up
 
 PYJOBSHOP, ORTOOLS = "pyjobshop==0.0.9", "ortools==9.15.6755"
@@ -117,7 +117,7 @@ def _environment(folder: Path) -> Path:
 def _measure(python: Path, path: Path, name: str, seconds: float) -> Row:
     """Plan an instance with both, one after the other."""
     instance = flexible_job_shop.read(path).instance
-    ours = solve(instance, Objective.MAKESPAN, SearchOptions(seconds, workers=WORKERS))
+    ours = solve(instance, Objective.MAKESPAN, Budget(seconds, workers=WORKERS))
     asked = _job_shop(instance) | {"seconds": seconds, "workers": WORKERS}
     script = Path(__file__).with_name("pyjobshop_side.py")
     said = subprocess.run(  # noqa: S603

@@ -14,7 +14,7 @@ from models.objective import reported_bound, reported_value
 from models.scenario import scenario_from
 from models.status import Status
 from planner.answers.plan import solve
-from solvers.options import Method, SearchOptions
+from solvers.budget import Budget, Method
 from solvers.result import Result
 
 _PROOF_S = 20.0
@@ -47,7 +47,7 @@ def parallel(seconds: float) -> None:
 
 
 def _beside_known(case: Case, seconds: float) -> None:
-    result = solve(case.scenario.instance, Objective.MAKESPAN, SearchOptions(seconds))
+    result = solve(case.scenario.instance, Objective.MAKESPAN, Budget(seconds))
     known = "" if case.known is None else f"{case.known.lower} to {case.known.upper} us"
     shown(case.name, result, Objective.MAKESPAN, known)
 
@@ -64,10 +64,10 @@ def proved(seconds: float, instances: int = 50) -> None:
         jobs, rate = rng.randint(8, 18), rng.choice((1.0, 1.5, 2.0))
         instance = authors.instance(authors.poisson(rate, jobs, seed), gpus=3)
         objective = rng.choice((Objective.MEAN_SLOWDOWN, Objective.MEAN_LATENCY))
-        best = solve(instance, objective, SearchOptions(_PROOF_S, Method.CP_SAT))
+        best = solve(instance, objective, Budget(_PROOF_S, Method.CP_SAT))
         if best.status is not Status.OPTIMAL or best.value is None:
             continue
-        quick = solve(instance, objective, SearchOptions(seconds))
+        quick = solve(instance, objective, Budget(seconds))
         if quick.value is None:
             raise SystemExit(f"seed {seed}: {quick.status}")
         counted += 1
@@ -95,7 +95,7 @@ def machines_apart(gpus: int, jobs: int, seed: int) -> Instance:
 def unrelated(seconds: float) -> None:
     """Weighted completion time on unrelated machines."""
     for gpus, jobs in ((4, 40), (6, 60), (10, 100), (20, 200)):
-        result = solve(machines_apart(gpus, jobs, 1), Objective.WEIGHTED_LATENCY, SearchOptions(seconds))
+        result = solve(machines_apart(gpus, jobs, 1), Objective.WEIGHTED_LATENCY, Budget(seconds))
         shown(f"{gpus} x {jobs}", result, Objective.WEIGHTED_LATENCY)
 
 
@@ -103,8 +103,8 @@ def adverse(seconds: float) -> None:
     """Mean slowdown where there is more work than the GPUs can do, and where memory holds one model only."""
     objective = Objective.MEAN_SLOWDOWN
     overload = authors.instance(authors.poisson(6, 100, 1))
-    shown("6 jobs/s, 100 jobs", solve(overload, objective, SearchOptions(seconds)), objective)
+    shown("6 jobs/s, 100 jobs", solve(overload, objective, Budget(seconds)), objective)
     largest = int(overload.weight_bytes.max())
     gpus = tuple(replace(gpu, memory_bytes=largest) for gpu in overload.cluster.gpus)
     starved = replace(authors.instance(authors.poisson(2, 100, 1)), cluster=replace(overload.cluster, gpus=gpus))
-    shown("2 jobs/s, memory for one model", solve(starved, objective, SearchOptions(seconds)), objective)
+    shown("2 jobs/s, memory for one model", solve(starved, objective, Budget(seconds)), objective)

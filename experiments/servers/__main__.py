@@ -18,9 +18,9 @@ from experiments.suites.triplets import CAPACITY, triplets
 from models import Cluster, Instance, Job, MLModel, ServiceLevel, ServiceLevels
 from models.scenario import Scenario, load_scenario, scenario_from
 from models.units import parse_time
-from planner.answers.servers import servers
+from planner import servers
+from planner.answers.questions import schedule
 from planner.answers.servers.goal import Tolerance
-from planner.answers.servers.schedule import schedule
 from solvers.bounds import fluid
 
 AZURE = Path(__file__).parents[1] / "scenarios" / "azure.yaml"
@@ -121,7 +121,7 @@ def run_large(arguments: argparse.Namespace) -> None:
     def tell(words: str) -> None:
         print(f"   {time.monotonic() - begun:6.1f} s: {words}", flush=True)
 
-    answer = servers(scenario, policies=(), time_limit_s=arguments.time_limit, tell=tell)
+    answer = servers(scenario, policies=(), time_limit_s=arguments.time_limit, watch=tell)
     print(f"{answer.lower_bound} to {answer.servers} servers, {answer.runtime_s:.1f} s")
     print(f"   {answer.refutation.forces if answer.refutation else ''}")
 
@@ -155,7 +155,7 @@ def azure_hour() -> Scenario:
 def run_day(arguments: argparse.Namespace) -> None:
     """Print the cheapest schedule over an hour of the Azure trace, by ten minutes."""
     level = ServiceLevels.parse(arguments.day_slo)
-    answer = schedule(azure_hour(), parse_time(arguments.by), level, time_limit_s=arguments.time_limit)
+    answer = schedule(azure_hour(), level, by_us=parse_time(arguments.by), time_limit_s=arguments.time_limit)
     fixed, told = answer.fixed, answer.as_dict()
     print(f"{fixed.lower_bound} to {fixed.servers} servers that stay; {answer.runtime_s:.0f} s")
     for row in told["intervals"]:

@@ -12,12 +12,12 @@ from typing import Any
 
 from models import InstanceError, Objective, ServiceLevels
 from models.scenario import Scenario, scenario_from
+from planner import servers
 from planner.answers.plan import solve
-from planner.answers.servers import servers
 from planner.answers.servers.question import order, remainders
 from planner.answers.servers.sizes import Mix, Sizes
+from solvers.budget import Budget
 from solvers.exact import cp_sat
-from solvers.options import SearchOptions
 from solvers.result import Progress, Search
 
 MOST_SERVERS, MOST_KINDS = 12, 3
@@ -136,7 +136,7 @@ def serves(scenario: Scenario) -> bool:
     cp_sat.improve(search, workers=1, seed=0)
     found = search.result("cp-sat", {})
     if not settled.is_set() and not found.infeasible:  # all that the project has, then
-        found = solve(window, Objective.LATE_JOBS, SearchOptions(_PROOF_S, workers=1), watch=watch, stop=settled)
+        found = solve(window, Objective.LATE_JOBS, Budget(_PROOF_S, workers=1, watch=watch, stop=settled))
     if found.value is not None and found.value <= most:
         return True
     if found.infeasible or (found.lower_bound or 0) > most:

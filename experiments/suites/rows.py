@@ -11,7 +11,7 @@ from pathlib import Path
 
 from experiments.suites.case import Case
 from models.scenario import InputError, write_atomically
-from planner.answers.plan import plan
+from planner import plan
 
 
 @dataclass(frozen=True, slots=True)

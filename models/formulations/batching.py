@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from models.formulations.budget import Budget
+from models.formulations.allowance import Allowance
 from models.formulations.orders import Orders
 from models.instance import NEVER, NONE, Instance
 from models.workload import WHOLE
 
 
-def joinable(orders: Orders, budget: Budget) -> Iterator[tuple[int, int]]:
+def joinable(orders: Orders, allowance: Allowance) -> Iterator[tuple[int, int]]:
     """Yield the pairs (leader, member) of one class that can start at the same instant on one GPU."""
     instance, windows = orders.instance, orders.windows
     members: dict[int, list[int]] = {}
@@ -24,7 +24,7 @@ def joinable(orders: Orders, budget: Budget) -> Iterator[tuple[int, int]]:
             members.setdefault(batch, []).append(task)
     for batch, tasks in members.items():
         for position, leader in enumerate(tasks):
-            budget.go_on()
+            allowance.go_on()
             for member in tasks[position + 1 :]:
                 if orders.precedes(leader, member) or orders.precedes(member, leader):
                     continue

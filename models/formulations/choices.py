@@ -11,8 +11,8 @@ import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
+from models.formulations.allowance import UNLIMITED, Allowance
 from models.formulations.batching import batch_of, joinable, overlapping
-from models.formulations.budget import UNLIMITED, Budget
 from models.formulations.orders import Orders
 from models.formulations.symmetry import interchangeable_gpus
 from models.formulations.windows import Windows
@@ -74,7 +74,7 @@ class Choices:
     joins: tuple[tuple[int, int], ...]
 
     @classmethod
-    def of(cls, instance: Instance, windows: Windows, budget: Budget = UNLIMITED) -> Choices:
+    def of(cls, instance: Instance, windows: Windows, allowance: Allowance = UNLIMITED) -> Choices:
         """Return what is left to decide inside the windows.
 
         Raises
@@ -89,10 +89,12 @@ class Choices:
             (need, gpu) for need, (task, model) in enumerate(needs) for gpu in gpus[task] if (model, gpu) in there
         )
         orders = Orders.of(instance, windows, gpus)
-        follows = tuple(_follows(orders, needs, orders.allow_beside if overlapping(instance) else orders.allow, budget))
+        follows = tuple(
+            _follows(orders, needs, orders.allow_beside if overlapping(instance) else orders.allow, allowance)
+        )
         rooms = tuple(_rooms(instance, gpu) for gpu in range(instance.n_gpus))
         equal = interchangeable_gpus(instance, windows)
-        return cls(instance, windows, gpus, needs, follows, initial, rooms, equal, tuple(joinable(orders, budget)))
+        return cls(instance, windows, gpus, needs, follows, initial, rooms, equal, tuple(joinable(orders, allowance)))
 
     def most_with(self, task: int, followers: int) -> int:
         """Return the most tasks of a batch that a task leads, and so many others can be in."""
@@ -119,7 +121,7 @@ class Choices:
 
 
 def _follows(
-    orders: Orders, needs: tuple[tuple[int, int], ...], allow: Callable[[int, int], bool], budget: Budget
+    orders: Orders, needs: tuple[tuple[int, int], ...], allow: Callable[[int, int], bool], allowance: Allowance
 ) -> Iterator[tuple[int, int]]:
     """Yield the pairs of needs of one model whose tasks can run in this order on one GPU."""
     by_model: dict[int, list[int]] = {}
@@ -127,7 +129,7 @@ def _follows(
         by_model.setdefault(model, []).append(need)
     for group in by_model.values():
         for before in group:
-            budget.go_on()
+            allowance.go_on()
             yield from ((before, after) for after in group if allow(needs[before][0], needs[after][0]))
 
 

@@ -17,8 +17,8 @@ from math import gcd
 
 from ortools.sat.python import cp_model
 
+from models.formulations.allowance import UNLIMITED, Allowance
 from models.formulations.batching import batch_of, overlapping, share_of
-from models.formulations.budget import UNLIMITED, Budget
 from models.formulations.choices import Choices
 from models.formulations.cp_sat_batches import run_in_batches, start_batches_apart
 from models.formulations.cp_sat_bounds import pay_surcharges, respect_bound, respect_floors
@@ -92,7 +92,7 @@ def formulate_scaled(
     floors: Sequence[int] = (),
     limits: Limits | None = None,
     least: int = 0,
-    budget: Budget = UNLIMITED,
+    allowance: Allowance = UNLIMITED,
 ) -> Formulation:
     """Return the model of an instance for an objective in whole numbers.
 
@@ -108,7 +108,7 @@ def formulate_scaled(
         Further limits on plans within the limit.
     least
         Scaled value that no plan goes below, if the objective is a maximum.
-    budget
+    allowance
         What building it may take.
 
     Raises
@@ -118,7 +118,7 @@ def formulate_scaled(
     """
     windows = time_windows(instance, scaled, limit, _horizon_us(instance, known), floors, limits)
     surcharges = None if limits is None else limits.surcharges
-    model, variables, choices = _constrain(instance, windows, scaled, surcharges, budget)
+    model, variables, choices = _constrain(instance, windows, scaled, surcharges, allowance)
     respect_floors(model, variables, scaled, floors)
     respect_bound(model, variables, least)
     pay_surcharges(model, variables, scaled, surcharges)
@@ -127,7 +127,7 @@ def formulate_scaled(
 
 
 def formulate_within(
-    instance: Instance, objective: Objective, most: Fraction | None, budget: Budget = UNLIMITED
+    instance: Instance, objective: Objective, most: Fraction | None, allowance: Allowance = UNLIMITED
 ) -> Formulation:
     """Return the model of all plans of at most some value, with nothing to minimise and nothing redundant about costs.
 
@@ -135,7 +135,7 @@ def formulate_within(
     ----------
     most
         The value, for which the windows leave room; None: any.
-    budget
+    allowance
         What building it may take.
 
     Raises
@@ -146,7 +146,7 @@ def formulate_within(
     scaled = scaled_objective(instance, objective, None)
     limit = None if most is None else scaled.floor(most)
     windows = time_windows(instance, scaled, limit, horizon_us(instance))
-    model, variables, choices = _constrain(instance, windows, scaled, None, budget)
+    model, variables, choices = _constrain(instance, windows, scaled, None, allowance)
     cost = _add_up(model, variables, choices, scaled)
     if limit is not None:
         model.add(cost <= limit).with_name("within")
@@ -154,15 +154,15 @@ def formulate_within(
 
 
 def _constrain(
-    instance: Instance, windows: Windows, scaled: ScaledObjective, surcharges: Surcharges | None, budget: Budget
+    instance: Instance, windows: Windows, scaled: ScaledObjective, surcharges: Surcharges | None, allowance: Allowance
 ) -> tuple[cp_model.CpModel, Variables, Choices]:
     """Return a model of all plans inside the windows."""
-    choices = Choices.of(instance, windows, budget)
-    budget.fit(count_terms(choices), _TERM_BYTES, _TERM_S)
+    choices = Choices.of(instance, windows, allowance)
+    allowance.fit(count_terms(choices), _TERM_BYTES, _TERM_S)
     model = cp_model.CpModel()
     variables = declare(model, choices, scaled, surcharges)
     for constrain in CONSTRAINTS:
-        budget.go_on()
+        allowance.go_on()
         constrain(model, variables, choices)
     return model, variables, choices
 

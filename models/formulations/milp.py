@@ -17,7 +17,7 @@ from itertools import combinations, pairwise
 
 import pulp
 
-from models.formulations.budget import UNLIMITED, Budget
+from models.formulations.allowance import UNLIMITED, Allowance
 from models.formulations.choices import Choices
 from models.formulations.milp_costs import complete_jobs, minimise
 from models.formulations.milp_pairs import Pairs, first_start, last_end, last_start
@@ -61,7 +61,7 @@ def formulate(
     instance: Instance,
     objective: Objective,
     known: Timeline | None = None,
-    budget: Budget = UNLIMITED,
+    allowance: Allowance = UNLIMITED,
     most: Fraction | None = None,
 ) -> Formulation:
     """Return the problem of an instance.
@@ -71,7 +71,7 @@ def formulate(
     known
         A feasible timeline: the problem then holds only plans no worse than it, and what it proves is
         min(bound, value of that timeline).
-    budget
+    allowance
         What building it may take.
     most
         In place of that plan: the problem holds only plans of at most this value, for which the windows leave room.
@@ -86,8 +86,8 @@ def formulate(
     scaled = ScaledObjective.of(objective, instance, horizon)
     within = None if most is None else scaled.floor(most)
     limit = within if known is None else scaled.floor(timeline_value(objective, instance, known))
-    choices = Choices.of(instance, time_windows(instance, scaled, limit, horizon), budget)
-    problem = new_problem(budget)
+    choices = Choices.of(instance, time_windows(instance, scaled, limit, horizon), allowance)
+    problem = new_problem(allowance)
     variables = declare(problem, choices, scaled)
     for constrain in CONSTRAINTS:
         constrain(problem, variables, choices)

@@ -19,8 +19,8 @@ import numpy as np
 import pulp
 
 from models.availability import FOREVER
+from models.formulations.allowance import UNLIMITED, Allowance, GivenUpError
 from models.formulations.batching import batch_of, batch_times, memory_of, share_of
-from models.formulations.budget import UNLIMITED, Budget, GivenUpError
 from models.formulations.choices import Choices
 from models.formulations.milp_costs import complete_jobs, declare_costs, minimise, start_costs
 from models.formulations.milp_instants_size import Starts, count_terms, starts_of
@@ -95,7 +95,7 @@ def formulate(
     instance: Instance,
     objective: Objective,
     known: Timeline | None = None,
-    budget: Budget = UNLIMITED,
+    allowance: Allowance = UNLIMITED,
     most: Fraction | None = None,
 ) -> Formulation:
     """Return the problem of an instance.
@@ -114,14 +114,14 @@ def formulate(
     scaled = ScaledObjective.of(objective, instance, horizon)
     within = None if most is None else scaled.floor(most)
     limit = within if known is None else scaled.floor(timeline_value(objective, instance, known))
-    choices = Choices.of(instance, time_windows(instance, scaled, limit, horizon), budget)
+    choices = Choices.of(instance, time_windows(instance, scaled, limit, horizon), allowance)
     grid = InstantGrid.of(choices)
     starts, places = starts_of(choices, grid), _places(instance)
     n_variables = 2 * sum(s.count for s in starts) + 2 * len(places) * grid.count
     if n_variables > MOST_VARIABLES:
         raise GivenUpError(f"{n_variables:.1e} variables at {grid.count:.1e} instants; it is for {MOST_VARIABLES:,}")
-    budget.fit(count_terms(choices, grid, starts, places), TERM_BYTES, TERM_S)
-    problem = new_problem(budget)
+    allowance.fit(count_terms(choices, grid, starts, places), TERM_BYTES, TERM_S)
+    problem = new_problem(allowance)
     variables = _declare(problem, choices, scaled, grid, starts, places)
     for constrain in CONSTRAINTS:
         constrain(problem, variables, choices, grid)

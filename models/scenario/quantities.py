@@ -145,7 +145,9 @@ def _batch_size(value: object) -> int:
     return int(str(value))
 
 
-def _whole(least: int, most: int) -> PlainValidator:
+def whole(least: int, most: int) -> PlainValidator:
+    """Return what reads a plain whole number within a range."""
+
     def validate(value: object) -> int:
         """Read a plain whole number within the range."""
         what = f"a whole number from {least} to {most}"
@@ -185,11 +187,11 @@ BatchSize = Annotated[
     PlainValidator(_batch_size),
     WithJsonSchema({"type": "string", "pattern": "^[1-9][0-9]{0,3}$", "examples": ["4"]}),
 ]
-GPUCount = Annotated[int, _whole(1, MAX_GPUS), _describe_whole("How many.", 1, MAX_GPUS)]
-SpareCount = Annotated[int, _whole(0, MAX_SPARE), _describe_whole("How many may be gone.", 0, MAX_SPARE)]
-JobCount = Annotated[int, _whole(1, MAX_JOBS), _describe_whole("How many jobs.", 1, MAX_JOBS)]
-Index = Annotated[int, _whole(0, MAX_GPUS), _describe_whole("A position, from 0.", 0, MAX_GPUS)]
-Seed = Annotated[int, _whole(0, 2**63 - 1), _describe_whole("Seed of the random numbers.", 0, 2**63 - 1)]
+GPUCount = Annotated[int, whole(1, MAX_GPUS), _describe_whole("How many.", 1, MAX_GPUS)]
+SpareCount = Annotated[int, whole(0, MAX_SPARE), _describe_whole("How many may be gone.", 0, MAX_SPARE)]
+JobCount = Annotated[int, whole(1, MAX_JOBS), _describe_whole("How many jobs.", 1, MAX_JOBS)]
+Index = Annotated[int, whole(0, MAX_GPUS), _describe_whole("A position, from 0.", 0, MAX_GPUS)]
+Seed = Annotated[int, whole(0, 2**63 - 1), _describe_whole("Seed of the random numbers.", 0, 2**63 - 1)]
 
 
 def _flag(value: object) -> bool:

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import json
-import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from pathlib import Path
@@ -17,17 +16,15 @@ from models.scenario import InputError, Scenario, write_atomically
 from models.scenario.files import read_text
 from models.timeline import Timeline
 from planner.answers.check import read, refuse_violations
-from planner.answers.pool.farm import farm_at
 from planner.answers.regret import Regret
 from planner.answers.starts import starts_for
-from planner.answers.take_apart import regret, with_given_loads
+from planner.answers.take_apart import take_apart, with_given_loads
 from solvers import portfolio
 from solvers.bounds.certificate import closed_form_document, lagrangian_document
 from solvers.bounds.lagrangian.improve import METHOD as LAGRANGIAN
 from solvers.bounds.verify import Verdict, verify
-from solvers.first_use import compile_once
-from solvers.options import SearchOptions
-from solvers.result import Progress, Result
+from solvers.budget import Budget
+from solvers.result import Result
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,55 +95,16 @@ def write_certificate(made: Bound, path: Path) -> None:
     write_atomically(path, json.dumps(made.certificate))
 
 
-def bound(
-    scenario: Scenario,
-    *,
-    schedule: Path | None = None,
-    time_limit_s: float = 60.0,
-    workers: int = 2,
-    seed: int = 0,
-    watch: Callable[[Progress], None] | None = None,
-    stop: threading.Event | None = None,
-    ray: str | None = None,
-) -> Bound:
-    """Bound a scenario as well as the time allows.
-
-    Parameters
-    ----------
-    schedule
-        A timeline file whose regret is to be taken apart; it has half of the time, and the plan that bounding finds.
-    watch
-        Called whenever the bound improves.
-    stop
-        Set it to end early with the best bound so far.
-    ray
-        Address of a Ray cluster whose workers price sections of a long trace.
-
-    Raises
-    ------
-    InputError
-        If the schedule cannot be read, breaks a rule, or did not happen in the given run times.
-    QuestionError
-        If there is no such cluster.
-    """
-    compile_once(scenario.instance)
-    options = SearchOptions(time_limit_s, workers=workers, seed=seed)
+def bound_within(scenario: Scenario, budget: Budget, schedule: Path | None = None) -> Bound:
+    """Bound a scenario; the parameters are those of `planner.answers.questions.BoundQuestion`."""
     if schedule is None:
-        return _bound(scenario, options, watch, stop, ray)
+        return _bound(scenario, budget)
     instance, timeline = _read_schedule(scenario, schedule)
-    begun, begun_cpu = time.monotonic(), time.process_time()
-    found = _bound(scenario, replace(options, time_limit_s=time_limit_s / 2), watch, stop, ray)
-    apart = regret(
-        replace(scenario, instance=instance),
-        timeline,
-        schedule.stem,
-        time_limit_s=max(0.1, time_limit_s - (time.monotonic() - begun)),
-        workers=workers,
-        seed=seed,
-        known=found.found if instance is scenario.instance else None,
-        stop=stop,
-    )
-    runtime_s, cpu_s = time.monotonic() - begun, time.process_time() - begun_cpu
+    begun_cpu = time.process_time()
+    found = _bound(scenario, budget.share(0.5))
+    known = found.found if instance is scenario.instance else None
+    apart = take_apart(replace(scenario, instance=instance), timeline, schedule.stem, budget.share(1), known)
+    runtime_s, cpu_s = budget.elapsed_s, time.process_time() - begun_cpu
     return _raised(replace(found, regret=apart, runtime_s=runtime_s, cpu_s=cpu_s))
 
 
@@ -171,17 +129,9 @@ def _read_schedule(scenario: Scenario, path: Path) -> tuple[Instance, Timeline]:
         raise InputError(str(path), 1, "timeline", str(error)) from None
 
 
-def _bound(
-    scenario: Scenario,
-    options: SearchOptions,
-    watch: Callable[[Progress], None] | None,
-    stop: threading.Event | None,
-    ray: str | None,
-) -> Bound:
+def _bound(scenario: Scenario, budget: Budget) -> Bound:
     instance, objective = scenario.instance, scenario.objective
-    starts = starts_for(instance, options.seed)
-    with farm_at(ray) as farm:
-        found = portfolio.bound(instance, objective, options, starts=starts, watch=watch, stop=stop, farm=farm)
+    found = portfolio.bound(instance, objective, budget, starts=starts_for(instance, budget.seed))
     (best, method), result = found.formula, found.found
     certificate = closed_form_document(instance, objective, method, best)
     if found.priced is not None and found.priced.bound > best:

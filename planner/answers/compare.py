@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import threading
-import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from executor import IllegalActionError, NoiseError, PolicyError, StalledError
 from models.errors import QuestionError
@@ -18,15 +16,16 @@ from models.scenario import Scenario
 from models.timeline import Timeline
 from planner.answers.contenders import PLAN, rows_of
 from planner.answers.convergence import tell_proof, warn_of
-from planner.answers.plan import Plan, plan
-from planner.answers.pool.farm import refuse_absent
+from planner.answers.plan import Plan, plan_within
 from planner.answers.regret import Regret
 from planner.answers.shown import Shown
 from planner.answers.simulate import BrokenRulesError, Simulation, simulate
 from planner.answers.take_apart import HeldSteps, clairvoyance_in, hold
 from planner.answers.uncertain.spec import parse_uncertainty
-from solvers.first_use import compile_once
-from solvers.result import Progress
+from solvers.budget import Budget
+
+if TYPE_CHECKING:
+    from planner.answers.questions import CompareQuestion
 
 COMPASS = "compass"
 """Name of the policy whose regret is always shown if it is among the contenders."""
@@ -73,7 +72,7 @@ class Comparison:
     plan bound_method, plan_gap and converged; and problem: why a policy of the user's has no value and no rank. The
     ratio to the least possible value lies between ratio_to_best and ratio_to_bound.
     `regrets` takes apart what policies, unless named the best online one and Compass, lose to plan and lower bound.
-    `settings` are the options of ``truenorth compare`` that repeat it. `left_out` says why, by the names of policies
+    `asked` is the question that repeats it, with the policies that ran. `left_out` says why, by the names of policies
     that nobody asked for by name and that cannot serve the window.
     """
 
@@ -82,8 +81,8 @@ class Comparison:
     simulations: tuple[Simulation, ...]
     warmup: Fraction
     rows: tuple[dict[str, Any], ...]
+    asked: CompareQuestion
     regrets: tuple[Regret, ...] = ()
-    settings: Mapping[str, str] = field(default_factory=dict)
     left_out: Mapping[str, str] = field(default_factory=dict)
 
     def __repr__(self) -> str:
@@ -92,8 +91,7 @@ class Comparison:
     @property
     def note(self) -> str:
         """What has to be known to read the figures."""
-        noise = self.settings.get("noise")
-        wrongly = [] if noise is None else [TOLD_WRONGLY.format(noise=noise)]
+        wrongly = [] if self.asked.noise is None else [TOLD_WRONGLY.format(noise=self.asked.noise)]
         why = {policy: problem.removeprefix(f"policy {policy} ") for policy, problem in self.left_out.items()}
         alike = {problem: [policy for policy in why if why[policy] == problem] for problem in why.values()}
         without = [f"Left out: {', '.join(policies)}: {problem}." for problem, policies in alike.items()]
@@ -150,96 +148,33 @@ class Comparison:
         return tuple(found[name] for name in names)
 
 
-def compare(
-    scenario: Scenario,
-    policies: Sequence[str] | None = None,
-    *,
-    noise: str | None = None,
-    regret: Sequence[str] | None = None,
-    time_limit_s: float = 60.0,
-    warmup: Fraction = Fraction(0),
-    workers: int = 2,
-    seed: int = 0,
-    watch: Callable[[Progress], None] | None = None,
-    stop: threading.Event | None = None,
-    ray: str | None = None,
-) -> Comparison:
-    """Simulate the policies, then plan for the time limit, starting from the best of them.
-
-    A policy of the user's whose timeline breaks a rule has a row that says so. A tenth of the time, at most
-    `_LONGEST_HOLD_S`, goes to the regret of each policy that is taken apart, and together no more than half of it.
-
-    Parameters
-    ----------
-    policies
-        As `planner.answers.simulate` takes them; None: `DEFAULT_POLICIES` (`ahead` up to `LONGEST_LISTS`), and
-        `OFFLINE_POLICIES` if there is noise or `BATCHING_POLICIES` if there are batch classes, of those the ones that
-        can serve the window.
-    noise
-        How wrong the run times are that policies are told, as ``told=published:1``; plan and bound know the true ones.
-    regret
-        Policies, as they are named among the contenders, that are taken apart; None: the best online one and Compass.
-    time_limit_s
-        Seconds for plan, bound and taking policies apart; simulations, which come before, are not counted.
-    warmup
-        Fraction of the earliest jobs that the metrics leave out; objective, ratio and gap cover every job.
-    ray
-        Address of a Ray cluster whose workers look for plans as well.
-
-    Raises
-    ------
-    QuestionError
-        If a policy that is to be taken apart is no contender, or ran on an instance of its own, or if there is no such
-        cluster.
-    NoiseError
-        If the noise changes what happens: plan and bound would be those of another window.
-    PolicyError
-        If a policy that was named cannot serve the window.
-    """
-    refuse_absent(ray)
-    if not parse_uncertainty(noise).keeps_truth:
+def compare_within(asked: CompareQuestion, scenario: Scenario, budget: Budget) -> Comparison:
+    """Compare on a scenario; simulations, which come first, do not count against the budget's time."""
+    if not parse_uncertainty(asked.noise).keeps_truth:
         raise NoiseError(
-            f"{noise!r} moves plan and bound too; compare allows 'told=KIND:SPREAD' and 'told=mean', simulate all noise"
+            f"{asked.noise!r} moves plan and bound too; "
+            "compare allows 'told=KIND:SPREAD' and 'told=mean', simulate all noise"
         )
-    run = partial(simulate, scenario, seed=seed, noise=noise, warmup=warmup)
+    run = partial(simulate, scenario, seed=budget.seed, noise=asked.noise, warmup=asked.warmup)
     left_out: dict[str, str] = {}
     broken: dict[str, str] = {}
-    if policies is None:
+    if asked.policies is None:
         stays = scenario.instance.always_available
-        simulations, left_out = _serving(run, stays, _default_policies(scenario, noise))
+        simulations, left_out = _serving(run, stays, _default_policies(scenario, asked.noise))
         if not _lists_are_short(scenario):
             left_out[AHEAD] = "its decisions take long on so many GPUs and tasks; it runs where it is named"
     else:
-        simulations, broken = _keeping_the_rules(run, policies)
-    compile_once(scenario.instance)
-    begun = time.monotonic()
-    apart = _choose_apart(scenario, simulations) if regret is None else _find(scenario, simulations, regret)
-    held_s = min(_LONGEST_HOLD_S, min(_HOLD_SHARE, _HELD_TOGETHER / max(1, len(apart))) * time_limit_s)
-    take_apart = partial(hold, scenario, time_limit_s=held_s, workers=workers, seed=seed, stop=stop)
-    held = [take_apart(s.timeline, s.policy) for s in apart]
-    planned = plan(
-        scenario,
-        time_limit_s=max(0.1, time_limit_s - (time.monotonic() - begun)),
-        workers=workers,
-        seed=seed,
-        starts=_starts(scenario, simulations, held) or None,
-        watch=watch,
-        stop=stop,
-        ray=ray,
-    )
+        simulations, broken = _keeping_the_rules(run, asked.policies)
+    budget = replace(budget)  # the clock starts here
+    apart = _choose_apart(scenario, simulations) if asked.regret is None else _find(scenario, simulations, asked.regret)
+    held_share = min(_HOLD_SHARE, _HELD_TOGETHER / max(1, len(apart)))
+    held_s = min(_LONGEST_HOLD_S, held_share * budget.time_limit_s)
+    held = [hold(scenario, s.timeline, s.policy, replace(budget, time_limit_s=held_s)) for s in apart]
+    planned = plan_within(scenario, budget.share(1), starts=_starts(scenario, simulations, held) or None)
     regrets = tuple(steps.closed_by(planned.result, clairvoyance_in(simulations)) for steps in held)
-    settings = {
-        "policies": ",".join([*(s.policy for s in simulations), *broken]),
-        "time-limit": f"{time_limit_s:.12g}",
-        "warmup": str(warmup),
-        "workers": str(workers),
-        "seed": str(seed),
-        "noise": noise,
-        "regret": None if regret is None else ",".join(regret),
-    }
-    given = {option: value for option, value in settings.items() if value is not None}
-    rows = rows_of(planned, simulations, broken, warmup)
-    return Comparison(scenario, planned, simulations, warmup, rows, regrets, given, left_out)
+    rows = rows_of(planned, simulations, broken, asked.warmup)
+    repeated = replace(asked, policies=(*(s.policy for s in simulations), *broken))
+    return Comparison(scenario, planned, simulations, asked.warmup, rows, repeated, regrets, left_out)
 
 
 def _default_policies(scenario: Scenario, noise: str | None) -> tuple[str, ...]:
@@ -323,20 +258,3 @@ def _find(scenario: Scenario, simulations: Sequence[Simulation], names: Sequence
             why = "ran on an instance of its own" if named else "is none of the policies that are compared"
             raise QuestionError(f"{name!r} {why}; allowed are {', '.join(ran) or 'none'}", "regret")
     return [ran[name] for name in dict.fromkeys(names)]
-
-
-def split_policies(text: str) -> list[str]:
-    """Split ``--policies``: an item ``key=value`` without a policy's name continues the policy before it.
-
-    >>> split_policies("compass:prefetch=0,period=100ms,jit")
-    ['compass:prefetch=0,period=100ms', 'jit']
-    """
-    policies: list[str] = []
-    for item in (part.strip() for part in text.split(",")):
-        head = item.split(":", 1)[0]
-        if policies and "=" in head:
-            separator = "," if ":" in policies[-1] else ":"
-            policies[-1] += separator + item
-        elif item:
-            policies.append(item)
-    return policies

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,15 +13,12 @@ from models.objective import Objective, reported_bound, reported_value
 from models.scenario import Scenario, TimelineHeader, write_timeline
 from models.timeline import Timeline
 from planner.answers.convergence import is_converged
-from planner.answers.pool.farm import farm_at
 from planner.answers.shown import Shown
 from planner.answers.starts import starts_for
 from planner.answers.versions import provenance
 from solvers import portfolio
-from solvers.farm import Farm
-from solvers.first_use import compile_once
-from solvers.options import Method, SearchOptions
-from solvers.result import Progress, Result
+from solvers.budget import Budget
+from solvers.result import Result
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,62 +138,21 @@ def write_plan(made: Plan, path: Path, command: str | None = None) -> None:
     write_timeline(path, made.scenario.instance, result.timeline, header)
 
 
-def plan(
-    scenario: Scenario,
-    *,
-    time_limit_s: float = 60.0,
-    method: Method = Method.AUTO,
-    workers: int = 2,
-    seed: int = 0,
-    iterations: int | None = None,
-    hint: Timeline | None = None,
-    starts: Sequence[Timeline] | None = None,
-    watch: Callable[[Progress], None] | None = None,
-    stop: threading.Event | None = None,
-    ray: str | None = None,
+def plan_within(
+    scenario: Scenario, budget: Budget, *, hint: Timeline | None = None, starts: Sequence[Timeline] | None = None
 ) -> Plan:
-    """Plan a scenario as well as the time allows.
-
-    Parameters
-    ----------
-    time_limit_s
-        Wall-clock seconds for plan and bound together; the first plan is made even if it takes longer.
-    method, workers, seed, iterations
-        As in `solvers.options.SearchOptions`.
-    hint
-        A feasible timeline; the plan is never worse.
-    starts
-        Timelines of online policies that were simulated before; None: simulate some first.
-    watch
-        Called whenever plan or bound improve.
-    stop
-        Set it to end early with the best plan so far.
-    ray
-        Address of a Ray cluster whose workers look for plans as well.
-
-    Raises
-    ------
-    QuestionError
-        If there is no such cluster.
-    """
-    compile_once(scenario.instance)
-    options = SearchOptions(time_limit_s, method, workers, seed, iterations)
-    told: dict[str, Any] = {"hint": hint, "starts": starts, "watch": watch, "stop": stop}
-    with farm_at(ray) as farm:
-        return Plan.of(scenario, solve(scenario.instance, scenario.objective, options, farm=farm, **told))
+    """Plan a scenario; the parameters are those of `planner.answers.questions.PlanQuestion`."""
+    return Plan.of(scenario, solve(scenario.instance, scenario.objective, budget, hint=hint, starts=starts))
 
 
 def solve(
     instance: Instance,
     objective: Objective,
-    options: SearchOptions,
+    budget: Budget,
     *,
     hint: Timeline | None = None,
     starts: Sequence[Timeline] | None = None,
-    watch: Callable[[Progress], None] | None = None,
-    stop: threading.Event | None = None,
-    farm: Farm | None = None,
 ) -> Result:
-    """Plan an instance, starting from online policies; the parameters are those of `plan`, or of `portfolio.solve`."""
-    first = starts_for(instance, options.seed, starts)
-    return portfolio.solve(instance, objective, options, hint=hint, starts=first, watch=watch, stop=stop, farm=farm)
+    """Plan an instance, starting from online policies; the parameters are those of `plan_within`."""
+    first = starts_for(instance, budget.seed, starts)
+    return portfolio.solve(instance, objective, budget, hint=hint, starts=first)

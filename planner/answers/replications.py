@@ -5,11 +5,9 @@ Every replication is a cell of a sweep: it runs on the sweep's pool, is kept whe
 
 from __future__ import annotations
 
-import threading
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -17,9 +15,10 @@ from executor import NoiseError
 from models.scenario import Scenario
 from planner.answers.convergence import WHAT_COUNTS, describe_bound
 from planner.answers.intervals import LEVEL, Interval, interval_of
+from planner.answers.questions import CompareQuestion
 from planner.answers.uncertain.spec import parse_uncertainty
 from planner.answers.whatif.result import Counts, Sweep
-from planner.answers.whatif.run import whatif
+from planner.answers.whatif.run import ask_each
 from planner.answers.whatif.verbs import Row
 from planner.answers.windows import windows_of
 
@@ -204,27 +203,21 @@ def replicate(
     count: int,
     policies: Sequence[str] | None = None,
     *,
-    noise: str | None = None,
-    regret: Sequence[str] | None = None,
-    time_limit_s: float = 60.0,
-    warmup: Fraction = Fraction(0),
     folder: str | Path | None = None,
-    workers: int = 2,
-    ray: str | None = None,
-    seed: int = 0,
     watch: Callable[[Counts], None] | None = None,
-    stop: threading.Event | None = None,
+    **told: Any,
 ) -> Replicated:
-    """Compare over `count` replications, the first being the scenario as it stands; other parameters as of `compare`.
+    """Compare over `count` replications, the first being the scenario as it stands; other keywords as of `compare`.
 
     Parameters
     ----------
-    time_limit_s
-        As of `compare`, for each replication, on one core that has loaded what planning needs.
     folder
         Where finished replications are kept; those found there are not run again, so that their number may grow.
-    workers, ray, watch, stop
-        As of `whatif`.
+    watch
+        As of `whatif`, told of replications.
+    told
+        `time_limit_s` is for each replication, on one core that has loaded what planning needs; `workers` and `ray` say
+        where replications run.
 
     Raises
     ------
@@ -233,30 +226,22 @@ def replicate(
     QuestionError
         If the workload is a list of jobs, or a trace without a window.
     """
-    if not parse_uncertainty(noise).keeps_truth:
-        raise NoiseError(f"{noise!r} moves plan and bound too; compare allows 'told=KIND:SPREAD', simulate all noise")
+    return replicate_comparison(CompareQuestion(policies, **told), scenario, count, folder, watch)
+
+
+def replicate_comparison(
+    asked: CompareQuestion,
+    scenario: Scenario,
+    count: int,
+    folder: str | Path | None = None,
+    watch: Callable[[Counts], None] | None = None,
+) -> Replicated:
+    """Ask for a comparison over replications; the parameters are those of `replicate`."""
+    if not parse_uncertainty(asked.noise).keeps_truth:
+        problem = "moves plan and bound too; compare allows 'told=KIND:SPREAD', simulate all noise"
+        raise NoiseError(f"{asked.noise!r} {problem}")
     windows = windows_of(scenario, count)
-    named = {
-        "policies": None if policies is None else ",".join(policies),
-        "noise": noise,
-        "regret": None if regret is None else ",".join(regret),
-    }
-    settings = {
-        "time_limit": f"{time_limit_s:.12g} s",
-        "warmup": float(warmup),
-        "seed": seed,
-        **{name: value for name, value in named.items() if value is not None},
-    }
-    made = whatif(
-        scenario,
-        windows.axis,
-        verb="compare",
-        folder=folder,
-        workers=workers,
-        ray=ray,
-        watch=watch,
-        stop=stop,
-        **settings,
-    )
-    said = {"replications": str(count), **{name.replace("_", "-"): str(value) for name, value in settings.items()}}
-    return Replicated(scenario, windows.what, made, said)
+    made = ask_each(asked, scenario, windows, folder, ray=asked.ray, watch=watch)
+    words = asked.typed()
+    said = {name.removeprefix("--"): value for name, value in zip(words[::2], words[1::2], strict=True)}
+    return Replicated(scenario, windows.what, made, {"replications": str(count), **said})

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
@@ -17,7 +16,7 @@ from models.objective import Objective, timeline_value
 from models.scenario import Scenario
 from models.timeline import Timeline, batch_leaders
 from planner.answers.fixed import with_placement, without_models
-from planner.answers.plan import plan
+from planner.answers.plan import plan_within
 from planner.answers.policies.parse import RECEDING
 from planner.answers.regret import (
     AS_IT_RAN,
@@ -31,6 +30,7 @@ from planner.answers.regret import (
     RegretStep,
 )
 from planner.answers.simulate import Simulation, simulate
+from solvers.budget import Budget, tell_nobody
 from solvers.result import Result, Search
 from solvers.search.decoder import Decisions, Decoder
 from solvers.search.serving_decoder import ServingDecoder
@@ -120,15 +120,21 @@ def regret(
     UnsupportedInstanceError
         If servers come and go.
     """
-    search = Search(scenario.instance, scenario.objective, time_limit_s, stop=stop)
-    clairvoyance = worth_of_clairvoyance(scenario, _RECEDING_SHARE * time_limit_s, seed)
-    order_s = float(1 - _PLAN_SHARE) * search.remaining_s
-    held = hold(scenario, timeline, policy, time_limit_s=order_s, workers=workers, seed=seed, stop=search.stop)
-    left_s, known_plan = max(0.1, search.remaining_s), None if known is None else known.timeline
+    budget = Budget(time_limit_s, workers=workers, seed=seed, stop=stop or threading.Event())
+    return take_apart(scenario, timeline, policy, budget, known)
+
+
+def take_apart(
+    scenario: Scenario, timeline: Timeline, policy: str, budget: Budget, known: Result | None = None
+) -> Regret:
+    """Take a timeline's regret apart within a budget; the parameters are those of `regret`."""
+    budget = replace(budget, watch=tell_nobody)  # what is found for a part is no progress of the whole
+    search = Search.within(budget, scenario.instance, scenario.objective)
+    clairvoyance = worth_of_clairvoyance(scenario, _RECEDING_SHARE * budget.time_limit_s, budget.seed)
+    held = hold(scenario, timeline, policy, budget.share(float(1 - _PLAN_SHARE)))
+    known_plan = None if known is None else known.timeline
     starts = () if known_plan is None else (known_plan,)
-    made = plan(
-        scenario, time_limit_s=left_s, workers=workers, seed=seed, hint=held.best, starts=starts, stop=search.stop
-    )
+    made = plan_within(scenario, budget.share(1), hint=held.best, starts=starts)
     search.offer(held.best)
     for found in (known, made.result):
         if found is not None and found.timeline is not None:
@@ -138,32 +144,20 @@ def regret(
     return held.closed_by(search.result("truenorth", {}), clairvoyance)
 
 
-def hold(
-    scenario: Scenario,
-    timeline: Timeline,
-    policy: str,
-    *,
-    time_limit_s: float,
-    workers: int = 2,
-    seed: int = 0,
-    stop: threading.Event | None = None,
-) -> HeldSteps:
+def hold(scenario: Scenario, timeline: Timeline, policy: str, budget: Budget) -> HeldSteps:
     """Return the steps that keep placement or order as a timeline has them; parameters as those of `regret`."""
-    instance, objective = scenario.instance, scenario.objective
+    instance, objective, budget = scenario.instance, scenario.objective, replace(budget, watch=tell_nobody)
     instance.require_always_available("regret")
     ran = with_given_loads(instance, timeline)
     value = timeline_value(objective, instance, ran)
     steps = [RegretStep(AS_IT_RAN, ran, value, value)]
     steps.append(_with_free_residency(instance, objective, steps[0]))
-    until_s = time.monotonic() + time_limit_s
     if instance.batches:
-        batches_until_s = time.monotonic() + _BATCHES_SHARE * time_limit_s
-        steps.append(_with_free_batches(instance, objective, ran, steps[-1], batches_until_s, stop))
+        steps.append(_with_free_batches(instance, objective, ran, steps[-1], budget.share(_BATCHES_SHARE)))
     if instance.n_tasks * instance.n_gpus**2 <= _WIDEST:
         placed = replace(scenario, instance=with_placement(instance, ran.gpu))
-        limit_s = max(0.1, min(until_s - time.monotonic(), max(_LEAST_ORDER_S, _ORDER_S_PER_TASK * instance.n_tasks)))
-        start = steps[-1].timeline
-        made = plan(placed, time_limit_s=limit_s, workers=workers, seed=seed, hint=start, starts=(), stop=stop)
+        start, most_s = steps[-1].timeline, max(_LEAST_ORDER_S, _ORDER_S_PER_TASK * instance.n_tasks)
+        made = plan_within(placed, budget.share(1, most_s), hint=start, starts=())
         steps.append(_step(instance, objective, ORDER, made.timeline or start, made.result.lower_bound))
     return HeldSteps(scenario, policy, tuple(steps))
 
@@ -223,8 +217,7 @@ def _with_free_batches(
     objective: Objective,
     ran: Timeline,
     before: RegretStep,
-    until_s: float,
-    stop: threading.Event | None,
+    budget: Budget,
 ) -> RegretStep:
     """Keep placement and order; tasks join the batch before them on their GPU, or lead their own, as is best.
 
@@ -241,7 +234,7 @@ def _with_free_batches(
         found = filter(None, map(bare.timeline, _all_batches(decisions, free)))
         bound = min((timeline_value(objective, instance, timeline) for timeline in found), default=None)
     else:
-        best = _better_batches(decoder, decisions, free, until_s, stop)
+        best = _better_batches(decoder, decisions, free, budget)
     return _best_in_order(instance, objective, BATCHES, bound, ran, before.timeline, decoder.timeline(best))
 
 
@@ -254,13 +247,11 @@ def _all_batches(decisions: Decisions, free: Ints) -> Iterator[Decisions]:
         yield replace(decisions, joins=joins)
 
 
-def _better_batches(
-    decoder: ServingDecoder, decisions: Decisions, free: Ints, until_s: float, stop: threading.Event | None
-) -> Decisions:
+def _better_batches(decoder: ServingDecoder, decisions: Decisions, free: Ints, budget: Budget) -> Decisions:
     """Turn one choice after the other round; it stays so if that costs less, until none does or the time is up."""
     joins, cost, unchanged = np.array(decisions.joins), decoder.cost(decisions), 0
     for task in cycle(free.tolist()):
-        if unchanged == len(free) or time.monotonic() > until_s or (stop is not None and stop.is_set()):
+        if unchanged == len(free) or budget.left_s <= 0:
             break
         joins[task] = 1 - joins[task]
         found = decoder.cost(replace(decisions, joins=joins))

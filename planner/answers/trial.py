@@ -41,7 +41,7 @@ from planner.answers.simulate import is_file
 from planner.answers.uncertain.told import stretch
 from planner.inputs.samples import Samples
 from solvers.bounds import closed_form
-from solvers.options import SearchOptions
+from solvers.budget import Budget
 
 PLAN = "plan"
 """Names the contender that is planned here."""
@@ -313,7 +313,7 @@ def _contender(
     instance = scenario.instance
     plan = None
     if name == PLAN:
-        plan = solve(instance, scenario.objective, SearchOptions(time_limit_s, seed=seed), stop=stop).timeline
+        plan = solve(instance, scenario.objective, Budget(time_limit_s, seed=seed, stop=stop)).timeline
         if plan is None:
             raise QuestionError(f"no plan was found in {time_limit_s:g} s; allowed is more time", "time_limit_s")
     elif is_file(name):

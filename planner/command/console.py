@@ -11,6 +11,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
+from typing import Any
 
 from models.objective import Objective, gap, reported_bound, reported_value
 from solvers.result import Progress
@@ -26,6 +27,10 @@ class Line(ABC):
     def elapsed_s(self) -> float:
         """Seconds since the line was made."""
         return time.monotonic() - self._start
+
+    def watch(self, moment: Any) -> None:
+        """Take note of what is known now."""
+        self._latest = moment
 
     @abstractmethod
     def __str__(self) -> str:

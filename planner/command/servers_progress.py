@@ -12,7 +12,7 @@ class ServersLine(Line):
         super().__init__()
         self._words = "reading"
 
-    def tell(self, words: str) -> None:
+    def watch(self, words: str) -> None:
         """Take note of what is being done."""
         self._words = words
 

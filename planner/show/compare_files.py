@@ -47,7 +47,7 @@ def write(comparison: Comparison, folder: Path) -> list[Path]:
 def _origin(comparison: Comparison) -> dict[str, Any]:
     """Return what a report says besides the result: of what it is, how it came about, and how to repeat it."""
     scenario, planned = comparison.scenario, comparison.plan.as_dict()
-    instance, options = scenario.instance, (f"--{name} {shlex.quote(v)}" for name, v in comparison.settings.items())
+    instance, options = scenario.instance, shlex.join(comparison.asked.typed())
     return {
         "scenario": {
             "name": scenario.name,
@@ -63,7 +63,7 @@ def _origin(comparison: Comparison) -> dict[str, Any]:
         "gap": planned["gap"],
         "incumbents": planned["incumbents"],
         "runtime_s": planned["runtime_s"],
-        "command": " ".join(["truenorth compare", shlex.quote(scenario.source.file), *options]),
+        "command": " ".join(["truenorth compare", shlex.quote(scenario.source.file), options]),
         "versions": provenance(),
     }
 

@@ -17,8 +17,8 @@ from rich.text import Text
 
 from executor import Knows
 from models.slo import ServiceLevels
+from planner.answers.replicated_servers import BOUND, CountSpread, Replications
 from planner.answers.servers.answer import ServersAnswer
-from planner.answers.servers.replicate import BOUND, CountSpread, Replications
 from planner.show.knowledge import knowledge_in_words
 from planner.show.rounded import rounded_in_words
 

@@ -132,7 +132,7 @@ def look_within(search: Search, most: Fraction | None, workers: int, seed: int, 
     if search.remaining_s <= build_s(search.instance):
         return
     with search.giving_way(METHOD):
-        formulation = formulate_within(search.instance, search.objective, most, search.budget)
+        formulation = formulate_within(search.instance, search.objective, most, search.allowance)
         run = SolverRun(search, formulation, lambda _: None, workers, seed, search.remaining_s)
         run.solver.parameters.cp_model_presolve = presolve
         run.follow()
@@ -184,7 +184,7 @@ def _run(
     if priced is not None and value is not None:
         narrowed = limits(search.instance, scaled, priced, value, horizon)
     least = 0 if search.bound is None else scaled.least(search.instance, search.bound, horizon)
-    formulation = formulate_scaled(search.instance, scaled, limit, known, floors, narrowed, least, search.budget)
+    formulation = formulate_scaled(search.instance, scaled, limit, known, floors, narrowed, least, search.allowance)
     if known is not None:
         add_hint(formulation, known)
 
@@ -231,7 +231,7 @@ def _floor(
         return floors[-1]
     trial = Search(part, search.objective, budget_s * _SHARE_OF_ONE_FLOOR, stop=search.stop)
     trial.offer(plan)
-    formulation = formulate_scaled(part, scaled, limit, plan, floors, budget=search.budget)
+    formulation = formulate_scaled(part, scaled, limit, plan, floors, allowance=search.allowance)
     add_hint(formulation, plan)
     bounds = [floors[-1]]
     SolverRun(trial, formulation, bounds.append, workers, seed, trial.remaining_s, _for_sums(workers)).follow()

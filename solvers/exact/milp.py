@@ -146,7 +146,7 @@ def _run(search: Search, workers: int, seed: int, solver: str) -> None:
         If the problem is too large to build.
     """
     build = formulate if search.instance.one_at_a_time else milp_instants.formulate
-    formulation = build(search.instance, search.objective, search.timeline, search.budget)
+    formulation = build(search.instance, search.objective, search.timeline, search.allowance)
     run = (
         _HighsRun(search, formulation, workers, seed)
         if solver == HIGHS
@@ -167,7 +167,7 @@ def look_within(search: Search, most: Fraction | None, workers: int, seed: int) 
         return
     build = formulate if search.instance.one_at_a_time else milp_instants.formulate
     with search.giving_way(METHOD):
-        formulation = build(search.instance, search.objective, budget=search.budget, most=most)
+        formulation = build(search.instance, search.objective, allowance=search.allowance, most=most)
         _SecondOpinion(search, formulation, workers, seed).follow()
 
 

@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from models.formulations.budget import UNLIMITED, GivenUpError
+from models.formulations.allowance import UNLIMITED, GivenUpError
 from models.formulations.windows import completion_lower_us
 from models.instance import Instance, Ints
 from models.objective import Objective, Term, charges
@@ -101,7 +101,7 @@ def _improve(search: Search, rate: Rate, limit_s: float, most_states: int) -> No
     GivenUpError
         If memory or time are short for the tables, or for a few states.
     """
-    tables = tabulate(search.instance, search.objective, rate, search.budget)
+    tables = tabulate(search.instance, search.objective, rate, search.allowance)
     if tables is None or search.value is None:
         return
     programme, guide = Programme(search, rate.scale, limit_s, most_states), None

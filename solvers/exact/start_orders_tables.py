@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from models.formulations.budget import UNLIMITED, Budget
+from models.formulations.allowance import UNLIMITED, Allowance
 from models.formulations.scale import ScaledObjective
 from models.formulations.windows import horizon_us, time_windows, transfer_matrix
 from models.instance import Instance, Ints
@@ -101,7 +101,9 @@ class _Prices:
         return self._known[run_us]
 
 
-def tabulate(instance: Instance, objective: Objective, bought_at: Rate, budget: Budget = UNLIMITED) -> Tables | None:
+def tabulate(
+    instance: Instance, objective: Objective, bought_at: Rate, allowance: Allowance = UNLIMITED
+) -> Tables | None:
     """Return the tables; None if some workflow has too many stages, or the sum of all starts may outgrow 62 bits.
 
     Raises
@@ -132,8 +134,8 @@ def tabulate(instance: Instance, objective: Objective, bought_at: Rate, budget: 
             stages = stages_of(of_job.before)
             if stages is None:
                 return None
-            budget.go_on()
-            budget.fit((len(rows.only) + len(stages)) * prices.columns, _ENTRY_BYTES)
+            allowance.go_on()
+            allowance.fit((len(rows.only) + len(stages)) * prices.columns, _ENTRY_BYTES)
             kinds[kind] = _add_rows(rows, of_job, stages, prices, largest)
         first_stage.append(kinds[kind])
     return Tables(

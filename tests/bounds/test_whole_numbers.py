@@ -12,7 +12,7 @@ from models import BatchClass, InitialResidency, Instance, Job, Objective, Task,
 from solvers.bounds import fluid
 from solvers.bounds.certified import LARGEST_PRICE, LATEST
 from solvers.bounds.verify import Verdict, verify
-from solvers.options import SearchOptions
+from solvers.budget import Budget
 from solvers.portfolio import solve
 from tests.bounds.test_certificate import certified, queue
 from tests.instances import chain, cluster, instance, task
@@ -114,7 +114,7 @@ def _due_at_release(at_us: int) -> Instance:
 @pytest.mark.parametrize("at_us", [0, 5])
 def test_what_is_due_when_it_is_released_is_late(at_us: int) -> None:
     built = _due_at_release(at_us)
-    result = solve(built, Objective.LATE_JOBS, SearchOptions(5))
+    result = solve(built, Objective.LATE_JOBS, Budget(5))
     assert result.value == result.lower_bound == 1
 
 

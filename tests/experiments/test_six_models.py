@@ -8,7 +8,7 @@ from executor import POLICIES, instance_for, parse_policy, simulate
 from models import check, measure
 from models.scenario import load_scenario
 from planner.answers.plan import solve
-from solvers.options import SearchOptions
+from solvers.budget import Budget
 
 SCENARIO = Path(__file__).parents[2] / "experiments" / "scenarios" / "six_models.yaml"
 
@@ -27,6 +27,6 @@ def test_it_plans_and_every_policy_serves_it() -> None:
         assert check(on, timeline) == []
         batched[name] = measure(on, timeline).mean_batch_size
     assert (batched["jit"] or 0) > 1.2
-    found = solve(instance, scenario.objective, SearchOptions(2.0, iterations=1))
+    found = solve(instance, scenario.objective, Budget(2.0, iterations=1))
     assert found.timeline is not None
     assert check(instance, found.timeline) == []

@@ -12,7 +12,7 @@ from ortools.sat.python import cp_model
 
 from models import WHOLE, BatchClass, Cluster, Edge, Instance, Job, Objective, Task, Timeline, check, measure
 from models.formulations import milp_instants
-from models.formulations.budget import GivenUpError
+from models.formulations.allowance import GivenUpError
 from models.formulations.cp_sat import formulate
 from models.formulations.cp_sat_plans import add_hint, read_timeline
 from models.formulations.normal_form import restrict

@@ -6,7 +6,7 @@ import pytest
 
 from models import Job, Objective
 from models.formulations import cp_sat, milp_instants
-from models.formulations.budget import Budget, GivenUpError
+from models.formulations.allowance import Allowance, GivenUpError
 from models.formulations.choices import Choices
 from models.formulations.milp_instants_size import count_terms, starts_of
 from models.workload import WHOLE, Task
@@ -43,5 +43,5 @@ def test_pairs_of_tasks_are_looked_at_while_time_is_left() -> None:
     windows = cp_sat.formulate(built, Objective.MAKESPAN).choices.windows
     asked = iter([1.0, 1.0, 1.0, 0.0])
     with pytest.raises(GivenUpError):
-        Choices.of(built, windows, Budget(lambda: next(asked)))
+        Choices.of(built, windows, Allowance(lambda: next(asked)))
     assert next(asked, None) is None

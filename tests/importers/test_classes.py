@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from models.scenario import InputError, load_scenario
 from models.slo import quantile_rank
-from planner.answers.bound import bound
+from planner import bound
 from planner.command.cli import app
 from planner.command.manners import DONE, NOT_ACHIEVED, run
 from planner.inputs.importers import classes

@@ -15,7 +15,7 @@ from executor.policies.options import option, switch
 from models import Edge, Task, Workflow, check
 from models.errors import QuestionError
 from models.scenario import InputError, load_scenario
-from planner.answers.plan import plan
+from planner import plan
 from planner.answers.simulate import simulate
 from planner.command.cli import app
 from planner.command.manners import BAD_INPUT, DONE, run

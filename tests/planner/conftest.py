@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from models.scenario import Scenario, load_scenario
-from planner import save
-from planner.answers.compare import Comparison, compare
+from planner import compare, save
+from planner.answers.compare import Comparison
 
 TEXT = """\
 name: by-hand

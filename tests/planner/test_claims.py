@@ -13,8 +13,7 @@ import pytest
 
 from models import Placement, Timeline
 from models.scenario import Scenario, TimelineHeader, load_scenario, write_timeline
-from planner import save
-from planner.answers.plan import plan
+from planner import plan, save
 from tests.planner.conftest import TEXT
 from tests.planner.test_command import Command
 

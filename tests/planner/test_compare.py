@@ -11,8 +11,9 @@ import pytest
 from rich.console import Console
 
 from models.scenario import Scenario
-from planner import save
-from planner.answers.compare import DEFAULT_POLICIES, compare, split_policies
+from planner import compare, save
+from planner.answers.compare import DEFAULT_POLICIES
+from planner.answers.policies.parse import split_policies
 from planner.command.cli import app
 from planner.command.manners import run
 from planner.show.notebook import html

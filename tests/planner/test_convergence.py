@@ -14,11 +14,11 @@ from rich.console import Console
 
 from models.objective import timeline_value
 from models.scenario import Scenario
-from planner import frame, replicate, report, save
-from planner.answers.compare import Comparison, compare
+from planner import compare, frame, replicate, report, save
+from planner import plan as planned
+from planner.answers.compare import Comparison
 from planner.answers.convergence import is_converged, warn_of
 from planner.answers.plan import Plan
-from planner.answers.plan import plan as planned
 from planner.answers.replications import Replicated
 from planner.answers.simulate import simulate
 from planner.answers.take_apart import regret

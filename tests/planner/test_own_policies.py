@@ -9,9 +9,8 @@ import pytest
 
 from executor import PolicyError, parse_policy
 from models.scenario import Scenario, load_scenario
-from planner import replicate, report, save
+from planner import compare, replicate, report, save
 from planner.answers.change_future import try_changed_futures
-from planner.answers.compare import compare
 from planner.answers.simulate import simulate
 from planner.show.notebook import html
 from tests.planner.test_compare import Call, call

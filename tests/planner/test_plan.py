@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from fractions import Fraction
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -9,10 +10,10 @@ from experiments import authors
 from models import Objective, Placement, Residency, Timeline, check
 from models.scenario import Scenario, read_timeline
 from models.status import Status
-from planner import jobs, residencies, save, tasks
-from planner.answers.plan import plan, solve
+from planner import jobs, plan, residencies, save, tasks
+from planner.answers.plan import solve
 from planner.show.notebook import html
-from solvers.options import Method, SearchOptions
+from solvers.budget import Budget, Method
 
 
 @pytest.mark.parametrize("method", [Method.AUTO, Method.CP_SAT, Method.MILP])
@@ -62,8 +63,8 @@ def test_a_saved_plan_reads_back_with_what_is_known_of_it(scenario: Scenario, tm
 
 def test_the_same_seed_and_number_of_iterations_give_the_same_plan() -> None:
     arrivals = authors.instance(authors.poisson(3, 12, 1))
-    options = SearchOptions(6, seed=5, iterations=3000)  # the bound takes all of the time
-    first, second = (solve(arrivals, Objective.MEAN_SLOWDOWN, options) for _ in range(2))
+    asked = partial(Budget, 6, seed=5, iterations=3000)  # the bound takes all of the time
+    first, second = (solve(arrivals, Objective.MEAN_SLOWDOWN, asked()) for _ in range(2))
     assert first.timeline is not None
     assert second.timeline is not None
     assert list(first.timeline.placements) == list(second.timeline.placements)

@@ -27,7 +27,7 @@ from models import (
 )
 from models.scenario import Scenario
 from models.timeline import batch_leaders
-from planner.answers.compare import compare
+from planner import compare
 from planner.answers.policies import receding_horizon
 from planner.answers.policies.following import Following
 from planner.answers.policies.receding_horizon import EVERYTHING, Oracle, RecedingHorizon, RecedingOptions

@@ -31,9 +31,7 @@ from models import (
 )
 from models.scenario import InputError, Scenario
 from models.timeline import batch_leaders
-from planner import frame, save
-from planner.answers.bound import bound
-from planner.answers.compare import compare
+from planner import bound, compare, frame, save
 from planner.answers.fixed import with_placement, without_models
 from planner.answers.regret import AS_IT_RAN, ORDER, PLACEMENT, RESIDENCY, Clairvoyance, Regret, RegretStep
 from planner.answers.simulate import simulate
@@ -42,6 +40,7 @@ from planner.command.cli import app
 from planner.command.manners import run as command
 from planner.show.regret_figure import regret_bars
 from planner.show.tables import losses_table
+from solvers.budget import Budget
 from solvers.exact.exhaustive import solve
 from tests.instances import chain, cluster, instance, random_instance, random_serving_instance, task
 
@@ -145,7 +144,7 @@ def test_steps_of_windows_with_batches_are_feasible_and_keep_what_they_say(scena
     window = random_serving_instance(random.Random(seed), max_tasks=8)
     made = replace(scenario, instance=window, objective=Objective.MEAN_LATENCY)
     ran = run(window, parse_policy("jit:batch=delay:3us"))
-    steps = hold(made, ran, "jit", time_limit_s=1.0).steps
+    steps = hold(made, ran, "jit", Budget(1.0)).steps
     assert [step.part for step in steps] == ["as it ran", "residency", "batches", "order"]
     for before, after in pairwise(steps):
         assert check(window, after.timeline) == []
@@ -219,7 +218,7 @@ def test_no_step_is_worse_than_the_one_before_and_every_timeline_is_feasible(sce
 def test_order_is_kept_while_only_residency_is_free(scenario: Scenario, seed: int) -> None:
     window = random_instance(random.Random(seed), max_tasks=6)
     timeline = run(window, parse_policy("hash"))
-    steps = hold(replace(scenario, instance=window), timeline, "hash", time_limit_s=0.1).steps
+    steps = hold(replace(scenario, instance=window), timeline, "hash", Budget(0.1)).steps
     for gpu in range(window.n_gpus):
         here = [task for task in range(window.n_tasks) if timeline.gpu[task] == gpu]
         before, after = (sorted(here, key=lambda t: step.timeline.start_us[t]) for step in steps[:2])

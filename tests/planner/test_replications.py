@@ -11,8 +11,7 @@ import pytest
 
 from models.errors import QuestionError
 from models.scenario import Scenario, load_scenario
-from planner import replicate, save, simulate
-from planner.answers.compare import compare
+from planner import compare, replicate, save, simulate
 from planner.answers.intervals import interval_of
 from planner.answers.windows import windows_of
 from planner.show.frames import residencies, tasks

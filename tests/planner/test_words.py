@@ -11,11 +11,10 @@ from executor.devices.crew import assign
 from executor.devices.physical import physical_devices
 from models.errors import QuestionError
 from models.scenario import Scenario
-from planner import plan
-from planner.answers.uncertain.planning import plan_uncertain
+from planner import plan, plan_uncertain
 from planner.answers.uncertain.plans import PlanFor
 from planner.answers.uncertain.told import Told
-from solvers.options import Method, SearchOptions
+from solvers.budget import Budget, Method
 
 
 def _objective(scenario: Scenario, word: str) -> object:
@@ -23,12 +22,12 @@ def _objective(scenario: Scenario, word: str) -> object:
 
 
 def _method(scenario: Scenario, word: str) -> object:
-    return plan(scenario, method=word, time_limit_s=5).result.options["method"]  # type: ignore[arg-type]
+    return plan(scenario, method=word, time_limit_s=5).result.options["method"]
 
 
 def _plan_for(scenario: Scenario, word: str) -> object:
     told = Told.exactly(scenario.instance)
-    return plan_uncertain(scenario, told, word, time_limit_s=5, iterations=1).plan_for  # type: ignore[arg-type]
+    return plan_uncertain(scenario, told, word, time_limit_s=5, iterations=1).plan_for
 
 
 def _device(_: Scenario, word: str) -> object:
@@ -60,6 +59,6 @@ def test_a_word_means_what_it_means_to_the_command(
 
 def test_a_text_is_the_method_itself() -> None:
     # Whoever compared it with `is` took the text "auto" for a method of its own, and never asked CP-SAT.
-    assert SearchOptions(method="auto").method is Method.AUTO  # type: ignore[arg-type]
+    assert Budget(method="auto").method is Method.AUTO  # type: ignore[arg-type]
     with pytest.raises(QuestionError, match="method: 'cpsat' is unknown; allowed are auto, cp-sat, milp, search"):
-        SearchOptions(method="cpsat")  # type: ignore[arg-type]
+        Budget(method="cpsat")  # type: ignore[arg-type]

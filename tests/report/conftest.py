@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 
 from models.scenario import load_scenario
-from planner import save
-from planner.answers.compare import compare
+from planner import compare, save
 from tests.planner.conftest import comparison, folder
 from tests.report import hostile
 

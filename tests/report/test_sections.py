@@ -5,9 +5,8 @@ from pathlib import Path
 
 from models.identity import scenario_hash
 from models.scenario import Scenario, load_scenario, scenario_from
-from planner import replicate, save
-from planner.answers.servers import servers
-from planner.answers.servers.schedule import schedule
+from planner import replicate, save, servers
+from planner.answers.questions import schedule
 from planner.answers.servers.written import write_schedule
 from planner.answers.shown import Shown
 from planner.answers.simulate import simulate
@@ -48,7 +47,7 @@ def test_servers_by_the_interval_are_a_chart_and_a_table(tmp_path: Path) -> None
     source = tmp_path / "day.yaml"
     releases = "".join(f"  - {{release: {at} s, workflow: w, deadline: 400 ms}}\n" for at in (1, 7, 7, 12))
     source.write_text(DAY + releases + "slo: no late jobs\n")
-    answer = schedule(load_scenario(source), 5_000_000, policies=["srpt", "jit"], time_limit_s=20)
+    answer = schedule(load_scenario(source), by_us=5_000_000, policies=["srpt", "jit"], time_limit_s=20)
     write_schedule(answer, tmp_path / "out")
     (section,) = report([tmp_path / "out"]).sections
     assert section.question == "day: how many servers in every 5 s are enough for no late jobs?"

@@ -9,8 +9,8 @@ import pytest
 
 from executor import Knows, NoiseError
 from models.scenario import load_scenario
-from planner import save
-from planner.answers.servers import ServersAnswer, servers
+from planner import save, servers
+from planner.answers.servers import ServersAnswer
 from planner.answers.servers.deployable import lead
 from planner.show.knowledge import knowledge_in_words
 from planner.show.report import report

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from models import ServiceLevels
-from planner.answers.servers import ServersAnswer, servers
+from planner import servers
+from planner.answers.servers import ServersAnswer
 from planner.answers.servers.decide import meets
 from tests.servers.scenarios import NO_LATE_JOBS, scenario
 
@@ -180,7 +181,7 @@ def test_a_long_window_is_planned_by_a_rule(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr("planner.answers.servers.answer.LONG_TRACE", 10)
     window = scenario(SHORT, [(100 * index, "run", 450) for index in range(20)])
     words = list[str]()
-    answer = servers(window, NO_LATE_JOBS, policies=(), time_limit_s=60, tell=words.append)
+    answer = servers(window, NO_LATE_JOBS, policies=(), time_limit_s=60, watch=words.append)
     assert (answer.servers, answer.proved) == (4, True)
     assert [said for said in words if not said.startswith("dispatch rule")] == ["fluid bound"]
 

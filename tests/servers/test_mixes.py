@@ -12,7 +12,8 @@ import pytest
 from models import Instance, InstanceError, ServiceLevels
 from models.scenario import Scenario, scenario_from
 from models.scenario.errors import InputError
-from planner.answers.servers import ServersAnswer, servers
+from planner import servers
+from planner.answers.servers import ServersAnswer
 from planner.answers.servers.goal import tolerances
 from planner.answers.servers.sizes import Mix, Sizes, is_within
 from planner.show.order import order_in_words

@@ -15,12 +15,13 @@ import pytest
 from models import InstanceError, ServiceLevels, check
 from models.availability import FOREVER
 from models.scenario import Scenario, scenario_from
+from planner.answers.questions import schedule
 from planner.answers.servers.attained import attained
 from planner.answers.servers.autoscaler import autoscale
 from planner.answers.servers.day import Day
 from planner.answers.servers.decide import meets
 from planner.answers.servers.goal import tolerances
-from planner.answers.servers.schedule import cheapest_counts, schedule
+from planner.answers.servers.schedule import cheapest_counts
 from planner.answers.servers.sizes import Sizes
 from planner.answers.simulate import simulate
 from planner.command.cli import app
@@ -51,7 +52,7 @@ def frames(*releases_ms: int, count: int = 3, run_ms: int = 300, deadline_ms: in
 def test_a_peak_takes_more_servers_for_its_own_interval() -> None:
     # One job in the first five seconds, three at once in the next, one at the end; each must start at its release.
     built = frames(1000, 6000, 6000, 6000, 12_000, price_per_hour=0.36)
-    answer = schedule(built, 5 * SECOND, policies=("srpt",), time_limit_s=60, workers=1)
+    answer = schedule(built, by_us=5 * SECOND, policies=("srpt",), time_limit_s=60, workers=1)
     assert answer.optimum.schedule == answer.policies["srpt"].schedule == ((1,), (3,), (1,))
     assert answer.proved
     told = answer.as_dict()
@@ -66,7 +67,7 @@ def test_a_peak_takes_more_servers_for_its_own_interval() -> None:
 
 def test_one_interval_is_a_fleet_that_stays() -> None:
     built = frames(0, 0, 100, 900, deadline_ms=700)
-    answer = schedule(built, 60 * SECOND, policies=("jit", "srpt"), time_limit_s=60, workers=1)
+    answer = schedule(built, by_us=60 * SECOND, policies=("jit", "srpt"), time_limit_s=60, workers=1)
     assert answer.optimum.schedule == (answer.fixed.mix,) == ((2,),)
     assert answer.day.at(answer.day.constant((2,))) is not built
     assert answer.day.at(answer.day.constant(answer.fixed.sizes.counts)) is built
@@ -97,7 +98,7 @@ def test_no_schedule_lies_below_the_floor_and_all_found_are_met() -> None:
             if any(count for (count,) in found) and _has_plan(day.at(found), level)
         ),
     )
-    answer = schedule(built, SECOND, level, policies=("jit",), time_limit_s=20, workers=1)
+    answer = schedule(built, level, by_us=SECOND, policies=("jit",), time_limit_s=20, workers=1)
     assert answer.lower_bound <= least
     found = answer.optimum.schedule
     assert found is not None
@@ -159,7 +160,7 @@ def test_an_interval_that_misses_what_all_together_meet_says_so() -> None:
     # next, none is released in the third; of all six five, and 80 % are asked for.
     built = frames(0, 0, 5000, 6000, 7000, 15_000)
     level = ServiceLevels.parse("80 % within deadline")
-    answer = schedule(built, 5 * SECOND, level, policies=("srpt",), time_limit_s=30, workers=1)
+    answer = schedule(built, level, by_us=5 * SECOND, policies=("srpt",), time_limit_s=30, workers=1)
     assert answer.policies["srpt"].schedule == ((1,), (1,), (0,), (1,))
     told = answer.as_dict()
     alone = [(row["policies"]["srpt"]["attainment"], row["policies"]["srpt"]["met_alone"]) for row in told["intervals"]]
@@ -183,11 +184,11 @@ def test_a_mean_is_met_alone_or_not() -> None:
 def test_what_was_found_out_is_not_asked_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     built = frames(1000, 6000, 6000, 12_000)
     ask = partial(schedule, built, policies=("srpt",), time_limit_s=60, workers=1, folder=tmp_path)
-    whole = ask(5 * SECOND)
+    whole = ask(by_us=5 * SECOND)
     kept = (tmp_path / "tried.jsonl").read_text()
     assert len(kept.splitlines()) == 1 + whole.policies["srpt"].tried + whole.optimum.tried
     (tmp_path / "tried.jsonl").write_text(kept[:-5])  # killed while it wrote
-    again = ask(5 * SECOND)
+    again = ask(by_us=5 * SECOND)
     assert (again.optimum, again.policies) == (whole.optimum, whole.policies)
     assert (tmp_path / "tried.jsonl").read_text() == kept
 
@@ -198,9 +199,9 @@ def test_what_was_found_out_is_not_asked_again(tmp_path: Path, monkeypatch: pyte
         return simulate(scenario, *given, **options)
 
     monkeypatch.setattr("planner.answers.servers.schedule.simulate", simulated)
-    assert ask(5 * SECOND).policies == whole.policies
+    assert ask(by_us=5 * SECOND).policies == whole.policies
     assert len(ran) == 1  # the schedule that was found, for what its intervals attain
-    ask(4 * SECOND)
+    ask(by_us=4 * SECOND)
     assert len(ran) > 2
 
 

@@ -7,7 +7,7 @@ from fractions import Fraction
 import pytest
 
 from models import ServiceLevels
-from planner.answers.servers import servers
+from planner import servers
 from planner.show.servers import strain_in_words
 from tests.servers.scenarios import scenario
 

@@ -9,8 +9,8 @@ import pytest
 
 from executor import StoppedError
 from models import Workflow
-from planner.answers.servers import servers
-from planner.answers.servers.schedule import schedule
+from planner import servers
+from planner.answers.questions import schedule
 from planner.answers.simulate import simulate
 from solvers.bounds import fluid
 from tests.servers.scenarios import NO_LATE_JOBS, scenario
@@ -89,7 +89,7 @@ def test_schedules_have_what_the_fleet_that_stays_leaves(clock: Clock, monkeypat
     def tell(words: str) -> None:
         told.setdefault(words, clock.now)
 
-    answer = schedule(built, 1_000_000, NO_LATE_JOBS, policies=("jit",), time_limit_s=100, workers=1, tell=tell)
+    answer = schedule(built, NO_LATE_JOBS, by_us=1_000_000, policies=("jit",), time_limit_s=100, workers=1, watch=tell)
     assert told["floors of the intervals"] <= 35
     assert asked == [0]
     assert answer.policies["jit"].schedule == ((1,), (4,), (1,))

@@ -10,8 +10,8 @@ import pytest
 
 from models import ServiceLevels
 from models.scenario import load_scenario
-from planner import save
-from planner.answers.servers import ServersAnswer, servers
+from planner import save, servers
+from planner.answers.servers import ServersAnswer
 from planner.answers.servers.goal import tolerances
 from planner.answers.servers.hunt import floor_of
 from planner.show.curves_figure import draw
@@ -48,7 +48,7 @@ def _ask(folder: Path, stop_at: str, text: str = TEXT, policy: str = "jit") -> S
         if words == stop_at:
             stop.set()
 
-    return servers(load_scenario(path), policies=[policy], time_limit_s=600, stop=stop, tell=tell)
+    return servers(load_scenario(path), policies=[policy], time_limit_s=600, stop=stop, watch=tell)
 
 
 def test_what_can_be_deployed_comes_before_every_bound(tmp_path: Path) -> None:
@@ -105,7 +105,7 @@ def test_sizes_below_one_that_met_are_simulated_by_halves(tmp_path: Path) -> Non
     # All serve two tasks at once; the middle of the five below is one server, that of the two below it three.
     path, words = tmp_path / "dear.yaml", list[str]()
     path.write_text(TEXT)
-    answer = servers(load_scenario(path), policies=["jit"], time_limit_s=600, tell=words.append)
+    answer = servers(load_scenario(path), policies=["jit"], time_limit_s=600, watch=words.append)
     assert [said for said in words if said.startswith("jit on")] == [f"jit on {n} servers" for n in (4, 1, 3, 2)]
     assert (answer.policies[0].mix, answer.policies[0].skipped) == ((2, 0), 0)
 
@@ -195,7 +195,7 @@ def test_policies_that_plan_come_last_and_all_near_their_least_before_any_goes_o
     monkeypatch.setattr("planner.answers.servers.answer._QUICK_SHARE", share)
     path, words = tmp_path / "dear.yaml", list[str]()
     path.write_text(TEXT)
-    servers(load_scenario(path), policies=["receding:moves=1", "jit", "srpt"], time_limit_s=600, tell=words.append)
+    servers(load_scenario(path), policies=["receding:moves=1", "jit", "srpt"], time_limit_s=600, watch=words.append)
     ran = [said for said in words if " on " in said or said == "fluid bound"]
     own, floor = ["jit on 4 servers", "srpt on 4 servers"], ["fluid bound"]
     assert ran[:3] == (floor + own if share else own + floor)

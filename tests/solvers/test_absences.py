@@ -9,8 +9,8 @@ import pytest
 from experiments.random_instances import with_absences
 from models import Instance, Objective, check, timeline_value
 from models.status import Status
+from solvers.budget import Budget, Method
 from solvers.exact import exhaustive
-from solvers.options import Method, SearchOptions
 from solvers.portfolio import solve
 from solvers.search.serving_decoder import ServingDecoder
 from solvers.search.serving_dispatch import greedy_batches
@@ -49,7 +49,7 @@ def test_the_decoder_rebuilds_an_optimum_from_its_decisions() -> None:
 def test_local_search_finds_the_optimum(seed: int) -> None:
     built, objective = drawn(20 + seed)
     best = exhaustive.solve(built, objective)
-    found = solve(built, objective, SearchOptions(20.0, Method.SEARCH, workers=1, iterations=2000))
+    found = solve(built, objective, Budget(20.0, Method.SEARCH, workers=1, iterations=2000))
     if best.timeline is None or best.value is None:
         assert found.status in (Status.INFEASIBLE, Status.NO_SOLUTION)
     else:

@@ -11,14 +11,14 @@ from models import Instance, Job, Objective, Placement, Timeline
 from models.availability import FOREVER, Availability
 from models.status import Status
 from solvers import confirming
+from solvers.budget import Budget
 from solvers.confirming import confirm
 from solvers.exact import arc_flow, exhaustive
 from solvers.faults import SolverFaultWarning
-from solvers.options import SearchOptions
 from solvers.result import Search
 from tests.instances import chain, cluster, instance, task
 
-OPTIONS = SearchOptions(20, workers=1)
+OPTIONS = Budget(20, workers=1)
 
 
 def two_runs(*there: tuple[int, int]) -> Instance:

@@ -10,8 +10,8 @@ import pytest
 
 from models import BatchClass, Job, Objective, Task
 from models.restrictions import Restrictions
+from solvers.budget import Budget
 from solvers.exact import consecutive, exhaustive
-from solvers.options import SearchOptions
 from solvers.portfolio import solve
 from tests.instances import chain, cluster, instance
 
@@ -30,7 +30,7 @@ def test_two_at_once_or_one_after_the_other() -> None:
         (Objective.MEAN_LATENCY, Fraction(11, 2)),
         (Objective.MAX_SLOWDOWN, Fraction(6, 4)),
     ):
-        found = solve(of, objective, SearchOptions(60))
+        found = solve(of, objective, Budget(60))
         assert (found.value, found.status) == (least, "OPTIMAL")
 
 
@@ -41,16 +41,16 @@ def test_the_optimum_of_tiny_windows(objective: Objective) -> None:
         times = dict(zip((1, 2, 4), sorted(rng.randint(1, 9) for _ in range(3)), strict=True))
         of = of_class(times, sorted(rng.randint(0, 12) for _ in range(5)), rng.choice((6, 10)))
         assert consecutive.applies(of, objective)
-        assert solve(of, objective, SearchOptions(60)).value == exhaustive.solve(of, objective).value
+        assert solve(of, objective, Budget(60)).value == exhaustive.solve(of, objective).value
 
 
 def test_forty_tasks_are_proved() -> None:
     # Ten full batches; the first starts when the fourth task is there, at 30.
     of = of_class({1: 40, 4: 70}, [10 * at for at in range(40)])
-    found = solve(of, Objective.MAKESPAN, SearchOptions(60))
+    found = solve(of, Objective.MAKESPAN, Budget(60))
     assert found.value == 30 + 10 * 70
     assert found.status == "OPTIMAL"
-    assert solve(of, Objective.MEAN_LATENCY, SearchOptions(60)).status == "OPTIMAL"
+    assert solve(of, Objective.MEAN_LATENCY, Budget(60)).status == "OPTIMAL"
 
 
 def test_where_it_does_not_apply() -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from experiments import authors
 from models import Instance, Job, Objective
-from solvers.options import Method, SearchOptions
+from solvers.budget import Budget, Method
 from solvers.portfolio import solve
 from solvers.result import Result, Search
 from solvers.search import beam
@@ -17,7 +17,7 @@ PLAIN = authors.instance(authors.poisson(4, 12, 1))
 
 
 def found(of: Instance, moves: int, workers: int, limit_s: float = 600.0) -> Result:
-    return solve(of, Objective.MEAN_SLOWDOWN, SearchOptions(limit_s, Method.AUTO, workers, 3, moves))
+    return solve(of, Objective.MEAN_SLOWDOWN, Budget(limit_s, Method.AUTO, workers, 3, moves))
 
 
 def same(one: Result, other: Result) -> bool:

@@ -16,8 +16,8 @@ from solvers.bounds.lagrangian import sections
 from solvers.bounds.lagrangian.evaluation import Prices, exact_bound, round_prices
 from solvers.bounds.lagrangian.improve import Priced, prepare
 from solvers.bounds.lagrangian.sections import Pricing, Section, join, price, raise_in_sections, slot_unit_us
+from solvers.budget import Budget, Method
 from solvers.elsewhere import Looking, look, look_elsewhere
-from solvers.options import Method, SearchOptions
 from solvers.portfolio import solve
 from solvers.result import Search
 from tests import instances as make
@@ -112,10 +112,10 @@ def test_a_lost_section_costs_itself_alone(monkeypatch: pytest.MonkeyPatch) -> N
 
 def test_workers_plans_are_offered_and_lost_ones_cost_nothing() -> None:
     of = bursts()
-    first = solve(of, OBJECTIVE, SearchOptions(60.0, Method.SEARCH, iterations=1)).timeline
+    first = solve(of, OBJECTIVE, Budget(60.0, Method.SEARCH, iterations=1)).timeline
     assert first is not None
     search, farm = Search(of, OBJECTIVE, 0.5), Lossy()
-    with look_elsewhere(search, farm, SearchOptions(0.5), 0.5):
+    with look_elsewhere(search, farm, Budget(0.5), 0.5):
         pass
     assert len(farm.asked) >= 2
     assert [asked.seed for asked in farm.asked[:2]] == [2, 3]
@@ -126,9 +126,8 @@ def test_workers_plans_are_offered_and_lost_ones_cost_nothing() -> None:
 
 def test_a_plan_with_workers_is_never_worse() -> None:
     of = make.instance([Job(make.chain(make.task("t", 5, ["m"])), 0)] * 6, {"m": 3}, make.cluster(2))
-    options = SearchOptions(60.0, Method.SEARCH, iterations=50)
-    alone = solve(of, OBJECTIVE, options)
-    helped = solve(of, OBJECTIVE, options, farm=Refusing())
+    alone = solve(of, OBJECTIVE, Budget(60.0, Method.SEARCH, iterations=50))
+    helped = solve(of, OBJECTIVE, Budget(60.0, Method.SEARCH, iterations=50, farm=Refusing()))
     assert alone.value is not None
     assert helped.value is not None
     assert helped.value <= alone.value
@@ -148,7 +147,7 @@ class Refusing:
 
 def test_a_worker_returns_better_plans_alone() -> None:
     of = bursts()
-    best = solve(of, OBJECTIVE, SearchOptions(60.0, Method.CP_SAT)).timeline
+    best = solve(of, OBJECTIVE, Budget(60.0, Method.CP_SAT)).timeline
     asked = Looking(of, OBJECTIVE, best, None, 1.0, 0, 0.05)
     assert look(asked) is None
     assert look(Looking(of, OBJECTIVE, None, None, 1.0, 0, 0.05)) is not None

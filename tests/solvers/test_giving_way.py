@@ -7,25 +7,24 @@ from fractions import Fraction
 import pytest
 
 from models import Instance, Job, Objective
-from models.formulations import budget
-from models.formulations.budget import GivenUpError
+from models.formulations import allowance
+from models.formulations.allowance import GivenUpError
 from models.workload import WHOLE, Task
 from solvers import portfolio
 from solvers.bounds.lagrangian.improve import improve as raise_bound
+from solvers.budget import Budget, Method
 from solvers.exact import start_orders
 from solvers.exact.start_orders_tables import Rate
-from solvers.options import Method, SearchOptions
 from solvers.result import Progress, Result, Search
 from solvers.side_by_side import dispatch
 from tests import instances as make
 
 DAY_US = 86_400 * 10**6
-OPTIONS = SearchOptions(20.0, workers=1)
 
 
 @pytest.fixture
 def _little(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(budget, "free_bytes", lambda: 200_000_000)
+    monkeypatch.setattr(allowance, "free_bytes", lambda: 200_000_000)
 
 
 def years_apart() -> Instance:
@@ -35,7 +34,7 @@ def years_apart() -> Instance:
 
 @pytest.mark.usefixtures("_little")
 def test_a_relaxation_of_too_many_slots_leaves_the_formulas() -> None:
-    found = portfolio.bound(years_apart(), Objective.MEAN_LATENCY, OPTIONS)
+    found = portfolio.bound(years_apart(), Objective.MEAN_LATENCY, Budget(20.0, workers=1))
     assert found.formula[0] == 1
     assert found.priced is None
     assert set(found.found.left_out) == {"lagrangian"}
@@ -48,7 +47,7 @@ def test_a_plan_says_what_was_left_out() -> None:
     built = make.instance(
         [Job(make.chain(make.task("t", 1)), release) for release in (0, 0, 10_000 * DAY_US)], on=make.cluster(1)
     )
-    made = portfolio.solve(built, Objective.MEAN_LATENCY, OPTIONS)
+    made = portfolio.solve(built, Objective.MEAN_LATENCY, Budget(20.0, workers=1))
     assert made.value == Fraction(4, 3)
     assert made.lower_bound == Fraction(4, 3)
 
@@ -59,7 +58,7 @@ def test_states_that_fit_nowhere_leave_the_bound_as_it_was(monkeypatch: pytest.M
     chain = make.chain(make.task("a", 1), make.task("b", 1, after={"a": 1_000_000}), make.task("c", 1, after={"a": 1}))
     built = make.instance([Job(chain, 0), Job(chain, 2)], on=make.cluster(2))
     search = Search(built, Objective.MEAN_LATENCY, 60.0)
-    portfolio.offer_formulas(search, OPTIONS)
+    portfolio.offer_formulas(search, Budget(20.0, workers=1))
     before = search.bound
     priced = raise_bound(search, 3.0)
     assert priced is not None
@@ -80,7 +79,7 @@ def test_a_milp_of_too_many_terms_leaves_the_rest_of_the_time_to_local_search() 
     task = Task("t", {"*": 4_001}, ("m",), share=WHOLE // 2)
     on = make.cluster(1, memory_bytes=10_000)
     built = make.instance([Job(make.chain(task), 0)] * 3, {"m": 3_999}, on)
-    made = portfolio.solve(built, Objective.MAKESPAN, SearchOptions(3.0, Method.MILP, workers=1))
+    made = portfolio.solve(built, Objective.MAKESPAN, Budget(3.0, Method.MILP, workers=1))
     assert made.value == 3_999 + 2 * 4_001  # two beside each other, then the third
     assert made.lower_bound is not None
     assert made.lower_bound < made.value

@@ -9,9 +9,9 @@ import pytest
 
 from models import WHOLE, Instance, Job, Objective, Task, check
 from solvers import portfolio
+from solvers.budget import Budget, Method
 from solvers.exact import exhaustive
 from solvers.lanes import lanes_of
-from solvers.options import Method, SearchOptions
 from solvers.portfolio import solve
 from tests.instances import chain, cluster, instance, task
 
@@ -30,7 +30,7 @@ def drawn(seed: int, share: int, gpus: int = 1, **also: object) -> Instance:
 def test_the_optimum_is_that_of_the_shares(seed: int) -> None:
     # Of 3,500 two run at once as of 5,000, whatever else.
     of, objective = drawn(seed, (3500, 5000)[seed % 2]), list(Objective)[seed]
-    best, found = exhaustive.solve(of, objective), solve(of, objective, SearchOptions(60))
+    best, found = exhaustive.solve(of, objective), solve(of, objective, Budget(60))
     assert (found.value, found.status) == (best.value, "OPTIMAL")
     assert found.timeline is not None
     assert check(of, found.timeline) == []
@@ -58,6 +58,6 @@ def test_where_shares_are_no_lanes() -> None:
 
 def test_a_bound_tells_of_faults_on_the_twin(monkeypatch: pytest.MonkeyPatch) -> None:
     of = drawn(0, 2500)
-    found = replace(solve(of, Objective.MAKESPAN, SearchOptions(5, Method.SEARCH)), faults=("it contradicts itself",))
+    found = replace(solve(of, Objective.MAKESPAN, Budget(5, Method.SEARCH)), faults=("it contradicts itself",))
     monkeypatch.setattr(portfolio, "solve", lambda *_, **__: found)
-    assert portfolio.bound(of, Objective.MAKESPAN, SearchOptions(5)).found.faults == ("it contradicts itself",)
+    assert portfolio.bound(of, Objective.MAKESPAN, Budget(5)).found.faults == ("it contradicts itself",)

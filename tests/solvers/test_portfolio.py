@@ -16,8 +16,8 @@ from models.scenario.limits import check_horizon
 from planner.answers.starts import starts_for
 from solvers import portfolio, proving, side_by_side
 from solvers.bounds import closed_form
+from solvers.budget import Budget, Method
 from solvers.exact import cp_sat
-from solvers.options import Method, SearchOptions
 from solvers.portfolio import solve
 from solvers.result import Search
 from solvers.search import annealing
@@ -25,7 +25,7 @@ from solvers.search.decoder import Decoder
 from solvers.search.dispatch import greedy, greedy_decisions
 from tests import instances as make
 
-AT_ONCE = SearchOptions(1e-9)
+AT_ONCE = Budget(1e-9)
 
 
 def queue(jobs: int = 6) -> Instance:
@@ -36,7 +36,7 @@ def queue(jobs: int = 6) -> Instance:
 @pytest.mark.parametrize("seconds", [0.0, -1.0, math.inf, math.nan])
 def test_a_limit_that_is_none_is_refused(seconds: float) -> None:
     with pytest.raises(ValueError, match="allowed is a finite number above 0"):
-        SearchOptions(seconds)
+        Budget(seconds)
 
 
 def test_the_first_plan_is_made_and_said_to_be_late_however_short_the_limit() -> None:
@@ -56,7 +56,7 @@ def test_the_first_plan_is_made_and_said_to_be_late_however_short_the_limit() ->
 
 
 def test_a_plan_in_time_is_said_to_be() -> None:
-    assert solve(queue(2), Objective.MEAN_LATENCY, SearchOptions(60.0)).within_limit
+    assert solve(queue(2), Objective.MEAN_LATENCY, Budget(60.0)).within_limit
 
 
 def test_of_known_plans_one_is_kept_even_if_time_is_up() -> None:
@@ -78,9 +78,7 @@ def test_a_large_window_has_a_plan_before_policies_are_simulated(monkeypatch: py
     for most in (1, 0):
         monkeypatch.setattr(portfolio, "_DISPATCHED_TASKS", most)
         values.clear()
-        solve(
-            of, Objective.MAKESPAN, SearchOptions(60), starts=starts, watch=lambda moment: values.append(moment.value)
-        )
+        solve(of, Objective.MAKESPAN, Budget(60, watch=lambda moment: values.append(moment.value)), starts=starts)
     assert before == [0, 1]
 
 
@@ -138,7 +136,7 @@ def test_beams_follow_the_first_prices_and_the_bound_goes_on_beside_them(monkeyp
     monkeypatch.setattr(annealing, "improve", lambda search, *_, **__: known.append(search.value))
     monkeypatch.setattr(side_by_side, "raise_bound", raise_and_note)
     search = Search(of, Objective.MEAN_LATENCY, 60.0)
-    side_by_side.bound_and_beam(search, SearchOptions(60.0, Method.SEARCH), 60.0)
+    side_by_side.bound_and_beam(search, Budget(60.0, Method.SEARCH), 60.0)
     assert known == [None, None, 6]
     assert len(ascents) == 2
     assert (search.bound, search.bound_method) == (max(ascents), "lagrangian")
@@ -155,8 +153,8 @@ def test_a_bound_finds_what_a_plan_finds(monkeypatch: pytest.MonkeyPatch) -> Non
         for at, (run, release) in enumerate(runs)
     ]
     of = make.instance(jobs, on=make.cluster(2))
-    planned = solve(of, Objective.MEAN_LATENCY, SearchOptions(3.0))
-    bounded = portfolio.bound(of, Objective.MEAN_LATENCY, SearchOptions(3.0))
+    planned = solve(of, Objective.MEAN_LATENCY, Budget(3.0))
+    bounded = portfolio.bound(of, Objective.MEAN_LATENCY, Budget(3.0))
     known = (planned.value, planned.lower_bound, bounded.found.value, bounded.found.lower_bound)
     assert known == (Fraction(6),) * 4
     assert bounded.priced is not None
@@ -171,7 +169,7 @@ def test_a_plan_that_search_did_not_better_is_said_to_be_one() -> None:
     hinted = solve(of, Objective.MEAN_LATENCY, AT_ONCE, hint=known)
     assert hinted.fell_back == "the plan is the given one: search found none better"
     # In the end it is proved, whoever made it.
-    assert solve(of, Objective.MEAN_LATENCY, SearchOptions(60.0), hint=known).fell_back is None
+    assert solve(of, Objective.MEAN_LATENCY, Budget(60.0), hint=known).fell_back is None
 
 
 def test_search_goes_on_once_cp_sat_has_had_its_share_of_a_window_with_batches(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -185,7 +183,7 @@ def test_search_goes_on_once_cp_sat_has_had_its_share_of_a_window_with_batches(m
     monkeypatch.setattr(annealing, "improve", note("annealing"))
     monkeypatch.setattr(cp_sat, "improve", note("cp-sat"))
     monkeypatch.setattr(side_by_side, "raise_bound", note("bound"))
-    solve(of, Objective.MEAN_LATENCY, SearchOptions(60.0, workers=1))
+    solve(of, Objective.MEAN_LATENCY, Budget(60.0, workers=1))
     names = [name for name, _ in asked]
     proof = names.index("cp-sat")
     assert asked[proof][1] == pytest.approx(30, abs=2)
@@ -198,7 +196,7 @@ def test_what_is_small_is_proved_without_a_long_warm_up() -> None:
     for objective, share in ((Objective.MEAN_LATENCY, 0.15), (Objective.MAKESPAN, 0.05)):
         for jobs, expected in ((2, 0.12), (1000, share * 60)):
             search = Search(queue(jobs), objective, 60.0)
-            assert proving.warm_up_s(search, SearchOptions(60.0)) == pytest.approx(expected, rel=0.05)
+            assert proving.warm_up_s(search, Budget(60.0)) == pytest.approx(expected, rel=0.05)
 
 
 def test_no_sum_wraps_at_the_longest_window_that_a_scenario_may_have() -> None:

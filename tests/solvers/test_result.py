@@ -10,7 +10,7 @@ from itertools import pairwise
 import pytest
 
 from models import InfeasibleTimelineError, Instance, Job, Objective, Placement, Residency, Timeline
-from models.formulations.budget import GivenUpError
+from models.formulations.allowance import GivenUpError
 from models.status import Status, proves
 from solvers.delegate import Episode
 from solvers.faults import SolverFaultWarning

@@ -8,7 +8,7 @@ import pytest
 from experiments import authors
 from models import BatchClass, Instance, Job, Objective, Task, Timeline, check
 from solvers import portfolio
-from solvers.options import Method, SearchOptions
+from solvers.budget import Budget, Method
 from solvers.portfolio import solve
 from solvers.result import Origin, Search
 from solvers.search import beam
@@ -51,7 +51,7 @@ def test_below_share_one_equal_starts_are_set_apart() -> None:
 def test_a_plan_that_runs_tasks_one_by_one_is_one_with_classes() -> None:
     # One by one, shortest first: 3, 7, 11, in the mean 7. As good as 3, 9, 9 or 6, 6, 9 with two runs of 4 together.
     search = Search(two_of(10_000), Objective.MEAN_LATENCY, 60.0)
-    portfolio.plan_singly(search, SearchOptions(60.0), 5.0)
+    portfolio.plan_singly(search, Budget(60.0), 5.0)
     assert search.value == 7
     assert search.origin is Origin.SEARCH
     assert search.timeline is not None
@@ -65,7 +65,7 @@ def test_no_time_goes_to_single_requests_that_cannot_be_better(monkeypatch: pyte
     search = Search(of, Objective.MEAN_LATENCY, 60.0)
     search.offer(Timeline(np.array([0, 0]), np.array([0, 0]), np.array([4, 4]), ()))
     monkeypatch.setattr(beam, "improve", lambda *_, **__: pytest.fail("looks for plans of no use"))
-    portfolio.plan_singly(search, SearchOptions(60.0), 5.0)
+    portfolio.plan_singly(search, Budget(60.0), 5.0)
     assert search.value == 4
 
 
@@ -73,10 +73,8 @@ def test_no_time_goes_to_single_requests_that_cannot_be_better(monkeypatch: pyte
 def test_classes_make_no_plan_worse(seed: int) -> None:
     plain = authors.instance(authors.poisson(6, 12, seed))
     # Of the moves three tenths go to single requests first.
-    alone = solve(plain, Objective.MEAN_SLOWDOWN, SearchOptions(600, Method.SEARCH, iterations=12_000))
-    classes = solve(
-        authors.batched(plain), Objective.MEAN_SLOWDOWN, SearchOptions(600, Method.SEARCH, iterations=40_000)
-    )
+    alone = solve(plain, Objective.MEAN_SLOWDOWN, Budget(600, Method.SEARCH, iterations=12_000))
+    classes = solve(authors.batched(plain), Objective.MEAN_SLOWDOWN, Budget(600, Method.SEARCH, iterations=40_000))
     assert alone.value is not None
     assert classes.value is not None
     assert classes.value <= alone.value

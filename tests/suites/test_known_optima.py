@@ -11,7 +11,7 @@ from experiments.suites.case import Case, Known
 from experiments.suites.data import KNOWN_OPTIMA
 from models import completion_us
 from models.scenario import InputError
-from planner.answers.plan import plan
+from planner import plan
 from tests.suites.plans import PATIENCE_S, needs_data, proved
 
 SHOP = """\

@@ -13,7 +13,7 @@ import pytest
 
 from executor import NoiseError
 from models.scenario import Scenario, load_scenario
-from planner.answers.compare import compare
+from planner import compare
 from planner.answers.simulate import simulate
 from planner.answers.uncertain.estimates_file import read_told
 from planner.answers.uncertain.told import TRUTH
@@ -104,7 +104,7 @@ def test_compare_shows_the_price_of_error(scenario: Scenario) -> None:
     assert [rows[name]["clairvoyant"] for name in ("plan", OFFLINE, "jit")] == [True, True, False]
     assert min(rows[name]["objective"] for name in (OFFLINE, "jit")) >= 1.4
     assert "told wrong run times (told=lognormal:1)" in made.as_dict()["note"]
-    assert made.settings["noise"] == "told=lognormal:1"
+    assert made.asked.noise == "told=lognormal:1"
     assert comparison_view(made) is not None
     for noise in ("true=lognormal:1", "load=normal:0.1", "estimates=x.csv"):
         with pytest.raises(NoiseError, match="moves plan and bound too"):

@@ -10,6 +10,7 @@ from models.scenario import InputError
 from planner.answers.whatif.document import read_sweep
 from planner.answers.whatif.grid import Grid, read_grid
 from planner.answers.whatif.paths import value_at
+from planner.answers.whatif.verbs import policy_names
 from tests.whatif.small import SWEEP, written
 
 
@@ -48,13 +49,13 @@ def test_settings_and_options_of_the_policy_are_axes_too(tmp_path: Path) -> None
     grid = grid_of(
         tmp_path, with_grid("policy: [compass, 'compass:prefetch=0']", "policy.lookahead: [1, 5]", "seed: [7]")
     )
-    assert [cell.call.settings["policy"] for cell in grid.cells] == [
+    assert [policy_names(cell.call.question)[0] for cell in grid.cells] == [
         "compass:lookahead=1",
         "compass:lookahead=5",
         "compass:prefetch=0,lookahead=1",
         "compass:prefetch=0,lookahead=5",
     ]
-    assert {cell.call.told().seed for cell in grid.cells} == {7}
+    assert {cell.call.question.budget().seed for cell in grid.cells} == {7}
 
 
 def test_cases_change_several_things_together(tmp_path: Path) -> None:
@@ -63,7 +64,7 @@ def test_cases_change_several_things_together(tmp_path: Path) -> None:
         with_grid("case:", "  as it is:", "  small: {cluster.servers: 1, policy: jit}"),
     )
     assert values(grid, "cluster", "servers") == ["2", "1"]
-    assert [cell.call.settings["policy"] for cell in grid.cells] == ["compass", "jit"]
+    assert [policy_names(cell.call.question)[0] for cell in grid.cells] == ["compass", "jit"]
 
 
 def test_cells_that_ask_the_same_have_the_same_key_and_others_do_not(tmp_path: Path) -> None:

@@ -14,16 +14,17 @@ import pandas as pd
 import pytest
 
 from models.scenario import InputError, load_scenario, scenario_from
-from planner import frame
-from planner.answers.plan import plan
+from models.slo import ServiceLevels
+from planner import frame, plan
 from planner.answers.pool.processes import CRASHED
+from planner.answers.questions import BoundQuestion, CompareQuestion, ServersQuestion
 from planner.answers.simulate import simulate
 from planner.answers.whatif import Counts, Sweep, sweep, whatif
 from planner.answers.whatif.cell import CellCall, answer
 from planner.answers.whatif.document import read_sweep
 from planner.command.cli import app
 from planner.command.manners import run
-from solvers.options import Method
+from solvers.budget import Method
 from tests.whatif.small import SCENARIO, SWEEP, tables, written
 
 MAIN = "import sys; from planner.command.start import main; sys.argv[1:] = {arguments!r}; main()"
@@ -59,11 +60,10 @@ def test_plans_with_counted_iterations_repeat_and_are_those_of_plan(tmp_path: Pa
 def test_compare_gives_a_row_per_policy_and_bound_a_row(tmp_path: Path) -> None:
     path = written(tmp_path)
     data = read_sweep(path)[1].data
-    told = {"policies": ["jit", "hash"], "time_limit": "500 ms"}
-    rows = answer(CellCall(data, str(tmp_path), "compare", told)).rows
+    rows = answer(CellCall(data, str(tmp_path), CompareQuestion(["jit", "hash"], time_limit_s=0.5))).rows
     assert {row["policy"] for row in rows} == {"plan", "jit", "hash"}
     assert rows[0]["ratio_to_best"] == 1
-    bound = answer(CellCall(data, str(tmp_path), "bound", {"time_limit": "500 ms"})).rows[0]
+    bound = answer(CellCall(data, str(tmp_path), BoundQuestion(time_limit_s=0.5))).rows[0]
     assert 1 <= float(bound["lower_bound"] or 0) <= float(rows[0]["value"] or 0)
 
 
@@ -80,13 +80,13 @@ def test_servers_gives_a_row_per_policy_with_its_fewest_servers(tmp_path: Path) 
     }
     cells = {"p95 latency <= 5 ms": 2, "p95 latency <= 8 ms": 1}
     for slo, fewest in cells.items():
-        told = {"policies": ["jit"], "slo": slo, "time_limit": "5 s", "max": 3}
-        rows = answer(CellCall(data, str(tmp_path), "servers", told)).rows
+        asked = ServersQuestion(ServiceLevels.parse(slo), policies=["jit"], time_limit_s=5, most=3)
+        rows = answer(CellCall(data, str(tmp_path), asked)).rows
         assert rows == (
             {"policy": "plan", "slo": slo, "servers": fewest, "lower_bound": fewest, "proved": True},
             {"policy": "jit", "slo": slo, "servers": fewest},
         )
-    refused = answer(CellCall(data, str(tmp_path), "servers", {"policies": ["jit"]}))
+    refused = answer(CellCall(data, str(tmp_path), ServersQuestion(policies=["jit"])))
     assert (refused.rows, (refused.error or "")[:16]) == ((), "slo: is missing;")
 
 

@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 
 from models.scenario.errors import Plain
-from planner.answers.whatif.axes import Axis, Point
+from planner.answers.whatif.grid import Axis, Point
 from planner.answers.whatif.table import Value, axis_column, csv_bytes, parquet_bytes, table_of
 
 

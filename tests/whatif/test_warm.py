@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -12,38 +13,41 @@ from numba import njit
 
 from models.scenario import Scenario
 from planner.answers import plan as planning
-from planner.answers.whatif import warm
+from planner.answers.questions import PlanQuestion, SimulateQuestion
+from planner.answers.whatif import cell
 from planner.answers.whatif.cell import CellCall, answer
 from planner.answers.whatif.document import read_sweep
+from solvers import machine_code
+from solvers.budget import Budget
 from solvers.machine_code import count_loaded
 from tests.whatif.small import written
 
 
-@pytest.mark.parametrize(("limit", "limit_s", "warm_s"), [("500 ms", 0.5, 0.5), ("20 s", 20.0, 2.0)])
+@pytest.mark.parametrize(("limit_s", "warm_s"), [(0.5, 0.5), (20.0, 2.0)])
 def test_a_process_plans_until_nothing_is_left_to_load_and_only_then_answers(
-    limit: str, limit_s: float, warm_s: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    limit_s: float, warm_s: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # The first plan loads 3 kernels, the second 2 more, the third none; then come the cells, one after the other.
     limits: list[float] = []
-    real, loaded = planning.plan, iter([0, 3, 5, 5])
+    real, loaded = planning.plan_within, iter([0, 3, 5, 5])
 
-    def noted(scenario: Scenario, *, time_limit_s: float, **told: Any) -> planning.Plan:
-        limits.append(time_limit_s)
-        return real(scenario, time_limit_s=0.2, **told)
+    def noted(scenario: Scenario, budget: Budget, **told: Any) -> planning.Plan:
+        limits.append(budget.time_limit_s)
+        return real(scenario, replace(budget, time_limit_s=0.2), **told)
 
-    monkeypatch.setattr(planning, "plan", noted)
-    monkeypatch.setattr(warm, "_warm", set())
-    monkeypatch.setattr(warm, "count_loaded", lambda: next(loaded))
-    call = CellCall(read_sweep(written(tmp_path))[1].data, str(tmp_path), "plan", {"time_limit": limit})
+    monkeypatch.setattr(planning, "plan_within", noted)
+    monkeypatch.setattr(cell, "_warm", set())
+    monkeypatch.setattr(machine_code, "count_loaded", lambda: next(loaded))
+    call = CellCall(read_sweep(written(tmp_path))[1].data, str(tmp_path), PlanQuestion(time_limit_s=limit_s))
     assert [answer(call).error, answer(call).error] == [None, None]
     assert limits == [warm_s, warm_s, warm_s, limit_s, limit_s]
 
 
 def test_a_simulation_loads_no_solver(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(warm, "_warm", set())
+    monkeypatch.setattr(cell, "_warm", set())
     data = read_sweep(written(tmp_path))[1].data
-    assert answer(CellCall(data, str(tmp_path), "simulate", {"policy": "jit"})).error is None
-    assert warm._warm == set()
+    assert answer(CellCall(data, str(tmp_path), SimulateQuestion("jit"))).error is None
+    assert cell._warm == set()
 
 
 def test_a_kernel_counts_once_for_each_type_that_it_has_met(monkeypatch: pytest.MonkeyPatch) -> None:

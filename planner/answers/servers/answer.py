@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import threading
-import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from executor import NoiseError
 from models import ServiceLevels, Timeline
 from models.cluster import MICROSECONDS_PER_SECOND
 from models.errors import QuestionError
@@ -25,12 +21,15 @@ from planner.answers.servers.deployable import Alternative, Growth, grow, look_n
 from planner.answers.servers.dispatched import dispatch
 from planner.answers.servers.goal import refuse_vacuous, tolerances
 from planner.answers.servers.hunt import LONG_TRACE, Hunt, floor_of, floor_takes_s
-from planner.answers.servers.question import Question, candidates, cost, price
+from planner.answers.servers.question import Sizing, candidates, cost, price
 from planner.answers.servers.sensitivity import FACTOR, Strain, strain
 from planner.answers.servers.sizes import Mix, Sizes
 from planner.answers.simulate import is_file
-from planner.answers.uncertain.spec import parse_uncertainty
-from solvers.first_use import compile_once
+from planner.answers.uncertain.spec import refuse_estimates
+from solvers.budget import Budget
+
+if TYPE_CHECKING:
+    from planner.answers.questions import SizesQuestion
 
 SLOWEST, FASTEST = Fraction(1, 100), Fraction(100)
 """Requests come at least and at most so many times as fast as the scenario says."""
@@ -277,74 +276,30 @@ def _number(value: Fraction | None) -> float | None:
     return None if value is None else float(value)
 
 
-def servers(
-    scenario: Scenario,
-    levels: ServiceLevels | None = None,
-    *,
-    policies: Sequence[str] | None = None,
-    most: int | None = None,
-    spare: int = 0,
-    noise: str | None = None,
-    rate: Fraction = Fraction(1),
-    time_limit_s: float = 300.0,
-    workers: int = 2,
-    seed: int = 0,
-    tell: Callable[[str], None] = lambda words: None,
-    stop: threading.Event | None = None,
-) -> ServersAnswer:
-    """Find the least number of servers that meets the service levels, or of priced groups the cheapest mix.
-
-    Parameters
-    ----------
-    levels
-        All must hold. None: the scenario's own.
-    policies
-        Online policies to simulate beside it; None: all, or the quickest if the window is too long to plan.
-    most
-        The largest number of servers, per group, that is looked at.
-    spare
-        The levels must still be met with any so many servers gone.
-    noise
-        Under which policies are simulated, as `planner.simulate` takes it, but for ``estimates=FILE``.
-    rate
-        So many times as many requests per second as the scenario says, the same ones: each release is divided by it.
-    time_limit_s
-        For everything together.
-    tell
-        Called with a few words whenever the work turns to something else.
-    stop
-        Set it to end early with what is known.
-
-    Raises
-    ------
-    QuestionError, InputError, NoiseError, PolicyError
-        If there is no level, a policy is unknown, or the scenario cannot be asked about other sizes.
-    """
-    compile_once(scenario.instance)
-    begun = time.monotonic()
+def servers_within(asked: SizesQuestion[Any], scenario: Scenario, budget: Budget) -> ServersAnswer:
+    """Find the least size of a scenario within a budget."""
+    noise, rate, most, spare, tell = asked.noise, asked.rate, asked.most, asked.spare, budget.watch
     refuse_estimates(noise)
     scenario = scenario if rate == 1 else _at_rate(scenario, rate)
-    chosen = levels_of(scenario, levels)
+    chosen = levels_of(scenario, asked.slo)
     long = scenario.instance.n_tasks > LONG_TRACE
     batching = BATCHING_POLICIES if scenario.instance.batches else ()
     default = LONG_TRACE_POLICIES if long else (*DEFAULT_POLICIES, *batching)
-    names = default if policies is None else tuple(policies)
+    names = default if asked.policies is None else tuple(asked.policies)
     for name in names:
         if is_file(name):
             raise QuestionError(f"{name!r} is a file, which fits one number of servers only; name policies", "policies")
         parse(name, scenario)
     sizes = Sizes(scenario, any_gone=spare > 0)
-    end = begun + time_limit_s
-    asked = candidates(sizes, most, 1, spare)
-    question = Question(sizes, chosen, asked, end, spare, workers, seed, stop or threading.Event(), tell, noise)
+    question = Sizing(sizes, chosen, candidates(sizes, most, 1, spare), budget, spare, noise)
     hunt = Hunt(question)
     allowed = tolerances(chosen)
     # Sizes that the bound refutes need no simulation; but where it takes long, what can be deployed comes before it.
-    simulated_first = not long and floor_takes_s(scenario.instance, allowed) > _QUICK_SHARE * time_limit_s
+    simulated_first = not long and floor_takes_s(scenario.instance, allowed) > _QUICK_SHARE * budget.time_limit_s
     trials = try_own_size(hunt, names) if simulated_first else []
     tell("fluid bound")
     floor = floor_of(scenario.instance, allowed, _FLOOR_SHARE * question.left_s)
-    question.candidates = asked = candidates(sizes, most, floor.gpus, spare)
+    question.candidates = candidates(sizes, most, floor.gpus, spare)
     hunt.apply_floor(floor)
     if long:  # plans of a rule first, since one simulation may take all the time
         dispatch(hunt, _DISPATCH_SHARE)
@@ -368,9 +323,9 @@ def servers(
         tuple(hunt.open),
         tuple(hunt.refutations),
         tuple(scanned),
-        asked[-1],
-        time.monotonic() - begun,
-        options_of(most, spare, noise, rate, time_limit_s, workers, seed),
+        question.candidates[-1],
+        budget.elapsed_s,
+        tuple(replace(asked, slo=None, policies=None).typed()),
         tuple(alternatives),
         growth,
         strains,
@@ -380,18 +335,6 @@ def servers(
         floor.gpus,
         rate,
     )
-
-
-def refuse_estimates(noise: str | None) -> None:
-    """Refuse a file of estimates: it gives run times of the scenario itself, whatever size or growth is asked about.
-
-    Raises
-    ------
-    NoiseError
-        If the noise is one, or none at all.
-    """
-    if parse_uncertainty(noise).estimates is not None:
-        raise NoiseError(f"{noise!r} names a file of estimates; servers allows told=, true=, run= and load=")
 
 
 def _at_rate(scenario: Scenario, rate: Fraction) -> Scenario:
@@ -425,19 +368,3 @@ def levels_of(scenario: Scenario, levels: ServiceLevels | None) -> ServiceLevels
         raise QuestionError("is missing; allowed is 'p99 slowdown <= 2' and the like, here or in the scenario", "slo")
     refuse_vacuous(scenario, chosen)
     return chosen
-
-
-def options_of(
-    most: int | None, spare: int, noise: str | None, rate: Fraction, time_limit_s: float, workers: int, seed: int
-) -> tuple[str, ...]:
-    """Return what was asked for besides level and policies, as options of the command."""
-    asked = {
-        "--max": most,
-        "--spare": spare or None,
-        "--noise": noise,
-        "--rate": None if rate == 1 else f"{float(rate):.12g}",
-        "--time-limit": f"{time_limit_s:.12g}",
-        "--workers": workers,
-        "--seed": seed,
-    }
-    return tuple(word for name, value in asked.items() if value is not None for word in (name, str(value)))

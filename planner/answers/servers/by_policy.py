@@ -17,7 +17,7 @@ from models import InstanceError, Metrics
 from planner.answers.policies.parse import needs_solver, parse
 from planner.answers.servers.decide import Reached, meets, reached_by
 from planner.answers.servers.hunt import Hunt
-from planner.answers.servers.question import Question, remainders
+from planner.answers.servers.question import Sizing, remainders
 from planner.answers.servers.sizes import Mix, is_within
 from planner.answers.simulate import simulate
 
@@ -87,7 +87,7 @@ class SizeTrial:
     met: Mix | None = None
     met_at: dict[Mix, Metrics] = field(default_factory=dict)
 
-    def found(self, sizes: Sequence[Mix], question: Question) -> Scanned:
+    def found(self, sizes: Sequence[Mix], question: Sizing) -> Scanned:
         """Return what was found, of sizes in question that are not refuted."""
         reached = tuple((mix, self.reached[mix]) for mix in sorted(self.reached, key=question.order))
         skipped = sum(mix not in self.reached for mix in self.before_met(sizes))
@@ -187,7 +187,7 @@ def simulate_at(hunt: Hunt, trial: SizeTrial, mix: Mix, reserve_s: float) -> boo
         if ask.left_s <= reserve_s:
             return False
         if left not in trial.runs:
-            ask.tell(f"{trial.policy} on {sum(left)} servers")
+            ask.budget.watch(f"{trial.policy} on {sum(left)} servers")
             ran = _run(hunt, trial.policy, left, reserve_s)
             if ran is None:
                 return False
@@ -209,7 +209,7 @@ def _run(hunt: Hunt, policy: str, mix: Mix, reserve_s: float) -> _SizeRun | None
     ask = hunt.question
     try:
         scenario = ask.scenario(mix)
-        ran = simulate(scenario, policy, seed=ask.seed, noise=ask.noise, stop=lambda: ask.left_s <= reserve_s)
+        ran = simulate(scenario, policy, seed=ask.budget.seed, noise=ask.noise, stop=lambda: ask.left_s <= reserve_s)
     except (InstanceError, PolicyError):
         return _SizeRun(False)  # for instance a static placement whose models do not all fit
     except StoppedError:

@@ -23,8 +23,8 @@ from solvers.bounds import closed_form
 from solvers.bounds.certificate import closed_form_document, lagrangian_document
 from solvers.bounds.granularity import round_up
 from solvers.bounds.lagrangian.improve import METHOD as LAGRANGIAN
+from solvers.budget import Budget
 from solvers.faults import SOLVER_OF
-from solvers.options import SearchOptions
 from solvers.result import Progress, Result, Search
 from solvers.side_by_side import anneal, raise_bound
 
@@ -175,7 +175,7 @@ def attempt(
     asked, begun = goals(scenario.instance, levels), time.monotonic()
     if asked[0].suffices and packing.applies(asked[0].instance, asked[0].most):
         return _packed(asked[0], mix, time_limit_s, workers, seed, stop)
-    options = SearchOptions(time_limit_s, workers=workers, seed=seed)
+    options = Budget(time_limit_s, workers=workers, seed=seed, stop=stop)
     known = list(starts or starts_for(scenario.instance, seed)(lambda: time_limit_s - (time.monotonic() - begun)))
     for timeline in known:
         if meets(scenario.instance, timeline, levels):
@@ -211,12 +211,11 @@ def _led(
     levels: ServiceLevels,
     known: list[Timeline],
     closest: Timeline | None,
-    options: SearchOptions,
+    options: Budget,
     stop: threading.Event,
     left_s: Callable[[], float],
 ) -> Attempt:
     """Search towards one goal; plans found on the way are added to those known."""
-    begun = time.monotonic()
     if goal.objective is Objective.LATE_JOBS:
         at_most_s = min(_TARDINESS_SHARE * options.time_limit_s, _TARDINESS_S_PER_TASK * instance.n_tasks)
         hurried = _hurry(instance, goal, known, closest, levels, replace(options, time_limit_s=at_most_s), stop)
@@ -227,10 +226,8 @@ def _led(
     result = solve(
         goal.instance,
         goal.objective,
-        replace(options, time_limit_s=max(0.1, options.time_limit_s - (time.monotonic() - begun))),
+        replace(options.share(1), watch=_watch(goal, until), stop=until),
         starts=known or None,
-        watch=_watch(goal, until),
-        stop=until,
     )
     if result.timeline is not None:
         if meets(instance, result.timeline, levels):
@@ -260,7 +257,7 @@ def _hurry(
     starts: Sequence[Timeline],
     closest: Timeline | None,
     levels: ServiceLevels,
-    options: SearchOptions,
+    options: Budget,
     stop: threading.Event,
 ) -> Timeline | None:
     """Return a plan of low tardiness, by local search with several seeds, or the first that meets the levels.
@@ -327,7 +324,7 @@ def _packed(goal: Goal, mix: Mix, time_limit_s: float, workers: int, seed: int, 
         return Attempt(None, None)
     from solvers.confirming import ask_others
 
-    again = SearchOptions(max(0.1, min(time_limit_s, _LEAST_DOUBT_S)), workers=workers, seed=seed)
+    again = Budget(max(0.1, min(time_limit_s, _LEAST_DOUBT_S)), workers=workers, seed=seed)
     due = Fraction(goal.instance.jobs[0].deadline_us or 0)
     opinion = ask_others(packing.METHOD, goal.instance, Objective.MAKESPAN, due, again, stop)
     if opinion.timeline is not None:

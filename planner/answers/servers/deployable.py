@@ -14,7 +14,7 @@ from models.scenario import Scenario
 from planner.answers.servers.by_policy import Scanned, SizeTrial, simulate_at
 from planner.answers.servers.decide import Reached, meets
 from planner.answers.servers.hunt import Hunt
-from planner.answers.servers.question import Question, remainders
+from planner.answers.servers.question import Sizing, remainders
 from planner.answers.servers.sizes import Mix
 from planner.answers.simulate import simulate
 from planner.answers.uncertain.spec import parse_uncertainty
@@ -104,7 +104,7 @@ def rank(hunt: Hunt, scanned: Sequence[Scanned]) -> list[Alternative]:
     return sorted(near, key=rank_of)
 
 
-def _offered_s(ask: Question, mix: Mix, metrics: Metrics) -> float:
+def _offered_s(ask: Sizing, mix: Mix, metrics: Metrics) -> float:
     """Return the GPU-seconds that a mix offers until the last job has ended."""
     until_us = round(metrics.makespan_s * MICROSECONDS_PER_SECOND)
     gpus = ask.scenario(mix).instance.cluster.gpus
@@ -121,7 +121,7 @@ def lead(knows: Knows, noise: str | None) -> int:
     return 2 if knows is Knows.FUTURE else 0
 
 
-def _least(ask: Question, met: Iterable[tuple[Knows, Mix]]) -> dict[int, Fraction]:
+def _least(ask: Sizing, met: Iterable[tuple[Knows, Mix]]) -> dict[int, Fraction]:
     """Return the least cost at which policies met the levels, by their lead."""
     least: dict[int, Fraction] = {}
     for knows, mix in met:
@@ -162,13 +162,15 @@ def grow(hunt: Hunt, best: Alternative, share: float) -> Growth | None:
 def _takes(hunt: Hunt, best: Alternative, factor: Fraction, reserve_s: float) -> bool | None:
     """Say whether so many times the traffic meets the levels, with all that is spare gone, too; None if time is up."""
     ask = hunt.question
-    ask.tell(f"{best.policy} with {float(factor):.3g} times the traffic")
+    ask.budget.watch(f"{best.policy} with {float(factor):.3g} times the traffic")
     for left in (left for gone in range(ask.spare + 1) for left in remainders(best.mix, gone)):
         if ask.left_s <= reserve_s:
             return None
         try:
             busier = with_traffic(ask.scenario(left), factor)
-            ran = simulate(busier, best.policy, seed=ask.seed, noise=ask.noise, stop=lambda: ask.left_s <= reserve_s)
+            ran = simulate(
+                busier, best.policy, seed=ask.budget.seed, noise=ask.noise, stop=lambda: ask.left_s <= reserve_s
+            )
         except StoppedError:
             return None
         except PolicyError:

@@ -41,7 +41,7 @@ def dispatch(hunt: Hunt, share: float) -> None:
         for left in ask.left_of(mix):
             if ask.left_s - max(_longest_s(hunt, left), 1.5 * last_s) <= reserve_s:
                 return
-            ask.tell(f"dispatch rule on {sum(left)} servers")
+            ask.budget.watch(f"dispatch rule on {sum(left)} servers")
             begun = time.monotonic()
             met = _offered(hunt, left)
             last_s = time.monotonic() - begun

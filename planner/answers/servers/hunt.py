@@ -20,7 +20,7 @@ from planner.answers.servers.decide import (
 )
 from planner.answers.servers.forces import demand_in_words
 from planner.answers.servers.goal import Tolerance
-from planner.answers.servers.question import Question
+from planner.answers.servers.question import Sizing
 from planner.answers.servers.sizes import Mix, is_within
 from solvers.bounds import fluid
 from solvers.bounds.certificate import closed_form_document
@@ -72,7 +72,7 @@ class Hunt:
         Timelines that policies made, and the plan of an attempt that came closest, per size.
     """
 
-    question: Question
+    question: Sizing
     best: Mix | None = None
     plans: dict[Mix, Timeline] = field(default_factory=dict)
     refutations: list[Refutation] = field(default_factory=list)
@@ -171,7 +171,7 @@ class Hunt:
 
     def bisect(self, share: float) -> None:
         """Refute by formulas from below, for at most a share of the time left."""
-        self.question.tell("bounds")
+        self.question.budget.watch("bounds")
         sizes, reserve_s = self.open, (1 - share) * self.question.left_s
         low, high = 0, len(sizes)
         while low < high and self.question.left_s > reserve_s:
@@ -202,7 +202,7 @@ class Hunt:
 
     def _attempt_one(self, mix: Mix, time_limit_s: float, again: bool) -> None:
         ask = self.question
-        ask.tell(f"plans for {sum(mix)} servers")
+        ask.budget.watch(f"plans for {sum(mix)} servers")
         scenario = ask.scenario(mix)
         made: Attempt = attempt(
             scenario,
@@ -211,9 +211,9 @@ class Hunt:
             time_limit_s,
             starts=self.starts.get(mix, ()),
             closest=self.closest.get(mix),
-            workers=ask.workers,
-            seed=ask.seed + again,
-            stop=ask.stop,
+            workers=ask.budget.workers,
+            seed=ask.budget.seed + again,
+            stop=ask.budget.stop,
             left_s=lambda: ask.left_s,
         )
         if made.timeline is not None and meets(scenario.instance, made.timeline, ask.levels):

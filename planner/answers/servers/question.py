@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import threading
-import time
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from fractions import Fraction
 from itertools import product
@@ -14,6 +11,7 @@ from models import InstanceError, ServiceLevels
 from models.errors import QuestionError
 from models.scenario import Scenario
 from planner.answers.servers.sizes import Mix, Sizes
+from solvers.budget import Budget
 
 MOST_MIXES = 20_000
 """More mixes of priced groups than these are not enumerated."""
@@ -22,7 +20,7 @@ _HEADROOM, _MORE = 2, 8
 
 
 @dataclass(slots=True)
-class Question:
+class Sizing:
     """Which of the sizes is the least that meets the levels.
 
     Parameters
@@ -31,12 +29,10 @@ class Question:
         The scenario at any size, and the service levels.
     candidates
         The sizes in question, cheapest first.
-    end
-        When time is up, on the monotonic clock.
+    budget
+        Time, workers and seed; it is told a few words whenever the work turns to something else.
     spare
         The levels must still be met with any so many servers gone.
-    tell
-        Called with a few words whenever the work turns to something else.
     noise
         What policies are told of run times, or what happens in place of them, wherever one is simulated; see
         `planner.answers.uncertain.spec`. Bounds and plans are of the scenario as it stands.
@@ -45,12 +41,8 @@ class Question:
     sizes: Sizes
     levels: ServiceLevels
     candidates: list[Mix]
-    end: float
+    budget: Budget
     spare: int = 0
-    workers: int = 2
-    seed: int = 0
-    stop: threading.Event = field(default_factory=threading.Event)
-    tell: Callable[[str], None] = lambda words: None
     noise: str | None = None
     _left: dict[Mix, list[Mix]] = field(default_factory=dict)
     _built: dict[Mix, Scenario | InstanceError] = field(default_factory=dict)
@@ -92,7 +84,7 @@ class Question:
     @property
     def left_s(self) -> float:
         """Seconds until time is up; 0 after a stop."""
-        return 0.0 if self.stop.is_set() else max(0.0, self.end - time.monotonic())
+        return self.budget.left_s
 
 
 def cost(sizes: Sizes, mix: Mix) -> Fraction:

@@ -10,17 +10,17 @@ the least cost of counts that keep to it is what no schedule costs less than; wh
 
 from __future__ import annotations
 
-import threading
-import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from executor import PolicyError, StoppedError
-from models import Instance, InstanceError, ServiceLevels, Timeline, completion_us
+from models import Instance, InstanceError, Timeline, completion_us
 from models.instance import Ints
 from models.scenario import Scenario
-from planner.answers.servers.answer import ServersAnswer, options_of, servers
+from planner.answers.servers.answer import ServersAnswer, servers_within
 from planner.answers.servers.attained import Attained, attained
 from planner.answers.servers.autoscaler import Autoscaled, autoscale
 from planner.answers.servers.day import US_PER_HOUR, Day, Schedule
@@ -34,7 +34,10 @@ from planner.answers.servers.tried import Tried, question
 from planner.answers.simulate import simulate
 from planner.answers.uncertain.spec import parse_uncertainty
 from solvers.bounds import fluid
-from solvers.first_use import compile_once
+from solvers.budget import Budget
+
+if TYPE_CHECKING:
+    from planner.answers.questions import ScheduleQuestion
 
 _FIXED_SHARE, _POLICY_SHARE, _AUTOSCALER_SHARE = 0.35, 0.5, 0.3
 """Shares of the time: for the fleet that stays, of the rest for schedules of policies, then for an autoscaler."""
@@ -48,56 +51,20 @@ _ATTEMPTS = 3
 """A plan is looked for on so many candidates per interval."""
 
 
-def schedule(
-    scenario: Scenario,
-    by_us: int,
-    levels: ServiceLevels | None = None,
-    *,
-    policies: Sequence[str] | None = None,
-    most: int | None = None,
-    noise: str | None = None,
-    rate: Fraction = Fraction(1),
-    time_limit_s: float = 300.0,
-    workers: int = 2,
-    seed: int = 0,
-    tell: Callable[[str], None] = lambda words: None,
-    stop: threading.Event | None = None,
-    folder: Path | None = None,
-) -> ScheduleAnswer:
-    """Find the cheapest schedule that meets the levels, for plans and per policy; parameters as those of `servers`.
-
-    Parameters
-    ----------
-    by_us
-        Length of the intervals in microseconds.
-    folder
-        What is found out about schedules is kept there, and counts when the same is asked again; None: it is not kept.
-    """
-    compile_once(scenario.instance)
-    begun, halt = time.monotonic(), stop or threading.Event()
-    fixed = servers(
-        scenario,
-        levels,
-        policies=policies,
-        most=most,
-        noise=noise,
-        rate=rate,
-        time_limit_s=_FIXED_SHARE * time_limit_s,
-        workers=workers,
-        seed=seed,
-        tell=tell,
-        stop=halt,
-    )
-    end_s = begun + time_limit_s
-    tried = Tried(folder, question(fixed.sizes.scenario, fixed.levels, by_us, seed, noise))
-    search = _ScheduleSearch(Day(fixed.sizes, by_us), fixed, workers, seed, halt, end_s, tell, tried)
+def schedule_within(asked: ScheduleQuestion, scenario: Scenario, budget: Budget) -> ScheduleAnswer:
+    """Find the cheapest schedule that meets the levels, for plans and per policy, within a budget."""
+    fixed = servers_within(asked, scenario, budget.share(_FIXED_SHARE))
+    folder = None if asked.folder is None else Path(asked.folder)
+    tried = Tried(folder, question(fixed.sizes.scenario, fixed.levels, asked.by_us, budget.seed, asked.noise))
+    search = _ScheduleSearch(Day(fixed.sizes, asked.by_us), fixed, budget, tried)
     lower_bound = search.lower_bound()
     found = search.policies()
     autoscaler = search.autoscaled()
     optimum = search.optimum(found)
-    options = (*options_of(most, 0, noise, rate, time_limit_s, workers, seed), "--by", f"{by_us / 1e6:.12g} s")
-    runtime_s = time.monotonic() - begun
-    return ScheduleAnswer(search.day, fixed, search.floors, lower_bound, optimum, found, autoscaler, runtime_s, options)
+    options = tuple(replace(asked, slo=None, policies=None).typed())
+    return ScheduleAnswer(
+        search.day, fixed, search.floors, lower_bound, optimum, found, autoscaler, budget.elapsed_s, options
+    )
 
 
 def cheapest_counts(
@@ -150,27 +117,17 @@ def _undominated(ways: dict[int, Fraction]) -> dict[int, Fraction]:
 class _ScheduleSearch:
     """What is searched, until when, and what is known so far."""
 
-    def __init__(
-        self,
-        day: Day,
-        fixed: ServersAnswer,
-        workers: int,
-        seed: int,
-        stop: threading.Event,
-        end_s: float,
-        tell: Callable[[str], None],
-        tried: Tried,
-    ) -> None:
+    def __init__(self, day: Day, fixed: ServersAnswer, budget: Budget, tried: Tried) -> None:
         self.day, self._fixed, self._levels, self._tried = day, fixed, fixed.levels, tried
         self._latency: dict[tuple[str, Schedule], Ints] = {}
-        self._workers, self._seed, self._stop, self._end_s, self._tell = workers, seed, stop, end_s, tell
-        tell("floors of the intervals")
+        self._budget = budget
+        budget.watch("floors of the intervals")
         reserve_s = (1 - _FLOORS_SHARE) * self._left_s
         self.floors = tuple(self._floor(interval, reserve_s) for interval in range(day.count))
 
     @property
     def _left_s(self) -> float:
-        return 0.0 if self._stop.is_set() else max(0.0, self._end_s - time.monotonic())
+        return self._budget.left_s
 
     @property
     def _long(self) -> bool:
@@ -224,7 +181,7 @@ class _ScheduleSearch:
             return Scheduled(None, None, 0)
 
         def met(candidate: Schedule) -> bool:
-            self._tell(f"{policy} on {float(self.day.server_hours(candidate)):.4g} server-hours")
+            self._budget.watch(f"{policy} on {float(self.day.server_hours(candidate)):.4g} server-hours")
             return self._is_met(candidate, policy, until_s)
 
         descent = Descent(self.day, [floor.gpus for floor in self.floors], met, lambda: self._left_s > until_s)
@@ -249,13 +206,13 @@ class _ScheduleSearch:
             return None
         best = min(met, key=lambda row: self.day.cost(self.day.constant(row.mix or ())))
         reserve_s = 0.0 if self._long else (1 - _AUTOSCALER_SHARE) * self._left_s
-        self._tell(f"an autoscaler above {best.policy}")
+        self._budget.watch(f"an autoscaler above {best.policy}")
 
         def late() -> bool:
             return self._left_s <= reserve_s
 
         most, noise = self._fixed.largest, self._fixed.noise
-        return autoscale(self.day, best.policy, best.mix or (), most, self._levels, self._seed, late, noise)
+        return autoscale(self.day, best.policy, best.mix or (), most, self._levels, self._budget.seed, late, noise)
 
     def _is_met(self, candidate: Schedule, policy: str, until_s: float) -> bool:
         """Say whether what a policy makes of a schedule is within the levels."""
@@ -270,7 +227,7 @@ class _ScheduleSearch:
         try:
             scenario = self.day.at(candidate)
             ran = simulate(
-                scenario, policy, seed=self._seed, noise=self._fixed.noise, stop=lambda: self._left_s <= until_s
+                scenario, policy, seed=self._budget.seed, noise=self._fixed.noise, stop=lambda: self._left_s <= until_s
             )
         except (InstanceError, PolicyError):
             return False
@@ -305,7 +262,7 @@ class _ScheduleSearch:
             if before is not None:
                 return before
             limit_s = max(_LEAST_ATTEMPT_S, self._left_s / (_ATTEMPTS * self.day.count))
-            self._tell(f"plans on {float(self.day.server_hours(candidate)):.4g} server-hours")
+            self._budget.watch(f"plans on {float(self.day.server_hours(candidate)):.4g} server-hours")
             try:
                 scenario = self.day.at(candidate)
             except InstanceError:
@@ -315,9 +272,9 @@ class _ScheduleSearch:
                 candidate[0],
                 self._levels,
                 min(limit_s, max(0.1, self._left_s)),
-                workers=self._workers,
-                seed=self._seed,
-                stop=self._stop,
+                workers=self._budget.workers,
+                seed=self._budget.seed,
+                stop=self._budget.stop,
                 left_s=lambda: 0.0,
             )
             enough = made.timeline is not None and self._keep_latency(

@@ -56,7 +56,7 @@ def strain(hunt: Hunt, best: Alternative, share: float) -> tuple[Strain, ...]:
     ask = hunt.question
     reserve_s, found = (1 - share) * ask.left_s, list[Strain]()
     for model, figure in _figures(ask.scenario(best.mix).instance):
-        ask.tell(f"{best.policy} with {model} of more {figure}")
+        ask.budget.watch(f"{best.policy} with {model} of more {figure}")
         try:
             found.append(_strain(hunt, best, model, figure, reserve_s))
         except StoppedError:
@@ -79,7 +79,9 @@ def _strain(hunt: Hunt, best: Alternative, model: str, figure: ChangedFigure, re
         scenario = ask.scenario(left)
         try:
             worse = replace(scenario, instance=_worse(scenario.instance, model, figure))
-            ran = simulate(worse, best.policy, seed=ask.seed, noise=ask.noise, stop=lambda: ask.left_s <= reserve_s)
+            ran = simulate(
+                worse, best.policy, seed=ask.budget.seed, noise=ask.noise, stop=lambda: ask.left_s <= reserve_s
+            )
         except (InstanceError, PolicyError):
             return Strain(model, figure, None, False, None)
         reached = reached_by(ran.truth, ran.timeline, ask.levels)

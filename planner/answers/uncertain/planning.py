@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from models.errors import chosen
 from models.instance import Instance
@@ -14,12 +12,15 @@ from models.objective import reported_value, timeline_value
 from models.scenario import Scenario
 from models.timeline import Timeline
 from planner.answers.plan import Plan, solve
-from planner.answers.uncertain.plans import QUANTILES, SAMPLES, ConsideredPlan, PlanFor, candidates
+from planner.answers.uncertain.plans import QUANTILES, ConsideredPlan, PlanFor, candidates
 from planner.answers.uncertain.retime import retime
 from planner.answers.uncertain.told import Told
 from solvers.bounds import closed_form
-from solvers.options import Method, SearchOptions
-from solvers.result import Progress, Search
+from solvers.budget import Budget, tell_nobody
+from solvers.result import Search
+
+if TYPE_CHECKING:
+    from planner.answers.questions import UncertainPlanQuestion
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,45 +63,19 @@ class UncertainPlan:
         return self.plan.as_dict(path) | {"estimates": worth}
 
 
-def plan_uncertain(
-    scenario: Scenario,
-    told: Told,
-    plan_for: PlanFor = PlanFor.P50,
-    *,
-    samples: int = SAMPLES,
-    time_limit_s: float = 60.0,
-    method: Method = Method.AUTO,
-    workers: int = 2,
-    seed: int = 0,
-    iterations: int | None = None,
-    watch: Callable[[Progress], None] | None = None,
-    stop: threading.Event | None = None,
-) -> UncertainPlan:
-    """Plan a scenario for run times that are estimates.
-
-    Parameters
-    ----------
-    told
-        What is known of the run times.
-    plan_for
-        The median, the 90 % quantile, or the best mean over samples.
-    samples
-        How many run-time vectors are drawn, to choose by or to tell what the plan is worth.
-    time_limit_s, method, workers, seed, iterations, watch, stop
-        As those of `planner.answers.plan.plan`; the time is divided among the candidates.
-    """
-    plan_for = chosen(PlanFor, plan_for, "plan_for")
-    search = Search(scenario.instance, scenario.objective, time_limit_s, watch, stop)
-    options = SearchOptions(time_limit_s, method, workers, seed, iterations)
-    share_s = time_limit_s / (1 if plan_for is not PlanFor.SAMPLES else samples + len(QUANTILES))
+def plan_uncertain_within(asked: UncertainPlanQuestion, scenario: Scenario, budget: Budget) -> UncertainPlan:
+    """Plan a scenario for run times that are estimates, within a budget."""
+    told, plan_for = asked.told, chosen(PlanFor, asked.plan_for, "plan_for")
+    search = Search.within(budget, scenario.instance, scenario.objective)
+    plans = 1 if plan_for is not PlanFor.SAMPLES else asked.samples + len(QUANTILES)
 
     def planned(instance: Instance) -> Timeline | None:
-        share = replace(options, time_limit_s=share_s)
-        return solve(instance, scenario.objective, share, stop=search.stop).timeline
+        part = replace(budget, time_limit_s=budget.time_limit_s / plans, watch=tell_nobody)
+        return solve(instance, scenario.objective, part).timeline
 
-    found = candidates(told, scenario.objective, plan_for, planned, seed, samples)
+    found = candidates(told, scenario.objective, plan_for, planned, budget.seed, asked.samples)
     if found:
         search.offer(retime(told.instance, found[0].timeline, scenario.instance))
     search.offer_bound(*closed_form.best(scenario.instance, scenario.objective))
-    asked = options.as_dict() | {"plan_for": str(plan_for), "samples": samples}
-    return UncertainPlan(Plan.of(scenario, search.result("truenorth", asked)), told, plan_for, tuple(found))
+    options = budget.as_dict() | {"plan_for": str(plan_for), "samples": asked.samples}
+    return UncertainPlan(Plan.of(scenario, search.result("truenorth", options)), told, plan_for, tuple(found))

@@ -130,3 +130,15 @@ def parse_uncertainty(text: str | None) -> Uncertainty:
         Path(own["estimates"]) if "estimates" in own else None,
         means,
     )
+
+
+def refuse_estimates(noise: str | None) -> None:
+    """Refuse a file of estimates: it gives run times of the scenario itself, whatever size or growth is asked about.
+
+    Raises
+    ------
+    NoiseError
+        If the noise is one, or none at all.
+    """
+    if parse_uncertainty(noise).estimates is not None:
+        raise NoiseError(f"{noise!r} names a file of estimates; servers allows told=, true=, run= and load=")

@@ -1,22 +1,22 @@
-"""One cell of a sweep: a changed scenario and a verb; its answer in rows of plain figures."""
+"""One cell of a sweep: a changed scenario and a question; its answer in rows of plain figures, on a warm worker."""
 
 from __future__ import annotations
 
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 from executor import PolicyError
 from models.errors import QuestionError
-from models.scenario import InputError, scenario_from
-from models.scenario.errors import Source
-from models.scenario.section import validate
+from models.scenario import InputError, Scenario, scenario_from
 from planner.answers.policies.parse import is_own
+from planner.answers.questions import PlanQuestion, Question
 from planner.answers.versions import versions
-from planner.answers.whatif.verbs import VERBS, Row, Verb
+from planner.answers.whatif.verbs import VERBS, Row, policy_names
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,32 +27,21 @@ class CellCall:
     ----------
     data, folder
         The scenario with the keys of a scenario file, and what paths in it are relative to.
-    verb, settings
-        What is done with it, and what the verb is told.
+    question
+        What is asked of it.
     """
 
     data: Mapping[str, object]
     folder: str
-    verb: str
-    settings: Mapping[str, object]
-
-    def told(self) -> Verb:
-        """Return the verb with its settings.
-
-        Raises
-        ------
-        InputError
-            If a setting is wrong.
-        """
-        return validate(VERBS[self.verb], self.settings, Source(self.verb, Path(self.folder)))
+    question: Question[Any]
 
     def key(self) -> str:
-        """Return the SHA-256 of all that the answer depends on: scenario, verb, trace, policies, versions.
+        """Return the SHA-256 of all that the answer depends on: scenario, question, trace, policies, versions.
 
         A policy of the user's counts with the file that defines it, not with what that file imports.
         """
         files = [_digest(path) for path in (*self._traces(), *self._policy_files())]
-        text = json.dumps([versions(), self.verb, self.settings, self.data, files])
+        text = json.dumps([versions(), self.question.key(), self.data, files])
         return hashlib.sha256(text.encode()).hexdigest()
 
     def _traces(self) -> list[Path]:
@@ -63,7 +52,7 @@ class CellCall:
 
     def _policy_files(self) -> list[Path]:
         """Return the files of policies of the user's."""
-        own = [name for name in self.told().policy_names() if is_own(name) and ":" in name]
+        own = [name for name in policy_names(self.question) if is_own(name) and ":" in name]
         found = [find_spec(name.partition(":")[0]) for name in own]
         return [Path(spec.origin) for spec in found if spec is not None and spec.origin is not None]
 
@@ -84,11 +73,46 @@ class CellAnswer:
     error: str | None = None
 
 
+_LONGEST_S = 2.0
+"""Time limit of a plan that is made for the sake of what it loads."""
+_warm: set[tuple[str, bool, bool]] = set()
+"""What this process has planned before, by what decides which kernels it took: objective, batches, runs at a time."""
+
+
 def answer(call: CellCall) -> CellAnswer:
-    """Return the answer of a cell; that a scenario or a policy is refused is an answer too."""
+    """Return the answer of a cell, whose time runs once the process is warm; a refused scenario is an answer too."""
     try:
-        verb, scenario = call.told(), scenario_from(call.data, call.folder)
-        verb.warm_up(scenario)
-        return CellAnswer(tuple(verb.rows(scenario)))
+        question, scenario = call.question, scenario_from(call.data, call.folder)
+        if hasattr(question, "time_limit_s"):
+            warm_up(scenario, question.time_limit_s)
+        made = question.answer(scenario, replace(question.budget(), workers=1))
+        return CellAnswer(tuple(VERBS[question.verb].rows(question, made)))
     except (InputError, PolicyError, QuestionError) as refused:
         return CellAnswer((), " ".join(str(refused).split()))
+
+
+def warm_up(scenario: Scenario, time_limit_s: float) -> None:
+    """Plan the scenario, and throw the plan away, until a plan loads nothing more.
+
+    Nothing is done if this process has planned its like before. A plan that has to compile what begins a search has no
+    time left for what comes later, so that one of them is not enough.
+
+    Parameters
+    ----------
+    time_limit_s
+        How long is going to be planned: a shorter search takes other ways.
+    """
+    from solvers.first_use import compile_once
+    from solvers.machine_code import count_loaded
+
+    instance = scenario.instance
+    like = (str(scenario.objective), bool(instance.batches), instance.one_at_a_time)
+    if like in _warm:
+        return
+    compile_once(instance)
+    loaded = -1
+    while loaded < (now := count_loaded()):
+        loaded = now
+        short = PlanQuestion(time_limit_s=min(time_limit_s, _LONGEST_S), workers=1)
+        short.answer(scenario, short.budget())
+    _warm.add(like)

@@ -1,4 +1,4 @@
-"""From a sweep document to its cells; what is wrong is blamed on its line before a cell runs."""
+"""From a sweep document to its cells: axes over the scenario and over settings; what is wrong is blamed on its line."""
 
 from __future__ import annotations
 
@@ -7,17 +7,55 @@ from dataclasses import dataclass
 from itertools import combinations, product
 from math import prod
 from pathlib import Path
+from typing import Any
 
+from executor import POLICIES
 from models.scenario import InputError
 from models.scenario.document import ScenarioDocument
 from models.scenario.errors import FieldError, Source, Where, allowed, quote
-from models.scenario.section import validate
-from planner.answers.whatif.axes import Axis, Point, is_setting, read_axes, told, verb_of
+from models.scenario.section import Section, validate
+from planner.answers.policies.parse import RECEDING
+from planner.answers.questions import Question
 from planner.answers.whatif.cell import CellCall
 from planner.answers.whatif.document import Base, SweepDocument
 from planner.answers.whatif.paths import PathError, factor, first_missing, places, replace_at, scale_quantity, value_at
+from planner.answers.whatif.verbs import VERBS, Verb, check
 
 MAX_CELLS = 100_000
+POLICY_OPTION = "policy."
+"""What the name of an axis over an option of the policy begins with."""
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """A value of an axis: how it is written, and what it changes.
+
+    Parameters
+    ----------
+    label
+        As it stands in the grid.
+    changes
+        New values by dotted path or by setting.
+    where
+        Its place in the sweep document.
+    """
+
+    label: object
+    changes: Mapping[str, object]
+    where: Where
+
+    def blame(self, name: str, problem: str, source: Source) -> InputError:
+        """Return the error of one of the changes."""
+        is_value = isinstance(self.where[-1], int)
+        return source.error(self.where if is_value else (*self.where, name), problem)
+
+
+@dataclass(frozen=True, slots=True)
+class Axis:
+    """A name and its points."""
+
+    name: str
+    points: tuple[Point, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +99,106 @@ def read_grid(document: SweepDocument, base: Base, source: Source) -> Grid:
     return Grid(axes, tuple(Cell(at, reader.call(_points(axes, at))) for at in positions))
 
 
+def grid_over(base: Base, path: str, values: Sequence[object], question: Question[Any]) -> Grid:
+    """Return the cells that ask the same question with other values at one path.
+
+    Raises
+    ------
+    InputError
+        If the question cannot be asked.
+    """
+    try:
+        check(question, base.scenario)
+    except FieldError as error:
+        raise Source("what-if", Path()).error(("settings", *error.where), error.problem) from None
+    axis = Axis(path, tuple(Point(value, {path: value}, ("grid", path, at)) for at, value in enumerate(values)))
+    (where,) = places(base.data, path)
+    calls = [CellCall(replace_at(base.data, where, value), str(base.folder), question) for value in values]
+    return Grid((axis,), tuple(Cell((at,), call) for at, call in enumerate(calls)))
+
+
+def verb_of(document: SweepDocument, source: Source) -> Verb:
+    """Return the verb of a sweep.
+
+    Raises
+    ------
+    InputError
+        If there is none of that name.
+    """
+    if document.verb not in VERBS:
+        raise source.error(("verb",), f"unknown verb {quote(document.verb)}; {allowed(document.verb, VERBS)}")
+    return VERBS[document.verb]
+
+
+def read_axes(document: SweepDocument, source: Source) -> tuple[Axis, ...]:
+    """Return the axes in the order of the document.
+
+    A list makes an axis over the path or setting that it is named after. A mapping makes cases: its keys are their
+    names, its values mappings from paths or settings to values; the axis may then have any name.
+
+    Raises
+    ------
+    InputError
+        If an axis is neither, or a name is neither a path nor a setting.
+    """
+    verb = verb_of(document, source)
+    axes = []
+    for name, value in document.grid.items():
+        where: Where = ("grid", name)
+        if isinstance(value, Mapping) and value:
+            points = [
+                Point(label, _changes(case, (*where, label), source), (*where, label)) for label, case in value.items()
+            ]
+        elif isinstance(value, (list, tuple, range)) and len(value):
+            points = [Point(one, {name: one}, (*where, position)) for position, one in enumerate(value)]
+        else:
+            problem = "is no axis; allowed is a list of values, or a mapping from names of cases to their changes"
+            raise source.error(where, problem)
+        for point in points:
+            for changed in point.changes:
+                _refuse_unknown(changed, point, verb.settings, source)
+        axes.append(Axis(name, tuple(points)))
+    return tuple(axes)
+
+
+def _changes(case: object, where: Where, source: Source) -> Mapping[str, object]:
+    if case is not None and not isinstance(case, Mapping):
+        raise source.error(where, "is no case; allowed is a mapping from paths or settings to values")
+    return case or {}
+
+
+def _refuse_unknown(name: str, point: Point, kind: type[Section], source: Source) -> None:
+    head = name.partition(".")[0].partition("[")[0]
+    if not is_setting(name, kind) and head not in ScenarioDocument.model_fields:
+        known = [*kind.model_fields, *ScenarioDocument.model_fields]
+        raise point.blame(name, f"{quote(name)} is no path and no setting of the verb; {allowed(head, known)}", source)
+
+
+def is_setting(name: str, kind: type[Section]) -> bool:
+    """Say whether the name of a change belongs to the verb rather than to the scenario."""
+    return name in kind.model_fields or (name.startswith(POLICY_OPTION) and "policy" in kind.model_fields)
+
+
+def told(settings: Mapping[str, object], changes: Mapping[str, object], kind: type[Section]) -> dict[str, object]:
+    """Return settings after changes; ``policy.lookahead`` and the like add an option to the policy."""
+    merged = {**settings, **{name: value for name, value in changes.items() if name in kind.model_fields}}
+    for name, value in changes.items():
+        if name not in merged and is_setting(name, kind) and isinstance(merged.get("policy"), str):
+            merged["policy"] = with_option(str(merged["policy"]), name.removeprefix(POLICY_OPTION), value)
+    return merged
+
+
+def with_option(policy: str, option: str, value: object) -> str:
+    """Return a policy with one more option.
+
+    >>> with_option("compass", "lookahead", 2), with_option("mine:Policy:x=1", "y", 2)
+    ('compass:lookahead=2', 'mine:Policy:x=1,y=2')
+    """
+    name, _, rest = policy.partition(":")
+    has_options = bool(rest) if name in POLICIES or name == RECEDING else ":" in rest
+    return f"{policy}{',' if has_options else ':'}{option}={value}"
+
+
 def _points(axes: Sequence[Axis], at: Sequence[int]) -> list[Point]:
     return [axis.points[position] for axis, position in zip(axes, at, strict=True)]
 
@@ -70,7 +208,8 @@ class _GridReader:
 
     def __init__(self, document: SweepDocument, base: Base, source: Source) -> None:
         self._document, self._base, self._source = document, base, source
-        self._kind = verb_of(document, source)
+        self._verb = verb_of(document, source)
+        self._kind = self._verb.settings
 
     def call(self, points: Sequence[Point]) -> CellCall:
         """Return what the cell of these points asks."""
@@ -78,7 +217,7 @@ class _GridReader:
         for point in points:
             for name, value in self._scenario_changes(point).items():
                 data = self._change(data, point, name, value)
-        return CellCall(data, str(self._base.folder), self._document.verb, self._settings(points))
+        return CellCall(data, str(self._base.folder), self._verb.ask(self._settings(points), self._source))
 
     def refuse_overlaps(self, axes: Sequence[Axis]) -> None:
         """Refuse two axes that change the same place, or a place inside one that the other replaces."""
@@ -153,7 +292,7 @@ class _GridReader:
         relevant = [axis.points if self._tells(axis) else axis.points[:1] for axis in axes]
         for points in product(*relevant):
             try:
-                validate(self._kind, self._settings(points), self._source).check(self._base.scenario)
+                check(self._verb.ask(self._settings(points), self._source), self._base.scenario)
             except InputError as error:
                 raise self._blame(points, error.field, error.problem) from None
             except FieldError as error:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -149,7 +149,7 @@ def _rows(
         if known is None:
             continue
         axes = {name: values[position] for (name, values), position in zip(columns, cell.at, strict=True)}
-        asked = {name: str(value) for name, value in cell.call.settings.items() if name == "policy"}
+        asked = {name: value for name, value in asdict(cell.call.question).items() if name == "policy"}
         for row in known.answer.rows or (asked,):
             yield {"cell": index, **axes, **row, "error": known.answer.error}
 

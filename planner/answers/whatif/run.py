@@ -6,19 +6,23 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from models.identity import scenario_hash
 from models.scenario import Scenario
 from models.scenario.errors import Source
 from models.scenario.section import validate
 from planner.answers.pool.calls import as_finished
+from planner.answers.questions import Question
 from planner.answers.whatif.cell import CellAnswer, CellCall, answer
 from planner.answers.whatif.document import Base, SweepDocument, base_of, base_of_file, base_of_loaded, read_sweep
-from planner.answers.whatif.grid import read_grid
+from planner.answers.whatif.grid import Grid, grid_over, read_grid
 from planner.answers.whatif.result import Counts, Sweep, sweep_of, write_tables
 from planner.answers.whatif.store import Store, StoredCell
+from planner.answers.windows import WorkloadValues
+from solvers.budget import Budget, tell_nobody
 
 Watch = Callable[[Counts], None]
 
@@ -58,7 +62,8 @@ def sweep(
     """
     document, base, source = read_sweep(Path(file))
     name = document.name or Path(file).stem
-    return _run(name, document, base, source, folder, _Execution(workers, ray, watch, stop, str(file)))
+    asked = _Run(name, document.verb, base, read_grid(document, base, source), folder, str(file))
+    return _run(asked, _budget(workers, watch, stop), ray)
 
 
 def whatif(
@@ -98,55 +103,90 @@ def whatif(
         base = base_of(scenario, Source("scenario", Path()))
     else:
         base = base_of_file(Path(scenario))
-    return _run(base.scenario.name, document, base, source, folder, _Execution(workers, ray, watch, stop))
+    asked = _Run(base.scenario.name, verb, base, read_grid(document, base, source), folder)
+    return _run(asked, _budget(workers, watch, stop), ray)
+
+
+def _budget(workers: int, watch: Watch | None, stop: threading.Event | None) -> Budget:
+    return Budget(workers=workers, watch=watch or tell_nobody, stop=stop or threading.Event())
+
+
+def ask_each(
+    question: Question[Any],
+    scenario: Scenario,
+    windows: WorkloadValues,
+    folder: str | Path | None = None,
+    *,
+    ray: str | None = None,
+    watch: Watch | None = None,
+) -> Sweep:
+    """Ask the same question of a scenario in several windows, each of them a cell of a sweep.
+
+    Parameters
+    ----------
+    question
+        Its workers are the processes that answer, each on one core.
+    windows
+        What differs.
+    folder, ray, watch
+        As of `whatif`.
+
+    Raises
+    ------
+    InputError
+        If the scenario comes from no file, or the question cannot be asked.
+    """
+    base, budget = base_of_loaded(scenario), replace(question.budget(), watch=watch or tell_nobody)
+    ((path, values),) = windows.axis.items()
+    grid = grid_over(base, path, values, question.alone())
+    return _run(_Run(scenario.name, question.verb, base, grid, folder), budget, ray)
 
 
 @dataclass(frozen=True, slots=True)
-class _Execution:
-    """How the cells are run, and the sweep file that asks for it."""
+class _Run:
+    """The cells of a sweep, where they are kept, and the sweep file that asks for them."""
 
-    workers: int
-    ray: str | None
-    watch: Watch | None
-    stop: threading.Event | None
+    name: str
+    verb: str
+    base: Base
+    grid: Grid
+    folder: str | Path | None
     file: str | None = None
 
 
-def _run(
-    name: str, document: SweepDocument, base: Base, source: Source, folder: str | Path | None, way: _Execution
-) -> Sweep:
+def _run(asked: _Run, budget: Budget, ray: str | None) -> Sweep:
     """Run the cells that are not known yet."""
-    grid = read_grid(document, base, source)
+    grid, folder = asked.grid, asked.folder
     keys = [cell.call.key() for cell in grid.cells]
     store = None if folder is None else Store(Path(folder))
     with ExitStack() as held:
         changed = False
         if store is not None:
             held.enter_context(store.locked())
-            changed = store.begin(name, document.verb, way.file, keys, scenario_hash(base.scenario.instance))
+            changed = store.begin(asked.name, asked.verb, asked.file, keys, scenario_hash(asked.base.scenario.instance))
         calls = {key: cell.call for key, cell in zip(keys, grid.cells, strict=True)}
         known = {key: found for key in calls if store is not None and (found := store.read(key)) is not None}
         tally = Counts(len(keys), 0, 0, 0)
         multiplicity = Counter(keys)
         for key, found in known.items():
             tally = tally.after(multiplicity[key], found.answer.error is not None, known=True)
-        if way.watch is not None:
-            way.watch(tally)
-        for key, found in _finished({key: call for key, call in calls.items() if key not in known}, store, way):
+        budget.watch(tally)
+        for key, found in _finished({key: call for key, call in calls.items() if key not in known}, store, budget, ray):
             known[key] = found
             tally = tally.after(multiplicity[key], found.answer.error is not None)
-            if way.watch is not None:
-                way.watch(tally)
-        made = sweep_of(name, document.verb, grid, [known.get(key) for key in keys], tally, changed, store)
+            budget.watch(tally)
+        made = sweep_of(asked.name, asked.verb, grid, [known.get(key) for key in keys], tally, changed, store)
         if store is not None and made.complete:
             write_tables(made, store)
     return made
 
 
-def _finished(calls: Mapping[str, CellCall], store: Store | None, way: _Execution) -> Iterator[tuple[str, StoredCell]]:
+def _finished(
+    calls: Mapping[str, CellCall], store: Store | None, budget: Budget, ray: str | None
+) -> Iterator[tuple[str, StoredCell]]:
     """Yield every cell that ends, once it is kept; a crash is not kept, so that the next run tries the cell again."""
     keys = list(calls)
-    for outcome in as_finished(answer, list(calls.values()), workers=way.workers, ray=way.ray, stop=way.stop):
+    for outcome in as_finished(answer, list(calls.values()), workers=budget.workers, ray=ray, stop=budget.stop):
         key = keys[outcome.index]
         known = StoredCell(outcome.value or CellAnswer((), outcome.failure), outcome.seconds)
         if store is not None and outcome.value is not None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from models.cells import guard
 from models.cluster import MICROSECONDS_PER_SECOND
 from models.units import QuantityError, parse_bandwidth, parse_number, parse_rate, parse_size, parse_time
-from planner.answers.whatif.axes import Axis
+from planner.answers.whatif.grid import Axis
 from planner.answers.whatif.paths import factor
 from planner.answers.whatif.verbs import Row
 

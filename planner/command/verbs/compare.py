@@ -2,81 +2,49 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from planner.answers.questions import CompareQuestion
 from planner.command import manners
+from planner.command.asking import Before, ask_shown, asks
 from planner.command.faults import name_untested
-from planner.command.verbs.options import Json, ScenarioPath, Seed, Warmup, Workers, assert_finite
+from planner.command.verbs.options import Json, ScenarioPath
 
 if TYPE_CHECKING:
     from models.scenario import Scenario
 
 
+@asks(CompareQuestion)
 def compare(
+    ask: CompareQuestion,
     scenario: ScenarioPath,
-    policies: Annotated[str | None, typer.Option(help="Policies, separated by commas (default: all).")] = None,
-    noise: Annotated[
-        str | None, typer.Option(metavar="SPEC", help="How wrong the run times are that policies are told.")
-    ] = None,
-    time_limit: Annotated[
-        float,
-        typer.Option(
-            min=0.1,
-            callback=assert_finite,
-            help="Seconds for plan, bound and taking policies apart, per replication; simulations are not counted.",
-        ),
-    ] = 60.0,
-    warmup: Warmup = "0",
-    regret: Annotated[
-        str | None, typer.Option(help="Policies to take apart, separated by commas (default: the best, and compass).")
-    ] = None,
     replications: Annotated[
-        int, typer.Option(min=1, max=10_000, help="Compare on so many seeds, or windows of the trace, with intervals.")
+        int,
+        typer.Option(min=1, max=10_000, help="Compare on so many seeds, or windows of the trace, with intervals."),
+        Before("ray"),
     ] = 1,
-    ray: Annotated[
-        str | None, typer.Option(metavar="ADDRESS", help="Search on this Ray cluster, too; replications on it alone.")
-    ] = None,
     output: Annotated[
-        Path | None, typer.Option("-o", "--output", metavar="FOLDER", help="Write table, pictures and trace here.")
+        Path | None,
+        typer.Option("-o", "--output", metavar="FOLDER", help="Write table, pictures and trace here."),
+        Before("workers"),
     ] = None,
-    workers: Workers = 2,
-    seed: Seed = 0,
     as_json: Json = False,
 ) -> int:
     """Set a plan, which knows the future, beside online policies, which do not."""
     from models.scenario import load_scenario
-    from planner.answers import compare as comparing
-    from planner.command.console import ProgressLine, interruptible
+    from planner.command.console import ProgressLine
     from planner.show.saving import save
 
-    share = manners.fraction(warmup, "--warmup")
     if output is not None:
         manners.prepare_folder(output)
     loaded = load_scenario(scenario)
-    names = None if policies is None else comparing.split_policies(policies)
-    apart = None if regret is None else comparing.split_policies(regret)
     if replications > 1:
-        told = {"noise": noise, "regret": apart, "time_limit_s": time_limit, "warmup": share, "seed": seed}
-        return _replicate(loaded, replications, names, output, as_json, workers=workers, ray=ray, **told)
-    manners.compile_kernels(loaded.instance)
-    line = ProgressLine(loaded.objective, "comparing")
-    with interruptible() as stop, line.shown():
-        made = comparing.compare(
-            loaded,
-            names,
-            noise=noise,
-            regret=apart,
-            time_limit_s=time_limit,
-            warmup=share,
-            workers=workers,
-            seed=seed,
-            watch=line.watch,
-            stop=stop,
-            ray=ray,
-        )
+        return _replicate(ask, loaded, replications, output, as_json)
+    made, interrupted = ask_shown(ask, loaded, ProgressLine(loaded.objective, "comparing"))
     written = [] if output is None else save(made, output)
 
     def view() -> object:
@@ -85,30 +53,23 @@ def compare(
         return comparison_view(made)
 
     manners.show(name_untested(made.as_dict()), view, as_json, written)
-    if stop.is_set():
+    if interrupted:
         manners.say("truenorth: interrupted; the best plan found is kept")
         return manners.INTERRUPTED
     manners.say_if_late(made.plan.result)
     return manners.DONE if made.plan.timeline is not None else manners.NOT_ACHIEVED
 
 
-def _replicate(
-    loaded: Scenario,
-    count: int,
-    names: list[str] | None,
-    output: Path | None,
-    as_json: bool,
-    **told: Any,
-) -> int:
+def _replicate(ask: CompareQuestion, loaded: Scenario, count: int, output: Path | None, as_json: bool) -> int:
     """Compare over replications."""
-    from planner.answers.replications import replicate
+    from planner.answers.replications import replicate_comparison
     from planner.command.console import interruptible
     from planner.command.sweep_progress import SweepLine
     from planner.show import replicated
 
     line = SweepLine()
     with interruptible() as stop, line.shown():
-        made = replicate(loaded, count, names, folder=output, watch=line.watch, stop=stop, **told)
+        made = replicate_comparison(replace(ask, stop=stop), loaded, count, output, line.watch)
     written = [] if output is None or not made.replications else replicated.write(made, output)
     manners.show(name_untested(made.as_dict()), lambda: replicated.replicated_view(made), as_json, written)
     for error in made.sweep.as_dict()["errors"]:

@@ -2,31 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from dataclasses import fields, replace
 from enum import StrEnum
-from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from planner.answers.questions import PlanQuestion, Question, SearchQuestion, UncertainPlanQuestion
 from planner.command import manners
+from planner.command.asking import Before, ask_shown, asks
 from planner.command.faults import name_untested
-from planner.command.verbs.options import Json, Output, Ray, ScenarioPath, Seed, TimeLimit, Workers
+from planner.command.verbs.options import Json, Output, ScenarioPath
 
 if TYPE_CHECKING:
     from models.scenario import Scenario
     from planner.answers.plan import Plan
     from planner.answers.uncertain.planning import UncertainPlan
-
-
-class MethodChoice(StrEnum):
-    """The values of ``--method``."""
-
-    AUTO = "auto"
-    CP_SAT = "cp-sat"
-    MILP = "milp"
-    SEARCH = "search"
 
 
 class PlanForChoice(StrEnum):
@@ -37,52 +29,38 @@ class PlanForChoice(StrEnum):
     SAMPLES = "samples"
 
 
+@asks(PlanQuestion)
 def plan(
+    ask: PlanQuestion,
     scenario: ScenarioPath,
-    output: Output = None,
-    time_limit: TimeLimit = 60.0,
-    method: Annotated[MethodChoice, typer.Option(help="How to search.")] = MethodChoice.AUTO,
-    workers: Workers = 2,
-    seed: Seed = 0,
-    iterations: Annotated[int | None, typer.Option(min=1, help="Steps of local search, for repeatable runs.")] = None,
-    hint: Annotated[Path | None, typer.Option(metavar="PLAN", help="A plan or timeline file to start from.")] = None,
-    estimates: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Run times are uncertain: estimates of them, as CSV.")
+    output: Annotated[Output, Before("time_limit_s")] = None,
+    hint: Annotated[
+        Path | None, typer.Option(metavar="PLAN", help="A plan or timeline file to start from."), Before("ray")
     ] = None,
-    plan_for: Annotated[PlanForChoice | None, typer.Option(help="With --estimates: what to plan for (p50).")] = None,
-    ray: Ray = None,
+    estimates: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Run times are uncertain: estimates of them, as CSV."),
+        Before("ray"),
+    ] = None,
+    plan_for: Annotated[
+        PlanForChoice | None, typer.Option(help="With --estimates: what to plan for (p50)."), Before("ray")
+    ] = None,
     as_json: Json = False,
 ) -> int:
     """Plan a window: task placement and model residency together, with a lower bound."""
     from models.scenario import load_scenario, promise
-    from planner.answers import plan as planning
     from planner.answers.check import feasible_timeline
-    from planner.answers.plan import write_plan
-    from planner.command.console import ProgressLine, interruptible
-    from solvers.options import Method
+    from planner.answers.plan import Plan, write_plan
+    from planner.command.console import ProgressLine
 
     if output is not None:
         promise(output)
     loaded = load_scenario(scenario)
-    uncertain = _uncertain(loaded, estimates, plan_for, hint, ray)
-    given = None if hint is None else feasible_timeline(loaded.instance, hint)
-    manners.compile_kernels(loaded.instance)
-    line = ProgressLine(loaded.objective, "planning", time_limit)
-    with interruptible() as stop, line.shown():
-        if uncertain is None:
-            search: Callable[..., Plan | UncertainPlan] = partial(planning.plan, loaded, hint=given, ray=ray)
-        else:
-            search = uncertain
-        done = search(
-            time_limit_s=time_limit,
-            method=Method(method.value),
-            workers=workers,
-            seed=seed,
-            iterations=iterations,
-            watch=line.watch,
-            stop=stop,
-        )
-    made = done if isinstance(done, planning.Plan) else done.plan
+    asked: Question[Any] = _uncertain(ask, loaded, estimates, plan_for, hint)
+    if hint is not None:
+        asked = replace(ask, hint=feasible_timeline(loaded.instance, hint))
+    done, interrupted = ask_shown(asked, loaded, ProgressLine(loaded.objective, "planning", ask.time_limit_s))
+    made = done if isinstance(done, Plan) else done.plan
     found = made.timeline is not None
     if output is not None and found:
         write_plan(made, output, manners.typed())
@@ -93,7 +71,7 @@ def plan(
         return plan_view(done)
 
     manners.show(name_untested(done.as_dict(output if found else None)), view, as_json)
-    if stop.is_set():
+    if interrupted:
         manners.say(f"truenorth: interrupted; {'the best plan found is kept' if found else 'no plan was found yet'}")
         return manners.INTERRUPTED
     manners.say_if_late(made.result)
@@ -101,9 +79,9 @@ def plan(
 
 
 def _uncertain(
-    scenario: Scenario, estimates: Path | None, plan_for: PlanForChoice | None, hint: Path | None, ray: str | None
-) -> Callable[..., UncertainPlan] | None:
-    """Return what plans for the estimates of a file; None if no file is given.
+    ask: PlanQuestion, scenario: Scenario, estimates: Path | None, plan_for: PlanForChoice | None, hint: Path | None
+) -> Question[Plan] | Question[UncertainPlan]:
+    """Return the question, or the one for the estimates of a file.
 
     Raises
     ------
@@ -115,15 +93,12 @@ def _uncertain(
             raise manners.UsageError(
                 "--plan-for: needs the estimates to plan for; allowed is together with --estimates"
             )
-        return None
+        return ask
     if hint is not None:
         raise manners.UsageError("--hint: cannot go with --estimates, which make plans of their own; allowed is one")
-    if ray is not None:
+    if ask.ray is not None:
         raise manners.UsageError("--ray: helps to make one plan; allowed is without --estimates, which make several")
     from planner.answers.uncertain.estimates_file import read_told
-    from planner.answers.uncertain.planning import plan_uncertain
-    from planner.answers.uncertain.plans import PlanFor
 
-    return partial(
-        plan_uncertain, scenario, read_told(estimates, scenario), PlanFor((plan_for or PlanForChoice.P50).value)
-    )
+    same = {each.name: getattr(ask, each.name) for each in fields(SearchQuestion)}
+    return UncertainPlanQuestion(read_told(estimates, scenario), (plan_for or PlanForChoice.P50).value, **same)

@@ -2,105 +2,72 @@
 
 from __future__ import annotations
 
+from dataclasses import fields, replace
 from fractions import Fraction
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from planner.answers.questions import ScheduleQuestion, ServersQuestion, SizesQuestion
 from planner.command import manners
+from planner.command.asking import Before, ask_shown, asks
 from planner.command.faults import name_untested
-from planner.command.verbs.options import Json, ScenarioPath, Seed, TimeLimit, Workers
+from planner.command.verbs.options import Json, ScenarioPath
 
 if TYPE_CHECKING:
     from models.scenario import Scenario
-    from models.slo import ServiceLevels
 
 
+@asks(ServersQuestion)
 def servers(
+    ask: ServersQuestion,
     scenario: ScenarioPath,
-    slo: Annotated[
-        list[str] | None,
-        typer.Option(
-            help="Service level, such as 'p99 slowdown <= 2' (default: the scenario's); several must all hold."
-        ),
-    ] = None,
-    policies: Annotated[str | None, typer.Option(help="Policies, separated by commas (default: all).")] = None,
-    most: Annotated[
-        int | None, typer.Option("--max", min=1, max=100_000, help="Most servers, per group, to look at.")
-    ] = None,
-    spare: Annotated[
-        int, typer.Option(min=0, max=20, help="The level must still be met with any so many servers gone.")
-    ] = 0,
-    noise: Annotated[
-        str | None,
-        typer.Option(metavar="SPEC", help="Policies run under this noise, such as told=mean; floor and plan do not."),
-    ] = None,
-    rate: Annotated[
-        str, typer.Option(metavar="FACTOR", help="So many times as many requests per second, the same ones.")
-    ] = "1",
-    time_limit: TimeLimit = 300.0,
     replications: Annotated[
-        int, typer.Option(min=1, max=10_000, help="Ask on so many seeds, or windows of the trace.")
+        int, typer.Option(min=1, max=10_000, help="Ask on so many seeds, or windows of the trace."), Before("workers")
     ] = 1,
     confidence: Annotated[
-        str, typer.Option(help="With which the next window is served, too; needs --replications.")
+        str,
+        typer.Option(help="With which the next window is served, too; needs --replications."),
+        Before("workers"),
     ] = "0.9",
     ray: Annotated[
-        str | None, typer.Option(metavar="ADDRESS", help="Run replications on this Ray cluster, not on processes.")
+        str | None,
+        typer.Option(metavar="ADDRESS", help="Run replications on this Ray cluster, not on processes."),
+        Before("workers"),
     ] = None,
     by: Annotated[
-        str | None, typer.Option(help="Servers by the interval, such as '1 h': the cheapest schedule of counts.")
+        str | None,
+        typer.Option(help="Servers by the interval, such as '1 h': the cheapest schedule of counts."),
+        Before("workers"),
     ] = None,
     output: Annotated[
         Path | None,
         typer.Option("-o", "--output", metavar="FOLDER", help="Write answer, plan, certificate and scenarios here."),
+        Before("workers"),
     ] = None,
-    workers: Workers = 2,
-    seed: Seed = 0,
     as_json: Json = False,
 ) -> int:
     """Find the least number of servers, or the cheapest mix, that meets a service level."""
     from models.errors import UserError
     from models.scenario import load_scenario
-    from models.slo import ServiceLevels as Levels
-    from models.units import QuantityError
-    from planner.answers.compare import split_policies
-    from planner.answers.servers import servers as ask
     from planner.answers.servers.written import write
-    from planner.command.console import interruptible
     from planner.command.servers_progress import ServersLine
 
-    try:
-        levels = Levels.parse(*slo) if slo else None
-    except QuantityError as error:
-        raise manners.UsageError(f"--slo: {error}") from None
     sure = manners.fraction(confidence, "--confidence")
     loaded = load_scenario(scenario)
     if output is not None:
         manners.prepare_folder(output)
-    manners.compile_kernels(loaded.instance)
-    told: dict[str, Any] = {
-        "policies": None if policies is None else split_policies(policies),
-        "most": most,
-        "spare": spare,
-        "noise": noise,
-        "rate": _factor(rate),
-        "time_limit_s": time_limit,
-        "workers": workers,
-        "seed": seed,
-    }
     if by is not None:
-        if told.pop("spare") or replications > 1:
+        if ask.spare or replications > 1:
             raise manners.UsageError("--by: is given with --replications or --spare; allowed is one of them")
-        return _by_interval(loaded, levels, _interval_us(by), output, as_json, **told)
+        same = {each.name: getattr(ask, each.name) for each in fields(SizesQuestion)}
+        return _by_interval(ScheduleQuestion(by_us=_interval_us(by), folder=output, **same), loaded, as_json)
     if replications > 1:
-        return _replicate(loaded, levels, replications, output, as_json, confidence=sure, ray=ray, **told)
+        return _replicate(ask, loaded, replications, sure, ray, output, as_json)
     if ray is not None:
         raise manners.UsageError("--ray: runs replications; allowed is with --replications above 1")
-    line = ServersLine()
-    with interruptible() as stop, line.shown():
-        answer = ask(loaded, levels, tell=line.tell, stop=stop, **told)
+    answer, interrupted = ask_shown(ask, loaded, ServersLine())
     written, fault = list[Path](), None
     try:
         written = [] if output is None else write(answer, output)
@@ -117,23 +84,30 @@ def servers(
     manners.show(name_untested(document), view, as_json, written)
     if fault is not None:
         raise fault
-    if stop.is_set():
+    if interrupted:
         manners.say("truenorth: interrupted; what is known so far is kept")
         return manners.INTERRUPTED
     return manners.DONE if answer.servers is not None else manners.NOT_ACHIEVED
 
 
 def _replicate(
-    loaded: Scenario, levels: ServiceLevels | None, count: int, output: Path | None, as_json: bool, **told: Any
+    ask: ServersQuestion,
+    loaded: Scenario,
+    count: int,
+    confidence: Fraction,
+    ray: str | None,
+    output: Path | None,
+    as_json: bool,
 ) -> int:
     """Ask over replications."""
-    from planner.answers.servers.replicate import replicate
+    from planner.answers.replicated_servers import replicate_servers
     from planner.command.console import interruptible
     from planner.command.sweep_progress import SweepLine
 
     line = SweepLine()
     with interruptible() as stop, line.shown():
-        made = replicate(loaded, levels, count, folder=output, watch=line.watch, stop=stop, **told)
+        asked = replace(ask, stop=stop)
+        made = replicate_servers(asked, loaded, count, confidence=confidence, folder=output, ray=ray, watch=line.watch)
 
     def view() -> object:
         from planner.show import servers as views
@@ -149,14 +123,6 @@ def _replicate(
     return manners.DONE if made.found else manners.NOT_ACHIEVED
 
 
-def _factor(text: str) -> Fraction:
-    """Return by how much requests come faster."""
-    try:
-        return Fraction(text)
-    except (ValueError, ZeroDivisionError):
-        raise manners.UsageError(f"--rate: {text!r} is no number; allowed is one such as 1.5") from None
-
-
 def _interval_us(text: str) -> int:
     """Return the length of an interval in microseconds."""
     from models.units import QuantityError, parse_time
@@ -170,18 +136,12 @@ def _interval_us(text: str) -> int:
     return by_us
 
 
-def _by_interval(
-    scenario: Scenario, levels: ServiceLevels | None, by_us: int, output: Path | None, as_json: bool, **told: Any
-) -> int:
+def _by_interval(ask: ScheduleQuestion, scenario: Scenario, as_json: bool) -> int:
     """Answer for counts of servers that change over the day."""
-    from planner.answers.servers.schedule import schedule
     from planner.answers.servers.written import write_schedule
-    from planner.command.console import interruptible
     from planner.command.servers_progress import ServersLine
 
-    line = ServersLine()
-    with interruptible() as stop, line.shown():
-        answer = schedule(scenario, by_us, levels, tell=line.tell, stop=stop, folder=output, **told)
+    answer, interrupted = ask_shown(ask, scenario, ServersLine())
 
     def view() -> object:
         from planner.show.schedule import schedule_view
@@ -189,9 +149,9 @@ def _by_interval(
         return schedule_view(answer)
 
     manners.show(name_untested(answer.fixed.as_dict() | answer.as_dict()), view, as_json)
-    if output is not None:
-        manners.say(f"wrote {write_schedule(answer, output)}")
-    if stop.is_set():
+    if ask.folder is not None:
+        manners.say(f"wrote {write_schedule(answer, ask.folder)}")
+    if interrupted:
         manners.say("truenorth: interrupted; what is known so far is kept")
         return manners.INTERRUPTED
     return manners.DONE if answer.optimum.schedule is not None else manners.NOT_ACHIEVED

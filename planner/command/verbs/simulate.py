@@ -6,43 +6,41 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from planner.answers.questions import SimulateQuestion
 from planner.command import manners
-from planner.command.verbs.options import Json, Output, ScenarioPath, Seed, Warmup
+from planner.command.asking import Before, asks
+from planner.command.verbs.options import Json, Output, ScenarioPath
 
 if TYPE_CHECKING:
     from models.scenario import Scenario
 
 
+@asks(SimulateQuestion)
 def simulate(
+    ask: SimulateQuestion,
     scenario: ScenarioPath,
-    policy: Annotated[str, typer.Option(help="A policy with parameters, module:Class, or a plan or timeline file.")],
-    output: Output = None,
-    noise: Annotated[
-        str | None, typer.Option(metavar="SPEC", help="Seeded noise on runs and loads, or error of what is told.")
-    ] = None,
-    warmup: Warmup = "0",
+    output: Annotated[Output, Before("noise")] = None,
     change_future: Annotated[
         int | None,
         typer.Option(min=1, max=10_000, metavar="N", help="Try N other futures: the policy's past must stay the same."),
+        Before("seed"),
     ] = None,
-    seed: Seed = 0,
     as_json: Json = False,
 ) -> int:
     """Run an online policy, or replay a plan, in simulated time."""
     from models.scenario import load_scenario, promise
-    from planner.answers import simulate as simulating
+    from planner.answers.simulate import write_simulation
 
-    share = manners.fraction(warmup, "--warmup")
     if change_future is not None:
-        if output is not None or noise is not None:
+        if output is not None or ask.noise is not None:
             raise manners.UsageError("--change-future goes without --noise and -o: it compares runs, and writes none")
-        return _try_futures(load_scenario(scenario), policy, change_future, seed, as_json)
+        return _try_futures(load_scenario(scenario), ask.policy, change_future, ask.seed, as_json)
     if output is not None:
         promise(output)
     loaded = load_scenario(scenario)
-    simulation = simulating.simulate(loaded, policy, seed=seed, noise=noise, warmup=share)
+    simulation = ask.ask(loaded)
     if output is not None:
-        simulating.write_simulation(simulation, output, manners.typed())
+        write_simulation(simulation, output, manners.typed())
 
     def view() -> object:
         from planner.show.tables import simulation_table

@@ -52,7 +52,7 @@ def trial(
     from executor.devices.run import LiveSettings
     from executor.runners.factory import parse_runner
     from models.scenario import load_scenario
-    from planner.answers.compare import split_policies
+    from planner.answers.policies.parse import split_policies
     from planner.answers.trial import trial as run_trial
     from planner.command.console import interruptible
     from planner.inputs.samples import read_samples

@@ -12,7 +12,7 @@ from fractions import Fraction
 
 import numpy as np
 
-from models.formulations.budget import Budget, GivenUpError
+from models.formulations.allowance import Allowance, GivenUpError
 from models.instance import Instance, Ints
 from models.objective import Objective
 from solvers.bounds.granularity import round_up
@@ -302,7 +302,7 @@ def _coarsest(
             relaxation = relax_first(slot_us)
             # Of slots this wide one step is worth its time, of others many are to take no more than a share of it.
             step_s = STEP_S if widest else COLD.count * STEP_S / COLD_SHARE
-            Budget(left_s).fit(_runs(relaxation), 0, step_s)
+            Allowance(left_s).fit(_runs(relaxation), 0, step_s)
         except GivenUpError:
             if widest:
                 raise

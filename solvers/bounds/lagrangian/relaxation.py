@@ -15,7 +15,7 @@ from math import gcd
 import numpy as np
 
 from models import NEVER, WHOLE, Instance, Objective
-from models.formulations.budget import UNLIMITED
+from models.formulations.allowance import UNLIMITED
 from models.instance import Ints
 from models.objective import Term, charges
 from solvers.bounds.critical_path import UNREACHABLE, earliest

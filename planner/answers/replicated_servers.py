@@ -5,9 +5,8 @@ Every replication is a cell of a sweep: it runs on the sweep's pool, is kept whe
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from math import ceil
 from pathlib import Path
@@ -16,10 +15,11 @@ from typing import Any
 
 from models import ServiceLevels
 from models.scenario import Scenario, build
+from planner.answers.questions import ServersQuestion
 from planner.answers.servers.answer import levels_of
 from planner.answers.servers.sizes import Sizes
 from planner.answers.whatif.result import Counts, Sweep
-from planner.answers.whatif.run import whatif
+from planner.answers.whatif.run import ask_each
 from planner.answers.whatif.verbs import PLAN, Row
 from planner.answers.windows import windows_of
 
@@ -178,34 +178,25 @@ def _with(scenario: Scenario, update: dict[str, Any]) -> Scenario:
     return build(scenario.document.model_copy(update={"workload": workload}), scenario.source)
 
 
-def replicate(
+def replicate_servers(
+    asked: ServersQuestion,
     scenario: Scenario,
-    levels: ServiceLevels | None,
     count: int,
     *,
     confidence: Fraction = CONFIDENCE,
-    policies: Sequence[str] | None = None,
-    most: int | None = None,
-    spare: int = 0,
-    noise: str | None = None,
-    rate: Fraction = Fraction(1),
-    time_limit_s: float = 300.0,
     folder: str | Path | None = None,
-    workers: int = 2,
     ray: str | None = None,
-    seed: int = 0,
     watch: Callable[[Counts], None] | None = None,
-    stop: threading.Event | None = None,
 ) -> Replications:
-    """Ask about a scenario and its replications; other parameters are those of `servers`.
+    """Ask about a scenario and its replications.
 
     Parameters
     ----------
-    time_limit_s
-        For one replication, on one core.
+    asked
+        Its time limit is for one replication, on one core; its workers are processes.
     folder
         Where finished replications are kept; those found there are not asked again, so that their number may grow.
-    workers, ray, watch, stop
+    ray, watch
         As of `whatif`.
 
     Raises
@@ -215,26 +206,6 @@ def replicate(
     QuestionError
         If there is no level, or the workload is a list of jobs or a trace without a window.
     """
-    asked, windows = levels_of(scenario, levels), windows_of(scenario, count)
-    told: Mapping[str, object] = {
-        "slo": asked.written,
-        "policies": None if policies is None else ",".join(policies),
-        "max": most,
-        "spare": spare or None,
-        "noise": noise,
-        "rate": None if rate == 1 else float(rate),
-        "time_limit": f"{time_limit_s:.12g} s",
-        "seed": seed,
-    }
-    made = whatif(
-        scenario,
-        windows.axis,
-        verb="servers",
-        folder=folder,
-        workers=workers,
-        ray=ray,
-        watch=watch,
-        stop=stop,
-        **{name: value for name, value in told.items() if value is not None},
-    )
-    return Replications(scenario, asked, windows.what, Sizes(scenario).prices is not None, made, confidence)
+    levels, windows = levels_of(scenario, asked.slo), windows_of(scenario, count)
+    made = ask_each(replace(asked, slo=levels), scenario, windows, folder, ray=ray, watch=watch)
+    return Replications(scenario, levels, windows.what, Sizes(scenario).prices is not None, made, confidence)

@@ -8,30 +8,30 @@ from collections.abc import Iterator
 import pytest
 
 from models import Job, Objective
-from models.formulations import budget, milp
-from models.formulations.budget import Budget, GivenUpError, free_bytes
+from models.formulations import allowance, milp
+from models.formulations.allowance import Allowance, GivenUpError, free_bytes
 from tests import instances as make
 
 
 @pytest.fixture
 def _ten_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(budget, "free_bytes", lambda: 20)  # of which a model may take half
+    monkeypatch.setattr(allowance, "free_bytes", lambda: 20)  # of which a model may take half
 
 
 @pytest.mark.usefixtures("_ten_bytes")
 def test_a_model_fits_up_to_its_share_of_the_memory() -> None:
-    Budget().fit(5, 2)
-    assert Budget().most(3) == 3
+    Allowance().fit(5, 2)
+    assert Allowance().most(3) == 3
     with pytest.raises(GivenUpError, match=r"^5\.0e\+00 terms take 1\.5e-08 GB, of which 1e-08 GB are free$"):
-        Budget().fit(5, 3)
+        Allowance().fit(5, 3)
 
 
 def test_a_model_fits_into_the_time_that_is_left() -> None:
-    Budget(lambda: 2.0).fit(1000, 0, 0.002)
+    Allowance(lambda: 2.0).fit(1000, 0, 0.002)
     with pytest.raises(GivenUpError, match=r"^1\.0e\+03 terms take 3 s to build, of which 2 s are left$"):
-        Budget(lambda: 2.0).fit(1000, 0, 0.003)
+        Allowance(lambda: 2.0).fit(1000, 0, 0.003)
     with pytest.raises(GivenUpError, match="no time was left"):
-        Budget(lambda: 0.0).go_on()
+        Allowance(lambda: 0.0).go_on()
 
 
 def test_the_limit_of_the_process_counts() -> None:
@@ -57,7 +57,7 @@ def test_a_problem_stops_growing_once_time_is_up() -> None:
 
     clock = left()
     with pytest.raises(GivenUpError, match="no time was left"):
-        milp.formulate(built, Objective.MAKESPAN, budget=Budget(lambda: next(clock)))
+        milp.formulate(built, Objective.MAKESPAN, allowance=Allowance(lambda: next(clock)))
     assert looks == 30
     whole = milp.formulate(built, Objective.MAKESPAN)
     assert len(whole.problem.constraints()) > 30

@@ -25,7 +25,7 @@ class GivenUpError(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Budget:
+class Allowance:
     """The time and memory that a model may take.
 
     Parameters
@@ -75,7 +75,7 @@ class Budget:
             raise GivenUpError("no time was left to build it")
 
 
-UNLIMITED = Budget()
+UNLIMITED = Allowance()
 """As long as it takes, in the memory that there is."""
 
 

@@ -1,0 +1,122 @@
+"""Options of questions: what stands with a field, once, for the command, for sweeps and for who repeats an answer."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import Field, dataclass, fields
+from enum import Enum, auto
+from typing import Any
+
+
+class Kind(Enum):
+    """What an option's value is, and so how its text is read.
+
+    Attributes
+    ----------
+    TEXT, WHOLE, FILE
+        Text, a whole number, a path.
+    SECONDS
+        A time limit: seconds for the command, a time with its unit in sweeps.
+    SHARE
+        Of at least 0 and below 1, exactly.
+    FACTOR
+        A number, exactly.
+    TIME
+        With its unit; in microseconds once read.
+    POLICY, NAMES
+        A policy with its parameters; several, separated by commas.
+    NOISE
+        What `planner.answers.uncertain.spec.parse_uncertainty` reads.
+    LEVELS
+        Service levels that must all hold.
+    CHOICE
+        One of a few words.
+    """
+
+    TEXT = auto()
+    WHOLE = auto()
+    FILE = auto()
+    SECONDS = auto()
+    SHARE = auto()
+    FACTOR = auto()
+    POLICY = auto()
+    NAMES = auto()
+    TIME = auto()
+    NOISE = auto()
+    LEVELS = auto()
+    CHOICE = auto()
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """How a field is asked for outside Python.
+
+    Parameters
+    ----------
+    help
+        One line for whoever types it.
+    kind
+        What it is.
+    name
+        As it is typed, and as it stands in sweeps; empty: the field's own.
+    metavar
+        What stands for its value in the help.
+    least, most
+        Of a number.
+    choices
+        Of a choice.
+    in_sweeps
+        Whether the cells of a sweep may differ in it, and so their answers; not what says how a question is answered.
+    repeated
+        Whether it is said where a command is repeated that asked for the default.
+    """
+
+    help: str
+    kind: Kind = Kind.TEXT
+    name: str = ""
+    metavar: str | None = None
+    least: float | None = None
+    most: float | None = None
+    choices: tuple[str, ...] = ()
+    in_sweeps: bool = True
+    repeated: bool = True
+
+
+def option(text: str, kind: Kind = Kind.TEXT, **more: Any) -> dict[str, Option]:
+    """Return the metadata of a field with an option."""
+    return {"option": Option(text, kind, **more)}
+
+
+def options_of(question: Any) -> Iterator[tuple[Field[Any], Option]]:
+    """Yield the fields of a question, or of a class of questions, that have an option, in their order."""
+    for each in fields(question):
+        if "option" in each.metadata:
+            yield each, each.metadata["option"]
+
+
+def name_of(each: Field[Any]) -> str:
+    """Return what an option is called in sweeps; the command has dashes in it."""
+    return each.metadata["option"].name or each.name
+
+
+def say(value: Any, kind: Kind) -> list[str]:
+    """Return a value as it is typed, once for every time.
+
+    >>> say(60.0, Kind.SECONDS), say(("srpt", "jit"), Kind.NAMES)
+    (['60'], ['srpt,jit'])
+    """
+    if kind is Kind.LEVELS:
+        return [str(level) for level in value]
+    if kind is Kind.NAMES:
+        return [",".join(value)]
+    if kind is Kind.TIME:
+        return [f"{value / 1e6:.12g} s"]
+    return [f"{float(value):.12g}" if kind in (Kind.SECONDS, Kind.FACTOR) else str(value)]
+
+
+SEED = option("The same seed repeats a run.", Kind.WHOLE, least=0, most=2**31 - 1)
+TIME_LIMIT = option("Seconds for everything together.", Kind.SECONDS, name="time_limit")
+WORKERS = option("Processes or threads to search with.", Kind.WHOLE, least=1, most=64, in_sweeps=False)
+WARMUP = option("Share of the earliest jobs that the metrics leave out, such as 0.1.", Kind.SHARE)
+POLICIES = option("Policies, separated by commas (default: all).", Kind.NAMES)
+RAY = option("Search on this Ray cluster, too: HOST:PORT of its head, or auto.", metavar="ADDRESS", in_sweeps=False)

@@ -1,0 +1,452 @@
+"""What can be asked of a scenario: one frozen record per verb, answered within a budget.
+
+A field stands here once, with its default and its help. From it follow the keyword of the Python call, the option of
+the command, the setting of a sweep, the key of a cell, and the command that repeats an answer. Whoever answers is
+imported when something is asked, so that the command's help waits for no solver.
+"""
+
+from __future__ import annotations
+
+import inspect
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import KW_ONLY, dataclass, field, fields, replace
+from fractions import Fraction
+from pathlib import Path
+from typing import TYPE_CHECKING, ClassVar, Concatenate, Generic, ParamSpec, Self, TypeVar
+
+from planner.answers.options import (
+    POLICIES,
+    RAY,
+    SEED,
+    TIME_LIMIT,
+    WARMUP,
+    WORKERS,
+    Kind,
+    name_of,
+    option,
+    options_of,
+    say,
+)
+
+if TYPE_CHECKING:
+    from models.scenario import Scenario
+    from models.slo import ServiceLevels
+    from models.timeline import Timeline
+    from planner.answers.bound import Bound
+    from planner.answers.compare import Comparison
+    from planner.answers.plan import Plan
+    from planner.answers.servers.answer import ServersAnswer
+    from planner.answers.servers.scheduled import ScheduleAnswer
+    from planner.answers.simulate import Simulation
+    from planner.answers.uncertain.planning import UncertainPlan
+    from planner.answers.uncertain.told import Told
+    from solvers.budget import Budget
+    from solvers.farm import Farm
+    from solvers.result import Progress
+
+Answer = TypeVar("Answer")
+Keywords = ParamSpec("Keywords")
+
+
+@dataclass(frozen=True)
+class Question(Generic[Answer]):
+    """What is asked of a scenario: plain, and small enough to be sent to another process."""
+
+    verb: ClassVar[str]
+
+    def answer(self, scenario: Scenario, budget: Budget) -> Answer:
+        """Return the answer, found within a budget."""
+        raise NotImplementedError
+
+    def ask(self, scenario: Scenario) -> Answer:
+        """Return the answer within the question's own limits; kernels that it needs are compiled before they count."""
+        from planner.answers.pool.farm import farm_at, refuse_absent
+        from solvers.first_use import compile_once
+
+        ray = getattr(self, "ray", None)
+        refuse_absent(ray)
+        compile_once(scenario.instance)
+        with farm_at(ray) as farm:
+            return self.answer(scenario, self.budget(farm))
+
+    def budget(self, farm: Farm | None = None) -> Budget:
+        """Return what this question may take by itself, from now on."""
+        from solvers.budget import Budget
+
+        said = {each.name: getattr(self, each.name, None) for each in fields(Budget) if each.init}
+        return Budget(**({name: value for name, value in said.items() if value is not None} | {"farm": farm}))
+
+    def alone(self) -> Self:
+        """Return the question that nobody watches or stops, as it is sent to other processes."""
+        return replace(self, **{each.name: None for each in fields(self) if each.name in ("watch", "stop")})
+
+    def typed(self) -> list[str]:
+        """Return the options of the command that repeat the question."""
+        words: list[str] = []
+        for each, found in options_of(self):
+            value = getattr(self, each.name)
+            if value is None or (not found.repeated and value == each.default):
+                continue
+            words += (
+                word for said in say(value, found.kind) for word in (f"--{name_of(each).replace('_', '-')}", said)
+            )
+        return words
+
+    def key(self) -> list[object]:
+        """Return what the answer depends on besides the scenario, as JSON data."""
+        asked = ((each, found) for each, found in options_of(self) if found.in_sweeps)
+        told = {name_of(each): (getattr(self, each.name), found.kind) for each, found in asked}
+        return [self.verb, {name: value if value is None else say(value, kind) for name, (value, kind) in told.items()}]
+
+
+def call(
+    question: Callable[Keywords, Question[Answer]], name: str = ""
+) -> Callable[Concatenate[Scenario, Keywords], Answer]:
+    """Return the Python call that asks a question: its keywords are the fields of the record."""
+
+    def ask(scenario: Scenario, /, *given: Keywords.args, **named: Keywords.kwargs) -> Answer:
+        return question(*given, **named).ask(scenario)
+
+    own = inspect.signature(question)
+    first = inspect.Parameter("scenario", inspect.Parameter.POSITIONAL_OR_KEYWORD, annotation="Scenario")
+    ask.__signature__ = own.replace(parameters=[first, *own.parameters.values()])  # type: ignore[attr-defined]
+    ask.__name__ = ask.__qualname__ = name or question.verb  # type: ignore[attr-defined]
+    ask.__doc__, ask.__module__ = question.__doc__, __name__
+    return ask
+
+
+@dataclass(frozen=True)
+class SearchQuestion(Question[Answer]):
+    """How a plan is looked for."""
+
+    verb: ClassVar[str] = "plan"
+    _: KW_ONLY
+    time_limit_s: float = field(default=60.0, metadata=TIME_LIMIT)
+    method: str = field(
+        default="auto",
+        metadata=option("How to search.", Kind.CHOICE, choices=("auto", "cp-sat", "milp", "search")),
+    )
+    workers: int = field(default=2, metadata=WORKERS)
+    seed: int = field(default=0, metadata=SEED)
+    iterations: int | None = field(
+        default=None, metadata=option("Steps of local search, for repeatable runs.", Kind.WHOLE, least=1)
+    )
+    ray: str | None = field(default=None, metadata=RAY)
+    watch: Callable[[Progress], None] | None = None
+    stop: threading.Event | None = None
+
+
+@dataclass(frozen=True)
+class PlanQuestion(SearchQuestion["Plan"]):
+    """Plan a scenario as well as the time allows.
+
+    Parameters
+    ----------
+    time_limit_s
+        Wall-clock seconds for plan and bound together; the first plan is made even if it takes longer.
+    method, workers, seed, iterations
+        As in `solvers.budget.Budget`.
+    ray
+        Address of a Ray cluster whose workers look for plans as well.
+    watch
+        Called whenever plan or bound improve.
+    stop
+        Set it to end early with the best plan so far.
+    hint
+        A feasible timeline; the plan is never worse.
+    starts
+        Timelines of online policies that were simulated before; None: simulate some first.
+
+    Raises
+    ------
+    QuestionError
+        If there is no such cluster, or no such method.
+    """
+
+    _: KW_ONLY
+    hint: Timeline | None = None
+    starts: Sequence[Timeline] | None = None
+
+    def answer(self, scenario: Scenario, budget: Budget) -> Plan:
+        """Return the plan."""
+        from planner.answers.plan import plan_within
+
+        return plan_within(scenario, budget, hint=self.hint, starts=self.starts)
+
+
+@dataclass(frozen=True)
+class UncertainPlanQuestion(SearchQuestion["UncertainPlan"]):
+    """Plan a scenario for run times that are estimates.
+
+    Parameters
+    ----------
+    told
+        What is known of the run times.
+    plan_for
+        The median, the 90 % quantile, or the best mean over samples.
+    samples
+        How many run-time vectors are drawn, to choose by or to tell what the plan is worth.
+    time_limit_s, method, workers, seed, iterations, ray, watch, stop
+        As those of `planner.plan`; the time is divided among the candidates.
+    """
+
+    told: Told
+    plan_for: str = "p50"
+    _: KW_ONLY
+    samples: int = 8
+
+    def answer(self, scenario: Scenario, budget: Budget) -> UncertainPlan:
+        """Return the plan, and what it is worth."""
+        from planner.answers.uncertain.planning import plan_uncertain_within
+
+        return plan_uncertain_within(self, scenario, budget)
+
+
+@dataclass(frozen=True)
+class BoundQuestion(Question["Bound"]):
+    """Bound a scenario as well as the time allows.
+
+    Parameters
+    ----------
+    schedule
+        A timeline file whose regret is to be taken apart; it has half of the time, and the plan that bounding finds.
+    ray
+        Address of a Ray cluster whose workers price sections of a long trace.
+    watch
+        Called whenever the bound improves.
+    stop
+        Set it to end early with the best bound so far.
+
+    Raises
+    ------
+    InputError
+        If the schedule cannot be read, breaks a rule, or did not happen in the given run times.
+    QuestionError
+        If there is no such cluster.
+    """
+
+    verb: ClassVar[str] = "bound"
+    _: KW_ONLY
+    time_limit_s: float = field(default=60.0, metadata=TIME_LIMIT)
+    schedule: Path | None = field(
+        default=None,
+        metadata=option(
+            "Also say what this plan or timeline loses, and to what.", Kind.FILE, metavar="TIMELINE", in_sweeps=False
+        ),
+    )
+    workers: int = field(default=2, metadata=WORKERS)
+    seed: int = field(default=0, metadata=SEED)
+    ray: str | None = field(default=None, metadata=RAY)
+    watch: Callable[[Progress], None] | None = None
+    stop: threading.Event | None = None
+
+    def answer(self, scenario: Scenario, budget: Budget) -> Bound:
+        """Return the bound."""
+        from planner.answers.bound import bound_within
+
+        return bound_within(scenario, budget, self.schedule)
+
+
+@dataclass(frozen=True)
+class SimulateQuestion(Question["Simulation"]):
+    """Run a policy on a scenario in simulated time; the fields are the keywords of `planner.simulate`."""
+
+    verb: ClassVar[str] = "simulate"
+    policy: str = field(
+        metadata=option("A policy with parameters, module:Class, or a plan or timeline file.", Kind.POLICY)
+    )
+    _: KW_ONLY
+    noise: str | None = field(
+        default=None,
+        metadata=option("Seeded noise on runs and loads, or error of what is told.", Kind.NOISE, metavar="SPEC"),
+    )
+    warmup: Fraction = field(default=Fraction(0), metadata=WARMUP)
+    seed: int = field(default=0, metadata=SEED)
+
+    def answer(self, scenario: Scenario, budget: Budget) -> Simulation:
+        """Return what happened; a simulation has no time limit."""
+        from planner.answers.simulate import simulate
+
+        return simulate(scenario, self.policy, seed=self.seed, noise=self.noise, warmup=self.warmup)
+
+
+@dataclass(frozen=True)
+class CompareQuestion(Question["Comparison"]):
+    """Simulate the policies, then plan for the time limit, starting from the best of them.
+
+    A policy of the user's whose timeline breaks a rule has a row that says so. A tenth of the time, at most 5 s, goes
+    to the regret of each policy that is taken apart, and together no more than half of it.
+
+    Parameters
+    ----------
+    policies
+        As `planner.simulate` takes them; None: those of `planner.answers.compare.DEFAULT_POLICIES` (`ahead` up to
+        `LONGEST_LISTS`), and `OFFLINE_POLICIES` if there is noise or `BATCHING_POLICIES` if there are batch classes, of
+        those the ones that can serve the window.
+    noise
+        How wrong the run times are that policies are told, as ``told=published:1``; plan and bound know the true ones.
+    time_limit_s
+        Seconds for plan, bound and taking policies apart; simulations, which come before, are not counted.
+    warmup
+        Fraction of the earliest jobs that the metrics leave out; objective, ratio and gap cover every job.
+    regret
+        Policies, as they are named among the contenders, that are taken apart; None: the best online one and Compass.
+    ray
+        Address of a Ray cluster whose workers look for plans as well.
+
+    Raises
+    ------
+    QuestionError
+        If a policy that is to be taken apart is no contender, or ran on an instance of its own, or if there is no such
+        cluster.
+    NoiseError
+        If the noise changes what happens: plan and bound would be those of another window.
+    PolicyError
+        If a policy that was named cannot serve the window.
+    """
+
+    verb: ClassVar[str] = "compare"
+    policies: Sequence[str] | None = field(default=None, metadata=POLICIES)
+    _: KW_ONLY
+    noise: str | None = field(
+        default=None, metadata=option("How wrong the run times are that policies are told.", Kind.NOISE, metavar="SPEC")
+    )
+    time_limit_s: float = field(
+        default=60.0,
+        metadata=option(
+            "Seconds for plan, bound and taking policies apart, per replication; simulations are not counted.",
+            Kind.SECONDS,
+            name="time_limit",
+        ),
+    )
+    warmup: Fraction = field(default=Fraction(0), metadata=WARMUP)
+    regret: Sequence[str] | None = field(
+        default=None,
+        metadata=option("Policies to take apart, separated by commas (default: the best, and compass).", Kind.NAMES),
+    )
+    ray: str | None = field(
+        default=None,
+        metadata=option(
+            "Search on this Ray cluster, too; replications on it alone.", metavar="ADDRESS", in_sweeps=False
+        ),
+    )
+    workers: int = field(default=2, metadata=WORKERS)
+    seed: int = field(default=0, metadata=SEED)
+    watch: Callable[[Progress], None] | None = None
+    stop: threading.Event | None = None
+
+    def answer(self, scenario: Scenario, budget: Budget) -> Comparison:
+        """Return the comparison."""
+        from planner.answers.compare import compare_within
+
+        return compare_within(self, scenario, budget)
+
+
+@dataclass(frozen=True)
+class SizesQuestion(Question[Answer]):
+    """Which size meets service levels, and who may answer that.
+
+    Parameters
+    ----------
+    slo
+        Levels that must all hold. None: the scenario's own.
+    policies
+        Online policies to simulate beside it; None: all, or the quickest if the window is too long to plan.
+    most
+        The largest number of servers, per group, that is looked at.
+    spare
+        The levels must still be met with any so many servers gone.
+    noise
+        Under which policies are simulated, as `planner.simulate` takes it, but for ``estimates=FILE``.
+    rate
+        So many times as many requests per second as the scenario says, the same ones: each release is divided by it.
+    time_limit_s
+        For everything together.
+    watch
+        Called with a few words whenever the work turns to something else.
+    stop
+        Set it to end early with what is known.
+
+    Raises
+    ------
+    QuestionError, InputError, NoiseError, PolicyError
+        If there is no level, a policy is unknown, or the scenario cannot be asked about other sizes.
+    """
+
+    verb: ClassVar[str] = "servers"
+    slo: ServiceLevels | None = field(
+        default=None,
+        metadata=option(
+            "Service level, such as 'p99 slowdown <= 2' (default: the scenario's); several must all hold.",
+            Kind.LEVELS,
+        ),
+    )
+    _: KW_ONLY
+    policies: Sequence[str] | None = field(default=None, metadata=POLICIES)
+    most: int | None = field(
+        default=None,
+        metadata=option("Most servers, per group, to look at.", Kind.WHOLE, name="max", least=1, most=100_000),
+    )
+    spare: int = field(
+        default=0,
+        metadata=option(
+            "The level must still be met with any so many servers gone.", Kind.WHOLE, least=0, most=20, repeated=False
+        ),
+    )
+    noise: str | None = field(
+        default=None,
+        metadata=option(
+            "Policies run under this noise, such as told=mean; floor and plan do not.", Kind.NOISE, metavar="SPEC"
+        ),
+    )
+    rate: Fraction = field(
+        default=Fraction(1),
+        metadata=option(
+            "So many times as many requests per second, the same ones.", Kind.FACTOR, metavar="FACTOR", repeated=False
+        ),
+    )
+    time_limit_s: float = field(default=300.0, metadata=TIME_LIMIT)
+    workers: int = field(default=2, metadata=WORKERS)
+    seed: int = field(default=0, metadata=SEED)
+    watch: Callable[[str], None] | None = None
+    stop: threading.Event | None = None
+
+
+@dataclass(frozen=True)
+class ServersQuestion(SizesQuestion["ServersAnswer"]):
+    """Find the least number of servers that meets the service levels, or of priced groups the cheapest mix."""
+
+    def answer(self, scenario: Scenario, budget: Budget) -> ServersAnswer:
+        """Return the least size that is known to do."""
+        from planner.answers.servers.answer import servers_within
+
+        return servers_within(self, scenario, budget)
+
+
+@dataclass(frozen=True)
+class ScheduleQuestion(SizesQuestion["ScheduleAnswer"]):
+    """Find the cheapest schedule of counts that meets the levels, for plans and per policy.
+
+    Parameters
+    ----------
+    by_us
+        Length of the intervals in microseconds.
+    folder
+        What is found out about schedules is kept there, and counts when the same is asked again; None: it is not kept.
+    """
+
+    _: KW_ONLY
+    by_us: int = field(metadata=option("Length of the intervals.", Kind.TIME, name="by"))
+    folder: Path | None = None
+
+    def answer(self, scenario: Scenario, budget: Budget) -> ScheduleAnswer:
+        """Return the cheapest schedule that is known to do."""
+        from planner.answers.servers.schedule import schedule_within
+
+        return schedule_within(self, scenario, budget)
+
+
+plan, plan_uncertain = call(PlanQuestion), call(UncertainPlanQuestion, "plan_uncertain")
+bound, compare = call(BoundQuestion), call(CompareQuestion)
+servers, schedule = call(ServersQuestion), call(ScheduleQuestion, "schedule")
