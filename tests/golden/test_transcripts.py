@@ -26,7 +26,7 @@ def test_the_answers_are_as_they_were(
     monkeypatch.chdir(folder)
     monkeypatch.setenv("COLUMNS", "100")
     before = story.read_text()
-    now = replayed(before, lambda: tuple(capsys.readouterr())).replace(str(folder), "<folder>")  # type: ignore[arg-type]
+    now = replayed(before, capsys.readouterr).replace(str(folder), "<folder>")
     if os.environ.get("RENEW"):
         story.write_text(now)
     else:

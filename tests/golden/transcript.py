@@ -33,6 +33,7 @@ _IN_TEXT = (
     (re.compile(r"(at the end of|took|after|within|for) [\d.]+ s\b"), r"\1 <time>"),
 )
 _NUMBER = re.compile(r"[-+]?\d[\d,.]*(?:e[-+]?\d+)?")
+_KEY = re.compile(r"[0-9a-f]{64}")
 _MEASURED = re.compile(_NUMBER.pattern + r"( (us|ms|s|[KMG]?B|[KMG]?B/s)\b)?")
 _RUN_OF_NUMBERS = re.compile(r"#(\s*(#|%|to\b|of\b))*")
 _RULES = re.compile(r"[\u2500-\u257f]")
@@ -76,7 +77,8 @@ def _answer(words: list[str], tell: Callable[[str, str], str], output: Output) -
             path = Path(rest[0])
             yield from tell(path.suffix.lstrip("."), path.read_text()).splitlines()
         case "list":
-            yield from sorted(str(path.relative_to(rest[0])) for path in Path(rest[0]).rglob("*") if path.is_file())
+            files = [str(path.relative_to(rest[0])) for path in Path(rest[0]).rglob("*") if path.is_file()]
+            yield from sorted(_KEY.sub("<key>", file) for file in files)  # a key changes with the version
         case "change":
             source, old, new = (word.encode().decode("unicode_escape") for word in rest)
             text = Path(source).read_text()
