@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import csv
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
@@ -30,6 +30,9 @@ MODELS = {
     "depth": 3_900_000,
 }
 """Weights in kB."""
+
+WORK_PER_JOB_S = 0.996
+"""Mean work of a job at an equal mix of the four workflows."""
 
 _TABLE: dict[str, tuple[tuple[str, str | None, int, int, tuple[str, ...]], ...]] = {
     # task: model, run time in us, output in kB, predecessors
@@ -96,7 +99,7 @@ def with_slower(plain: Instance, count: int) -> Instance:
 
     gpus, fast = plain.cluster.gpus, plain.n_gpus - count
     listed = gpus[:fast] + tuple(replace(gpu, kind="slower") for gpu in gpus[fast:])
-    return _with_tasks(replace(plain, cluster=replace(plain.cluster, gpus=listed)), slowed)
+    return plain.with_tasks(slowed, cluster=replace(plain.cluster, gpus=listed))
 
 
 _FILLS_TO = {"opt": 8, "marian": 8, "mt5": 8, "vit": 4, "detr": 4, "depth": 4, "txt2speech": 4, "nli": 1}
@@ -121,14 +124,7 @@ def batched(plain: Instance) -> Instance:
             return task
         return Task.of_class(task.name, batch_class(task.models[0], task.runtime_us["*"]), task.inputs)
 
-    return _with_tasks(plain, classed)
-
-
-def _with_tasks(plain: Instance, changed: Callable[[Task], Task]) -> Instance:
-    """Return an instance each of whose tasks is changed."""
-    made = {flow.name: Workflow(flow.name, tuple(map(changed, flow.tasks))) for flow in plain.workflows}
-    jobs = tuple(replace(job, workflow=made[job.workflow.name]) for job in plain.jobs)
-    return replace(plain, jobs=jobs, catalogue=tuple(made.values()))
+    return plain.with_tasks(classed)
 
 
 def recorded_count(rate_per_s: int) -> int:
@@ -169,3 +165,8 @@ def poisson(rate_per_s: float, count: int, seed: int) -> list[tuple[int, str]]:
         arrivals.append((round(release * 1e6), rng.choice(names)))
         release += rng.expovariate(rate_per_s)
     return arrivals
+
+
+def at_load(load: float, gpus: int, jobs: int, seed: int) -> Instance:
+    """Return a draw of so many jobs that asks for a share of what the GPUs can compute."""
+    return instance(poisson(load * gpus / WORK_PER_JOB_S, jobs, seed), gpus)

@@ -5,10 +5,11 @@ Tasks are numbered 0 to n - 1, job by job in release order, inside a job in the 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 
@@ -18,7 +19,7 @@ from models.errors import UserError
 from models.restrictions import InitialResidency, InstanceError, Restrictions, check_initial, check_restrictions
 from models.stream_tables import StreamTables
 from models.tables import LARGEST, NEVER, NONE, Arcs, Ints
-from models.workload import WHOLE, BatchClass, Job, MLModel, Workflow
+from models.workload import WHOLE, BatchClass, Job, MLModel, Task, Workflow
 
 __all__ = [
     "NEVER",
@@ -315,6 +316,24 @@ class Instance:
             name = self.template_name(int(np.flatnonzero(self.streams.template != NONE)[0]))
             problem = f"{who} knows no streams yet, and {name} is a request of one"
             raise UnsupportedInstanceError(f"{problem}; allowed are tasks with a runtime or a batch class")
+
+    def with_workflows(self, change: Callable[[Workflow], Workflow], **others: Any) -> Instance:
+        """Return the instance with every workflow changed, also those of the catalogue; jobs go on sharing theirs.
+
+        Parameters
+        ----------
+        others
+            Further fields to replace; the catalogue may be among them.
+        """
+        shared = {id(workflow): workflow for workflow in (*(job.workflow for job in self.jobs), *self.catalogue)}
+        changed = {key: change(workflow) for key, workflow in shared.items()}
+        jobs = tuple(replace(job, workflow=changed[id(job.workflow)]) for job in self.jobs)
+        catalogue = tuple(changed[id(workflow)] for workflow in self.catalogue)
+        return replace(self, **{"jobs": jobs, "catalogue": catalogue} | others)
+
+    def with_tasks(self, change: Callable[[Task], Task], **others: Any) -> Instance:
+        """Return the instance with every task changed; `others` as of `with_workflows`."""
+        return self.with_workflows(lambda workflow: workflow.with_tasks(change), **others)
 
     def require_one_at_a_time(self, who: str) -> None:
         """Refuse batches, shares, memory of tasks and GPUs that come and go on behalf of a part without them.

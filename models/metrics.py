@@ -51,13 +51,9 @@ class Metrics:
     batches: int
     mean_batch_size: float | None
 
-    def as_dict(self) -> dict[str, int | float | None]:
-        """Return the figures by name."""
-        return asdict(self)
-
     def _repr_html_(self) -> str:
         """Show the figures in a notebook."""
-        shown = {name: "-" if value is None else f"{value:.6g}" for name, value in self.as_dict().items()}
+        shown = {name: "-" if value is None else f"{value:.6g}" for name, value in asdict(self).items()}
         rows = "".join(f"<tr><th>{name}</th><td>{value}</td></tr>" for name, value in shown.items())
         return f"<table>{rows}</table>"
 

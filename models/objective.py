@@ -244,6 +244,14 @@ _TABLE = {
 }
 
 
+@dataclass(frozen=True, slots=True)
+class ObjectiveValue:
+    """An objective and its value in the unit in which it is reported; None where there is none."""
+
+    name: Objective
+    value: float | None
+
+
 def reported_value(objective: Objective, value: Fraction) -> float:
     """Return an exact value in the unit in which it is reported (seconds for objectives in time)."""
     return float(value / MICROSECONDS_PER_SECOND if objective.unit == "s" else value)

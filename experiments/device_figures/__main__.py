@@ -21,6 +21,7 @@ from experiments.device_figures.figures import figures, reached
 from experiments.device_figures.parts import Part, parts
 from experiments.device_figures.remembered import Remembered
 from experiments.device_figures.steps import STEPS, state_determinism, take_steps
+from models.record import encode
 from models.scenario import load_scenario, write_atomically
 from planner.answers.profile import profile
 from planner.answers.replay import replay_on_devices
@@ -75,7 +76,7 @@ def _runs(part: Part, device: str, rounds: int, folder: Path) -> Iterator[dict[s
         made = replay_on_devices(
             scenario, policy, runner, LiveSettings(device), runner_name=part.runner, check_outputs=name == "compass"
         )
-        write_atomically(folder / f"{name}_report.json", json.dumps(made.as_dict(), indent=1))
+        write_atomically(folder / f"{name}_report.json", json.dumps(encode(made.record), indent=1))
         yield {"policy": name, **figures(made, part.large_bytes)}
 
 

@@ -11,9 +11,9 @@ import numpy as np
 from experiments.estimates import trace
 from planner.inputs.estimate.estimate import Estimate
 from planner.inputs.estimate.ladder import Fitted, Recipe, fit_rungs
+from planner.inputs.estimate.run import score
 from planner.inputs.estimate.rungs import BACK_OFF
 from planner.inputs.estimate.tasks import History
-from planner.inputs.estimate.written import score
 
 _KINDS = ("exact key", "boosted", BACK_OFF, "retrieval")
 _HIDDEN = 4

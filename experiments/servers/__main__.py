@@ -16,6 +16,7 @@ from experiments.suites import parallel_machines
 from experiments.suites.data import KNOWN_OPTIMA, best_known, found
 from experiments.suites.triplets import CAPACITY, triplets
 from models import Cluster, Instance, Job, MLModel, ServiceLevel, ServiceLevels
+from models.record import encode
 from models.scenario import Scenario, load_scenario, scenario_from
 from models.units import parse_time
 from planner import servers
@@ -156,13 +157,13 @@ def run_day(arguments: argparse.Namespace) -> None:
     """Print the cheapest schedule over an hour of the Azure trace, by ten minutes."""
     level = ServiceLevels.parse(arguments.day_slo)
     answer = schedule(azure_hour(), level, by_us=parse_time(arguments.by), time_limit_s=arguments.time_limit)
-    fixed, told = answer.fixed, answer.as_dict()
+    fixed, told = answer.fixed, answer.record
     print(f"{fixed.lower_bound} to {fixed.servers} servers that stay; {answer.runtime_s:.0f} s")
-    for row in told["intervals"]:
-        counts = {name: count["servers"] for name, count in row["policies"].items()}
-        said = f"at least {row['minimum']['lower_bound']}, found {row['minimum']['servers']}, {counts}"
-        print(f"   from {row['from_s']:g} s: {row['jobs']} jobs, {said}")
-    print(f"   {told['schedule']}", flush=True)
+    for row in told.intervals:
+        counts = {name: count.servers for name, count in row.policies.items()}
+        said = f"at least {row.minimum.lower_bound}, found {row.minimum.servers}, {counts}"
+        print(f"   from {row.from_s:g} s: {row.jobs} jobs, {said}")
+    print(f"   {encode(told.schedule)}", flush=True)
 
 
 BENCHMARKS: dict[str, Callable[[argparse.Namespace], None]] = {

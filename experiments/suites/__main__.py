@@ -13,7 +13,7 @@ import typer
 
 from experiments.suites.choice import FirstFilling, Suite
 from planner.command import manners
-from planner.command.verbs.options import TimeLimit, Workers
+from planner.command.options import TimeLimit, Workers
 
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
 

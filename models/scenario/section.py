@@ -8,12 +8,13 @@ from typing import Any, ClassVar, TypeVar
 from pydantic import BaseModel, BeforeValidator, ConfigDict, GetJsonSchemaHandler, ValidationError, model_validator
 from pydantic_core import CoreSchema, PydanticCustomError
 
-from models.scenario.errors import InputError, Source, Where, allowed, quote
+from models.scenario.errors import FieldError, Source, Where, allowed, quote
 
 _ALLOWED = {
     "tuple_type": "a list",
     "list_type": "a list",
     "dict_type": "a mapping",
+    "model_type": "a mapping",
     "int_type": "a whole number",
     "float_type": "a number",
     "finite_number": "a finite number",
@@ -74,6 +75,12 @@ class Section(BaseModel):
         return schema
 
 
+class Record(BaseModel):
+    """An entry of a file that others write: keys that it does not know say nothing here."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore", protected_namespaces=())
+
+
 def kind_of(value: object) -> str:
     """Return what a value is, in the words of a message."""
     kinds = {list: "a list", tuple: "a list", type(None): "nothing", dict: "a mapping"}
@@ -91,7 +98,7 @@ def refuse_empty(what: str) -> BeforeValidator:
     return BeforeValidator(validate)
 
 
-Document = TypeVar("Document", bound=Section)
+Document = TypeVar("Document", bound=BaseModel)
 
 
 def validate(document: type[Document], data: object, source: Source) -> Document:
@@ -105,14 +112,21 @@ def validate(document: type[Document], data: object, source: Source) -> Document
     try:
         return document.model_validate(data)
     except ValidationError as refused:
-        errors = [_input_error(dict(error), source) for error in refused.errors(include_url=False)]
+        errors = [source.error(fault.where, fault.problem) for fault in faults_of(refused)]
         raise min(errors, key=lambda error: error.line or 0) from None
 
 
-def _input_error(error: dict[str, Any], source: Source) -> InputError:
+def faults_of(refused: ValidationError) -> list[FieldError]:
+    """Return pydantic's complaints, each with the way to the value at fault, what is wrong and what is allowed."""
+    return [_fault(dict(error)) for error in refused.errors(include_url=False)]
+
+
+def _fault(error: dict[str, Any]) -> FieldError:
     where: Where = tuple(error["loc"])
+    if error["type"] == "missing":
+        return FieldError(where[:-1], f"key {where[-1]!r} is missing; allowed is a mapping that has it")
     if error["type"] != "input":
         what = _ALLOWED.get(error["type"]) or error["msg"].removeprefix("Input should be ")
-        return source.error(where, f"{kind_of(error['input'])} stands here; allowed is {what}")
+        return FieldError(where, f"{kind_of(error['input'])} stands here; allowed is {what}")
     key = error["ctx"]["key"]
-    return source.error(where if key is None else (*where, key), error["ctx"]["problem"])
+    return FieldError(where if key is None else (*where, key), error["ctx"]["problem"])

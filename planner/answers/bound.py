@@ -11,12 +11,12 @@ from pathlib import Path
 from typing import Any
 
 from models.instance import Instance
-from models.objective import reported_bound
+from models.objective import Objective, reported_bound
 from models.scenario import InputError, Scenario, write_atomically
 from models.scenario.files import read_text
 from models.timeline import Timeline
 from planner.answers.check import read, refuse_violations
-from planner.answers.regret import Regret
+from planner.answers.regret import Regret, RegretRecord
 from planner.answers.starts import starts_for
 from planner.answers.take_apart import take_apart, with_given_loads
 from solvers import portfolio
@@ -71,23 +71,37 @@ class Bound:
         """The highest bound that holds, certified or not, and its method."""
         return (self.lower_bound, self.method) if self.uncertified is None else self.uncertified
 
-    def as_dict(self, path: Path | None = None) -> dict[str, Any]:
+    def record(self, path: Path | None = None) -> BoundRecord:
         """Return the summary with the keys of ``bound --json``; `path` is where the certificate was written."""
-        objective = self.scenario.objective
-        return {
-            "objective": str(objective),
-            "lower_bound": self.certificate["lower_bound"],
-            "uncertified_lower_bound": None
-            if self.uncertified is None
-            else reported_bound(objective, self.uncertified[0]),
-            "uncertified_method": None if self.uncertified is None else self.uncertified[1],
-            "method": self.method,
-            "certificate": None if path is None else str(path),
-            "runtime_s": self.runtime_s,
-            "cpu_s": self.cpu_s,
-            "left_out": dict(self.left_out),
-            "regret": None if self.regret is None else self.regret.as_dict(),
-        }
+        objective, higher = self.scenario.objective, self.uncertified
+        return BoundRecord(
+            objective,
+            self.certificate["lower_bound"],
+            None if higher is None else reported_bound(objective, higher[0]),
+            None if higher is None else higher[1],
+            self.method,
+            None if path is None else str(path),
+            self.runtime_s,
+            self.cpu_s,
+            self.left_out,
+            None if self.regret is None else self.regret.record,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class BoundRecord:
+    """A bound in reported units."""
+
+    objective: Objective
+    lower_bound: float
+    uncertified_lower_bound: float | None
+    uncertified_method: str | None
+    method: str
+    certificate: str | None
+    runtime_s: float
+    cpu_s: float
+    left_out: Mapping[str, str]
+    regret: RegretRecord | None
 
 
 def write_certificate(made: Bound, path: Path) -> None:
@@ -161,11 +175,17 @@ def verify_file(scenario: Scenario, path: Path) -> Verdict:
     return verify(scenario.instance, document)
 
 
-def verdict_dict(scenario: Scenario, verdict: Verdict) -> dict[str, Any]:
-    """Return a verdict with the keys of ``verify --json``."""
+@dataclass(frozen=True, slots=True)
+class VerdictRecord:
+    """A verdict with the keys of ``verify --json``, its bound in the reported unit."""
+
+    valid: bool
+    lower_bound: float | None
+    reason: str | None
+
+
+def verdict_record(scenario: Scenario, verdict: Verdict) -> VerdictRecord:
+    """Return a verdict in reported units."""
     proved = verdict.lower_bound
-    return {
-        "valid": verdict.valid,
-        "lower_bound": None if proved is None else reported_bound(scenario.objective, proved),
-        "reason": verdict.reason,
-    }
+    lower_bound = None if proved is None else reported_bound(scenario.objective, proved)
+    return VerdictRecord(verdict.valid, lower_bound, verdict.reason)

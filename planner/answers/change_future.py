@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import ClassVar
 
 from executor import PolicyError
 from executor.futures import Action, change_future, first_difference, past
@@ -15,26 +15,25 @@ from planner.answers.simulate import is_file, simulate
 
 
 @dataclass(frozen=True, slots=True)
+class ActionDone:
+    """An action, and when it was taken."""
+
+    at_s: float
+    action: str
+
+
+@dataclass(frozen=True, slots=True)
 class PastDifference:
     """Where a past depends on the future: in which draw, what is the same before when, and what is done otherwise."""
 
     draw: int
-    before_us: int
-    as_it_was: Action | None
-    changed: Action | None
-
-    def as_dict(self) -> dict[str, Any]:
-        """Return the difference as plain data, times in seconds."""
-        return {
-            "draw": self.draw,
-            "same_jobs_before_s": self.before_us / MICROSECONDS_PER_SECOND,
-            "as_it_was": _plain(self.as_it_was),
-            "changed": _plain(self.changed),
-        }
+    same_jobs_before_s: float
+    as_it_was: ActionDone | None
+    changed: ActionDone | None
 
 
-def _plain(action: Action | None) -> dict[str, Any] | None:
-    return None if action is None else {"at_s": action[0] / MICROSECONDS_PER_SECOND, "action": action[1]}
+def _done(action: Action | None) -> ActionDone | None:
+    return None if action is None else ActionDone(action[0] / MICROSECONDS_PER_SECOND, action[1])
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +50,8 @@ class FutureChanged:
         The first past that differs; None if none does.
     """
 
+    ENCODED: ClassVar = ("policy", "draws", "compared", "passed", "difference")
+
     scenario: Scenario
     policy: str
     draws: int
@@ -61,16 +62,6 @@ class FutureChanged:
     def passed(self) -> bool:
         """Whether there were pasts to compare, and none differs."""
         return self.compared > 0 and self.difference is None
-
-    def as_dict(self) -> dict[str, Any]:
-        """Return the answer with the keys of ``simulate --change-future --json``."""
-        return {
-            "policy": self.policy,
-            "draws": self.draws,
-            "compared": self.compared,
-            "passed": self.passed,
-            "difference": None if self.difference is None else self.difference.as_dict(),
-        }
 
 
 def try_changed_futures(scenario: Scenario, policy: str, draws: int, *, seed: int = 0) -> FutureChanged:
@@ -105,6 +96,7 @@ def try_changed_futures(scenario: Scenario, policy: str, draws: int, *, seed: in
         pasts = [past(ran.instance, ran.timeline, future.before_us) for ran in (first, second)]
         differing = first_difference(*pasts)
         if differing is not None:
-            found = PastDifference(draw, future.before_us, *differing)
+            before_s = future.before_us / MICROSECONDS_PER_SECOND
+            found = PastDifference(draw, before_s, *map(_done, differing))
             return FutureChanged(scenario, policy, draw + 1, compared, found)
     return FutureChanged(scenario, policy, draws, compared, None)

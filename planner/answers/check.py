@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from executor import twin_instance
 from models.feasibility import check
 from models.instance import Instance
-from models.objective import Objective, reported_value, timeline_value
+from models.objective import Objective, ObjectiveValue, reported_value, timeline_value
 from models.scenario import InputError, PlanFile, read_timeline
 from models.timeline import UNPLACED, Timeline
 from models.violation import Violation
@@ -61,19 +60,27 @@ class Checked:
     own_times: Mapping[str, int]
     claims: Claims
 
-    def as_dict(self) -> dict[str, Any]:
-        """Return the outcome with the keys of ``check --json``."""
-        return {
-            "valid": not self.violations,
-            "violations": [asdict(violation) for violation in self.violations],
-            "objective": {"name": str(self.objective), "value": self.value},
-            "times": {"from": "the file" if self.realised else "the scenario", **self.own_times},
-            "header": {
-                "checked": self.claims.checked,
-                "unproved": self.claims.unproved,
-                "unchecked": self.claims.unchecked,
-            },
-        }
+    @property
+    def record(self) -> CheckRecord:
+        """The outcome with the keys of ``check --json``."""
+        return CheckRecord(
+            not self.violations,
+            self.violations,
+            ObjectiveValue(self.objective, self.value),
+            {"from": "the file" if self.realised else "the scenario", **self.own_times},
+            self.claims,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class CheckRecord:
+    """What a check found; `header` is what became of the claims of the file."""
+
+    valid: bool
+    violations: list[Violation]
+    objective: ObjectiveValue
+    times: Mapping[str, int | str]
+    header: Claims
 
 
 def checked(objective: Objective, instance: Instance, file: PlanFile) -> Checked:

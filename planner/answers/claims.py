@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from fractions import Fraction
+from typing import ClassVar
 
 import numpy as np
 
@@ -36,6 +37,8 @@ class Claims:
     unchecked
         By name: why a claim could not be held against anything.
     """
+
+    ENCODED: ClassVar = ("checked", "unproved", "unchecked")
 
     contradictions: list[Violation] = field(default_factory=list)
     checked: list[str] = field(default_factory=list)

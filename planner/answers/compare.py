@@ -2,26 +2,29 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from executor import IllegalActionError, NoiseError, PolicyError, StalledError
 from models.errors import QuestionError
 from models.instance import UnsupportedInstanceError
-from models.objective import reported_bound
+from models.objective import Objective
 from models.scenario import Scenario
+from models.status import Status
 from models.timeline import Timeline
-from planner.answers.contenders import PLAN, rows_of
+from planner.answers.contenders import PLAN, ComparedPolicy, rows_of
 from planner.answers.convergence import tell_proof, warn_of
 from planner.answers.plan import Plan, plan_within
-from planner.answers.regret import Regret
+from planner.answers.regret import Regret, RegretRecord
 from planner.answers.shown import Shown
 from planner.answers.simulate import BrokenRulesError, Simulation, simulate
 from planner.answers.take_apart import HeldSteps, clairvoyance_in, hold
 from planner.answers.uncertain.spec import parse_uncertainty
+from planner.answers.versions import Origin, ScenarioNamed, named, provenance
 from solvers.budget import Budget
 
 if TYPE_CHECKING:
@@ -67,10 +70,6 @@ TOLD_WRONGLY = (
 class Comparison:
     """A plan and simulations of the same scenario, best objective first in every view.
 
-    `rows` has one entry per contender: policy, clairvoyant, what it knows of run times (one of `executor.Knows`), twin
-    (whether it ran on an instance of its own), objective, metrics, ratio_to_best, ratio_to_bound, gap_to_bound; of the
-    plan bound_method, plan_gap and converged; and problem: why a policy of the user's has no value and no rank. The
-    ratio to the least possible value lies between ratio_to_best and ratio_to_bound.
     `regrets` takes apart what policies, unless named the best online one and Compass, lose to plan and lower bound.
     `asked` is the question that repeats it, with the policies that ran. `left_out` says why, by the names of policies
     that nobody asked for by name and that cannot serve the window.
@@ -80,7 +79,7 @@ class Comparison:
     plan: Plan
     simulations: tuple[Simulation, ...]
     warmup: Fraction
-    rows: tuple[dict[str, Any], ...]
+    rows: tuple[ComparedPolicy, ...]
     asked: CompareQuestion
     regrets: tuple[Regret, ...] = ()
     left_out: Mapping[str, str] = field(default_factory=dict)
@@ -100,9 +99,9 @@ class Comparison:
     @property
     def _remarks(self) -> list[str]:
         """What the marks in the rows mean."""
-        twins = [row["policy"] for row in self.rows if row["twin"]]
+        twins = [row.policy for row in self.rows if row.twin]
         on_twins = [f"On a twin of the scenario, not on the scenario itself: {', '.join(twins)}."] if twins else []
-        return on_twins + [f"Without a rank: {row['problem']}." for row in self.rows if row["problem"]]
+        return on_twins + [f"Without a rank: {row.problem}." for row in self.rows if row.problem]
 
     @property
     def proof(self) -> str:
@@ -117,35 +116,91 @@ class Comparison:
     @property
     def best(self) -> str | None:
         """Name of the contender with the best objective on the scenario itself; None if there is none."""
-        ranked = (str(row["policy"]) for row in self.rows if row["ratio_to_best"] is not None and not row["twin"])
+        ranked = (row.policy for row in self.rows if row.ratio_to_best is not None and not row.twin)
         return next(ranked, None)
 
-    def as_dict(self) -> dict[str, Any]:
-        """Return the comparison with the keys of ``compare --json``."""
-        bound = self.plan.result.lower_bound
-        return {
-            "objective": str(self.scenario.objective),
-            "rows": list(self.rows),
-            "lower_bound": None if bound is None else reported_bound(self.scenario.objective, bound),
-            "bound_method": self.plan.result.bound_method,
-            "gap": self.plan.result.gap,
-            "converged": self.warning is None,
-            "warning": self.warning,
-            "status": str(self.plan.result.status),
-            "cpu_s": self.plan.result.cpu_s,
-            "best": self.best,
-            "left_out": dict(self.left_out),
-            "regret": [regret.as_dict() for regret in self.regrets],
-            "note": self.note,
-        }
+    @property
+    def record(self) -> ComparisonRecord:
+        """The comparison with the keys of ``compare --json``."""
+        result = self.plan.result
+        return ComparisonRecord(
+            self.scenario.objective,
+            self.rows,
+            self.plan.lower_bound,
+            result.bound_method,
+            result.gap,
+            self.warning is None,
+            self.warning,
+            result.status,
+            result.cpu_s,
+            self.best,
+            self.left_out,
+            [regret.record for regret in self.regrets],
+            self.note,
+        )
+
+    @property
+    def origin(self) -> ComparisonOrigin:
+        """Of what it is, how the plan came about, and how to repeat it."""
+        scenario, instance = self.scenario, self.scenario.instance
+        slo = None if scenario.slo is None else str(scenario.slo)
+        return ComparisonOrigin(
+            ComparedWindow(*named(scenario), len(instance.jobs), instance.n_tasks, instance.n_gpus, slo),
+            shlex.join(["truenorth", "compare", scenario.source.file, *self.asked.typed()]),
+            provenance(),
+            scenario.objective.unit,
+            str(self.warmup),
+            self.plan.incumbents,
+            self.plan.result.runtime_s,
+        )
 
     @property
     def shown(self) -> tuple[Shown, ...]:
         """Every contender's timeline: the plan, then the others, best first."""
         shown = [*self.plan.shown, *(entry for s in self.simulations for entry in s.shown)]
         found = {entry.name: entry for entry in shown}
-        names = sorted((row["policy"] for row in self.rows if not row["problem"]), key=lambda name: name != PLAN)
+        names = sorted((row.policy for row in self.rows if not row.problem), key=lambda name: name != PLAN)
         return tuple(found[name] for name in names)
+
+
+@dataclass(frozen=True, slots=True)
+class ComparisonRecord:
+    """A comparison in reported units; `gap` and `converged` are of the plan."""
+
+    objective: Objective
+    rows: tuple[ComparedPolicy, ...]
+    lower_bound: float | None
+    bound_method: str | None
+    gap: float | None
+    converged: bool
+    warning: str | None
+    status: Status
+    cpu_s: float
+    best: str | None
+    left_out: Mapping[str, str]
+    regret: list[RegretRecord]
+    note: str
+
+
+@dataclass(frozen=True, slots=True)
+class ComparedWindow(ScenarioNamed):
+    """The scenario of a comparison, and its size."""
+
+    jobs: int
+    tasks: int
+    gpus: int
+    slo: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class ComparisonOrigin(Origin):
+    """What ``comparison.json`` says besides; incumbents are seconds, value and bound at each improvement."""
+
+    scenario: ComparedWindow
+    unit: str
+    warmup: str
+    incumbents: list[tuple[float, float | None, float | None]]
+    runtime_s: float
 
 
 def compare_within(asked: CompareQuestion, scenario: Scenario, budget: Budget) -> Comparison:

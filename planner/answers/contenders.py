@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any
 
 from executor import Knows
 from models.metrics import Metrics, measure
@@ -13,16 +13,49 @@ from planner.answers.convergence import is_converged
 from planner.answers.plan import Plan
 from planner.answers.policies.parse import parse
 from planner.answers.simulate import Simulation
-from solvers.result import Result
 
 PLAN = "plan"
 """Name of the plan's row."""
 
 
+@dataclass(frozen=True, slots=True)
+class ComparedPolicy:
+    """A contender of a comparison.
+
+    Parameters
+    ----------
+    clairvoyant, knows
+        Whether it knows the future, and what it knows of run times.
+    twin
+        Whether it ran on an instance of its own.
+    objective, metrics, ratio_to_best, ratio_to_bound, gap_to_bound
+        In reported units; None for a policy of the user's that breaks the rules. The ratio to the least possible value
+        lies between ratio_to_best and ratio_to_bound.
+    bound_method, plan_gap, converged
+        What is known of the plan that every ratio is to.
+    problem
+        Why it has no value and no rank, if it has none.
+    """
+
+    policy: str
+    clairvoyant: bool
+    knows: Knows
+    twin: bool
+    objective: float | None
+    metrics: Metrics | None
+    ratio_to_best: float | None
+    ratio_to_bound: float | None
+    gap_to_bound: float | None
+    bound_method: str | None
+    plan_gap: float | None
+    converged: bool
+    problem: str | None
+
+
 def rows_of(
     planned: Plan, simulations: Sequence[Simulation], broken: Mapping[str, str], warmup: Fraction
-) -> tuple[dict[str, Any], ...]:
-    """Return what `Comparison.rows` says, best objective first; the best is one of the scenario's own instance.
+) -> tuple[ComparedPolicy, ...]:
+    """Return the contenders, best objective first; the best is one of the scenario's own instance.
 
     Parameters
     ----------
@@ -36,23 +69,32 @@ def rows_of(
         entries.append((PLAN, result.value, metrics, Knows.FUTURE, False))
     entries += [(s.policy, s.value, s.metrics, s.knows, s.on_a_twin) for s in simulations]
     best = min((value for _, value, _, _, twin in entries if not twin), default=None)
+    method = result.bound_method
+    proved = method, result.gap, is_converged(result.gap, method)
     ranked = [
-        {
-            "policy": name,
-            "clairvoyant": knows is Knows.FUTURE,
-            "knows": str(knows),
-            "twin": twin,
-            "objective": reported_value(scenario.objective, value),
-            "metrics": metrics.as_dict(),
-            "ratio_to_best": _ratio(value, best),
-            "ratio_to_bound": _ratio(value, result.lower_bound),
-            "gap_to_bound": gap(value, result.lower_bound),
-            **_proved(result),
-            "problem": None,
-        }
+        ComparedPolicy(
+            name,
+            knows is Knows.FUTURE,
+            knows,
+            twin,
+            reported_value(scenario.objective, value),
+            metrics,
+            _ratio(value, best),
+            _ratio(value, result.lower_bound),
+            gap(value, result.lower_bound),
+            *proved,
+            None,
+        )
         for name, value, metrics, knows, twin in sorted(entries, key=lambda entry: entry[1])
     ]
-    return *ranked, *(_refused(planned, policy, why) for policy, why in broken.items())
+    known = {policy: parse(policy, scenario).knows for policy in broken}
+    refused = [  # no figure of a timeline that breaks a rule is true
+        ComparedPolicy(
+            policy, known[policy] is Knows.FUTURE, known[policy], False, None, None, None, None, None, *proved, why
+        )
+        for policy, why in broken.items()
+    ]
+    return *ranked, *refused
 
 
 def _ratio(value: Fraction, least: Fraction | None) -> float | None:
@@ -60,18 +102,3 @@ def _ratio(value: Fraction, least: Fraction | None) -> float | None:
     if least is None or (not least and value):
         return None
     return float(value / least) if least else 1.0
-
-
-def _proved(result: Result) -> dict[str, Any]:
-    """Return what is known of the plan that every ratio is to."""
-    method = result.bound_method
-    return {"bound_method": method, "plan_gap": result.gap, "converged": is_converged(result.gap, method)}
-
-
-def _refused(planned: Plan, policy: str, why: str) -> dict[str, Any]:
-    """Return the row of a policy whose timeline breaks a rule: no figure of it is true."""
-    figures = ("objective", "metrics", "ratio_to_best", "ratio_to_bound", "gap_to_bound")
-    knows = parse(policy, planned.scenario).knows
-    known = {"clairvoyant": knows is Knows.FUTURE, "knows": str(knows)}
-    row = {"policy": policy, **known, "twin": False, **dict.fromkeys(figures)}
-    return {**row, **_proved(planned.result), "problem": why}

@@ -60,10 +60,7 @@ def _move_times(times: Mapping[str, Times], here: Times, gpu: GPU) -> dict[str, 
 
 def without_models(instance: Instance) -> Instance:
     """Return the instance in which no task needs a model: no plan of the given one is better than its best."""
-    bare = [Workflow(workflow.name, tuple(map(_without_models, workflow.tasks))) for workflow in instance.workflows]
-    of_job = instance.job_workflow.tolist()
-    jobs = tuple(replace(job, workflow=bare[index]) for job, index in zip(instance.jobs, of_job, strict=True))
-    return replace(instance, jobs=jobs, initial=())
+    return instance.with_tasks(_without_models, initial=())
 
 
 def _without_models(task: Task) -> Task:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import sqrt
 from statistics import NormalDist
 
 import numpy as np
+
+from models.record import key
 
 LEVEL = 0.95
 """How often such an interval holds the mean of all replications that could be drawn."""
@@ -21,15 +23,29 @@ _STUDENT = (
 
 @dataclass(frozen=True, slots=True)
 class Interval:
-    """A mean, and the ends of its interval; None for the ends where there is a single value."""
+    """A mean, and the ends of its interval; None for the ends where there is a single value, for all without any."""
 
-    mean: float
-    low: float | None
-    high: float | None
+    mean: float | None = field(metadata=key(""))
+    low: float | None = field(metadata=key("_low"))
+    high: float | None = field(metadata=key("_high"))
 
-    def named(self, name: str) -> dict[str, float | None]:
-        """Return mean and ends as three columns."""
-        return {name: self.mean, f"{name}_low": self.low, f"{name}_high": self.high}
+    @property
+    def ends(self) -> str | None:
+        """The ends in words."""
+        return None if self.low is None or self.high is None else f"{self.low:.4g} to {self.high:.4g}"
+
+    def __str__(self) -> str:
+        """Say the mean with its interval.
+
+        >>> str(Interval(2.0, 1.51, 2.6))
+        '2 [1.51, 2.6]'
+        """
+        if self.mean is None:
+            return "-"
+        return f"{self.mean:.4g}" if self.low is None else f"{self.mean:.4g} [{self.low:.4g}, {self.high:.4g}]"
+
+
+NO_INTERVAL = Interval(None, None, None)
 
 
 def interval_of(values: Sequence[float]) -> Interval:

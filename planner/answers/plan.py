@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from models.instance import Instance
 from models.metrics import Metrics, measure
-from models.objective import Objective, reported_bound, reported_value
+from models.objective import Objective, ObjectiveValue, reported_bound, reported_value
 from models.scenario import Scenario, TimelineHeader, write_timeline
+from models.status import Status
 from models.timeline import Timeline
 from planner.answers.convergence import is_converged
 from planner.answers.shown import Shown
@@ -84,28 +84,51 @@ class Plan:
             for moment in self.result.incumbents
         ]
 
-    def as_dict(self, path: Path | None = None) -> dict[str, Any]:
+    def record(self, path: Path | None = None) -> PlanRecord:
         """Return the plan's summary with the keys of ``plan --json``; `path` is where it was written."""
         result = self.result
-        return {
-            "status": str(result.status),
-            "objective": {"name": str(self.scenario.objective), "value": self.value},
-            "lower_bound": self.lower_bound,
-            "bound_method": result.bound_method,
-            "gap": result.gap,
-            "converged": is_converged(result.gap, result.bound_method),
-            "fell_back": result.fell_back,
-            "proved_by": result.proved_by,
-            "confirmed_by": result.confirmed_by,
-            "faults": list(result.faults),
-            "runtime_s": result.runtime_s,
-            "cpu_s": result.cpu_s,
-            "within_time_limit": result.within_limit,
-            "left_out": dict(result.left_out),
-            "incumbents": self.incumbents,
-            "metrics": None if self.metrics is None else self.metrics.as_dict(),
-            "plan": None if path is None else str(path),
-        }
+        return PlanRecord(
+            result.status,
+            ObjectiveValue(self.scenario.objective, self.value),
+            self.lower_bound,
+            result.bound_method,
+            result.gap,
+            is_converged(result.gap, result.bound_method),
+            result.fell_back,
+            result.proved_by,
+            result.confirmed_by,
+            result.faults,
+            result.runtime_s,
+            result.cpu_s,
+            result.within_limit,
+            result.left_out,
+            self.incumbents,
+            self.metrics,
+            None if path is None else str(path),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class PlanRecord:
+    """A plan in reported units; incumbents are seconds, value and bound at each improvement."""
+
+    status: Status
+    objective: ObjectiveValue
+    lower_bound: float | None
+    bound_method: str | None
+    gap: float | None
+    converged: bool
+    fell_back: str | None
+    proved_by: str | None
+    confirmed_by: str | None
+    faults: Sequence[str]
+    runtime_s: float
+    cpu_s: float
+    within_time_limit: bool
+    left_out: Mapping[str, str]
+    incumbents: list[tuple[float, float | None, float | None]]
+    metrics: Metrics | None
+    plan: str | None
 
 
 def write_plan(made: Plan, path: Path, command: str | None = None) -> None:

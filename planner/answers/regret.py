@@ -14,9 +14,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import pairwise
-from typing import Any
 
-from models.objective import gap, reported_bound, reported_value
+from models.objective import Objective, gap, reported_bound, reported_value
 from models.scenario import Scenario
 from models.status import proves
 from models.timeline import Timeline
@@ -140,53 +139,88 @@ class Regret:
         unexplained = self.steps[-1].value - self.lower_bound
         return (*parts, Loss(OPEN, unexplained, Fraction(0), unexplained))
 
-    def as_dict(self) -> dict[str, Any]:
-        """Return the regret as plain data, values in reported units.
-
-        The exact loss lies between `at_least` and `at_most`; `share` is of the distance from the lower bound. What
-        `clairvoyance` says stands beside the chain and is no part of it.
-        """
-        objective = self.scenario.objective
-        return {
-            "policy": self.policy,
-            "objective": str(objective),
-            "steps": [
-                {
-                    "free": step.part,
-                    "value": reported_value(objective, step.value),
-                    "lower_bound": reported_bound(objective, step.lower_bound),
-                    "proved": step.proved,
-                }
-                for step in self.steps
-            ],
-            "losses": self.rows,
-            "lower_bound": reported_bound(objective, self.lower_bound),
-            "bound_method": self.bound_method,
-            "clairvoyance": None if self.clairvoyance is None else self._clairvoyance_row(self.clairvoyance),
-            "note": NOTE,
-            "warning": self.warning,
-        }
+    @property
+    def record(self) -> RegretRecord:
+        """The regret with the keys of ``regret`` in ``compare --json``, values in reported units."""
+        objective, known = self.scenario.objective, self.clairvoyance
+        steps = [
+            StepRow(
+                step.part,
+                reported_value(objective, step.value),
+                reported_bound(objective, step.lower_bound),
+                step.proved,
+            )
+            for step in self.steps
+        ]
+        return RegretRecord(
+            self.policy,
+            objective,
+            steps,
+            self.rows,
+            reported_bound(objective, self.lower_bound),
+            self.bound_method,
+            None if known is None else _known(objective, known),
+            NOTE,
+            self.warning,
+        )
 
     @property
-    def rows(self) -> list[dict[str, Any]]:
-        """One row per part: part, lost, at_least, at_most in reported units, and the share of the whole."""
-        return [self._loss_row(loss) for loss in self.losses]
+    def rows(self) -> list[LossRow]:
+        """One row per part, in reported units."""
+        return [self._row(loss) for loss in self.losses]
 
-    def _loss_row(self, loss: Loss) -> dict[str, Any]:
-        objective = self.scenario.objective
-        return {
-            "part": loss.part,
-            "lost": reported_value(objective, loss.lost),
-            "at_least": reported_value(objective, loss.at_least),
-            "at_most": reported_value(objective, loss.at_most),
-            "share": float(loss.lost / self.total) if self.total else None,
-        }
+    def _row(self, loss: Loss) -> LossRow:
+        objective, share = self.scenario.objective, float(loss.lost / self.total) if self.total else None
+        lost, least, most = (reported_value(objective, value) for value in (loss.lost, loss.at_least, loss.at_most))
+        return LossRow(loss.part, lost, least, most, share)
 
-    def _clairvoyance_row(self, known: Clairvoyance) -> dict[str, Any]:
-        objective = self.scenario.objective
-        return {
-            "policy": known.policy,
-            "online": reported_value(objective, known.online),
-            "all_known": reported_value(objective, known.all_known),
-            "worth": reported_value(objective, known.online - known.all_known),
-        }
+
+def _known(objective: Objective, known: Clairvoyance) -> ClairvoyanceRow:
+    values = (known.online, known.all_known, known.online - known.all_known)
+    return ClairvoyanceRow(known.policy, *(reported_value(objective, value) for value in values))
+
+
+@dataclass(frozen=True, slots=True)
+class StepRow:
+    """A step of a regret: what it sets free, the value it came to, and what no such timeline lies below."""
+
+    free: str
+    value: float
+    lower_bound: float
+    proved: bool
+
+
+@dataclass(frozen=True, slots=True)
+class LossRow:
+    """A part of a regret: what search found, the ends between which the exact loss lies, and its share of the whole."""
+
+    part: str
+    lost: float
+    at_least: float
+    at_most: float
+    share: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class ClairvoyanceRow:
+    """What knowing the future is worth to a policy; it stands beside the chain and is no part of it."""
+
+    policy: str
+    online: float
+    all_known: float
+    worth: float
+
+
+@dataclass(frozen=True, slots=True)
+class RegretRecord:
+    """A regret in reported units."""
+
+    policy: str
+    objective: Objective
+    steps: list[StepRow]
+    losses: list[LossRow]
+    lower_bound: float
+    bound_method: str | None
+    clairvoyance: ClairvoyanceRow | None
+    note: str
+    warning: str | None

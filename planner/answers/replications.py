@@ -12,12 +12,14 @@ from pathlib import Path
 from typing import Any
 
 from executor import NoiseError
+from models.objective import Objective
+from models.record import Spreading, spread
 from models.scenario import Scenario
 from planner.answers.convergence import WHAT_COUNTS, describe_bound
-from planner.answers.intervals import LEVEL, Interval, interval_of
+from planner.answers.intervals import LEVEL, NO_INTERVAL, Interval, interval_of
 from planner.answers.questions import CompareQuestion
 from planner.answers.uncertain.spec import parse_uncertainty
-from planner.answers.whatif.result import Counts, Sweep
+from planner.answers.whatif.result import CellError, Counts, Sweep
 from planner.answers.whatif.run import ask_each
 from planner.answers.whatif.verbs import Row
 from planner.answers.windows import windows_of
@@ -61,19 +63,11 @@ class Replicated:
         return min(everywhere, key=lambda name: sum(_values(cells, name)), default=None)
 
     @property
-    def rows(self) -> list[dict[str, Any]]:
-        """A row per contender, least mean objective first.
-
-        policy, clairvoyant, twin, replications; then, each with _low and _high, objective, ratio_to_best and
-        ratio_to_bound (of each replication: the mean ratio to the least possible lies between theirs), and difference
-        (to `against`, in the same replication); better_in (replications in which it is better than that one);
-        bound_methods and converged_in (replications whose plan is converged); plan_gap, gap_to_bound, and the means of
-        the metrics; and problem: why a policy of the user's has no figures and no rank.
-        """
+    def rows(self) -> list[ReplicatedPolicy]:
+        """A row per contender, least mean objective first."""
         cells, against = self.replications, self.against
-        said = {"bound_methods": self.bound_methods, "converged_in": self.converged_in}
-        rows = [_row(cells, name, against, said) for name in _names(cells)]
-        return sorted(rows, key=lambda row: (-row["replications"], row["objective"] or 0.0))
+        rows = [_row(cells, name, against, self.bound_methods, self.converged_in) for name in _names(cells)]
+        return sorted(rows, key=lambda row: (-row.replications, row.objective.mean or 0.0))
 
     @property
     def bound_methods(self) -> str:
@@ -122,29 +116,85 @@ class Replicated:
         if self.against is not None:
             text += f" Differences are to {self.against} in the same replication."
         text += f" {failed} more could not be used." if failed else ""
-        twins = [row["policy"] for row in self.rows if row["twin"]]
+        twins = [row.policy for row in self.rows if row.twin]
         text += f" On a twin of the scenario, not on the scenario itself: {', '.join(twins)}." if twins else ""
-        return text + "".join(f" Without a rank: {row['problem']}." for row in self.rows if row["problem"])
+        return text + "".join(f" Without a rank: {row.problem}." for row in self.rows if row.problem)
 
-    def as_dict(self) -> dict[str, Any]:
-        """Return what ``compare --json`` prints with replications."""
-        bound = self.lower_bound
-        return {
-            "objective": str(self.scenario.objective),
-            "replications": len(self.replications),
-            "of": self.what,
-            "against": self.against,
-            "rows": self.rows,
-            **(Interval(0.0, None, None) if bound is None else bound).named("lower_bound"),
-            **({"lower_bound": None} if bound is None else {}),
-            "bound_methods": self.bound_methods,
-            "converged_in": self.converged_in,
-            "warning": self.warning,
-            "best": next((row["policy"] for row in self.rows if not row["twin"] and not row["problem"]), None),
-            "errors": self.sweep.as_dict()["errors"],
-            "complete": self.sweep.complete,
-            "note": self.note,
-        }
+    @property
+    def record(self) -> ReplicatedRecord:
+        """The keys of ``compare --json`` with replications."""
+        rows = self.rows
+        return ReplicatedRecord(
+            self.scenario.objective,
+            len(self.replications),
+            self.what,
+            self.against,
+            rows,
+            self.lower_bound or NO_INTERVAL,
+            self.bound_methods,
+            self.converged_in,
+            self.warning,
+            next((row.policy for row in rows if not row.twin and not row.problem), None),
+            self.sweep.errors,
+            self.sweep.complete,
+            self.note,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicatedPolicy(Spreading):
+    """A contender over replications.
+
+    Parameters
+    ----------
+    replications
+        In how many it has figures.
+    objective, ratio_to_best, ratio_to_bound
+        Means; of each replication the mean ratio to the least possible lies between those two.
+    difference, better_in
+        To `against` in the same replication, and in how many of them it is better than that one.
+    bound_methods, converged_in, plan_gap
+        What is known of the plans that every ratio is to.
+    figures
+        The means of the metrics, and of what parts lose.
+    problem
+        Why a policy of the user's has no figures and no rank.
+    """
+
+    policy: str
+    clairvoyant: bool
+    twin: bool
+    replications: int
+    objective: Interval = field(metadata=spread(Interval, "objective"))
+    ratio_to_best: Interval = field(metadata=spread(Interval, "ratio_to_best"))
+    ratio_to_bound: Interval = field(metadata=spread(Interval, "ratio_to_bound"))
+    difference: Interval = field(metadata=spread(Interval, "difference"))
+    better_in: int | None
+    bound_methods: str
+    converged_in: int
+    plan_gap: float | None
+    gap_to_bound: float | None
+    figures: Mapping[str, float | None] = field(metadata=spread())
+    problem: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicatedRecord(Spreading):
+    """A comparison over replications in reported units."""
+
+    objective: Objective
+    replications: int
+    of: str
+    against: str | None
+    rows: list[ReplicatedPolicy]
+    lower_bound: Interval = field(metadata=spread(Interval, "lower_bound"))
+    bound_methods: str
+    converged_in: int
+    warning: str | None
+    best: str | None
+    errors: list[CellError]
+    complete: bool
+    note: str
 
 
 def _names(cells: Sequence[_Cell]) -> list[str]:
@@ -160,21 +210,32 @@ def _any(cells: Sequence[_Cell], name: str, *keys: str) -> bool:
     return any(cell[name][key] for cell in cells if name in cell for key in keys)
 
 
-def _row(cells: Sequence[_Cell], name: str, against: str | None, said: Mapping[str, Any]) -> dict[str, Any]:
+def _row(
+    cells: Sequence[_Cell], name: str, against: str | None, bound_methods: str, converged_in: int
+) -> ReplicatedPolicy:
     here = [cell for cell in cells if name in cell]
     problems = [str(cell[name]["problem"]) for cell in here if cell[name]["problem"]]
     if problems:  # means over the draws in which it breaks no rule would be means over a choice
         here = []
-    row: dict[str, Any] = {"policy": name, "clairvoyant": _any(cells, name, "clairvoyant")}
-    row |= {"twin": _any(cells, name, "twin"), "replications": len(here)}
-    for column, key in (("objective", "value"), *((ratio, ratio) for ratio in ("ratio_to_best", "ratio_to_bound"))):
-        row |= _interval(_values(here, name, key), column)
     differences = [] if against in (None, name) else list(_differences(here, name, str(against)))
-    row |= _interval(differences, "difference")
-    row["better_in"] = sum(difference < 0 for difference in differences) if differences else None
-    row |= said
-    row |= {key: _mean(_values(here, name, key)) for key in _figures(cells, name)}
-    return row | {"problem": problems[0] if problems else None}
+    plan_gap, gap_to_bound, *figures = _figures(cells, name)
+    return ReplicatedPolicy(
+        name,
+        _any(cells, name, "clairvoyant"),
+        _any(cells, name, "twin"),
+        len(here),
+        _interval(_values(here, name)),
+        _interval(_values(here, name, "ratio_to_best")),
+        _interval(_values(here, name, "ratio_to_bound")),
+        _interval(differences),
+        sum(difference < 0 for difference in differences) if differences else None,
+        bound_methods,
+        converged_in,
+        _mean(_values(here, name, plan_gap)),
+        _mean(_values(here, name, gap_to_bound)),
+        {column: _mean(_values(here, name, column)) for column in figures},
+        problems[0] if problems else None,
+    )
 
 
 def _differences(cells: Sequence[_Cell], name: str, other: str) -> Iterator[float]:
@@ -184,8 +245,8 @@ def _differences(cells: Sequence[_Cell], name: str, other: str) -> Iterator[floa
             yield mine[0] - its[0]
 
 
-def _interval(values: Sequence[float], name: str) -> dict[str, float | None]:
-    return interval_of(values).named(name) if values else dict.fromkeys((name, f"{name}_low", f"{name}_high"))
+def _interval(values: Sequence[float]) -> Interval:
+    return interval_of(values) if values else NO_INTERVAL
 
 
 def _mean(values: Sequence[float]) -> float | None:

@@ -6,14 +6,13 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from pathlib import Path
-from typing import Any
 
 from executor import Knows, Policy, PolicyError, instance_for, replay
 from executor import simulate as run
 from models.feasibility import assert_feasible, check
 from models.instance import Instance
 from models.metrics import Metrics, measure
-from models.objective import reported_value, timeline_value
+from models.objective import ObjectiveValue, reported_value, timeline_value
 from models.scenario import Scenario, TimelineHeader, write_timeline
 from models.timeline import Timeline
 from planner.answers.check import feasible_timeline
@@ -81,24 +80,30 @@ class Simulation:
         """The timeline of what happened."""
         return (Shown(self.policy, self.clairvoyant, self.instance, self.timeline),)
 
-    def as_dict(self) -> dict[str, Any]:
-        """Return the summary with the keys of ``simulate --json``."""
-        return {
-            "policy": self.policy,
-            "objective": {
-                "name": str(self.scenario.objective),
-                "value": reported_value(self.scenario.objective, self.value),
-            },
-            "metrics": self.metrics.as_dict(),
-        }
+    @property
+    def record(self) -> SimulationRecord:
+        """The summary with the keys of ``simulate --json``."""
+        objective = self.scenario.objective
+        return SimulationRecord(
+            self.policy, ObjectiveValue(objective, reported_value(objective, self.value)), self.metrics
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class SimulationRecord:
+    """What a simulation came to, in reported units."""
+
+    policy: str
+    objective: ObjectiveValue
+    metrics: Metrics
 
 
 def write_simulation(ran: Simulation, path: Path, command: str | None = None) -> None:
     """Write the timeline file, whole or not at all; `command` is what made it, if a command did."""
-    objective = ran.as_dict()["objective"]
+    objective = ran.record.objective
     header = TimelineHeader(
-        objective=objective["name"],
-        value=objective["value"],
+        objective=str(objective.name),
+        value=objective.value,
         policy=ran.policy,
         versions=provenance(),
         command=command,

@@ -1,11 +1,17 @@
-"""Which software made a result, and whether its solvers were tried on what is known."""
+"""Where an answer comes from: its scenario, the command and the software, and whether its solvers were tried."""
 
 from __future__ import annotations
 
 import subprocess
+from collections.abc import Mapping
+from dataclasses import dataclass
 from functools import cache
 from importlib.metadata import version
 from pathlib import Path
+
+from models.identity import scenario_hash
+from models.instance import Instance
+from models.scenario import Scenario
 
 _PACKAGES = ("truenorth", "highspy", "numba", "numpy", "ortools", "pulp")
 _ROOT = Path(__file__).parents[2]
@@ -41,3 +47,32 @@ def _commit() -> str | None:
 def untested_solvers() -> list[str]:
     """Return the solvers that are installed in other versions than those that were tried, with their versions."""
     return [f"{name} {version(name)}" for name, tested in TESTED.items() if version(name) not in tested]
+
+
+@dataclass(frozen=True, slots=True)
+class ScenarioNamed:
+    """The scenario of an answer; the hash is that of the instance that was asked about."""
+
+    name: str
+    file: str
+    hash: str
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """Of what an answer is, and how to repeat it: what its file says besides."""
+
+    scenario: ScenarioNamed
+    command: str
+    versions: Mapping[str, str]
+
+    @property
+    def steps(self) -> dict[str, str]:
+        """What one needs to repeat it, by name."""
+        versions = ", ".join(f"{name} {version}" for name, version in self.versions.items())
+        return {"command": self.command, "scenario hash (sha256)": self.scenario.hash, "versions": versions}
+
+
+def named(scenario: Scenario, instance: Instance | None = None) -> tuple[str, str, str]:
+    """Return name, file and hash of a scenario."""
+    return scenario.name, scenario.source.file, scenario_hash(instance or scenario.instance)

@@ -1,18 +1,27 @@
-"""Figures as files: a picture of pixels, and lines that a page takes in and shows in its own colours."""
+"""Figures as files: pixels, what a paper takes in, and lines that a page takes in and shows in its own colours."""
 
 from __future__ import annotations
 
 import io
 import re
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from textwrap import fill
 from xml.etree import ElementTree
 
 from matplotlib import rc_context
 from matplotlib.figure import Figure
 
+from models.scenario import write_atomically
+
 PNG_DPI = 130
 """Pixels per inch of a picture."""
+COLUMN_INCHES = 3.4
+"""Width of a column of a paper with two; a figure as wide as this is set in 8 points."""
+IN_A_COLUMN = rc_context({"font.size": 8})
+"""Decorates what draws a figure for one."""
+AS_DATA = rc_context({"text.parse_math": False})
+"""Decorates what draws a picture: names are data, and a dollar sign in one begins no formula."""
 INK, SOFT, LINE = "#010101", "#020202", "#030303"
 """Colours that stand for those of a page, light or dark: of what counts, of words beside it, and of thin lines."""
 _OF_PAGE = {INK: "var(--ink, #1c1c1e)", SOFT: "var(--soft, #5c5c62)", LINE: "var(--line, #dcdce0)"}
@@ -53,6 +62,26 @@ def png(figure: Figure) -> bytes:
     lay_out(figure)
     figure.savefig(buffer, format="png", dpi=PNG_DPI)
     return buffer.getvalue()
+
+
+def write_figure(figure: Figure, stem: Path) -> list[Path]:
+    """Write a figure as PNG, PDF and SVG, the same bytes for the same figure; return the paths."""
+    paths = [stem.with_name(f"{stem.name}.png")]
+    write_atomically(paths[0], png(figure))
+    return paths + write_vectors(figure, stem)
+
+
+def write_vectors(figure: Figure, stem: Path) -> list[Path]:
+    """Write a figure as PDF and SVG, whose texts stay texts."""
+    paths = []
+    lay_out(figure)
+    with rc_context({"svg.fonttype": "none", "svg.hashsalt": stem.name, "pdf.fonttype": 42}):
+        for ending, dated in (("pdf", "CreationDate"), ("svg", "Date")):
+            buffer = io.BytesIO()
+            figure.savefig(buffer, format=ending, metadata={dated: None})
+            paths.append(stem.with_name(f"{stem.name}.{ending}"))
+            write_atomically(paths[-1], buffer.getvalue())
+    return paths
 
 
 def svg(figure: Figure, label: str, words: Mapping[str, Sequence[str]]) -> str:

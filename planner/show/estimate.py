@@ -9,9 +9,8 @@ from rich.table import Table
 from rich.text import Text
 
 from planner.inputs.estimate.calibration import NOMINAL
-from planner.inputs.estimate.run import Estimates
+from planner.inputs.estimate.run import Estimates, as_dict
 from planner.inputs.estimate.table import ESTIMATE_COLUMNS, LINE
-from planner.inputs.estimate.written import as_dict
 
 _MOST_ROWS, _MOST_NAMES = 20, 10
 

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import singledispatch
 from typing import Any, Protocol
 
 import numpy as np
 import pandas as pd
 
-from models.cells import guard
 from models.cluster import MICROSECONDS_PER_SECOND
 from models.objective import completion_us
 from planner.answers.shown import Shown
@@ -17,38 +16,27 @@ from planner.answers.simulate import Simulation
 from planner.answers.whatif.result import Sweep
 from planner.answers.whatif.table import table_of
 from planner.show.charts import WithTimelines
+from planner.show.table import frame_of
 
 
 class WithRows(Protocol):
     """An answer that is a table: a comparison, a regret."""
 
     @property
-    def rows(self) -> Sequence[Mapping[str, Any]]:
+    def rows(self) -> Sequence[Any]:
         """The rows; the first column names them."""
 
 
 @singledispatch
 def frame(answer: WithRows) -> pd.DataFrame:
     """Return an answer's rows as a tidy table, indexed by who or what each is about; metrics are columns."""
-    flat = [{**{k: v for k, v in row.items() if k != "metrics"}, **(row.get("metrics") or {})} for row in answer.rows]
-    return pd.DataFrame(flat).set_index(next(iter(flat[0]))) if flat else pd.DataFrame()
+    return frame_of(answer.rows)
 
 
 @frame.register
 def _(answer: Sweep) -> pd.DataFrame:
     made: pd.DataFrame = table_of(answer.rows, ("cell", *answer.columns)).to_pandas()
     return made
-
-
-def csv_text(table: pd.DataFrame) -> str:
-    """Return a table as CSV; text that a spreadsheet would compute is guarded."""
-    guarded = table.map(_guarded).rename(index=_guarded, columns=_guarded)
-    text: str = guarded.to_csv()
-    return text
-
-
-def _guarded(cell: object) -> object:
-    return guard(cell) if isinstance(cell, str) else cell
 
 
 def _chosen(answer: WithTimelines, of: str | None) -> Shown:

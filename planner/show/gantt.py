@@ -14,9 +14,8 @@ from models.cluster import MICROSECONDS_PER_SECOND
 from models.instance import Instance
 from models.timeline import Timeline
 from planner.show.bars import Bar, BarLane, BarRows, rows_of, rows_of_both
-from planner.show.canvas import PNG_DPI, lay_out
+from planner.show.canvas import AS_DATA, PNG_DPI, lay_out
 from planner.show.colours import PLAIN, colour_of, fade, ink_on
-from planner.show.picture import AS_DATA
 
 _ROW_INCHES, _AROUND_INCHES = 1.15, 1.9
 _GAP, _WIDE = 1.5, 5.0

@@ -9,8 +9,8 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, NullFormatter
 
 from planner.inputs.importers.summary import LISTED_MODELS, QUANTILES, Summary
+from planner.show.canvas import AS_DATA
 from planner.show.colours import COLOURS, PLAIN
-from planner.show.picture import AS_DATA
 
 _BINS_S = (1, 10, 60, 600, 3_600, 6 * 3_600, 86_400, 7 * 86_400, 30 * 86_400)
 _MOST_BINS = 200

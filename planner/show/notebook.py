@@ -35,14 +35,14 @@ def html(answer: object) -> str:
     return _SHOWN[kind.__module__, kind.__name__](answer)
 
 
-def _tables() -> Any:
-    return import_module("planner.show.tables")  # on demand: rich and every answer come with it
+def _summaries() -> Any:
+    return import_module("planner.show.summaries")  # on demand: rich and every answer come with it
 
 
-def _two_columns(rows: dict[str, str]) -> str:
-    import pandas as pd
+def _facts(rows: dict[str, str]) -> str:
+    from planner.show.table import facts_html
 
-    return str(pd.Series(rows).to_frame().to_html(header=False))
+    return facts_html(rows)
 
 
 def _chart(answer: Any) -> str:
@@ -58,15 +58,15 @@ def _rows(answer: Any) -> str:
 
 
 def _plan(answer: Any) -> str:
-    return _two_columns(_tables().plan_summary(answer)) + _chart(answer)
+    return _facts(_summaries().plan_summary(answer)) + _chart(answer)
 
 
 def _simulation(answer: Any) -> str:
-    return _two_columns(_tables().simulation_summary(answer)) + _chart(answer)
+    return _facts(_summaries().simulation_summary(answer)) + _chart(answer)
 
 
 def _bound(answer: Any) -> str:
-    return _two_columns(_tables().bound_summary(answer)) + ("" if answer.regret is None else _regret(answer.regret))
+    return _facts(_summaries().bound_summary(answer)) + ("" if answer.regret is None else _regret(answer.regret))
 
 
 def _comparison(answer: Any) -> str:
@@ -84,22 +84,17 @@ def _warning(answer: Any) -> str:
 
 
 def _servers(answer: Any) -> str:
-    import pandas as pd
+    from planner.show.servers import sizes_table
+    from planner.show.table import html as table_html
 
-    from planner.show.servers import rows
-
-    table = pd.DataFrame(rows(answer.as_dict()), columns=["who", "knows", "size", "how it is known"])
-    return str(table.set_index("who").to_html())
+    return table_html(sizes_table(answer.record(), ""))
 
 
 def _replayed(answer: Any) -> str:
-    import pandas as pd
+    from planner.show.replay import predicted_and_measured
+    from planner.show.table import html as table_html
 
-    document = answer.as_dict()
-    figures = {str(answer.scenario.objective).replace("_", " "): document["objective"]}
-    figures |= {"mean latency in s": document["mean_latency_s"], "makespan in s": document["makespan_s"]}
-    rows = {name: {key: both[key] for key in ("predicted", "measured", "error")} for name, both in figures.items()}
-    return str(pd.DataFrame(rows).T.round(4).to_html()) + _chart(answer)
+    return table_html(predicted_and_measured(answer.record)) + _chart(answer)
 
 
 def _workflow(answer: Workflow) -> str:

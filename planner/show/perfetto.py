@@ -6,7 +6,7 @@ from typing import Any
 
 from models.instance import Instance
 from models.timeline import Timeline
-from planner.show.runs import runs_by_gpu
+from planner.show.bars import runs_by_gpu
 
 _COMPUTE, _COPY = 0, 1
 

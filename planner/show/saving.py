@@ -13,10 +13,10 @@ from planner.answers.servers.answer import ServersAnswer
 from planner.answers.servers.written import write as write_servers
 from planner.answers.simulate import Simulation, write_simulation
 from planner.answers.uncertain.planning import UncertainPlan
-from planner.show import compare_files, replicated
-from planner.show.paper import write_figure, write_table
-from planner.show.regret_figure import regret_bars
-from planner.show.tables import regret_table
+from planner.show import comparison, replicated
+from planner.show.canvas import write_figure
+from planner.show.regret import regret_bars, regret_table
+from planner.show.table import write_table
 
 
 @singledispatch
@@ -35,10 +35,10 @@ def save(answer: object, path: str | Path) -> list[Path]:
         If a file cannot be written.
     """
     from planner.answers.replay import Replayed  # needs the packages of devices, which an answer of its kind has
-    from planner.show import replay_files
+    from planner.show import replay
 
     if isinstance(answer, Replayed):
-        return replay_files.write(answer, Path(path))
+        return replay.write(answer, Path(path))
     raise TypeError(f"{type(answer).__name__} cannot be saved; allowed are answers of planner's calls")
 
 
@@ -69,7 +69,7 @@ def _(answer: Bound, path: str | Path) -> list[Path]:
     return [
         certificate,
         *write_figure(regret_bars([answer.regret]), stem),
-        *write_table(regret_table(answer.regret), stem),
+        *write_table(regret_table(answer.regret.record), stem),
     ]
 
 
@@ -80,7 +80,7 @@ def _(answer: Replicated, path: str | Path) -> list[Path]:
 
 @save.register
 def _(answer: Comparison, path: str | Path) -> list[Path]:
-    return compare_files.write(answer, Path(path))
+    return comparison.write(answer, Path(path))
 
 
 @save.register

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from models import Instance, Objective, scenario_hash
+from models.instance import Ints
 from models.objective import reported_bound
 from solvers.bounds import closed_form
 from solvers.bounds.lagrangian.improve import METHOD as LAGRANGIAN
@@ -47,11 +48,10 @@ def lagrangian_document(instance: Instance, objective: Objective, priced: Priced
         "precedences": [part.tolist() for part in np.split(prices.extra, ends)],
     }
     if relaxation.trees.places:
-        parameters["place_us"] = relaxation.places.slot_us
         parameters["places"] = [
             {"batch": row.batch, "gpu_class": row.gpu_class, "fewest": row.fewest} for row in relaxation.trees.places
         ]
-        written["places"] = prices.places.tolist()
+        written["places"] = _parts_of_batches(relaxation, prices.parts)
     return _document(instance, objective, LAGRANGIAN, priced.bound, parameters, written)
 
 
@@ -73,6 +73,25 @@ def _document(
         "prices": prices,
         "versions": {"truenorth": version("truenorth"), "numpy": np.__version__},
     }
+
+
+def _parts_of_batches(relaxation: Relaxation, parts: Ints) -> list[list[list[Any]]]:
+    """Return, per job, what its tasks pay for batches of several: (task, batch, first delay, parts)."""
+    data, shapes, node_task = relaxation.data, relaxation.trees.shapes, relaxation.trees.node_task
+    listed: list[list[list[Any]]] = []
+    for shape, base, count in zip(data.shape.tolist(), data.node_first.tolist(), data.delays.tolist(), strict=True):
+        paid: list[list[Any]] = []
+        for node in range(shapes.node_first[shape], shapes.node_first[shape + 1]):
+            at = int(relaxation.places.first[base + node - shapes.node_first[shape]])
+            for option in range(shapes.option_first[node], shapes.option_first[node + 1]) if at >= 0 else ():
+                row, mine = int(shapes.place[option]), parts[at : at + count - 1]
+                edges = np.flatnonzero(np.diff(np.concatenate(([0], mine > 0, [0])))).tolist()
+                if relaxation.places.most[row] > 1:
+                    for begin, end in zip(edges[::2], edges[1::2], strict=True):
+                        paid.append([int(node_task[node]), row, begin, mine[begin:end].tolist()])
+                at += count
+        listed.append(paid)
+    return listed
 
 
 def _priced_precedences(instance: Instance, relaxation: Relaxation) -> list[list[list[int]]]:

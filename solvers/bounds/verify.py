@@ -23,6 +23,7 @@ from models import WHOLE, Instance, Objective, scenario_hash
 from models.instance import Ints
 from models.objective import reported_bound
 from solvers.bounds.alone import Alone
+from solvers.bounds.batch_payments import PARTS, BatchPayments
 from solvers.bounds.certified import (
     LATEST,
     RefusedError,
@@ -38,7 +39,6 @@ from solvers.bounds.certified import (
     whole,
 )
 from solvers.bounds.recomputed import RECOMPUTED, latency_weights
-from solvers.bounds.sold_places import SoldPlaces
 from solvers.bounds.ways import Lane, Ways
 
 _RULED_OUT = 1 << 400
@@ -136,13 +136,16 @@ class _LagrangianCheck:
         self.falls = as_list(get(prices, "precedences"), len(self.costs), "precedences")
         self.ways = Ways(instance, self.alone)
         self.lanes: dict[Lane, tuple[Wholes, Wholes]] = {}
-        templates, reach_us = len(instance.needs), self.slots * self.slot_us
-        self.places = SoldPlaces(self.ways, parameters, prices, templates, self.slot_us, reach_us)
+        workflows = [int(instance.job_workflow[job]) for job, *_ in self.costs]
+        self.batches = BatchPayments(
+            self.ways, parameters, prices, list(map(self.alone.templates, workflows)), self.delays
+        )
 
     def total(self) -> int:
         """Return the value of the Lagrangian, in 1 / scale of the objective."""
+        self.batches.check([self.alone.times(job)[0] for job, *_ in self.costs], self.slot_us)
         jobs = sum(self._job(number) for number in range(len(self.costs)))
-        return jobs + self._residencies() - self._capacity() - self.places.proceeds()
+        return jobs + self._residencies() - self._capacity()
 
     def _capacity(self) -> int:
         engines = sum(self._offered(c, self.compute[c]) + self._offered(c, self.copy[c]) for c in range(len(self.gpus)))
@@ -196,10 +199,11 @@ class _LagrangianCheck:
                 rate += self._held(row, lane.memory_bytes) * price
         return np.asarray(rate)
 
-    def least_price(self, paying: Lane, earliest: int, run: int, wait: Wholes) -> Wholes:
+    def least_price(self, paying: Lane, earliest: int, run: int, wait: Wholes, part: Wholes | None = None) -> Wholes:
         """Return the least price of a run that starts in [earliest + k, earliest + k + 1) slots, for every delay k.
 
-        To it belongs what waiting within that interval costs: wait[k] per microsecond.
+        To it belongs what waiting within that interval costs: wait[k] per microsecond. Of the price the part of so many
+        in `PARTS` is paid, rounded down; None: all of it.
         """
         if paying not in self.lanes:
             self.lanes[paying] = _integral(self._rate(paying), self.slot_us)
@@ -209,8 +213,9 @@ class _LagrangianCheck:
         edges = ((first // slot + 1) * slot, ((first + run) // slot + 1) * slot - run)
         last = first + slot - 1
         starts = (first, np.minimum(edges[0], last), np.minimum(edges[1], last), last)
-        prices = [_until(lane, at + run, slot) - _until(lane, at, slot) + wait * (at - first) for at in starts]
-        return np.asarray(np.min(prices, axis=0))
+        prices = [_until(lane, at + run, slot) - _until(lane, at, slot) for at in starts]
+        paid = prices if part is None else [price // PARTS * part for price in prices]
+        return np.asarray(np.min([price + wait * (at - first) for price, at in zip(paid, starts, strict=True)], axis=0))
 
     # Models
 
@@ -269,7 +274,7 @@ class _Tree:
         start, end = check.alone.times(job)
         self.shape = check.shapes[workflow]
         self.root = self.shape.root
-        self.check, self.count = check, check.delays[number]
+        self.check, self.number, self.count = check, number, check.delays[number]
         self.ways = [check.ways.of(template) for template in check.alone.templates(workflow)]
         self.earliest = [*start, max(end)] if self.root == len(start) else start
         self.fences = check.fences(number, self.shape)
@@ -335,8 +340,13 @@ class _Tree:
         earliest, listed = self.earliest[node], list[tuple[int, int, Wholes]]()
         slot_us = self.check.slot_us
         for way in self.ways[node]:
-            paid = self.check.least_price(way.lane, earliest, way.run_us, self._waiting(node, way.run_us))
-            paid += self.check.places.least(way, earliest, self.count - 1, slot_us)
+            part, waiting = self.check.batches.part(self.number, node, way), self._waiting(node, way.run_us)
+            if part is None:
+                paid = self.check.least_price(way.lane, earliest, way.run_us, waiting)
+            else:  # of compute and models each member pays its part, of memory what it holds
+                own, batch = way.lane.of_member(), way.lane.of_batch()
+                paid = self.check.least_price(own, earliest, way.run_us, np.zeros_like(waiting))
+                paid += self.check.least_price(batch, earliest, way.run_us, waiting, part)
             # A delay is ruled out if the last start that it stands for lies before a batch can start.
             blocked = max(0, min(self.count - 1, (way.from_us - earliest) // slot_us))
             listed.append((way.run_us, blocked, np.append(paid, 0)))

@@ -29,6 +29,14 @@ class Lane(NamedTuple):
         """Return the most members of a batch that starts before an instant."""
         return 1 + bisect_left(self.joined_us, before_us)
 
+    def of_batch(self) -> Lane:
+        """Return what a batch pays as a whole."""
+        return self._replace(memory_bytes=0, joined_us=())
+
+    def of_member(self) -> Lane:
+        """Return what each of its members pays besides."""
+        return self._replace(needs=(), share=0, joined_us=())
+
 
 class Way(NamedTuple):
     """A way to run a task: in batches that run so long, start no earlier than this and have so many members."""

@@ -12,18 +12,21 @@ from itertools import accumulate
 import numpy as np
 import pytest
 
-from experiments.bounds.batches import least_ends
+from experiments.batches.oracles import least_ends
 from models import WHOLE, BatchClass, Instance, Job, Objective, Task
 from solvers.bounds import closed_form
 from solvers.bounds.batch_work import Size, Sizes, Work
 from solvers.bounds.certificate import closed_form_document, lagrangian_document
 from solvers.bounds.critical_path import earliest
 from solvers.bounds.granularity import round_up
+from solvers.bounds.lagrangian import shapes
 from solvers.bounds.lagrangian.ascent import Steps, ascend
-from solvers.bounds.lagrangian.batch_places import count_sold, places_of, sell_places
-from solvers.bounds.lagrangian.evaluation import Prices, exact_bound, round_prices
+from solvers.bounds.lagrangian.batch_places import rank_bids
+from solvers.bounds.lagrangian.bidding import share_price
+from solvers.bounds.lagrangian.evaluation import Prices, exact_bound, no_prices, round_prices
 from solvers.bounds.lagrangian.improve import Priced
-from solvers.bounds.lagrangian.relaxation import fixed_parts, job_costs, relax
+from solvers.bounds.lagrangian.job_paths import PARTS
+from solvers.bounds.lagrangian.relaxation import Relaxation, fixed_parts, job_costs, relax
 from solvers.bounds.lagrangian.shapes import forest
 from solvers.bounds.verify import verify
 from solvers.exact import exhaustive
@@ -45,11 +48,18 @@ def climb(built: Instance, objective: Objective, slot_us: int = 1, steps: int = 
     if costs is None or not len(costs.jobs):
         return None
     relaxation = relax(fixed_parts(built, costs), slot_us, np.full(len(costs.jobs), 25))
-    reached = ascend(relaxation, np.zeros(Prices.size(relaxation)), Steps(steps, 0.3, 0.01), lambda: True)
+    reached = ascend(relaxation, no_prices(relaxation), Steps(steps, 0.3, 0.01), lambda: True)
     prices = round_prices(Prices.split(reached.best, relaxation), relaxation)
     proved = exact_bound(relaxation, prices)
     assert proved is not None
     return Priced(round_up(built, objective, proved), relaxation, prices)
+
+
+def relaxed(built: Instance, slot_us: int, window_us: int) -> Relaxation:
+    """Return the relaxation of a mean latency."""
+    costs = job_costs(built, Objective.MEAN_LATENCY)
+    assert costs is not None
+    return relax(fixed_parts(built, costs), slot_us, np.full(len(costs.jobs), window_us))
 
 
 def test_sizes_that_run_equally_long_are_one_and_none_is_larger_than_its_class() -> None:
@@ -87,55 +97,80 @@ def test_fluid_takes_the_size_that_does_least_in_a_window() -> None:
     assert exhaustive.solve(due, Objective.LATE_JOBS).value == 2
 
 
-def test_a_batch_has_no_more_members_than_can_have_started() -> None:
-    # Two classes, a task of each at 0 and at 50, 4 us alone and in twos. At 0 nobody has company: 4 and 8. At 50 each
-    # may believe in a batch of two, and both take 4: mean (4 + 8 + 4 + 4) / 4. The optimum is 6.
+def test_a_batch_has_no_more_members_than_can_have_started(monkeypatch: pytest.MonkeyPatch) -> None:
+    # Two classes, a task of each at 0 and at 50, 4 us alone and in twos. Nobody has company: 4 and 8, mean 6.
     one, other = (chain(Task.of_class("t", BatchClass(name, {"*": {1: 4, 2: 4}})), name=name) for name in "cd")
     built = instance([Job(workflow, at) for at in (0, 50) for workflow in (one, other)])
-    assert [lane.starts_us for lane in forest(built, earliest(built)).lanes] == [(0, 50)]  # both pay the same prices
+    assert relaxed(built, 1, 25).places.members[:, [0, 49, 50]].tolist() == [[1, 1, 2]] * 2
+    found = climb(built, Objective.MEAN_LATENCY, steps=300)
+    assert found is not None
+    assert found.bound == 6
+    # Where classes are too large for their tasks to bid, both pay the same. At 0 nobody has company, at 50 each may
+    # believe in a batch of two, and both take 4: mean (4 + 8 + 4 + 4) / 4.
+    monkeypatch.setattr(shapes, "MOST_PLACED", 1)
+    assert [lane.starts_us for lane in forest(built, earliest(built)).lanes] == [(0, 50)]
     found = climb(built, Objective.MEAN_LATENCY, steps=300)
     assert found is not None
     assert Fraction(19, 4) < found.bound <= 5
 
 
-def test_a_larger_size_is_there_from_the_task_that_makes_it_up() -> None:
+def test_a_larger_size_is_there_from_the_task_that_makes_it_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shapes, "MOST_PLACED", 2)
     built = members(BatchClass("c", {"*": {1: 4, 3: 6}}), 0, 7, 9)
     trees = forest(built, earliest(built))
     assert (trees.shapes.run_us.tolist(), trees.shapes.from_us.tolist()) == ([4, 6], [0, 7])
     assert [lane.starts_us for lane in trees.lanes] == [(0,), (0, 7, 9)]
 
 
-def test_places_are_sold_by_whole_batches_of_what_has_come() -> None:
-    # Tasks come at 0, 7 and 9. In slots of 4: by the ends of slots 0 to 2 there are 1, 2 and 3.
-    built = members(BatchClass("c", {"*": {1: 4, 2: 5, 3: 6}}), 0, 7, 9)
-    places = places_of(forest(built, earliest(built)), 4, 12)
-    assert places.arrived[0, :3].tolist() == [1, 2, 3]
-    prices = np.zeros((3, places.arrived.shape[1]))
-    sold = np.zeros((1, places.arrived.shape[1], 4), np.int64)
-    for batch, slot, price, most in (
-        (1, 0, 5, 0),  # a pair in slot 0, where there is one task
-        (1, 1, 5, 10),
-        (0, 0, 4, 10),  # alone 4, then nobody makes the other up: not 14
-        (2, 2, 3, 10),  # all three 9, and no more once the pair was sold
-        (0, 2, 6, 18),  # one after the other: three at 6
-        (0, 1, 7, 20),  # two of them earlier, at 7
-    ):
-        prices[batch, slot] = price
-        assert sell_places(prices, places, np.zeros(4), sold) == most
-    excess = np.zeros_like(prices)
-    count_sold(places, sold, excess)
-    assert (excess[0, 1], excess[0, 2], excess.sum()) == (-2, -1, -3)
+def test_those_who_would_pay_most_pay_for_a_batch() -> None:
+    # Two at most, tasks come at 0, 0 and 2. In slots of 4 the first delay of the third lies in slots 0 and 1.
+    built = members(BatchClass("c", {"*": {1: 4, 2: 5}}), 0, 0, 2)
+    relaxation = relaxed(built, 4, 12)
+    known = relaxation.data, relaxation.trees.shapes, relaxation.places, 4
+    assert relaxation.places.members[1, :2].tolist() == [2, 2]
+    delays, slots = int(relaxation.data.delays[0]), relaxation.slots
+    bids, part = np.zeros((2, 3 * 2 * delays))
+    pairs = [relaxation.places.first[job] + delays for job in range(3)]
+    bids[pairs], bids[pairs[2]] = (6, 3, 1), 1
+    top, total = np.zeros((2, slots, 2)), np.zeros((2, slots))
+    rank_bids(*known, bids, top, total)
+    assert (top[1, 0].tolist(), total[1, :3].tolist()) == ([6, 3], [9, 1, 0])
+    share_price(*known, bids, top, total, part)
+    # The third would pay less than both, and as much as the second takes nothing from anybody; in slot 1 it is alone.
+    assert part[pairs].tolist() == [6 / 9, 3 / 9, 3 / 9]
 
 
-def test_prices_of_places_raise_the_bound_and_stay_below_the_optimum() -> None:
+def test_parts_that_add_up_to_more_are_scaled() -> None:
+    built = members(BatchClass("c", {"*": {1: 4, 2: 5}}), 0, 0, 0)
+    relaxation = relaxed(built, 4, 12)
+    prices = Prices.zero(relaxation)
+    pairs = [relaxation.places.first[job] + relaxation.data.delays[0] for job in range(3)]
+    prices.parts[pairs] = 0.5, 0.75, 0.25
+    assert round_prices(prices, relaxation).parts[pairs].tolist() == [PARTS * 2 // 5, PARTS * 3 // 5, PARTS // 5]
+
+
+def test_bids_raise_the_bound_to_the_optimum() -> None:
     # One more every 9: four together take 13 for 4 x 10, but whoever waits for the fourth waits 27.
     releases = [9 * at for at in range(8)]
     built = members(BatchClass("c", {"*": {1: 10, 4: 13}}), *releases)
-    relaxation = relax(fixed_parts(built, job_costs(built, Objective.MEAN_LATENCY)), 1, np.full(8, 40))  # type: ignore[arg-type]
-    start = np.zeros(Prices.size(relaxation))
-    without, places = (ascend(relaxation, start, Steps(300, 0.3, 0.01, on), lambda: True) for on in (False, True))
-    least = Fraction(least_ends(built)[1] - sum(releases), 8)
-    assert without.value * 1.02 < places.value <= float(least * relaxation.scale)
+    relaxation = relaxed(built, 1, 40)
+    start = no_prices(relaxation)
+    alike, bids = (ascend(relaxation, start, Steps(600, 0.3, 0.01, on), lambda: True) for on in (False, True))
+    least = float(Fraction(least_ends(built)[1] - sum(releases), 8) * relaxation.scale)
+    assert alike.value < 0.97 * least
+    assert 0.995 * least < bids.value < 1.000001 * least
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_bids_reach_the_programme_with_places_per_task(seed: int) -> None:
+    # One class on one GPU, times in whole slots: the strong linear programme is exact there (PROBLEM.md, section 10).
+    rng = random.Random(15_000 + seed)
+    releases = sorted(rng.randrange(60) for _ in range(12))
+    built = members(BatchClass("c", {"*": {1: 6, 2: 8, 3: 9, 4: 10}}), *releases)
+    relaxation = relaxed(built, 1, 60)
+    reached = ascend(relaxation, no_prices(relaxation), Steps(1000, 0.3, 0.002), lambda: True)
+    least = float(Fraction(least_ends(built)[1] - sum(releases), 12) * relaxation.scale)
+    assert 0.98 * least < reached.value < 1.000001 * least
 
 
 @pytest.mark.parametrize("places", [None, [{"batch": 0, "gpu_class": 0, "fewest": 5}], [{}], []])
@@ -163,7 +198,11 @@ def _as_read(document: object) -> object:
 
 
 @pytest.mark.parametrize("seed", range(30))
-def test_no_bound_exceeds_the_optimum_and_the_verifier_finds_the_same(seed: int) -> None:
+def test_no_bound_exceeds_the_optimum_and_the_verifier_finds_the_same(
+    seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if seed % 5 == 0:  # as in a class of very many tasks, which do not bid
+        monkeypatch.setattr(shapes, "MOST_PLACED", 0)
     rng = random.Random(11_000 + seed)
     built = random_serving_instance(rng, rng.choice((3, 4)), restricted=seed % 3 == 0)
     for objective in Objective:

@@ -13,7 +13,7 @@ from solvers.bounds import closed_form
 from solvers.bounds.certificate import closed_form_document, lagrangian_document
 from solvers.bounds.granularity import round_up
 from solvers.bounds.lagrangian.ascent import Steps, ascend
-from solvers.bounds.lagrangian.evaluation import Prices, exact_bound, round_prices
+from solvers.bounds.lagrangian.evaluation import Prices, exact_bound, no_prices, round_prices
 from solvers.bounds.lagrangian.improve import Priced
 from solvers.bounds.lagrangian.relaxation import fixed_parts, job_costs, relax
 from solvers.bounds.verify import verify
@@ -30,7 +30,7 @@ def certified(
     if costs is None or not len(costs.jobs):
         return None
     relaxation = relax(fixed_parts(instance, costs), slot_us, np.full(len(costs.jobs), 25))
-    climb = ascend(relaxation, np.zeros(Prices.size(relaxation)), Steps(steps, 0.3, 0.01), lambda: True)
+    climb = ascend(relaxation, no_prices(relaxation), Steps(steps, 0.3, 0.01), lambda: True)
     prices = round_prices(Prices.split(climb.best, relaxation), relaxation)
     bound = exact_bound(relaxation, prices)
     assert bound is not None

@@ -12,6 +12,7 @@ from solvers.bounds.granularity import round_up
 from solvers.bounds.lagrangian.ascent import Steps, ascend
 from solvers.bounds.lagrangian.evaluation import Evaluation, Prices, exact_bound, round_prices
 from solvers.bounds.lagrangian.improve import improve, refine
+from solvers.bounds.lagrangian.job_paths import PARTS
 from solvers.bounds.lagrangian.relaxation import fixed_parts, job_costs, relax
 from solvers.bounds.verify import verify
 from solvers.exact import exhaustive
@@ -183,14 +184,8 @@ def test_the_ascent_and_the_proof_agree_on_the_value() -> None:
     relaxation = relax(fixed_parts(instance, costs), 2, np.full(len(costs.jobs), 30))
     drawn = np.random.default_rng(3).exponential(relaxation.usual_price * 0.2, Prices.size(relaxation))
     prices = round_prices(Prices.split(drawn, relaxation), relaxation)
-    floating = Evaluation(relaxation).value(
-        Prices(
-            *(
-                part.astype(float)
-                for part in (prices.compute, prices.copy, prices.memory, prices.uses, prices.places, prices.extra)
-            )
-        )
-    )
+    rows = prices.compute, prices.copy, prices.memory, prices.uses, prices.extra, prices.parts / PARTS
+    floating = Evaluation(relaxation).value(Prices(*(row.astype(float) for row in rows)))
     exact = exact_bound(relaxation, prices)
     assert exact is not None
     assert floating / relaxation.scale == pytest.approx(float(exact), rel=1e-9)

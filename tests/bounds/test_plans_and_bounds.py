@@ -16,7 +16,7 @@ from solvers.bounds import closed_form
 from solvers.bounds.certificate import closed_form_document
 from solvers.bounds.granularity import round_up
 from solvers.bounds.lagrangian.ascent import Steps, ascend
-from solvers.bounds.lagrangian.evaluation import Prices, exact_bound, round_prices
+from solvers.bounds.lagrangian.evaluation import Prices, exact_bound, no_prices, round_prices
 from solvers.bounds.lagrangian.relaxation import fixed_parts, job_costs, relax
 from solvers.bounds.recomputed import RECOMPUTED
 from solvers.bounds.verify import verify
@@ -35,7 +35,7 @@ def _bounds(built: Instance, objective: Objective, seed: int) -> Iterator[tuple[
     costs = job_costs(built, objective)
     if costs is not None and len(costs.jobs):
         relaxation = relax(fixed_parts(built, costs), 1 + seed % 4, np.full(len(costs.jobs), 25))
-        climb = ascend(relaxation, np.zeros(Prices.size(relaxation)), Steps(30, 0.3, 0.01), lambda: True)
+        climb = ascend(relaxation, no_prices(relaxation), Steps(30, 0.3, 0.01), lambda: True)
         proved = exact_bound(relaxation, round_prices(Prices.split(climb.best, relaxation), relaxation))
         assert proved is not None
         yield "lagrangian", round_up(built, objective, proved)

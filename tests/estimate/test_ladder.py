@@ -10,9 +10,9 @@ import pytest
 from planner.inputs.estimate.calibration import order_rungs
 from planner.inputs.estimate.known import KnownTimes, Novelty
 from planner.inputs.estimate.ladder import Ladder, Recipe, fit_ladder, fit_rungs
+from planner.inputs.estimate.run import score
 from planner.inputs.estimate.rungs import Asked, BackOff, Measured, MeasuredProfile, SteadyKey
 from planner.inputs.estimate.tasks import Columns, History, Tasks
-from planner.inputs.estimate.written import score
 from tests.estimate.past import COLUMNS, lognormal, past
 
 PROFILE = MeasuredProfile({("w", "measured"): Measured(6.5e6, 7e6, 7.5e6)})

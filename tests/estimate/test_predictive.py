@@ -10,8 +10,8 @@ import pytest
 from planner.inputs.estimate.calibration import shift
 from planner.inputs.estimate.known import ASSUMED, predictive_quantiles, usual_scatter
 from planner.inputs.estimate.ladder import Recipe, fit_ladder
+from planner.inputs.estimate.run import score
 from planner.inputs.estimate.tasks import Columns, Tasks
-from planner.inputs.estimate.written import score
 from tests.estimate.past import past
 
 KEYS = Columns(("model", "steps"))

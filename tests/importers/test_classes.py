@@ -20,7 +20,7 @@ from planner.inputs.importers.catalogued import Catalogued
 from planner.inputs.importers.classes import SLOWEST, round_up
 from planner.inputs.importers.trace import import_trace
 from planner.show.imported import summary_rows
-from planner.show.tables import bound_summary
+from planner.show.summaries import bound_summary
 from tests.importers.small import table, written
 
 CATALOGUE = """\

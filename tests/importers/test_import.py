@@ -19,7 +19,7 @@ from planner import plan
 from planner.answers.simulate import simulate
 from planner.command.cli import app
 from planner.command.manners import BAD_INPUT, DONE, run
-from planner.command.verbs.import_ import _FORMATS
+from planner.command.verbs.logs import _FORMATS
 from planner.inputs.importers import DagJobs, Format, Hardware, Requests, Tally, workload
 from planner.inputs.importers.format import Override
 from planner.inputs.importers.formats import FORMATS
@@ -154,14 +154,14 @@ def test_a_model_that_fits_no_gpu_is_refused_before_anything_is_written(tmp_path
         import_trace("gentd26", [written(tmp_path, GENTD26)], override=Override(memory="5 GB").apply)
 
 
+HARDWARE = Hardware(8 * 10**9, 4 * 10**9, Fraction(10**9))
+
+
 @dataclass(frozen=True, slots=True)
 class _Dags:
     """Yields two DAGs in two chunks, or, with `clash`, two different ones of one name."""
 
     clash: bool = option(False, switch)
-
-    def hardware(self, files: Sequence[Path], tally: Tally) -> Hardware:
-        return Hardware(8 * 10**9, 4 * 10**9, Fraction(10**9))
 
     def read(self, files: Sequence[Path], tally: Tally) -> Iterator[Requests | DagJobs]:
         chain = (Task("x", {"*": 5}, ("m",)), Task("y", {"*": 7}, ("n",), (Edge("x", 3),)))
@@ -172,7 +172,7 @@ class _Dags:
 
 
 def test_a_format_may_yield_dags(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(FORMATS, "dags", Format("dags", "DAGs", "here", (), _Dags))
+    monkeypatch.setitem(FORMATS, "dags", Format("dags", "DAGs", "here", (), _Dags, HARDWARE))
     made = import_trace("dags", [tmp_path])
     scenario = load_scenario(made.save(tmp_path / "dags.yaml")[0])
     assert [(job.release_us, job.workflow.name) for job in scenario.instance.jobs] == [
@@ -193,7 +193,7 @@ def test_requests_on_several_gpus_become_tasks_side_by_side(tmp_path: Path, monk
             two = np.array([10, 10])
             yield Requests(np.array([0, 1]), np.array(["a", "a"], dtype=np.object_), two, None, np.array([1, 3]))
 
-    monkeypatch.setitem(FORMATS, "wide", Format("wide", "wide jobs", "here", (), Wide))
+    monkeypatch.setitem(FORMATS, "wide", Format("wide", "wide jobs", "here", (), Wide, HARDWARE))
     made = import_trace("wide", [tmp_path])
     assert [workflow.name for workflow in made.workload.workflows] == ["a 0.00001 s", "a 0.00001 s x 3"]
     assert [len(workflow.tasks) for workflow in made.workload.workflows] == [1, 3]

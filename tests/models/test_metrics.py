@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from dataclasses import replace
+from dataclasses import asdict, replace
 from fractions import Fraction
 
 import numpy as np
@@ -60,7 +60,7 @@ def timeline() -> Timeline:
 def test_every_figure_of_one_timeline(world: Instance, timeline: Timeline) -> None:
     assert check(world, timeline) == []
     metrics = measure(world, timeline, ServiceLevels.parse("95 % within deadline"))
-    assert metrics.as_dict() == {
+    assert asdict(metrics) == {
         "jobs": 5,
         "tasks": 5,
         "mean_latency_s": 18.6e-6,  # (14 + 24 + 10 + 30 + 15) / 5

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from models.scenario import Scenario
 from planner import bound, save, simulate
-from planner.show.tables import bound_summary
+from planner.show.summaries import bound_summary
 
 
 def test_what_has_no_certificate_names_its_method(scenario: Scenario) -> None:
@@ -16,7 +16,7 @@ def test_what_has_no_certificate_names_its_method(scenario: Scenario) -> None:
     said = bound_summary(made)["without a certificate"]
     assert said.startswith("1.4  (start-orders: holds")
     assert "CP-SAT" not in said
-    assert made.as_dict()["uncertified_method"] == "start-orders"
+    assert made.record().uncertified_method == "start-orders"
 
 
 def test_a_schedule_is_compared_with_the_plan_that_bounding_found(scenario: Scenario, tmp_path: Path) -> None:

@@ -10,14 +10,15 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
+from models.record import encode
 from models.scenario import Scenario
 from planner import compare, save
 from planner.answers.compare import DEFAULT_POLICIES
 from planner.answers.policies.parse import split_policies
 from planner.command.cli import app
 from planner.command.manners import run
+from planner.show.comparison import comparison_view
 from planner.show.notebook import html
-from planner.show.tables import comparison_view
 
 TWO_MODELS = """\
 cluster: {servers: 1, gpu: {kind: T4, memory: 10 GB, load_bandwidth: 10 GB/s}}
@@ -59,10 +60,10 @@ def test_rows_are_sorted_and_relative_to_the_best_and_to_the_bound(scenario: Sce
     # JIT: job 0 waits for its load, [4, 7) and [7, 9). Job 1 comes at 4: GPU 0 waits 3 + 0, GPU 1 waits 0 + load 4,
     # so its a goes to GPU 0 at [7, 10), before or after b of job 0; the plan (1.4) is better either way.
     made = compare(scenario, ["jit", "hash"], time_limit_s=20)
-    values = [row["objective"] for row in made.rows]
+    values = [row.objective or 0.0 for row in made.rows]
     assert values == sorted(values)
     assert made.best == "plan"
-    assert made.rows[0] | {"metrics": None} == {
+    assert encode(made.rows[0]) | {"metrics": None} == {
         "policy": "plan",
         "clairvoyant": True,
         "knows": "the future",
@@ -77,12 +78,13 @@ def test_rows_are_sorted_and_relative_to_the_best_and_to_the_bound(scenario: Sce
         "converged": True,
         "problem": None,
     }
-    assert {row["policy"]: row["knows"] for row in made.rows[1:]} == {"jit": "waits", "hash": "nothing"}
+    assert {row.policy: row.knows for row in made.rows[1:]} == {"jit": "waits", "hash": "nothing"}
     assert made.warning is None
     for row in made.rows[1:]:
-        assert row["clairvoyant"] is False
-        assert row["ratio_to_best"] == row["ratio_to_bound"] == pytest.approx(row["objective"] / 1.4)
-        assert row["gap_to_bound"] == pytest.approx(1 - 1.4 / row["objective"])
+        assert row.clairvoyant is False
+        assert row.objective is not None
+        assert row.ratio_to_best == row.ratio_to_bound == pytest.approx(row.objective / 1.4)
+        assert row.gap_to_bound == pytest.approx(1 - 1.4 / row.objective)
 
 
 def test_a_folder_holds_table_pictures_plan_and_trace(scenario: Scenario, tmp_path: Path) -> None:
@@ -92,7 +94,7 @@ def test_a_folder_holds_table_pictures_plan_and_trace(scenario: Scenario, tmp_pa
     assert written == {path.name for path in folder.iterdir()}
     with (folder / "table.csv").open(newline="") as file:
         rows = list(csv.DictReader(file))
-    assert [row["policy"] for row in rows] == [row["policy"] for row in made.rows]
+    assert [row["policy"] for row in rows] == [row.policy for row in made.rows]
     assert float(rows[0]["mean_slowdown"]) == 1.4
     events = json.loads((folder / "trace.json").read_text())["traceEvents"]
     runs = [event for event in events if event["ph"] == "X" and not event["name"].startswith("load")]
@@ -106,7 +108,7 @@ def test_a_folder_holds_table_pictures_plan_and_trace(scenario: Scenario, tmp_pa
 
 def test_the_note_says_that_the_plan_knows_the_future(scenario: Scenario) -> None:
     made = compare(scenario, ["jit"], time_limit_s=20)
-    assert "knows every arrival in advance" in made.as_dict()["note"]
+    assert "knows every arrival in advance" in made.note
     assert "knows every arrival in advance" in html(made)
 
 

@@ -18,6 +18,7 @@ from planner import compare, frame, replicate, report, save
 from planner import plan as planned
 from planner.answers.compare import Comparison
 from planner.answers.convergence import is_converged, warn_of
+from planner.answers.intervals import Interval
 from planner.answers.plan import Plan
 from planner.answers.replications import Replicated
 from planner.answers.simulate import simulate
@@ -25,10 +26,10 @@ from planner.answers.take_apart import regret
 from planner.answers.whatif.result import Counts, Sweep
 from planner.answers.whatif.verbs import Row
 from planner.show.notebook import html
-from planner.show.paper import latex, markdown
+from planner.show.regret import regret_table
 from planner.show.replicated import replicated_table
 from planner.show.sweep import sweep_view
-from planner.show.tables import regret_table
+from planner.show.table import latex, markdown
 from tests.planner.test_replications import drawn
 
 FORMULA, PRICES = "critical_path", "lagrangian"
@@ -64,18 +65,21 @@ def unconverged(scenario: Scenario, monkeypatch: pytest.MonkeyPatch) -> Comparis
 
 
 def test_a_ratio_lies_between_that_to_the_plan_and_that_to_the_bound(unconverged: Comparison) -> None:
-    (plan,) = (row for row in unconverged.rows if row["policy"] == "plan")
-    assert plan["ratio_to_best"] == 1.0
+    (plan,) = (row for row in unconverged.rows if row.policy == "plan")
+    assert plan.ratio_to_best == 1.0
     for row in unconverged.rows:
-        assert row["ratio_to_bound"] == pytest.approx(row["objective"])  # the bound is 1
-        assert row["ratio_to_best"] <= row["objective"] / 1.4 <= row["ratio_to_bound"]
-        assert (row["bound_method"], row["converged"]) == (FORMULA, False)
-        assert row["plan_gap"] == pytest.approx(1 - 1 / plan["objective"])
+        assert row.ratio_to_bound == pytest.approx(row.objective)  # the bound is 1
+        assert row.ratio_to_best is not None
+        assert row.ratio_to_bound is not None
+        assert row.objective is not None
+        assert row.ratio_to_best <= row.objective / 1.4 <= row.ratio_to_bound
+        assert (row.bound_method, row.converged) == (FORMULA, False)
+        assert row.plan_gap == pytest.approx(1 - 1 / (plan.objective or 0))
 
 
 def test_every_table_of_a_comparison_says_that_the_plan_is_unconverged(unconverged: Comparison, tmp_path: Path) -> None:
     save(unconverged, tmp_path)
-    gap = f"gap of the plan: {100 * (1 - 1 / unconverged.rows[0]['objective']):.1f} %."
+    gap = f"gap of the plan: {100 * (1 - 1 / (unconverged.rows[0].objective or 0)):.1f} %."
     said = f"Lower bound: critical path, a formula; {gap}", "The plan is unconverged", "plan (unconverged)"
     for text in said:
         assert text in (tmp_path / "table.md").read_text()
@@ -84,16 +88,16 @@ def test_every_table_of_a_comparison_says_that_the_plan_is_unconverged(unconverg
     assert all(text in html(unconverged) for text in said[:2])
     with (tmp_path / "table.csv").open(newline="") as file:
         assert {row["converged"] for row in csv.DictReader(file)} == {"False"}
-    assert unconverged.as_dict()["warning"] == unconverged.warning
+    assert unconverged.record.warning == unconverged.warning
     assert frame(unconverged)["bound_method"].tolist() == [FORMULA] * 3
 
 
 def test_a_twin_is_marked_and_is_never_the_best(unconverged: Comparison, tmp_path: Path) -> None:
     # Of the released Compass nothing is compared with the scenario itself, even where it has the least value.
-    (twin,) = (row for row in unconverged.rows if row["policy"] == "compass-released")
-    assert twin["twin"]
-    assert [row["twin"] for row in unconverged.rows].count(True) == 1
-    better = {**twin, "objective": 0.5}
+    (twin,) = (row for row in unconverged.rows if row.policy == "compass-released")
+    assert twin.twin
+    assert [row.twin for row in unconverged.rows].count(True) == 1
+    better = replace(twin, objective=0.5)
     rest = tuple(row for row in unconverged.rows if row is not twin)
     assert replace(unconverged, rows=(better, *rest)).best == unconverged.best != "compass-released"
     save(unconverged, tmp_path)
@@ -119,10 +123,10 @@ def test_intervals_of_replications_reach_from_the_plan_to_the_bound(tmp_path: Pa
     made = replicate(drawn(tmp_path), 2, ["jit"], time_limit_s=0.3, workers=1)
     # Plans of 1.5 and 2 by bounds of 1 and 2: jit is at 2 and 1.5 times the plans, and at 3 and 1.5 times the bounds.
     apart = cells(made, (1.5, 1.0, FORMULA), (2.0, 2.0, PRICES))
-    (row,) = (row for row in apart.rows if row["policy"] == "jit")
-    assert [row[f"ratio_to_best{end}"] for end in ("", "_low", "_high")] == [1.75, 1.5, 2.0]
-    assert [row[f"ratio_to_bound{end}"] for end in ("", "_low", "_high")] == [2.25, 1.5, 3.0]
-    assert (row["converged_in"], row["bound_methods"]) == (1, "critical path, a formula in 1; lagrangian in 1")
+    (row,) = (row for row in apart.rows if row.policy == "jit")
+    assert row.ratio_to_best == Interval(1.75, 1.5, 2.0)
+    assert row.ratio_to_bound == Interval(2.25, 1.5, 3.0)
+    assert (row.converged_in, row.bound_methods) == (1, "critical path, a formula in 1; lagrangian in 1")
     proof = "Lower bounds: critical path, a formula in 1; lagrangian in 1; gap of the plan: 16.7 % in the mean."
     said = "In 1 of 2 replications the plan is unconverged (gap above 5%, or only a formula bounds it)"
     table = replicated_table(apart)
@@ -132,7 +136,7 @@ def test_intervals_of_replications_reach_from_the_plan_to_the_bound(tmp_path: Pa
     assert "| jit | no | 3 [3, 3] | 1.75 [1.5, 2] | 2.25 [1.5, 3] |" in markdown(table)
     assert "plan (unconverged)" in markdown(table)
     assert said in html(apart)
-    assert apart.as_dict()["warning"] == apart.warning
+    assert apart.record.warning == apart.warning
     near = cells(made, (2.0, 2.0, FORMULA), (2.0, 1.95, PRICES))
     assert (near.warning, near.converged_in) == (None, 2)
     assert "unconverged" not in markdown(replicated_table(near))
@@ -148,7 +152,7 @@ def test_a_sweep_counts_the_cells_whose_plan_is_unconverged() -> None:
     console = Console(width=150, record=True, file=io.StringIO())
     console.print(sweep_view(made))
     assert "In 1 of 2 cells the plan is unconverged" in console.export_text()
-    assert made.as_dict()["warning"] == made.warning
+    assert made.record.warning == made.warning
     assert replace(made, rows=rows[1:]).warning is None
 
 
@@ -157,4 +161,4 @@ def test_losses_are_not_called_exact_where_the_plan_is_unconverged(scenario: Sce
     assert made.warning is None
     loose = replace(made, lower_bound=Fraction(1), bound_method=FORMULA)
     assert "its gap is 28.6 %; bound: critical path, a formula" in (loose.warning or "")  # 1 - 1 / 1.4
-    assert "may belong to order and placement" in markdown(regret_table(loose))
+    assert "may belong to order and placement" in markdown(regret_table(loose.record))

@@ -13,12 +13,13 @@ from matplotlib.figure import Figure
 
 from models import Job, Placement, Residency, Timeline
 from models.cluster import MICROSECONDS_PER_SECOND
+from planner.answers.intervals import NO_INTERVAL, Interval
 from planner.answers.replications import Replicated
 from planner.show.bars import MOST_ROWS, Bar, BarLane, BarRows, GPUBars, rows_of, rows_of_both
 from planner.show.canvas import PNG_DPI, lay_out
 from planner.show.colours import COLOURS, PLAIN, contrast, fade, ink_on
+from planner.show.curves import draw as draw_curves
 from planner.show.curves import slowdown_ecdf
-from planner.show.curves_figure import draw as draw_curves
 from planner.show.gantt import draw, gantt
 from planner.show.perfetto import trace_events
 from planner.show.replicated import draw_intervals
@@ -187,8 +188,8 @@ def test_trace_has_a_process_per_gpu_and_exact_times() -> None:
 
 def test_long_names_and_labels_stay_inside_a_column() -> None:
     policies = ("plan", "receding:lookahead=5s,moves=2000", "compass:prefetch=0,period=100ms,adjust=off", "jit")
-    ends = {"ratio_to_best_low": 1.0, "ratio_to_best_high": 2.0, "ratio_to_bound": None, "ratio_to_bound_high": None}
-    rows = [{"policy": name, "clairvoyant": "ahead" in name, "ratio_to_best": 1.5, **ends} for name in policies]
+    ratios = {"ratio_to_best": Interval(1.5, 1.0, 2.0), "ratio_to_bound": NO_INTERVAL}
+    rows = [SimpleNamespace(policy=name, clairvoyant="ahead" in name, **ratios) for name in policies]
     made = cast("Replicated", SimpleNamespace(rows=rows, scenario=SimpleNamespace(objective="weighted_tardiness")))
     figure = draw_intervals(made)
     lay_out(figure)

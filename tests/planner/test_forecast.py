@@ -29,11 +29,11 @@ def test_measured_runs_are_compared_with_all_draws() -> None:
     """Two jobs: means 100 and 300 us. Two runs: the mean job is 10 % late, each off by 10 and 30 us of 400."""
     found = Forecast(np.array([[90, 290], [110, 310]] * 50))
     compared = found.compare(np.array([[110, 330], [110, 330]]))
-    assert compared["mean_latency_s"] == pytest.approx(200e-6)
-    assert (compared["error"], compared["job_error"]) == (pytest.approx(0.1), pytest.approx(40 / 400))
-    assert compared["own_job_error"] == pytest.approx(0)  # of each pair of draws the mean is just what is expected
-    assert compared["inside"] == 0.5
-    assert Forecast(found.latency_us).compare(measured_latencies([np.array([1])], 2))["error"] is None
+    assert compared.mean_latency_s.mean == pytest.approx(200e-6)
+    assert [compared.error, compared.job_error] == pytest.approx([0.1, 40 / 400])
+    assert compared.own_job_error == pytest.approx(0)  # of each pair of draws the mean is just what is expected
+    assert compared.inside == 0.5
+    assert Forecast(found.latency_us).compare(measured_latencies([np.array([1])], 2)).error is None
 
 
 def test_what_was_not_measured_is_refused() -> None:

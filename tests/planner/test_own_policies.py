@@ -11,6 +11,7 @@ from executor import PolicyError, parse_policy
 from models.scenario import Scenario, load_scenario
 from planner import compare, replicate, report, save
 from planner.answers.change_future import try_changed_futures
+from planner.answers.intervals import NO_INTERVAL
 from planner.answers.simulate import simulate
 from planner.show.notebook import html
 from tests.planner.test_compare import Call, call
@@ -39,10 +40,12 @@ def test_a_policy_that_ends_the_process_is_an_error_of_its_own(scenario: Scenari
 
 def test_a_policy_that_breaks_a_rule_is_a_row_without_a_rank(scenario: Scenario, tmp_path: Path) -> None:
     made = compare(scenario, [f"{OWN}:Hasty", "jit"], regret=(), time_limit_s=2)
-    assert [row["policy"] for row in made.rows] == ["plan", "jit", f"{OWN}:Hasty"]
+    assert [row.policy for row in made.rows] == ["plan", "jit", f"{OWN}:Hasty"]
     hasty = made.rows[-1]
-    assert [hasty[key] for key in ("objective", "metrics", "ratio_to_best", "ratio_to_bound")] == [None] * 4
-    assert hasty["problem"].startswith(f"policy {OWN}:Hasty: its timeline breaks the rules in 4 places, first T1 job 0")
+    assert [hasty.objective, hasty.metrics, hasty.ratio_to_best, hasty.ratio_to_bound] == [None] * 4
+    assert str(hasty.problem).startswith(
+        f"policy {OWN}:Hasty: its timeline breaks the rules in 4 places, first T1 job 0"
+    )
     assert (made.best, len(made.simulations)) == ("plan", 1)
     save(made, tmp_path)
     assert f"| {OWN}:Hasty (breaks the rules) | run times | - | - | - | - |" in (tmp_path / "table.md").read_text()
@@ -52,13 +55,13 @@ def test_a_policy_that_breaks_a_rule_is_a_row_without_a_rank(scenario: Scenario,
 
 def test_replications_rank_nobody_who_breaks_a_rule(tmp_path: Path) -> None:
     made = replicate(drawn(tmp_path), 2, [f"{OWN}:Hasty", "jit"], time_limit_s=0.3, workers=1)
-    rows = {row["policy"]: row for row in made.rows}
+    rows = {row.policy: row for row in made.rows}
     assert made.against == "jit"
     assert made.rows[-1] is not rows["jit"]
     hasty = rows[f"{OWN}:Hasty"]
-    assert (hasty["objective"], hasty["ratio_to_bound"], hasty["replications"]) == (None, None, 0)
-    assert "breaks the rules" in hasty["problem"]
-    assert made.as_dict()["best"] == "plan"
+    assert (hasty.objective, hasty.ratio_to_bound, hasty.replications) == (NO_INTERVAL, NO_INTERVAL, 0)
+    assert "breaks the rules" in str(hasty.problem)
+    assert made.record.best == "plan"
 
 
 def test_simulating_one_that_breaks_a_rule_is_one_line(scenario_file: Path, call: Call) -> None:

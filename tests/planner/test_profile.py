@@ -26,7 +26,7 @@ from planner.answers.profile import Profile, measured_document, profile
 from planner.answers.uncertain.estimates_file import read_quantiles
 from planner.command.cli import app
 from planner.command.manners import run
-from planner.inputs.samples import read_runs
+from planner.inputs.samples import read_samples
 from planner.show.profile import profile_view
 from tests.devices.small import BYTES, Small
 
@@ -234,7 +234,7 @@ def test_a_measured_table_lists_the_given_sizes_and_never_falls(tmp_path: Path) 
 
 def test_samples_lie_beside_the_profile(scenario: Scenario, tmp_path: Path) -> None:
     saved(scenario, tmp_path / "profiled.yaml")
-    runs = read_runs(tmp_path / "profiled.samples.json")
+    runs = read_samples(tmp_path / "profiled.samples.json").runs
     assert runs["two", "first"] == Spread((1234.5, 2000.0))
     # Of two samples both p10 and p50 are the first; 1234.5 us round upwards.
     assert read_quantiles(tmp_path / "profiled.samples.json", scenario)["two", "first"] == (1235, 1235, 2000)
@@ -245,7 +245,7 @@ def test_samples_lie_beside_the_profile(scenario: Scenario, tmp_path: Path) -> N
     ):
         (tmp_path / "bad.samples.json").write_text(text)
         with pytest.raises(InputError, match="allowed"):
-            read_runs(tmp_path / "bad.samples.json")
+            read_samples(tmp_path / "bad.samples.json")
 
 
 def test_work_without_models_or_edges_has_no_loads_and_no_transfers() -> None:

@@ -103,13 +103,13 @@ def test_by_name_on_a_scenario(scenario: Scenario, options: str, value: float) -
     # load starts at 0 at the latest, which takes a look-ahead of 4. Without one, job 1 waits 3 us for the first GPU
     # while job 0 runs on there, and delays it or is delayed, or loads for 4 us: 9/5 each at best.
     simulation = simulate(scenario, f"receding{options}")
-    assert simulation.as_dict()["objective"]["value"] == value
+    assert simulation.record.objective.value == value
     assert simulation.clairvoyant == ("lookahead" in options)
 
 
 def test_compare_marks_a_look_ahead_as_clairvoyant(scenario: Scenario) -> None:
     made = compare(scenario, ["receding:moves=10", "receding:moves=10,lookahead=1us"], time_limit_s=5)
-    marks = {row["policy"]: (row["clairvoyant"], row["knows"]) for row in made.rows}
+    marks = {row.policy: (row.clairvoyant, row.knows) for row in made.rows}
     assert marks == {
         "plan": (True, "the future"),
         "receding:moves=10": (False, "run times"),

@@ -38,8 +38,8 @@ from planner.answers.simulate import simulate
 from planner.answers.take_apart import hold, regret, with_given_loads, worth_of_clairvoyance
 from planner.command.cli import app
 from planner.command.manners import run as command
-from planner.show.regret_figure import regret_bars
-from planner.show.tables import losses_table
+from planner.show.regret import losses_table, regret_bars
+from planner.show.table import terminal
 from solvers.budget import Budget
 from solvers.exact.exhaustive import solve
 from tests.instances import chain, cluster, instance, random_instance, random_serving_instance, task
@@ -168,7 +168,7 @@ def test_parts_add_up_and_a_steps_bound_belongs_to_what_it_keeps(scenario: Scena
     assert [step.part for step in made.steps] == ["as it ran", "residency", "order", "placement"]
     assert [step.value for step in made.steps] == [step.lower_bound for step in made.steps] == [9, 9, 6, 5]
     assert sum(loss.lost for loss in made.losses) == made.total == 4
-    assert [row["share"] for row in made.as_dict()["losses"]] == [0.0, 0.75, 0.25, 0.0]
+    assert [row.share for row in made.record.losses] == [0.0, 0.75, 0.25, 0.0]
     assert frame(made)["lost"].to_dict() == {"residency": 0.0, "order": 3e-6, "placement": 1e-6, "open": 0.0}
 
 
@@ -187,7 +187,7 @@ def test_a_perfect_policy_has_no_regret(scenario: Scenario) -> None:
     window = instance([Job(chain(task("t", 4)), 0)])
     made = taken_apart(scenario, window, Timeline.build(1, [Placement(0, 0, 0, 4)], []))
     assert made.total == 0
-    assert [row["share"] for row in made.as_dict()["losses"]] == [None] * 4
+    assert [row.share for row in made.record.losses] == [None] * 4
 
 
 @pytest.mark.parametrize("seed", range(10))
@@ -275,9 +275,9 @@ def test_what_clairvoyance_is_worth(scenario: Scenario) -> None:
 
 def test_compare_takes_the_best_online_policy_and_compass_apart(scenario: Scenario, tmp_path: Path) -> None:
     made = compare(scenario, ["hash", "compass", "jit", "compass-released"], time_limit_s=SECONDS)
-    online = [row["policy"] for row in made.rows if row["policy"] not in ("plan", "compass-released")]
+    online = [row.policy for row in made.rows if row.policy not in ("plan", "compass-released")]
     assert [apart.policy for apart in made.regrets] == list(dict.fromkeys([online[0], "compass"]))
-    assert [row["policy"] for row in made.as_dict()["regret"]] == [apart.policy for apart in made.regrets]
+    assert [row.policy for row in made.record.regret] == [apart.policy for apart in made.regrets]
     for apart in made.regrets:
         assert apart.steps[-1].value == made.plan.result.value
     assert tmp_path / "regret.png" in save(made, tmp_path)
@@ -329,7 +329,7 @@ def test_a_loss_that_is_only_bounded_is_shown_with_its_interval(scenario: Scenar
     steps = tuple(RegretStep(part, timeline, Fraction(value), Fraction(bound)) for part, value, bound in rows)
     made = Regret(scenario, "p", steps, Fraction(1), "by hand")
     text = StringIO()
-    Console(file=text, width=200).print(losses_table([made]))
+    Console(file=text, width=200).print(terminal(losses_table([made.record])))
     cells = [[cell.strip() for cell in line.split("│")[1:-1]] for line in text.getvalue().splitlines() if "│" in line]
     assert cells[0][2:5] == ["1  33.3%", "0  0.0%", "1  33.3%"]
     assert cells[1][2:5] == ["1 to 3", "0 to 2", "0 to 2"]

@@ -14,6 +14,7 @@ from executor.devices.run import LiveSettings
 from executor.runners.runner import RunnerCall
 from executor.simulation import Durations, simulate_recorded
 from models import Placement, Residency, Timeline, check
+from models.record import encode
 from models.scenario import Scenario, load_scenario, read_timeline
 from planner import save
 from planner.answers.replay import Replayed, replay_on_devices
@@ -72,7 +73,7 @@ def test_a_plan_is_carried_out_as_planned(tiny: Scenario, tmp_path: Path) -> Non
     replayed = replay(tiny, plan)
     assert (replayed.violations, replayed.achieved) == ([], True)
     assert (replayed.same_placement, replayed.same_order) == (True, True)
-    document = replayed.as_dict()
+    document = encode(replayed.record)
     assert document["outputs"] == {"compared": 24, "different": [], "not_finite": [], "of_batches": 0}
     assert document["failures"] == document["moves"] == document["unpacked_gpus"] == []
     assert document["run_times"]["count"] == 24
@@ -83,7 +84,7 @@ def test_a_plan_is_carried_out_as_planned(tiny: Scenario, tmp_path: Path) -> Non
 
 @pytest.mark.parametrize("policy", ["compass", "jit", "srpt"])
 def test_causes_add_up_to_the_difference(tiny: Scenario, policy: str) -> None:
-    document = replay(tiny, policy).as_dict()
+    document = encode(replay(tiny, policy).record)
     for name, added in document["causes_s"].items():
         whole = document[f"{name}_s"]["measured"] - document[f"{name}_s"]["predicted"]
         assert list(added) == list(CAUSES)
@@ -128,7 +129,7 @@ class Failing(Small):
 
 def test_a_failed_job_is_reported_and_left_out(tiny: Scenario, tmp_path: Path) -> None:
     replayed = replay(tiny, "jit", Failing())
-    document = replayed.as_dict()
+    document = encode(replayed.record)
     assert not replayed.achieved
     assert document["valid"] is True
     (failure,) = document["failures"]
@@ -204,5 +205,5 @@ def test_outputs_that_are_no_finite_numbers_are_named(tiny: Scenario) -> None:
             output = super().run(call)
             return output + torch.inf if (call.job, call.task) == (3, "d") else output
 
-    document = replay(tiny, "jit", Odd()).as_dict()
+    document = encode(replay(tiny, "jit", Odd()).record)
     assert (document["outputs"]["different"], document["outputs"]["not_finite"]) == ([], ["3/d"])

@@ -56,18 +56,18 @@ def test_windows_follow_one_another(tmp_path: Path, scenario: Scenario) -> None:
 def test_means_are_those_of_the_seeds_and_what_is_finished_is_found_again(tmp_path: Path) -> None:
     asked = {"time_limit_s": 0.3, "workers": 1, "folder": tmp_path / "kept", "regret": ["jit"]}
     made = replicate(drawn(tmp_path), 2, ["jit", "hash"], **asked)  # type: ignore[arg-type]
-    rows = {row["policy"]: row for row in made.rows}
+    rows = {row.policy: row for row in made.rows}
     values = {p: [float(simulate(drawn(tmp_path, s), p).value) for s in (4, 5)] for p in ("jit", "hash")}
     for policy, (one, two) in values.items():
-        assert rows[policy]["objective"] == pytest.approx((one + two) / 2)
-        assert rows[policy]["objective_low"] == pytest.approx(min(one, two))
+        assert rows[policy].objective.mean == pytest.approx((one + two) / 2)
+        assert rows[policy].objective.low == pytest.approx(min(one, two))
     best, other = sorted(values, key=lambda policy: sum(values[policy]))
     assert made.against == best
     differences = [b - a for a, b in zip(values[best], values[other], strict=True)]
-    assert rows[other]["difference"] == pytest.approx(sum(differences) / 2)
-    assert rows[other]["better_in"] == sum(difference < 0 for difference in differences)
-    assert rows["jit"]["lost_to_residency"] is not None
-    assert rows["plan"]["ratio_to_best"] == 1.0
+    assert rows[other].difference.mean == pytest.approx(sum(differences) / 2)
+    assert rows[other].better_in == sum(difference < 0 for difference in differences)
+    assert rows["jit"].figures["lost_to_residency"] is not None
+    assert rows["plan"].ratio_to_best.mean == 1.0
     again = replicate(drawn(tmp_path), 2, ["jit", "hash"], **asked)  # type: ignore[arg-type]
     assert (again.sweep.counts.known, again.sweep.counts.finished, again.rows) == (2, 0, made.rows)
     written = {path.name for path in save(made, tmp_path / "kept")}

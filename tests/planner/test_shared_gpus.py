@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from models import BatchClass, Job, Placement, Task, Timeline
+from models.record import encode
 from planner.answers.shown import Shown
-from planner.show.bars import rows_of
+from planner.show.bars import rows_of, runs_by_gpu
 from planner.show.perfetto import trace_events
-from planner.show.report.timelines import document
-from planner.show.runs import runs_by_gpu
+from planner.show.timelines import timelines_of
 from tests.instances import chain, instance
 
 PAIR = BatchClass("pair", {"*": {1: 4, 2: 6}}, share=5_000)
@@ -37,12 +37,12 @@ def test_the_picture_says_how_many_run_together() -> None:
 
 
 def test_the_page_is_told_sizes_and_heights_where_there_are_any() -> None:
-    drawn = document([Shown("plan", True, WINDOW, DRAWN)])["timelines"][0]
+    drawn = encode(timelines_of([Shown("plan", True, WINDOW, DRAWN)]))["timelines"][0]
     assert drawn["members"] == [2, 0, 1, 1]
     assert (drawn["low"], drawn["high"]) == ([0.0, 0.0, 0.5, 0.5], [0.5, 1.0, 1.0, 1.0])
     plain = instance([Job(chain(Task("t", {"*": 4})), 0)])
     alone = Timeline.build(1, [Placement(0, 0, 0, 4)], [])
-    assert "members" not in document([Shown("plan", True, plain, alone)])["timelines"][0]
+    assert "members" not in encode(timelines_of([Shown("plan", True, plain, alone)]))["timelines"][0]
 
 
 def test_slices_of_a_trace_that_overlap_have_tracks_of_their_own() -> None:

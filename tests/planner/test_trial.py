@@ -44,13 +44,15 @@ def test_every_repeat_runs_all_of_them_on_one_set_up(tiny_file: Path) -> None:
     assert [sorted(turns) for turns in made.order] == [["hash", "jit", "srpt"]] * 3
     assert made.achieved
     first, *others = made.rows
-    assert (first["policy"], first["difference"], first["difference_low"]) == ("jit", 0, 0)
-    assert [row["different_outputs"] for row in made.rows] == [0, 0, 0]
+    assert (first.policy, first.difference.mean, first.difference.low) == ("jit", 0, 0)
+    assert [row.different_outputs for row in made.rows] == [0, 0, 0]
     for row in others:
-        values = [made.runs[name] for name in (row["policy"], "jit")]
+        values = [made.runs[name] for name in (row.policy, "jit")]
         apart = [a.latency_us[1].mean() - b.latency_us[1].mean() for a, b in zip(*values, strict=True)]
-        assert row["difference"] == pytest.approx(sum(apart) / 3 / 1e6)
-        assert row["difference_low"] <= row["difference"] <= row["difference_high"]
+        assert row.difference.mean == pytest.approx(sum(apart) / 3 / 1e6)
+        ends = row.difference.low, row.difference.high
+        assert None not in ends
+        assert (ends[0] or 0) <= (row.difference.mean or 0) <= (ends[1] or 0)
     for runs in made.runs.values():
         for run in runs:
             bound = realised_bound_s(run)
@@ -66,7 +68,7 @@ def test_a_run_with_a_failed_job_counts_in_no_mean(tiny_file: Path) -> None:
 
     made = trial(load_scenario(tiny_file), ["jit", "srpt"], Small(refuse), SERIAL, repeats=1)
     assert not made.achieved
-    assert [(row["failed_jobs"], row["objective"], row["difference"]) for row in made.rows] == [(1, None, None)] * 2
+    assert [(row.failed_jobs, row.objective.mean, row.difference.mean) for row in made.rows] == [(1, None, None)] * 2
 
 
 def test_what_a_run_leaves_stuck_touches_no_later_run(tiny_file: Path) -> None:
@@ -86,7 +88,7 @@ def test_what_a_run_leaves_stuck_touches_no_later_run(tiny_file: Path) -> None:
     assert [[failure.job for failure in each.failures] for each in records] == [[1], [], []]
     assert all(any(load.subject == 1 for load in each.loads) for each in records[1:])
     (row,) = made.rows
-    assert (row["counted"], row["faults"], row["failed_jobs"]) == (2, 1, 1)
+    assert (row.counted, row.faults, row.failed_jobs) == (2, 1, 1)
 
 
 def test_a_load_that_a_run_leaves_stuck_touches_no_later_run(tiny_file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -108,7 +110,7 @@ def test_a_load_that_a_run_leaves_stuck_touches_no_later_run(tiny_file: Path, mo
     made = trial(load_scenario(tiny_file), ["jit"], Small(), settings, repeats=3, keep=let_go)
     records = [run.live.records for run in made.runs["jit"]]
     assert [[fault.what for fault in each.faults] for each in records] == [["load of m1", SET_ASIDE], [], []]
-    assert (made.achieved, made.rows[0]["counted"], made.rows[0]["different_outputs"]) == (True, 2, 0)
+    assert (made.achieved, made.rows[0].counted, made.rows[0].different_outputs) == (True, 2, 0)
 
 
 @pytest.fixture
@@ -144,16 +146,16 @@ def test_a_run_with_faults_counts_only_if_that_is_asked(
     made = trial(load_scenario(tiny_file), ["jit", "srpt"], Small(), SERIAL, repeats=2, count_faults=count_faults)
     assert made.achieved
     for row in made.rows:
-        means = [float(run.latency_us[1].mean()) / 1e6 for run in made.runs[row["policy"]]]
+        means = [float(run.latency_us[1].mean()) / 1e6 for run in made.runs[row.policy]]
         counted = means if count_faults else means[1:]
-        assert (row["failed_jobs"], row["faults"], row["counted"]) == (0, 1, len(counted))
-        assert [row["objective"], row["mean_latency_s"]] == pytest.approx([sum(counted) / len(counted)] * 2)
+        assert (row.failed_jobs, row.faults, row.counted) == (0, 1, len(counted))
+        assert [row.objective.mean, row.mean_latency_s] == pytest.approx([sum(counted) / len(counted)] * 2)
     apart = [
         other.latency_us[1].mean() - first.latency_us[1].mean()
         for first, other in zip(made.runs["jit"], made.runs["srpt"], strict=True)
     ]
     wanted = apart if count_faults else apart[1:]
-    assert made.rows[1]["difference"] == pytest.approx(sum(wanted) / len(wanted) / 1e6)
+    assert made.rows[1].difference.mean == pytest.approx(sum(wanted) / len(wanted) / 1e6)
 
 
 def test_a_contender_whose_runs_all_had_faults_has_no_mean(
@@ -168,8 +170,8 @@ def test_a_contender_whose_runs_all_had_faults_has_no_mean(
     (section,) = report([tmp_path / "o"]).sections
     assert section.answer == "No contender has a run without faults and failed jobs."
     assert said in section.remarks
-    columns, (row,) = section.tables[0].columns, section.tables[0].rows
-    assert dict(zip(columns, row, strict=True)).items() >= {
+    (row,) = section.tables[0].cells()
+    assert dict(zip((column.name for column in section.tables[0].columns), row, strict=True)).items() >= {
         ("measured", "none"), ("faults", "2"), ("runs counted", "0 of 2"), ("failed jobs", "0")
     }  # fmt: skip
 
@@ -233,8 +235,8 @@ def test_a_trial_ends_with_what_was_measured_when_devices_serve_no_longer(
     monkeypatch.setattr(Crew, "measure_copies", measure_copies)
     made = trial(load_scenario(tiny_file), ["jit", "srpt"], Small(), SERIAL, repeats=2)
     assert (made.ended, made.achieved) == ("copying does not work", False)
-    assert sorted(row["runs"] for row in made.rows) == [0, 1]
-    assert sorted(row["objective"] is None for row in made.rows) == [False, True]
+    assert sorted(row.runs for row in made.rows) == [0, 1]
+    assert sorted(row.objective.mean is None for row in made.rows) == [False, True]
 
 
 def test_contenders_are_named_once(tiny_file: Path) -> None:
@@ -259,9 +261,9 @@ def test_the_command_writes_a_trial_that_becomes_a_page(command: Command, tiny_f
     latencies = written["jobs"]["jit"]
     assert (len(latencies["predicted_s"]), [len(run) for run in latencies["measured_s"]]) == (6, [6, 6])
     (section,) = report([folder]).sections
-    assert [row[0] for row in section.tables[0].rows] == [str(plan), "jit"]
+    assert [row[0] for row in section.tables[0].cells()] == [str(plan), "jit"]
     assert [curve.name for curve in section.figures[0].curves] == [str(plan), "jit", "as predicted"]
-    shown = [timeline["name"] for timeline in (section.timelines or {})["timelines"]]
+    shown = [timeline.name for timeline in section.timelines.timelines] if section.timelines else []
     assert shown == [f"{name}, {kind}" for name in (plan, "jit") for kind in ("measured", "predicted")]
 
 
@@ -274,7 +276,7 @@ def test_outputs_that_are_no_finite_numbers_are_reported(tiny_file: Path) -> Non
             return output * torch.nan if call.task == "d" and call.job in (0, 3) else output
 
     made = trial(load_scenario(tiny_file), ["jit"], Odd(), SERIAL, repeats=2)
-    assert (made.rows[0]["not_finite_outputs"], made.rows[0]["different_outputs"]) == (4, 0)
+    assert (made.rows[0].not_finite_outputs, made.rows[0].different_outputs) == (4, 0)
     shown = Console(width=150)
     with shown.capture() as printed:
         shown.print(trial_view(made))
@@ -291,4 +293,4 @@ def test_outputs_that_differ_between_runs_are_counted(tiny_file: Path) -> None:
             return output + 1 if next(calls) >= 8 + 24 and (call.job, call.task) == (0, "d") else output
 
     made = trial(load_scenario(tiny_file), ["jit"], Late(), SERIAL, repeats=2)
-    assert (made.rows[0]["different_outputs"], made.achieved) == (1, False)
+    assert (made.rows[0].different_outputs, made.achieved) == (1, False)

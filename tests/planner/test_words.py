@@ -12,7 +12,7 @@ from executor.devices.physical import physical_devices
 from models.errors import QuestionError
 from models.scenario import Scenario
 from planner import plan, plan_uncertain
-from planner.answers.uncertain.plans import PlanFor
+from planner.answers.uncertain.planning import PlanFor
 from planner.answers.uncertain.told import Told
 from solvers.budget import Budget, Method
 

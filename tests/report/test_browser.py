@@ -14,8 +14,9 @@ from playwright.sync_api import Browser, Page, sync_playwright
 
 from models import Job, Placement, Residency, Timeline
 from planner.answers.shown import Shown
+from planner.show import timelines
 from planner.show.colours import COLOURS, PLAIN, contrast
-from planner.show.report import report, timelines
+from planner.show.report import report
 from tests.instances import chain, cluster, instance, task
 from tests.report import hostile
 from tests.report.test_page import wide_folder

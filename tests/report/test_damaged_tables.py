@@ -30,7 +30,7 @@ def test_a_case_is_no_formula_and_is_read_again(folder: Path) -> None:
         rows = list(csv.DictReader(file))
     assert [row["case"] for row in rows] == ["'" + FORMULA, "-2"]
     (section,) = report([folder]).sections
-    assert [row[0] for row in section.tables[0].rows] == [FORMULA, "-2"]
+    assert [row[0] for row in section.tables[0].cells()] == [FORMULA, "-2"]
 
 
 def _cut_in_a_row(text: str) -> str:

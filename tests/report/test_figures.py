@@ -7,8 +7,7 @@ import numpy as np
 import pytest
 
 from planner.show.canvas import INK, png
-from planner.show.curves import Curve, Curves, gap_over_time, lines, slowdown_ecdf
-from planner.show.curves_figure import draw, draw_svg
+from planner.show.curves import Curve, Curves, draw, draw_svg, gap_over_time, lines, slowdown_ecdf
 
 SVG = "{http://www.w3.org/2000/svg}"
 

@@ -12,13 +12,14 @@ import pytest
 from models import Job, Placement, Residency, Timeline
 from models.errors import QuestionError
 from models.identity import scenario_hash
+from models.record import encode
 from models.scenario import InputError
 from planner.answers.compare import Comparison
 from planner.answers.shown import Shown
 from planner.command.cli import app
 from planner.command.manners import run
 from planner.show.report import page, report
-from planner.show.report.timelines import document, write
+from planner.show.timelines import timelines_of, write
 from tests.instances import chain, cluster, instance, task
 from tests.report import hostile
 
@@ -56,7 +57,7 @@ class Elements(HTMLParser):
 
 def test_a_page_answers_its_question(comparison: Comparison, folder: Path) -> None:
     # The plan is proved at 1.4; JIT is whatever the comparison says (tests/planner), relative to that.
-    jit = comparison.rows[1]["objective"]
+    jit = comparison.rows[1].objective or 0.0
     (section,) = report([folder]).sections
     assert section.question == "by-hand: how far from the least possible mean slowdown are online policies?"
     assert section.answer == (
@@ -64,14 +65,15 @@ def test_a_page_answers_its_question(comparison: Comparison, folder: Path) -> No
         f"the best online policy, jit, is at {jit:.4g}, {jit / 1.4:.2f} times the plan."
     )
     (contenders, losses) = section.tables
-    assert [row[:3] for row in contenders.rows] == [
+    assert [row[:3] for row in contenders.cells(unit=False)] == [
         ["plan", "the future", "1.4"],
         ["jit", "waits", f"{jit:.5g}"],
         ["lower bound", "-", "1.4"],
     ]
     proof = "Lower bound: critical path, a formula; gap of the plan: 0.0 %."
     assert contenders.note == f"{proof} Service level: p99 slowdown <= 2."
-    assert [row[:2] for row in losses.rows] == [["jit", part] for part in ("residency", "order", "placement", "open")]
+    parts = ("residency", "order", "placement", "open")
+    assert [row[:2] for row in losses.cells()] == [["jit", part] for part in parts]
 
 
 def test_a_page_says_how_to_repeat_it(comparison: Comparison, folder: Path) -> None:
@@ -107,7 +109,7 @@ def test_timelines_hold_what_a_chart_shows() -> None:
     # a needs m (4 bytes, loaded in [0, 4)) and runs in [4, 7) on GPU 0; b runs in [10, 12) on GPU 1. P = 5, F = 12.
     window = instance([Job(chain(task("a", 3, ["m"]), task("b", 2, after={"a": 2})), 0)], {"m": 4}, on=cluster(2))
     timeline = Timeline.build(2, [Placement(0, 0, 4, 7), Placement(1, 1, 10, 12)], [Residency(0, 0, 0, 4)])
-    made = document([Shown("plan", True, window, timeline), Shown("jit", False, window, timeline)])
+    made = encode(timelines_of([Shown("plan", True, window, timeline), Shown("jit", False, window, timeline)]))
     (described,) = made["instances"]
     assert described["gpus"] == [
         {"id": f"s{index}/g0", "kind": "A", "memory_bytes": 10, "slots": []} for index in range(2)

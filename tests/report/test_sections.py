@@ -4,14 +4,26 @@ import json
 from pathlib import Path
 
 from models.identity import scenario_hash
+from models.objective import Objective
+from models.record import decode, encode
 from models.scenario import Scenario, load_scenario, scenario_from
 from planner import replicate, save, servers
 from planner.answers.questions import schedule
+from planner.answers.replay_report import (
+    Both,
+    CopyReached,
+    DispatchSpread,
+    DurationsTogether,
+    ObjectiveBoth,
+    ReplayRecord,
+)
 from planner.answers.servers.written import write_schedule
 from planner.answers.shown import Shown
 from planner.answers.simulate import simulate
+from planner.answers.versions import Origin, ScenarioNamed
 from planner.answers.whatif import whatif
-from planner.show.report import report, timelines
+from planner.show import timelines
+from planner.show.report import report
 from tests.planner.conftest import TEXT
 
 
@@ -25,7 +37,7 @@ def test_servers_are_counted_and_the_plan_is_drawn(tmp_path: Path) -> None:
     assert section.question == "by-hand: how many servers are enough for p99 slowdown <= 2?"
     said = "With the future known, 1 server is enough, and no cheaper size is, which is proved"
     assert section.answer.startswith(said)
-    assert section.tables[0].rows[0] == ("plan (offline optimum)", "the future", "1", "a plan; the smallest")
+    assert section.tables[0].cells()[0] == ["plan (offline optimum)", "the future", "1", "a plan; the smallest"]
     # What is drawn is the p99 slowdown: the plan's and jit's at 1 server, beside the most allowed.
     assert [curve.name for curve in section.figures[0].curves] == [
         "p99 slowdown <= 2",
@@ -34,7 +46,7 @@ def test_servers_are_counted_and_the_plan_is_drawn(tmp_path: Path) -> None:
     ]
     assert section.figures[0].curves[1].words[0] == "plan (knows the future): 2 at 1"
     assert section.timelines is not None
-    assert [gpu["id"] for gpu in section.timelines["instances"][0]["gpus"]] == ["s0/g0"]
+    assert [gpu.id for gpu in section.timelines.instances[0].gpus] == ["s0/g0"]
     assert section.reproduce["command"] == (
         f"truenorth servers {source} --slo 'p99 slowdown <= 2' --policies jit --max 3 --time-limit 20 "
         "--workers 2 --seed 0"
@@ -55,8 +67,16 @@ def test_servers_by_the_interval_are_a_chart_and_a_table(tmp_path: Path) -> None
         "Order by the interval for jit, which knows how long queues take: "
         "0.005556 server-hours at 0.002778, a fleet that stays 0.008333 at 0.004167."
     )
-    assert section.tables[0].columns[:6] == ["from", "jobs", "floor", "plan", "srpt", "jit"]
-    assert [row[:6] for row in section.tables[0].rows] == [
+    headings = [column.heading for column in section.tables[0].columns]
+    assert headings[:6] == [
+        "from",
+        "jobs",
+        "floor",
+        "plan",
+        "srpt",
+        "jit",
+    ]
+    assert [row[:6] for row in section.tables[0].cells()] == [
         ["0 s", "1", "1", "1", "1", "1"],
         ["5 s", "2", "2", "2", "2", "2"],
         ["10 s", "1", "1", "1", "1", "1"],
@@ -85,7 +105,7 @@ def test_a_sweep_is_a_table_and_a_line_per_policy(tmp_path: Path) -> None:
     assert made.complete
     (section,) = report([tmp_path / "sweep"]).sections
     (table,), (figure,) = section.tables, section.figures
-    assert [row[:2] for row in table.rows] == [["1", "jit"], ["1", "hash"], ["2", "jit"], ["2", "hash"]]
+    assert [row[:2] for row in table.cells()] == [["1", "jit"], ["1", "hash"], ["2", "jit"], ["2", "hash"]]
     assert section.question == "by-hand: what if servers, policy changes?"
     values = {(row["cluster.servers"], row["policy"]): float(str(row["value"])) for row in made.rows}
     least, most = (choose(values, key=lambda key: values[key]) for choose in (min, max))
@@ -97,7 +117,7 @@ def test_a_sweep_is_a_table_and_a_line_per_policy(tmp_path: Path) -> None:
     assert section.reproduce["scenario hash (sha256), before changes"] == scenario_hash(load_scenario(source).instance)
     assert section.reproduce["versions"].startswith("truenorth ")
     one = simulate(scenario_at(source, 1), "jit").metrics.mean_slowdown
-    assert table.rows[0][2] == f"{one:.5g}"
+    assert table.cells()[0][2] == f"{one:.5g}"
     assert [curve.name for curve in figure.curves] == ["jit", "hash"]
     assert figure.curves[0].words[0] == f"jit: {one:.5g} at 1"
 
@@ -109,13 +129,13 @@ def test_a_replicated_comparison_shows_its_intervals(tmp_path: Path) -> None:
     made = replicate(load_scenario(source), 2, ["jit", "hash"], time_limit_s=0.3, workers=1, folder=tmp_path / "out")
     save(made, tmp_path / "out")
     (section,) = report([tmp_path / "out"]).sections
-    rows = {row["policy"]: row for row in made.rows}
-    assert section.tables[0].caption.startswith("Means over 2 arrival seeds")
-    shown = {row[0]: row for row in section.tables[0].rows}
-    assert shown.keys() == {"plan", "jit", "hash"}
+    rows = {row.policy: row for row in made.rows}
+    assert section.tables[0].title.startswith("Means over 2 arrival seeds")
+    shown = {row[0]: row for row in section.tables[0].cells()}
+    assert {name.removesuffix(" (unconverged)") for name in shown} == {"plan", "jit", "hash", "lower bound"}
     jit = rows["jit"]
-    ends = f"[{jit['objective_low']:.4g}, {jit['objective_high']:.4g}]"
-    assert shown["jit"][1] == f"{jit['objective']:.4g} {ends}"
+    ends = f"[{jit.objective.low:.4g}, {jit.objective.high:.4g}]"
+    assert shown["jit"][2] == f"{jit.objective.mean:.4g} {ends}"
     assert section.answer.startswith(f"The best online policy, {made.against}, is at ")
     assert len(section.tables) == 2  # the table of the replications one by one follows
 
@@ -126,25 +146,45 @@ def scenario_at(source: Path, count: int) -> Scenario:
 
 
 def test_a_run_on_devices_is_set_beside_its_prediction(tmp_path: Path) -> None:
-    both = {"predicted": 2.0, "measured": 2.5, "error": 0.25}
-    document = {
-        "policy": "out/plan.json",
-        "device": "cpu",
-        "devices": ["core 0"],
-        "runner": "synthetic",
-        "objective": {"name": "mean_latency", **both},
-        "makespan_s": both,
-        "mean_latency_s": {"predicted": 2.0, "measured": None, "error": None},
-        "valid": True,
-        "same_placement": True,
-        "same_order": True,
-        "latency_error": 0.25,
-        "failures": [],
-        "scenario": {"name": "tiny", "hash": "0" * 64, "file": "tiny.yaml"},
-        "command": "truenorth replay tiny.yaml out/plan.json",
-        "versions": {"torch": "2"},
-    }
-    (tmp_path / "replay.json").write_text(json.dumps(document))
+    both = Both(2.0, 2.5, 0.25)
+    took = DurationsTogether(1, 2.0, 2.5, 0.25)
+    record = ReplayRecord(
+        policy="out/plan.json",
+        runner="synthetic",
+        device="cpu",
+        devices=["core 0"],
+        virtual=None,
+        valid=True,
+        violations=[],
+        tolerance_us=0,
+        same_placement=True,
+        same_order=True,
+        objective=ObjectiveBoth(Objective.MEAN_LATENCY, both),
+        makespan_s=both,
+        mean_latency_s=Both(2.0, None, None),
+        latency_error=0.25,
+        causes_s=None,
+        run_times=took,
+        load_times=took,
+        transfer_times=took,
+        dispatch_us=DispatchSpread(None, None, None, None),
+        copy=CopyReached(None, None, None),
+        energy_j=None,
+        unpacked_gpus=[],
+        moves_s=0.0,
+        moves=[],
+        forecast=None,
+        outputs=None,
+        faults=[],
+        failures=[],
+        metrics=None,
+        jobs=[],
+        tasks=[],
+        loads=[],
+    )
+    origin = Origin(ScenarioNamed("tiny", "tiny.yaml", "0" * 64), "truenorth replay tiny.yaml out/plan.json", {})
+    (tmp_path / "replay.json").write_text(json.dumps(encode(record) | encode(origin)))
+    assert decode(ReplayRecord, encode(record)) == record
     scenario = scenario_from(json.loads(json.dumps(PLAIN)))
     ran = simulate(scenario, "jit")
     timelines.write(tmp_path, [Shown("measured", False, ran.instance, ran.timeline)])
@@ -153,7 +193,7 @@ def test_a_run_on_devices_is_set_beside_its_prediction(tmp_path: Path) -> None:
     assert section.answer == (
         "Job latency was off by 25.0% of its predicted mean; every rule held, placement and order were as predicted."
     )
-    assert section.tables[0].rows[1] == ["mean latency in s", "2", "-"]
+    assert section.tables[0].cells()[1] == ["mean latency in s", "2", "-", "-"]
     assert section.timelines is not None
 
 

@@ -7,6 +7,8 @@ from typing import Any
 
 from models import ServiceLevels
 from models.scenario import Scenario, scenario_from
+from planner.answers.servers import ServersAnswer
+from planner.show.servers import sizes_table
 
 NO_LATE_JOBS = ServiceLevels.parse("no late jobs")
 
@@ -34,3 +36,8 @@ def scenario(
         },
     }
     return scenario_from(data | changes)
+
+
+def rows(answer: ServersAnswer) -> list[tuple[str, ...]]:
+    """Return who needs what size, and how that is known, as it is shown."""
+    return [tuple(row) for row in sizes_table(answer.record(), "").cells()]

@@ -12,10 +12,12 @@ from models.scenario import load_scenario
 from planner import save, servers
 from planner.answers.servers import ServersAnswer
 from planner.answers.servers.deployable import lead
-from planner.show.knowledge import knowledge_in_words
+from planner.answers.servers.record import WorkDone
 from planner.show.report import report
-from planner.show.servers import alternatives, answer_in_words, rows
+from planner.show.servers import alternatives_table
+from planner.show.servers_words import answer_in_words, knowledge_in_words
 from tests.planner.test_command import Command, command
+from tests.servers.scenarios import rows
 
 __all__ = ["command"]
 
@@ -56,25 +58,24 @@ def test_who_knows_more_than_a_gateway_is_no_order(tmp_path: Path) -> None:
     ]
     assert answer.growth is not None
     assert answer.growth.policy == "jit"
-    found = answer.as_dict()
-    assert answer_in_words(found).startswith(
+    assert answer_in_words(answer.record()).startswith(
         "jit, which knows how long queues take, needs 2 servers "
         "(srpt, which knows every run time exactly, would do with 1 server)"
     )
-    assert [row[:3] for row in rows(found)] == [
+    assert [row[:3] for row in rows(answer)] == [
         ("plan (offline optimum)", "the future", "1"),
         ("srpt", "run times", "1"),
         ("jit", "waits", "2"),
     ]
     save(answer, tmp_path / "out")
     (section,) = report([tmp_path / "out"]).sections
-    assert [row[:3] for row in section.tables[1].rows] == [["jit", "waits", "2"], ["srpt", "run times", "1"]]
+    assert [row[:3] for row in section.tables[1].cells()] == [["jit", "waits", "2"], ["srpt", "run times", "1"]]
 
 
 def test_an_order_that_takes_more_knowledge_says_so(tmp_path: Path) -> None:
-    words = answer_in_words(_ask(tmp_path, "srpt").as_dict())
+    words = answer_in_words(_ask(tmp_path, "srpt").record())
     assert words.startswith("srpt, which knows every run time exactly, needs 1 server")
-    words = answer_in_words(_ask(tmp_path, "dally").as_dict())
+    words = answer_in_words(_ask(tmp_path, "dally").record())
     assert words.startswith("dally, which knows no run times, needs 2 servers")
 
 
@@ -82,7 +83,7 @@ def test_told_means_only_shortest_first_needs_as_many_as_a_gateway(tmp_path: Pat
     answer = _ask(tmp_path, "srpt,jit", noise="told=mean")
     assert {row.policy: row.mix for row in answer.policies} == {"srpt": (2,), "jit": (2,)}
     assert (answer.mix, answer.proved) == ((1,), True)  # the plan is of the run times that hold
-    assert "told mean run times only, needs 2 servers." in answer_in_words(answer.as_dict())
+    assert "told mean run times only, needs 2 servers." in answer_in_words(answer.record())
     save(answer, tmp_path / "out")
     (section,) = report([tmp_path / "out"]).sections
     assert "--noise told=mean" in section.reproduce["command"]
@@ -149,10 +150,10 @@ def test_work_counts_a_batch_once_with_its_share(tmp_path: Path) -> None:
     # one GPU offers until 6 s. Their run times alone would be 12 s, and the batches without the share 10 s.
     path = tmp_path / "shared.yaml"
     path.write_text(SHARED)
-    found = servers(load_scenario(path), policies=["jit"], time_limit_s=60, most=1).as_dict()
-    (best,) = found["alternatives"]
-    assert best["work"] == {"gpu_seconds": 2.5, "offered_gpu_seconds": 6.0}
-    assert alternatives(found)[0][-2:] == ["42%", "2.5 of 6"]
+    found = servers(load_scenario(path), policies=["jit"], time_limit_s=60, most=1).record()
+    (best,) = found.alternatives
+    assert best.work == WorkDone(2.5, 6.0)
+    assert alternatives_table(found).cells()[0][-2:] == ["42%", "2.5 of 6"]
 
 
 @pytest.mark.parametrize(
@@ -166,4 +167,4 @@ def test_work_counts_a_batch_once_with_its_share(tmp_path: Path) -> None:
     ],
 )
 def test_noise_is_said_where_it_matters(knows: str, noise: str, said: str) -> None:
-    assert knowledge_in_words(knows, noise) == said
+    assert knowledge_in_words(Knows(knows), noise) == said

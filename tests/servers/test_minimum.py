@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from models import ServiceLevels
+from models.record import encode
 from planner import servers
 from planner.answers.servers import ServersAnswer
 from planner.answers.servers.decide import meets
@@ -153,7 +154,7 @@ def test_the_cheapest_mix(dear: float, mix: tuple[int, int], price: Fraction) ->
     assert (answer.mix, answer.proved) == (mix, True)
     assert answer.mix is not None
     assert answer.cost(answer.mix) == price
-    document = answer.as_dict()["minimum"]
+    document = encode(answer.record())["minimum"]
     assert (document["mix"], document["price_per_hour"]) == (list(mix), float(price))
     # One B may do where two A do not: only the price has a bound.
     assert (document["lower_bound"], document["lower_bound_price_per_hour"]) == (None, float(price))

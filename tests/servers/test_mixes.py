@@ -10,15 +10,16 @@ from typing import Any
 import pytest
 
 from models import Instance, InstanceError, ServiceLevels
+from models.record import encode
 from models.scenario import Scenario, scenario_from
 from models.scenario.errors import InputError
 from planner import servers
 from planner.answers.servers import ServersAnswer
 from planner.answers.servers.goal import tolerances
 from planner.answers.servers.sizes import Mix, Sizes, is_within
-from planner.show.order import order_in_words
-from planner.show.servers import answer_in_words, rows
+from planner.show.servers_words import answer_in_words, order_in_words
 from solvers.exact import exhaustive
+from tests.servers.scenarios import rows
 
 NETWORK = {"latency": "0 s", "bandwidth": "1 MB/s"}
 
@@ -116,10 +117,10 @@ def test_a_price_is_the_least_of_the_counts_looked_at_and_says_so() -> None:
         [{"release": "0 s", "workflow": "w"}] * 2,
     )
     answer = _ask(built, "p100 latency <= 2 s", policies=("jit",))
-    found = answer.as_dict()
+    found = answer.record()
     assert (answer.mix, answer.proved) == ((1, 0), True)
-    minimum = found["minimum"]
-    assert (minimum["lower_bound_price_per_hour"], minimum["lower_bound_price_of_any_counts"]) == (10, 6)
+    minimum = found.minimum
+    assert (minimum.lower_bound_price_per_hour, minimum.lower_bound_price_of_any_counts) == (10, 6)
     assert answer_in_words(found).startswith(
         "jit, which knows how long queues take, needs 1 big at 10 per hour; "
         "no plan, however clever, costs less than 10 on at most 1 big + 1 small, or on "
@@ -127,11 +128,11 @@ def test_a_price_is_the_least_of_the_counts_looked_at_and_says_so() -> None:
     )
     assert "and no cheaper size of at most 1 big + 1 small is, which is proved" in answer_in_words(found)
     assert order_in_words(found).endswith("floor 10.00 per hour on at most 1 big + 1 small.")
-    assert rows(found)[0][3] == "proved: a plan at this size, every cheaper one of at most 1 big + 1 small refuted"
+    assert rows(answer)[0][3] == "proved: a plan at this size, every cheaper one of at most 1 big + 1 small refuted"
     more = _ask(built, "p100 latency <= 2 s", most=2)
     assert (more.mix, more.proved) == ((0, 2), True)
     assert more.lower_bound_price_of_any == 6
-    assert "at most" not in rows(more.as_dict())[0][3]
+    assert "at most" not in rows(more)[0][3]
 
 
 def test_the_fluid_bound_holds_whatever_the_counts() -> None:
@@ -142,7 +143,7 @@ def test_the_fluid_bound_holds_whatever_the_counts() -> None:
     answer = _ask(built, "p100 latency <= 1 s")
     assert (answer.mix, answer.lower_bound_price) == (None, None)
     assert answer.lower_bound_price_of_any == 5
-    assert answer.as_dict()["minimum"]["lower_bound_price_of_any_counts"] == 5
+    assert answer.record().minimum.lower_bound_price_of_any_counts == 5
 
 
 def test_one_group_has_its_count_and_its_price() -> None:
@@ -151,11 +152,11 @@ def test_one_group_has_its_count_and_its_price() -> None:
     built = _scenario(_groups((2, "A", 0.8)), {"runtime": "1 s"}, jobs)
     answer = _ask(built, "p100 latency <= 1 s", policies=("srpt",))
     assert (answer.largest, answer.mix, answer.undecided) == ((2,), None, ())
-    minimum = answer.as_dict()["minimum"]
-    assert (minimum["lower_bound"], minimum["lower_bound_price_of_any_counts"]) == (3, 2.4)
+    minimum = answer.record().minimum
+    assert (minimum.lower_bound, minimum.lower_bound_price_of_any_counts) == (3, 2.4)
     more = _ask(built, "p100 latency <= 1 s", policies=("srpt",), most=5)
-    found = more.as_dict()
-    assert (more.mix, found["minimum"]["price_per_hour"], found["minimum"]["lower_bound"]) == ((3,), 2.4, 3)
+    found = more.record()
+    assert (more.mix, found.minimum.size.price_per_hour, found.minimum.lower_bound) == ((3,), 2.4, 3)
     said = (
         "srpt, which knows every run time exactly, needs 3 A at 2.4 per hour; no plan, however clever, costs less than "
     )
@@ -163,7 +164,7 @@ def test_one_group_has_its_count_and_its_price() -> None:
     # Mere servers have no count but the scenario's size, and no price.
     bare = {"servers": 2, "gpu": {"kind": "A", "memory": "4 GB", "load_bandwidth": "1 GB/s"}, "network": NETWORK}
     mere = _ask(_scenario(bare, {"runtime": "1 s"}, jobs), "p100 latency <= 1 s")
-    assert (mere.mix, "price_per_hour" in mere.as_dict()["minimum"]) == ((3,), False)
+    assert (mere.mix, "price_per_hour" in encode(mere.record())["minimum"]) == ((3,), False)
 
 
 def test_a_free_group_is_counted_all_the_same() -> None:

@@ -14,6 +14,7 @@ import pytest
 
 from models import InstanceError, ServiceLevels, check
 from models.availability import FOREVER
+from models.record import encode
 from models.scenario import Scenario, scenario_from
 from planner.answers.questions import schedule
 from planner.answers.servers.attained import attained
@@ -55,7 +56,7 @@ def test_a_peak_takes_more_servers_for_its_own_interval() -> None:
     answer = schedule(built, by_us=5 * SECOND, policies=("srpt",), time_limit_s=60, workers=1)
     assert answer.optimum.schedule == answer.policies["srpt"].schedule == ((1,), (3,), (1,))
     assert answer.proved
-    told = answer.as_dict()
+    told = encode(answer.record)
     assert [row["minimum"]["lower_bound"] for row in told["intervals"]] == [1, 3, 1]
     assert [row["jobs"] for row in told["intervals"]] == [1, 3, 1]
     # 5 servers for 5 s are 25 / 3600 hours, three for all of it 45 / 3600.
@@ -162,11 +163,11 @@ def test_an_interval_that_misses_what_all_together_meet_says_so() -> None:
     level = ServiceLevels.parse("80 % within deadline")
     answer = schedule(built, level, by_us=5 * SECOND, policies=("srpt",), time_limit_s=30, workers=1)
     assert answer.policies["srpt"].schedule == ((1,), (1,), (0,), (1,))
-    told = answer.as_dict()
+    found = answer.record
+    told = encode(found)
     alone = [(row["policies"]["srpt"]["attainment"], row["policies"]["srpt"]["met_alone"]) for row in told["intervals"]]
     assert alone == [(0.5, False), (1.0, True), (None, None), (1.0, True)]
     assert [row["minimum"]["attainment"] for row in told["intervals"]] == [0.5, 1.0, None, 1.0]
-    found = answer.fixed.as_dict() | told
     said = "misses it in 1 of 4 intervals taken alone, most from 0 s on, 50.0% of its jobs in time."
     assert f"srpt meets the level over all jobs together, but {said}" in sentences(found)
 

@@ -8,7 +8,7 @@ import pytest
 
 from models import ServiceLevels
 from planner import servers
-from planner.show.servers import strain_in_words
+from planner.show.servers_words import strain_in_words
 from tests.servers.scenarios import scenario
 
 
@@ -33,4 +33,4 @@ def test_each_model_is_made_larger_and_slower_in_turn(spare: int, servers_asked:
         ("a", "size", True, Fraction(47, 50)),
         ("b", "run time", True, Fraction(46, 50)),
     ]
-    assert strain_in_words(answer.as_dict()) == "It hangs on the size of b: with 20 % more the level is missed"
+    assert strain_in_words(answer.record()) == "It hangs on the size of b: with 20 % more the level is missed"

@@ -9,16 +9,16 @@ from pathlib import Path
 import pytest
 
 from models import ServiceLevels
+from models.record import encode
 from models.scenario import load_scenario
 from planner import save, servers
 from planner.answers.servers import ServersAnswer
 from planner.answers.servers.goal import tolerances
 from planner.answers.servers.hunt import floor_of
-from planner.show.curves_figure import draw
-from planner.show.order import order_in_words
+from planner.show.curves import draw
 from planner.show.report import report
-from planner.show.servers import answer_in_words, rows
-from tests.servers.scenarios import scenario
+from planner.show.servers_words import answer_in_words, order_in_words
+from tests.servers.scenarios import rows, scenario
 
 TEXT = """\
 name: dear
@@ -61,8 +61,7 @@ def test_what_can_be_deployed_comes_before_every_bound(tmp_path: Path) -> None:
 
 def test_prices_are_bounded_and_mixes_named(tmp_path: Path) -> None:
     answer = _ask(tmp_path, "bounds")
-    found = answer.as_dict()
-    assert rows(found) == [
+    assert rows(answer) == [
         ("plan (offline optimum)", "the future", "3 L4 + 1 2xH100 at 8.9 per hour", "a plan; nothing is refuted"),
         ("jit", "waits", "3 L4 + 1 2xH100 at 8.9 per hour", "simulated; no time for 6 sizes below"),
     ]
@@ -83,7 +82,7 @@ def test_prices_are_bounded_and_mixes_named(tmp_path: Path) -> None:
     assert (
         "Not settled within the time limit: 6 sizes of jit; more traffic; whether a plan would do with 6 cheaper sizes."
     ) in section.notes
-    assert section.tables[0].columns == ["", "knows", "cheapest mix", "how it is known"]
+    assert [column.heading for column in section.tables[0].columns] == ["", "knows", "cheapest mix", "how it is known"]
     (figure,) = section.figures
     assert figure.x_label == "price per hour"
     # Mixes of one price are no series: each is a dot, and so says the legend.
@@ -97,7 +96,7 @@ def test_a_price_below_the_answer_is_said_to_be_open(tmp_path: Path) -> None:
     answer = _ask(tmp_path, "jit on 1 servers")
     assert answer.lower_bound is None
     assert answer.mix == (3, 1)
-    assert "below 1.6 per hour no mix is, which is proved" in answer_in_words(answer.as_dict())
+    assert "below 1.6 per hour no mix is, which is proved" in answer_in_words(answer.record())
 
 
 def test_sizes_below_one_that_met_are_simulated_by_halves(tmp_path: Path) -> None:
@@ -121,12 +120,12 @@ def test_what_to_order_comes_first_with_its_floor_and_how_much_more_traffic_it_t
     growth = answer.growth
     assert growth is not None
     assert (growth.mix, growth.holds, growth.fails) == ((2, 0), Fraction(27, 16), Fraction(15, 8))
-    assert answer_in_words(answer.as_dict()).startswith(
+    assert answer_in_words(answer.record()).startswith(
         "jit, which knows how long queues take, needs 2 L4 at 1.6 per hour; "
         "no plan, however clever, costs less than 1.6. "
         "It takes 1.688 times the traffic there, but not 1.875 times. "
     )
-    assert order_in_words(answer.as_dict()) == (
+    assert order_in_words(answer.record()) == (
         "Order 2 L4 for jit, which knows how long queues take: "
         "1.60 per hour, 1,170 a month; 69% headroom; floor 1.60 per hour."
     )
@@ -143,27 +142,27 @@ def test_a_bound_that_may_take_longer_than_the_limit_is_not_begun(tmp_path: Path
 
 def test_nothing_is_said_of_what_was_not_looked_at(tmp_path: Path) -> None:
     answer = _ask(tmp_path, "fluid bound")
-    assert rows(answer.as_dict()) == [
+    assert rows(answer) == [
         ("plan (offline optimum)", "the future", "-", "no plan found"),
         ("jit", "waits", "-", "not simulated: no time left"),
     ]
-    words = answer_in_words(answer.as_dict())
+    words = answer_in_words(answer.record())
     assert words == "No plan within p100 latency <= 500 ms was found on up to 3 L4 + 1 2xH100 at 8.9 per hour."
 
 
 def test_no_number_of_servers(tmp_path: Path) -> None:
     answer = _ask(tmp_path, "never", TEXT.replace("<= 500 ms", "<= 199 ms"))
-    assert answer_in_words(answer.as_dict()) == (
+    assert answer_in_words(answer.record()) == (
         "No number of servers meets p100 latency <= 199 ms, which is proved. "
         "Loads and run times alone: even with every GPU idle, 2 of 2 jobs (100 %, all of w) take too long; no plan "
         "brings p100 latency below 0.2 s."
     )
     told = {"slo": "p100 latency <= 199 ms", "jobs": 2, "too_long": 2, "workflow": "w", "workflows": 1}
-    assert answer.as_dict()["refutation"]["too_long_alone"] == told | {"best_value": 0.2}
-    assert rows(answer.as_dict())[0][2:] == ("-", "refuted, however many servers there are")
+    assert encode(answer.record())["refutation"]["too_long_alone"] == told | {"best_value": 0.2}
+    assert rows(answer)[0][2:] == ("-", "refuted, however many servers there are")
     save(answer, tmp_path / "out")
     (section,) = report([tmp_path / "out"]).sections
-    assert section.answer == answer_in_words(answer.as_dict())
+    assert section.answer == answer_in_words(answer.record())
 
 
 def test_who_takes_too_long_alone_and_what_can_be_reached() -> None:
@@ -174,7 +173,7 @@ def test_who_takes_too_long_alone_and_what_can_be_reached() -> None:
     for text in ("p60 latency <= 400 ms", "80 % within deadline", "mean slowdown <= 0.5", "p100 latency of v <= 1 ms"):
         answer = servers(window, ServiceLevels.parse(text), policies=(), time_limit_s=20)
         assert answer.impossible
-        told[text] = answer.as_dict()["refutation"]["forces"].partition("idle, ")[2]
+        told[text] = str(encode(answer.record())["refutation"]["forces"]).partition("idle, ")[2]
     assert list(told.values()) == [
         "3 of 5 jobs (60 %, of 2 workflows, most of v) take too long; no plan brings p60 latency below 0.5 s",
         "3 of 5 jobs (60 %, of 2 workflows, most of v) take too long; at best 40 % of the jobs end within their "

@@ -17,7 +17,7 @@ from planner import compare
 from planner.answers.simulate import simulate
 from planner.answers.uncertain.estimates_file import read_told
 from planner.answers.uncertain.told import TRUTH
-from planner.show.tables import comparison_view
+from planner.show.comparison import comparison_view
 from tests.documentation.pages import ROOT
 from tests.planner.test_command import PLAN_KEYS, Command, command
 
@@ -98,12 +98,12 @@ def test_estimates_as_noise(command: Command, scenario_file: Path, estimates: Pa
 def test_compare_shows_the_price_of_error(scenario: Scenario) -> None:
     # Plan and bound are those of the true run times; the rest is told others.
     made = compare(scenario, [OFFLINE, "jit"], noise="told=lognormal:1", time_limit_s=3, seed=2)
-    rows = {row["policy"]: row for row in made.rows}
-    assert rows["plan"]["objective"] == 1.4
-    assert made.as_dict()["lower_bound"] == pytest.approx(1.4)
-    assert [rows[name]["clairvoyant"] for name in ("plan", OFFLINE, "jit")] == [True, True, False]
-    assert min(rows[name]["objective"] for name in (OFFLINE, "jit")) >= 1.4
-    assert "told wrong run times (told=lognormal:1)" in made.as_dict()["note"]
+    rows = {row.policy: row for row in made.rows}
+    assert rows["plan"].objective == 1.4
+    assert made.record.lower_bound == pytest.approx(1.4)
+    assert [rows[name].clairvoyant for name in ("plan", OFFLINE, "jit")] == [True, True, False]
+    assert min(rows[name].objective or 0.0 for name in (OFFLINE, "jit")) >= 1.4
+    assert "told wrong run times (told=lognormal:1)" in made.note
     assert made.asked.noise == "told=lognormal:1"
     assert comparison_view(made) is not None
     for noise in ("true=lognormal:1", "load=normal:0.1", "estimates=x.csv"):

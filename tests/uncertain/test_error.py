@@ -11,8 +11,7 @@ import pytest
 
 from executor import NoiseError, NoiseSpread, parse_noise
 from executor.published import error_quantile, factor_quantile
-from planner.answers.uncertain.error import Error, parse_error
-from planner.answers.uncertain.spec import Uncertainty, parse_uncertainty
+from planner.answers.uncertain.spec import Error, Uncertainty, parse_error, parse_uncertainty
 from tests.uncertain.work import window
 
 

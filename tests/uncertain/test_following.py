@@ -12,7 +12,7 @@ from models import Instance, Objective, Timeline, check
 from planner.answers.policies.following import Following
 from planner.answers.policies.offline import anneal
 from planner.answers.policies.receding_horizon import RecedingOptions
-from planner.answers.uncertain.error import Error
+from planner.answers.uncertain.spec import Error
 from planner.answers.uncertain.told import Told
 from tests.executor.scripted import runs
 from tests.instances import random_instance

@@ -7,8 +7,7 @@ import pytest
 from models import BatchClass, Job, Task
 from models.scenario import Scenario, scenario_from
 from planner import simulate
-from planner.answers.uncertain.means import tell_means
-from planner.answers.uncertain.spec import parse_uncertainty
+from planner.answers.uncertain.spec import parse_uncertainty, tell_means
 from tests.instances import chain, cluster, instance, task
 
 TIMES_S = {"m 10": 10, "m 50": 50, "other": 4}

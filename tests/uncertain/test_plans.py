@@ -12,10 +12,9 @@ from executor import PolicyError, parse_policy, simulate
 from models import Instance, Objective, check, timeline_value
 from planner.answers.policies.offline import Offline, OfflineOptions, anneal
 from planner.answers.policies.receding_horizon import RecedingHorizon, RecedingOptions
-from planner.answers.uncertain.error import Error
-from planner.answers.uncertain.plans import ConsideredPlan, PlanFor, candidates, values
-from planner.answers.uncertain.retime import retime
-from planner.answers.uncertain.told import Told, stretch
+from planner.answers.uncertain.planning import ConsideredPlan, PlanFor, candidates, values
+from planner.answers.uncertain.spec import Error
+from planner.answers.uncertain.told import Told, retime, stretch
 from tests.executor.scripted import runs
 from tests.instances import random_instance
 from tests.uncertain.work import timeline, told, window

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import asdict
 from pathlib import Path
 
 import pandas as pd
@@ -41,9 +42,9 @@ def test_every_row_is_what_a_single_simulation_gives(tmp_path: Path) -> None:
         path = tmp_path / "one.yaml"
         path.write_text(text.replace("rate: 100000 /s", f"rate: {row['workload.poisson.rate_per_s']} /s"))
         alone = simulate(load_scenario(path), "compass")
-        assert row["value"] == alone.as_dict()["objective"]["value"]
+        assert row["value"] == alone.record.objective.value
         assert {name: row[name] for name in ("loads", "makespan_s", "p99_slowdown")} == {
-            name: alone.metrics.as_dict()[name] for name in ("loads", "makespan_s", "p99_slowdown")
+            name: asdict(alone.metrics)[name] for name in ("loads", "makespan_s", "p99_slowdown")
         }
 
 
@@ -52,9 +53,9 @@ def test_plans_with_counted_iterations_repeat_and_are_those_of_plan(tmp_path: Pa
     scenario = load_scenario(tmp_path / "scenario.yaml")
     grid = {"cluster.servers": [2]}
     rows = whatif(scenario, grid, verb="plan", workers=1, time_limit="60 s", iterations=100, method="search").rows
-    alone = plan(scenario, time_limit_s=60, iterations=100, workers=1, method=Method.SEARCH).as_dict()
-    assert rows[0]["value"] == alone["objective"]["value"]
-    assert (rows[0]["status"], rows[0]["loads"]) == (alone["status"], alone["metrics"]["loads"])
+    alone = plan(scenario, time_limit_s=60, iterations=100, workers=1, method=Method.SEARCH).record()
+    assert rows[0]["value"] == alone.objective.value
+    assert (rows[0]["status"], rows[0]["loads"]) == (alone.status, alone.metrics and alone.metrics.loads)
 
 
 def test_compare_gives_a_row_per_policy_and_bound_a_row(tmp_path: Path) -> None:

@@ -20,9 +20,8 @@ from models.timeline import Timeline
 from planner.answers.check import feasible_timeline
 from planner.answers.policies.following import Following
 from planner.answers.policies.receding_horizon import RecedingOptions
-from planner.answers.uncertain.plans import SAMPLES, PlanFor, candidates
-from planner.answers.uncertain.retime import retime
-from planner.answers.uncertain.told import Told
+from planner.answers.uncertain.planning import SAMPLES, PlanFor, candidates
+from planner.answers.uncertain.told import Told, retime
 from solvers.result import Search
 from solvers.search import annealing
 from solvers.visits import on_twin

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from fractions import Fraction
@@ -105,16 +105,7 @@ def _worse(instance: Instance, model: str, figure: ChangedFigure) -> Instance:
             for each in instance.models
         )
         return replace(instance, models=models)
-    return _with_tasks(instance, lambda task: _slower(task) if model in task.models else task)
-
-
-def _with_tasks(instance: Instance, change: Callable[[Task], Task]) -> Instance:
-    """Return an instance with every task changed; jobs of one workflow keep sharing one."""
-    workflows = {id(workflow): workflow for workflow in (*(job.workflow for job in instance.jobs), *instance.catalogue)}
-    changed = {key: workflow.with_tasks(change) for key, workflow in workflows.items()}
-    jobs = tuple(replace(job, workflow=changed[id(job.workflow)]) for job in instance.jobs)
-    catalogue = tuple(changed[id(workflow)] for workflow in instance.catalogue)
-    return replace(instance, jobs=jobs, catalogue=catalogue)
+    return instance.with_tasks(lambda task: _slower(task) if model in task.models else task)
 
 
 def _slower(task: Task) -> Task:

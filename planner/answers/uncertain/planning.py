@@ -2,25 +2,109 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+from fractions import Fraction
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from models.errors import chosen
 from models.instance import Instance
-from models.objective import reported_value, timeline_value
+from models.objective import Objective, reported_value, timeline_value
+from models.record import spread
 from models.scenario import Scenario
 from models.timeline import Timeline
-from planner.answers.plan import Plan, solve
-from planner.answers.uncertain.plans import QUANTILES, ConsideredPlan, PlanFor, candidates
-from planner.answers.uncertain.retime import retime
-from planner.answers.uncertain.told import Told
+from planner.answers.plan import Plan, PlanRecord, solve
+from planner.answers.uncertain.told import Told, retime
 from solvers.bounds import closed_form
 from solvers.budget import Budget, tell_nobody
 from solvers.result import Search
 
 if TYPE_CHECKING:
     from planner.answers.questions import UncertainPlanQuestion
+
+SAMPLES = 8
+"""Run-time vectors that are drawn unless another number is given."""
+QUANTILES = {"p50": 0.5, "p70": 0.7, "p80": 0.8, "p90": 0.9}
+"""Levels that candidates are made for, beside the samples."""
+
+Planner = Callable[[Instance], Timeline | None]
+"""Plans an instance as if its run times were certain; None if it finds no plan."""
+
+
+class PlanFor(StrEnum):
+    """Which run times a plan is made for."""
+
+    P50 = "p50"
+    P90 = "p90"
+    SAMPLES = "samples"
+
+
+@dataclass(frozen=True, slots=True)
+class ConsideredPlan:
+    """A plan under consideration.
+
+    Parameters
+    ----------
+    made_for
+        A quantile, such as ``p90``, or ``sample K``.
+    timeline
+        The plan, timed with the median run times.
+    values
+        The objective under every sample.
+    """
+
+    made_for: str
+    timeline: Timeline
+    values: tuple[Fraction, ...]
+
+    @property
+    def mean(self) -> Fraction:
+        """Mean of the objective over the samples."""
+        return sum(self.values, Fraction(0)) / len(self.values)
+
+
+def candidates(
+    told: Told, objective: Objective, plan_for: PlanFor, planner: Planner, seed: int, samples: int = SAMPLES
+) -> list[ConsideredPlan]:
+    """Return the plans for some run times with their value under every sample, the best mean first.
+
+    Parameters
+    ----------
+    told
+        What is known of the run times.
+    plan_for
+        For p50 and p90 there is one candidate.
+    planner
+        Asked once per candidate.
+    seed
+        Of the samples.
+    samples
+        How many run-time vectors are drawn, at least 1.
+
+    Returns
+    -------
+    list of ConsideredPlan
+        Empty if the planner finds no plan.
+    """
+    drawn = [told.draw(seed + index) for index in range(samples)]
+    levels = QUANTILES if plan_for is PlanFor.SAMPLES else {str(plan_for): QUANTILES[plan_for]}
+    wanted = {name: told.at(level) for name, level in levels.items()}
+    if plan_for is PlanFor.SAMPLES:
+        wanted |= {f"sample {index}": sample for index, sample in enumerate(drawn, 1)}
+    found = []
+    for name, instance in wanted.items():
+        plan = planner(instance)
+        if plan is not None:
+            timeline = retime(instance, plan, told.instance)
+            found.append(ConsideredPlan(name, timeline, values(told.instance, timeline, drawn, objective)))
+    return sorted(found, key=lambda candidate: candidate.mean)
+
+
+def values(told: Instance, plan: Timeline, truths: Sequence[Instance], objective: Objective) -> tuple[Fraction, ...]:
+    """Return what an objective comes to if each of these truths holds; times in microseconds."""
+    return tuple(timeline_value(objective, truth, retime(told, plan, truth)) for truth in truths)
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,23 +128,47 @@ class UncertainPlan:
     plan_for: PlanFor
     candidates: tuple[ConsideredPlan, ...]
 
-    def as_dict(self, path: Path | None = None) -> dict[str, Any]:
-        """Return the keys of ``plan --json``, and ``estimates``: what the plan is worth if run times are uncertain."""
-        objective = self.plan.scenario.objective
+    def record(self, path: Path | None = None) -> UncertainPlanRecord:
+        """Return the keys of ``plan --json``, and what the plan is worth if run times are uncertain."""
         rows = [
-            {
-                "made_for": candidate.made_for,
-                "with_medians": reported_value(
-                    objective, timeline_value(objective, self.told.instance, candidate.timeline)
-                ),
-                "mean": reported_value(objective, candidate.mean),
-                "worst": reported_value(objective, max(candidate.values)),
-            }
+            CandidateRow(candidate.made_for, *(reported_value(self.plan.scenario.objective, value) for value in values))
             for candidate in self.candidates
+            for values in [self._values(candidate)]
         ]
         samples = len(self.candidates[0].values) if self.candidates else 0
-        worth = {"plan_for": str(self.plan_for), "samples": samples, "candidates": rows}
-        return self.plan.as_dict(path) | {"estimates": worth}
+        return UncertainPlanRecord(self.plan.record(path), WorthRecord(self.plan_for, samples, rows))
+
+    def _values(self, candidate: ConsideredPlan) -> tuple[Fraction, Fraction, Fraction]:
+        """Return a candidate's value with the medians, its mean over the samples, and the worst of them."""
+        medians = timeline_value(self.plan.scenario.objective, self.told.instance, candidate.timeline)
+        return medians, candidate.mean, max(candidate.values)
+
+
+@dataclass(frozen=True, slots=True)
+class CandidateRow:
+    """What a candidate is worth, in reported units."""
+
+    made_for: str
+    with_medians: float
+    mean: float
+    worst: float
+
+
+@dataclass(frozen=True, slots=True)
+class WorthRecord:
+    """What plans are worth if run times are uncertain."""
+
+    plan_for: PlanFor
+    samples: int
+    candidates: list[CandidateRow]
+
+
+@dataclass(frozen=True, slots=True)
+class UncertainPlanRecord:
+    """A plan for uncertain run times, with the keys of ``plan --json``."""
+
+    plan: PlanRecord = field(metadata=spread(PlanRecord))
+    estimates: WorthRecord
 
 
 def plan_uncertain_within(asked: UncertainPlanQuestion, scenario: Scenario, budget: Budget) -> UncertainPlan:

@@ -13,8 +13,9 @@ from statistics import NormalDist
 import numpy as np
 from numpy.typing import NDArray
 
-from executor import NoiseError
+from executor import NoiseError, replay, simulate
 from models.instance import NONE, Instance, InstanceError
+from models.timeline import Timeline
 from models.workload import Task, Workflow
 
 Floats = NDArray[np.float64]
@@ -183,3 +184,23 @@ def _stretch_time(time_us: int, by: float) -> int:
 def round_time(time_us: float) -> int:
     """Return the nearest whole number of microseconds, halves upwards."""
     return math.floor(time_us + 0.5)
+
+
+def retime(told: Instance, plan: Timeline, truth: Instance) -> Timeline:
+    """Return the timeline of `truth` that a plan leads to.
+
+    Parameters
+    ----------
+    told
+        The instance that the plan was made for.
+    truth
+        The same with the run times that hold.
+
+    Raises
+    ------
+    PolicyError
+        If the plan breaks a rule.
+    """
+    if told is truth:
+        return plan
+    return simulate(told, replay(told, plan), truth=truth)

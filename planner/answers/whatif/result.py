@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
 
+from models.record import spread
 from planner.answers.convergence import WHAT_COUNTS
 from planner.answers.whatif.grid import Grid
 from planner.answers.whatif.store import Store, StoredCell
@@ -98,24 +98,46 @@ class Sweep:
         """Whether every cell is finished."""
         return self.counts.left == 0
 
-    def as_dict(self) -> dict[str, Any]:
-        """Return the summary with the keys of ``sweep --json``."""
-        tables = {} if self.folder is None or not self.complete else {
-            "csv": str(self.folder / "results.csv"), "parquet": str(self.folder / "results.parquet")
-        }  # fmt: skip
-        return {
-            "name": self.name,
-            "verb": self.verb,
-            "cells": self.counts.cells,
-            "known": self.counts.known,
-            "finished": self.counts.finished,
-            "failed": self.counts.failed,
-            "complete": self.complete,
-            "changed": self.changed,
-            "warning": self.warning,
-            "errors": [{"cell": row["cell"], "error": row["error"]} for row in self.rows if row["error"] is not None],
-            "tables": tables,
-        }
+    @property
+    def errors(self) -> list[CellError]:
+        """Why cells failed."""
+        return [CellError(int(str(row["cell"])), str(row["error"])) for row in self.rows if row["error"] is not None]
+
+    @property
+    def tables(self) -> dict[str, str]:
+        """The tables of a finished sweep that are kept, by their kind."""
+        if self.folder is None or not self.complete:
+            return {}
+        return {kind: str(self.folder / f"results.{kind}") for kind in ("csv", "parquet")}
+
+    @property
+    def record(self) -> SweepRecord:
+        """The summary with the keys of ``sweep --json``."""
+        return SweepRecord(
+            self.name, self.verb, self.counts, self.complete, self.changed, self.warning, self.errors, self.tables
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class CellError:
+    """Why a cell has no figures."""
+
+    cell: int
+    error: str
+
+
+@dataclass(frozen=True, slots=True)
+class SweepRecord:
+    """What became of a sweep, and where its tables are."""
+
+    name: str
+    verb: str
+    counts: Counts = field(metadata=spread(Counts))
+    complete: bool
+    changed: bool
+    warning: str | None
+    errors: list[CellError]
+    tables: Mapping[str, str]
 
 
 def sweep_of(

@@ -5,12 +5,13 @@ from __future__ import annotations
 import fcntl
 import hashlib
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 from models.errors import QuestionError
+from models.record import encode
 from models.scenario import write_atomically
 from planner.answers.versions import versions
 from planner.answers.whatif.cell import CellAnswer
@@ -18,6 +19,19 @@ from planner.answers.whatif.cell import CellAnswer
 SCHEMA_VERSION = 2
 TABLES = ("results.csv", "results.parquet", "times.csv")
 """What is written when every cell is known, and removed when that is no longer so."""
+
+
+@dataclass(frozen=True, slots=True)
+class SweepNote:
+    """``sweep.json``: what a sweep is, and with which software; cells by their keys."""
+
+    schema_version: int
+    name: str
+    verb: str
+    file: str | None
+    scenario_hash: str | None
+    versions: Mapping[str, str]
+    cells: Sequence[str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,8 +86,7 @@ class Store:
         for left_over in self._cells.glob(".*.tmp"):
             left_over.unlink()
         path = self.folder / "sweep.json"
-        now = {"schema_version": SCHEMA_VERSION, "name": name, "verb": verb, "file": file}
-        now |= {"scenario_hash": scenario, "versions": versions(), "cells": list(keys)}
+        now = encode(SweepNote(SCHEMA_VERSION, name, verb, file, scenario, versions(), keys))
         before = self._read_note(path)
         if before != now:
             self.drop_tables()

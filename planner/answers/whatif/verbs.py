@@ -12,6 +12,7 @@ from pydantic import PlainValidator, create_model
 
 from models.cluster import MICROSECONDS_PER_SECOND
 from models.objective import reported_bound, reported_value
+from models.record import encode
 from models.scenario import Scenario
 from models.scenario.errors import FieldError, Source, allowed, quote
 from models.scenario.quantities import MAX_JOBS, Levels, Name, Number, PositiveTime, Seed, whole
@@ -27,6 +28,7 @@ from planner.answers.questions import (
     ServersQuestion,
     SimulateQuestion,
 )
+from planner.answers.servers.record import Size
 from planner.answers.simulate import Simulation, is_file
 from planner.answers.uncertain.spec import parse_uncertainty, refuse_estimates
 
@@ -157,7 +159,7 @@ def policy_names(question: Question[Any]) -> Sequence[str]:
 
 def _simulate_rows(asked: SimulateQuestion, done: Simulation) -> list[Row]:
     """Return one row with the objective's value and the metrics."""
-    return [{"policy": asked.policy, **_valued(done.scenario, done.value), **done.metrics.as_dict()}]
+    return [{"policy": asked.policy, **_valued(done.scenario, done.value), **encode(done.metrics)}]
 
 
 def _plan_rows(asked: PlanQuestion, done: Plan) -> list[Row]:
@@ -170,7 +172,7 @@ def _plan_rows(asked: PlanQuestion, done: Plan) -> list[Row]:
         "gap": result.gap,
         "converged": is_converged(result.gap, result.bound_method),
     }
-    return [row if done.metrics is None else {**row, **done.metrics.as_dict()}]
+    return [row if done.metrics is None else {**row, **encode(done.metrics)}]
 
 
 def _compare_rows(asked: CompareQuestion, done: Comparison) -> list[Row]:
@@ -179,21 +181,21 @@ def _compare_rows(asked: CompareQuestion, done: Comparison) -> list[Row]:
     lost = {regret.policy: regret.rows for regret in done.regrets} if asked.regret is not None else {}
     return [
         {
-            "policy": row["policy"],
-            "clairvoyant": row["clairvoyant"],
+            "policy": row.policy,
+            "clairvoyant": row.clairvoyant,
             "objective": str(objective),
             "unit": objective.unit,
-            "value": row["objective"],
-            "twin": row["twin"],
-            "problem": row["problem"],
-            "ratio_to_best": row["ratio_to_best"],
-            "ratio_to_bound": row["ratio_to_bound"],
+            "value": row.objective,
+            "twin": row.twin,
+            "problem": row.problem,
+            "ratio_to_best": row.ratio_to_best,
+            "ratio_to_bound": row.ratio_to_bound,
             **_bounded(done.scenario, result.lower_bound, result.bound_method),
-            "plan_gap": row["plan_gap"],
-            "converged": row["converged"],
-            "gap_to_bound": row["gap_to_bound"],
-            **(row["metrics"] or {}),
-            **{f"lost_to_{part['part'].replace(' ', '_')}": part["lost"] for part in lost.get(row["policy"], ())},
+            "plan_gap": row.plan_gap,
+            "converged": row.converged,
+            "gap_to_bound": row.gap_to_bound,
+            **(encode(row.metrics) if row.metrics else {}),
+            **{f"lost_to_{part.part.replace(' ', '_')}": part.lost for part in lost.get(row.policy, ())},
         }
         for row in done.rows
     ]
@@ -201,36 +203,36 @@ def _compare_rows(asked: CompareQuestion, done: Comparison) -> list[Row]:
 
 def _bound_rows(asked: BoundQuestion, made: Bound) -> list[Row]:
     """Return one row with the certified lower bound and, where it is higher, the one without a certificate."""
-    done = made.as_dict()
+    done = made.record()
     return [
         {
-            "objective": done["objective"],
+            "objective": str(done.objective),
             "unit": made.scenario.objective.unit,
-            "lower_bound": done["lower_bound"],
-            "bound_method": done["method"],
-            "uncertified_lower_bound": done["uncertified_lower_bound"],
+            "lower_bound": done.lower_bound,
+            "bound_method": done.method,
+            "uncertified_lower_bound": done.uncertified_lower_bound,
         }
     ]
 
 
 def _servers_rows(asked: ServersQuestion, answer: ServersAnswer) -> list[Row]:
     """Return a row for the plan and one for every policy with its fewest servers; `lower_bound` is of the plan's."""
-    done = answer.as_dict()
-    priced = "mix" in done["minimum"]
-    sizes = ("servers", "mix", "price_per_hour") if priced else ("servers",)
-    bound = "lower_bound_price_per_hour" if priced else "lower_bound"
-    known = {name: done["minimum"][name] for name in (bound, "proved")}
-    found = {PLAN: done["minimum"], **done["policies"]}
+    done = answer.record()
+    least, sizes = done.minimum, {PLAN: done.minimum.size, **{who: found.size for who, found in done.policies.items()}}
+    known: Row = {"lower_bound": least.lower_bound, "proved": least.proved}
+    if done.priced:
+        known = {"lower_bound_price_per_hour": least.lower_bound_price_per_hour, "proved": least.proved}
     return [
-        {"policy": who, "slo": str(answer.levels), **{name: _plain(size[name]) for name in sizes}}
-        | (known if who == PLAN else {})
-        for who, size in found.items()
+        {"policy": who, "slo": str(answer.levels), **_plain(size)} | (known if who == PLAN else {})
+        for who, size in sizes.items()
     ]
 
 
-def _plain(figure: Any) -> str | int | float | None:
-    """Return a figure as it stands, and a mix as the servers of each group."""
-    return " + ".join(map(str, figure)) if isinstance(figure, list) else figure
+def _plain(size: Size) -> Row:
+    """Return a size as columns, a mix as the servers of each group."""
+    found: dict[str, Any] = encode(size)
+    mix = found.get("mix")
+    return found | ({} if mix is None else {"mix": " + ".join(map(str, mix))})
 
 
 def _valued(scenario: Scenario, value: Fraction | None) -> Row:

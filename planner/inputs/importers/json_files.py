@@ -6,25 +6,28 @@ Numbers stay text, as in scenario files, so that times are rounded once and exac
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import count, islice
 from json import JSONDecodeError
 from pathlib import Path
-from typing import TextIO
+from typing import Annotated, NamedTuple, TextIO, TypeVar
 
 import numpy as np
+from pydantic import PlainValidator, ValidationError
+from pydantic_core import PydanticCustomError
 
 from models.scenario.errors import FieldError, InputError, Plain, Where, quote
 from models.scenario.files import LONGEST_LINE, read_bounded_lines
 from models.scenario.json_text import EXACT, JSONText
+from models.scenario.limits import MAX_HORIZON_US
 from models.scenario.quantities import MAX_SIZE_BYTES, MAX_TIME_US
-from models.scenario.section import kind_of
+from models.scenario.section import faults_of, kind_of, problem
 from models.units import QuantityError, microseconds
-from planner.inputs.importers.csv_files import CHUNK_ROWS
+from planner.inputs.importers.csv_files import CHUNK_ROWS, SEPARATORS, csv_rows, separator_of
 from planner.inputs.importers.rows import LONGEST_NAME, Refusal, Rows, Tally
 from planner.inputs.importers.source import open_text
 
+Made = TypeVar("Made")
 LONGEST_ENTRY = 16_000_000
 """Most characters of one entry of a list that is read entry by entry."""
 _CHUNK = 1 << 20
@@ -47,6 +50,24 @@ def json_lines(file: TextIO, name: str) -> Iterator[JSONText]:
             yield JSONText(text.rstrip("\r\n"), name, line)
 
 
+class ReadEntry(NamedTuple):
+    """An entry of a list, read, and its text with its place, as of `JSONText`."""
+
+    value: object
+    text: str
+    file: str
+    first_line: int
+    path: Where
+
+    def data(self) -> object:
+        """Return the value."""
+        return self.value
+
+    def error(self, where: Where, problem: str) -> InputError:
+        """Return the error that blames the value at `where`."""
+        return JSONText(*self[1:]).error(where, problem)
+
+
 class Entries:
     """The entries of a file that is one list of objects, read one by one.
 
@@ -62,11 +83,11 @@ class Entries:
 
     def __init__(self, file: TextIO, name: str) -> None:
         self._file, self._name = file, name
-        self._text, self._line, self._at = "", 1, 0
-        self._position, self._start = -1, 0
+        self._text, self._at, self._position = "", 0, -1
+        self._line, self._counted = 1, 0
 
-    def __iter__(self) -> Iterator[dict[str, object]]:
-        """Yield the entries.
+    def __iter__(self) -> Iterator[ReadEntry]:
+        """Yield the entries, read, each with its place.
 
         Raises
         ------
@@ -87,12 +108,7 @@ class Entries:
         if self._peek():
             raise self._wrong("text follows the list")
 
-    @property
-    def text(self) -> JSONText:
-        """The entry that was yielded last, with its place."""
-        return self._from(self._start, self._at)
-
-    def _entry(self) -> dict[str, object]:
+    def _entry(self) -> ReadEntry:
         """Read the object that starts here."""
         if not self._text.startswith("{", self._at) and self._peek() != "{":
             raise self._wrong("an object is missing")
@@ -104,8 +120,8 @@ class Entries:
             except (ValueError, RecursionError) as error:
                 if not (self._may_go_on(error) and self._read(max(_CHUNK, len(self._text)))):
                     raise self._from(self._at, len(self._text)).refusal() from None
-        self._start, self._at = self._at, end
-        return value
+        start, self._at = self._at, end
+        return ReadEntry(value, self._text[start:end], self._name, self._line_at(start), (self._position,))
 
     def _peek(self) -> str:
         """Return the next character that is no space, or nothing at the end of the file."""
@@ -125,8 +141,13 @@ class Entries:
 
     def _from(self, start: int, end: int) -> JSONText:
         """Return a part of the text in memory, with its place."""
-        line = self._line + self._text.count("\n", 0, start)
-        return JSONText(self._text[start:end], self._name, line, (self._position,))
+        return JSONText(self._text[start:end], self._name, self._line_at(start), (self._position,))
+
+    def _line_at(self, place: int) -> int:
+        """Return the line of a place that is none before those asked about so far."""
+        self._line += self._text.count("\n", self._counted, place)
+        self._counted = place  # a megabyte for every entry would take long
+        return self._line
 
     def _wrong(self, problem: str) -> InputError:
         """Return the error at this place."""
@@ -150,49 +171,9 @@ class Entries:
     def _read(self, characters: int) -> bool:
         """Forget what has been read, and fetch more; say whether there was more."""
         more = self._file.read(characters)
-        self._line += self._text.count("\n", 0, self._at)
-        self._text, self._at = self._text[self._at :] + more, 0
+        self._line += self._text.count("\n", self._counted, self._at)
+        self._text, self._at, self._counted = self._text[self._at :] + more, 0, 0
         return bool(more)
-
-
-def mapping_at(value: object, where: Where) -> dict[str, object]:
-    """Return a mapping as such.
-
-    Raises
-    ------
-    FieldError
-        If the value is none.
-    """
-    if not isinstance(value, dict):
-        raise FieldError(where, f"{kind_of(value)} stands here; allowed is a mapping")
-    return value
-
-
-def items_at(value: object, where: Where) -> list[object]:
-    """Return a list as such.
-
-    Raises
-    ------
-    FieldError
-        If the value is none.
-    """
-    if not isinstance(value, list):
-        raise FieldError(where, f"{kind_of(value)} stands here; allowed is a list")
-    return value
-
-
-def member(mapping: dict[str, object], key: str, where: Where = ()) -> object:
-    """Return the value of a key; `where` is the way to the mapping.
-
-    Raises
-    ------
-    FieldError
-        If the key is missing.
-    """
-    try:
-        return mapping[key]
-    except KeyError:
-        raise FieldError(where, f"key {key!r} is missing; allowed is a mapping that has it") from None
 
 
 def name_at(value: object, where: Where) -> str:
@@ -203,65 +184,122 @@ def name_at(value: object, where: Where) -> str:
     FieldError
         If the value is none.
     """
+    try:
+        return _name(value)
+    except PydanticCustomError as error:
+        raise FieldError(where, error.message()) from None
+
+
+def _name(value: object) -> str:
     if type(value) is not str or not 0 < len(value) <= LONGEST_NAME:  # Plain text, a number, is a str, too
-        raise FieldError(where, f"{kind_of(value)} stands here; allowed is text of 1 to {LONGEST_NAME} characters")
+        raise problem(f"{kind_of(value)} stands here; allowed is text of 1 to {LONGEST_NAME} characters")
     if not value.isprintable():
-        raise FieldError(where, f"{quote(value)} stands here; allowed are printable characters of UTF-8")
+        raise problem(f"{quote(value)} stands here; allowed are printable characters of UTF-8")
     return value
 
 
-def time_at(value: object, where: Where, most_us: int = MAX_TIME_US) -> int:
-    """Return a number of seconds in microseconds, rounded half up; it is at most `most_us`.
+def _seconds(most_us: int) -> PlainValidator:
+    def read_seconds(value: object) -> int:
+        """Return a number of seconds in microseconds, rounded half up."""
+        try:
+            time_us = microseconds(value, "s") if isinstance(value, Plain) else -1
+        except QuantityError:
+            time_us = -1
+        if 0 <= time_us <= most_us:
+            return time_us
+        allowed = f"a number of seconds from 0 to {most_us / 1e6:g}"
+        raise problem(f"{kind_of(value)} is no time in range; allowed is {allowed}")
 
-    Raises
-    ------
-    FieldError
-        If the value is no number, is negative or too large.
-    """
-    if isinstance(value, Plain):
-        with suppress(QuantityError):
-            time_us = microseconds(value, "s")
-            if 0 <= time_us <= most_us:
-                return time_us
-    problem = f"is no time in range; allowed is a number of seconds from 0 to {most_us / 1e6:g}"
-    raise FieldError(where, f"{kind_of(value)} {problem}")
+    return PlainValidator(read_seconds)
 
 
-def size_at(value: object, where: Where) -> int:
-    """Return a number of bytes.
-
-    Raises
-    ------
-    FieldError
-        If the value is no whole number, is negative or too large.
-    """
+def _bytes(value: object) -> int:
     if isinstance(value, Plain) and value.isdigit() and len(value) < 20 and int(value) <= MAX_SIZE_BYTES:
         return int(value)
-    raise FieldError(where, f"{kind_of(value)} is no size; allowed is a whole number of bytes to {MAX_SIZE_BYTES:g}")
+    raise problem(f"{kind_of(value)} is no size; allowed is a whole number of bytes to {MAX_SIZE_BYTES:g}")
 
 
-def refuse(text: JSONText, error: FieldError, tally: Tally) -> None:
-    """Count a malformed entry by its field.
+LogName = Annotated[str, PlainValidator(_name)]
+Seconds = Annotated[int, _seconds(MAX_TIME_US)]
+"""Microseconds, once read."""
+LongSeconds = Annotated[int, _seconds(MAX_HORIZON_US)]
+"""The same of what many tasks take one after the other."""
+Bytes = Annotated[int, PlainValidator(_bytes)]
+
+
+class LeftOutError(Exception):
+    """An entry is well formed, but no part of the workload; the message says why."""
+
+
+def read_entries(
+    texts: Iterable[JSONText | ReadEntry], make: Callable[[object], Made], tally: Tally, unread: str = "row: is no JSON"
+) -> Iterator[Made]:
+    """Yield what is made of each entry; what is left out and what is malformed is counted.
+
+    Parameters
+    ----------
+    make
+        From an entry's value; raises LeftOutError, or FieldError or pydantic's ValidationError at what is malformed.
+    unread
+        Reason by which entries that are no JSON are counted.
 
     Raises
     ------
     InputError
-        With its line, unless malformed entries are skipped.
+        For a malformed entry with its line, unless such are skipped.
     """
-    if not tally.skip_malformed:
-        raise text.error(error.where, error.problem) from None
-    field = ".".join(part for part in error.where if isinstance(part, str))
+    for text in texts:
+        tally.read += 1
+        try:
+            made = make(text.data())
+        except LeftOutError as reason:
+            tally.left_out[str(reason)] += 1
+        except ValidationError as refused:
+            _refuse(text, faults_of(refused)[0], tally)
+        except FieldError as fault:
+            _refuse(text, fault, tally)
+        except InputError as error:
+            tally.refuse(error, unread)
+        else:
+            yield made
+
+
+def _refuse(text: JSONText | ReadEntry, fault: FieldError, tally: Tally) -> None:
+    """Count a malformed entry by its field, or raise an error with its line."""
+    if not tally.skip_malformed:  # lines cost time
+        raise text.error(fault.where, fault.problem) from None
+    field = ".".join(part for part in fault.where if isinstance(part, str) and part != "[key]")
     tally.refused[f"{field or 'entry'}: is malformed"] += 1
 
 
-def holds_json_lines(path: Path) -> bool:
-    """Say whether the first line of a file that is not blank begins an object.
+def table_rows(path: Path, columns: Sequence[str], tally: Tally, sparse: Sequence[str] = ()) -> Iterator[Rows]:
+    """Return the rows of a log whatever it is: CSV of any separator, or JSON Lines, whose keys are columns.
+
+    What is read is a note of the tally, unless it is CSV with commas.
+
+    Parameters
+    ----------
+    columns
+        Which are read.
+    sparse
+        Those of them that an object of JSON may leave out; they are empty then.
 
     Raises
     ------
     InputError
-        If it cannot be read.
+        If the file cannot be read or, unless the tally skips malformed rows, for the first row that is malformed.
     """
+    if _holds_json_lines(path):
+        tally.notes.append(f"{path.name} holds JSON Lines")
+        return json_rows(path, [name for name in columns if name not in sparse], tally, sparse)
+    separator = separator_of(path, columns)
+    if separator != ",":
+        tally.notes.append(f"fields of {path.name} are separated by {SEPARATORS[separator]}")
+    return csv_rows(path, columns, tally, separator=separator)
+
+
+def _holds_json_lines(path: Path) -> bool:
+    """Say whether the first line of a file that is not blank begins an object."""
     with open_text(path) as file:
         lines = read_bounded_lines(file, str(path), LONGEST_LINE)
         return next((line for line in lines if line.strip()), "").lstrip().startswith("{")

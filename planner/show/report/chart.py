@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from models.record import encode
 from planner.answers.shown import Shown
 from planner.show.report.render import compact, render
-from planner.show.report.timelines import document
+from planner.show.timelines import timelines_of
 
 _ROW, _FRAME, _MOST_ROWS = 92, 180, 8
 """Heights in pixels: of a GPU, of what stands around them; and how many GPUs are seen at once."""
@@ -24,7 +25,7 @@ class Chart:
         """Show the chart in a frame of its own."""
         from markupsafe import escape
 
-        timelines = document(self.shown)
+        timelines = encode(timelines_of(self.shown))
         if len(compact(timelines)) > _MOST_BYTES:
             return "<p>Too many tasks to be drawn in a notebook; write a folder with -o and make a report of it.</p>"
         page = render("chart.html.j2", timelines=timelines)

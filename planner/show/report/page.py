@@ -5,24 +5,23 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
 
 from models.errors import QuestionError
 from models.scenario import write_atomically
-from planner.show.report import comparison, replay, replicated, schedule, servers, sweep, trial
+from planner.show import comparison, replay, replicated, schedule, servers, sweep, trial
 from planner.show.report.render import compact, render
-from planner.show.report.section import PageSection
+from planner.show.section import PageSection
 
 TIMELINES_BYTES = 2_400_000
 """Room for timelines in a page of at most 3 MB; those that do not fit are named, and left out of the Gantt chart."""
 _SECTIONS: Mapping[str, Callable[[Path], PageSection]] = {
-    comparison.NAME: comparison.section,
-    servers.NAME: servers.section,
-    schedule.NAME: schedule.section,
-    replicated.NAME: replicated.section,
-    sweep.NAME: sweep.section,
-    replay.NAME: replay.section,
-    trial.NAME: trial.section,
+    comparison.FILE: comparison.section,
+    servers.FILE: servers.section,
+    schedule.FILE: schedule.section,
+    replicated.FILE: replicated.section,
+    sweep.FILE: sweep.section,
+    replay.FILE: replay.section,
+    trial.FILE: trial.section,
 }
 """Which file tells what a folder holds, and who reads it."""
 
@@ -52,13 +51,27 @@ class Report:
         """
         write_atomically(path, self.html)
 
-    def as_dict(self, path: Path) -> dict[str, Any]:
+    def record(self, path: Path) -> ReportRecord:
         """Return the summary with the keys of ``report --json``; `path` is where the page was written."""
-        return {
-            "report": str(path),
-            "bytes": len(self.html.encode()),
-            "sections": [{"question": section.question, "answer": section.answer} for section in self.sections],
-        }
+        answers = [SectionAnswer(section.question, section.answer) for section in self.sections]
+        return ReportRecord(str(path), len(self.html.encode()), answers)
+
+
+@dataclass(frozen=True, slots=True)
+class SectionAnswer:
+    """What a section asks and answers."""
+
+    question: str
+    answer: str
+
+
+@dataclass(frozen=True, slots=True)
+class ReportRecord:
+    """Where a page is, how large, and what it says."""
+
+    report: str
+    bytes: int
+    sections: list[SectionAnswer]
 
 
 def report(folders: Sequence[Path]) -> Report:
@@ -91,20 +104,20 @@ def _section(folder: Path) -> PageSection:
 
 def _within(section: PageSection, room: int) -> tuple[PageSection, int]:
     """Return a section with as many of its timelines, from the first on, as there is room for, and their size."""
-    document = section.timelines
-    if document is None:
+    found = section.timelines
+    if found is None:
         return section, 0
-    used, kept, dropped = len(compact({**document, "timelines": []})), [], []
-    for timeline in document["timelines"]:
+    used, kept, dropped = len(compact(replace(found, timelines=[]))), [], []
+    for timeline in found.timelines:
         size = len(compact(timeline))
         if used + size <= room:
             used += size
             kept.append(timeline)
         else:
-            dropped.append(str(timeline["name"]))
+            dropped.append(timeline.name)
     if dropped:
         remark = f"To keep this page small its timelines leave out {', '.join(dropped)}."
         section = replace(section, remarks=[*section.remarks, remark])
     if not kept:
         return replace(section, timelines=None), 0
-    return replace(section, timelines={**document, "timelines": kept}), used
+    return replace(section, timelines=replace(found, timelines=kept)), used

@@ -10,8 +10,9 @@ from importlib.resources import files
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
+from models.record import encode
 from planner.show.colours import COLOURS, PLAIN
-from planner.show.curves_figure import draw_svg
+from planner.show.curves import draw_svg
 
 _SEPARATORS = (",", ":")
 
@@ -26,6 +27,7 @@ def render(template: str, **values: object) -> str:
         lstrip_blocks=True,
     )
     environment.policies["json.dumps_kwargs"] = {"separators": _SEPARATORS}
+    environment.filters["encode"] = encode
     environment.filters["svg"] = lambda curves: Markup(draw_svg(curves))  # noqa: S704 (the drawing escapes its texts)
     script = _asset("gantt.js")
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
@@ -36,7 +38,7 @@ def render(template: str, **values: object) -> str:
 
 def compact(data: object) -> str:
     """Return data as the JSON that a page holds, but for escapes."""
-    return json.dumps(data, separators=_SEPARATORS)
+    return json.dumps(encode(data), separators=_SEPARATORS)
 
 
 def _asset(name: str) -> str:

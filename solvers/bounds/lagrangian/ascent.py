@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from solvers.bounds.lagrangian.bidding import Bidders
 from solvers.bounds.lagrangian.evaluation import Evaluation, Prices
 from solvers.bounds.lagrangian.job_paths import Numbers
 from solvers.bounds.lagrangian.relaxation import Relaxation
@@ -33,8 +34,7 @@ class Steps:
     Parameters
     ----------
     places
-        Whether places in batches have prices. They are sold a whole batch at a time, which tells little while the
-        prices of compute are far from good.
+        Whether tasks bid for the batches that they are in; or pay what they paid before.
     """
 
     count: int
@@ -79,7 +79,8 @@ def ascend(
         models[:, evaluation.model_slots :] = 0
     excess = Prices.split(gradient, relaxation)
     mean, square = np.zeros_like(flat), np.zeros_like(flat)
-    unit = _units(relaxation, steps.places, evaluation.model_slots)
+    unit = _units(relaxation, evaluation.model_slots)
+    bidders = Bidders(relaxation, evaluation) if steps.places and relaxation.trees.places else None
     best, best_value, done = flat.copy(), -np.inf, 0
     job_value, smooth = evaluation.job_value.copy(), flat.copy()
     for step in range(steps.count):
@@ -95,7 +96,10 @@ def ascend(
         evaluation.excess(excess)
         past = min(PRICE_SMOOTHING, (step + 1) / (step + FORGOTTEN))
         _move(flat, gradient, mean, square, smooth, unit, steps.length(step), past, step + 1)
+        if bidders is not None:
+            bidders.move(evaluation, prices.parts, steps.length(step))
     else:
+        Prices.split(smooth, relaxation).parts[:] = prices.parts
         value = float(evaluation.value(Prices.split(smooth, relaxation)))
         if value > best_value:
             best, best_value = smooth, value
@@ -103,7 +107,7 @@ def ascend(
     return Climb(best, best_value, job_value, done)
 
 
-def _units(relaxation: Relaxation, places: bool, model_slots: int) -> Numbers:
+def _units(relaxation: Relaxation, model_slots: int) -> Numbers:
     """Return the usual size of every price, 0 for one that is not to move."""
     unit = np.full(Prices.size(relaxation), float(relaxation.usual_price))
     parts = Prices.split(unit, relaxation)
@@ -111,9 +115,8 @@ def _units(relaxation: Relaxation, places: bool, model_slots: int) -> Numbers:
         models[:, model_slots:] = 0
     for row, limit in enumerate(relaxation.memory):
         parts.memory[row] /= limit.capacity
-    for row, batch in enumerate(relaxation.trees.places):
-        parts.places[row] *= batch.run_us / batch.most * places
     first = relaxation.data.extra_first
+    parts.parts[:] = 0
     for job, weight in enumerate(relaxation.data.weight.tolist()):
         per_delay = weight if relaxation.data.steps else weight * relaxation.slot_us
         parts.extra[first[job] : first[job + 1]] = per_delay

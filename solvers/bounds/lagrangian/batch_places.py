@@ -1,8 +1,10 @@
-"""Places in batches: what the best sequence of batches of a class sells them for.
+"""Places in batches: which part of the price of its batch each task pays, and that no batch is paid more than that.
 
-A task that runs as one of b takes a place in a batch of b. Who fills batches sells places, whole batches at a time,
-and never more in all than tasks of the class can have been started by then: so a task pays for a large batch what it
-is worth to wait until there are enough for one. Without these prices a task enjoys its part of a full batch alone.
+A batch costs what its compute and its models cost. Its members pay that together, but not each the same: any parts will
+do, as long as those of no tasks that fit into one batch add up to more than its price. So who needs a batch that nobody
+else would take can pay for it alone. It is the step from the weak to the strong formulation of facility location, where
+clients pay for a warehouse (Cornuejols, Nemhauser, Wolsey, The uncapacitated facility location problem, in Discrete
+Location Theory, 1990). Who pays how much is found by `bidding`.
 """
 
 from __future__ import annotations
@@ -12,102 +14,138 @@ from typing import NamedTuple
 import numpy as np
 
 from models.instance import Ints
-from solvers.bounds.lagrangian.job_paths import Numbers
-from solvers.bounds.lagrangian.shapes import Forest
-from solvers.compiled import allocating_kernel
-
-SIZES = 1 << 20
-"""Above every size of a batch: a row and a size are one number."""
+from solvers.bounds.lagrangian.job_paths import PARTS, JobData, Numbers
+from solvers.bounds.lagrangian.shapes import Forest, Shapes
+from solvers.compiled import Floats, allocating_kernel
 
 
 class Places(NamedTuple):
-    """The batches whose places have a price, in slots of their own.
+    """The batches whose price is paid in parts.
 
     Parameters
     ----------
-    slot_us
-        No narrower than the slots of the other prices.
     first
-        First row of each class, and the number of rows at the end: those of a class lie together.
-    row
-        Rows of prices by class. Shape [rows].
-    fewest, most
-        Members of the batches, in the order of `row`.
-    arrived
-        How many tasks of each class can have started by the end of each slot. Shape [classes, slots].
+        Per node: the first of its parts, one per option and delay, and their number at the end; -1 for a task that runs
+        alone. Shape [nodes + 1].
+    most
+        Members of the batches of each row of `Forest.places`, at most.
+    members
+        The same by the end of each slot: no more than tasks of the class can have been started. Shape [rows, slots].
     """
 
-    slot_us: int
     first: Ints
-    row: Ints
-    fewest: Ints
     most: Ints
-    arrived: Ints
+    members: Ints
 
 
-def places_of(trees: Forest, slot_us: int, horizon_us: int) -> Places:
-    """Return the places of all classes, in slots that cover all starts before the horizon."""
-    classes = sorted({row.batch for row in trees.places})
-    rows = sorted(range(len(trees.places)), key=lambda at: trees.places[at].batch)
-    first = np.searchsorted([trees.places[at].batch for at in rows], [*classes, 1 << 60])
-    ends_us = np.arange(1, horizon_us // slot_us + 3, dtype=np.int64) * slot_us
-    arrived = [np.searchsorted(np.array(trees.starts_us[batch]), ends_us) for batch in classes]
-    return Places(
-        slot_us,
-        first.astype(np.int64),
-        np.array(rows, np.int64),
-        np.array([trees.places[at].fewest for at in rows], np.int64),
-        np.array([trees.places[at].most for at in rows], np.int64),
-        np.array(arrived, np.int64).reshape(len(classes), len(ends_us)),
-    )
+def places_of(trees: Forest, data: JobData, slot_us: int, slots: int) -> Places:
+    """Return the places of all counted jobs."""
+    shapes = trees.shapes
+    first, count = np.full(len(data.earliest_us) + 1, -1, np.int64), 0
+    options = np.diff(shapes.option_first)
+    placed = shapes.place[shapes.option_first[:-1]] >= 0
+    for shape, base, delays in zip(data.shape.tolist(), data.node_first.tolist(), data.delays.tolist(), strict=True):
+        for at, node in enumerate(range(shapes.node_first[shape], shapes.node_first[shape + 1])):
+            if placed[node]:
+                first[base + at] = count
+                count += int(options[node]) * delays
+    first[-1] = count
+    ends_us = np.arange(1, slots + 1, dtype=np.int64) * slot_us
+    most = np.array([row.most for row in trees.places], np.int64)
+    arrived = [np.searchsorted(np.array(trees.starts_us[row.batch], np.int64), ends_us) for row in trees.places]
+    members = np.clip(np.array(arrived, np.int64).reshape(len(most), slots), 1, most[:, None])
+    return Places(first, most, members)
 
 
 @allocating_kernel
-def sell_places(prices: Numbers, places: Places, value: Numbers, taken: Ints) -> float:
-    """Return what the best sequences of batches sell their places for, and note in `taken` which they are.
+def pay_alike(data: JobData, shapes: Shapes, places: Places, slot_us: int, part: Floats) -> None:
+    """Let all members pay the same, as many as there can be."""
+    for job in range(len(data.shape)):
+        shape, base, count = data.shape[job], data.node_first[job], data.delays[job]
+        for node in range(shapes.node_first[shape], shapes.node_first[shape + 1]):
+            at = places.first[base + node - shapes.node_first[shape]]
+            if at < 0:
+                continue
+            earliest = data.earliest_us[base + node - shapes.node_first[shape]]
+            for option in range(shapes.option_first[node], shapes.option_first[node + 1]):
+                for k in range(count):
+                    last = min((earliest + (k + 1) * slot_us - 1) // slot_us, places.members.shape[1] - 1)
+                    part[at + k] = 1 / places.members[shapes.place[option], last]
+                at += count
+
+
+@allocating_kernel
+def highest_bid(bids: Numbers, at: int, count: int, slot: int, within: int) -> float:
+    """Return the highest bid of a task for a batch that starts in a slot of its own, the `slot`-th from its first.
+
+    A delay begins `within` its slot, and so lies in two of them unless that is 0; the last delay is free.
+    """
+    best = bids[at + slot] if slot < count - 1 else bids[at] * 0
+    return max(best, bids[at + slot - 1]) if slot and within else best
+
+
+@allocating_kernel
+def rank_bids(
+    data: JobData, shapes: Shapes, places: Places, slot_us: int, bids: Numbers, top: Numbers, total: Numbers
+) -> None:
+    """Write the highest bids for each batch, as many as it has members, and what they add up to.
 
     Parameters
     ----------
-    prices
-        Of a place. Shape [rows, slots].
-    value
-        Room to work in: by how many places were sold before, what is sold later on. Shape [most tasks of a class + 1].
-    taken
-        Per class, slot and places sold before: the row and the members of the next batch in it, 0 for none. Shape
-        [classes, slots, most tasks of a class + 1].
+    top
+        Descending. Shape [rows, slots, most members].
+    total
+        Shape [rows, slots].
     """
-    total = value[0] * 0
-    for of_class in range(len(places.first) - 1):
-        value[:] = 0
-        for slot in range(prices.shape[1] - 1, -1, -1):
-            arrived = places.arrived[of_class, slot]
-            taken[of_class, slot, : arrived + 1] = 0
-            highest = value[0] * 0
-            for at in range(places.first[of_class], places.first[of_class + 1]):
-                highest = max(highest, prices[places.row[at], slot])
-            if highest == 0:
+    top[:] = 0
+    for job in range(len(data.shape)):
+        shape, base, count = data.shape[job], data.node_first[job], data.delays[job]
+        first = shapes.node_first[shape]
+        for node in range(first, shapes.node_first[shape + 1]):
+            at, earliest = places.first[base + node - first], data.earliest_us[base + node - first]
+            if at < 0:
                 continue
-            # Downwards: a batch may follow another one in the same slot, on another GPU.
-            for sold in range(arrived - 1, -1, -1):
-                best, batch = value[sold], 0
-                for at in range(places.first[of_class], places.first[of_class + 1]):
-                    price = prices[places.row[at], slot]
-                    for size in range(places.fewest[at], min(places.most[at], arrived - sold) + 1):
-                        worth = size * price + value[sold + size]
-                        if worth > best:
-                            best, batch = worth, at * SIZES + size
-                value[sold], taken[of_class, slot, sold] = best, batch
-        total += value[0]
-    return total
+            for option in range(shapes.option_first[node], shapes.option_first[node + 1]):
+                row = shapes.place[option]
+                last = places.most[row] - 1
+                for slot in range(count):
+                    offered = highest_bid(bids, at, count, slot, earliest % slot_us)
+                    into = top[row, earliest // slot_us + slot]
+                    if offered <= into[last]:
+                        continue
+                    k = last
+                    while k > 0 and into[k - 1] < offered:
+                        into[k] = into[k - 1]
+                        k -= 1
+                    into[k] = offered
+                at += count
+    for row in range(len(total)):
+        for slot in range(total.shape[1]):
+            total[row, slot] = 0
+            for k in range(places.most[row]):
+                total[row, slot] += top[row, slot, k]
 
 
 @allocating_kernel
-def count_sold(places: Places, taken: Ints, excess: Numbers) -> None:
-    """Take the places that were sold off the excess of each row. Shape [rows, slots]."""
-    for of_class in range(len(places.first) - 1):
-        sold = 0
-        for slot in range(excess.shape[1]):
-            while taken[of_class, slot, sold] > 0:
-                batch = taken[of_class, slot, sold]
-                excess[places.row[batch // SIZES], slot] -= batch % SIZES
-                sold += batch % SIZES
+def fit_parts(data: JobData, shapes: Shapes, places: Places, slot_us: int, part: Ints) -> None:
+    """Scale whole parts down wherever those of a batch add up to more than its price, however little."""
+    rows, slots = places.members.shape
+    total = np.zeros((rows, slots), np.int64)
+    top = np.zeros((rows, slots, max(1, places.most.max()) if rows else 1), np.int64)
+    rank_bids(data, shapes, places, slot_us, part, top, total)
+    for job in range(len(data.shape)):
+        shape, base, count = data.shape[job], data.node_first[job], data.delays[job]
+        first = shapes.node_first[shape]
+        for node in range(first, shapes.node_first[shape + 1]):
+            at, earliest = places.first[base + node - first], data.earliest_us[base + node - first]
+            if at < 0:
+                continue
+            for option in range(shapes.option_first[node], shapes.option_first[node + 1]):
+                for k in range(count - 1):
+                    begin, paid = earliest // slot_us + k, part[at + k]
+                    for slot in range(begin, begin + 1 + (earliest % slot_us > 0)):
+                        due = total[shapes.place[option], slot]
+                        if due > PARTS:
+                            part[at + k] = min(part[at + k], paid * PARTS // due)
+                part[at + count - 1] = 0
+                at += count

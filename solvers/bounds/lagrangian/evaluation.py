@@ -10,8 +10,8 @@ import numpy as np
 
 from models import WHOLE
 from models.instance import Ints
-from solvers.bounds.lagrangian.batch_places import count_sold, sell_places
-from solvers.bounds.lagrangian.job_paths import Choice, JobData, Numbers, cheapest_paths, place_slot
+from solvers.bounds.lagrangian.batch_places import fit_parts, pay_alike
+from solvers.bounds.lagrangian.job_paths import PARTS, Choice, JobData, Numbers, Payments, cheapest_paths
 from solvers.bounds.lagrangian.model_paths import best_residencies, spread, trace_residencies
 from solvers.bounds.lagrangian.relaxation import SUM_BITS, LanePrices, ModelUse, Relaxation
 from solvers.bounds.lagrangian.shapes import Shapes
@@ -30,31 +30,30 @@ class Prices:
         Of a part of memory. Shape [memory rows, slots].
     uses
         Paid by tasks to the model they use. Shape [model uses, slots].
-    places
-        Of a place in a batch. Shape [rows of places, slots of places].
     extra
         Of the precedences outside the trees: how much the price falls from each delay to the next, the last
         entry of every precedence 0. One entry per delay, precedence and job, see `JobData`.
+    parts
+        Of the price of a batch, paid by each task: in the ascent fractions, in a proof of `PARTS`. See `Payments`.
     """
 
     compute: Numbers
     copy: Numbers
     memory: Numbers
     uses: Numbers
-    places: Numbers
     extra: Numbers
+    parts: Numbers
 
     @classmethod
     def zero(cls, relaxation: Relaxation) -> Prices:
-        """Return prices of 0."""
-        return cls.split(np.zeros(cls.size(relaxation)), relaxation)
+        """Return prices of 0, of which all members of a batch pay alike."""
+        return cls.split(no_prices(relaxation), relaxation)
 
     @classmethod
     def size(cls, relaxation: Relaxation) -> int:
         """Return how many prices there are."""
         rows = 2 * len(relaxation.offered_us) + len(relaxation.memory) + len(relaxation.uses)
-        places = len(relaxation.trees.places) * relaxation.places.arrived.shape[1]
-        return rows * relaxation.slots + places + int(relaxation.data.extra_first[-1])
+        return rows * relaxation.slots + int(relaxation.data.extra_first[-1]) + int(relaxation.places.first[-1])
 
     @classmethod
     def split(cls, flat: Numbers, relaxation: Relaxation) -> Prices:
@@ -63,10 +62,16 @@ class Prices:
         counts = (classes, classes, len(relaxation.memory), len(relaxation.uses))
         ends = np.cumsum(counts) * relaxation.slots
         parts = [part.reshape(-1, relaxation.slots) for part in np.split(flat[: ends[-1]], ends[:-1])]
-        rows, columns = len(relaxation.trees.places), relaxation.places.arrived.shape[1]
-        extra = int(ends[-1]) + rows * columns
-        places = flat[ends[-1] : extra].reshape(rows, columns)
-        return cls(parts[0], parts[1], parts[2], parts[3], places, flat[extra:])
+        extra = int(ends[-1]) + int(relaxation.data.extra_first[-1])
+        return cls(parts[0], parts[1], parts[2], parts[3], flat[ends[-1] : extra], flat[extra:])
+
+
+def no_prices(relaxation: Relaxation) -> Numbers:
+    """Return prices of 0, one long array (see `Prices.split`), of which all members of a batch pay alike."""
+    flat = np.zeros(Prices.size(relaxation))
+    parts = Prices.split(flat, relaxation).parts
+    pay_alike(relaxation.data, relaxation.trees.shapes, relaxation.places, relaxation.slot_us, parts)
+    return flat
 
 
 class Evaluation:
@@ -94,21 +99,18 @@ class Evaluation:
             np.zeros(nodes, np.int64),
             np.zeros(nodes, np.int64),
             np.zeros(nodes, np.int64),
+            np.zeros(nodes),
             np.zeros(len(data.shape), self._dtype),
         )
         self._on_by = np.zeros((len(relaxation.uses), 2, self.model_slots + 1), np.int8)
         self._off_by = np.zeros((len(relaxation.uses), 2, self.model_slots + 1), np.bool_)
         self._slot_us = relaxation.slot_us
-        classes, columns = relaxation.places.arrived.shape
-        tasks = int(relaxation.places.arrived.max(initial=0))
-        self._sold_later = np.zeros(tasks + 1, self._dtype)
-        self._sold = np.zeros((classes, columns, tasks + 1), np.int64)
-        self._placed = np.zeros((0, 0))
+        self._paid = np.zeros(int(relaxation.places.first[-1]), self._dtype)
+        self.rest: Numbers = np.zeros(0, self._dtype)
 
     def value(self, prices: Prices) -> float | int:
         """Return the value of the Lagrangian in units of the relaxation: exact in integers, if the prices are."""
-        sold = sell_places(prices.places, self.relaxation.places, self._sold_later, self._sold)
-        return self._jobs(prices) + self._residencies(prices) - self._capacity(prices) - sold
+        return self._jobs(prices) + self._residencies(prices) - self._capacity(prices)
 
     @property
     def job_value(self) -> Numbers:
@@ -118,7 +120,6 @@ class Evaluation:
     def _jobs(self, prices: Prices) -> float | int:
         """Return what all jobs pay on their cheapest paths."""
         lanes = self._lane_rates(prices, self.relaxation.lanes, self.relaxation.slots)
-        self._placed = prices.places
         cheapest_paths(
             self.relaxation.data,
             self.relaxation.trees.shapes,
@@ -126,13 +127,16 @@ class Evaluation:
             padded(lanes),
             self._slot_us,
             self._precedence_prices(prices),
-            prices.places,
-            self.relaxation.places.slot_us,
+            self._payments(prices),
             self._cost,
             self._message,
             self.choice,
         )
         return self._total(self.choice.value)
+
+    def _payments(self, prices: Prices) -> Payments:
+        exact = self._dtype is np.int64
+        return Payments(self.relaxation.places.first, prices.parts, exact, self._paid, self.rest)
 
     def _precedence_prices(self, prices: Prices) -> Numbers:
         """Return the prices of the extra precedences, see `falling_prices`."""
@@ -224,8 +228,6 @@ class Evaluation:
         """Write the gradient at the prices last evaluated: use less capacity, slot by slot, per microsecond."""
         relaxation = self.relaxation
         out.extra[:] = 0
-        out.places[:] = 0
-        count_sold(relaxation.places, self._sold, out.places)
         offered = relaxation.offered_us / self._slot_us
         out.compute[:] = -offered
         out.copy[:, : self.model_slots] = -offered[:, : self.model_slots]
@@ -246,13 +248,10 @@ class Evaluation:
             self._add_use_of_model(index, use, out)
 
     def _time_run(self, out: Prices) -> Iterable[tuple[LanePrices, Numbers]]:
-        """Return the time run per slot on each lane; write the excess of places and of priced precedences."""
+        """Return the time run per slot on each lane; write the excess of priced precedences."""
         relaxation = self.relaxation
         lanes = np.zeros((len(relaxation.lanes), relaxation.slots))
-        shapes, place_us = relaxation.trees.shapes, relaxation.places.slot_us
-        _use_of_jobs(
-            relaxation.data, shapes, self.choice, self._slot_us, lanes, out.extra, self._placed, place_us, out.places
-        )
+        _use_of_jobs(relaxation.data, relaxation.trees.shapes, self.choice, self._slot_us, lanes, out.extra)
         return zip(relaxation.lanes, lanes, strict=True)
 
     def _add_use_of_model(self, index: int, use: ModelUse, out: Prices) -> None:
@@ -289,10 +288,13 @@ def carry_slots(old: Prices, new: Prices, coarse: Relaxation, fine: Relaxation) 
 
 
 def round_prices(prices: Prices, relaxation: Relaxation) -> Prices:
-    """Return the nearest whole prices; the last fall of every extra precedence is 0."""
-    parts = [prices.compute, prices.copy, prices.memory, prices.uses, prices.places, prices.extra]
+    """Return the nearest whole prices, of which no batch is paid more than its own."""
+    rates = [prices.compute, prices.copy, prices.memory, prices.uses, prices.extra]
     most = 2.0**SUM_BITS  # what is larger proves nothing (`exact_bound`), but must not turn into a negative number
-    return Prices(*(np.rint(np.clip(np.nan_to_num(part), 0, most)).astype(np.int64) for part in parts))
+    rounded = [np.rint(np.clip(np.nan_to_num(rate), 0, most)).astype(np.int64) for rate in rates]
+    rounded.append((np.clip(np.nan_to_num(prices.parts), 0, 1) * PARTS).astype(np.int64))
+    fit_parts(relaxation.data, relaxation.trees.shapes, relaxation.places, relaxation.slot_us, rounded[-1])
+    return Prices(*rounded)
 
 
 def exact_bound(relaxation: Relaxation, prices: Prices) -> Fraction | None:
@@ -313,8 +315,7 @@ def _largest_sum(relaxation: Relaxation, prices: Prices) -> int:
     tasks = int(np.diff(shapes.node_first).max())
     completion = int(data.weight.max()) * (1 if data.steps else horizon)
     falls = np.add.reduceat(np.append(prices.extra, 0.0), data.extra_first[:-1]) if len(prices.extra) else np.zeros(1)
-    places = int(prices.places.max(initial=0)) * (tasks + int(relaxation.places.arrived.max(initial=0)))
-    return rate * max(horizon, tasks * int(shapes.run_us.max())) + completion + 2 * tasks * int(falls.max()) + places
+    return rate * max(horizon, tasks * int(shapes.run_us.max())) + completion + 2 * tasks * int(falls.max())
 
 
 def padded(rates: Numbers) -> Numbers:
@@ -345,11 +346,10 @@ def _use_of_jobs(
     slot_us: int,
     lanes: Numbers,
     extra: Numbers,
-    placed: Numbers,
-    place_us: int,
-    places: Numbers,
 ) -> None:
-    """Add the time run on each lane per slot and the places taken; write the excess of precedences outside the trees.
+    """Add the time run on each lane per slot; write the excess of precedences outside the trees.
+
+    Of the time of a batch each member answers for the part that it pays, but for its own memory.
 
     Such a precedence is violated at delay k if its target has started by k and its source has not ended by then.
     """
@@ -358,11 +358,9 @@ def _use_of_jobs(
         for node in range(base, base + shapes.node_first[shape + 1] - shapes.node_first[shape]):
             begin, option = choice.start_us[node], choice.option[node]
             if begin >= 0:
-                spread(lanes[shapes.lane[option]], begin, begin + shapes.run_us[option], slot_us, 1)
-                row = shapes.place[option]
-                if row >= 0:
-                    interval_us = data.earliest_us[node] + choice.delay[node] * slot_us
-                    places[row, place_slot(placed[row], interval_us, slot_us, place_us)] += 1
+                spread(lanes[shapes.lane[option]], begin, begin + shapes.run_us[option], slot_us, choice.part[node])
+                if shapes.held[option] >= 0:
+                    spread(lanes[shapes.held[option]], begin, begin + shapes.run_us[option], slot_us, 1.0)
         for arc in range(shapes.extra_first[shape], shapes.extra_first[shape + 1]):
             priced = data.extra_first[job] + (arc - shapes.extra_first[shape]) * count
             source, target = base + shapes.extra_source[arc], base + shapes.extra_target[arc]

@@ -14,7 +14,7 @@ import numpy as np
 from models import Instance, Objective
 from models.instance import Ints
 from solvers.bounds.batch_work import Work
-from solvers.bounds.lagrangian.evaluation import Prices
+from solvers.bounds.lagrangian.evaluation import Prices, no_prices
 from solvers.bounds.lagrangian.job_paths import Numbers
 from solvers.bounds.lagrangian.relaxation import Relaxation
 from solvers.bounds.mean_busy_time import latency_weights, work_prices
@@ -55,7 +55,7 @@ class FirstPrices:
 
     def in_slots(self, relaxation: Relaxation) -> Numbers:
         """Return all prices of a relaxation, one long array: those of compute, taken in the middle of every slot."""
-        flat = np.zeros(Prices.size(relaxation))
+        flat = no_prices(relaxation)
         middle_us = (np.arange(relaxation.slots) + 0.5) * relaxation.slot_us
         prices = np.interp(middle_us, self.times_us, self.prices, left=0, right=0) * relaxation.scale
         Prices.split(flat, relaxation).compute[:] = prices

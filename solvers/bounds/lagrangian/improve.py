@@ -17,7 +17,7 @@ from models.instance import Instance, Ints
 from models.objective import Objective
 from solvers.bounds.granularity import round_up
 from solvers.bounds.lagrangian.ascent import Climb, Steps, ascend
-from solvers.bounds.lagrangian.evaluation import Evaluation, Prices, carry_slots, exact_bound, round_prices
+from solvers.bounds.lagrangian.evaluation import Evaluation, Prices, carry_slots, exact_bound, no_prices, round_prices
 from solvers.bounds.lagrangian.first_prices import FirstPrices
 from solvers.bounds.lagrangian.job_paths import Numbers
 from solvers.bounds.lagrangian.pooled import Pool, PooledEvaluation
@@ -308,7 +308,7 @@ def _coarsest(
                 raise
             continue
         pace = _Pace(search, relaxation, left_s)
-        ascend(relaxation, np.zeros(Prices.size(relaxation)), Steps(3), pace.go_on, evaluate(relaxation))
+        ascend(relaxation, no_prices(relaxation), Steps(3), pace.go_on, evaluate(relaxation))
         if COLD.count * pace.step_s <= COLD_SHARE * left_s() or widest:
             affordable = max(1, min(COLD.count, int(left_s() / pace.step_s)))
             return relaxation, replace(COLD, count=affordable)
@@ -387,14 +387,28 @@ def offer(search: Search, relaxation: Relaxation, flat: Numbers, best: Priced | 
 def refine(flat: Numbers, coarse: Relaxation, fine: Relaxation) -> Numbers:
     """Return prices for finer slots and other windows: every instant and every delay keeps its price."""
     old, rescale = Prices.split(flat, coarse), fine.scale / coarse.scale
-    out = np.zeros(Prices.size(fine))
+    out = no_prices(fine)
     new = Prices.split(out, fine)
     carry_slots(old, new, coarse, fine)
-    slot = np.arange(new.places.shape[1]) * fine.places.slot_us // coarse.places.slot_us
-    known = slot < old.places.shape[1]
-    new.places[:, known] = old.places[:, slot[known]] * rescale
+    _carry_parts(old, coarse, new, fine)
     carry_falls(old, coarse, new, fine, range(len(fine.data.shape)), 0, rescale)
     return out
+
+
+def _carry_parts(old: Prices, coarse: Relaxation, new: Prices, fine: Relaxation) -> None:
+    """Write the parts of batches that tasks pay for other slots and windows: every delay keeps its part."""
+    shapes = fine.trees.shapes
+    jobs = zip(fine.data.shape.tolist(), fine.data.node_first.tolist(), strict=True)
+    for job, (shape, base) in enumerate(jobs):
+        was, now = int(coarse.data.delays[job]), int(fine.data.delays[job])
+        delay = np.arange(now - 1) * fine.slot_us // coarse.slot_us
+        kept = delay < was - 1
+        for node in range(shapes.node_first[shape], shapes.node_first[shape + 1]):
+            at = base + node - shapes.node_first[shape]
+            for option in range(shapes.option_first[node + 1] - shapes.option_first[node]):
+                if fine.places.first[at] >= 0:
+                    a, b = coarse.places.first[at] + option * was, fine.places.first[at] + option * now
+                    new.parts[b : b + now - 1][kept] = old.parts[a + delay[kept]]
 
 
 def carry_falls(

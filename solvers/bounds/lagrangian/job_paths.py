@@ -13,14 +13,19 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+import numpy as np
 from numpy.typing import NDArray
 
 from models.instance import Ints
 from solvers.bounds.lagrangian.shapes import Shapes
-from solvers.compiled import allocating_kernel
+from solvers.compiled import Floats, allocating_kernel
 
 FAR = 1 << 58
 """Stands for the cost of what cannot be."""
+
+PART_BITS = 16
+PARTS = 1 << PART_BITS
+"""Where numbers are whole, a task pays so many parts of the price of its batch at most."""
 
 Numbers = NDArray[Any]
 """Prices and costs: float64 in the ascent, int64 in a proof."""
@@ -58,12 +63,40 @@ class JobData(NamedTuple):
 
 
 class Choice(NamedTuple):
-    """What the paths chose: per node its option (class), delay and start (-1: beyond the window), per job its value."""
+    """What the paths chose: per node its option (class), delay and start (-1: beyond the window), per job its value.
+
+    The part is that of the price of its batch that a node pays, 1 if it runs alone.
+    """
 
     option: Ints
     delay: Ints
     start_us: Ints
+    part: Floats
     value: Numbers
+
+
+class Payments(NamedTuple):
+    """Which part of the price of its batch each task pays, by way to run and delay.
+
+    Parameters
+    ----------
+    first
+        Per node: the first of its parts, one per option and delay; -1 for a task that runs alone. Shape [nodes].
+    part
+        Parts of the price: fractions in the ascent, whole numbers of `PARTS` in a proof.
+    exact
+        Whether they are whole.
+    paid
+        Receives what each task pays at each delay. Shaped like `part`.
+    rest
+        Receives what its job costs at least with the task there, but for that; of size 0 if nobody wants to know.
+    """
+
+    first: Ints
+    part: Numbers
+    exact: bool
+    paid: Numbers
+    rest: Numbers
 
 
 @allocating_kernel
@@ -94,6 +127,38 @@ def running_costs(
 
 
 @allocating_kernel
+def batch_costs(
+    prefix: Numbers,
+    rate: Numbers,
+    part: Numbers,
+    exact: bool,
+    first_us: int,
+    run_us: int,
+    slot_us: int,
+    wait: int,
+    out: Numbers,
+) -> None:
+    """Write the least of what a task pays for a batch, as `running_costs` does, of whose price it pays a part.
+
+    The prices of whole batches may use all 64 bits, so those that are whole are first rounded down to `PARTS`.
+    """
+    count = len(out)
+    for candidate in range(4):
+        late_us = _candidate(candidate, first_us, run_us, slot_us)
+        start, waiting = first_us + late_us, wait * late_us
+        begin, begun = start // slot_us, start % slot_us
+        end, ended = (start + run_us) // slot_us, (start + run_us) % slot_us
+        before, rate_before = prefix[begin : begin + count], rate[begin : begin + count]
+        after, rate_after = prefix[end : end + count], rate[end : end + count]
+        if candidate and start == first_us:
+            continue
+        for k in range(count):
+            price = after[k] + rate_after[k] * ended - before[k] - rate_before[k] * begun
+            price = (int(price) >> PART_BITS) * part[k] if exact else price * part[k]
+            out[k] = price + waiting if candidate == 0 else min(out[k], price + waiting)
+
+
+@allocating_kernel
 def _candidate(number: int, first_us: int, run_us: int, slot_us: int) -> int:
     """Return how far into its interval a start that may be cheapest lies.
 
@@ -109,42 +174,21 @@ def _candidate(number: int, first_us: int, run_us: int, slot_us: int) -> int:
 
 
 @allocating_kernel
-def cheapest_start(prefix: Numbers, rate: Numbers, first_us: int, run_us: int, slot_us: int, wait: int) -> int:
-    """Return the start in [first, first + slot) that pays least; `wait` is what a microsecond after first costs."""
+def cheapest_start(
+    prefix: Numbers, rate: Numbers, first_us: int, run_us: int, slot_us: int, wait: float, part: float
+) -> int:
+    """Return the start in [first, first + slot) at which a part of the price costs least, with what waiting costs."""
     # Times zero takes the type of the prices: float64 in the ascent, int64 in a proof.
     best_us, best = first_us, prefix[0] * 0 + FAR
     for candidate in range(4):
         start = first_us + _candidate(candidate, first_us, run_us, slot_us)
         end = start + run_us
         cost = prefix[end // slot_us] + rate[end // slot_us] * (end % slot_us)
-        cost -= prefix[start // slot_us] + rate[start // slot_us] * (start % slot_us) - wait * (start - first_us)
+        cost -= prefix[start // slot_us] + rate[start // slot_us] * (start % slot_us)
+        cost = cost * part + wait * (start - first_us)
         if cost < best:
             best_us, best = start, cost
     return best_us
-
-
-@allocating_kernel
-def place_slot(prices: Numbers, begin_us: int, slot_us: int, place_us: int) -> int:
-    """Return the cheaper one of the slots of places that a start in [begin, begin + slot) lies in."""
-    first, last = begin_us // place_us, (begin_us + slot_us - 1) // place_us
-    return last if prices[last] < prices[first] else first
-
-
-@allocating_kernel
-def _add_place(prices: Numbers, earliest_us: int, slot_us: int, place_us: int, row: Numbers) -> None:
-    """Add the price of a place in a batch to the costs of every delay but the last."""
-    begin_us, slot = earliest_us, earliest_us // place_us
-    edge_us = (slot + 1) * place_us
-    for k in range(len(row)):
-        # Walked along, for a division per delay would take as long as all the rest.
-        if begin_us >= edge_us:
-            slot += 1
-            edge_us += place_us
-        price = prices[slot]
-        if begin_us + slot_us > edge_us:
-            price = min(price, prices[slot + 1])
-        row[k] += price
-        begin_us += slot_us
 
 
 @allocating_kernel
@@ -181,8 +225,7 @@ def walk_job(
     rate: Numbers,
     slot_us: int,
     extra: Numbers,
-    placed: Numbers,
-    place_us: int,
+    payments: Payments,
     cost: Numbers,
     message: Numbers,
 ) -> None:
@@ -199,16 +242,27 @@ def walk_job(
             row, run, lane = cost[option - option_base, :count], shapes.run_us[option], shapes.lane[option]
             row[:] = 0
             over, weight = earliest + run - data.free_until_us[job], data.weight[job]
+            first_part = _first_part(job, data, shapes, payments, node, option)
             if lane >= 0:
                 # Before the job starts to pay for its end no microsecond of waiting inside a slot costs anything.
                 free = count - 1
                 if node - first == shapes.last_to_end[shape]:
                     free = _costs_from(over, data.steps, slot_us, count - 1)
-                running_costs(prefix[lane], rate[lane], earliest, run, slot_us, 0, row[:free])
                 begin = earliest + free * slot_us
-                running_costs(prefix[lane], rate[lane], begin, run, slot_us, weight, row[free : count - 1])
-            if shapes.place[option] >= 0:
-                _add_place(placed[shapes.place[option]], earliest, slot_us, place_us, row[: count - 1])
+                if first_part < 0:
+                    running_costs(prefix[lane], rate[lane], earliest, run, slot_us, 0, row[:free])
+                    running_costs(prefix[lane], rate[lane], begin, run, slot_us, weight, row[free : count - 1])
+                else:
+                    # Memory is paid by each member in full, compute and models by the batch.
+                    if shapes.held[option] >= 0:
+                        held = shapes.held[option]
+                        running_costs(prefix[held], rate[held], earliest, run, slot_us, 0, row[: count - 1])
+                    part = payments.part[first_part : first_part + count - 1]
+                    paid = payments.paid[first_part : first_part + count - 1]
+                    exact = payments.exact
+                    batch_costs(prefix[lane], rate[lane], part[:free], exact, earliest, run, slot_us, 0, paid[:free])
+                    batch_costs(prefix[lane], rate[lane], part[free:], exact, begin, run, slot_us, weight, paid[free:])
+                    row[: count - 1] += paid
             add_children(job, data, shapes, node, earliest + run, slot_us, message, row)
             add_extra(job, data, shapes, node, earliest + run, slot_us, extra, row)
             if node - first == shapes.last_to_end[shape]:
@@ -220,6 +274,15 @@ def walk_job(
                 row[k] = FAR
         if shapes.parent[node] >= 0:
             _tell_parent(job, data, shapes, node, slot_us, cost, message[node - first, :count])
+
+
+@allocating_kernel
+def _first_part(job: int, data: JobData, shapes: Shapes, payments: Payments, node: int, option: int) -> int:
+    """Return where the parts begin that a task pays as one of a batch; -1: it runs alone."""
+    if shapes.place[option] < 0:
+        return -1
+    first = payments.first[data.node_first[job] + node - shapes.node_first[data.shape[job]]]
+    return first + (option - shapes.option_first[node]) * data.delays[job]
 
 
 @allocating_kernel
@@ -307,6 +370,7 @@ def _trace_job(
     prefix: Numbers,
     rate: Numbers,
     slot_us: int,
+    payments: Payments,
     cost: Numbers,
     choice: Choice,
 ) -> None:
@@ -341,7 +405,62 @@ def _trace_job(
             begin, wait = earliest + at * slot_us, 0
             if parent < 0 and not data.steps and begin + run >= data.free_until_us[job]:
                 wait = data.weight[job]
-            choice.start_us[base + node - first] = cheapest_start(prefix[lane], rate[lane], begin, run, slot_us, wait)
+            first_part = _first_part(job, data, shapes, payments, node, taken)
+            part = 1.0 if first_part < 0 else payments.part[first_part + at]
+            choice.part[base + node - first] = part
+            start = cheapest_start(prefix[lane], rate[lane], begin, run, slot_us, wait, part)
+            choice.start_us[base + node - first] = start
+
+
+@allocating_kernel
+def add_rest_of_job(job: int, data: JobData, shapes: Shapes, slot_us: int, cost: Numbers, message: Numbers) -> None:
+    """Make `cost`, as `walk_job` left it, the least cost of the whole job by option and delay (min-marginals).
+
+    From the root to the leaves; a node's message serves as room for what the rest of the job costs.
+    """
+    first, last = shapes.node_first[data.shape[job]], shapes.node_first[data.shape[job] + 1]
+    base, count, options = data.node_first[job], data.delays[job], shapes.option_first
+    option_base = options[first]
+    rest = np.empty(count, cost.dtype)
+    for node in range(last - 2, first - 1, -1):
+        parent, told = first + shapes.parent[node], message[node - first, :count]
+        earliest, parent_us = data.earliest_us[base + node - first], data.earliest_us[base + parent - first]
+        rest[:] = FAR
+        if shapes.after_parent[node]:
+            for option in range(options[parent], options[parent + 1]):
+                row, behind = cost[option - option_base], (parent_us + shapes.run_us[option] - earliest) // slot_us
+                for k in range(count):
+                    at = clipped(k + behind, count)
+                    rest[at] = min(rest[at], row[k] - told[at])
+            for k in range(1, count):
+                rest[k] = min(rest[k], rest[k - 1])
+        else:
+            for option in range(options[parent], options[parent + 1]):
+                row = cost[option - option_base]
+                for k in range(count):
+                    rest[k] = min(rest[k], row[k] - told[k])
+            for k in range(count - 2, -1, -1):
+                rest[k] = min(rest[k], rest[k + 1])
+        for option in range(options[node], options[node + 1]):
+            row, behind = cost[option - option_base], 0
+            if not shapes.after_parent[node]:
+                behind = (earliest + shapes.run_us[option] - parent_us) // slot_us
+            for k in range(count):
+                row[k] = min(row[k] + rest[clipped(k + behind, count)], FAR)
+
+
+@allocating_kernel
+def _note_rest(job: int, data: JobData, shapes: Shapes, payments: Payments, cost: Numbers) -> None:
+    """Write what the job costs with each task at each delay, but for what the task pays for its batch."""
+    first, last = shapes.node_first[data.shape[job]], shapes.node_first[data.shape[job] + 1]
+    option_base, count = shapes.option_first[first], data.delays[job]
+    for node in range(first, last):
+        for option in range(shapes.option_first[node], shapes.option_first[node + 1]):
+            at = _first_part(job, data, shapes, payments, node, option)
+            if at >= 0:
+                row = cost[option - option_base]
+                for k in range(count - 1):
+                    payments.rest[at + k] = row[k] - payments.paid[at + k]
 
 
 @allocating_kernel
@@ -352,8 +471,7 @@ def cheapest_paths(
     rate: Numbers,
     slot_us: int,
     extra: Numbers,
-    placed: Numbers,
-    place_us: int,
+    payments: Payments,
     cost: Numbers,
     message: Numbers,
     choice: Choice,
@@ -366,11 +484,12 @@ def cheapest_paths(
         Price of running per lane: from 0 to the beginning of each slot, and per microsecond in it.
     extra
         Prices of the precedences outside the trees: non-increasing in the delay, 0 at the last.
-    placed, place_us
-        Prices of places in batches by row and slot of so many microseconds.
     cost, message
         Room to work in. Shape [options, delays] and [nodes, delays] of the largest job.
     """
     for job in range(len(data.shape)):
-        walk_job(job, data, shapes, prefix, rate, slot_us, extra, placed, place_us, cost, message)
-        _trace_job(job, data, shapes, prefix, rate, slot_us, cost, choice)
+        walk_job(job, data, shapes, prefix, rate, slot_us, extra, payments, cost, message)
+        _trace_job(job, data, shapes, prefix, rate, slot_us, payments, cost, choice)
+        if len(payments.rest):
+            add_rest_of_job(job, data, shapes, slot_us, cost, message)
+            _note_rest(job, data, shapes, payments, cost)

@@ -83,7 +83,7 @@ def best_residencies(
 
 
 @allocating_kernel
-def spread(usage: Floats, begin: int, end: int, slot_us: int, amount: int) -> None:
+def spread(usage: Floats, begin: int, end: int, slot_us: int, amount: float) -> None:
     """Add `amount` times the microseconds of [begin, end) that lie in each slot."""
     slot, last = begin // slot_us, end // slot_us
     if slot == last:

@@ -190,7 +190,7 @@ def _send_on(
                 if k >= early:
                     later = running.later[lane]
                     prefix, rate, lanes_run = running.later_prefix[later], running.later_rate[later], later_lanes[later]
-                start = cheapest_start(prefix, rate, begin_us, shapes.run_us[option], slot_us, wait)
+                start = cheapest_start(prefix, rate, begin_us, shapes.run_us[option], slot_us, wait, 1.0)
                 _add_steps(lanes_run, start, jobs, slot_us)
                 _add_steps(lanes_run, start + shapes.run_us[option], -jobs, slot_us)
             jobs = 0.0

@@ -26,9 +26,6 @@ from solvers.bounds.lagrangian.shapes import Forest, Lane, forest, node_earliest
 MEMORY_PARTS = 1 << 14
 """A GPU's memory is counted in at most so many parts."""
 
-PLACE_SHARE = 8
-"""Places in batches are sold in slots of the mean critical path over this."""
-
 PRICE_BITS = 24
 """A usual price per microsecond is a number of about so many bits, unless a long horizon leaves fewer."""
 
@@ -115,7 +112,7 @@ class Relaxation:
     lanes
         What the tasks of each lane pay.
     places
-        Places in batches, sold by whole batches.
+        Places in batches, whose price is paid in parts.
     """
 
     trees: Forest
@@ -150,11 +147,6 @@ class Fixed:
     uses: tuple[ModelUse, ...]
     memory: tuple[MemoryRow, ...]
     headroom_bits: int = 7
-
-    @property
-    def place_us(self) -> int:
-        """Width of the slots in which places in batches are sold: narrow beside a run, so that it costs little."""
-        return 1 + int(self.instance.job_critical_us.mean()) // PLACE_SHARE
 
     @property
     def all_done_us(self) -> int:
@@ -202,9 +194,12 @@ def relax(fixed: Fixed, slot_us: int, window_us: Ints) -> Relaxation:
     last_start = np.maximum.reduceat(fixed.earliest_us, fixed.node_first[:-1])[jobs]
     horizon = int((last_start + delays * slot_us).max()) + int(shapes.run_us.max())
     slots = horizon // slot_us + 4
-    place_slot_us = max(slot_us, fixed.place_us)
-    per_delay = int(n_extra.astype(float) @ delays)  # as whole numbers these products may outgrow 64 bits
-    UNLIMITED.fit(per_delay + _prices_of_slots(fixed, slots, slots * slot_us // place_slot_us + 3), _TERM_BYTES)
+    priced = np.add.reduceat(
+        np.diff(shapes.option_first) * (shapes.place[shapes.option_first[:-1]] >= 0), shapes.node_first[:-1]
+    )
+    # As whole numbers these products may outgrow 64 bits.
+    per_delay = int((n_extra + priced[shape]).astype(float) @ delays)
+    UNLIMITED.fit(per_delay + _prices_of_slots(fixed, slots), _TERM_BYTES)
     extra_first = np.concatenate(([0], np.cumsum(n_extra * delays)))
     scale, usual = _scale(instance, costs, horizon, fixed.headroom_bits)
     whole = {w: min(int(w * scale), 1 << 62) for w in set(costs.weight)}  # one that large proves nothing any more
@@ -244,18 +239,17 @@ def relax(fixed: Fixed, slot_us: int, window_us: Ints) -> Relaxation:
         fixed.memory,
         fixed.uses,
         lanes,
-        places_of(trees, place_slot_us, slots * slot_us),
+        places_of(trees, data, slot_us, slots),
         instance.overlap_loads,
     )
 
 
-def _prices_of_slots(fixed: Fixed, slots: int, place_slots: int) -> int:
-    """Return how many numbers slots bring along: prices, what lanes pay, and by place how many were sold before."""
+def _prices_of_slots(fixed: Fixed, slots: int) -> int:
+    """Return how many numbers slots bring along: prices, what lanes pay, and who bids most for each batch."""
     trees, classes = fixed.trees, len(fixed.instance.class_gpu)
     rows = 2 * classes + len(fixed.memory) + len(fixed.uses) + len(trees.lanes)
-    batches = {row.batch for row in trees.places}
-    sold = len(batches) * (1 + max((len(trees.starts_us[batch]) for batch in batches), default=0))
-    return rows * slots + (len(trees.places) + sold) * place_slots
+    bidders = max((row.most for row in trees.places), default=0)
+    return (rows + len(trees.places) * (bidders + 3)) * slots
 
 
 def _offered_us(instance: Instance, slots: int, slot_us: int) -> Ints:

@@ -18,7 +18,7 @@ import numpy as np
 from models.instance import Instance, Ints
 from models.objective import Objective
 from solvers.bounds import critical_path
-from solvers.bounds.lagrangian.evaluation import Prices
+from solvers.bounds.lagrangian.evaluation import Prices, no_prices
 from solvers.bounds.lagrangian.improve import METHOD, Priced, carry_falls, improve, offer, prepare, refine
 from solvers.bounds.lagrangian.job_paths import Numbers
 from solvers.bounds.lagrangian.relaxation import Fixed, Relaxation, job_costs, relax
@@ -194,7 +194,7 @@ def join(
         windows_us[place.jobs.start : place.jobs.stop] = place.windows_us
     slot_us = min(relaxation.slot_us for relaxation in (*known, *(part.relaxation for part in priced.values())))
     joined = relax(fixed, slot_us, windows_us)
-    flat = np.zeros(Prices.size(joined)) if whole is None else refine(_flat(whole.prices), whole.relaxation, joined)
+    flat = no_prices(joined) if whole is None else refine(_flat(whole.prices), whole.relaxation, joined)
     prices = Prices.split(flat, joined)
     for place in places:
         place.write(prices, joined)
@@ -276,5 +276,5 @@ def _windows_us(relaxation: Relaxation) -> Ints:
 
 def _flat(prices: Prices) -> Numbers:
     """Return all prices as one long array."""
-    parts = (prices.compute, prices.copy, prices.memory, prices.uses, prices.places, prices.extra)
+    parts = (prices.compute, prices.copy, prices.memory, prices.uses, prices.extra, prices.parts)
     return np.concatenate([part.ravel() for part in parts]).astype(float)

@@ -45,6 +45,8 @@ class Shapes(NamedTuple):
         Per option: before this instant no batch of its size can start.
     place
         Per option: the row of `Forest.places` that it takes a place of (-1: none).
+    held
+        Per option with a place: the lane whose prices the task pays itself, for the memory it holds (-1: none).
     extra_first
         First priced precedence of each workflow, and their number at the end.
     extra_source, extra_target
@@ -65,6 +67,7 @@ class Shapes(NamedTuple):
     lane: Ints
     from_us: Ints
     place: Ints
+    held: Ints
     extra_first: Ints
     extra_source: Ints
     extra_target: Ints
@@ -163,7 +166,7 @@ def forest(instance: Instance, times: Earliest, from_source: bool = False) -> Fo
             if node < count:
                 options.add_task(first + node)
             else:
-                options.add(0, -1, 0, -1)
+                options.add(0)
             option_first.append(len(options.run_us))
         priced = [(position[a], position[b]) for a, b in arcs if (a, b) not in kept]
         for at, of in enumerate((parents[node_first[-1] :], [b for _, b in priced], [a for a, _ in priced])):
@@ -181,6 +184,7 @@ def forest(instance: Instance, times: Earliest, from_source: bool = False) -> Fo
         np.array(options.lane, np.int64),
         np.array(options.from_us, np.int64),
         np.array(options.place, np.int64),
+        np.array(options.held, np.int64),
         np.array(extra_first, np.int64),
         np.array([a for a, _ in extra], np.int64),
         np.array([b for _, b in extra], np.int64),
@@ -202,15 +206,17 @@ class _Options:
         self.lane: list[int] = []
         self.from_us: list[int] = []
         self.place: list[int] = []
+        self.held: list[int] = []
         self.lanes: dict[Lane, int] = {}
         self.places: dict[PlaceRow, int] = {}
 
-    def add(self, run_us: int, lane: int, from_us: int, place: int) -> None:
+    def add(self, run_us: int, lane: int = -1, from_us: int = 0, place: int = -1, held: int = -1) -> None:
         """Add a way to run."""
         self.run_us.append(run_us)
         self.lane.append(lane)
         self.from_us.append(from_us)
         self.place.append(place)
+        self.held.append(held)
 
     def add_task(self, template: int) -> None:
         """Add all ways to run a task: on every class, in batches of every size."""
@@ -223,11 +229,18 @@ class _Options:
         for c in range(len(instance.class_gpu)):
             for fewest, most, run_us in self._sizes.on(template, c):
                 starts = (0, *arrivals[1:most]) if most > 1 else (0,)
-                lane = Lane(c, needs, share, memory, starts)
-                place = -1
+                place = held = -1
                 if priced:
                     place = self.places.setdefault(PlaceRow(batch, c, fewest, most, run_us), len(self.places))
-                self.add(run_us, self.lanes.setdefault(lane, len(self.lanes)), starts[fewest - 1], place)
+                    lane = self._lane(Lane(c, needs, share, 0, (0,)))
+                    held = self._lane(Lane(c, (), 0, memory, (0,))) if memory else -1
+                else:
+                    lane = self._lane(Lane(c, needs, share, memory, starts))
+                self.add(run_us, lane, starts[fewest - 1], place, held)
+
+    def _lane(self, lane: Lane) -> int:
+        """Return the number of a lane, a new one if it is not known."""
+        return self.lanes.setdefault(lane, len(self.lanes))
 
 
 def _linked(of: list[int], nodes: int) -> tuple[list[int], list[int]]:

@@ -13,21 +13,54 @@ from dataclasses import dataclass
 from fractions import Fraction
 from itertools import islice
 from pathlib import Path
+from typing import Annotated
+
+from pydantic import AfterValidator, BeforeValidator
 
 from executor.policies.options import one_of, option
-from models.scenario.errors import FieldError, InputError, Where, quote
-from models.scenario.limits import MAX_HORIZON_US
-from models.scenario.quantities import MAX_TIME_US
+from models.scenario.errors import FieldError, Where, quote
+from models.scenario.section import Record, problem, refuse_empty
 from models.workload import ANY_KIND, Edge, Task, Workflow
 from planner.inputs.importers.csv_files import CHUNK_ROWS
 from planner.inputs.importers.format import Format, Hardware
-from planner.inputs.importers.json_files import items_at, json_lines, mapping_at, member, name_at, refuse, time_at
+from planner.inputs.importers.json_files import LogName, LongSeconds, Seconds, json_lines, read_entries
 from planner.inputs.importers.rows import Tally
 from planner.inputs.importers.source import open_text
 from planner.inputs.importers.tables import DagJobs, DAGOptions, build_workflow
 
 _ENDS = ("low", "high")
 _START, _END = "START", "END"
+
+
+def _two(meaning: str) -> BeforeValidator:
+    def refuse_others(value: object) -> object:
+        """Refuse a list of other than two entries."""
+        if isinstance(value, list) and len(value) != 2:
+            raise problem(f"has {len(value)} entries; allowed are two, {meaning}")
+        return value
+
+    return BeforeValidator(refuse_others)
+
+
+def _range(least_us: int) -> AfterValidator:
+    def refuse_others(span: list[int]) -> list[int]:
+        """Refuse a range that begins too early or ends before it begins."""
+        if not least_us <= span[0] <= span[1]:
+            allowed = f"low <= high, with low at least {least_us} us"
+            raise problem(f"is no range of times; allowed is {allowed}")
+        return span
+
+    return AfterValidator(refuse_others)
+
+
+_Span = Annotated[list[Seconds], _two("[low, high]"), _range(1)]
+
+
+class _Plan(Record):
+    id: LogName
+    durations_s: Annotated[dict[LogName, _Span], refuse_empty("step")]
+    edges: list[Annotated[list[LogName], _two("the step before and the step after")]]
+    answer_s: Annotated[list[LongSeconds], _two("[low, high]"), _range(0)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,10 +74,6 @@ class AsyncHow(DAGOptions):
     """
 
     duration: str = option("low", one_of(*_ENDS))
-
-    def hardware(self, files: Sequence[Path], tally: Tally) -> Hardware:
-        """Return eight GPUs, which stand for people; nothing is loaded."""
-        return Hardware(memory_bytes=10**9, weight_bytes=10**9, load_bandwidth=Fraction(10**9), servers=8)
 
     def read(self, files: Sequence[Path], tally: Tally) -> Iterator[DagJobs]:
         """Yield the plans of the files."""
@@ -63,67 +92,44 @@ class AsyncHow(DAGOptions):
         seen: set[str] = set()
         for path in files:
             with open_text(path) as file:
-                for text in json_lines(file, str(path)):
-                    tally.read += 1
-                    try:
-                        workflow, answer_us = self._plan(mapping_at(text.data(), ()), seen)
-                    except FieldError as error:
-                        refuse(text, error, tally)
-                    except InputError as error:
-                        tally.refuse(error, "row: is no JSON")
-                    else:
-                        if workflow.critical_path_us != answer_us:
-                            others.append(workflow.name)
-                        yield workflow
+                lines = json_lines(file, str(path))
+                for workflow, answer_us in read_entries(lines, lambda value: self._plan(value, seen), tally):
+                    if workflow.critical_path_us != answer_us:
+                        others.append(workflow.name)
+                    yield workflow
 
-    def _plan(self, plan: dict[str, object], seen: set[str]) -> tuple[Workflow, int]:
+    def _plan(self, value: object, seen: set[str]) -> tuple[Workflow, int]:
         """Return a plan and its published answer; `seen` are the ids of those before it."""
-        name = name_at(member(plan, "id"), ("id",))
-        if name in seen:
-            raise FieldError(("id",), f"{quote(name)} stands in an earlier plan; allowed is a new id")
-        seen.add(name)
-        steps = mapping_at(member(plan, "durations_s"), ("durations_s",))
-        if not steps:
-            raise FieldError(("durations_s",), "is empty; allowed is at least one step")
-        where = {name_at(step, ("durations_s",)): ("durations_s", step) for step in steps}
+        plan = _Plan.model_validate(value)
+        if plan.id in seen:
+            raise FieldError(("id",), f"{quote(plan.id)} stands in an earlier plan; allowed is a new id")
+        seen.add(plan.id)
+        where: dict[str, Where] = {step: ("durations_s", step) for step in plan.durations_s}
         for bound in (_START, _END):
-            if bound in steps:
+            if bound in where:
                 raise FieldError(where[bound], "is a bound of the plan; allowed are other names of steps")
-        runtime_us = {step: self._chosen(steps[step], way, 1, MAX_TIME_US) for step, way in where.items()}
-        before = _before(member(plan, "edges"), steps)
-        inputs = {step: tuple(Edge(one, 0) for one in earlier) for step, earlier in before.items()}
-        tasks = [Task(step, {ANY_KIND: runtime_us[step]}, inputs=inputs[step]) for step in steps]
-        return build_workflow(name, tasks, where), self._chosen(
-            member(plan, "answer_s"), ("answer_s",), 0, MAX_HORIZON_US
-        )
-
-    def _chosen(self, value: object, where: Where, least_us: int, most_us: int) -> int:
-        """Return the end of a range that counts, in microseconds."""
-        span = items_at(value, where)
-        if len(span) != len(_ENDS):
-            raise FieldError(where, f"has {len(span)} entries; allowed are two, [low, high]")
-        low, high = (time_at(end, (*where, position), most_us) for position, end in enumerate(span))
-        if not least_us <= low <= high:
-            raise FieldError(where, f"is no range of times; allowed is low <= high, with low at least {least_us} us")
-        return (low, high)[_ENDS.index(self.duration)]
+        before, end = _before(plan), _ENDS.index(self.duration)
+        tasks = [
+            Task(step, {ANY_KIND: span[end]}, inputs=tuple(Edge(one, 0) for one in before[step]))
+            for step, span in plan.durations_s.items()
+        ]
+        return build_workflow(plan.id, tasks, where), plan.answer_s[end]
 
 
-def _before(edges: object, steps: dict[str, object]) -> dict[str, dict[str, None]]:
+def _before(plan: _Plan) -> dict[str, dict[str, None]]:
     """Return the steps that come directly before each step."""
+    steps = plan.durations_s
     before: dict[str, dict[str, None]] = {step: {} for step in steps}
-    for position, item in enumerate(items_at(edges, ("edges",))):
-        where = ("edges", position)
-        pair = [name_at(end, (*where, place)) for place, end in enumerate(items_at(item, where))]
-        if len(pair) != 2:
-            raise FieldError(where, f"has {len(pair)} entries; allowed are two, the step before and the step after")
-        for place, (step, bound) in enumerate(zip(pair, (_START, _END), strict=True)):
+    for position, (first, second) in enumerate(plan.edges):
+        for place, (step, bound) in enumerate(((first, _START), (second, _END))):
             if step != bound and step not in steps:
-                raise FieldError((*where, place), f"{quote(step)} is no step; allowed are steps with a duration")
-        first, second = pair
+                problem_text = f"{quote(step)} is no step; allowed are steps with a duration"
+                raise FieldError(("edges", position, place), problem_text)
         if first == _START or second == _END:
             continue
         if first in before[second]:
-            raise FieldError(where, f"{quote(first)} before {quote(second)} stands twice; allowed is once")
+            problem_text = f"{quote(first)} before {quote(second)} stands twice; allowed is once"
+            raise FieldError(("edges", position), problem_text)
         before[second][first] = None
     return before
 
@@ -139,4 +145,6 @@ FORMAT = Format(
         "plans have no arrivals: all are released at 0 (copies, interval)",
     ),
     reader=AsyncHow,
+    # GPUs stand for people; nothing is loaded
+    hardware=Hardware(memory_bytes=10**9, weight_bytes=10**9, load_bandwidth=Fraction(10**9), servers=8),
 )

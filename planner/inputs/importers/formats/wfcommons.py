@@ -11,23 +11,19 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
-from typing import TypeGuard
+from typing import Annotated, Any, TypeGuard, TypeVar
+
+from pydantic import AfterValidator
+from pydantic.alias_generators import to_camel
 
 from models.scenario.errors import FieldError, InputError, Where, quote
 from models.scenario.files import MAX_FILE_BYTES
 from models.scenario.json_text import JSONText
 from models.scenario.quantities import MAX_SIZE_BYTES
+from models.scenario.section import Record, problem, refuse_empty
 from models.workload import ANY_KIND, Edge, Task, Workflow
 from planner.inputs.importers.format import Format, Hardware
-from planner.inputs.importers.json_files import (
-    items_at,
-    mapping_at,
-    member,
-    name_at,
-    refuse,
-    size_at,
-    time_at,
-)
+from planner.inputs.importers.json_files import Bytes, LogName, Seconds, name_at, read_entries
 from planner.inputs.importers.rows import LONGEST_NAME, Tally
 from planner.inputs.importers.source import open_text
 from planner.inputs.importers.tables import DagJobs, DAGOptions, build_workflow
@@ -37,33 +33,77 @@ _SPECIFICATION = ("workflow", "specification")
 _EXECUTION = ("workflow", "execution")
 
 
+class _Entry(Record, alias_generator=to_camel):
+    pass
+
+
+class _File(_Entry):
+    id: LogName
+    size_in_bytes: Bytes
+
+
+class _Specified(_Entry):
+    id: LogName
+    name: Any = None
+    parents: list[LogName]
+    children: list[LogName]
+    input_files: Sequence[LogName] = ()
+    output_files: Sequence[LogName] = ()
+
+
+class _Command(_Entry):
+    program: Any = None
+
+
+class _Executed(_Entry):
+    id: LogName
+    runtime_in_seconds: Seconds
+    command: _Command = _Command()
+
+
+class _Specification(_Entry):
+    tasks: Annotated[list[_Specified], refuse_empty("task")]
+    files: Sequence[_File] = ()
+
+
+class _Execution(_Entry):
+    tasks: Annotated[list[_Executed], refuse_empty("task")]
+
+
+class _Parts(_Entry):
+    specification: _Specification
+    execution: _Execution
+
+
+def _known(version: object) -> object:
+    if version not in _VERSIONS:
+        migrated = "1.5 or 1.6, to which WfFormat's own tool migrates older instances"
+        raise problem(f"is {quote(version)}; allowed is {migrated}")
+    return version
+
+
+class _Instance(_Entry):
+    schema_version: Annotated[Any, AfterValidator(_known)]
+    workflow: _Parts
+
+
+_Named = TypeVar("_Named", _File, _Specified, _Executed)
+
+
 @dataclass(frozen=True, slots=True)
 class WfCommons(DAGOptions):
     """Reads instances."""
-
-    def hardware(self, files: Sequence[Path], tally: Tally) -> Hardware:
-        """Return four GPUs of 16 GB, models of 4 GB, and a network of 10 Gbit/s; all of it is assumed."""
-        return Hardware(
-            memory_bytes=16 * 10**9,
-            weight_bytes=4 * 10**9,
-            load_bandwidth=Fraction(10**10),
-            servers=4,
-            network_bandwidth=Fraction(10**10, 8),
-        )
 
     def read(self, files: Sequence[Path], tally: Tally) -> Iterator[DagJobs]:
         """Yield the workflows of the files."""
         before, adjusted = 0, _Adjusted()
         for path in files:
-            tally.read += 1
-            text = _text(path)
-            try:
-                workflow = _WorkflowInstance(mapping_at(text.data(), ())).workflow(_name(path), adjusted)
-            except FieldError as error:
-                refuse(text, error, tally)
-            except InputError as error:
-                tally.refuse(error, "file: is no JSON")
-            else:
+
+            def make(value: object, name: str = _name(path)) -> Workflow:
+                """Return the workflow of a file."""
+                return _Tasks(_Instance.model_validate(value)).workflow(name, adjusted)
+
+            for workflow in read_entries([_text(path)], make, tally, "file: is no JSON"):
                 yield self.jobs([workflow], before)
                 before += 1
         tally.notes += adjusted.notes()
@@ -88,27 +128,22 @@ class _Adjusted:
         return notes
 
 
-class _WorkflowInstance:
-    """An instance: its tasks by id, each with the way to it, and who writes which file of what size."""
+class _Tasks:
+    """The tasks of an instance by id, each with the way to it, and who writes which file of what size."""
 
-    def __init__(self, document: dict[str, object]) -> None:
-        version = member(document, "schemaVersion")
-        if version not in _VERSIONS:
-            migrated = "1.5 or 1.6, to which WfFormat's own tool migrates older instances"
-            raise FieldError(("schemaVersion",), f"is {quote(version)}; allowed is {migrated}")
-        inside = mapping_at(member(document, "workflow"), ("workflow",))
-        specification = mapping_at(member(inside, "specification", ("workflow",)), _SPECIFICATION)
-        execution = mapping_at(member(inside, "execution", ("workflow",)), _EXECUTION)
-        self._specified = _by_id(specification, _SPECIFICATION, "tasks")
-        self._executed = _by_id(execution, _EXECUTION, "tasks")
+    def __init__(self, instance: _Instance) -> None:
+        given, ran = instance.workflow.specification, instance.workflow.execution
+        self._specified = _by_id(given.tasks, (*_SPECIFICATION, "tasks"))
+        self._executed = _by_id(ran.tasks, (*_EXECUTION, "tasks"))
         self._sizes = {
-            name: size_at(member(entry, "sizeInBytes", where), (*where, "sizeInBytes"))
-            for name, (where, entry) in _by_id(specification, _SPECIFICATION, "files").items()
+            name: file.size_in_bytes for name, (_, file) in _by_id(given.files, (*_SPECIFICATION, "files")).items()
         }
         for name, (where, _) in self._executed.items():
             if name not in self._specified:
                 raise FieldError((*where, "id"), f"{quote(name)} is not specified; allowed are ids of specified tasks")
-        self._parents = {name: self._relatives(name, "parents") for name in self._specified}
+        self._parents = {
+            name: self._relatives((*where, "parents"), task.parents) for name, (where, task) in self._specified.items()
+        }
         self._check_children()
         self._writer = self._written()
 
@@ -121,21 +156,19 @@ class _WorkflowInstance:
         where, specified = self._specified[name]
         if name not in self._executed:
             raise FieldError(where, f"task {quote(name)} was not executed; allowed are instances that ran to their end")
-        place, executed = self._executed[name]
-        runtime_us = time_at(member(executed, "runtimeInSeconds", place), (*place, "runtimeInSeconds"))
-        adjusted.instant += not runtime_us
-        command = mapping_at(executed.get("command", {}), (*place, "command"))
-        model = command.get("program")
+        _, executed = self._executed[name]
+        adjusted.instant += not executed.runtime_in_seconds
+        model = executed.command.program
         if not _is_word(model):
             adjusted.scripts += 1
-            model = name_at(member(specified, "name", where), (*where, "name"))
-        return Task(name, {ANY_KIND: max(1, runtime_us)}, (model,), self._inputs(name))
+            model = name_at(specified.name, (*where, "name"))
+        return Task(name, {ANY_KIND: max(1, executed.runtime_in_seconds)}, (model,), self._inputs(name))
 
     def _inputs(self, name: str) -> tuple[Edge, ...]:
         """Return an edge per parent with the bytes of the files that it writes and this task reads."""
         where, task = self._specified[name]
         carried = dict.fromkeys(self._parents[name], 0)
-        for position, file in _names(task, where, "inputFiles"):
+        for position, file in enumerate(task.input_files):
             writer = self._writer.get(file)
             if writer in carried:
                 place = (*where, "inputFiles", position)
@@ -146,61 +179,49 @@ class _WorkflowInstance:
                     raise FieldError(place, f"makes more than {MAX_SIZE_BYTES:g} bytes from one task; allowed are less")
         return tuple(Edge(parent, size) for parent, size in carried.items())
 
-    def _relatives(self, name: str, key: str) -> dict[str, Where]:
+    def _relatives(self, where: Where, named: Sequence[str]) -> dict[str, Where]:
         """Return the parents or children of a task, each with the way to where it is named."""
-        where, task = self._specified[name]
         found: dict[str, Where] = {}
-        for position, other in _names(task, where, key, required=True):
-            place = (*where, key, position)
+        for position, other in enumerate(named):
             if other not in self._specified:
-                raise FieldError(place, f"{quote(other)} is no task; allowed are ids of specified tasks")
+                raise FieldError((*where, position), f"{quote(other)} is no task; allowed are ids of specified tasks")
             if other in found:
-                raise FieldError(place, f"{quote(other)} is named twice; allowed is once")
-            found[other] = place
+                raise FieldError((*where, position), f"{quote(other)} is named twice; allowed is once")
+            found[other] = (*where, position)
         return found
 
     def _check_children(self) -> None:
         """Refuse a parent that does not name its child, or a child that does not name its parent."""
-        children = {name: self._relatives(name, "children") for name in self._specified}
+        children = {
+            name: self._relatives((*where, "children"), task.children)
+            for name, (where, task) in self._specified.items()
+        }
         for one, other, meant in ((self._parents, children, "child"), (children, self._parents, "parent")):
             for name, relatives in one.items():
                 for relative, place in relatives.items():
                     if name not in other[relative]:
-                        problem = f"{quote(relative)} does not name {quote(name)} as its {meant}"
-                        raise FieldError(place, f"{problem}; allowed are parents and children that agree")
+                        fault = f"{quote(relative)} does not name {quote(name)} as its {meant}"
+                        raise FieldError(place, f"{fault}; allowed are parents and children that agree")
 
     def _written(self) -> Mapping[str, str]:
         """Return the task that writes each file."""
         writer: dict[str, str] = {}
         for name, (where, task) in self._specified.items():
-            for position, file in _names(task, where, "outputFiles"):
+            for position, file in enumerate(task.output_files):
                 if writer.setdefault(file, name) != name:
-                    problem = f"{quote(file)} is also written by {quote(writer[file])}; allowed is one task per file"
-                    raise FieldError((*where, "outputFiles", position), problem)
+                    fault = f"{quote(file)} is also written by {quote(writer[file])}; allowed is one task per file"
+                    raise FieldError((*where, "outputFiles", position), fault)
         return writer
 
 
-def _by_id(section: dict[str, object], where: Where, key: str) -> dict[str, tuple[Where, dict[str, object]]]:
-    """Return the entries of a list by their ids, each with the way to it; files may be left out."""
-    found: dict[str, tuple[Where, dict[str, object]]] = {}
-    value = section.get(key, []) if key == "files" else member(section, key, where)
-    for position, item in enumerate(items_at(value, (*where, key))):
-        place = (*where, key, position)
-        entry = mapping_at(item, place)
-        name = name_at(member(entry, "id", place), (*place, "id"))
-        if name in found:
-            raise FieldError((*place, "id"), f"{quote(name)} occurs twice; allowed is once")
-        found[name] = (place, entry)
-    if key == "tasks" and not found:
-        raise FieldError((*where, key), "is empty; allowed is at least one task")
+def _by_id(entries: Sequence[_Named], where: Where) -> dict[str, tuple[Where, _Named]]:
+    """Return the entries of a list by their ids, each with the way to it."""
+    found: dict[str, tuple[Where, _Named]] = {}
+    for position, entry in enumerate(entries):
+        if entry.id in found:
+            raise FieldError((*where, position, "id"), f"{quote(entry.id)} occurs twice; allowed is once")
+        found[entry.id] = ((*where, position), entry)
     return found
-
-
-def _names(task: dict[str, object], where: Where, key: str, required: bool = False) -> Iterator[tuple[int, str]]:
-    """Yield the names of a list of a task with their positions; an optional list may be left out."""
-    value = member(task, key, where) if required else task.get(key, [])
-    for position, item in enumerate(items_at(value, (*where, key))):
-        yield position, name_at(item, (*where, key, position))
 
 
 def _is_word(value: object) -> TypeGuard[str]:
@@ -233,4 +254,12 @@ FORMAT = Format(
     ),
     sizes="the instances have no sizes of programs: every model weighs 4 GB, a GPU has 16 GB for weights",
     reader=WfCommons,
+    # all of it is assumed
+    hardware=Hardware(
+        memory_bytes=16 * 10**9,
+        weight_bytes=4 * 10**9,
+        load_bandwidth=Fraction(10**10),
+        servers=4,
+        network_bandwidth=Fraction(10**10, 8),
+    ),
 )

@@ -1,0 +1,197 @@
+"""Plans, bounds, simulations and checks in words: what a person wants to know of each."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from rich.console import Group
+from rich.text import Text
+
+from models.metrics import Metrics
+from models.objective import Objective
+from models.record import encode
+from models.scenario import Scenario
+from models.units import say_size
+from planner.answers.bound import Bound
+from planner.answers.change_future import ActionDone, FutureChanged
+from planner.answers.check import Checked
+from planner.answers.convergence import describe_bound
+from planner.answers.plan import Plan
+from planner.answers.regret import NOTE
+from planner.answers.simulate import Simulation
+from planner.answers.uncertain.planning import CandidateRow, UncertainPlan
+from planner.show.regret import in_words, regret_table
+from planner.show.table import Column, Table, facts, terminal
+from solvers.faults import SOLVER_OF
+
+
+def plan_view(plan: Plan | UncertainPlan) -> Group:
+    """Return a plan's summary and, if run times are estimates, what its candidates are worth under samples of them."""
+    if isinstance(plan, Plan):
+        return Group(facts(plan_summary(plan)))
+    return Group(facts(plan_summary(plan.plan)), Text(), terminal(_candidates(plan)))
+
+
+def _candidates(plan: UncertainPlan) -> Table[CandidateRow]:
+    """Return the candidates of a plan for uncertain run times, the chosen one first."""
+    objective, worth = plan.plan.scenario.objective, plan.record().estimates
+    title = f"{in_words(objective)} if run times are drawn from the estimates ({worth.samples} samples)"
+    columns: list[Column[CandidateRow]] = [
+        Column("plan for", lambda row: row.made_for, words=True),
+        Column("medians hold", lambda row: row.with_medians, ".5g", objective.unit),
+        Column("mean of the samples", lambda row: row.mean, ".5g", objective.unit),
+        Column("worst sample", lambda row: row.worst, ".5g", objective.unit),
+    ]
+    return Table(title, columns, worth.candidates)
+
+
+def plan_summary(plan: Plan) -> dict[str, str]:
+    """Return what a person wants to know of a plan, in words."""
+    objective, instance, result = plan.scenario.objective, plan.scenario.instance, plan.result
+    rows = {
+        "scenario": plan.scenario.name,
+        "size": f"{len(instance.jobs)} jobs, {instance.n_tasks} tasks, {instance.n_gpus} GPUs",
+        "status": str(result.status),
+        in_words(objective): _number(plan.value, objective),
+        "lower bound": f"{_number(plan.lower_bound, objective)}  ({describe_bound(result.bound_method)})",
+        "gap": "-" if result.gap is None else f"{result.gap:.2%}",
+    }
+    if result.proved_by in SOLVER_OF:
+        rows["proof"] = f"{SOLVER_OF[result.proved_by]}'s word, {_confirmation(result.confirmed_by)}"
+    if plan.metrics is not None:
+        rows |= _metrics_rows(plan.metrics)
+    if result.fell_back is not None:
+        rows["fell back"] = result.fell_back
+    took = {"took": f"{result.runtime_s:.1f} s, {result.cpu_s:.1f} s of CPU"}
+    return rows | _left_out_rows(result.left_out) | _rounded(plan.scenario) | took
+
+
+def _rounded(scenario: Scenario) -> dict[str, str]:
+    """Return the row that says what proofs are about, where run times were rounded up."""
+    share = scenario.document.rounded_up
+    return {} if share is None else {"about": rounded_in_words(float(share))}
+
+
+def rounded_in_words(share: float) -> str:
+    """Return by how much the run times of an imported log are rounded up, and what proofs are then about.
+
+    >>> rounded_in_words(0.125)
+    'Run times are rounded up by up to 12.5 %: bounds and refutations are about the rounded log'
+    """
+    return f"Run times are rounded up by up to {100 * share:.4g} %: bounds and refutations are about the rounded log"
+
+
+def _confirmation(confirmed_by: str | None) -> str:
+    return "confirmed by nobody" if confirmed_by is None else f"confirmed by {confirmed_by}"
+
+
+def bound_view(bound: Bound) -> Group:
+    """Return a bound's summary and, if a schedule was given, its regret."""
+    if bound.regret is None:
+        return Group(facts(bound_summary(bound)))
+    apart = terminal(regret_table(bound.regret.record))
+    return Group(facts(bound_summary(bound)), Text(), apart, Text(NOTE, style="italic"))
+
+
+def bound_summary(bound: Bound) -> dict[str, str]:
+    """Return what a person wants to know of a bound, in words."""
+    objective, found = bound.scenario.objective, bound.record()
+    rows = {
+        "scenario": bound.scenario.name,
+        f"lower bound of {in_words(objective)}": _number(found.lower_bound, objective),
+        "method": found.method,
+    }
+    if found.uncertified_lower_bound is not None:
+        said = f"({found.uncertified_method}: holds, but cannot be computed again without a solver)"
+        rows["without a certificate"] = f"{_number(found.uncertified_lower_bound, objective)}  {said}"
+    took = {"took": f"{bound.runtime_s:.1f} s, {bound.cpu_s:.1f} s of CPU"}
+    return rows | _left_out_rows(bound.left_out) | _rounded(bound.scenario) | took
+
+
+def _left_out_rows(left_out: Mapping[str, str]) -> dict[str, str]:
+    """Return a row for every method that was left out."""
+    return {f"{method} left out": reason for method, reason in left_out.items()}
+
+
+def simulation_summary(simulation: Simulation) -> dict[str, str]:
+    """Return what a person wants to know of a simulation, in words."""
+    objective = simulation.record.objective
+    who = simulation.policy + (" (on a twin)" if simulation.on_a_twin else "")
+    value = {in_words(objective.name): _number(objective.value, objective.name)}
+    return {"scenario": simulation.scenario.name, "policy": who} | value | _metrics_rows(simulation.metrics)
+
+
+def _number(value: float | None, objective: Objective) -> str:
+    return Column("", float, ".5g", objective.unit).say(value)
+
+
+def _metrics_rows(metrics: Metrics) -> dict[str, str]:
+    """Return metrics in words; latencies in seconds."""
+    figures = encode(metrics)
+    spread = {
+        what: ", ".join(f"{name} {figures[f'{name}_{key}']:.4g}" for name in ("mean", "p50", "p95", "p99", "max"))
+        for what, key in (("latency in s", "latency_s"), ("slowdown", "slowdown"))
+    }
+    hits = "-" if metrics.hit_rate is None else f"{metrics.hit_rate:.3f}"
+    return {
+        "jobs, tasks": f"{metrics.jobs}, {metrics.tasks}",
+        **spread,
+        "makespan": f"{metrics.makespan_s:.5g} s",
+        "loads": f"{metrics.loads} ({say_size(metrics.load_bytes)}), {metrics.evictions} evictions, hit rate {hits}",
+        "busy": f"compute {metrics.compute_busy:.1%}, copy {metrics.copy_busy:.1%}, {metrics.gpus_used} GPUs used",
+        **({} if metrics.slo_attainment is None else {"within service level": f"{metrics.slo_attainment:.2%}"}),
+    }
+
+
+def check_view(outcome: Checked) -> Text:
+    """Return every violation, or what holds; then what was taken from the file and what stays a claim."""
+    if outcome.violations:
+        return Text("\n".join(str(violation) for violation in outcome.violations))
+    times, claims = outcome.own_times, outcome.claims
+    if outcome.realised:
+        lines = [
+            "valid as a timeline that happened: every rule holds, with run and load times taken from the file",
+            f"other times than the scenario's: {times['runs_of_other_times']} of {times['runs']} runs, "
+            f"{times['loads_of_other_times']} of {times['loads']} loads",
+        ]
+    else:
+        lines = ["valid: every rule holds"]
+    if claims.checked:
+        lines.append(f"as the file says: {', '.join(claims.checked)}")
+    if "value" in claims.unchecked:
+        lines.append(f"unchecked: value {claims.unchecked['value']}")
+    if claims.unproved:
+        lines.append(f"claimed, unproved without a certificate: {_listed(claims.unproved)}")
+    made = [name for name in claims.unchecked if name != "value"]
+    if made:
+        lines.append(f"unchecked, of how it was made: {', '.join(made)}")
+    return Text("\n".join(lines))
+
+
+def _listed(unproved: dict[str, str]) -> str:
+    return "; ".join(f"{name} {said}" for name, said in unproved.items())
+
+
+def futures_summary(made: FutureChanged) -> str:
+    """Return whether a policy's past depends on the future, and where it first does."""
+    who, found = f"policy {made.policy}", made.difference
+    if found is None and made.compared:
+        untried = made.draws - made.compared
+        refused = f" ({untried} more it could not serve)" if untried else ""
+        return f"{who}: with {made.compared} other futures its past stays the same{refused}"
+    if found is None:
+        return f"{who}: could serve none of {made.draws} other futures; nothing was compared"
+    return (
+        f"{who}: its past depends on the future. Draw {found.draw} has the same jobs before "
+        f"{_at(found.same_jobs_before_s)}, and the first action that differs is\n"
+        f"  as the window stands:  {_said(found.as_it_was)}\n"
+        f"  with another future:   {_said(found.changed)}"
+    )
+
+
+def _said(action: ActionDone | None) -> str:
+    return "nothing" if action is None else f"at {_at(action.at_s)} {action.action}"
+
+
+def _at(seconds: float) -> str:
+    return f"{seconds:.6f} s"

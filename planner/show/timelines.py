@@ -1,0 +1,230 @@
+"""``timelines.json``: all that the interactive Gantt chart of a report shows, without the scenario file.
+
+Times are in microseconds, tasks and jobs in the instance's order, GPUs and models by index.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import chain
+from pathlib import Path
+from typing import Annotated
+
+import numpy as np
+from pydantic import Field
+
+from models.availability import FOREVER
+from models.cluster import GPU
+from models.identity import scenario_hash
+from models.instance import Instance
+from models.objective import completion_us
+from models.record import ABSENT, encode
+from models.scenario import InputError, write_atomically
+from models.timeline import Timeline
+from planner.answers.shown import Shown
+from planner.show.bars import runs_by_gpu
+from planner.show.section import read_document, read_record
+
+NAME = "timelines.json"
+SCHEMA_VERSION = 1
+_DIGITS = 4
+"""Decimals of a slowdown that is only shown."""
+Times = list[Annotated[int, Field(ge=-1, le=10**18)]]
+
+
+@dataclass(frozen=True, slots=True)
+class GPUShown:
+    """A GPU; `away` is when it is not there, as far as it ever is not: from, to (None: for good)."""
+
+    id: str
+    kind: str
+    memory_bytes: int
+    slots: list[int]
+    away: list[tuple[int, int | None]] = ABSENT
+
+
+@dataclass(frozen=True, slots=True)
+class ModelShown:
+    """A model."""
+
+    name: str
+    weight_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class TaskShown:
+    """A task of a workflow, with the indices of the models it needs."""
+
+    name: str
+    models: list[int]
+
+
+@dataclass(frozen=True, slots=True)
+class WorkflowShown:
+    """A workflow."""
+
+    name: str
+    tasks: list[TaskShown]
+
+
+@dataclass(frozen=True, slots=True)
+class JobsShown:
+    """The jobs, a column each for their workflows and their releases."""
+
+    workflow: Times
+    release_us: Times
+
+
+@dataclass(frozen=True, slots=True)
+class InstanceShown:
+    """What timelines belong to."""
+
+    scenario_hash: str
+    gpus: list[GPUShown]
+    models: list[ModelShown]
+    workflows: list[WorkflowShown]
+    jobs: JobsShown
+
+
+@dataclass(frozen=True, slots=True)
+class TimelineShown:
+    """A timeline, a column per figure of its jobs and tasks.
+
+    Parameters
+    ----------
+    instance
+        Index of the one it belongs to.
+    residencies
+        GPU, model, start of the load, ready, end, slot, initial.
+    members, low, high
+        Unless every task has its GPU for itself: the size of the batch that a task leads, 0 for one of another's, and
+        its place in the compute lane.
+    """
+
+    name: str
+    clairvoyant: bool
+    instance: Annotated[int, Field(ge=0)]
+    slowdown: list[float]
+    latency_us: Times
+    gpu: Times
+    start_us: Times
+    run_us: Times
+    residencies: list[tuple[int, int, int, int, int | None, int | None, bool]]
+    members: list[int] = ABSENT
+    low: list[float] = ABSENT
+    high: list[float] = ABSENT
+
+
+@dataclass(frozen=True, slots=True)
+class Timelines:
+    """Timelines, the most interesting first, and their instances."""
+
+    schema_version: int
+    instances: list[InstanceShown]
+    timelines: list[TimelineShown]
+
+
+def write(folder: Path, shown: Sequence[Shown]) -> Path:
+    """Write the timelines, the most interesting first, and return the file's path.
+
+    Raises
+    ------
+    InputError
+        If the file cannot be written.
+    """
+    path = folder / NAME
+    write_atomically(path, json.dumps(encode(timelines_of(shown)), separators=(",", ":")))
+    return path
+
+
+def read(folder: Path) -> Timelines | None:
+    """Return the timelines of a folder, or None if it has none.
+
+    Raises
+    ------
+    InputError
+        If the file cannot be read, or is of another version.
+    """
+    path = folder / NAME
+    if not path.exists():
+        return None
+    found = read_record(path, read_document(path), Timelines)
+    if found.schema_version != SCHEMA_VERSION:
+        problem = f"is {found.schema_version}; allowed is {SCHEMA_VERSION}: make the folder again"
+        raise InputError(str(path), 1, "schema_version", problem)
+    return found
+
+
+def timelines_of(shown: Sequence[Shown]) -> Timelines:
+    """Return timelines, and the instances that they belong to, as a chart shows them."""
+    instances: list[Instance] = []
+    for entry in shown:
+        if not any(entry.instance is instance for instance in instances):
+            instances.append(entry.instance)
+    return Timelines(
+        SCHEMA_VERSION,
+        [_instance(instance) for instance in instances],
+        [_timeline(entry, instances) for entry in shown],
+    )
+
+
+def _instance(instance: Instance) -> InstanceShown:
+    firsts = zip(instance.workflows, instance.template_first.tolist(), strict=False)
+    return InstanceShown(
+        scenario_hash(instance),
+        [GPUShown(gpu.id, gpu.kind, gpu.memory_bytes, list(gpu.slots), _away(gpu)) for gpu in instance.cluster.gpus],
+        [ModelShown(model.name, model.weight_bytes) for model in instance.models],
+        [
+            WorkflowShown(
+                workflow.name,
+                [
+                    TaskShown(task.name, list(instance.needs[first + position]))
+                    for position, task in enumerate(workflow.tasks)
+                ],
+            )
+            for workflow, first in firsts
+        ],
+        JobsShown(instance.job_workflow.tolist(), instance.job_release_us.tolist()),
+    )
+
+
+def _away(gpu: GPU) -> list[tuple[int, int | None]]:
+    """Return when a GPU is away."""
+    away = gpu.available.absences(FOREVER)
+    return [(gone, None if back == FOREVER else back) for gone, back in away] if away else ABSENT
+
+
+def slowdowns(entry: Shown) -> list[float]:
+    """Return the slowdown of every job, to the digits that are shown."""
+    latency_us = completion_us(entry.instance, entry.timeline) - entry.instance.job_release_us
+    return [float(value) for value in np.round(latency_us / entry.instance.job_critical_us, _DIGITS)]
+
+
+def _timeline(entry: Shown, instances: Sequence[Instance]) -> TimelineShown:
+    timeline, instance = entry.timeline, entry.instance
+    latency_us = completion_us(instance, timeline) - instance.job_release_us
+    return TimelineShown(
+        entry.name,
+        entry.clairvoyant,
+        next(index for index, other in enumerate(instances) if other is instance),
+        slowdowns(entry),
+        latency_us.tolist(),
+        timeline.gpu.tolist(),
+        timeline.start_us.tolist(),
+        (timeline.end_us - timeline.start_us).tolist(),
+        [(r.gpu, r.model, r.load_start_us, r.ready_us, r.end_us, r.slot, r.initial) for r in timeline.residencies],
+        *_batches_and_shares(instance, timeline),
+    )
+
+
+def _batches_and_shares(instance: Instance, timeline: Timeline) -> tuple[list[int], list[float], list[float]]:
+    """Return, by task, the size of the batch that it leads and its place in the compute lane."""
+    if instance.one_at_a_time:
+        return ABSENT, ABSENT, ABSENT
+    members, low, high = [0] * instance.n_tasks, [0.0] * instance.n_tasks, [1.0] * instance.n_tasks
+    for run in chain.from_iterable(runs_by_gpu(instance, timeline)):
+        leader = run.tasks[0]
+        members[leader], low[leader], high[leader] = len(run.tasks), round(run.low, 4), round(run.high, 4)
+    return members, low, high
