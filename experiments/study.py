@@ -13,9 +13,9 @@ from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from pydantic import TypeAdapter
+from pydantic import TypeAdapter, ValidationError
 
-from models.scenario import write_atomically
+from models.scenario import InputError, write_atomically
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
@@ -86,10 +86,26 @@ class Study(Generic[Row]):
 
 
 def read(path: Path, row: type[Row]) -> list[Row]:
-    """Return the rows of a results file; a field that is empty is None."""
+    """Return the rows of a results file; a field that is empty is None.
+
+    Raises
+    ------
+    InputError
+        If the file is another table, or a row of it is damaged.
+    """
+    known, found = TypeAdapter(row), list[Row]()
     with path.open(newline="") as file:
-        given = [{name: text or None for name, text in entry.items()} for entry in csv.DictReader(file)]
-    return TypeAdapter(list[row]).validate_python(given)  # type: ignore[valid-type]
+        table = csv.DictReader(file)
+        if table.fieldnames != [field.name for field in fields(row)]:
+            raise InputError(str(path), 1, "header", "is another table's; allowed is a folder without such a file")
+        for line, entry in enumerate(table, 2):
+            try:
+                found.append(known.validate_python({name: text or None for name, text in entry.items()}))
+            except ValidationError as error:
+                first = error.errors()[0]
+                problem = f"{first['msg']}; allowed is a row as this command writes it"
+                raise InputError(str(path), line, str(first["loc"][0]), problem) from None
+    return found
 
 
 def write(path: Path, rows: Sequence[Row]) -> None:

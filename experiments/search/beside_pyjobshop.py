@@ -16,7 +16,7 @@ from pathlib import Path
 
 from experiments.study import Study
 from experiments.suites import flexible_job_shop
-from experiments.suites.data import found
+from experiments.suites.case import found
 from models import NEVER, Instance, Objective
 from planner.answers.plan import solve
 from solvers.budget import Budget

@@ -18,10 +18,10 @@ from models.scenario import Scenario, build
 from planner.answers.questions import ServersQuestion
 from planner.answers.servers.answer import levels_of
 from planner.answers.servers.sizes import Sizes
+from planner.answers.whatif.document import windows_of
 from planner.answers.whatif.result import CellError, Counts, Sweep
 from planner.answers.whatif.run import ask_each
 from planner.answers.whatif.verbs import PLAN, Row
-from planner.answers.windows import windows_of
 
 CONFIDENCE = Fraction(9, 10)
 BOUND = "lower bound"

@@ -250,7 +250,7 @@ def reported() -> Iterator[None]:
 
 def _in_words(fault: SolverFaultWarning) -> str:
     from models.scenario import InputError
-    from planner.answers.fault_report import write_report
+    from planner.answers.versions import write_report
 
     try:
         where = f"please report it with {write_report(fault)}"

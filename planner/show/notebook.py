@@ -46,7 +46,7 @@ def _facts(rows: dict[str, str]) -> str:
 
 
 def _chart(answer: Any) -> str:
-    from planner.show.charts import chart
+    from planner.show.templates import chart
 
     return chart(answer)._repr_html_() if answer.shown else ""
 

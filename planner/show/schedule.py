@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -33,19 +34,20 @@ def intervals_table(found: ScheduleRecord, title: str) -> Table[IntervalRow]:
         Column("jobs", lambda row: row.jobs),
         Column("floor", lambda row: row.minimum.lower_bound),
         Column("plan", lambda row: _size(found, row.minimum)),
-        *(
-            Column[IntervalRow](who, lambda row, who=who: _size(found, row.policies[who]))  # type: ignore[misc]
-            for who in policies
-        ),
+        *(Column[IntervalRow](who, partial(_size_of, found, who)) for who in policies),
     ]
     if found.schedule.autoscaler is not None:
         columns.append(Column("autoscaler", lambda row: row.autoscaler and row.autoscaler.servers))
-    columns += [
-        Column(f"{who} in time", lambda row, who=who: row.policies[who].attainment, ".1%")  # type: ignore[misc]
-        for who in policies
-        if _missed(found, who)
-    ]
+    columns += [Column(f"{who} in time", partial(_attained, who), ".1%") for who in policies if _missed(found, who)]
     return Table(title, columns, found.intervals)
+
+
+def _size_of(found: ScheduleRecord, who: str, row: IntervalRow) -> str | None:
+    return _size(found, row.policies[who])
+
+
+def _attained(who: str, row: IntervalRow) -> float | None:
+    return row.policies[who].attainment
 
 
 def _size(found: ScheduleRecord, count: IntervalCount) -> str | None:

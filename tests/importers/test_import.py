@@ -24,8 +24,7 @@ from planner.inputs.importers import DagJobs, Format, Hardware, Requests, Tally,
 from planner.inputs.importers.format import Override
 from planner.inputs.importers.formats import FORMATS
 from planner.inputs.importers.trace import import_trace
-from planner.show.import_figure import figure
-from planner.show.imported import summary_rows
+from planner.show.imported import figure, summary_rows
 from tests.importers.small import GENTD26, table, written
 
 ROWS = ("0,a,10", "30,b,20", "59.999999,a,30", "60,a,40", "120,c,20")

@@ -10,9 +10,8 @@ import pytest
 from executor import PolicyError, parse_policy
 from models.scenario import Scenario, load_scenario
 from planner import compare, replicate, report, save
-from planner.answers.change_future import try_changed_futures
 from planner.answers.intervals import NO_INTERVAL
-from planner.answers.simulate import simulate
+from planner.answers.simulate import simulate, try_changed_futures
 from planner.show.notebook import html
 from tests.planner.test_compare import Call, call
 from tests.planner.test_replications import drawn

@@ -13,7 +13,7 @@ from models.errors import QuestionError
 from models.scenario import Scenario, load_scenario
 from planner import compare, replicate, save, simulate
 from planner.answers.intervals import interval_of
-from planner.answers.windows import windows_of
+from planner.answers.whatif.document import windows_of
 from planner.show.frames import residencies, tasks
 from tests.planner.conftest import TEXT
 

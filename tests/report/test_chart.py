@@ -9,8 +9,9 @@ import pytest
 from models import Job, Placement, Timeline
 from planner.answers.compare import Comparison
 from planner.answers.shown import Shown
+from planner.show import templates
 from planner.show.notebook import html as shown_html
-from planner.show.report import Chart, chart
+from planner.show.templates import Chart
 from tests.instances import chain, cluster, instance, task
 from tests.report.test_page import Elements
 
@@ -32,7 +33,7 @@ def test_a_chart_is_a_page_in_a_frame_that_may_do_nothing_but_run_scripts() -> N
 
 
 def test_what_is_too_large_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(chart, "_MOST_BYTES", 10)
+    monkeypatch.setattr(templates, "_MOST_BYTES", 10)
     assert CHART._repr_html_().startswith("<p>Too many tasks")
 
 

@@ -12,8 +12,8 @@ END = "objective: mean_latency"
 TIME = "no time; allowed is a number with one of us, ms, s, min, h"
 SIZE = "no size; allowed is a number with one of B, KB, MB, GB, TB, KiB, MiB, GiB, TiB"
 BANDWIDTHS = "B/s, KB/s, MB/s, GB/s, TB/s, KiB/s, MiB/s, GiB/s, TiB/s, bit/s, Kbit/s, Mbit/s, Gbit/s, Tbit/s"
-TOP = "name, cluster, models, workflows, workload, batches, objective, slo, options, restrictions, rounded_up"
-TASK = "models, runtime, output, after, input, batch, share, memory"
+TOP = "name, cluster, models, workflows, workload, batches, streams, objective, slo, options, restrictions, rounded_up"
+TASK = "models, runtime, output, after, input, batch, share, memory, stream, prompt, uncached, output_tokens and 2 more"
 OPT = "{models: [opt], runtime: 560 ms, output: 2 KB}"
 SECTIONS = [
     (
@@ -87,7 +87,7 @@ SECTIONS = [
     (
         "release: 0 ms, ",
         "",
-        "17: workload.jobs[1]: key 'release' is missing; allowed are the keys release, workflow, deadline, weight, ingress, path",
+        "17: workload.jobs[1]: key 'release' is missing; allowed are the keys release, workflow, deadline, weight, ingress, path, tokens",
     ),
     (END, "objektive: x", f"18: objektive: unknown key, did you mean 'objective'? allowed are {TOP}"),
     ("name: small", "name: [a]", "1: name: a list stands here; allowed is a name of 1 to 200 printable characters"),

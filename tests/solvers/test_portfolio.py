@@ -13,7 +13,7 @@ import pytest
 from executor import parse_policy, simulate
 from models import BatchClass, Instance, Job, Objective, Task, Timeline, check, measure, timeline_value
 from models.scenario.limits import check_horizon
-from planner.answers.starts import starts_for
+from planner.answers.plan import starts_for
 from solvers import portfolio, proving, side_by_side
 from solvers.bounds import closed_form
 from solvers.budget import Budget, Method

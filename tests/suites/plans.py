@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from experiments.suites.case import Case
-from experiments.suites.data import KNOWN_OPTIMA
+from experiments.suites.case import KNOWN_OPTIMA, Case
 from experiments.suites.rows import planned
 
 PATIENCE_S = 120.0

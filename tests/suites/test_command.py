@@ -7,15 +7,16 @@ from pathlib import Path
 
 import pytest
 
-from experiments.suites import rows, table
+from experiments.study import read, write
+from experiments.suites import rows
 from experiments.suites.__main__ import app
 from experiments.suites.case import Case
 from experiments.suites.rows import Row
 from planner.command import manners
 
-CLOSED = Row("pcmax", "a", 10, 10, 10, 10, "OPTIMAL", "arc-flow", 0.5, 0.4, 20.0)
-OPEN = Row("pcmax", "b", 105, 95, 99, 100, "FEASIBLE", "energetic", 20.0, 31.0, 20.0)
-UNKNOWN = Row("tool-switching", "c", 7, 3, None, None, "FEASIBLE", "cp-sat", 20.0, 31.0, 20.0)
+CLOSED = Row("pcmax", "a", 20.0, 10, 10, 10, 10, "OPTIMAL", "arc-flow", 0.5, 0.4)
+OPEN = Row("pcmax", "b", 20.0, 105, 95, 99, 100, "FEASIBLE", "energetic", 20.0, 31.0)
+UNKNOWN = Row("tool-switching", "c", 20.0, 7, 3, None, None, "FEASIBLE", "cp-sat", 20.0, 31.0)
 
 
 @pytest.fixture
@@ -25,7 +26,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
     def planned(case: Case, time_limit_s: float, workers: int) -> Row:
         names.append(case.name)
-        return Row(case.suite, case.name, 7, 6, None, 8, "FEASIBLE", "", 1.0, 1.0, time_limit_s)
+        return Row(case.suite, case.name, time_limit_s, 7, 6, None, 8, "FEASIBLE", "", 1.0, 1.0)
 
     monkeypatch.setattr(rows, "planned", planned)
     monkeypatch.setattr("solvers.warm_up.warm_up", lambda parts=(): None)
@@ -33,8 +34,8 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 
 def test_rows_are_read_as_they_were_written(tmp_path: Path) -> None:
-    rows.write(tmp_path / "results.csv", [CLOSED, OPEN, UNKNOWN])
-    assert rows.read(tmp_path / "results.csv") == [CLOSED, OPEN, UNKNOWN]
+    write(tmp_path / "results.csv", [CLOSED, OPEN, UNKNOWN])
+    assert read(tmp_path / "results.csv", Row) == [CLOSED, OPEN, UNKNOWN]
 
 
 def test_finished_cases_are_not_planned_again(tmp_path: Path, asked: list[str]) -> None:
@@ -67,7 +68,7 @@ def test_verdicts(value: int | None, bound: int, lower: int | None, upper: int |
 
 
 def test_a_table_and_its_summary() -> None:
-    assert table.markdown([CLOSED, OPEN, UNKNOWN]).splitlines() == [
+    assert rows.markdown([CLOSED, OPEN, UNKNOWN]).splitlines() == [
         "- pcmax: 2 cases, 1 proved, 1 of 2 at the best known value, worst +5.00%, 20.5 s",
         "- tool-switching: 1 case, 0 proved, 0 of 0 at the best known value, 20.0 s",
         "",
@@ -80,9 +81,9 @@ def test_a_table_and_its_summary() -> None:
 
 
 def test_a_long_suite_shows_only_what_is_open_or_different() -> None:
-    many = [replace(CLOSED, instance=str(number)) for number in range(table.MOST_SHOWN)]
-    assert table.shown([*many, OPEN]) == [OPEN]
-    assert table.shown(many) == many
+    many = [replace(CLOSED, instance=str(number)) for number in range(rows.MOST_SHOWN)]
+    assert rows.shown([*many, OPEN]) == [OPEN]
+    assert rows.shown(many) == many
 
 
 @pytest.mark.parametrize(
@@ -106,8 +107,8 @@ def test_a_results_file_of_another_table_is_refused(tmp_path: Path, capsys: pyte
     (tmp_path / "results.csv").write_text("policy,value\nhash,1\n")
     assert manners.run(app, ["heft", "-o", str(tmp_path)]) == manners.BAD_INPUT
     assert "results.csv:1: header: is another table's" in capsys.readouterr().err
-    rows.write(tmp_path / "results.csv", [CLOSED])
+    write(tmp_path / "results.csv", [CLOSED])
     damaged = (tmp_path / "results.csv").read_text().replace("0.5", "soon")
     (tmp_path / "results.csv").write_text(damaged)
     assert manners.run(app, ["heft", "-o", str(tmp_path)]) == manners.BAD_INPUT
-    assert "results.csv:2: row: could not convert string to float: 'soon'" in capsys.readouterr().err
+    assert "results.csv:2: time_s: Input should be a valid number" in capsys.readouterr().err

@@ -6,9 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from experiments.suites import async_how, flexible_job_shop, heft, paging, parallel_machines, triplets
-from experiments.suites.case import Case, Known
-from experiments.suites.data import KNOWN_OPTIMA
+from experiments.suites import async_how, flexible_job_shop, heft, paging, parallel_machines
+from experiments.suites.case import KNOWN_OPTIMA, Case, Known
 from models import completion_us
 from models.scenario import InputError
 from planner import plan
@@ -96,9 +95,13 @@ def test_the_one_answer_of_async_how_that_is_wrong() -> None:
 
 
 def test_triplets_fill_their_bins_and_are_packed() -> None:
-    sizes = triplets.triplets(30, 1)
-    assert (len(sizes), sum(sizes), min(sizes) > triplets.CAPACITY // 4 - 1) == (30, 10 * triplets.CAPACITY, True)
-    case = next(triplets.cases())
+    sizes = parallel_machines.triplets(30, 1)
+    assert (len(sizes), sum(sizes), min(sizes) > parallel_machines.CAPACITY // 4 - 1) == (
+        30,
+        10 * parallel_machines.CAPACITY,
+        True,
+    )
+    case = next(parallel_machines.triplet_cases())
     assert case.known == Known.optimum(1_000_000)
     assert proved(case) == 1_000_000
 

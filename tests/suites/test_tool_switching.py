@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from experiments.suites.case import Known
-from experiments.suites.choice import FirstFilling
+from experiments.suites.case import FirstFilling, Known
 from experiments.suites.tool_switching import BEST_ORDERS, DRAWS, ToolSwitching, cases, drawn, read
 from models.scenario import InputError
 from tests.suites.plans import proved

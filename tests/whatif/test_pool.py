@@ -10,10 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from planner.answers.pool import farm
+from planner.answers.pool import calls
 from planner.answers.pool.calls import CallFailedError, CallsStoppedError, as_finished, in_order
-from planner.answers.pool.outcome import Outcome
-from planner.answers.pool.processes import CRASHED
+from planner.answers.pool.processes import CRASHED, Outcome
 from tests.whatif.calls import slow, square, troubled
 
 
@@ -71,7 +70,7 @@ def test_a_cluster_that_is_gone_costs_a_search_its_calls_alone(monkeypatch: pyte
         yield Outcome(1, 7, None, 0.0)
         raise ConnectionError("head node is gone")
 
-    monkeypatch.setattr(farm, "as_finished", lose)
-    lent = farm.LentPool(2, "head:6379")
+    monkeypatch.setattr(calls, "as_finished", lose)
+    lent = calls.LentPool(2, "head:6379")
     assert list(lent.gather(square, [0, 1], threading.Event())) == [(1, 7)]
     assert lent.lost == ["ConnectionError: head node is gone"]

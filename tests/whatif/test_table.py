@@ -9,7 +9,7 @@ import pytest
 
 from models.scenario.errors import Plain
 from planner.answers.whatif.grid import Axis, Point
-from planner.answers.whatif.table import Value, axis_column, csv_bytes, parquet_bytes, table_of
+from planner.answers.whatif.result import Value, axis_column, csv_bytes, parquet_bytes, table_of
 
 
 @pytest.mark.parametrize(

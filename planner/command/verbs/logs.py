@@ -119,7 +119,7 @@ def _draw(made: Imported, files: list[Path], path: Path) -> Path:
     """Write the summary as a picture; return where."""
     from models.scenario import write_atomically
     from planner.show.canvas import png
-    from planner.show.import_figure import figure
+    from planner.show.imported import figure
 
     write_atomically(path, png(figure(made.summary, f"{made.format.name}: {', '.join(file.name for file in files)}")))
     return path
@@ -249,7 +249,7 @@ def progress(
     """Read a job's log: progress, remaining time, why it failed and whether to start it again."""
     from planner.command.console import log_line
     from planner.inputs.estimate.logs import read_log
-    from planner.show.job_log import describe_log
+    from planner.show.estimate import describe_log
 
     totals = {"step": steps, "epoch": epochs}
     for unit, total in totals.items():

@@ -56,7 +56,7 @@ def simulate(
 
 def _try_futures(loaded: Scenario, policy: str, draws: int, seed: int, as_json: bool) -> int:
     """Say whether a policy's past depends on the future."""
-    from planner.answers.change_future import try_changed_futures
+    from planner.answers.simulate import try_changed_futures
 
     made = try_changed_futures(loaded, policy, draws, seed=seed)
 
