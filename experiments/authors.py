@@ -31,6 +31,9 @@ MODELS = {
 }
 """Weights in kB."""
 
+WORK_PER_JOB_S = 0.996
+"""Mean work of a job at an equal mix of the four workflows."""
+
 _TABLE: dict[str, tuple[tuple[str, str | None, int, int, tuple[str, ...]], ...]] = {
     # task: model, run time in us, output in kB, predecessors
     "translation": (
@@ -162,3 +165,8 @@ def poisson(rate_per_s: float, count: int, seed: int) -> list[tuple[int, str]]:
         arrivals.append((round(release * 1e6), rng.choice(names)))
         release += rng.expovariate(rate_per_s)
     return arrivals
+
+
+def at_load(load: float, gpus: int, jobs: int, seed: int) -> Instance:
+    """Return a draw of so many jobs that asks for a share of what the GPUs can compute."""
+    return instance(poisson(load * gpus / WORK_PER_JOB_S, jobs, seed), gpus)

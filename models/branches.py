@@ -14,9 +14,10 @@ from fractions import Fraction
 import numpy as np
 
 from models.instance import Instance
+from models.streams import Tokens
 from models.tables import Ints
 from models.timeline import Timeline
-from models.workload import Workflow
+from models.workload import Job, Workflow
 
 
 def paths_of(workflow: Workflow) -> tuple[Workflow, ...]:
@@ -104,7 +105,7 @@ def open_paths(instance: Instance) -> Opened | None:
     """Return an instance with its paths open; None if no job's workflow is one of several paths."""
     if all(job.workflow.of is None for job in instance.jobs):
         return None
-    jobs = tuple(replace(job, workflow=job.workflow.of or job.workflow) for job in instance.jobs)
+    jobs = tuple(_open(job) for job in instance.jobs)
     opened = replace(instance, jobs=jobs)
     kept = [
         int(first) + position
@@ -113,6 +114,19 @@ def open_paths(instance: Instance) -> Opened | None:
         if task.name in job.workflow.position
     ]
     return Opened(opened, np.array(kept, np.int64))
+
+
+def _open(job: Job) -> Job:
+    """Return a job that runs its whole workflow; a request that it will not run has a token each way."""
+    whole = job.workflow.of or job.workflow
+    tokens = {
+        task.name: job.workflow.tasks[job.workflow.position[task.name]].tokens or Tokens(1, 1, 1)
+        if task.name in job.workflow.position
+        else Tokens(1, 1, 1)
+        for task in whole.tasks
+        if task.stream is not None
+    }
+    return replace(job, workflow=whole, tokens={**tokens, **(job.tokens or {})} or None)
 
 
 def only(timeline: Timeline, kept: Ints) -> Timeline:

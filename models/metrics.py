@@ -12,7 +12,9 @@ from models.cluster import MICROSECONDS_PER_SECOND
 from models.instance import NONE, Instance, Ints
 from models.objective import completion_us, mean_ratio
 from models.slo import ServiceLevels, quantile_rank
+from models.stream_metrics import measure_streams, serving_us
 from models.timeline import Timeline, batch_leaders, is_eviction
+from models.token_times import TokenTimes
 from models.workload import WHOLE
 
 _QUANTILES = {"p50": Fraction(50, 100), "p95": Fraction(95, 100), "p99": Fraction(99, 100), "max": Fraction(1)}
@@ -58,6 +60,27 @@ class Metrics:
         return f"<table>{rows}</table>"
 
 
+@dataclass(frozen=True, slots=True)
+class StreamMetrics(Metrics):
+    """Figures of a timeline with requests of streams; in seconds, tokens and bytes, None where nothing counts.
+
+    First tokens count from the release of their job, time per token is that between a request's tokens. A warm-up
+    leaves out the requests of the earliest jobs, but not of the most bytes of KV that one GPU holds at once.
+    """
+
+    mean_first_token_s: float | None
+    p50_first_token_s: float | None
+    p95_first_token_s: float | None
+    p99_first_token_s: float | None
+    mean_time_per_token_s: float | None
+    p50_time_per_token_s: float | None
+    p95_time_per_token_s: float | None
+    p99_time_per_token_s: float | None
+    prompt_tokens: int
+    output_tokens: int
+    kv_peak_bytes: int
+
+
 def measure(
     instance: Instance, timeline: Timeline, slo: ServiceLevels | None = None, warmup: Fraction = Fraction(0)
 ) -> Metrics:
@@ -89,7 +112,7 @@ def measure(
     first_task = int(instance.job_first_task[jobs[0]])
     batches, mean_batch_size = _batches(instance, timeline, first_task)
     copying = sum(min(r.ready_us, makespan) - min(r.load_start_us, makespan) for r in loaded)
-    return Metrics(
+    plain = Metrics(
         jobs=len(jobs),
         tasks=instance.n_tasks - first_task,
         **{f"{name}_latency_s": value for name, value in latency.items()},
@@ -102,10 +125,15 @@ def measure(
         compute_busy=computing_us(instance, timeline) / engines_us,
         copy_busy=copying / engines_us,
         gpus_used=len(np.unique(timeline.gpu)),
-        slo_attainment=None if slo is None else float(slo.attainment(instance, latency_us, jobs)),
+        slo_attainment=None
+        if slo is None
+        else float(slo.attainment(instance, latency_us, jobs, TokenTimes.of(instance, timeline))),
         batches=batches,
         mean_batch_size=mean_batch_size,
     )
+    if instance.streams is None:
+        return plain
+    return StreamMetrics(**asdict(plain), **measure_streams(instance, timeline, jobs))
 
 
 def _batches(instance: Instance, timeline: Timeline, first_task: int) -> tuple[int, float | None]:
@@ -121,14 +149,23 @@ def _batches(instance: Instance, timeline: Timeline, first_task: int) -> tuple[i
 
 
 def computing_us(instance: Instance, timeline: Timeline, begin_us: int = 0, end_us: int | None = None) -> float:
-    """Return the busy time of all compute engines in [begin, end): a batch counts once, with its share."""
+    """Return the busy time of all compute engines in [begin, end): a batch counts once, with its share.
+
+    A GPU that serves requests of a stream is as busy as by one run of share 1.
+    """
     ends = timeline.end_us if end_us is None else np.minimum(timeline.end_us, end_us)
     run_us = np.maximum(ends - np.maximum(timeline.start_us, begin_us), 0)
     if instance.one_at_a_time:
         return float(run_us.sum())
     leading = batch_leaders(instance, timeline) == np.arange(instance.n_tasks)
+    served_us = 0
+    if instance.streams is not None:
+        leading &= instance.streams.template[instance.task_template] == NONE
+        served_us = serving_us(instance, timeline, begin_us, int(ends.max()))
     share = instance.template_share[instance.task_template]
-    return sum(int(us) * int(part) for us, part in zip(run_us[leading], share[leading], strict=True)) / WHOLE
+    return (
+        sum(int(us) * int(part) for us, part in zip(run_us[leading], share[leading], strict=True)) / WHOLE + served_us
+    )
 
 
 def _spread(values: NDArray[np.float64], mean: Fraction) -> dict[str, float]:

@@ -103,6 +103,8 @@ def encode(value: Any) -> Any:
         return str(value)
     if isinstance(value, Fraction):
         return float(value)
+    if isinstance(value, (str, float)):  # a subclass of theirs, as NumPy's
+        return value
     if is_dataclass(value):
         return dict(_encoded(value))
     if isinstance(value, Mapping):

@@ -14,21 +14,22 @@ import numpy as np
 from numpy.typing import NDArray
 
 from models.cluster import MICROSECONDS_PER_SECOND
-from models.instance import Instance, Ints
+from models.instance import NONE, Instance, Ints
 from models.objective import mean_ratio
+from models.token_times import TokenTimes
 from models.units import QuantityError, parse_number, parse_time
 
-_FIGURE = r"(?P<what>latency|slowdown)( of (?P<workflow>.+?))? ?<= ?(?P<limit>[^<=]+)"
+_FIGURE = r"(?P<what>latency|slowdown|first token|time per token)( of (?P<workflow>.+?))? ?<= ?(?P<limit>[^<=]+)"
 _QUANTILE = re.compile(rf"p(?P<q>\d+(\.\d+)?) {_FIGURE}")
 _MEAN = re.compile(rf"mean {_FIGURE}")
 _WITHIN = re.compile(r"(?P<q>\d+(\.\d+)?) ?%( of (?P<workflow>.+))? within deadline")
 _NONE_LATE = re.compile(r"no late jobs( of (?P<workflow>.+))?")
 _LONGEST = 400
-_LARGEST = {"latency": 10**15, "slowdown": 10**9}
+_LARGEST = {"latency": 10**15, "first token": 10**15, "time per token": 10**15, "slowdown": 10**9}
 """Limits beyond these, in microseconds and as a ratio, are no levels, and leave what floats can hold."""
 EXAMPLES = (
     "'p99 slowdown <= 2', 'p95 latency <= 800 ms', 'mean latency <= 1 s', '95 % within deadline', 'no late jobs', "
-    "'p95 latency of WORKFLOW <= 2 s'"
+    "'p95 latency of WORKFLOW <= 2 s', 'p95 first token <= 2 s', 'p95 time per token <= 50 ms'"
 )
 
 
@@ -39,11 +40,13 @@ class ServiceLevel:
     Parameters
     ----------
     measure
-        ``latency``, ``slowdown`` or ``lateness`` (latency against each job's deadline).
+        ``latency``, ``slowdown`` or ``lateness`` (latency against each job's deadline); of jobs with requests of
+        streams also ``first token``, from the release, and of each of these requests ``time per token``.
     limit
         Microseconds or a ratio; 0 for lateness.
     share
-        Least share of jobs within the limit; None: the mean must be within it (not for lateness).
+        Least share of jobs (of time per token: of requests) within the limit; None: the mean must be within it (not for
+        lateness).
     workflow
         Name of the workflow whose jobs count; ``chat *`` stands for all whose names begin with ``chat ``. None: all
         jobs do.
@@ -89,7 +92,7 @@ class ServiceLevel:
             return (
                 f"no late jobs{of}" if self.share == 1 else f"{_plain(100 * (self.share or 0))} %{of} within deadline"
             )
-        limit = _say_time(self.limit) if self.measure == "latency" else _plain(self.limit)
+        limit = _plain(self.limit) if self.measure == "slowdown" else _say_time(self.limit)
         return f"{'mean' if self.share is None else f'p{_plain(100 * self.share)}'} {self.measure}{of} <= {limit}"
 
     def covers(self, instance: Instance) -> NDArray[np.bool_]:
@@ -106,41 +109,69 @@ class ServiceLevel:
             return True
         return self.workflow.endswith("*") and workflow.startswith(self.workflow[:-1])
 
-    def met_by(self, instance: Instance, latency: Ints, jobs: Sequence[int] | Ints) -> bool:
+    def met_by(
+        self, instance: Instance, latency: Ints, jobs: Sequence[int] | Ints, tokens: TokenTimes | None = None
+    ) -> bool:
         """Say whether the given jobs meet the level for these latencies (microseconds, one per job of the instance)."""
-        return self.attainment(instance, latency, jobs) >= (self.share if self.share is not None else 1)
+        return self.attainment(instance, latency, jobs, tokens) >= (self.share if self.share is not None else 1)
 
-    def attainment(self, instance: Instance, latency: Ints, jobs: Sequence[int] | Ints) -> Fraction:
+    def attainment(
+        self, instance: Instance, latency: Ints, jobs: Sequence[int] | Ints, tokens: TokenTimes | None = None
+    ) -> Fraction:
         """Return the share of the given jobs that count within the limit, exactly; for a mean, 1 or 0.
 
         It is 1 if none of them counts.
+
+        Parameters
+        ----------
+        tokens
+            When the tokens came; needed for levels on them where jobs have requests of streams.
         """
         chosen = np.asarray(jobs, np.int64)
         chosen = chosen[self.covers(instance)[chosen]]
-        if not chosen.size:
-            return Fraction(1)
-        flows: list[int] = latency[chosen].tolist()
-        if self.measure == "lateness":
+        if self.measure == "lateness" and chosen.size:
             deadlines = [instance.jobs[job].deadline_us for job in chosen.tolist()]
-            return _share_of([due is None or flow <= due for flow, due in zip(flows, deadlines, strict=True)])
-        units = instance.job_critical_us[chosen].tolist() if self.measure == "slowdown" else [1] * len(flows)
+            late = zip(latency[chosen].tolist(), deadlines, strict=True)
+            return _share_of([due is None or flow <= due for flow, due in late])
+        flows, units = self._figures(instance, latency, chosen, tokens)
+        if not flows:
+            return Fraction(1)
         if self.share is None:
             return Fraction(int(mean_ratio(flows, units) <= self.limit))
         most, per = self.limit.as_integer_ratio()
         return _share_of([flow * per <= most * unit for flow, unit in zip(flows, units, strict=True)])
 
-    def reached(self, instance: Instance, latency: Ints) -> Fraction | None:
-        """Return the figure that the level limits: of all jobs that count the mean or the quantile.
+    def _figures(
+        self, instance: Instance, latency: Ints, chosen: Ints, tokens: TokenTimes | None
+    ) -> tuple[list[int], list[int]]:
+        """Return what of the chosen jobs, or of their requests, is limited: microseconds, and what they are per."""
+        if self.measure not in ("first token", "time per token"):
+            flows = latency[chosen].tolist()
+            return flows, instance.job_critical_us[chosen].tolist() if self.measure == "slowdown" else [1] * len(flows)
+        if instance.streams is None:
+            return [], []
+        if tokens is None:
+            raise ValueError(f"the level {self} needs to know when tokens came")
+        if self.measure == "first token":
+            first_us = tokens.first_us[chosen]
+            first_us = first_us[first_us != NONE]
+            return first_us.tolist(), [1] * len(first_us)
+        counts = np.zeros(len(instance.jobs), np.bool_)
+        counts[chosen] = True
+        of_these = counts[tokens.job]
+        return tokens.span_us[of_these].tolist(), tokens.steps[of_these].tolist()
+
+    def reached(self, instance: Instance, latency: Ints, tokens: TokenTimes | None = None) -> Fraction | None:
+        """Return the figure that the level limits: of all that counts the mean or the quantile.
 
         In microseconds or as a ratio; of lateness it is the share of jobs within their deadlines. None without a job.
         """
         chosen = np.flatnonzero(self.covers(instance))
-        if not chosen.size:
-            return None
         if self.measure == "lateness":
-            return self.attainment(instance, latency, chosen)
-        flows: list[int] = latency[chosen].tolist()
-        units = instance.job_critical_us[chosen].tolist() if self.measure == "slowdown" else [1] * len(flows)
+            return self.attainment(instance, latency, chosen) if chosen.size else None
+        flows, units = self._figures(instance, latency, chosen, tokens)
+        if not flows:
+            return None
         if self.share is None:
             return mean_ratio(flows, units)
         ordered = sorted(Fraction(flow, unit) for flow, unit in zip(flows, units, strict=True))
@@ -180,13 +211,17 @@ class ServiceLevels:
         """What stands in a scenario file: one level as text, several as a list."""
         return str(self) if len(self.levels) == 1 else [str(level) for level in self.levels]
 
-    def met_by(self, instance: Instance, latency: Ints, jobs: Sequence[int] | Ints) -> bool:
+    def met_by(
+        self, instance: Instance, latency: Ints, jobs: Sequence[int] | Ints, tokens: TokenTimes | None = None
+    ) -> bool:
         """Say whether the given jobs meet every level for these latencies (microseconds, one per job)."""
-        return all(level.met_by(instance, latency, jobs) for level in self.levels)
+        return all(level.met_by(instance, latency, jobs, tokens) for level in self.levels)
 
-    def attainment(self, instance: Instance, latency: Ints, jobs: Sequence[int] | Ints) -> Fraction:
+    def attainment(
+        self, instance: Instance, latency: Ints, jobs: Sequence[int] | Ints, tokens: TokenTimes | None = None
+    ) -> Fraction:
         """Return the least attainment of a level."""
-        return min(level.attainment(instance, latency, jobs) for level in self.levels)
+        return min(level.attainment(instance, latency, jobs, tokens) for level in self.levels)
 
 
 def quantile_rank(share: Fraction, count: int) -> int:
@@ -227,8 +262,8 @@ def _share(percent: str, text: str) -> Fraction:
 
 
 def _limit(measure: str, limit: str, text: str) -> Fraction:
-    most = Fraction(parse_time(limit)) if measure == "latency" else parse_number(limit)
+    most = parse_number(limit) if measure == "slowdown" else Fraction(parse_time(limit))
     if not Fraction(1, _LARGEST["slowdown"]) <= most <= _LARGEST[measure]:
-        allowed = "1 us to 10^9 s" if measure == "latency" else "10^-9 to 10^9"
+        allowed = "10^-9 to 10^9" if measure == "slowdown" else "1 us to 10^9 s"
         raise QuantityError(f"{text!r}: the limit is out of range; allowed is {allowed}")
     return most

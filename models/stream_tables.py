@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -69,7 +69,7 @@ class StreamTables:
         weights = {model.name: model.weight_bytes for model in models}
         speeds = tuple(tuple(stream.speed_on(gpu.kind) for gpu in gpus) for stream in classes)
         longest = [
-            [_longest(stream, speed, gpu, weights) for speed, gpu in zip(row, gpus, strict=True)]
+            [longest_on(stream, speed, gpu, weights) for speed, gpu in zip(row, gpus, strict=True)]
             for stream, row in zip(classes, speeds, strict=True)
         ]
         tokens = np.array([tokens for job in jobs for tokens in _tokens(job)], np.int64).reshape(-1, 3)
@@ -135,7 +135,7 @@ def _classes(workflows: Sequence[Workflow]) -> tuple[tuple[StreamClass, ...], In
     return tuple(found), np.array(of_template, np.int64)
 
 
-def _longest(stream: StreamClass, speed: StreamSpeed | None, gpu: GPU, weights: dict[str, int]) -> int:
+def longest_on(stream: StreamClass, speed: StreamSpeed | None, gpu: GPU, weights: Mapping[str, int]) -> int:
     """Return the most tokens of KV that fit on a GPU beside the models of a class; 0 where it cannot run."""
     room = gpu.memory_bytes - sum(weights[name] for name in stream.models)
     if speed is None or gpu.slots or room < 0:

@@ -80,6 +80,22 @@ class ServedRequests:
     output: Ints
     limits: Mapping[int, int] = field(default_factory=dict)
 
+    @classmethod
+    def of(
+        cls, instance: Instance, placements: Iterable[Placement], limits: Mapping[int, int] | None = None
+    ) -> ServedRequests | None:
+        """Return what placements say of their requests; None where the instance has none."""
+        if instance.streams is None:
+            return None
+        first_us, not_before_us = np.full(instance.n_tasks, NONE, np.int64), np.zeros(instance.n_tasks, np.int64)
+        output = instance.streams.output.copy()
+        for placement in placements:
+            if placement.first_us is not None:
+                first_us[placement.task] = placement.first_us
+                not_before_us[placement.task] = placement.not_before_us
+                output[placement.task] = output[placement.task] if placement.output is None else placement.output
+        return cls(first_us, not_before_us, output, limits or {})
+
     def only(self, kept: Ints) -> ServedRequests:
         """Return the same of some of the tasks, numbered in their order."""
         return ServedRequests(self.first_us[kept], self.not_before_us[kept], self.output[kept], self.limits)
@@ -120,7 +136,12 @@ class Timeline:
 
     @classmethod
     def build(
-        cls, n_tasks: int, placements: Iterable[Placement], residencies: Iterable[Residency], realised: bool = False
+        cls,
+        n_tasks: int,
+        placements: Iterable[Placement],
+        residencies: Iterable[Residency],
+        realised: bool = False,
+        served: ServedRequests | None = None,
     ) -> Timeline:
         """Return the timeline of these placements and residencies; tasks without a placement stay UNPLACED.
 
@@ -139,7 +160,7 @@ class Timeline:
             gpu[placement.task] = placement.gpu
             start[placement.task], end[placement.task] = placement.start_us, placement.end_us
         ordered = sorted(residencies, key=lambda r: (r.gpu, r.load_start_us, r.ready_us, r.model))
-        return cls(gpu, start, end, tuple(ordered), realised)
+        return cls(gpu, start, end, tuple(ordered), realised, served)
 
     @property
     def placements(self) -> Iterator[Placement]:

@@ -429,10 +429,11 @@ class Job:
 
     def __post_init__(self) -> None:
         for name, tokens in (self.tokens or {}).items():
-            at = self.workflow.position.get(name)
-            if at is None or self.workflow.tasks[at].stream is None:
-                raise ValueError(f"task {name}: is no request of a stream of workflow {self.workflow.name}")
-            self.workflow.tasks[at].check_tokens(tokens)
+            whole = self.workflow.of or self.workflow
+            at = whole.position.get(name)
+            if at is None or whole.tasks[at].stream is None:
+                raise ValueError(f"task {name}: is no request of a stream of workflow {whole.name}")
+            whole.tasks[at].check_tokens(tokens)
         if self.release_us < 0 or self.weight < 0 or (self.deadline_us is not None and self.deadline_us < 0):
             raise ValueError("release, weight and deadline of a job must not be negative")
 

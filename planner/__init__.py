@@ -32,18 +32,18 @@ if TYPE_CHECKING:
     from planner.answers.whatif import sweep as sweep
     from planner.answers.whatif import whatif as whatif
     from planner.inputs.importers.trace import import_trace as import_trace
-    from planner.show.charts import chart as chart
     from planner.show.frames import frame as frame
     from planner.show.frames import jobs as jobs
     from planner.show.frames import residencies as residencies
     from planner.show.frames import tasks as tasks
     from planner.show.report import report as report
     from planner.show.saving import save as save
+    from planner.show.templates import chart as chart
     from planner.show.workflow_figure import draw_workflow as draw_workflow
 
 _HOME = {
     "bound": "planner.answers.questions",
-    "chart": "planner.show.charts",
+    "chart": "planner.show.templates",
     "compare": "planner.answers.questions",
     "draw_workflow": "planner.show.workflow_figure",
     "frame": "planner.show.frames",

@@ -89,7 +89,7 @@ class Budget:
     watch: Callable[[Any], None] = field(default=tell_nobody, compare=False, repr=False)
     stop: threading.Event = field(default_factory=threading.Event, compare=False, repr=False)
     farm: Farm | None = field(default=None, compare=False, repr=False)
-    begun_s: float = field(default_factory=time.monotonic, init=False, compare=False, repr=False)
+    begun_s: float = field(default_factory=lambda: time.monotonic(), init=False, compare=False, repr=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "method", chosen(Method, self.method, "method"))

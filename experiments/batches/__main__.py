@@ -2,53 +2,118 @@
 
 from __future__ import annotations
 
-import argparse
-from collections.abc import Sequence
+import resource
+import time
+from collections.abc import Callable, Iterator
+from typing import Annotated, Any
 
-from experiments.batches import loaded, oracles
+from executor import POLICIES, parse_policy, simulate
+from experiments import authors
+from experiments.batches.oracles import OracleRow, compare_one_class, compare_shares
+from experiments.bench import ask, bench, plan_window
+from models import Instance, Objective, measure, timeline_value
+from models.objective import reported_bound, reported_value
+from planner.answers.policies.receding_horizon import RecedingHorizon
+from solvers import portfolio
+from solvers.budget import Budget
 
-
-def main(arguments: Sequence[str] | None = None) -> None:
-    """Run one benchmark."""
-    parser = argparse.ArgumentParser(prog="python -m experiments.batches", description=__doc__)
-    commands = parser.add_subparsers(required=True, dest="benchmark")
-    for name, words in (
-        ("one-class", "40 tasks of one class on one GPU against the dynamic programme"),
-        ("shares", "tasks of share 1/k on one GPU against k GPUs"),
-    ):
-        command = commands.add_parser(name, help=words)
-        command.add_argument("--count", type=int, default=100, help="draws")
-        command.add_argument("--time-limit", type=float, default=5.0, help="seconds for each plan")
-    for name, words, seconds in (
-        ("plan", "plan and bound of the authors' workload", 60.0),
-        ("bound", "its bound alone", 60.0),
-        ("policies", "what policies reach on it", None),
-    ):
-        command = commands.add_parser(name, help=words)
-        command.add_argument("--rates", type=int, nargs="+", default=[6, 8], help="jobs per second")
-        command.add_argument(
-            "--jobs", type=int, default=100, help="the first recorded ones, or a draw if there are fewer"
-        )
-        if seconds is None:
-            command.add_argument("policies", nargs="+", help="such as compass:batch=greedy")
-        else:
-            command.add_argument("--time-limit", type=float, default=seconds)
-    _run(parser.parse_args(arguments))
+OBJECTIVE = Objective.MEAN_SLOWDOWN
+Count = Annotated[int, "draws"]
+Seconds = Annotated[float, "seconds for each plan"]
+Rates = Annotated[tuple[int, ...], "jobs per second"]
+Jobs = Annotated[int, "the first recorded ones, or a draw if there are fewer"]
 
 
-def _run(chosen: argparse.Namespace) -> None:
-    if chosen.benchmark == "one-class":
-        oracles.print_rows(oracles.compare_one_class, chosen.count, chosen.time_limit, 0.0)
-    elif chosen.benchmark == "shares":
-        oracles.print_rows(oracles.compare_shares, chosen.count, chosen.time_limit, 0.005)
-    for rate in chosen.rates if "rates" in chosen else ():
-        if chosen.benchmark == "plan":
-            loaded.print_plan(rate, chosen.jobs, chosen.time_limit)
-        elif chosen.benchmark == "bound":
-            loaded.print_bound(rate, chosen.jobs, chosen.time_limit)
-        else:
-            loaded.print_policies(rate, chosen.jobs, chosen.policies)
+def one_class(count: Count = 100, time_limit: Seconds = 5.0) -> None:
+    """Compare 40 tasks of one class on one GPU with the dynamic programme."""
+    _print_rows(compare_one_class, count, time_limit, 0.0)
+
+
+def shares(count: Count = 100, time_limit: Seconds = 5.0) -> None:
+    """Compare tasks of share 1/k on one GPU with k GPUs."""
+    _print_rows(compare_shares, count, time_limit, 0.005)
+
+
+def plan(rates: Rates = (6, 8), jobs: Jobs = 100, time_limit: float = 60.0) -> None:
+    """Plan and bound the authors' workload, and say how both came about."""
+
+    def found(window: Instance) -> dict[str, Any]:
+        figures = plan_window(window, OBJECTIVE, time_limit)
+        result = figures["result"]
+        if result.timeline is None:
+            raise SystemExit(f"no plan: {result.status}")
+        first_s = next(moment.seconds for moment in result.incumbents if moment.value is not None)
+        memory_gb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6
+        return figures | {"size": measure(window, result.timeline).mean_batch_size, "first": first_s, "gb": memory_gb}
+
+    bench(
+        windows(rates, jobs),
+        found,
+        "{name}, {tasks} tasks: plan {value:.4f}, bound {bound:.4f}, gap {gap:.1%}\n"
+        "  mean batch {size:.2f}, first plan after {first:.1f} s, {seconds:.1f} s, {cpu_s:.1f} s of CPU\n"
+        "  at most {gb:.2f} GB",
+    )
+
+
+def bound(rates: Rates = (6, 8), jobs: Jobs = 100, time_limit: float = 60.0) -> None:
+    """Bound the authors' workload, alone."""
+
+    def found(window: Instance) -> dict[str, Any]:
+        cpu_s = time.process_time()
+        priced = portfolio.bound(window, OBJECTIVE, Budget(time_limit)).priced
+        value = None if priced is None else reported_bound(OBJECTIVE, priced.bound)
+        return {"bound": value, "cpu_s": time.process_time() - cpu_s}
+
+    bench(windows(rates, jobs), found, "{name}: bound alone {bound:.4f}, {cpu_s:.1f} s of CPU")
+
+
+def policies(
+    policies: Annotated[tuple[str, ...], "such as compass:batch=greedy"], rates: Rates = (6, 8), jobs: Jobs = 100
+) -> None:
+    """Say what policies reach on it; `receding` is told the objective by its option."""
+    known = {**POLICIES, "receding": RecedingHorizon}
+    for name, window in windows(rates, jobs):
+
+        def reached(policy: str, on: Instance = window) -> dict[str, Any]:
+            value = timeline_value(OBJECTIVE, on, simulate(on, parse_policy(policy, known)))
+            return {"value": reported_value(OBJECTIVE, value)}
+
+        bench(((policy, policy) for policy in policies), reached, name + ": {name} {value:.4f}")
+
+
+def windows(rates: tuple[int, ...], jobs: int) -> Iterator[tuple[str, Instance]]:
+    """Yield the first jobs that were recorded at 4 jobs/s, compressed to each rate, in classes.
+
+    Where fewer were recorded, or the file is missing, a Poisson draw takes their place.
+    """
+    arrivals = authors.recorded(4, jobs) if jobs <= authors.recorded_count(4) else authors.poisson(4, jobs, 1)
+    for rate in rates:
+        plain = authors.instance([(release * 4 // rate, name) for release, name in arrivals])
+        yield f"{rate} jobs/s", authors.batched(plain)
+
+
+def _print_rows(compare: Callable[[int, float], list[OracleRow]], count: int, seconds: float, within: float) -> None:
+    """Print how many draws come as close to what is known as they should, and the widest distance, by objective."""
+    rows = [row for seed in range(count) for row in compare(seed, seconds)]
+
+    def summed(objective: Objective) -> dict[str, Any]:
+        here = [row for row in rows if row.objective is objective]
+        above = [float(row.found / row.known - 1) for row in here]
+        return {
+            "draws": len(here),
+            "close": sum(value <= within for value in above),
+            "proved": sum(row.proved for row in here),
+            "mean": sum(above) / len(above),
+            "worst": max(above),
+        }
+
+    bench(
+        ((str(objective), objective) for objective in dict.fromkeys(row.objective for row in rows)),
+        summed,
+        "{name:<14}{draws:7}{close:8}{proved:8}{mean:10.3%}{worst:10.3%}",
+        f"{'objective':<14}{'draws':>7}{'within':>8}{'proved':>8}{'mean':>10}{'worst':>10}",
+    )
 
 
 if __name__ == "__main__":
-    main()
+    ask({"one-class": one_class, "shares": shares, "plan": plan, "bound": bound, "policies": policies})

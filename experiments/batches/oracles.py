@@ -3,23 +3,45 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
+from collections.abc import Sequence
 from fractions import Fraction
 from typing import NamedTuple
 
-from experiments.bounds.batches import least_ends, one_class
+from experiments.bench import plan_window
 from models import GPU, BatchClass, Cluster, Edge, Instance, Job, Link, Network, Objective, Task, Workflow
-from planner.answers.plan import solve
-from solvers.budget import Budget
 
 
-class Row(NamedTuple):
+class OracleRow(NamedTuple):
     """A draw: what was found, what it is compared with, and whether it was proved."""
 
     objective: Objective
     found: Fraction
     known: Fraction
     proved: bool
+
+
+def one_class(releases_us: Sequence[int], batch: BatchClass) -> Instance:
+    """Return jobs of one task each, all of one class, on one GPU."""
+    workflow = Workflow("w", (Task.of_class("t", batch),))
+    gpus = (GPU("s0/g0", 0, "A", 1, Fraction(1)),)
+    return Instance(Cluster(gpus, Network(Link(), Link())), (), tuple(Job(workflow, at) for at in releases_us))
+
+
+def least_ends(instance: Instance) -> tuple[int, int]:
+    """Return the least makespan and the least sum of completions of one class on one GPU.
+
+    Batches are runs of consecutive releases; the state is how many tasks are done, and when the GPU is free.
+    """
+    releases = instance.job_release_us.tolist()
+    times = [instance.batch_time(0, 0, size) for size in range(1, int(instance.batch_largest[0, 0]) + 1)]
+    known: list[dict[int, int]] = [{0: 0}, *({} for _ in releases)]
+    for done, by_end in enumerate(known):
+        for free, total in by_end.items():
+            for size, run_us in enumerate(times[: len(releases) - done], 1):
+                end = max(free, releases[done + size - 1]) + run_us
+                later = known[done + size]
+                later[end] = min(later.get(end, total + size * end), total + size * end)
+    return min(known[-1]), min(known[-1].values())
 
 
 def draw_one_class(seed: int, tasks: int = 40) -> Instance:
@@ -35,7 +57,7 @@ def draw_one_class(seed: int, tasks: int = 40) -> Instance:
     return one_class(releases, BatchClass("c", {"*": {size: times[size - 1] for size in listed}}))
 
 
-def compare_one_class(seed: int, time_limit_s: float) -> list[Row]:
+def compare_one_class(seed: int, time_limit_s: float) -> list[OracleRow]:
     """Return mean latency and makespan of one class on one GPU beside those of the dynamic programme."""
     built = draw_one_class(seed)
     makespan, completions = least_ends(built)
@@ -70,28 +92,15 @@ def _on_lanes(drawn: list[tuple[int, list[int], bool]], share: int, gpus: int) -
     return Instance(Cluster(listed, Network(Link(), Link())), (), tuple(jobs))
 
 
-def compare_shares(seed: int, time_limit_s: float) -> list[Row]:
+def compare_shares(seed: int, time_limit_s: float) -> list[OracleRow]:
     """Return the mean latency of tasks that share one GPU beside that of the same tasks on GPUs of their own."""
     side_by_side, apart = draw_shares(seed, (2, 4, 7, 16)[seed % 4], (30, 80, 200)[seed % 3])
-    other = solve(apart, Objective.MEAN_LATENCY, Budget(time_limit_s)).value
-    if other is None:
-        raise RuntimeError(f"seed {seed}: no plan in {time_limit_s} s")
+    other = _row(apart, Objective.MEAN_LATENCY, Fraction(0), time_limit_s).found
     return [_row(side_by_side, Objective.MEAN_LATENCY, other, time_limit_s)]
 
 
-def _row(built: Instance, objective: Objective, known: Fraction, time_limit_s: float) -> Row:
-    result = solve(built, objective, Budget(time_limit_s))
+def _row(built: Instance, objective: Objective, known: Fraction, time_limit_s: float) -> OracleRow:
+    result = plan_window(built, objective, time_limit_s)["result"]
     if result.value is None:
         raise RuntimeError(f"{objective}: no plan in {time_limit_s} s")
-    return Row(objective, result.value, known, result.status == "OPTIMAL")
-
-
-def print_rows(compare: Callable[[int, float], list[Row]], count: int, time_limit_s: float, within: float) -> None:
-    """Print how many draws come as close to what is known as they should, and the widest distance, by objective."""
-    rows = [row for seed in range(count) for row in compare(seed, time_limit_s)]
-    print(f"{'objective':<14}{'draws':>7}{'within':>8}{'proved':>8}{'mean':>10}{'worst':>10}")
-    for objective in dict.fromkeys(row.objective for row in rows):
-        here = [row for row in rows if row.objective is objective]
-        above = [float(row.found / row.known - 1) for row in here]
-        close, proved = sum(value <= within for value in above), sum(row.proved for row in here)
-        print(f"{objective:<14}{len(here):7}{close:8}{proved:8}{sum(above) / len(above):10.3%}{max(above):10.3%}")
+    return OracleRow(objective, result.value, known, result.status == "OPTIMAL")

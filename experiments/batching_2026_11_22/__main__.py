@@ -7,23 +7,23 @@ this repository.
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from fractions import Fraction
+from dataclasses import dataclass, replace
 from itertools import product
 from pathlib import Path
+from typing import Annotated
 
-from executor import Policy, parse_policy, simulate
-from experiments.batching_2026_11_22.windows import AUTHORS, GENTD26, window
-from experiments.resumed import fill
-from models import Instance, Objective, Timeline, check, measure, timeline_value
-from models.objective import reported_bound, reported_value
-from planner.answers.plan import solve
+from executor import Policy, simulate
+from experiments import authors
+from experiments.bench import ask, carry_out, plan_window
+from experiments.gentd26_2026_11_21.__main__ import PEAK_HOUR, imported, owners
+from experiments.study import Study, markdown, shown
+from models import BatchClass, Instance, Objective, Restrictions, Task, Timeline, check, measure, timeline_value
+from models.objective import reported_value
 from planner.answers.policies.receding_horizon import RecedingHorizon, RecedingOptions
-from solvers.budget import Budget
 
 FOLDER = Path(__file__).parent
+AUTHORS, GENTD26 = "authors, 6 jobs/s", "GenTD26, 3 GPUs"
 PLAN, BOUND, RECEDING = "plan", "lower bound", "receding"
 POLICIES = ("compass", "srpt")
 BATCHING = ("clockwork", "deferred", "lru")
@@ -31,14 +31,16 @@ MOVES = 500
 """Of the receding horizon per decision: there are hundreds of decisions, most with a hundred tasks in hand."""
 MOST_JOBS = 200
 """Of windows on which it runs: in the longer one it has ever more in hand."""
-
-Cell = tuple[str, str, bool, bool, float]
-"""Workload, objective, whether there are batches, whether models are swapped freely, and the time limit in seconds."""
+_LARGEST = 4
+"""Of a batch of requests for a diffusion model: an assumption, as is what a batch takes."""
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """What one contender reaches in one cell; of the lower bound only the value of the objective is known."""
+    """What one contender reaches in one cell; of the lower bound only the value of the objective is known.
+
+    A cell is a workload, an objective, whether there are batches, whether models are swapped freely, and a time limit.
+    """
 
     workload: str
     objective: str
@@ -52,25 +54,48 @@ class Row:
     mean_batch_size: float | None = None
     loads: int | None = None
 
-    @property
-    def cell(self) -> Cell:
-        """What was asked."""
-        return self.workload, self.objective, self.batches, self.swaps, self.time_limit_s
 
-
-def main(arguments: Sequence[str] | None = None) -> None:
+def batching(
+    time_limit: Annotated[float, "seconds per cell for plan and bound together"] = 30.0,
+    workloads: tuple[str, ...] = (AUTHORS, GENTD26),
+    folder: Annotated[Path, "where results.csv lies"] = FOLDER,
+) -> None:
     """Fill the missing cells and print the tables."""
-    parser = argparse.ArgumentParser(prog="python -m experiments.batching_2026_11_22", description=__doc__)
-    parser.add_argument("--time-limit", type=float, default=30.0, help="seconds per cell for plan and bound together")
-    parser.add_argument("--workloads", nargs="+", default=[AUTHORS, GENTD26])
-    parser.add_argument("--folder", type=Path, default=FOLDER, help="where results.csv lies")
-    options = parser.parse_args(arguments)
-    objectives = Objective.MEAN_SLOWDOWN, Objective.MAX_SLOWDOWN
-    asked = product(options.workloads, map(str, objectives), (False, True), (False, True))
-    cells = [(*cell, options.time_limit) for cell in asked]
-    rows = fill(options.folder / "results.csv", Row, cells, lambda cell: measured(*cell))
-    print(worth(rows))
-    print(contenders(rows))
+    objectives = str(Objective.MEAN_SLOWDOWN), str(Objective.MAX_SLOWDOWN)
+    cells = product(workloads, objectives, (False, True), (False, True), [time_limit])
+    Study(Row, 5, measured, [worth, contenders]).run(cells, folder)
+
+
+def window(workload: str, batches: bool, swaps: bool) -> Instance:
+    """Return a window; without swaps models stay where they are once loaded, or are swapped among their own GPUs only.
+
+    The authors' models fit their GPUs together, so none is ever evicted. The 18 of GenTD26 do not: each belongs to as
+    many GPUs as its share of the work asks for, as in the study of that trace.
+    """
+    if workload == AUTHORS:
+        arrivals = authors.recorded(4, 100)
+        plain = authors.instance([(release * 4 // 6, name) for release, name in arrivals])
+        made = authors.batched(plain) if batches else plain
+        return made if swaps else replace(made, restrictions=Restrictions(no_swaps=True))
+    plain = imported(*PEAK_HOUR, 3).instance
+    made = in_classes(plain) if batches else plain
+    if swaps:
+        return made
+    number = {gpu.id: index for index, gpu in enumerate(plain.cluster.gpus)}
+    pins = {model: frozenset(number[gpu] for gpu in on) for model, on in owners(plain).items()}
+    return replace(made, restrictions=Restrictions(model_gpus=pins))
+
+
+def in_classes(plain: Instance) -> Instance:
+    """Return an instance in which b tasks of equal models and run time p take p x (0.7 + 0.3 b) together."""
+
+    def classed(task: Task) -> Task:
+        runtime_us = task.runtime_us["*"]
+        times = {size: runtime_us * (7 + 3 * size) // 10 for size in range(1, _LARGEST + 1)}
+        batch = BatchClass(f"{'+'.join(task.models)} of {runtime_us} us", {"*": times}, task.models)
+        return Task.of_class(task.name, batch, task.inputs)
+
+    return plain.with_tasks(classed)
 
 
 def measured(workload: str, objective: str, batches: bool, swaps: bool, time_limit_s: float) -> Iterator[Row]:
@@ -79,39 +104,28 @@ def measured(workload: str, objective: str, batches: bool, swaps: bool, time_lim
     cell = workload, objective, batches, swaps, time_limit_s
     ran: dict[str, Timeline] = {}
     if swaps:
-        ran = {name: simulate(on, parse_policy(name)) for name in (*POLICIES, *(BATCHING if batches else ()))}
+        ran = {name: carry_out(on, name)[1] for name in (*POLICIES, *(BATCHING if batches else ()))}
     if swaps and batches and len(on.jobs) <= MOST_JOBS:
         ran[RECEDING] = simulate(on, lambda: _receding(objective))
-    result = solve(on, aim, Budget(time_limit_s), starts=list(ran.values()) or None)
-    assert result.timeline is not None
-    for name, timeline in {**ran, PLAN: result.timeline}.items():
+    found = plan_window(on, aim, time_limit_s, starts=list(ran.values()) or None)
+    for name, timeline in {**ran, PLAN: found["result"].timeline}.items():
         assert check(on, timeline) == []
-        yield _row(cell, name, on, aim, timeline)
-    yield Row(*cell, BOUND, reported_bound(aim, result.lower_bound or Fraction(0)))
+        metrics, value = measure(on, timeline), timeline_value(aim, on, timeline)
+        slowdowns = round(metrics.mean_slowdown, 4), round(metrics.p99_slowdown, 4)
+        size = None if metrics.mean_batch_size is None else round(metrics.mean_batch_size, 3)
+        yield Row(*cell, name, reported_value(aim, value), *slowdowns, size, metrics.loads)
+    yield Row(*cell, BOUND, found["bound"] or 0.0)
 
 
 def _receding(objective: str) -> Policy:
     return RecedingHorizon(RecedingOptions(MOVES, objective=objective))
 
 
-def _row(cell: Cell, contender: str, on: Instance, objective: Objective, timeline: Timeline) -> Row:
-    metrics = measure(on, timeline)
-    return Row(
-        *cell,
-        contender,
-        reported_value(objective, timeline_value(objective, on, timeline)),
-        round(metrics.mean_slowdown, 4),
-        round(metrics.p99_slowdown, 4),
-        None if metrics.mean_batch_size is None else round(metrics.mean_batch_size, 3),
-        metrics.loads,
-    )
-
-
 def worth(rows: Sequence[Row]) -> str:
     """Return what batches and swaps are worth to the plan: one line per workload and objective."""
     heads = "workload", "plan for", "read", "neither", "swaps", "batches", "both", "bound of both"
-    lines = ["| " + " | ".join(heads) + " |", "|" + " --- |" * len(heads)]
-    found = {(*row.cell[:4], row.contender): row for row in rows}
+    found = {(row.workload, row.objective, row.batches, row.swaps, row.contender): row for row in rows}
+    lines = []
     for workload, objective in dict.fromkeys((row.workload, row.objective) for row in rows):
         plans = [found[workload, objective, b, s, PLAN] for b, s in product((False, True), (False, True))]
         bound = found[workload, objective, True, True, BOUND].value
@@ -119,24 +133,23 @@ def worth(rows: Sequence[Row]) -> str:
             read, values, last = "mean", [row.mean_slowdown for row in plans], f"{bound:.4g}"
         else:
             read, values, last = "p99", [row.p99_slowdown for row in plans], f"{bound:.4g} (largest)"
-        cells = [workload, objective.replace("_", " "), read, *(f"{value:.4g}" for value in values), last]
-        lines.append("| " + " | ".join(cells) + " |")
-    return "\n".join(lines) + "\n"
+        lines.append([workload, objective.replace("_", " "), read, *(f"{value:.4g}" for value in values), last])
+    return markdown(heads, lines) + "\n"
 
 
 def contenders(rows: Sequence[Row]) -> str:
     """Return who reaches what where batches and swaps are free, the worst first."""
     heads = "workload", "", "mean slowdown", "x plan", "p99", "mean batch", "loads"
-    lines = ["| " + " | ".join(heads) + " |", "|" + " --- |" * len(heads)]
     aim = str(Objective.MEAN_SLOWDOWN)
     here = [row for row in rows if row.objective == aim and row.batches and row.swaps]
     best = {row.workload: row.value for row in here if row.contender == PLAN}
+    lines = []
     for row in sorted(here, key=lambda row: (row.workload, -row.value)):
+        rest = [shown(value, ".4g") for value in (row.p99_slowdown, row.mean_batch_size, row.loads)]
         ratio = f"{row.value / best[row.workload]:.2f}"
-        rest = [f"{x:.4g}" if x is not None else "" for x in (row.p99_slowdown, row.mean_batch_size, row.loads)]
-        lines.append("| " + " | ".join([row.workload, row.contender, f"{row.value:.4g}", ratio, *rest]) + " |")
-    return "\n".join(lines)
+        lines.append([row.workload, row.contender, f"{row.value:.4g}", ratio, *rest])
+    return markdown(heads, lines)
 
 
 if __name__ == "__main__":
-    main()
+    ask(batching)

@@ -2,95 +2,71 @@
 
 from __future__ import annotations
 
-import argparse
 import json
 import random
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Iterable, Iterator
 from fractions import Fraction
-from typing import Any
+from itertools import product
+from typing import Annotated, Any
 
 from experiments import authors
-from experiments.bounds import batches
+from experiments.batches.oracles import least_ends, one_class
+from experiments.bench import ask, bench
 from experiments.random_instances import random_instance, random_serving_instance
-from models import GPU, Cluster, Instance, Job, Link, Network, Objective, Task, Workflow
+from models import GPU, BatchClass, Cluster, Instance, Job, Link, Network, Objective, Task, Workflow
 from models.objective import reported_bound
 from solvers.bounds import closed_form
 from solvers.bounds.certificate import closed_form_document, lagrangian_document
 from solvers.bounds.granularity import round_up
-from solvers.bounds.lagrangian.improve import Priced, improve
+from solvers.bounds.lagrangian.improve import improve
 from solvers.bounds.verify import verify
 from solvers.exact import exhaustive
 from solvers.result import Search
 
-WINDOW_US = 6_000_000
-"""Latest delay that the linear programme knows."""
+Seconds = Annotated[float, "seconds per instance and objective"]
+Rates = Annotated[tuple[int, ...], "jobs per second"]
 
 
-def main(arguments: Sequence[str] | None = None) -> None:
-    """Run one benchmark."""
-    parser = argparse.ArgumentParser(prog="python -m experiments.bounds", description=__doc__)
-    commands = parser.add_subparsers(required=True)
-    for name, run, seconds in (
-        ("recorded", run_recorded, 40.0),
-        ("poisson", run_poisson, 40.0),
-        ("unrelated", run_unrelated, 20.0),
-        ("lp", run_linear_programme, 60.0),
-        ("oracle", run_oracle, 0.1),
-        ("batches", run_batches, 8.0),
-    ):
-        command = commands.add_parser(name, help=(run.__doc__ or "").splitlines()[0])
-        command.add_argument("--time-limit", type=float, default=seconds, help="seconds per instance and objective")
-        command.add_argument("--objective", type=Objective, default=Objective.MEAN_SLOWDOWN)
-        if name in ("recorded", "poisson"):
-            command.add_argument("--rates", type=int, nargs="*", default=[2, 3, 4], help="jobs per second")
-            command.add_argument("--jobs", type=int, default=100)
-        if name in ("poisson", "unrelated"):
-            command.add_argument("--seeds", type=int, nargs="*", default=[1])
-        if name == "unrelated":
-            command.add_argument("--sizes", nargs="*", default=["4x40", "10x100", "20x200"], help="machines x tasks")
-        if name == "lp":
-            command.add_argument("--rate", type=int, default=4, help="jobs per second")
-            command.add_argument("--jobs", type=int, default=40)
-            command.add_argument("--slot-ms", type=int, nargs="*", default=[50])
-        if name == "oracle":
-            command.add_argument("--count", type=int, default=100)
-            command.add_argument("--serving", action="store_true", help="with batches, shares and memory of tasks")
-        if name == "batches":
-            command.add_argument(
-                "--gaps-ms", type=int, nargs="*", default=[20, 10, 7, 6, 5], help="mean time between tasks"
-            )
-            command.add_argument("--seeds", type=int, nargs="*", default=[0, 1, 2])
-        command.set_defaults(run=run)
-    chosen = parser.parse_args(arguments)
-    benchmark: Callable[[argparse.Namespace], None] = chosen.run
-    benchmark(chosen)
-
-
-def run_recorded(options: argparse.Namespace) -> None:
+def recorded(
+    rates: Rates = (2, 3, 4),
+    jobs: int = 100,
+    time_limit: Seconds = 40.0,
+    objective: Objective = Objective.MEAN_SLOWDOWN,
+) -> None:
     """Report the bounds on the first jobs of the recorded arrivals, five GPUs, cold start."""
-    for rate in options.rates:
-        _report(f"{rate}/s", authors.instance(authors.recorded(rate, options.jobs)), options)
+    windows = ((f"{rate}/s", authors.instance(authors.recorded(rate, jobs))) for rate in rates)
+    _report(windows, objective, time_limit)
 
 
-def run_poisson(options: argparse.Namespace) -> None:
+def poisson(
+    rates: Rates = (2, 3, 4),
+    jobs: int = 100,
+    seeds: tuple[int, ...] = (1,),
+    time_limit: Seconds = 40.0,
+    objective: Objective = Objective.MEAN_SLOWDOWN,
+) -> None:
     """Report the bounds on seeded arrivals of the authors' workload, five GPUs, cold start."""
-    for rate in options.rates:
-        for seed in options.seeds:
-            _report(f"{rate}/s seed {seed}", authors.instance(authors.poisson(rate, options.jobs, seed)), options)
+    windows = (
+        (f"{rate}/s seed {seed}", authors.instance(authors.poisson(rate, jobs, seed)))
+        for rate, seed in product(rates, seeds)
+    )
+    _report(windows, objective, time_limit)
 
 
-def run_unrelated(options: argparse.Namespace) -> None:
+def unrelated(
+    sizes: Annotated[tuple[str, ...], "machines x tasks"] = ("4x40", "10x100", "20x200"),
+    seeds: tuple[int, ...] = (1,),
+    time_limit: Seconds = 20.0,
+) -> None:
     """Report the bounds on weighted completion time on unrelated machines (1 to 30 ms, weights 1 to 100)."""
-    options.objective = Objective.WEIGHTED_LATENCY
-    for size in options.sizes:
-        for seed in options.seeds:
-            machines, tasks = (int(part) for part in size.split("x"))
-            _report(f"{size} seed {seed}", unrelated(machines, tasks, seed), options)
+    instances = ((f"{size} seed {seed}", machines_apart(size, seed)) for size, seed in product(sizes, seeds))
+    _report(instances, Objective.WEIGHTED_LATENCY, time_limit)
 
 
-def unrelated(machines: int, tasks: int, seed: int) -> Instance:
+def machines_apart(size: str, seed: int) -> Instance:
     """Return single tasks without models, all released at 0, with a run time of their own on every machine."""
+    machines, tasks = map(int, size.split("x"))
     rng = random.Random(seed)  # noqa: S311
     kinds = [f"k{index}" for index in range(machines)]
     gpus = tuple(GPU(f"s{i}/g0", i, kind, 1, Fraction(1)) for i, kind in enumerate(kinds))
@@ -101,34 +77,20 @@ def unrelated(machines: int, tasks: int, seed: int) -> Instance:
     return Instance(Cluster(gpus, Network(Link(), Link())), (), tuple(jobs))
 
 
-def run_linear_programme(options: argparse.Namespace) -> None:
-    """Compare with the linear programme at equal slots: how high, and how soon as high as HiGHS."""
-    from experiments.bounds.linear_programme import solve
-
-    instance = authors.instance(authors.recorded(options.rate, options.jobs))
-    for slot_ms in options.slot_ms:
-        value, seconds = solve(instance, options.objective, slot_ms * 1_000, WINDOW_US)
-        search = Search(instance, options.objective, options.time_limit)
-        priced = improve(search, finest_us=slot_ms * 1_000)
-        reached = next((p.seconds for p in search.result("", {}).incumbents if p.bound and p.bound >= value), None)
-        best = None if priced is None else float(priced.bound)
-        print(
-            f"{options.jobs} jobs, slots of {slot_ms} ms: HiGHS {value:.5f} in {seconds:.2f} s, Lagrangian {best:.5f} "
-            f"in {search.elapsed_s:.2f} s; as high as HiGHS after {reached} s",
-            flush=True,
-        )
-
-
-def run_oracle(options: argparse.Namespace) -> None:
+def oracle(
+    count: int = 100,
+    serving: Annotated[bool, "with batches, shares and memory of tasks"] = False,
+    time_limit: Seconds = 0.1,
+) -> None:
     """Count bounds above the optimum, and certificates wrongly judged, over random tiny instances and objectives."""
-    draw = random_serving_instance if options.serving else random_instance
+    draw = random_serving_instance if serving else random_instance
     bounds = above = refused = accepted = 0
-    for seed in range(options.count):
+    for seed in range(count):
         rng = random.Random(seed)  # noqa: S311
-        instance = draw(rng, 4 if options.serving else 5, restricted=rng.random() < 0.3)
+        instance = draw(rng, 4 if serving else 5, restricted=rng.random() < 0.3)
         for objective in Objective:
             optimum = exhaustive.solve(instance, objective).value
-            for document, bound in _certificates(instance, objective, options.time_limit):
+            for _, document, bound in certificates(instance, objective, time_limit):
                 bounds += 1
                 above += optimum is not None and bound > optimum
                 verdict = verify(instance, document)
@@ -140,62 +102,84 @@ def run_oracle(options: argparse.Namespace) -> None:
     )
 
 
-def run_batches(options: argparse.Namespace) -> None:
-    """Compare with the optimum of one batch class on one GPU, mean latency, by how often tasks come."""
-    for gap_ms in options.gaps_ms:
-        for seed in options.seeds:
-            instance = batches.draw(gap_ms * 1_000, seed)
-            least = Fraction(batches.least_ends(instance)[1] - int(instance.job_release_us.sum()), batches.TASKS)
-            search = Search(instance, Objective.MEAN_LATENCY, options.time_limit)
-            formula, method = closed_form.best(instance, Objective.MEAN_LATENCY)
-            priced = improve(search, finest_us=500)
-            short = None if priced is None else float(1 - priced.bound / least)
-            print(
-                f"a task every {gap_ms} ms, seed {seed}: optimum {float(least) / 1e3:.2f} ms; short of it: "
-                f"lagrangian {short:.1%}, {method} {float(1 - formula / least):.1%}",
-                flush=True,
-            )
-
-
-def _certificates(instance: Instance, objective: Objective, seconds: float) -> list[tuple[dict[str, Any], Fraction]]:
-    found = []
+def certificates(
+    instance: Instance, objective: Objective, seconds: float
+) -> Iterator[tuple[str, dict[str, Any], Fraction]]:
+    """Yield every bound that has a certificate: its method, the certificate as a file would hold it, and its value."""
     for name, method in closed_form.METHODS.items():
         value = method(instance, objective)
         if value is not None:
             value = round_up(instance, objective, value)
-            found.append((closed_form_document(instance, objective, name, value), value))
+            yield name, json.loads(json.dumps(closed_form_document(instance, objective, name, value))), value
     priced = improve(Search(instance, objective, seconds))
     if priced is not None:
-        found.append((lagrangian_document(instance, objective, priced), priced.bound))
-    return [(json.loads(json.dumps(document)), bound) for document, bound in found]
+        yield "lagrangian", json.loads(json.dumps(lagrangian_document(instance, objective, priced))), priced.bound
 
 
-def _report(name: str, instance: Instance, options: argparse.Namespace) -> None:
-    """Print every bound on an instance, and how long it took to find and to verify."""
-    objective = options.objective
-    for method, function in closed_form.METHODS.items():
-        began = time.monotonic()
-        value = function(instance, objective)
-        if value is not None:
-            seconds = time.monotonic() - began
-            print(f"{name:14s} {method:15s} {reported_bound(objective, value):10.5f}  {seconds:6.2f} s", flush=True)
-    search = Search(instance, objective, options.time_limit)
-    priced = improve(search)
-    if priced is not None:
-        _report_priced(name, instance, search, priced)
+def batches(
+    gaps_ms: Annotated[tuple[int, ...], "mean time between tasks"] = (20, 10, 7, 6, 5),
+    seeds: tuple[int, ...] = (0, 1, 2),
+    time_limit: Seconds = 8.0,
+) -> None:
+    """Compare with the optimum of one batch class on one GPU, mean latency, by how often tasks come."""
 
+    def short_of_optimum(instance: Instance) -> dict[str, Any]:
+        waited_us = least_ends(instance)[1] - int(instance.job_release_us.sum())
+        least = Fraction(waited_us, len(instance.jobs))
+        formula, method = closed_form.best(instance, Objective.MEAN_LATENCY)
+        priced = improve(Search(instance, Objective.MEAN_LATENCY, time_limit), finest_us=500)
+        short = None if priced is None else float(1 - priced.bound / least)
+        return {"least": float(least) / 1e3, "short": short, "method": method, "formula": float(1 - formula / least)}
 
-def _report_priced(name: str, instance: Instance, search: Search, priced: Priced) -> None:
-    document = json.dumps(lagrangian_document(instance, search.objective, priced))
-    began, seconds = time.monotonic(), search.elapsed_s
-    verdict = verify(instance, json.loads(document))
-    print(
-        f"{name:14s} {'lagrangian':15s} {reported_bound(search.objective, priced.bound):10.5f}  {seconds:6.2f} s  "
-        f"slots of {priced.relaxation.slot_us} us, certificate {len(document) / 1e6:.1f} MB, "
-        f"{'verified' if verdict.valid else verdict.reason} in {time.monotonic() - began:.1f} s",
-        flush=True,
+    bench(
+        ((f"a task every {gap} ms, seed {seed}", every(gap * 1_000, seed)) for gap, seed in product(gaps_ms, seeds)),
+        short_of_optimum,
+        "{name}: optimum {least:.2f} ms; short of it: lagrangian {short:.1%}, {method} {formula:.1%}",
     )
 
 
+def every(gap_us: int, seed: int) -> Instance:
+    """Return 40 tasks with exponential times between them; a batch of b runs for 10 ms x (1 + b) / 2, b up to 8."""
+    rng = random.Random(seed)  # noqa: S311
+    at, releases = 0.0, []
+    for _ in range(40):
+        at += rng.expovariate(1 / gap_us)
+        releases.append(int(at))
+    return one_class(releases, BatchClass("c", {"*": {b: 5_000 * (1 + b) for b in (1, 2, 4, 8)}}))
+
+
+def _report(instances: Iterable[tuple[str, Instance]], objective: Objective, seconds: float) -> None:
+    """Print every bound on every instance, and how long it took to find; of the last one, what its certificate is."""
+    row = "{name:14s} {method:15s} {bound:10.5f}  {seconds:6.2f} s{more}"
+    for name, instance in instances:
+
+        def closed(method: str, on: Instance = instance) -> dict[str, Any] | None:
+            began = time.monotonic()
+            value = closed_form.METHODS[method](on, objective)
+            if value is None:
+                return None
+            bound = reported_bound(objective, value)
+            return {"method": method, "bound": bound, "seconds": time.monotonic() - began, "more": ""}
+
+        def lagrangian(search: Search) -> dict[str, Any] | None:
+            priced = improve(search)
+            if priced is None:
+                return None
+            seconds, document = search.elapsed_s, json.dumps(lagrangian_document(search.instance, objective, priced))
+            began = time.monotonic()
+            verdict = verify(search.instance, json.loads(document))
+            said = "verified" if verdict.valid else verdict.reason
+            return {
+                "method": "lagrangian",
+                "bound": reported_bound(objective, priced.bound),
+                "seconds": seconds,
+                "more": f"  slots of {priced.relaxation.slot_us} us, certificate {len(document) / 1e6:.1f} MB, "
+                f"{said} in {time.monotonic() - began:.1f} s",
+            }
+
+        bench(((name, method) for method in closed_form.METHODS), closed, row)
+        bench([(name, Search(instance, objective, seconds))], lagrangian, row)
+
+
 if __name__ == "__main__":
-    main()
+    ask({question.__name__: question for question in (recorded, poisson, unrelated, oracle, batches)})

@@ -1,32 +1,39 @@
 """Mean slowdown of policies that know ever more of the future, on the recorded arrivals; one rate per run.
 
-Policies whose figures the results hold already are not run again, so an interrupted run goes on where it was.
+Policies whose figures the results hold already are not run again, so an interrupted run goes on where it was. Once the
+results of 300 jobs are there at all rates, look_ahead.png is drawn beside them.
 """
 
 from __future__ import annotations
 
-import argparse
-import sys
-import time
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
 
 import numpy as np
 
-from executor import Policy, parse_policy, simulate
-from experiments.authors import ARRIVALS, instance, recorded
-from experiments.resumed import fill
+from executor import Policy, simulate
+from experiments import authors
+from experiments.bench import ask, carry_out
+from experiments.study import Study, canvas, draw, read
 from models import Instance, Objective, Timeline, assert_feasible, measure
 from planner.answers.policies.receding_horizon import EVERYTHING, Oracle, RecedingHorizon, RecedingOptions
 from solvers.result import Search
 from solvers.search import annealing
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 HERE = Path(__file__).parent
 SECOND = 1_000_000
 LOOKAHEADS = {"0 s": 0, "1 s": SECOND, "5 s": 5 * SECOND, "20 s": 20 * SECOND, "all": EVERYTHING}
 ONLINE = ("compass", "jit", "srpt")
 RECEDING = "receding, look-ahead "
+RATES = (2, 3, 4)
+REFERENCES = {"compass": "--", "srpt": ":", "plan, 30 s": "-."}
+"""Policies drawn as level lines."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,54 +51,60 @@ class Row:
     decision_ms: float | None = None
     p99_decision_ms: float | None = None
 
-    @property
-    def cell(self) -> tuple[int, str, int | None]:
-        """What was asked."""
-        return self.rate, self.policy, self.moves
+
+def clairvoyance(
+    rate: Annotated[int, "jobs per second", RATES] = 3,
+    jobs: Annotated[int, "how many of the recorded jobs"] = 300,
+    moves: Annotated[int, "moves per decision"] = 6_000,
+    lookaheads: Annotated[str, "which look-aheads"] = ",".join(LOOKAHEADS),
+    plan: Annotated[float, "seconds for an offline plan; 0: none"] = 30.0,
+    folder: Annotated[Path, "where the results lie"] = HERE,
+) -> None:
+    """Run the policies that the results lack at one rate, and print their rows."""
+    if not authors.ARRIVALS.is_dir():
+        raise SystemExit(f"the recorded arrivals are not at {authors.ARRIVALS}")
+    receding(authors.instance([(0, "translation"), (1, "question_answer")]), RecedingOptions(moves=10))  # compiles
+    policies: list[tuple[str, int | None]] = [(policy, None) for policy in ONLINE]
+    policies += [(f"{RECEDING}{name}", moves) for name in lookaheads.split(",")]
+    policies += [(f"plan, {plan:g} s", None)] if plan else []
+    on = authors.instance(authors.recorded(rate, jobs))
+    study = Study(
+        Row, 3, partial(measured, on, plan), results=results(jobs, rate), tell=lambda rows: " ".join(map(str, rows))
+    )
+    study.run(((rate, policy, count) for policy, count in policies), folder)
+    if all((folder / results(300, rate)).exists() for rate in RATES):
+        draw(figure(folder), folder / "look_ahead.png")
 
 
-def main() -> int:
-    """Run the policies that results.csv lacks at one rate, and print their rows."""
-    options = argparse.ArgumentParser(prog="python -m experiments.clairvoyance_2026_11_21", description=__doc__)
-    options.add_argument("--rate", type=int, choices=(2, 3, 4), default=3, help="jobs per second")
-    options.add_argument("--jobs", type=int, default=300, help="how many of the recorded jobs (default 300)")
-    options.add_argument("--moves", type=int, default=6_000, help="moves per decision (default 6,000)")
-    options.add_argument("--lookaheads", default=",".join(LOOKAHEADS), help="which look-aheads (default all five)")
-    options.add_argument("--plan", type=float, default=30.0, help="seconds for an offline plan; 0: none (default 30)")
-    options.add_argument("--folder", type=Path, default=HERE, help="where the results lie")
-    given = options.parse_args()
-    if not ARRIVALS.is_dir():
-        print(f"the recorded arrivals are not at {ARRIVALS}", file=sys.stderr)
-        return 1
-    on = instance(recorded(given.rate, given.jobs))
-    _warm_up()
-    policies = [(policy, None) for policy in ONLINE]
-    policies += [(f"{RECEDING}{name}", given.moves) for name in given.lookaheads.split(",")]
-    policies += [(f"plan, {given.plan:g} s", None)] if given.plan else []
-    cells = [(given.rate, policy, moves) for policy, moves in policies]
-    path = given.folder / f"results_{given.jobs}_jobs_{given.rate}_per_s.csv"
-    fill(path, Row, cells, lambda cell: [_row(on, *cell, given.plan)], lambda _, rows: print(*rows, flush=True))
-    return 0
+def results(jobs: int, rate: int) -> str:
+    """Return the name of a results file."""
+    return f"results_{jobs}_jobs_{rate}_per_s.csv"
 
 
-def _row(on: Instance, rate: int, policy: str, moves: int | None, plan_s: float) -> Row:
+def measured(on: Instance, plan_s: float, rate: int, policy: str, moves: int | None) -> Iterator[Row]:
+    """Yield the row of a policy."""
     times: list[float] = []
     if moves is not None:
         lookahead = LOOKAHEADS[policy.removeprefix(RECEDING)]
         timeline, times = receding(on, RecedingOptions(moves=moves, lookahead=lookahead))
     elif policy in ONLINE:
-        timeline = simulate(on, parse_policy(policy))
+        _, timeline = carry_out(on, policy)
     else:
-        search = Search(on, Objective.MEAN_SLOWDOWN, plan_s)
-        annealing.improve(search)
-        assert search.timeline is not None
-        timeline = search.timeline
+        timeline = annealed(on, plan_s)
     assert_feasible(on, timeline)
     metrics = measure(on, timeline)
     slowdowns = round(metrics.mean_slowdown, 3), round(metrics.p99_slowdown, 3)
-    row = Row(rate, policy, moves, *slowdowns, round(metrics.mean_latency_s, 3), metrics.loads)
     spread = [round(float(value), 1) for value in (np.mean(times), np.percentile(times, 99))] if times else [None, None]
-    return replace(row, decisions=len(times) or None, decision_ms=spread[0], p99_decision_ms=spread[1])
+    counts = metrics.loads, len(times) or None
+    yield Row(rate, policy, moves, *slowdowns, round(metrics.mean_latency_s, 3), *counts, *spread)
+
+
+def annealed(on: Instance, seconds: float) -> Timeline:
+    """Return an offline plan."""
+    search = Search(on, Objective.MEAN_SLOWDOWN, seconds)
+    annealing.improve(search)
+    assert search.timeline is not None
+    return search.timeline
 
 
 def receding(on: Instance, options: RecedingOptions) -> tuple[Timeline, list[float]]:
@@ -107,13 +120,21 @@ def receding(on: Instance, options: RecedingOptions) -> tuple[Timeline, list[flo
     return timeline, [1000 * seconds for seconds in made[-1].decision_s]
 
 
-def _warm_up() -> None:
-    """Have the kernels compiled before anything is timed."""
-    begun = time.monotonic()
-    receding(instance([(0, "translation"), (1, "question_answer")]), RecedingOptions(moves=10))
-    if time.monotonic() - begun > 1:
-        print("kernels compiled", file=sys.stderr)
+def figure(folder: Path) -> Figure:
+    """Return mean slowdown over what is known of the future, from the written results."""
+    made = canvas(9, 3)
+    panels = made.subplots(1, len(RATES))
+    for rate, axes in zip(RATES, panels, strict=True):
+        slowdown = {row.policy: row.mean_slowdown for row in read(folder / results(300, rate), Row)}
+        known = [slowdown[f"{RECEDING}{name}"] for name in LOOKAHEADS]
+        axes.plot(list(LOOKAHEADS), known, marker="o", color="black", label="receding")
+        for policy, style in REFERENCES.items():
+            axes.axhline(slowdown[policy], linestyle=style, color="grey", label=f"{policy}: {slowdown[policy]:.2f}")
+        axes.set(title=f"{rate} jobs/s", xlabel="look-ahead", ylim=(1, None))
+        axes.legend(fontsize="x-small")
+    panels[0].set_ylabel("mean slowdown")
+    return made
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    ask(clairvoyance)

@@ -2,54 +2,41 @@
 
 from __future__ import annotations
 
-import argparse
-import sys
+from collections.abc import Callable
 from dataclasses import replace
+from typing import Annotated, Any
 
-from executor import parse_policy, simulate
-from experiments.authors import instance, recorded
-from experiments.clairvoyance_2026_11_21.__main__ import receding
+from experiments import authors
+from experiments.bench import ask, bench, carry_out
+from experiments.clairvoyance_2026_11_21.__main__ import ONLINE, RATES, annealed, receding
 from models import Instance, Objective, Timeline, timeline_value
 from planner.answers.policies.receding_horizon import EVERYTHING, RecedingOptions
-from solvers.result import Search
-from solvers.search import annealing
 
 
-def main() -> int:
+def loss(
+    rate: Annotated[int, "jobs per second", RATES] = 4,
+    jobs: Annotated[int, "how many of the recorded jobs"] = 100,
+    plan: Annotated[float, "seconds for an offline plan"] = 30.0,
+) -> None:
     """Print a row per policy."""
-    options = argparse.ArgumentParser(prog="python -m experiments.clairvoyance_2026_11_21.loss", description=__doc__)
-    options.add_argument("--rate", type=int, choices=(2, 3, 4), default=4, help="jobs per second (default 4)")
-    options.add_argument("--jobs", type=int, default=100, help="how many of the recorded jobs (default 100)")
-    options.add_argument("--plan", type=float, default=30.0, help="seconds for an offline plan (default 30)")
-    given = options.parse_args()
-    on = instance(recorded(given.rate, given.jobs))
-    free = without_models(on)
-    print(f"mean slowdown, {given.jobs} jobs at {given.rate} jobs/s     with models   without")
-    for policy in ("compass", "jit", "srpt"):
-        _print(policy, [(each, simulate(each, parse_policy(policy))) for each in (on, free)])
+    on = authors.instance(authors.recorded(rate, jobs))
+    free = on.with_tasks(lambda task: replace(task, models=()))
+    cases: dict[str, Callable[[Instance], Timeline]] = {
+        policy: (lambda each, policy=policy: carry_out(each, policy)[1])  # type: ignore[misc]
+        for policy in ONLINE
+    }
     for name, lookahead in (("0 s", 0), ("all", EVERYTHING)):
         chosen = RecedingOptions(moves=6_000, lookahead=lookahead)
-        _print(f"receding, look-ahead {name}", [(each, receding(each, chosen)[0]) for each in (on, free)])
-    _print(f"plan, {given.plan:g} s", [(each, _plan(each, given.plan)) for each in (on, free)])
-    return 0
+        cases[f"receding, look-ahead {name}"] = lambda each, chosen=chosen: receding(each, chosen)[0]  # type: ignore[misc]
+    cases[f"plan, {plan:g} s"] = lambda each: annealed(each, plan)
 
+    def slowdowns(make: Callable[[Instance], Timeline]) -> dict[str, Any]:
+        values = [float(timeline_value(Objective.MEAN_SLOWDOWN, each, make(each))) for each in (on, free)]
+        return {"with_models": values[0], "without": values[1]}
 
-def without_models(on: Instance) -> Instance:
-    """Return the instance whose tasks need no models."""
-    return on.with_tasks(lambda task: replace(task, models=()))
-
-
-def _plan(on: Instance, seconds: float) -> Timeline:
-    search = Search(on, Objective.MEAN_SLOWDOWN, seconds)
-    annealing.improve(search)
-    assert search.timeline is not None
-    return search.timeline
-
-
-def _print(name: str, outcomes: list[tuple[Instance, Timeline]]) -> None:
-    values = [float(timeline_value(Objective.MEAN_SLOWDOWN, on, timeline)) for on, timeline in outcomes]
-    print(f"{name:45} {values[0]:12.3f} {values[1]:9.3f}", flush=True)
+    head = f"mean slowdown, {jobs} jobs at {rate} jobs/s     with models   without"
+    bench(cases.items(), slowdowns, "{name:45} {with_models:12.3f} {without:9.3f}", head)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    ask(loss)

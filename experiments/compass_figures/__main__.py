@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import argparse
-import sys
-from dataclasses import dataclass
+from collections.abc import Mapping
 from fractions import Fraction
+from typing import Annotated, Any, NamedTuple
 
-from executor import instance_for, parse_policy, simulate
-from experiments.authors import ARRIVALS, instance, recorded
-from models import Metrics, measure
+from experiments import authors
+from experiments.bench import ask, bench, carry_out
+from models import Instance, Metrics, measure
 
 WARM_UP = Fraction(1, 10)
 
 
-@dataclass(frozen=True, slots=True)
-class Figures:
+class Figures(NamedTuple):
     """What the released simulator gives: mean, median and p95 of the slowdown, and the hit rate."""
 
     mean: float
@@ -25,7 +23,7 @@ class Figures:
 
 
 RELEASED = {2: Figures(2.02, 1.61, 4.65, 0.997), 3: Figures(4.80, 2.42, 16.9, 0.942), 4: Figures(186, 139, 389, 0.805)}
-"""The "released" rows with adjustment off."""
+"""By jobs per second; the "released" rows with adjustment off."""
 
 RELEASED_ADJUSTED = {
     2: Figures(1.87, 1.58, 3.85, 0.996),
@@ -48,55 +46,53 @@ CORRECTED = {
 }
 """The better of the "corrected" rows, adjustment off at all three rates."""
 
-ROWS = {
+SIMULATORS = ("compass-released:remaining=on,shared=on", "compass-released:remaining=on,shared=on,adjust=on")
+"""The corrected simulator, with adjustment off and on."""
+
+THEIRS: Mapping[str, Mapping[int, Figures]] = {
     "compass": CORRECTED,
     "compass:adjust=off": CORRECTED,
     "compass-released": RELEASED,
     "compass-released:adjust=on": RELEASED_ADJUSTED,
-    "compass-released:remaining=on,shared=on": CORRECTED,
-    "compass-released:remaining=on,shared=on,adjust=on": CORRECTED_ADJUSTED,
-    "jit": CORRECTED,
-    "jit:roots=hash": CORRECTED,
-    "srpt": CORRECTED,
-    "heft": CORRECTED,
-    "static": CORRECTED,
-    "hash": CORRECTED,
+    SIMULATORS[0]: CORRECTED,
+    SIMULATORS[1]: CORRECTED_ADJUSTED,
+    **dict.fromkeys(("jit", "jit:roots=hash", "srpt", "heft", "static", "hash"), CORRECTED),
 }
 
 
-def main() -> int:
+def compass_figures(seeds: Annotated[int, "how many seeds of the random ingress"] = 5) -> None:
     """Run every row of the table for every rate and seed."""
-    options = argparse.ArgumentParser(prog="python -m experiments.compass_figures", description=__doc__)
-    options.add_argument("--seeds", type=int, default=5, help="how many seeds of the random ingress (default 5)")
-    seeds = range(options.parse_args().seeds)
-    if not ARRIVALS.is_dir():
-        print(f"the recorded arrivals are not at {ARRIVALS}", file=sys.stderr)
-        return 1
+    if not authors.ARRIVALS.is_dir():
+        raise SystemExit(f"the recorded arrivals are not at {authors.ARRIVALS}")
+
+    def beside_theirs(asked: tuple[int, str]) -> dict[str, Any]:
+        rate, policy = asked
+        found = [figures(rate, policy, seed) for seed in range(seeds)]
+        means, theirs = [metrics.mean_slowdown for metrics in found], THEIRS[policy][rate]
+        ends = {"least": min(means), "most": max(means), "ratio": means[0] / theirs.mean}
+        return {"rate": rate, "first": found[0], "theirs": theirs, **ends}
+
     print("2,000 recorded jobs, 5 GPUs, first 10 % left out; seed 0, and lowest to highest mean over the seeds")
-    head = ("jobs/s", "policy", "mean", "lowest to highest", "median", "p95", "hit")
-    print("{:>6} {:50} {:>8} {:>19} {:>7} {:>7} {:>6}   theirs".format(*head))
-    for rate in (2, 3, 4):
-        for policy, theirs in ROWS.items():
-            print(_row(rate, policy, theirs[rate], [figures(rate, policy, seed) for seed in seeds]), flush=True)
-    return 0
+    heads = ("jobs/s", "policy", "mean", "lowest to highest", "median", "p95", "hit")
+    bench(
+        ((policy, (rate, policy)) for rate in (2, 3, 4) for policy in THEIRS),
+        beside_theirs,
+        "{rate:6} {name:50} {first.mean_slowdown:8.3f} {least:8.3f} to {most:7.3f} {first.p50_slowdown:7.2f} "
+        "{first.p95_slowdown:7.2f} {first.hit_rate:6.3f}   "
+        "{theirs.mean:g} {theirs.median:g} {theirs.p95:g} {theirs.hit_rate:.3f} (x {ratio:.3f})",
+        "{:>6} {:50} {:>8} {:>19} {:>7} {:>7} {:>6}   theirs".format(*heads),
+    )
 
 
 def figures(rate: int, policy: str, seed: int) -> Metrics:
     """Return the metrics of a policy on the arrivals recorded at a rate (jobs per second)."""
-    parsed = parse_policy(policy)
-    on = instance_for(instance(recorded(rate, from_zero=False)), parsed)
-    return measure(on, simulate(on, parsed, seed), warmup=WARM_UP)
+    return after_warm_up(authors.instance(authors.recorded(rate, from_zero=False)), policy, seed)
 
 
-def _row(rate: int, policy: str, theirs: Figures, ours: list[Metrics]) -> str:
-    means = [metrics.mean_slowdown for metrics in ours]
-    first = ours[0]
-    spread = f"{min(means):8.3f} to {max(means):7.3f}"
-    found = f"{spread} {first.p50_slowdown:7.2f} {first.p95_slowdown:7.2f} {first.hit_rate:6.3f}"
-    beside = f"{theirs.mean:g} {theirs.median:g} {theirs.p95:g} {theirs.hit_rate:.3f}"
-    ratio = first.mean_slowdown / theirs.mean
-    return f"{rate:6} {policy:50} {first.mean_slowdown:8.3f} {found}   {beside} (x {ratio:.3f})"
+def after_warm_up(on: Instance, policy: str, seed: int = 0) -> Metrics:
+    """Return the metrics of a policy without the first tenth of the jobs."""
+    return measure(*carry_out(on, policy, seed), warmup=WARM_UP)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    ask(compass_figures)

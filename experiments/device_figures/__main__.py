@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import argparse
 import json
 import platform
 import time
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import torch
 import yaml
@@ -17,43 +16,43 @@ import yaml
 from executor.devices.physical import physical_devices
 from executor.devices.run import LiveSettings
 from executor.runners.factory import parse_runner
+from experiments.bench import ask
 from experiments.device_figures.figures import figures, reached
-from experiments.device_figures.parts import Part, parts
-from experiments.device_figures.remembered import Remembered
+from experiments.device_figures.parts import Part, Remembered, parts
 from experiments.device_figures.steps import STEPS, state_determinism, take_steps
+from models.record import encode
 from models.scenario import load_scenario, write_atomically
 from planner.answers.profile import profile
 from planner.answers.replay import replay_on_devices
 from planner.answers.simulate import simulate, write_simulation
 
 
-def main() -> None:
+def device_figures(
+    dry_run: Annotated[bool, "go through all of it on cores, with small models"] = False,
+    jobs: Annotated[int, "jobs per GPU"] = 12,
+    rounds: Annotated[int, "rounds of the profile"] = 5,
+    output: Path = Path("device_figures"),
+) -> None:
     """Take the steps, then measure part after part, writing the figures so far after each."""
-    options = argparse.ArgumentParser(prog="python -m experiments.device_figures", description=__doc__)
-    options.add_argument("--dry-run", action="store_true", help="go through all of it on cores, with small models")
-    options.add_argument("--jobs", type=int, default=12, help="jobs per GPU")
-    options.add_argument("--rounds", type=int, default=5, help="rounds of the profile")
-    options.add_argument("-o", "--output", type=Path, default=Path("device_figures"), metavar="FOLDER")
-    given = options.parse_args()
-    device = "cpu" if given.dry_run else "cuda"
+    device = "cpu" if dry_run else "cuda"
     determinism = state_determinism()
     begin = time.perf_counter()
     found: dict[str, Any] = {**_machine(device), "determinism": determinism, "steps": [], "parts": {}}
-    given.output.mkdir(parents=True, exist_ok=True)
+    output.mkdir(parents=True, exist_ok=True)
 
     def keep(said: str) -> None:
         found["elapsed_s"] = round(time.perf_counter() - begin, 1)
-        write_atomically(given.output / "figures.json", json.dumps(found, indent=2))
+        write_atomically(output / "figures.json", json.dumps(found, indent=2))
         print(f"{found['elapsed_s']:7.1f} s  {said}", flush=True)
 
     *before, (last, take_last) = STEPS
     for figure in take_steps(before, device):
         found["steps"].append(figure.as_dict())
         keep(str(figure))
-    for part in parts(device, given.jobs):
+    for part in parts(device, jobs):
         runs: list[dict[str, Any]] = []
         found["parts"][part.name] = {"runner": part.runner, "runs": runs}
-        for run in _runs(part, device, given.rounds, given.output / part.name):
+        for run in _runs(part, device, rounds, output / part.name):
             runs.append(run)
             found["parts"][part.name]["targets"] = reached(runs)
             keep(f"{part.name} {run['policy']}: {_line(run)}")
@@ -75,7 +74,7 @@ def _runs(part: Part, device: str, rounds: int, folder: Path) -> Iterator[dict[s
         made = replay_on_devices(
             scenario, policy, runner, LiveSettings(device), runner_name=part.runner, check_outputs=name == "compass"
         )
-        write_atomically(folder / f"{name}_report.json", json.dumps(made.as_dict(), indent=1))
+        write_atomically(folder / f"{name}_report.json", json.dumps(encode(made.record), indent=1))
         yield {"policy": name, **figures(made, part.large_bytes)}
 
 
@@ -101,4 +100,4 @@ def _line(run: Mapping[str, Any]) -> str:
 
 
 if __name__ == "__main__":
-    main()
+    ask(device_figures)

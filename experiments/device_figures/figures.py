@@ -7,6 +7,7 @@ from statistics import median
 from typing import Any
 
 from executor.devices.records import Record
+from models.record import encode
 from planner.answers.replay import Replayed
 
 TARGETS = {
@@ -30,7 +31,7 @@ def figures(replayed: Replayed, large_bytes: int) -> dict[str, Any]:
     large_bytes
         From this size on, loads count for the share of the peak.
     """
-    report = replayed.as_dict()
+    report = replayed.record
     records = replayed.live.records
     return {
         "jobs": len(replayed.instance.jobs),
@@ -38,21 +39,21 @@ def figures(replayed: Replayed, large_bytes: int) -> dict[str, Any]:
         "loads": len(records.loads),
         "copy_peak_bytes_per_s": replayed.live.copy_peak,
         "load_share_of_peak": load_share(records.loads, replayed.live.copy_peak, large_bytes),
-        "dispatch_us": report["dispatch_us"]["p50"],
-        "dispatch_p95_us": report["dispatch_us"]["p95"],
-        "makespan_s": report["makespan_s"],
-        "makespan_error": _absolute(report["makespan_s"]["error"]),
-        "mean_latency_s": report["mean_latency_s"],
-        "mean_latency_error": _absolute(report["mean_latency_s"]["error"]),
-        "causes_s": report["causes_s"],
+        "dispatch_us": report.dispatch_us.p50,
+        "dispatch_p95_us": report.dispatch_us.p95,
+        "makespan_s": encode(report.makespan_s),
+        "makespan_error": _absolute(report.makespan_s.error),
+        "mean_latency_s": encode(report.mean_latency_s),
+        "mean_latency_error": _absolute(report.mean_latency_s.error),
+        "causes_s": encode(report.causes_s),
         "load_s": sum(load.took_us for load in records.loads) / 1e6,
         "overlap_s": overlap_us(records.runs, records.loads) / 1e6,
-        "energy_j": report["energy_j"],
+        "energy_j": report.energy_j,
         "different_outputs": None if replayed.different is None else len(replayed.different),
         "failures": len(records.failures),
         "violations": len(replayed.violations),
-        "same_placement": report["same_placement"],
-        "same_order": report["same_order"],
+        "same_placement": report.same_placement,
+        "same_order": report.same_order,
     }
 
 

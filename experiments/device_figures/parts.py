@@ -1,13 +1,18 @@
-"""The scenarios of the study: the four workflows of the Compass paper, on as many GPUs as the machine has."""
+"""What the study runs: the four workflows of the Compass paper, on as many GPUs as there are, and who computes."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
 import yaml
+from torch import Tensor, nn
+
+from executor.runners.runner import Runner, RunnerCall
+from models import MLModel
 
 _SCENARIOS = Path(__file__).parent.parent / "scenarios"
 _SYNTHETIC_SHARE = 0.25
@@ -61,3 +66,29 @@ def _document(file: str, gpus: int, memory: str, rate: str, jobs: int) -> dict[s
     document["workload"] = {"poisson": {"rate": rate, "jobs": jobs, "seed": 1}}
     document["objective"] = "mean_latency"
     return document
+
+
+class Remembered:
+    """A runner that keeps the weights of another."""
+
+    def __init__(self, runner: Runner) -> None:
+        self._runner = runner
+        self._weights: dict[str, Mapping[str, Tensor]] = {}
+
+    def weights(self, model: MLModel) -> Mapping[str, Tensor]:
+        """Return a model's weights."""
+        if model.name not in self._weights:
+            self._weights[model.name] = self._runner.weights(model)
+        return self._weights[model.name]
+
+    def module(self, model: MLModel) -> nn.Module:
+        """Return a module of a model, without weights of its own."""
+        return self._runner.module(model)
+
+    def run(self, call: RunnerCall) -> Tensor:
+        """Compute a task."""
+        return self._runner.run(call)
+
+    def run_batch(self, calls: Sequence[RunnerCall]) -> Sequence[Tensor]:
+        """Compute the tasks of a batch together."""
+        return self._runner.run_batch(calls)

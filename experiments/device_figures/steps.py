@@ -25,8 +25,8 @@ from executor.runners.architectures import ARCHITECTURES
 from executor.runners.runner import RunnerCall
 from executor.runners.synthetic import SyntheticRunner
 from executor.runners.transformers_runner import TransformersOptions, TransformersRunner
-from experiments.device_figures.remembered import Remembered
-from experiments.dispatch.chains import chains
+from experiments.device_figures.parts import Remembered
+from experiments.dispatch.__main__ import chains
 from models import GPU, Instance, MLModel, Restrictions
 
 _LOADED_BYTES = {"cpu": 12_500_000, "cuda": 1_000_000_000}

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-import argparse
 import time
 from collections.abc import Callable, Mapping, Sequence
+from fractions import Fraction
+from itertools import product
 from statistics import quantiles
+from typing import Annotated, Any
 from unittest.mock import patch
 
 import torch
@@ -15,10 +17,30 @@ from executor import Policy, parse_policy, replay, simulate
 from executor.devices.physical import Physical
 from executor.devices.run import LiveSettings, run_live
 from executor.runners.runner import RunnerCall
-from experiments.dispatch.chains import chains
-from models import Instance, MLModel
+from experiments.bench import ask, bench
+from models import GPU, Cluster, Edge, Instance, Job, Link, MLModel, Network, Task, Workflow
 
+CHAIN = 3
+"""Tasks per job."""
+_BYTES = 1024
 _US_PER_S = 1_000_000
+
+
+def chains(gpus: int, jobs: int, run_us: int, load: float) -> Instance:
+    """Return chains of equal tasks that need one of three models each, keeping GPUs busy for a share `load`."""
+    names = [f"t{place}" for place in range(CHAIN)]
+    tasks = tuple(
+        Task(name, {"*": run_us}, (f"m{place}",), (Edge(names[place - 1], 64),) if place else ())
+        for place, name in enumerate(names)
+    )
+    workflow = Workflow("chain", tasks)
+    every_us = round(CHAIN * run_us / gpus / load)
+    link = Link(100, Fraction(10**9))
+    cluster = Cluster(
+        tuple(GPU(f"s{g}/g0", g, "core", CHAIN * _BYTES, Fraction(10**8)) for g in range(gpus)), Network(link, link)
+    )
+    models = tuple(MLModel(f"m{place}", _BYTES) for place in range(CHAIN))
+    return Instance(cluster, models, tuple(Job(workflow, every_us * job) for job in range(jobs)), catalogue=(workflow,))
 
 
 class Waiting:
@@ -66,29 +88,30 @@ def dispatch_us(instance: Instance, policy: str, launch: float) -> list[int]:
     return [run.dispatch_us for run in live.records.runs]
 
 
-def main() -> None:
+def dispatch(
+    gpus: tuple[int, ...] = (1, 2, 4, 8),
+    policies: tuple[str, ...] = ("plan", "compass", "srpt"),
+    jobs: Annotated[int, "per GPU"] = 60,
+    run_us: int = 5000,
+    load: Annotated[float, "how busy the GPUs are"] = 0.8,
+    launch: Annotated[tuple[float, ...], "share of a run that holds Python"] = (0.0, 0.1),
+) -> None:
     """Print a row per policy and number of GPUs."""
-    parser = argparse.ArgumentParser(prog="python -m experiments.dispatch", description=__doc__)
-    parser.add_argument("--gpus", type=int, nargs="+", default=[1, 2, 4, 8])
-    parser.add_argument("--policies", nargs="+", default=["plan", "compass", "srpt"])
-    parser.add_argument("--jobs", type=int, default=60, help="per GPU")
-    parser.add_argument("--run-us", type=int, default=5000)
-    parser.add_argument("--load", type=float, default=0.8, help="how busy the GPUs are")
-    parser.add_argument("--launch", type=float, nargs="+", default=[0.0, 0.1], help="share of a run that holds Python")
-    given = parser.parse_args()
-    print(f"{'launch':>6}{'policy':>10}{'GPUs':>6}{'tasks':>7}{'median us':>11}{'p95 us':>9}{'at once':>9}")
-    for launch in given.launch:
-        for policy in given.policies:
-            for gpus in given.gpus:
-                instance = chains(gpus, given.jobs * gpus, given.run_us, given.load)
-                late = dispatch_us(instance, policy, launch)
-                cuts = quantiles(late, n=20, method="inclusive")
-                at_once = sum(us <= 50 for us in late) / len(late)
-                print(
-                    f"{launch:6.0%}{policy:>10}{gpus:6}{len(late):7}{cuts[9]:11.0f}{cuts[18]:9.0f}{at_once:9.0%}",
-                    flush=True,
-                )
+
+    def lateness(asked: tuple[float, str, int]) -> dict[str, Any]:
+        share, policy, count = asked
+        late = dispatch_us(chains(count, jobs * count, run_us, load), policy, share)
+        cuts = quantiles(late, n=20, method="inclusive")
+        at_once = sum(us <= 50 for us in late) / len(late)
+        return {"asked": asked, "tasks": len(late), "median": cuts[9], "p95": cuts[18], "at_once": at_once}
+
+    bench(
+        (("", asked) for asked in product(launch, policies, gpus)),
+        lateness,
+        "{asked[0]:6.0%}{asked[1]:>10}{asked[2]:6}{tasks:7}{median:11.0f}{p95:9.0f}{at_once:9.0%}",
+        f"{'launch':>6}{'policy':>10}{'GPUs':>6}{'tasks':>7}{'median us':>11}{'p95 us':>9}{'at once':>9}",
+    )
 
 
 if __name__ == "__main__":
-    main()
+    ask(dispatch)

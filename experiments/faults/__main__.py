@@ -2,38 +2,36 @@
 
 from __future__ import annotations
 
-import argparse
 import resource
+from typing import Annotated, Any
 
+from experiments.bench import ask, bench
 from experiments.faults.inject import forks, run_with_faults
 
 POLICIES = ("plan", "jit", "compass", "srpt")
 
 
-def main() -> None:
+def faults(runs: Annotated[int, "over all policies"] = 1000, jobs: int = 10, gpus: int = 3) -> None:
     """Print a row per policy; exit with 1 if a job was lost that was not on a fault, or something came out wrong."""
-    parser = argparse.ArgumentParser(prog="python -m experiments.faults", description=__doc__)
-    parser.add_argument("--runs", type=int, default=1000, help="over all policies")
-    parser.add_argument("--jobs", type=int, default=10)
-    parser.add_argument("--gpus", type=int, default=3)
-    given = parser.parse_args()
-    on = forks(given.jobs, given.gpus)
-    print(f"{'policy':<10}{'runs':>6}{'jobs':>8}{'faults':>8}{'lost':>6}{'undeserved':>12}{'wrong':>7}{'peak MB':>9}")
-    bad = 0
-    for place, policy in enumerate(POLICIES):
-        seeds = range(place, given.runs, len(POLICIES))
-        found = [run_with_faults(on, policy, seed) for seed in seeds]
-        faults, lost = sum(outcome.faults for outcome in found), sum(outcome.lost for outcome in found)
-        undeserved, wrong = sum(outcome.undeserved for outcome in found), sum(outcome.wrong for outcome in found)
-        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-        jobs = len(found) * given.jobs
-        print(
-            f"{policy:<10}{len(found):>6}{jobs:>8}{faults:>8}{lost:>6}{undeserved:>12}{wrong:>7}{peak:>9.0f}",
-            flush=True,
-        )
-        bad += undeserved + wrong
-    raise SystemExit(1 if bad else 0)
+    on = forks(jobs, gpus)
+
+    def injected(place: int) -> dict[str, Any]:
+        found = [run_with_faults(on, POLICIES[place], seed) for seed in range(place, runs, len(POLICIES))]
+        names = ("faults", "lost", "undeserved", "wrong")
+        return {name: sum(getattr(outcome, name) for outcome in found) for name in names} | {
+            "runs": len(found),
+            "jobs": len(found) * jobs,
+            "peak": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
+        }
+
+    rows = bench(
+        ((policy, place) for place, policy in enumerate(POLICIES)),
+        injected,
+        "{name:<10}{runs:>6}{jobs:>8}{faults:>8}{lost:>6}{undeserved:>12}{wrong:>7}{peak:>9.0f}",
+        f"{'policy':<10}{'runs':>6}{'jobs':>8}{'faults':>8}{'lost':>6}{'undeserved':>12}{'wrong':>7}{'peak MB':>9}",
+    )
+    raise SystemExit(1 if sum(row["undeserved"] + row["wrong"] for row in rows) else 0)
 
 
 if __name__ == "__main__":
-    main()
+    ask(faults)

@@ -7,27 +7,41 @@ part of this repository).
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
 
-from experiments.gentd26_2026_11_21.assignment import assigned
-from experiments.gentd26_2026_11_21.figure import BOUND, PLAN, STATIC, figure
-from experiments.resumed import fill
+import numpy as np
+
+from experiments.bench import ask
+from experiments.study import Study, canvas, markdown, shown
+from models import Instance
 from models.objective import reported_bound, reported_value
-from models.scenario import write_atomically
+from models.scenario import Scenario, build
+from models.scenario.document import PlaceSection, RestrictionsSection
 from planner import plan
 from planner.answers.simulate import simulate
 from planner.inputs.importers.format import Override
-from planner.inputs.importers.trace import Imported, import_trace
-from planner.show.canvas import png
+from planner.inputs.importers.trace import import_trace
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 FOLDER = Path(__file__).parent
 DATA = FOLDER.parents[2] / "shared" / "data" / "gentd26"
-LOG, UPDATES = DATA / "lora_request_trace.csv.gz", DATA / "pipeline_update_latency_anon.csv.gz"
+FILES = [DATA / "lora_request_trace.csv.gz", DATA / "pipeline_update_latency_anon.csv.gz"]
 PEAK_HOUR = ("2024-12-06T00:00", "2024-12-06T01:00")
 POLICIES = ("compass", "srpt", "receding")
+PLAN, BOUND, STATIC = "plan", "lower bound", "static assignment"
+_STYLE = {
+    # contender: colour (P. Tol's bright set), words
+    STATIC: ("#CCBB44", "static assignment"),
+    "compass": ("#EE6677", "Compass"),
+    "srpt": ("#228833", "srpt"),
+    "receding": ("#4477AA", "receding horizon"),
+    PLAN: ("#000000", "best plan\n(knows the future)"),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,31 +59,22 @@ class Row:
     loads: int | None = None
     hit_rate: float | None = None
 
-    @property
-    def cell(self) -> tuple[str, str, int, float]:
-        """What was asked."""
-        return self.start, self.end, self.gpus, self.time_limit_s
 
-
-def main(arguments: Sequence[str] | None = None) -> None:
+def peak_hour(
+    time_limit: Annotated[float, "seconds per cell for plan and bound together"] = 30.0,
+    window: Annotated[tuple[str, ...], "any window of the trace: from, to"] = PEAK_HOUR,
+    gpus: tuple[int, ...] = (2, 3, 4),
+    folder: Annotated[Path, "where results.csv and the picture lie"] = FOLDER,
+) -> None:
     """Fill the missing cells, print the table and draw the picture."""
-    parser = argparse.ArgumentParser(prog="python -m experiments.gentd26_2026_11_21", description=__doc__)
-    parser.add_argument("--time-limit", type=float, default=30.0, help="seconds per cell for plan and bound together")
-    parser.add_argument("--window", nargs=2, metavar=("FROM", "TO"), default=PEAK_HOUR, help="any window of the trace")
-    parser.add_argument("--gpus", type=int, nargs="+", default=[2, 3, 4])
-    parser.add_argument("--folder", type=Path, default=FOLDER, help="where results.csv and the picture lie")
-    options = parser.parse_args(arguments)
-    options.folder.mkdir(parents=True, exist_ok=True)
-    cells = [(*options.window, gpus, options.time_limit) for gpus in options.gpus]
-    wanted = fill(options.folder / "results.csv", Row, cells, lambda cell: measured(*cell))
-    print(table(wanted))
-    write_atomically(options.folder / "slowdown.png", png(figure(values(wanted), " to ".join(options.window))))
+    start, end = window
+    study = Study(Row, 4, measured, [table], figure, "slowdown.png")
+    study.run(((start, end, count, time_limit) for count in gpus), folder)
 
 
 def measured(start: str, end: str, gpus: int, time_limit_s: float) -> Iterator[Row]:
     """Yield what every policy, the plan and the lower bound reach; the plan starts from the policies' timelines."""
-    made = imported(start, end, gpus)
-    scenario = made.scenario
+    scenario = imported(start, end, gpus)
     simulations = {policy: simulate(scenario, policy) for policy in POLICIES}
     simulations[STATIC] = simulate(assigned(scenario), "jit")
     starts = [simulation.timeline for simulation in simulations.values()]
@@ -77,55 +82,87 @@ def measured(start: str, end: str, gpus: int, time_limit_s: float) -> Iterator[R
     assert planned.result.value is not None
     assert planned.result.lower_bound is not None
     assert planned.metrics is not None
+    cell = start, end, gpus, time_limit_s
     reached = {name: (simulation.value, simulation.metrics) for name, simulation in simulations.items()}
     for name, (value, metrics) in {**reached, PLAN: (planned.result.value, planned.metrics)}.items():
+        latencies = round(metrics.mean_latency_s, 3), round(metrics.p95_latency_s, 3)
         slowdown = reported_value(scenario.objective, value)
-        yield Row(
-            start,
-            end,
-            gpus,
-            time_limit_s,
-            name,
-            slowdown,
-            round(metrics.mean_latency_s, 3),
-            round(metrics.p95_latency_s, 3),
-            metrics.loads,
-            metrics.hit_rate,
-        )
-    bound = reported_bound(scenario.objective, planned.result.lower_bound)
-    yield Row(start, end, gpus, time_limit_s, BOUND, bound)
+        yield Row(*cell, name, slowdown, *latencies, metrics.loads, metrics.hit_rate)
+    yield Row(*cell, BOUND, reported_bound(scenario.objective, planned.result.lower_bound))
 
 
-def imported(start: str, end: str, gpus: int) -> Imported:
+def imported(start: str, end: str, gpus: int) -> Scenario:
     """Return a window of the trace on servers of one GPU each."""
-    return import_trace("gentd26", [LOG, UPDATES], window=(start, end), override=Override(servers=gpus).apply)
+    return import_trace("gentd26", FILES, window=(start, end), override=Override(servers=gpus).apply).scenario
 
 
-def values(rows: Sequence[Row]) -> dict[str, dict[int, float]]:
-    """Return mean slowdowns by contender and number of GPUs."""
-    found: dict[str, dict[int, float]] = {}
-    for row in rows:
-        found.setdefault(row.contender, {})[row.gpus] = row.mean_slowdown
+def assigned(scenario: Scenario) -> Scenario:
+    """Return the scenario with every model pinned to the GPUs that `owners` gives it."""
+    pins = tuple(PlaceSection(model=model, on=on) for model, on in owners(scenario.instance).items())
+    document = scenario.document.model_copy(update={"restrictions": RestrictionsSection(pin=pins)})
+    return build(document, scenario.source)
+
+
+def owners(instance: Instance) -> dict[str, tuple[str, ...]]:
+    """Return the GPUs of each model, so that the work of the window is spread evenly.
+
+    A model gets as many GPUs as its share of the work asks for, rounded, at least one; then models take the GPUs with
+    the least work so far, most work per GPU first. The shares are those of the window itself, which flatters it.
+    """
+    work = np.zeros(len(instance.models), np.int64)
+    tasks, models = instance.model_uses()
+    np.add.at(work, models, instance.run_us[instance.task_template[tasks]].max(axis=1))
+    copies = np.maximum(1, np.rint(work * instance.n_gpus / work.sum())).astype(np.int64)
+    load = np.zeros(instance.n_gpus)
+    found: dict[str, tuple[str, ...]] = {}
+    for model in np.argsort(-work / copies, kind="stable").tolist():
+        chosen = sorted(np.argsort(load, kind="stable")[: copies[model]].tolist())
+        load[chosen] += work[model] / copies[model]
+        found[instance.models[model].name] = tuple(instance.cluster.gpus[gpu].id for gpu in chosen)
     return found
 
 
 def table(rows: Sequence[Row]) -> str:
     """Return the rows as Markdown, the worst contender of each cell first."""
     heads = "GPUs", "", "mean slowdown", "x plan", "mean latency in s", "p95 latency in s", "loads", "hit rate"
-    lines = ["| " + " | ".join(heads) + " |", "|" + " --- |" * len(heads)]
-    plans = {row.cell: row.mean_slowdown for row in rows if row.contender == PLAN}
-    for row in sorted(rows, key=lambda row: (row.gpus, -row.mean_slowdown)):
-        latencies = [_shown(row.mean_latency_s, ".1f"), _shown(row.p95_latency_s, ".0f")]
-        cells = [str(row.gpus), row.contender, f"{row.mean_slowdown:.4g}", f"{row.mean_slowdown / plans[row.cell]:.2f}"]
-        lines.append(
-            "| " + " | ".join([*cells, *latencies, _shown(row.loads, "d"), _shown(row.hit_rate, ".3f")]) + " |"
-        )
-    return "\n".join(lines)
+    plans = {row.gpus: row.mean_slowdown for row in rows if row.contender == PLAN}
+    lines = [
+        [
+            str(row.gpus), row.contender, f"{row.mean_slowdown:.4g}", f"{row.mean_slowdown / plans[row.gpus]:.2f}",
+            shown(row.mean_latency_s, ".1f"), shown(row.p95_latency_s, ".0f"),
+            shown(row.loads, "d"), shown(row.hit_rate, ".3f"),
+        ]
+        for row in sorted(rows, key=lambda row: (row.gpus, -row.mean_slowdown))
+    ]  # fmt: skip
+    return markdown(heads, lines)
 
 
-def _shown(value: float | None, form: str) -> str:
-    return "" if value is None else format(value, form)
+def figure(rows: Sequence[Row]) -> Figure:
+    """Return the chart: a panel per number of GPUs, a bar per contender, the lower bound as a line."""
+    value = {(row.contender, row.gpus): row.mean_slowdown for row in rows}
+    counts = sorted({row.gpus for row in rows})
+    made = canvas(12, 4.2)
+    panels = made.subplots(1, len(counts), sharex=True, sharey=True, squeeze=False)[0]
+    for axes, gpus in zip(panels, counts, strict=True):
+        reached = [value[contender, gpus] for contender in _STYLE]
+        bound = value[BOUND, gpus]
+        axes.barh(range(len(_STYLE)), reached, color=[colour for colour, _ in _STYLE.values()], height=0.65)
+        for place, slowdown in enumerate(reached):
+            axes.annotate(f"{slowdown:.3g}", (slowdown, place), (4, 0), textcoords="offset points", va="center")
+        axes.axvline(bound, color="#777777", linestyle="--", linewidth=1.5)
+        axes.set_title(f"{gpus} GPUs: lower bound {bound:.3g} (dashed)", loc="left", fontsize=11)
+        axes.set_xscale("log")
+        axes.spines[["top", "right"]].set_visible(False)
+    axes.set_xlim(1, 1.6 * max(value[contender, gpus] for contender in _STYLE for gpus in counts))
+    axes.set_yticks(range(len(_STYLE)), [words for _, words in _STYLE.values()])
+    axes.invert_yaxis()
+    marks = [mark for mark in (1, 2, 5, 10, 20, 50, 100, 200, 500) if mark <= axes.get_xlim()[1]]
+    axes.set_xticks(marks, [f"{mark:g}" for mark in marks])
+    axes.minorticks_off()
+    window = f"{rows[0].start} to {rows[0].end}"
+    made.suptitle(f"GenTD26, {window}: mean slowdown (log scale)", x=0.01, ha="left", fontsize=12)
+    return made
 
 
 if __name__ == "__main__":
-    main()
+    ask(peak_hour)

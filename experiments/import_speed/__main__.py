@@ -7,13 +7,14 @@ Memory is the most that the process ever held, Python and libraries included.
 
 from __future__ import annotations
 
-import argparse
 import subprocess
 import sys
 import tempfile
 import time
 from pathlib import Path
+from typing import Annotated
 
+from experiments.bench import ask
 from experiments.import_speed.logs import LOGS, draw
 from planner.inputs.importers.trace import import_trace
 
@@ -36,24 +37,23 @@ def _most_memory_kb() -> int:
     return int(status["VmHWM"].split()[0])
 
 
-def main() -> None:
+def import_speed(
+    rows: int = 1_000_000,
+    formats: Annotated[tuple[str, ...], tuple(LOGS)] = tuple(LOGS),
+    log: Annotated[Path | None, "import only this file, of the first of --formats"] = None,
+) -> None:
     """Draw every log and import it in a process of its own."""
-    parser = argparse.ArgumentParser(prog="python -m experiments.import_speed", description=__doc__)
-    parser.add_argument("--rows", type=int, default=1_000_000)
-    parser.add_argument("--formats", nargs="+", choices=LOGS, default=list(LOGS))
-    parser.add_argument("--log", type=Path, help="import only this file, of the first of --formats")
-    options = parser.parse_args()
-    if options.log is not None:
-        measured(options.formats[0], options.log)
+    if log is not None:
+        measured(formats[0], log)
         return
     with tempfile.TemporaryDirectory() as folder:
-        for name in options.formats:
-            log = Path(folder) / name
-            draw(name, options.rows, log)
-            alone = [sys.executable, "-m", "experiments.import_speed", "--formats", name, "--log", str(log)]
+        for name in formats:
+            drawn = Path(folder) / name
+            draw(name, rows, drawn)
+            alone = [sys.executable, "-m", "experiments.import_speed", "--formats", name, "--log", str(drawn)]
             subprocess.run(alone, check=True)  # noqa: S603
-            log.unlink()
+            drawn.unlink()
 
 
 if __name__ == "__main__":
-    main()
+    ask(import_speed)

@@ -6,92 +6,110 @@ are read from ``../shared/data`` (they are no part of this repository).
 
 from __future__ import annotations
 
-import argparse
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
-from experiments.league_2026_11_22.row import Row
-from experiments.league_2026_11_22.workloads import WORKLOADS
-from experiments.resumed import write as write_rows
+from experiments.bench import ask
+from experiments.league_2026_11_22.workloads import FOLDER, WORKLOADS, drawn
+from experiments.study import markdown, write
 from models.record import encode
-from models.scenario import load_scenario, write_atomically
+from models.scenario import write_atomically
 from planner import replicate, save
 from planner.answers.replications import Replicated
 
-FOLDER = Path(__file__).parent
-_QUICK = {"jobs": 20, "replications": 3, "time_limit": 1.0}
+
+@dataclass(frozen=True, slots=True)
+class LeagueRow:
+    """What a contender came to on a workload: means over its replications, most with the ends of their intervals.
+
+    The objective is mean slowdown; `ratio_to_best` is to the best contender of each replication, `ratio_to_bound` to
+    its lower bound: the ratio to the optimum lies between. `difference` is to the best online policy of the workload;
+    `converged_in` counts the replications whose plan is converged. What parts lose is known of policies that are taken
+    apart.
+    """
+
+    workload: str
+    policy: str
+    replications: int
+    objective: float
+    objective_low: float | None
+    objective_high: float | None
+    ratio_to_best: float | None
+    ratio_to_best_low: float | None
+    ratio_to_best_high: float | None
+    ratio_to_bound: float | None
+    ratio_to_bound_low: float | None
+    ratio_to_bound_high: float | None
+    difference: float | None
+    difference_low: float | None
+    difference_high: float | None
+    better_in: int | None
+    bound_methods: str
+    converged_in: int
+    gap_to_bound: float | None
+    lost_to_residency: float | None
+    lost_to_batches: float | None
+    lost_to_order: float | None
+    lost_to_placement: float | None
+    lost_to_open: float | None
 
 
-def main(arguments: Sequence[str] | None = None) -> None:
+def league(
+    jobs: Annotated[int, "per replication, where arrivals are drawn"] = 100,
+    replications: int = 10,
+    time_limit: Annotated[float, "seconds per replication for plan and bound"] = 20.0,
+    workloads: Annotated[tuple[str, ...], tuple(WORKLOADS)] = tuple(WORKLOADS),
+    workers: int = 2,
+    ray: Annotated[str | None, "address of a Ray cluster in place of local processes"] = None,
+    quick: Annotated[bool, "a few jobs and replications, to try it out in minutes"] = False,
+    kept: Annotated[Path, "where scenarios and replications are kept"] = Path("league"),
+    folder: Annotated[Path, "where league.csv and league.md lie"] = FOLDER,
+) -> None:
     """Fill what is missing, then write and print the table."""
-    parser = argparse.ArgumentParser(prog="python -m experiments.league_2026_11_22", description=__doc__)
-    parser.add_argument("--jobs", type=int, default=100, help="per replication, where arrivals are drawn")
-    parser.add_argument("--replications", type=int, default=10)
-    parser.add_argument("--time-limit", type=float, default=20.0, help="seconds per replication for plan and bound")
-    parser.add_argument("--workloads", nargs="+", choices=WORKLOADS, default=list(WORKLOADS))
-    parser.add_argument("--workers", type=int, default=2)
-    parser.add_argument("--ray", help="address of a Ray cluster in place of local processes")
-    parser.add_argument("--quick", action="store_true", help="a few jobs and replications, to try it out in minutes")
-    parser.add_argument("--kept", type=Path, default=Path("league"), help="where scenarios and replications are kept")
-    parser.add_argument("--folder", type=Path, default=FOLDER, help="where league.csv and league.md lie")
-    options = parser.parse_args(arguments)
-    if options.quick:
-        vars(options).update(_QUICK)
-    made = {name: played(name, options) for name in options.workloads}
-    write_rows(options.folder / "league.csv", [row for name, one in made.items() for row in rows_of(name, one)])
+    jobs, replications, time_limit = (20, 3, 1.0) if quick else (jobs, replications, time_limit)
+    made: dict[str, Replicated] = {}
+    for name in workloads:
+        made[name] = replicate(
+            drawn(name, kept, jobs),
+            replications,
+            regret=("compass", "srpt", "ahead"),
+            time_limit_s=time_limit,
+            folder=kept / name,
+            workers=workers,
+            ray=ray,
+        )
+        if made[name].replications:
+            save(made[name], kept / name)
+    write(folder / "league.csv", [row for name, one in made.items() for row in rows_of(name, one)])
     text = "\n".join(table(made)) + "\n"
-    write_atomically(options.folder / "league.md", text)
+    write_atomically(folder / "league.md", text)
     print(text)
 
 
-def played(name: str, options: argparse.Namespace) -> Replicated:
-    """Return the comparison of all policies over the replications of a workload."""
-    folder: Path = options.kept / name
-    folder.mkdir(parents=True, exist_ok=True)
-    scenario = load_scenario(WORKLOADS[name].write(folder, options.jobs))
-    found = replicate(
-        scenario,
-        options.replications,
-        regret=("compass", "srpt", "ahead"),
-        time_limit_s=options.time_limit,
-        folder=folder,
-        workers=options.workers,
-        ray=options.ray,
-    )
-    if found.replications:
-        save(found, folder)
-    return found
-
-
-def rows_of(name: str, made: Replicated) -> Iterator[Row]:
+def rows_of(name: str, made: Replicated) -> Iterator[LeagueRow]:
     """Yield the rows of a workload."""
     for row in made.rows:
         said = encode(row)
-        figures: dict[str, Any] = {key: said.get(key) for key in Row.__dataclass_fields__ if key != "workload"}
-        yield Row(workload=name, **figures)
+        figures: dict[str, Any] = {key: said.get(key) for key in LeagueRow.__dataclass_fields__ if key != "workload"}
+        yield LeagueRow(workload=name, **figures)
 
 
 def table(made: Mapping[str, Replicated]) -> Iterator[str]:
-    """Yield the lines of two tables: per policy and workload its objective, times the best and times the bound."""
+    """Yield two tables: per policy and workload its objective, times the best and times the bound."""
     policies = dict.fromkeys(row.policy for one in made.values() for row in one.rows)
     for ratio, words in (("ratio_to_best", "x best"), ("ratio_to_bound", "x bound")):
-        yield f"| {words} | {' | '.join(made)} |"
-        yield f"| --- |{' --: |' * len(made)}"
-        for policy in policies:
-            yield f"| `{policy}` | {' | '.join(_cell(one, policy, ratio) for one in made.values())} |"
+        lines = [[f"`{policy}`", *(_cell(one, policy, ratio) for one in made.values())] for policy in policies]
+        yield markdown([words, *made], lines, " --: |")
         yield ""
     for name, one in made.items():
         yield f"{name}: {one.proof}{'' if one.warning is None else f' {one.warning}'}"
 
 
-def _of(made: Replicated, policy: str, key: str) -> float | None:
-    found: list[float | None] = [encode(row)[key] for row in made.rows if row.policy == policy]
-    return found[0] if found else None
-
-
 def _cell(made: Replicated, policy: str, ratio: str) -> str:
-    mean, low, high = (_of(made, policy, f"{ratio}{end}") for end in ("", "_low", "_high"))
+    row: Mapping[str, Any] = next((encode(row) for row in made.rows if row.policy == policy), {})
+    mean, low, high = (row.get(f"{ratio}{end}") for end in ("", "_low", "_high"))
     if mean is None:
         return "-"
     shown = f"{mean:.3g}" if low is None or high is None else f"{mean:.3g} [{low:.3g}, {high:.3g}]"
@@ -99,4 +117,4 @@ def _cell(made: Replicated, policy: str, ratio: str) -> str:
 
 
 if __name__ == "__main__":
-    main()
+    ask(league)

@@ -6,24 +6,25 @@ answer. An interrupted run goes on where it was.
 
 from __future__ import annotations
 
-import argparse
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
+from itertools import product
 from pathlib import Path
+from typing import Annotated
 
 from executor import PolicyError
-from experiments.league_2026_11_22.workloads import WORKLOADS
-from experiments.resumed import fill
-from models.scenario import Scenario, load_scenario
+from experiments.bench import ask
+from experiments.league_2026_11_22.workloads import FOLDER, WORKLOADS, drawn
+from experiments.study import Study, markdown
+from models.scenario import Scenario
 from planner import simulate
 from planner.answers.compare import BATCHING_POLICIES, DEFAULT_POLICIES
 from planner.answers.intervals import interval_of
 from planner.answers.policies.parse import RECEDING
 from planner.answers.replicated_servers import scenarios
 
-FOLDER = Path(__file__).parent
 BATCHED = ("batches", "two-kinds")
 """Workloads whose tasks come in batch classes."""
 TOO_LONG = ("azure-code",)
@@ -43,33 +44,24 @@ class OnlineResult:
     value: float | None
     us_per_task: float
 
-    @property
-    def cell(self) -> tuple[str, int, int, str]:
-        """What was asked."""
-        return self.workload, self.replication, self.jobs, self.policy
 
-
-def main(arguments: Sequence[str] | None = None) -> None:
+def online(
+    jobs: Annotated[int, "per replication, where arrivals are drawn"] = 100,
+    replications: int = 10,
+    workloads: Annotated[tuple[str, ...], tuple(WORKLOADS)] = tuple(WORKLOADS),
+    kept: Annotated[Path, "where scenarios are kept"] = Path("league"),
+    folder: Annotated[Path, "where online.csv lies"] = FOLDER,
+) -> None:
     """Fill what is missing and print the table."""
-    parser = argparse.ArgumentParser(prog="python -m experiments.league_2026_11_22.online", description=__doc__)
-    parser.add_argument("--jobs", type=int, default=100, help="per replication, where arrivals are drawn")
-    parser.add_argument("--replications", type=int, default=10)
-    parser.add_argument("--workloads", nargs="+", choices=WORKLOADS, default=list(WORKLOADS))
-    parser.add_argument("--kept", type=Path, default=Path("league"), help="where scenarios are kept")
-    parser.add_argument("--folder", type=Path, default=FOLDER, help="where online.csv lies")
-    options = parser.parse_args(arguments)
 
     @cache
-    def drawn(name: str) -> list[Scenario]:
-        folder: Path = options.kept / name
-        folder.mkdir(parents=True, exist_ok=True)
-        found, _ = scenarios(load_scenario(WORKLOADS[name].write(folder, options.jobs)), options.replications)
+    def replicated(name: str) -> list[Scenario]:
+        found, _ = scenarios(drawn(name, kept, jobs), replications)
         return found
 
-    def measured(cell: tuple[str, int, int, str]) -> Iterator[OnlineResult]:
+    def measured(name: str, replication: int, jobs: int, policy: str) -> Iterator[OnlineResult]:
         """Yield the figures of one policy on one draw."""
-        name, replication, jobs, policy = cell
-        scenario, begun = drawn(name)[replication], time.process_time()
+        scenario, begun = replicated(name)[replication], time.process_time()
         try:
             value = float(simulate(scenario, policy).value)
         except PolicyError:
@@ -77,15 +69,14 @@ def main(arguments: Sequence[str] | None = None) -> None:
         took_us = 1e6 * (time.process_time() - begun) / scenario.instance.n_tasks
         yield OnlineResult(name, replication, jobs, policy, value, round(took_us, 1))
 
-    cells = [
-        (name, replication, options.jobs, policy)
-        for policy in POLICIES
-        for name in options.workloads
-        for replication in range(options.replications)
-        if runs_on(policy, name)
-    ]
-    for line in table(fill(options.folder / "online.csv", OnlineResult, cells, measured), options.workloads):
-        print(line)
+    Study(OnlineResult, 4, measured, [table], results="online.csv").run(
+        (
+            (name, replication, jobs, policy)
+            for policy, name, replication in product(POLICIES, workloads, range(replications))
+            if runs_on(policy, name)
+        ),
+        folder,
+    )
 
 
 def runs_on(policy: str, workload: str) -> bool:
@@ -93,13 +84,12 @@ def runs_on(policy: str, workload: str) -> bool:
     return (policy not in BATCHING_POLICIES or workload in BATCHED) and (policy != RECEDING or workload not in TOO_LONG)
 
 
-def table(rows: Sequence[OnlineResult], workloads: Sequence[str]) -> Iterator[str]:
-    """Yield the lines of a table: each policy's objective, times that of the best one of the same replication."""
+def table(rows: Sequence[OnlineResult]) -> str:
+    """Return each policy's objective, times that of the best one of the same replication."""
     value = {(row.workload, row.replication, row.policy): row.value for row in rows}
-    yield f"| policy | {' | '.join(workloads)} |"
-    yield f"| --- |{' --: |' * len(workloads)}"
-    for policy in POLICIES:
-        yield f"| `{policy}` | {' | '.join(_cell(value, workload, policy) for workload in workloads)} |"
+    workloads = sorted({row.workload for row in rows}, key=list(WORKLOADS).index)
+    lines = [[f"`{policy}`", *(_cell(value, workload, policy) for workload in workloads)] for policy in POLICIES]
+    return markdown(["policy", *workloads], lines, " --: |")
 
 
 def _cell(value: dict[tuple[str, int, str], float | None], workload: str, policy: str) -> str:
@@ -116,4 +106,4 @@ def _cell(value: dict[tuple[str, int, str], float | None], workload: str, policy
 
 
 if __name__ == "__main__":
-    main()
+    ask(online)

@@ -11,13 +11,15 @@ from typing import Any
 import yaml
 
 from experiments import authors
-from experiments.gentd26_2026_11_21.__main__ import LOG, UPDATES
+from experiments.gentd26_2026_11_21.__main__ import FILES
 from experiments.scenarios.azure_arrivals import arrivals
+from models.scenario import Scenario, load_scenario
 from models.scenario.writing import write_scenario
 from planner import import_trace
 from planner.inputs.importers.format import Override
 
-SCENARIOS = Path(__file__).parents[1] / "scenarios"
+FOLDER = Path(__file__).parent
+SCENARIOS = FOLDER.parent / "scenarios"
 AZURE = Path(__file__).parents[3] / "shared" / "data" / "azure_llm_2023"
 _GENTD26_WINDOW_S = 360
 _MINUTES = 50
@@ -104,7 +106,7 @@ def _gentd26(name: str, begin: str, end: str, servers: int) -> Any:
     def write(folder: Path, _: int) -> Path:
         """Write the scenario of the window; return where."""
         made = import_trace(
-            "gentd26", [LOG, UPDATES], window=(f"{begin}:00", f"{end}:00"), override=Override(servers=servers).apply
+            "gentd26", FILES, window=(f"{begin}:00", f"{end}:00"), override=Override(servers=servers).apply
         )
         path = folder / f"{name}.yaml"
         made.save(path)
@@ -145,3 +147,10 @@ WORKLOADS: Mapping[str, Workload] = {
     ),
 }
 """By name, in the order of the table."""
+
+
+def drawn(name: str, kept: Path, jobs: int) -> Scenario:
+    """Return the scenario of a workload, written into a folder of its own."""
+    folder = kept / name
+    folder.mkdir(parents=True, exist_ok=True)
+    return load_scenario(WORKLOADS[name].write(folder, jobs))

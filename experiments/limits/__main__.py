@@ -2,25 +2,25 @@
 
 from __future__ import annotations
 
-import argparse
 import time
 from collections import Counter
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Annotated
 
+from experiments import bench
 from experiments.limits.ask import ask
 
 
-def main() -> None:
+def limits(
+    minutes: float = 10.0,
+    first: Annotated[int, "the first seed"] = 0,
+    keep: Annotated[Path | None, "a folder for the scenarios that were asked about"] = None,
+) -> None:
     """Print what was found; exit with 1 if anything was."""
-    parser = argparse.ArgumentParser(prog="python -m experiments.limits", description=__doc__)
-    parser.add_argument("--minutes", type=float, default=10.0)
-    parser.add_argument("--first", type=int, default=0, help="the first seed")
-    parser.add_argument("--keep", type=Path, help="a folder for the scenarios that were asked about")
-    given = parser.parse_args()
-    end_s, seed, wrong, asked = time.monotonic() + 60 * given.minutes, given.first, 0, Counter[str]()
+    end_s, seed, wrong, asked = time.monotonic() + 60 * minutes, first, 0, Counter[str]()
     with TemporaryDirectory() as folder:
-        kept = Path(folder) if given.keep is None else given.keep
+        kept = keep or Path(folder)
         kept.mkdir(parents=True, exist_ok=True)
         while time.monotonic() < end_s:
             words, found = ask(seed, kept)
@@ -34,4 +34,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    bench.ask(limits)

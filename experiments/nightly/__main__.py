@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import argparse
 import json
 import time
 import traceback
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
+from typing import Annotated
 
+from experiments.bench import ask
 from experiments.nightly.against import (
     Compared,
     compare_bounds,
@@ -25,26 +26,24 @@ from models.errors import UserError
 Comparison = Callable[[Draw], Iterator[Compared]]
 
 
-def main(arguments: Sequence[str] | None = None) -> None:
+def nightly(
+    count: Annotated[int, "draws"] = 10_000,
+    seconds: Annotated[float, "begin no draw after so long"] = float("inf"),
+    seed: Annotated[int, "of the first draw; the others follow"] = 0,
+    limit: Annotated[float, "seconds for each plan and each bound"] = 2.0,
+    altered: Annotated[int, "altered certificates per certificate"] = 20,
+    only: Annotated[str | None, "one of the comparisons", ("plans", "milp", "bounds", "servers", "by")] = None,
+    output: Annotated[Path, "folder for scenarios"] = Path("contradictions"),
+) -> None:
     """Compare so many draws, print a table, and exit with 1 if anything contradicts the oracle."""
-    parser = argparse.ArgumentParser(prog="python -m experiments.nightly", description=__doc__)
-    parser.add_argument("--count", type=int, default=10_000, help="draws")
-    parser.add_argument("--seconds", type=float, default=float("inf"), help="begin no draw after so long")
-    parser.add_argument("--seed", type=int, default=0, help="of the first draw; the others follow")
-    parser.add_argument("--limit", type=float, default=2.0, help="seconds for each plan and each bound")
-    parser.add_argument("--altered", type=int, default=20, help="altered certificates per certificate")
-    parser.add_argument("--only", choices=("plans", "milp", "bounds", "servers", "by"), help="one of the comparisons")
-    parser.add_argument("-o", "--output", type=Path, default=Path("contradictions"), help="folder for scenarios")
-    given = parser.parse_args(arguments)
-    table = Table(given.output)
-    begun = time.monotonic()
-    for seed in range(given.seed, given.seed + given.count):
-        if time.monotonic() - begun > given.seconds:
+    table, begun = Table(output), time.monotonic()
+    for drawn in range(seed, seed + count):
+        if time.monotonic() - begun > seconds:
             break
         table.draws += 1
-        for name, resizable, every, compare in _comparisons(given.limit, given.altered):
-            if given.only in (None, name) and seed % every == 0:
-                table.add(seed, draw(seed, resizable), compare)
+        for name, resizable, every, compare in _comparisons(limit, altered):
+            if only in (None, name) and drawn % every == 0:
+                table.add(drawn, draw(drawn, resizable), compare)
     print(table.text(time.monotonic() - begun))
     raise SystemExit(1 if table.contradictions else 0)
 
@@ -102,4 +101,4 @@ class Table:
 
 
 if __name__ == "__main__":
-    main()
+    ask(nightly)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import random
 from collections.abc import Iterator
@@ -10,7 +11,7 @@ from fractions import Fraction
 from itertools import product
 from typing import Any
 
-from experiments.nightly.altered import altered
+from experiments.bounds.__main__ import certificates
 from experiments.nightly.draws import Draw
 from models import Cluster, Instance, Objective
 from models.availability import FOREVER, Availability
@@ -20,19 +21,16 @@ from models.status import Status
 from planner import plan, servers
 from planner.answers.questions import schedule
 from planner.answers.servers import ServersAnswer
-from solvers.bounds import closed_form
-from solvers.bounds.certificate import closed_form_document, lagrangian_document
-from solvers.bounds.granularity import round_up
-from solvers.bounds.lagrangian.improve import improve
 from solvers.bounds.verify import verify
 from solvers.budget import Method
 from solvers.exact import cp_sat, exhaustive, milp
-from solvers.result import Result, Search
+from solvers.result import Result
 
 _PROVED = Fraction(1, 1_000_000)
 """Relative difference within which a value counts as equal to its bound."""
 MOST_SERVERS, INTERVALS = 3, 2
 """Sizes and schedules are looked at up to here."""
+JUNK: tuple[Any, ...] = (None, True, False, -1, 0, 1, 3, 1e400, float("nan"), 1 << 63, 10**40, "x", [], {}, [[]], 0.5)
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +88,7 @@ def compare_bounds(draw: Draw, limit_s: float, alterations: int) -> Iterator[Com
     if optimum is None:
         return  # any bound holds
     rng = random.Random(len(instance.jobs))  # noqa: S311
-    for name, document, bound in _certificates(instance, objective, limit_s):
+    for name, document, bound in certificates(instance, objective, limit_s):
         wrong = f"has a bound of {bound}, and the optimum is {optimum}" if bound > optimum else None
         yield Compared(f"bound {name}", False, wrong)
         verdict = verify(instance, document)
@@ -100,17 +98,36 @@ def compare_bounds(draw: Draw, limit_s: float, alterations: int) -> Iterator[Com
             yield Compared("altered certificates", False, _believes(instance, objective, changed, optimum))
 
 
-def _certificates(
-    instance: Instance, objective: Objective, limit_s: float
-) -> Iterator[tuple[str, dict[str, Any], Fraction]]:
-    for name, method in closed_form.METHODS.items():
-        value = method(instance, objective)
-        if value is not None:
-            value = round_up(instance, objective, value)
-            yield name, json.loads(json.dumps(closed_form_document(instance, objective, name, value))), value
-    priced = improve(Search(instance, objective, limit_s))
-    if priced is not None:
-        yield "lagrangian", json.loads(json.dumps(lagrangian_document(instance, objective, priced))), priced.bound
+def altered(document: dict[str, Any], count: int, rng: random.Random) -> Iterator[dict[str, Any]]:
+    """Yield so many certificates that differ from one in one or two places, and are to prove nothing more."""
+    for _ in range(count):
+        changed = copy.deepcopy(document)
+        for _ in range(rng.randint(1, 2)):
+            places = [place for place in _places(changed) if place[0] in ("lower_bound", "parameters", "prices")]
+            inside, place = changed, rng.choice(places)
+            for key in place[:-1]:
+                inside = inside[key]
+            inside[place[-1]] = _instead(inside[place[-1]], rng)
+        # A claim that only a proof of more than is true could bear.
+        changed["lower_bound"] = rng.choice((changed["lower_bound"], 1e18))
+        yield changed
+
+
+def _places(value: Any, at: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    """Yield the path to everything inside a document."""
+    keys = list(value) if isinstance(value, dict) else range(len(value)) if isinstance(value, list) else ()
+    for key in keys:
+        yield (*at, key)
+        yield from _places(value[key], (*at, key))
+
+
+def _instead(value: Any, rng: random.Random) -> Any:
+    """Return something else: near by, far away, reordered, or no such thing at all."""
+    if isinstance(value, int) and rng.random() < 0.7:
+        return rng.choice((value + 1, value - 1, 2 * value, value // 2, -value, value << rng.randint(1, 80)))
+    if isinstance(value, list) and value and rng.random() < 0.7:
+        return rng.choice((value[::-1], value[:-1], value + value[-1:], [value[0]] * len(value)))
+    return rng.choice(JUNK)
 
 
 def _believes(instance: Instance, objective: Objective, document: Any, optimum: Fraction) -> str | None:

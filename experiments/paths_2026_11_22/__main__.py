@@ -6,23 +6,21 @@ branch ends, once with paths that are known at the release. An interrupted run g
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from itertools import product
 from pathlib import Path
+from typing import Annotated
 
-from executor import instance_for, parse_policy
-from executor import simulate as run
-from experiments.resumed import fill
+from experiments.bench import ask, carry_out
+from experiments.study import Study, markdown
 from models import Instance, Objective, timeline_value
 from models.scenario import build, load_scenario
 from planner.answers.intervals import interval_of
 
 FOLDER = Path(__file__).parent
 POLICIES = ("compass", "compass-released", "jit", "heft", "hash", "srpt", "lru", "dally", "hadar", "rltune")
-RATES = (3.0, 6.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,38 +34,31 @@ class Row:
     shown_late: float
     known: float
 
-    @property
-    def cell(self) -> tuple[float, int, int, str]:
-        """What was asked."""
-        return self.jobs_per_s, self.seed, self.jobs, self.policy
 
-
-def main(arguments: Sequence[str] | None = None) -> None:
+def paths(
+    jobs: int = 200,
+    draws: int = 10,
+    rates: Annotated[tuple[float, ...], "jobs per second"] = (3.0, 6.0),
+    folder: Annotated[Path, "where results.csv lies"] = FOLDER,
+) -> None:
     """Fill the missing cells and print the answer."""
-    parser = argparse.ArgumentParser(prog="python -m experiments.paths_2026_11_22", description=__doc__)
-    parser.add_argument("--jobs", type=int, default=200)
-    parser.add_argument("--draws", type=int, default=10)
-    parser.add_argument("--rates", type=float, nargs="+", default=RATES, help="jobs per second")
-    parser.add_argument("--folder", type=Path, default=FOLDER, help="where results.csv lies")
-    options = parser.parse_args(arguments)
-    cells = list(product(options.rates, range(1, options.draws + 1), [options.jobs], POLICIES))
-    rows = fill(options.folder / "results.csv", Row, cells, lambda cell: measured(*cell))
-    for line in table(rows, options.rates):
-        print(line)
+    Study(Row, 4, measured, [table]).run(product(rates, range(1, draws + 1), [jobs], POLICIES), folder)
 
 
-def table(rows: Sequence[Row], rates: Sequence[float]) -> Iterator[str]:
-    """Yield the lines of a table: per policy and rate what the paths cost where they show late, in per cent."""
-    yield f"| policy | {' | '.join(f'{rate:g} jobs/s: slowdown | not knowing the path' for rate in rates)} |"
-    yield f"| --- |{' --: | --: |' * len(rates)}"
-    for policy in POLICIES:
+def table(rows: Sequence[Row]) -> str:
+    """Return per policy and rate what the paths cost where they show late, in per cent."""
+    rates = list(dict.fromkeys(row.jobs_per_s for row in rows))
+    lines = []
+    for policy in dict.fromkeys(row.policy for row in rows):
         figures = []
         for rate in rates:
             here = [row for row in rows if (row.policy, row.jobs_per_s) == (policy, rate)]
             cost = interval_of([100 * (row.shown_late / row.known - 1) for row in here])
             ends = "" if cost.low is None else f" [{cost.low:+.1f}, {cost.high:+.1f}]"
             figures += [f"{interval_of([row.shown_late for row in here]).mean:.3g}", f"{cost.mean:+.1f}%{ends}"]
-        yield f"| `{policy}` | {' | '.join(figures)} |"
+        lines.append([f"`{policy}`", *figures])
+    heads = [f"{rate:g} jobs/s: slowdown | not knowing the path" for rate in rates]
+    return markdown(["policy", *heads], lines, " --: | --: |")
 
 
 def measured(rate: float, seed: int, jobs: int, policy: str) -> Iterator[Row]:
@@ -77,7 +68,10 @@ def measured(rate: float, seed: int, jobs: int, policy: str) -> Iterator[Row]:
     poisson = like.document.workload.poisson.model_copy(update={"rate": Fraction(rate), "seed": seed, "jobs": jobs})
     workload = like.document.workload.model_copy(update={"poisson": poisson})
     drawn = build(like.document.model_copy(update={"workload": workload}), like.source).instance
-    late, known = (slowdown(on, policy) for on in (drawn, with_known_paths(drawn)))
+    late, known = (
+        float(timeline_value(Objective.MEAN_SLOWDOWN, *carry_out(on, policy)))
+        for on in (drawn, with_known_paths(drawn))
+    )
     yield Row(rate, seed, jobs, policy, late, known)
 
 
@@ -86,12 +80,5 @@ def with_known_paths(instance: Instance) -> Instance:
     return replace(instance, jobs=tuple(replace(job, workflow=replace(job.workflow, of=None)) for job in instance.jobs))
 
 
-def slowdown(on: Instance, policy: str) -> float:
-    """Return the mean slowdown of a policy."""
-    parsed = parse_policy(policy)
-    own = instance_for(on, parsed)
-    return float(timeline_value(Objective.MEAN_SLOWDOWN, own, run(own, parsed)))
-
-
 if __name__ == "__main__":
-    main()
+    ask(paths)

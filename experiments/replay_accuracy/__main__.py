@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import argparse
 import tempfile
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from statistics import mean
+from typing import Annotated
 
 import yaml
 from rich.console import Console
@@ -16,6 +16,7 @@ from executor.devices.run import LiveSettings
 from executor.runners.factory import parse_runner
 from executor.runners.runner import Runner
 from executor.samples import Spread
+from experiments.bench import ask
 from models.scenario import Scenario, load_scenario
 from planner.answers.profile import profile
 from planner.answers.trial import Trial, trial
@@ -26,39 +27,36 @@ SCENARIO = Path(__file__).parents[1] / "scenarios" / "paper_small.yaml"
 Key = tuple[str, str]
 
 
-def main() -> None:
+def replay_accuracy(
+    gpus: Annotated[int, "planned GPUs, each a core"] = 2,
+    jobs: int = 60,
+    rate: Annotated[float, "jobs per second and GPU"] = 4.0,
+    repeats: int = 5,
+    runner: str = "transformers",
+    rounds: Annotated[int, "rounds of the profile"] = 12,
+) -> None:
     """Print the trial, and how far run times in it are from the profile's, and the profile's from one another."""
-    options = argparse.ArgumentParser(prog="python -m experiments.replay_accuracy", description=__doc__)
-    options.add_argument("--gpus", type=int, default=2, help="planned GPUs, each a core")
-    options.add_argument("--jobs", type=int, default=60)
-    options.add_argument("--rate", type=float, default=4.0, help="jobs per second and GPU")
-    options.add_argument("--repeats", type=int, default=5)
-    options.add_argument("--runner", default="transformers")
-    options.add_argument("--rounds", type=int, default=12, help="rounds of the profile")
-    given = options.parse_args()
-    runner = parse_runner(given.runner)
+    chosen = parse_runner(runner)
     data = yaml.safe_load(SCENARIO.read_text())
-    data["cluster"]["servers"] = given.gpus
-    data["workload"]["poisson"] |= {"rate": f"{given.rate * given.gpus} /s", "jobs": given.jobs}
+    data["cluster"]["servers"] = gpus
+    data["workload"]["poisson"] |= {"rate": f"{rate * gpus} /s", "jobs": jobs}
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         (folder / "scenario.yaml").write_text(yaml.safe_dump(data))
-        before, samples = _profile(
-            load_scenario(folder / "scenario.yaml"), runner, given.rounds, given.gpus - 1, folder
-        )
+        before, samples = _profile(load_scenario(folder / "scenario.yaml"), chosen, rounds, gpus - 1, folder)
         made = trial(
             before,
             ["plan", "compass"],
-            runner,
+            chosen,
             LiveSettings(),
-            runner_name=given.runner,
-            repeats=given.repeats,
+            runner_name=runner,
+            repeats=repeats,
             time_limit_s=5.0,
             samples=samples,
         )
         Console(width=200).print(trial_view(made))
-        _, after = _profile(before, runner, given.rounds, given.gpus - 1, folder)
-        _, alone = _profile(before, runner, given.rounds, 0, folder)
+        _, after = _profile(before, chosen, rounds, gpus - 1, folder)
+        _, alone = _profile(before, chosen, rounds, 0, folder)
     profiled = {key: mean(spread.samples_us) for key, spread in samples.runs.items()}
     print("run times, weighted by how long they are, against the means of the profile:")
     for contender in made.contenders:
@@ -106,4 +104,4 @@ def _scatter(spreads: Iterable[Spread]) -> float:
 
 
 if __name__ == "__main__":
-    main()
+    ask(replay_accuracy)

@@ -1,132 +1,218 @@
-"""Benchmarks of dispatch rules and annealing; each prints one line per case.
-
-python -m experiments.search compass --seconds 60            first 100 jobs of the shared arrivals at 2, 3, 4 jobs/s
-python -m experiments.search compass --jobs 2000 --seconds 120
-python -m experiments.search scale                           time per task of the first plan, 10^3 to 10^6 tasks
-python -m experiments.search shops --seconds 60              makespan of mk01 to mk10 beside the best known values
-python -m experiments.search pyjobshop --seconds 15          makespan of flexible job shops beside PyJobShop's
-python -m experiments.search parallel --seconds 20           makespan on parallel machines beside the optima
-python -m experiments.search unrelated --seconds 30          weighted completion time on unrelated machines
-python -m experiments.search proved --seconds 5              fifty windows that CP-SAT proves
-python -m experiments.search adverse --seconds 10            overload, and memory for one model
-python -m experiments.search moves --seconds 10              each kind of move left out in turn
-python -m experiments.search draws --seconds 20              eight windows, by seconds of one thread's processor time
-python -m experiments.search workers --jobs 2000 --seconds 30    1, 2 and 8 threads at equal processor time, 4 jobs/s
-"""
+"""``python -m experiments.search BENCHMARK``: dispatch rules, annealing, and plans of instances with known values."""
 
 from __future__ import annotations
 
-import argparse
+import random
 import resource
 import time
-from collections.abc import Callable
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from pathlib import Path
+from statistics import mean
+from typing import Annotated, Any
 
 from experiments import authors
-from experiments.search import beside_pyjobshop, draws, planned, workers
-from experiments.suites.data import KNOWN_OPTIMA
-from models import Instance, Objective
+from experiments.bench import ask, bench, plan_window
+from experiments.bounds.__main__ import machines_apart
+from experiments.search import beside_pyjobshop
+from experiments.search.workers import workers
+from experiments.suites import flexible_job_shop, parallel_machines
+from experiments.suites.case import KNOWN_OPTIMA, Case
+from models import Instance, Objective, timeline_value
 from models.objective import reported_value
+from models.status import Status
+from solvers.budget import Method
 from solvers.result import Search
 from solvers.search.annealer import Parameters
-from solvers.search.annealing import improve
+from solvers.search.annealing import improve, improvements
 from solvers.search.dispatch import greedy
 from solvers.search.neighbourhood import MOVES
 
+SLOWDOWN = Objective.MEAN_SLOWDOWN
 RATES = (2, 3, 4)
+SEEDS = (0, 1)
+RECORDED_AT = (0, 200, 300, 500, 600)
+"""First jobs of the windows of the recorded arrivals at 4 jobs/s."""
+POISSON_SEEDS = (2, 3, 6)
+SHOPS = frozenset(f"mk{number:02d}" for number in range(1, 11))
+_PROOF_S = 20.0
+_PLAN = "{name}: {status}, plan {value:.8g}, bound {bound:.8g}, gap {gap:.2%}, {seconds:.1f} s{known}"
+_TRAIL = "{name}: {first:.4f} after {first_s:.2f} s, {last:.4f} after {last_s:.1f} s"
+Seconds = Annotated[float, "per plan"]
 
 
-def compass(rate: int, jobs: int) -> Instance:
-    """Return the first jobs of the shared arrivals at a rate, the first released at 0."""
+def compass(seconds: Seconds = 60.0, jobs: int = 100) -> None:
+    """Mean slowdown that annealing reaches on the first recorded jobs, at 2, 3 and 4 jobs/s."""
+    windows = ((f"{rate} jobs/s, {jobs} jobs", recorded(rate, jobs)) for rate in RATES)
+    bench(windows, lambda window: _annealed(window, seconds), _TRAIL)
+
+
+def recorded(rate: int, jobs: int) -> Instance:
+    """Return the first jobs of the recorded arrivals at a rate, the first released at 0."""
     return authors.instance(authors.recorded(rate, jobs))
 
 
-def search(instance: Instance, objective: Objective, seconds: float, parameters: Parameters | None = None) -> Search:
-    """Return a search that annealing has worked on."""
-    running = Search(instance, objective, seconds)
-    improve(running, parameters=parameters)
-    return running
+def _annealed(window: Instance, seconds: float, parameters: Parameters | None = None) -> dict[str, Any]:
+    """Return the first value, the last, and the time of each."""
+    search = Search(window, SLOWDOWN, seconds)
+    improve(search, parameters=parameters)
+    trail = search.result("annealing", {}).incumbents
+    values = [reported_value(SLOWDOWN, moment.value) for moment in trail if moment.value is not None]
+    return {"first": values[0], "first_s": trail[0].seconds, "last": values[-1], "last_s": trail[-1].seconds}
 
 
-def report(name: str, running: Search) -> float:
-    """Print the first value, the last, and the time of each; return the last."""
-    trail = running.result("annealing", {}).incumbents
-    values = [reported_value(running.objective, moment.value) for moment in trail if moment.value is not None]
-    print(
-        f"{name}: {values[0]:.4f} after {trail[0].seconds:.2f} s, {values[-1]:.4f} after {trail[-1].seconds:.1f} s",
-        flush=True,
-    )
-    return values[-1]
-
-
-def run_compass(options: argparse.Namespace) -> None:
-    """Mean slowdown of the authors' workload."""
-    for rate in RATES:
-        instance = compass(rate, options.jobs)
-        report(f"{rate} jobs/s, {options.jobs} jobs", search(instance, Objective.MEAN_SLOWDOWN, options.seconds))
-
-
-def run_scale(options: argparse.Namespace) -> None:
-    """Time per task of the first plan."""
-    greedy(authors.instance(authors.poisson(4, 10, 0)), Objective.MEAN_SLOWDOWN)  # loads the compiled kernels
-    for gpus, rate in ((5, 4.0), (500, 400.0)):
-        for tasks in (1_000, 10_000, 100_000, 1_000_000):
-            instance = authors.instance(authors.poisson(rate, round(tasks / 3.75), 1), gpus)
-            begin = time.perf_counter()
-            greedy(instance, Objective.MEAN_SLOWDOWN)
-            took = time.perf_counter() - begin
-            peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6
-            print(
-                f"{gpus} GPUs, {instance.n_tasks} tasks: {took:.2f} s, {took / instance.n_tasks * 1e6:.1f} us per task,"
-                f" peak {peak:.2f} GB",
-                flush=True,
-            )
-
-
-def run_moves(options: argparse.Namespace) -> None:
-    """Mean slowdown with each kind of move left out."""
+def moves(seconds: Seconds = 60.0) -> None:
+    """Mean slowdown with each kind of move left out in turn."""
     base = Parameters()
     cases = {"all": base.chances} | {
         f"without {name}": tuple(0.0 if index == left_out else chance for index, chance in enumerate(base.chances))
         for left_out, name in enumerate(MOVES)
     }
-    for name, chances in cases.items():
-        for rate in RATES:
-            running = search(compass(rate, 100), Objective.MEAN_SLOWDOWN, options.seconds, Parameters(chances=chances))
-            report(f"{name}, {rate} jobs/s", running)
-
-
-BENCHMARKS: dict[str, Callable[[argparse.Namespace], None]] = {
-    "compass": run_compass,
-    "scale": run_scale,
-    "shops": lambda options: planned.shops(options.seconds),
-    "pyjobshop": lambda options: beside_pyjobshop.compare(
-        options.data, options.instances, options.seconds, options.output
-    ),
-    "parallel": lambda options: planned.parallel(options.seconds),
-    "unrelated": lambda options: planned.unrelated(options.seconds),
-    "proved": lambda options: planned.proved(options.seconds),
-    "adverse": lambda options: planned.adverse(options.seconds),
-    "moves": run_moves,
-    "draws": lambda options: draws.draws(options.jobs, options.seconds),
-    "workers": lambda options: workers.workers(compass(4, options.jobs), options.seconds),
-}
-
-
-def main() -> None:
-    """Run the benchmark that the command line names."""
-    parser = argparse.ArgumentParser(prog="python -m experiments.search")
-    parser.add_argument("benchmark", choices=BENCHMARKS)
-    parser.add_argument("--seconds", type=float, default=60.0)
-    parser.add_argument("--jobs", type=int, default=100)
-    parser.add_argument("--data", type=Path, default=KNOWN_OPTIMA, help="pyjobshop: folder that holds fjsp")
-    parser.add_argument(
-        "--instances", nargs="*", default=[], help="pyjobshop: such as mk01 or edata/la16; default sixty"
+    bench(
+        ((f"{name}, {rate} jobs/s", (rate, chances)) for name, chances in cases.items() for rate in RATES),
+        lambda asked: _annealed(recorded(asked[0], 100), seconds, Parameters(chances=asked[1])),
+        _TRAIL,
     )
-    parser.add_argument("-o", "--output", type=Path, default=Path("build/pyjobshop"), help="pyjobshop: kept results")
-    options = parser.parse_args()
-    BENCHMARKS[options.benchmark](options)
+
+
+def scale() -> None:
+    """Time per task of the first plan, 10^3 to 10^6 tasks."""
+
+    def dispatched(instance: Instance) -> dict[str, Any]:
+        begin = time.perf_counter()
+        greedy(instance, SLOWDOWN)
+        took = time.perf_counter() - begin
+        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6
+        return {"tasks": instance.n_tasks, "took": took, "each": took / instance.n_tasks * 1e6, "peak": peak}
+
+    greedy(authors.instance(authors.poisson(4, 10, 0)), SLOWDOWN)  # loads the compiled kernels
+    bench(
+        (
+            (f"{gpus} GPUs", authors.instance(authors.poisson(rate, round(tasks / 3.75), 1), gpus))
+            for gpus, rate in ((5, 4.0), (500, 400.0))
+            for tasks in (1_000, 10_000, 100_000, 1_000_000)
+        ),
+        dispatched,
+        "{name}, {tasks} tasks: {took:.2f} s, {each:.1f} us per task, peak {peak:.2f} GB",
+    )
+
+
+def shops(seconds: Seconds = 60.0) -> None:
+    """Makespan of mk01 to mk10 beside the best known values (a time unit is a microsecond)."""
+    _beside_known((case for case in flexible_job_shop.cases(KNOWN_OPTIMA) if case.name in SHOPS), seconds)
+
+
+def parallel(seconds: Seconds = 60.0) -> None:
+    """Makespan on parallel machines beside the computed optima."""
+    _beside_known(parallel_machines.cases(KNOWN_OPTIMA), seconds)
+
+
+def _beside_known(cases: Iterable[Case], seconds: float) -> None:
+    def planned(case: Case) -> dict[str, Any]:
+        known = "" if case.known is None else f", known {case.known.lower} to {case.known.upper} us"
+        return _planned(case.scenario.instance, Objective.MAKESPAN, seconds) | {"known": known}
+
+    bench(((case.name, case) for case in cases), planned, _PLAN)
+
+
+def _planned(instance: Instance, objective: Objective, seconds: float) -> dict[str, Any]:
+    found = plan_window(instance, objective, seconds)
+    if found["gap"] is None:
+        raise SystemExit(f"no plan, or no bound: {found['status']}")
+    return found | {"known": ""}
+
+
+def unrelated(seconds: Seconds = 60.0) -> None:
+    """Weighted completion time on unrelated machines."""
+    bench(
+        ((size.replace("x", " x "), machines_apart(size, 1)) for size in ("4x40", "6x60", "10x100", "20x200")),
+        lambda instance: _planned(instance, Objective.WEIGHTED_LATENCY, seconds),
+        _PLAN,
+    )
+
+
+def adverse(seconds: Seconds = 60.0) -> None:
+    """Mean slowdown where there is more work than the GPUs can do, and where memory holds one model only."""
+    overload = authors.instance(authors.poisson(6, 100, 1))
+    largest = int(overload.weight_bytes.max())
+    gpus = tuple(replace(gpu, memory_bytes=largest) for gpu in overload.cluster.gpus)
+    starved = replace(authors.instance(authors.poisson(2, 100, 1)), cluster=replace(overload.cluster, gpus=gpus))
+    windows = {"6 jobs/s, 100 jobs": overload, "2 jobs/s, memory for one model": starved}
+    bench(windows.items(), lambda window: _planned(window, SLOWDOWN, seconds), _PLAN)
+
+
+def proved(seconds: Seconds = 60.0, instances: Annotated[int, "until so many are proved"] = 50) -> None:
+    """Plans of small windows after a few seconds beside what CP-SAT proves in twenty.
+
+    Windows of 8 to 18 jobs (30 to 70 tasks) of the authors' workload at 1 to 2 jobs/s on three GPUs.
+    """
+    rng = random.Random(0)  # noqa: S311
+    above: list[float] = []
+
+    def beside_proof(seed: int) -> dict[str, Any] | None:
+        jobs, rate = rng.randint(8, 18), rng.choice((1.0, 1.5, 2.0))
+        instance = authors.instance(authors.poisson(rate, jobs, seed), gpus=3)
+        objective = rng.choice((SLOWDOWN, Objective.MEAN_LATENCY))
+        best = plan_window(instance, objective, _PROOF_S, method=Method.CP_SAT)["result"]
+        if best.status is not Status.OPTIMAL or best.value is None:
+            return None
+        quick = plan_window(instance, objective, seconds)["result"]
+        if quick.value is None:
+            raise SystemExit(f"seed {seed}: {quick.status}")
+        above.append(float(quick.value / best.value) - 1)
+        return {"tasks": instance.n_tasks, "above": above[-1]}
+
+    def seeds() -> Iterator[tuple[str, int]]:
+        for seed in range(10 * instances):
+            if len(above) < instances:
+                yield f"seed {seed}", seed
+
+    bench(seeds(), beside_proof, "{name}: {tasks} tasks, {above:.3%} above")
+    equal = sum(abs(share) <= 1e-6 for share in above)
+    print(f"{len(above)} proved: {equal} equal, worst {max(above, default=0.0):.3%} above the optimum")
+
+
+def draws(seconds: Seconds = 60.0, jobs: int = 100) -> None:
+    """Eight windows at 4 jobs/s that no test holds, by seconds of one thread's processor time."""
+
+    def windows() -> Iterator[tuple[str, Instance]]:
+        for first in RECORDED_AT:
+            yield f"recorded, from job {first}", authors.instance(authors.recorded(4, jobs, first))
+        for seed in POISSON_SEEDS:
+            yield f"drawn, seed {seed}", authors.instance(authors.poisson(4, jobs, seed))
+
+    def annealed(window: Instance) -> dict[str, Any]:
+        values = [_slowdown_by_thread_time(window, seconds, seed) for seed in SEEDS]
+        return {"values": values, "said": ", ".join(f"{value:.4f}" for value in values)}
+
+    rows = bench(windows(), annealed, "{name}: {said}")
+    print(f"mean {mean(value for row in rows for value in row['values']):.4f}")
+
+
+def _slowdown_by_thread_time(instance: Instance, seconds: float, seed: int) -> float:
+    """Return the mean slowdown of the plan that annealing finds in so much time of this thread's processor."""
+    begin, value = time.thread_time(), 0.0
+    clock = lambda: (time.thread_time() - begin) / seconds  # noqa: E731
+    for timeline in improvements(instance, SLOWDOWN, None, seed, None, clock):
+        value = reported_value(SLOWDOWN, timeline_value(SLOWDOWN, instance, timeline))
+    return value
+
+
+def share_window(seconds: Seconds = 60.0, jobs: int = 100) -> None:
+    """1, 2 and 8 threads at equal processor time, 4 jobs/s."""
+    workers(recorded(4, jobs), seconds)
+
+
+def pyjobshop(
+    seconds: Seconds = 60.0,
+    data: Annotated[Path, "folder that holds fjsp"] = KNOWN_OPTIMA,
+    instances: Annotated[tuple[str, ...], "such as mk01 or edata/la16; default sixty"] = (),
+    output: Annotated[Path, "kept results"] = Path("build/pyjobshop"),
+) -> None:
+    """Makespan of flexible job shops beside PyJobShop's."""
+    beside_pyjobshop.compare(data, instances, seconds, output)
 
 
 if __name__ == "__main__":
-    main()
+    questions = (compass, scale, shops, pyjobshop, parallel, unrelated, proved, adverse, moves, draws)
+    ask({question.__name__: question for question in questions} | {"workers": share_window})

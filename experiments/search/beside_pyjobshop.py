@@ -14,9 +14,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from experiments import resumed
+from experiments.study import Study
 from experiments.suites import flexible_job_shop
-from experiments.suites.data import found
+from experiments.suites.case import found
 from models import NEVER, Instance, Objective
 from planner.answers.plan import solve
 from solvers.budget import Budget
@@ -45,11 +45,6 @@ class Row:
     bound: int
     pyjobshop_value: int | None
     pyjobshop_bound: int
-
-    @property
-    def cell(self) -> tuple[str, float]:
-        """What was asked."""
-        return self.name, self.seconds
 
     @property
     def text(self) -> str:
@@ -82,7 +77,8 @@ def compare(folder: Path, names: Sequence[str], seconds: float, output: Path) ->
     warm_up(["search"])  # or the first instance pays for compiling
     cells = [(name, seconds) for name in names or CHOSEN if name in files]
     print("| instance | plan | bound | PyJobShop's plan | bound |", "| --- | --- | --- | --- | --- |", sep="\n")
-    rows = resumed.fill(output / "results.csv", Row, cells, lambda cell: [_measure(python, files[cell[0]], *cell)])
+    study = Study(Row, 2, lambda name, seconds: [_measure(python, files[name], name, seconds)])
+    rows = study.fill(cells, output)
     print("\n".join(row.text for row in rows))
     ours, theirs = zip(*(row.pairs for row in rows), strict=True)
     both = list(zip(ours, theirs, strict=True))

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-import argparse
 import time
-from collections.abc import Callable
 from fractions import Fraction
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 from experiments import authors
+from experiments.bench import ask
 from experiments.scenarios.azure_arrivals import arrivals
 from experiments.servers import mixes
 from experiments.suites import parallel_machines
-from experiments.suites.data import KNOWN_OPTIMA, best_known, found
-from experiments.suites.triplets import CAPACITY, triplets
-from models import Cluster, Instance, Job, MLModel, ServiceLevel, ServiceLevels
+from experiments.suites.case import KNOWN_OPTIMA, best_known, found
+from experiments.suites.parallel_machines import CAPACITY, triplets
+from models import ServiceLevel, ServiceLevels
+from models.record import encode
 from models.scenario import Scenario, load_scenario, scenario_from
 from models.units import parse_time
 from planner import servers
@@ -25,9 +25,11 @@ from solvers.bounds import fluid
 
 AZURE = Path(__file__).parents[1] / "scenarios" / "azure.yaml"
 CONVERSATIONS = KNOWN_OPTIMA.parent / "azure_llm_2023" / "AzureLLMInferenceTrace_conv.csv.gz"
-LOAD, WORK_S = 0.8, 0.996
-"""Share of the GPUs' time that a large instance takes, and the mean work of a job."""
+LOAD = 0.8
+"""Share of the GPUs' time that a large instance takes."""
 AUTHORS = Path(__file__).parents[1] / "scenarios" / "compass_edge.yaml"
+P99 = "p99 slowdown <= 2"
+Seconds = Annotated[float, "seconds per answer"]
 
 
 def _data_of(base: Scenario) -> dict[str, Any]:
@@ -44,29 +46,18 @@ def authors_scenario(rate: int, jobs: int) -> Scenario:
     return scenario_from({**data, "name": f"authors, {rate} jobs/s, {jobs} jobs"})
 
 
-def large(jobs: int, gpus: int) -> Instance:
-    """Return a day's worth of the authors' jobs on many GPUs, at four fifths of their capacity."""
-    rate = LOAD * gpus / WORK_S
-    arrivals = authors.poisson(rate, jobs, seed=1)
-    known = authors.workflows()
-    made = tuple(Job(known[name], release) for release, name in arrivals)
-    models = tuple(MLModel(name, size * authors.KB) for name, size in authors.MODELS.items())
-    on: Cluster = authors.cluster(gpus)
-    return Instance(on, models, made)
-
-
-def run_triplets(arguments: argparse.Namespace) -> None:
+def triplets_packed(time_limit: Seconds = 300.0, seeds: Annotated[int, "triplets per size"] = 3) -> None:
     """Print the proved minimum for triplets."""
     level = ServiceLevels.parse("no late jobs")
     for items in (30, 60):
-        for seed in range(1, arguments.seeds + 1):
+        for seed in range(1, seeds + 1):
             scenario = parallel_machines.scenario(f"triplets {items}", triplets(items, seed), 1, CAPACITY)
-            answer = servers(scenario, level, policies=(), time_limit_s=arguments.time_limit)
+            answer = servers(scenario, level, policies=(), time_limit_s=time_limit)
             line = f"{items} items, seed {seed}: {answer.servers} servers of {items // 3}, proved {answer.proved}"
             print(f"{line}, {answer.runtime_s:.1f} s", flush=True)
 
 
-def run_pcmax(arguments: argparse.Namespace) -> None:
+def pcmax(time_limit: Seconds = 300.0) -> None:
     """Print both sides of the decision at every known optimum."""
     level = ServiceLevels.parse("no late jobs")
     folder = KNOWN_OPTIMA / "pcmax"
@@ -75,7 +66,7 @@ def run_pcmax(arguments: argparse.Namespace) -> None:
         sizes, count = parallel_machines.read(folder / name)
         for deadline, wanted in ((known.upper, "met"), (known.upper - 1, "refuted")):
             scenario = parallel_machines.scenario(name, sizes, count, deadline)
-            answer = servers(scenario, level, policies=(), most=count, time_limit_s=arguments.time_limit)
+            answer = servers(scenario, level, policies=(), most=count, time_limit_s=time_limit)
             met = answer.servers is not None and answer.servers <= count
             refuted = answer.least is None
             said = "met" if met else "refuted" if refuted else "open"
@@ -83,20 +74,25 @@ def run_pcmax(arguments: argparse.Namespace) -> None:
             print(f"{line}, {answer.runtime_s:.1f} s", flush=True)
 
 
-def run_authors(arguments: argparse.Namespace) -> None:
+def authors_served(
+    time_limit: Seconds = 300.0,
+    rates: Annotated[tuple[int, ...], "jobs per second"] = (2, 3, 4),
+    jobs: Annotated[int, "jobs of the authors' workload"] = 300,
+    slo: str = P99,
+) -> None:
     """Print the interval and the policies for the authors' workload."""
-    level = ServiceLevels.parse(arguments.slo)
-    for rate in arguments.rates:
-        answer = servers(authors_scenario(rate, arguments.jobs), level, time_limit_s=arguments.time_limit)
+    level = ServiceLevels.parse(slo)
+    for rate in rates:
+        answer = servers(authors_scenario(rate, jobs), level, time_limit_s=time_limit)
         reached = {row.policy: None if row.mix is None else sum(row.mix) for row in answer.policies}
         print(f"{rate} jobs/s: {answer.lower_bound} to {answer.servers} servers, {answer.runtime_s:.0f} s, {reached}")
         print(f"   {answer.refutation.forces if answer.refutation else ''}", flush=True)
 
 
-def run_fluid(arguments: argparse.Namespace) -> None:
+def fluid_bound(jobs_at_scale: int = 1_000_000, gpus: int = 10_000, slo: str = P99) -> None:
     """Print how long the fluid bound takes on a large instance."""
-    instance = large(arguments.jobs_at_scale, arguments.gpus)
-    tolerance = Tolerance(ServiceLevel.parse(arguments.slo), 1, Fraction(99, 100))
+    instance = authors.at_load(LOAD, gpus, jobs_at_scale, seed=1)
+    tolerance = Tolerance(ServiceLevel.parse(slo), 1, Fraction(99, 100))
     begun = time.process_time(), time.monotonic()
     due, late = tolerance.due_us(instance), tolerance.most_late(instance)
     least, demand = fluid.least_gpus(instance, due, late)
@@ -107,38 +103,45 @@ def run_fluid(arguments: argparse.Namespace) -> None:
         print(f"   window {demand.begin_us / 1e6:.6g} s to {demand.end_us / 1e6:.6g} s, {demand.resource}")
 
 
-def run_large(arguments: argparse.Namespace) -> None:
+def large_served(
+    time_limit: Seconds = 300.0, jobs_at_scale: int = 1_000_000, gpus: int = 10_000, slo: str = P99
+) -> None:
     """Print the interval for many jobs on many GPUs, by the fluid bound and plans of a dispatch rule."""
     base = load_scenario(AUTHORS)
     data = _data_of(base)
     mix = dict.fromkeys(base.document.workflows, 1)
-    rate, cluster = f"{LOAD * arguments.gpus / WORK_S:g} /s", {**data["cluster"], "servers": arguments.gpus}
-    arrivals = {"poisson": {"rate": rate, "jobs": arguments.jobs_at_scale, "seed": 1, "mix": mix}}
+    rate, cluster = f"{LOAD * gpus / authors.WORK_PER_JOB_S:g} /s", {**data["cluster"], "servers": gpus}
+    arrivals = {"poisson": {"rate": rate, "jobs": jobs_at_scale, "seed": 1, "mix": mix}}
     begun = time.monotonic()
-    scenario = scenario_from({**data, "cluster": cluster, "workload": arrivals, "slo": arguments.slo})
-    print(f"{arguments.jobs_at_scale} jobs read in {time.monotonic() - begun:.1f} s", flush=True)
+    scenario = scenario_from({**data, "cluster": cluster, "workload": arrivals, "slo": slo})
+    print(f"{jobs_at_scale} jobs read in {time.monotonic() - begun:.1f} s", flush=True)
 
     def tell(words: str) -> None:
         print(f"   {time.monotonic() - begun:6.1f} s: {words}", flush=True)
 
-    answer = servers(scenario, policies=(), time_limit_s=arguments.time_limit, watch=tell)
+    answer = servers(scenario, policies=(), time_limit_s=time_limit, watch=tell)
     print(f"{answer.lower_bound} to {answer.servers} servers, {answer.runtime_s:.1f} s")
     print(f"   {answer.refutation.forces if answer.refutation else ''}")
 
 
-def run_mixes(arguments: argparse.Namespace) -> None:
+def mixes_checked(
+    time_limit: Seconds = 300.0,
+    spare: Annotated[int, "servers that may be gone of a mix"] = 0,
+    draws: Annotated[int, "random mixes"] = 20,
+    first: Annotated[int, "of the draws"] = 0,
+) -> None:
     """Print how often the cheapest of all mixes was found, and whether a floor lay above it."""
     equal = 0
-    for seed in range(arguments.first, arguments.draws):
+    for seed in range(first, draws):
         try:
-            one = mixes.check(seed, arguments.spare, arguments.time_limit)
+            one = mixes.check(seed, spare, time_limit)
         except mixes.UnprovedError as error:
             print(f"draw {seed}: {error}", flush=True)
             continue
         equal += one.agrees
         said = f"{one.found}, proved {one.proved}, by brute force {one.cheapest}, {one.false_floors} false floors"
         print(f"draw {seed}: {one.level}: of {one.mixes} mixes {said}, {one.runtime_s:.1f} s", flush=True)
-    print(f"equal: {equal} of {arguments.draws - arguments.first}")
+    print(f"equal: {equal} of {draws - first}")
 
 
 def azure_hour() -> Scenario:
@@ -152,49 +155,32 @@ def azure_hour() -> Scenario:
     return scenario_from({**data, **changed, "name": "azure, one hour"})
 
 
-def run_day(arguments: argparse.Namespace) -> None:
+def day(
+    time_limit: Seconds = 300.0,
+    day_slo: str = "p95 slowdown <= 3",
+    by: Annotated[str, "interval of the schedule"] = "10 min",
+) -> None:
     """Print the cheapest schedule over an hour of the Azure trace, by ten minutes."""
-    level = ServiceLevels.parse(arguments.day_slo)
-    answer = schedule(azure_hour(), level, by_us=parse_time(arguments.by), time_limit_s=arguments.time_limit)
-    fixed, told = answer.fixed, answer.as_dict()
+    level = ServiceLevels.parse(day_slo)
+    answer = schedule(azure_hour(), level, by_us=parse_time(by), time_limit_s=time_limit)
+    fixed, told = answer.fixed, answer.record
     print(f"{fixed.lower_bound} to {fixed.servers} servers that stay; {answer.runtime_s:.0f} s")
-    for row in told["intervals"]:
-        counts = {name: count["servers"] for name, count in row["policies"].items()}
-        said = f"at least {row['minimum']['lower_bound']}, found {row['minimum']['servers']}, {counts}"
-        print(f"   from {row['from_s']:g} s: {row['jobs']} jobs, {said}")
-    print(f"   {told['schedule']}", flush=True)
-
-
-BENCHMARKS: dict[str, Callable[[argparse.Namespace], None]] = {
-    "triplets": run_triplets,
-    "pcmax": run_pcmax,
-    "authors": run_authors,
-    "fluid": run_fluid,
-    "large": run_large,
-    "mixes": run_mixes,
-    "day": run_day,
-}
-
-
-def main() -> None:
-    """Run one benchmark."""
-    parser = argparse.ArgumentParser(prog="python -m experiments.servers", description=__doc__)
-    parser.add_argument("benchmark", choices=list(BENCHMARKS))
-    parser.add_argument("--time-limit", type=float, default=300.0, help="seconds per answer")
-    parser.add_argument("--spare", type=int, default=0, help="servers that may be gone of a mix")
-    parser.add_argument("--draws", type=int, default=20, help="random mixes")
-    parser.add_argument("--first", type=int, default=0, help="of the draws")
-    parser.add_argument("--seeds", type=int, default=3, help="triplets per size")
-    parser.add_argument("--rates", type=int, nargs="+", default=[2, 3, 4], help="jobs per second")
-    parser.add_argument("--jobs", type=int, default=300, help="jobs of the authors' workload")
-    parser.add_argument("--slo", default="p99 slowdown <= 2")
-    parser.add_argument("--day-slo", default="p95 slowdown <= 3")
-    parser.add_argument("--by", default="10 min", help="interval of the schedule")
-    parser.add_argument("--jobs-at-scale", type=int, default=1_000_000)
-    parser.add_argument("--gpus", type=int, default=10_000)
-    arguments = parser.parse_args()
-    BENCHMARKS[arguments.benchmark](arguments)
+    for row in told.intervals:
+        counts = {name: count.servers for name, count in row.policies.items()}
+        said = f"at least {row.minimum.lower_bound}, found {row.minimum.servers}, {counts}"
+        print(f"   from {row.from_s:g} s: {row.jobs} jobs, {said}")
+    print(f"   {encode(told.schedule)}", flush=True)
 
 
 if __name__ == "__main__":
-    main()
+    ask(
+        {
+            "triplets": triplets_packed,
+            "pcmax": pcmax,
+            "authors": authors_served,
+            "fluid": fluid_bound,
+            "large": large_served,
+            "mixes": mixes_checked,
+            "day": day,
+        }
+    )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import os
 import threading
 from collections.abc import Callable, Iterator, Sequence
@@ -10,6 +9,7 @@ from contextlib import contextmanager
 from fractions import Fraction
 from pathlib import Path
 from statistics import quantiles
+from typing import Annotated
 
 import numpy as np
 from torch import Tensor
@@ -18,6 +18,7 @@ from executor import Policy, parse_policy
 from executor.devices.alone import different_outputs, have_same_bits
 from executor.devices.run import LiveRun, LiveSettings, live_crew, run_on
 from executor.runners.synthetic import SyntheticRunner
+from experiments.bench import ask
 from models import GPU, Cluster, Edge, Instance, Job, Link, MLModel, Network, Task, Workflow, check
 from planner.answers.policies.receding_horizon import RecedingHorizon, RecedingOptions
 
@@ -28,20 +29,14 @@ _EVERY = 1000
 """Reloads per run."""
 
 
-def main() -> None:
-    """Print what was measured; exit with 1 if anything came out wrong."""
-    parser = argparse.ArgumentParser(prog="python -m experiments.soak", description=__doc__)
-    kinds = parser.add_subparsers(dest="kind", required=True)
-    reloads = kinds.add_parser("reloads", help="four models of 1 MB in turn, two of which fit")
-    reloads.add_argument("--reloads", type=int, default=10_000)
-    live = kinds.add_parser("live", help="the policy receding on chains of three tasks and four models")
-    live.add_argument("--minutes", type=float, default=60.0)
-    live.add_argument("--rate", type=float, default=4.0, help="jobs per second")
-    live.add_argument("--gpus", type=int, default=1)
-    given = parser.parse_args()
-    often = given.kind == "reloads"
-    wrong = reload_often(given.reloads) if often else plan_live(given.minutes, given.rate, given.gpus)
-    raise SystemExit(1 if wrong else 0)
+def reloads(reloads: int = 10_000) -> None:
+    """Reload four models of 1 MB in turn, two of which fit; exit with 1 if anything came out wrong."""
+    raise SystemExit(1 if reload_often(reloads) else 0)
+
+
+def live(minutes: float = 60.0, rate: Annotated[float, "jobs per second"] = 4.0, gpus: int = 1) -> None:
+    """Let the policy receding plan live on chains of three tasks and four models; exit with 1 if it goes wrong."""
+    raise SystemExit(1 if plan_live(minutes, rate, gpus) else 0)
 
 
 def reload_often(reloads: int) -> int:
@@ -158,4 +153,4 @@ def _memory_mb() -> float:
 
 
 if __name__ == "__main__":
-    main()
+    ask({"reloads": reloads, "live": live})

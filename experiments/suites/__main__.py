@@ -6,14 +6,18 @@ Finished instances are kept in results.csv, so that an interrupted run goes on w
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator, Sequence
+from functools import cache
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
-from experiments.suites.choice import FirstFilling, Suite
+from experiments.study import Study
+from experiments.suites import async_how, flexible_job_shop, heft, paging, parallel_machines, tool_switching
+from experiments.suites.case import KNOWN_OPTIMA, Case, FirstFilling, Suite
 from planner.command import manners
-from planner.command.verbs.options import TimeLimit, Workers
+from planner.command.options import TimeLimit, Workers
 
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
 
@@ -38,29 +42,54 @@ def suites(
     workers: Workers = 2,
 ) -> int:
     """Plan instances with known optima as a user would, and show value, bound, best known and time."""
-    from experiments.suites import rows, table
-    from experiments.suites.catalogue import Sources, cases
-    from experiments.suites.data import KNOWN_OPTIMA
+    from experiments.suites import rows
     from models.scenario import write_atomically
     from solvers.warm_up import warm_up
 
     manners.prepare_folder(output)
-    sources = Sources(data or KNOWN_OPTIMA, ipmtc or (), first_filling)
-    kept = {row.key: row for row in rows.read(output / "results.csv")}
-    warm_up()  # or the first case pays for compiling
-    wanted = []
-    for suite in dict.fromkeys(names or Suite):
-        for case in cases(suite, sources):
-            key = (case.suite, case.name, time_limit)
-            if key not in kept:
-                kept[key] = rows.planned(case, time_limit, workers)
-                rows.write(output / "results.csv", list(kept.values()))
-                manners.say(table.text([kept[key]]).splitlines()[1])
-            wanted.append(kept[key])
-    write_atomically(output / "results.md", table.markdown(wanted))
-    print(table.text(wanted))
-    print("\n".join(["", *table.summary(wanted)]))
+    warm = cache(warm_up)  # or the first case pays for compiling
+    cases = {
+        (case.suite, case.name, time_limit): case
+        for suite in dict.fromkeys(names or Suite)
+        for case in cases_of(suite, data or KNOWN_OPTIMA, ipmtc or (), first_filling)
+    }
+
+    def measure(*cell: Any) -> list[rows.Row]:
+        warm()
+        made = rows.planned(cases[cell], time_limit, workers)
+        manners.say(rows.text([made]).splitlines()[1])
+        return [made]
+
+    wanted = Study(rows.Row, 3, measure).fill(cases, output)
+    write_atomically(output / "results.md", rows.markdown(wanted))
+    print(rows.text(wanted))
+    print("\n".join(["", *rows.summary(wanted)]))
     return manners.DONE
+
+
+def cases_of(suite: Suite, data: Path, ipmtc: Sequence[Path], filling: FirstFilling) -> Iterator[Case]:
+    """Return the cases of a suite, made one by one.
+
+    Raises
+    ------
+    InputError
+        If a file is missing or damaged.
+    """
+    match suite:
+        case Suite.HEFT:
+            return heft.cases()
+        case Suite.ASYNC_HOW:
+            return async_how.cases(data)
+        case Suite.FLEXIBLE_JOB_SHOP:
+            return flexible_job_shop.cases(data)
+        case Suite.PARALLEL_MACHINES:
+            return parallel_machines.cases(data)
+        case Suite.TRIPLETS:
+            return parallel_machines.triplet_cases()
+        case Suite.PAGING:
+            return paging.cases()
+        case Suite.TOOL_SWITCHING:
+            return tool_switching.cases(filling, ipmtc)
 
 
 if __name__ == "__main__":

@@ -12,9 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from experiments.suites.case import Case, Known, alike, least_makespan
-from experiments.suites.choice import Suite
-from experiments.suites.data import found
+from experiments.suites.case import Case, Known, Suite, alike, found, least_makespan
 from models.scenario import Scenario
 
 FILE = Path("asynchow") / "async_first_900.jsonl.gz"

@@ -1,16 +1,67 @@
-"""A case: a scenario whose objective is the makespan, how its value is counted, and what is known of it."""
+"""A case: a scenario whose objective is the makespan, how its value is counted, and what is known of it.
+
+Beside it what a person may choose, and how the collected instances are read.
+"""
 
 from __future__ import annotations
 
+import csv
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
+from enum import StrEnum
 from fractions import Fraction
+from pathlib import Path
 
 from models import Objective
-from models.scenario import Scenario, scenario_from
+from models.scenario import InputError, Scenario, scenario_from
+from models.scenario.errors import quote
+from models.scenario.files import read_text
 
 SIZE_BYTES = 1
 """Every model of a suite has this weight."""
+KNOWN_OPTIMA = Path(__file__).parents[3] / "shared" / "data" / "known_optima"
+"""Where the data lies beside a clone; not part of the tree. Its SOURCE.txt files name repositories and licences."""
+
+_MOST_DIGITS = 15
+
+
+class Suite(StrEnum):
+    """A family of instances.
+
+    Attributes
+    ----------
+    HEFT
+        The ten tasks on three processors that HEFT was presented with.
+    ASYNC_HOW
+        Plans of AsyncHow with a GPU per step: the longest path.
+    FLEXIBLE_JOB_SHOP
+        Brandimarte's and Fattahi's flexible job shops.
+    PARALLEL_MACHINES
+        P||Cmax.
+    TRIPLETS
+        Bin packing in which every bin is filled by three items.
+    PAGING
+        A fixed order of requests on one GPU, against Belady.
+    TOOL_SWITCHING
+        Jobs and tools on identical machines.
+    """
+
+    HEFT = "heft"
+    ASYNC_HOW = "asynchow"
+    FLEXIBLE_JOB_SHOP = "fjsp"
+    PARALLEL_MACHINES = "pcmax"
+    TRIPLETS = "triplets"
+    PAGING = "paging"
+    TOOL_SWITCHING = "tool-switching"
+
+
+class FirstFilling(StrEnum):
+    """Whether the tools that a machine starts with cost their loads, or nothing, or both in turn."""
+
+    PAID = "paid"
+    FREE = "free"
+    BOTH = "both"
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,3 +136,44 @@ def alike(count: int, gpu: dict[str, object] | None = None) -> dict[str, object]
 def unlike(kinds: list[str]) -> dict[str, object]:
     """Return the cluster section of one GPU of each kind, a byte between them taking a microsecond."""
     return {"groups": [{"count": 1, "gpu": machine(kind)} for kind in kinds], "network": {"bandwidth": "1 MB/s"}}
+
+
+def found(path: Path) -> Path:
+    """Return a path that exists.
+
+    Raises
+    ------
+    InputError
+        If it does not.
+    """
+    if not path.exists():
+        problem = "is not there; allowed is --data with a folder that holds it, or only suites that need no files"
+        raise InputError(str(path), None, "file", problem)
+    return path
+
+
+def rows_of_numbers(path: Path) -> Iterator[tuple[int, list[int]]]:
+    """Yield the line number and the whole numbers of every line that is not blank.
+
+    Raises
+    ------
+    InputError
+        At the first word that is no whole number of at least 0.
+    """
+    for line, text in enumerate(read_text(found(path)).splitlines(), 1):
+        words = text.split()
+        for word in words:
+            if not (word.isascii() and word.isdigit() and len(word) <= _MOST_DIGITS):
+                raise InputError(
+                    str(path), line, "number", f"{quote(word)} stands here; allowed are whole numbers from 0"
+                )
+        if words:
+            yield line, [int(word) for word in words]
+
+
+def best_known(path: Path) -> dict[str, Known]:
+    """Return the columns `lower_bound` and `upper_bound` of a CSV file by the column `instance`."""
+    with found(path).open(newline="") as file:
+        return {
+            row["instance"]: Known(int(row["lower_bound"]), int(row["upper_bound"])) for row in csv.DictReader(file)
+        }

@@ -9,9 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from experiments.suites.case import Case, least_makespan, unlike
-from experiments.suites.choice import Suite
-from experiments.suites.data import best_known, rows_of_numbers
+from experiments.suites.case import Case, Suite, best_known, least_makespan, rows_of_numbers, unlike
 from models.scenario import InputError, Scenario
 
 

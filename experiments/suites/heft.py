@@ -7,8 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from experiments.suites.case import Case, Known, least_makespan, unlike
-from experiments.suites.choice import Suite
+from experiments.suites.case import Case, Known, Suite, least_makespan, unlike
 from models.scenario import Scenario
 
 OPTIMUM = 73

@@ -12,8 +12,7 @@ from __future__ import annotations
 import random
 from collections.abc import Iterator, Sequence
 
-from experiments.suites.case import SIZE_BYTES, Case, Known, alike, least_makespan, machine
-from experiments.suites.choice import Suite
+from experiments.suites.case import SIZE_BYTES, Case, Known, Suite, alike, least_makespan, machine
 from experiments.suites.keep_tool import fewest_loads
 from models.scenario import Scenario
 

@@ -1,17 +1,18 @@
-"""What became of a case: a row of results.csv, which keeps finished cases between runs."""
+"""What became of a case: a row of results.csv, and rows as a table of text or Markdown with a line per suite."""
 
 from __future__ import annotations
 
-import csv
-import io
 import time
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, fields
-from pathlib import Path
+from dataclasses import dataclass
 
+from experiments import study
 from experiments.suites.case import Case
-from models.scenario import InputError, write_atomically
 from planner import plan
+
+COLUMNS = ("suite", "instance", "value", "bound", "best known", "verdict", "status", "time s", "CPU s")
+MOST_SHOWN = 60
+"""A suite of more cases than this shows only those that are not at their best known value, or not proved."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,20 +27,15 @@ class Row:
 
     suite: str
     instance: str
+    time_limit_s: float
     value: int | None
     bound: int | None
     known_lower: int | None
     known_upper: int | None
     status: str
-    bound_method: str
+    bound_method: str | None
     time_s: float
     cpu_s: float
-    time_limit_s: float
-
-    @property
-    def key(self) -> tuple[str, str, float]:
-        """What was asked."""
-        return self.suite, self.instance, self.time_limit_s
 
     @property
     def proved(self) -> bool:
@@ -76,61 +72,79 @@ def planned(case: Case, time_limit_s: float, workers: int = 2) -> Row:
     return Row(
         case.suite,
         case.name,
+        time_limit_s,
         None if result.value is None else case.value(result.value),
         None if result.lower_bound is None else case.bound(result.lower_bound),
         None if case.known is None else case.known.lower,
         None if case.known is None else case.known.upper,
         str(result.status),
-        result.bound_method or "",
+        result.bound_method,
         round(result.runtime_s, 2),
         round(time.process_time() - began_s, 2),
-        time_limit_s,
     )
 
 
-def read(path: Path) -> list[Row]:
-    """Return the rows of a results file; none if there is no file.
-
-    Raises
-    ------
-    InputError
-        If the file is another table, or a row of it is damaged.
-    """
-    if not path.exists():
-        return []
-    with path.open(newline="") as file:
-        table = csv.DictReader(file)
-        if table.fieldnames != [field.name for field in fields(Row)]:
-            raise InputError(str(path), 1, "header", "is another table's; allowed is a folder without such a file")
-        return [_row(path, line, row) for line, row in enumerate(table, 2)]
+def text(rows: Sequence[Row]) -> str:
+    """Return the table for a terminal."""
+    lines = [COLUMNS, *map(_cells, shown(rows))]
+    widths = [max(len(line[column]) for line in lines) for column in range(len(COLUMNS))]
+    return "\n".join("  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)) for line in lines)
 
 
-def _row(path: Path, line: int, text: dict[str, str]) -> Row:
-    def number(name: str) -> int | None:
-        return int(text[name]) if text[name] else None
-
-    try:
-        return Row(
-            text["suite"],
-            text["instance"],
-            number("value"),
-            number("bound"),
-            number("known_lower"),
-            number("known_upper"),
-            text["status"],
-            text["bound_method"],
-            float(text["time_s"]),
-            float(text["cpu_s"]),
-            float(text["time_limit_s"]),
-        )
-    except (TypeError, ValueError) as error:
-        raise InputError(str(path), line, "row", f"{error}; allowed is a row as this command writes it") from None
+def markdown(rows: Sequence[Row]) -> str:
+    """Return the table and the summary as a page."""
+    table = study.markdown(COLUMNS, map(_cells, shown(rows)))
+    return "\n".join([*(f"- {line}" for line in summary(rows)), "", table, ""])
 
 
-def write(path: Path, rows: Sequence[Row]) -> None:
-    """Write a results file, whole or not at all."""
-    text = io.StringIO()
-    table = csv.DictWriter(text, [field.name for field in fields(Row)], lineterminator="\n")
-    table.writeheader()
-    table.writerows(asdict(row) for row in rows)
-    write_atomically(path, text.getvalue())
+def shown(rows: Sequence[Row]) -> list[Row]:
+    """Return the rows that a table shows."""
+    return [
+        row
+        for row in rows
+        if sum(other.suite == row.suite for other in rows) <= MOST_SHOWN or row.verdict != "equal" or not row.proved
+    ]
+
+
+def summary(rows: Sequence[Row]) -> list[str]:
+    """Return a line per suite: cases, how many are at the best known value and proved, the worst, and the time."""
+    return [
+        _summary(suite, [row for row in rows if row.suite == suite])
+        for suite in dict.fromkeys(row.suite for row in rows)
+    ]
+
+
+def _summary(suite: str, rows: Sequence[Row]) -> str:
+    known = [row for row in rows if row.known_upper is not None]
+    counts = [
+        f"{len(rows)} case{'s' if len(rows) > 1 else ''}",
+        f"{sum(row.proved for row in rows)} proved",
+        f"{sum(row.verdict == 'equal' for row in rows)} of {len(known)} at the best known value",
+    ]
+    for verdict in ("better", "refutes the known value", "below a published bound", "no plan"):
+        count = sum(row.verdict == verdict for row in rows)
+        counts += [f"{count} {verdict}"] if count else []
+    above = [row.excess for row in rows if row.verdict.startswith("+") and row.excess is not None]
+    counts += [f"worst +{max(above):.2%}"] if above else []
+    return f"{suite}: {', '.join(counts)}, {sum(row.time_s for row in rows):.1f} s"
+
+
+def _cells(row: Row) -> tuple[str, ...]:
+    best = _number(row.known_upper)
+    if row.known_lower != row.known_upper:
+        best = f"{_number(row.known_lower)} to {best}"
+    return (
+        row.suite,
+        row.instance,
+        _number(row.value),
+        _number(row.bound),
+        best,
+        row.verdict,
+        row.status,
+        f"{row.time_s:.1f}",
+        f"{row.cpu_s:.1f}",
+    )
+
+
+def _number(value: int | None) -> str:
+    return "-" if value is None else str(value)

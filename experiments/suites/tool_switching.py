@@ -20,9 +20,17 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from experiments.suites.case import SIZE_BYTES, Case, Known, alike, least_makespan, machine
-from experiments.suites.choice import FirstFilling, Suite
-from experiments.suites.data import rows_of_numbers
+from experiments.suites.case import (
+    SIZE_BYTES,
+    Case,
+    FirstFilling,
+    Known,
+    Suite,
+    alike,
+    least_makespan,
+    machine,
+    rows_of_numbers,
+)
 from experiments.suites.keep_tool import Tools, makespan, shortest_makespan
 from models.scenario import InputError, Scenario
 

@@ -5,7 +5,6 @@ Of the sweep it is measured, too, how well it uses the cores.
 
 from __future__ import annotations
 
-import argparse
 import json
 import random
 import resource
@@ -14,7 +13,9 @@ import sys
 import tempfile
 import time
 from pathlib import Path
+from typing import Annotated
 
+from experiments.bench import ask
 from planner.answers.whatif.cell import answer
 from planner.answers.whatif.document import read_sweep
 from planner.answers.whatif.grid import read_grid
@@ -26,33 +27,31 @@ TABLES = ("results.csv", "results.parquet")
 _COMMAND = "import sys; from planner.command.cli import main; sys.argv[1:] = {arguments!r}; main()"
 
 
-def main() -> int:
-    """Print what was measured; 1 if a table differs."""
-    parser = argparse.ArgumentParser(prog="python -m experiments.sweep_recovery", description=__doc__)
-    parser.add_argument("--kills", type=int, default=10)
-    parser.add_argument("--seed", type=int, default=0, help="of the moments")
-    parser.add_argument("--workers", type=int, default=2)
-    parser.add_argument("--servers", action="store_true", help="kill servers --replications in place of a sweep")
-    options = parser.parse_args()
-    workers = ["--workers", str(options.workers), "--json"]
+def sweep_recovery(
+    kills: int = 10,
+    seed: Annotated[int, "of the moments"] = 0,
+    workers: int = 2,
+    servers: Annotated[bool, "kill servers --replications in place of a sweep"] = False,
+) -> None:
+    """Print what was measured; exit with 1 if a table differs."""
     asked = ["sweep", str(SWEEP)]
-    if options.servers:
+    if servers:
         asked = ["servers", str(SERVED), "--replications", str(_REPLICATIONS), "--policies", "srpt,jit"]
-    asked += workers
+    asked += ["--workers", str(workers), "--json"]
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         wall_s, cpu_s = undisturbed(folder / "undisturbed", asked)
-        print(f"{asked[0]} with {options.workers} workers, start included: {wall_s:.1f} s, {cpu_s:.1f} CPU-s")
-        if not options.servers:
-            say_use(serial_cpu_s(), options.workers, wall_s, cpu_s)
-        kept = killed(folder / "killed", asked, options.kills, wall_s, random.Random(options.seed))  # noqa: S311
+        print(f"{asked[0]} with {workers} workers, start included: {wall_s:.1f} s, {cpu_s:.1f} CPU-s")
+        if not servers:
+            say_use(serial_cpu_s(), workers, wall_s, cpu_s)
+        kept = killed(folder / "killed", asked, kills, wall_s, random.Random(seed))  # noqa: S311
         same = all(
             (folder / "undisturbed" / table).read_bytes() == (folder / "killed" / table).read_bytes()
             for table in TABLES
         )
     print(f"killed {len(kept)} times, with {', '.join(map(str, kept))} cells kept; then completed")
     print(f"tables: {'identical' if same else 'DIFFERENT'}")
-    return 0 if same else 1
+    raise SystemExit(0 if same else 1)
 
 
 def say_use(alone_s: float, workers: int, wall_s: float, cpu_s: float) -> None:
@@ -116,4 +115,4 @@ def launched(folder: Path, asked: list[str]) -> subprocess.Popen[bytes]:
 
 
 if __name__ == "__main__":
-    raise SystemExit(main())
+    ask(sweep_recovery)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import argparse
 import os
 import tempfile
 import time
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
+from experiments.bench import ask
+from experiments.sweep_recovery.__main__ import SWEEP, TABLES
 from planner.answers.whatif import Counts, Sweep, sweep
 
 os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
@@ -35,27 +36,21 @@ def with_a_node_killed(file: Path, folder: Path, kill_after: int) -> Sweep:
         cluster.shutdown()
 
 
-def main() -> int:
+def ray_nodes(file: Annotated[Path, "the sweep"] = SWEEP) -> None:
     """Compare the tables of a sweep on two nodes, one of them killed, with those of an undisturbed local one."""
-    parser = argparse.ArgumentParser(prog="python -m experiments.sweep_recovery.ray_nodes", description=__doc__)
-    parser.add_argument("sweep", type=Path, nargs="?", default=Path(__file__).parent / "sweep.yaml")
-    file = parser.parse_args().sweep
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         local = sweep(file, folder / "local")
         begun = time.monotonic()
         made = with_a_node_killed(file, folder / "ray", local.counts.cells // 4)
         took = time.monotonic() - begun
-        same = all(
-            (folder / "local" / table).read_bytes() == (folder / "ray" / table).read_bytes()
-            for table in ("results.csv", "results.parquet")
-        )
+        same = all((folder / "local" / table).read_bytes() == (folder / "ray" / table).read_bytes() for table in TABLES)
     print(
         f"{made.counts.cells} cells on two Ray nodes, one killed after a quarter: {made.counts.failed} failed, ", end=""
     )
     print(f"tables {'identical' if same else 'DIFFERENT'}, {took:.1f} s")
-    return 0 if same else 1
+    raise SystemExit(0 if same else 1)
 
 
 if __name__ == "__main__":
-    raise SystemExit(main())
+    ask(ray_nodes)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import csv
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import accumulate
@@ -17,10 +17,12 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from models.branches import draw_branch, paths_of
 from models.cells import guard
-from models.scenario.document import PoissonSection, ScenarioDocument, TraceSection
-from models.scenario.errors import FieldError, InputError, allowed, quote
+from models.scenario.document import JobSection, PoissonSection, ScenarioDocument, TraceSection
+from models.scenario.errors import FieldError, InputError, Where, allowed, quote
 from models.scenario.files import LONGEST_LINE, admit, open_now, read_bounded_lines
 from models.scenario.quantities import MAX_JOBS, MAX_TIME_US, read_number, read_server
+from models.scenario.requests import TOKEN_COLUMNS, Forms, RequestForm, read_count
+from models.streams import Tokens
 from models.units import US_DECIMALS, QuantityError, microseconds
 from models.workload import Job, Workflow
 
@@ -33,28 +35,33 @@ _DEADLINE = {f"deadline_{unit}": unit for unit in US_DECIMALS}
 _COLUMNS = (*_TIME, "workflow", *_DEADLINE, "weight", "ingress", "path")
 
 
-def build_jobs(document: ScenarioDocument, workflows: Mapping[str, Workflow], folder: Path) -> tuple[Job, ...]:
+def build_jobs(
+    document: ScenarioDocument, workflows: Mapping[str, Workflow], forms: Forms, folder: Path
+) -> tuple[Job, ...]:
     """Return the jobs in release order, equal releases in file order.
 
     Parameters
     ----------
+    forms
+        How requests of streams get their tokens.
     folder
         What the path of a trace is relative to.
 
     Raises
     ------
     FieldError
-        For an unknown workflow or server, an empty window, or releases beyond all bounds.
+        For an unknown workflow or server, an empty window, releases beyond all bounds, or a request without tokens.
     InputError
         If a row of the trace is wrong.
     """
     workload = document.workload
     if workload.poisson is not None:
         arrivals: Sequence[Arrival] = _poisson(workload.poisson, list(workflows))
+        _refuse_without_tokens({arrival.workflow for arrival in arrivals}, forms)
     elif workload.trace is not None:
-        arrivals = _trace(workload.trace, document, folder)
+        arrivals = _trace(workload.trace, document, forms, folder)
     else:
-        arrivals = _list_jobs(document)
+        arrivals = _list_jobs(document, forms)
     ordered = sorted(arrivals, key=lambda arrival: arrival.release_us)
     paths = {name: paths_of(workflow) for name, workflow in workflows.items()}
     seed = workload.poisson.seed if workload.poisson is not None else 0
@@ -65,6 +72,7 @@ def build_jobs(document: ScenarioDocument, workflows: Mapping[str, Workflow], fo
             a.weight,
             a.deadline_us,
             a.ingress,
+            a.tokens,
         )
         for job, a in enumerate(ordered)
     )
@@ -106,10 +114,23 @@ def _poisson(section: PoissonSection, workflows: Sequence[str]) -> list[Arrival]
     return arrivals
 
 
-def _trace(section: TraceSection, document: ScenarioDocument, folder: Path) -> Sequence[Arrival]:
+def _refuse_without_tokens(workflows: Collection[str], forms: Forms) -> None:
+    """Refuse requests of which neither task nor job says how long they are; of branches that is found out later."""
+    for workflow in workflows:
+        for task, form in forms[workflow].items():
+            if form.tokens() is None and not form.optional:
+                raise FieldError(("workflows", workflow, "tasks", task), _without_tokens(task))
+
+
+def _without_tokens(task: str) -> str:
+    remedy = f"allowed are prompt and output_tokens there, tokens: {{{task}: [900, 900, 200]}} of each job"
+    return f"nobody says how many tokens {task} has; {remedy}, or columns {task}.prompt and {task}.output of a trace"
+
+
+def _trace(section: TraceSection, document: ScenarioDocument, forms: Forms, folder: Path) -> Sequence[Arrival]:
     path = folder / section.file
     try:
-        trace = read_trace(path, list(document.workflows), document.cluster.n_servers, section.window)
+        trace = read_trace(path, list(document.workflows), document.cluster.n_servers, section.window, forms)
     except OSError as error:
         problem = f"{path} cannot be read: {error.strerror}; allowed is a readable CSV file"
         raise FieldError(("workload", "trace", "file"), problem) from None
@@ -120,7 +141,7 @@ def _trace(section: TraceSection, document: ScenarioDocument, folder: Path) -> S
     return trace.arrivals
 
 
-def _list_jobs(document: ScenarioDocument) -> list[Arrival]:
+def _list_jobs(document: ScenarioDocument, forms: Forms) -> list[Arrival]:
     arrivals, servers = [], document.cluster.n_servers
     for position, job in enumerate(document.workload.jobs or ()):
         where = ("workload", "jobs", position)
@@ -130,8 +151,27 @@ def _list_jobs(document: ScenarioDocument) -> list[Arrival]:
         if job.ingress is not None and job.ingress >= servers:
             problem = f"unknown server {quote(f's{job.ingress}')}; allowed are s0 to s{servers - 1}"
             raise FieldError((*where, "ingress"), problem)
-        arrivals.append(Arrival(job.release, job.workflow, job.deadline, job.weight, job.ingress, job.path))
+        tokens = _listed_tokens(job, (*where, "tokens"), forms[job.workflow])
+        arrivals.append(Arrival(job.release, job.workflow, job.deadline, job.weight, job.ingress, job.path, tokens))
     return arrivals
+
+
+def _listed_tokens(job: JobSection, where: Where, forms: Mapping[str, RequestForm]) -> dict[str, Tokens] | None:
+    """Return what a job says of its requests."""
+    found: dict[str, Tokens] = {}
+    for task, counts in job.tokens.items():
+        if task not in forms:
+            raise FieldError((*where, task), f"is no request of a stream of {job.workflow}; {allowed(task, forms)}")
+        try:
+            given = forms[task].tokens(*counts)
+        except QuantityError as error:
+            raise FieldError((*where, task), str(error)) from None
+        if given is not None:
+            found[task] = given
+    for task, form in forms.items():
+        if task not in found and form.tokens() is None and not form.optional:
+            raise FieldError(where[:-1], _without_tokens(task))
+    return found or None
 
 
 class Arrival(NamedTuple):
@@ -143,6 +183,7 @@ class Arrival(NamedTuple):
     weight: Fraction = Fraction(1)
     ingress: int | None = None
     path: int | None = None
+    tokens: Mapping[str, Tokens] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,7 +196,13 @@ class Trace:
     last_us: int
 
 
-def read_trace(path: Path, workflows: Sequence[str], servers: int, window: tuple[int, int] | None = None) -> Trace:
+def read_trace(
+    path: Path,
+    workflows: Sequence[str],
+    servers: int,
+    window: tuple[int, int] | None = None,
+    forms: Forms | None = None,
+) -> Trace:
     """Return the arrivals of a CSV file.
 
     Parameters
@@ -166,6 +213,8 @@ def read_trace(path: Path, workflows: Sequence[str], servers: int, window: tuple
         Number of servers; an ingress lies below it.
     window
         Start and end in microseconds; releases count from the start. None: every row, as it stands.
+    forms
+        How requests of these workflows get their tokens; None where there are no requests.
 
     Raises
     ------
@@ -178,15 +227,15 @@ def read_trace(path: Path, workflows: Sequence[str], servers: int, window: tuple
     admit(path)
     with open(path, encoding="utf-8-sig", errors="surrogateescape", newline="", opener=open_now) as file:
         rows = csv.reader(read_bounded_lines(file, str(path), LONGEST_LINE), strict=True)
-        return _read(rows, str(path), tuple(workflows), servers, window or (0, MAX_TIME_US + 1))
+        form_of = {name: {} if forms is None else forms.get(name, {}) for name in workflows}
+        return _read(rows, str(path), form_of, servers, window or (0, MAX_TIME_US + 1))
 
 
-def _read(rows: Reader, file: str, workflows: Sequence[str], servers: int, window: tuple[int, int]) -> Trace:
+def _read(rows: Reader, file: str, forms: Forms, servers: int, window: tuple[int, int]) -> Trace:
     row: list[str] = []
     try:
         row = next(rows, [])
-        names = {guard(name): name for name in workflows} | {name: name for name in workflows}
-        columns = _TraceHeader([name.strip() for name in row], names, servers)
+        columns = _TraceHeader([name.strip() for name in row], forms, servers)
         kept: list[Arrival] = []
         count, first, last = 0, 0, 0
         start, end = window
@@ -216,7 +265,7 @@ def _read(rows: Reader, file: str, workflows: Sequence[str], servers: int, windo
         raise InputError(file, line, str(error.where[0]), problem) from None
 
 
-_Rest = tuple[int | None, Fraction, int | None, int | None]
+_Rest = tuple[int | None, Fraction, int | None, int | None, Mapping[str, Tokens] | None]
 
 
 def _read_path(text: str) -> int:
@@ -228,14 +277,19 @@ def _read_path(text: str) -> int:
 class _TraceHeader:
     """The header of a trace, and how a row is read by it."""
 
-    def __init__(self, header: Sequence[str], workflows: dict[str, str], servers: int) -> None:
-        self._width, self._workflows, self._servers = len(header), workflows, servers
-        if header and not any(name in _COLUMNS for name in header):
+    def __init__(self, header: Sequence[str], forms: Forms, servers: int) -> None:
+        self._width, self._servers, self._forms = len(header), servers, forms
+        self._workflows = {guard(name): name for name in forms} | {name: name for name in forms}
+        self._requests = any(forms.values())
+        requests = {task for of in forms.values() for task in of}
+        tokens = {f"{task}.{what}": (task, at) for task in requests for at, what in enumerate(TOKEN_COLUMNS)}
+        known = (*_COLUMNS, *tokens)
+        if header and not any(name in known for name in header):
             # Whatever file this is, it is none of ours to quote.
-            raise FieldError(("header",), f"is none of a trace; {allowed('', _COLUMNS)}")
+            raise FieldError(("header",), f"is none of a trace; {allowed('', known)}")
         for position, name in enumerate(header):
-            if name not in _COLUMNS:
-                raise FieldError(("header",), f"unknown column {quote(name)}; {allowed(name, _COLUMNS)}")
+            if name not in known:
+                raise FieldError(("header",), f"unknown column {quote(name)}; {allowed(name, known)}")
             if name in header[:position]:
                 raise FieldError(("header",), f"column {quote(name)} occurs twice; allowed is once")
         self._time = _one_of(header, _TIME)
@@ -244,10 +298,12 @@ class _TraceHeader:
             _one_of(header, _DEADLINE)
         self._unit = _TIME[self._time]
         self._time_at, self._workflow_at = header.index(self._time), header.index("workflow")
-        self._optional = {name: position for position, name in enumerate(header) if name not in (*_TIME, "workflow")}
+        given = {name: position for position, name in enumerate(header) if name not in (*_TIME, "workflow")}
+        self._optional = {name: position for name, position in given.items() if name not in tokens}
+        self._tokens = [(*tokens[name], name, position) for name, position in given.items() if name in tokens]
 
     def values(self, row: Sequence[str]) -> tuple[int, str, _Rest | tuple[()]]:
-        """Return time, workflow, and deadline, weight, ingress and path where the file has such columns."""
+        """Return time, workflow, and deadline, weight, ingress, path and tokens where there are such columns."""
         if len(row) != self._width:
             raise FieldError(("row",), f"has {len(row)} fields; allowed are {self._width}")
         try:
@@ -259,9 +315,9 @@ class _TraceHeader:
         if workflow is None:
             name = row[self._workflow_at]
             raise FieldError(("workflow",), f"unknown workflow {quote(name)}; {allowed(name, self._workflows)}")
-        return time_us, workflow, self._rest(row) if self._optional else ()
+        return time_us, workflow, self._rest(row, workflow) if self._optional or self._requests else ()
 
-    def _rest(self, row: Sequence[str]) -> _Rest:
+    def _rest(self, row: Sequence[str], workflow: str) -> _Rest:
         deadline, weight, ingress, path = None, Fraction(1), None, None
         for name, position in self._optional.items():
             text = row[position].strip()
@@ -283,7 +339,33 @@ class _TraceHeader:
                 raise FieldError((name,), f"{quote(text)} is out of range; allowed is 0 to {MAX_TIME_US} us")
             if ingress is not None and ingress >= self._servers:
                 raise FieldError((name,), f"unknown server {quote(text)}; allowed are s0 to s{self._servers - 1}")
-        return deadline, weight, ingress, path
+        return deadline, weight, ingress, path, self._tokens_of(row, self._forms[workflow]) if self._requests else None
+
+    def _tokens_of(self, row: Sequence[str], forms: Mapping[str, RequestForm]) -> dict[str, Tokens] | None:
+        """Return the tokens of a job's requests as far as the row gives any."""
+        given: dict[str, list[int | None]] = {}
+        for task, at, name, position in self._tokens:
+            text = row[position].strip()
+            if not text:
+                continue
+            if task not in forms:
+                problem = f"{quote(text)} is given, and this job has no request {task}; allowed is nothing"
+                raise FieldError((name,), problem)
+            try:
+                given.setdefault(task, [None, None, None])[at] = read_count(text)
+            except QuantityError as error:
+                raise FieldError((name,), str(error)) from None
+        found: dict[str, Tokens] = {}
+        for task, form in forms.items():
+            try:
+                tokens = form.tokens(*given.get(task, ()))
+            except QuantityError as error:
+                raise FieldError((f"{task}.prompt",), str(error)) from None
+            if tokens is None and (task in given or not form.optional):
+                raise FieldError((f"{task}.prompt",), _without_tokens(task))
+            if tokens is not None and task in given:
+                found[task] = tokens
+        return found or None
 
     def wrong_time(self, row: Sequence[str], time_us: int, last_us: int) -> FieldError:
         """Return the error of a time that is out of range or earlier than the row before."""

@@ -22,8 +22,10 @@ from models.scenario.limits import (
     check_tables,
     check_tasks,
     check_transfers,
+    one_of_each,
 )
 from models.scenario.reading import read_document
+from models.scenario.requests import request_forms
 from models.scenario.section import validate
 from models.scenario.work import build_workflows
 from models.slo import ServiceLevels
@@ -116,7 +118,8 @@ def build(document: ScenarioDocument, source: Source) -> Scenario:
 def _build_instance(document: ScenarioDocument, folder: Path) -> Instance:
     cluster = build_cluster(document.cluster)
     models = tuple(_model(name, section.weights) for name, section in document.models.items())
-    workflows = build_workflows(document)
+    forms = request_forms(document, one_of_each(document, cluster))
+    workflows = build_workflows(document, forms)
     check_models(document, cluster)
     refuse_unknown_workflows(document.slo, workflows)
     check_transfers(document, cluster, list(workflows.values()))
@@ -125,7 +128,7 @@ def _build_instance(document: ScenarioDocument, folder: Path) -> Instance:
     check_tables(cluster, restrictions, list(workflows.values()))
     blame_workflows(cluster, models, workflows, restrictions)
     blame_initial(cluster, models, restrictions, initial)
-    jobs = build_jobs(document, workflows, folder)
+    jobs = build_jobs(document, workflows, forms, folder)
     check_tasks(jobs)
     with blame(("workload",), "a workload that the cluster can run"):
         overlap, catalogue = document.options.overlap_loads, tuple(workflows.values())

@@ -15,6 +15,7 @@ from models.scenario.quantities import (
     MAX_SIZE_BYTES,
     Bandwidth,
     BatchSize,
+    EdgeSize,
     Flag,
     GPUCount,
     Index,
@@ -33,10 +34,14 @@ from models.scenario.quantities import (
     Share,
     Size,
     Time,
+    TokenCount,
+    TokenTriple,
+    UncachedCount,
     Window,
 )
 from models.scenario.section import Section, kind_of, problem, refuse_empty
-from models.workload import ANY_KIND
+from models.scenario.stream_section import StreamSection, for_every_kind
+from models.streams import ANY_KIND
 
 
 class GPUSection(Section):
@@ -150,10 +155,6 @@ class ModelSection(Section):
     weights: PositiveSize
 
 
-def _for_every_kind(value: object) -> object:
-    return value if isinstance(value, Mapping) else {ANY_KIND: value}
-
-
 def _tables(value: object) -> object:
     """Turn one table by batch size into one for every kind of GPU."""
     if not isinstance(value, Mapping):
@@ -195,19 +196,19 @@ def _edges(value: object) -> object:
 
 RuntimeByKind = Annotated[
     dict[Name, PositiveTime],
-    BeforeValidator(_for_every_kind, PositiveTime | dict[Name, PositiveTime]),
+    BeforeValidator(for_every_kind, PositiveTime | dict[Name, PositiveTime]),
     refuse_empty("kind"),
 ]
 TablesByKind = Annotated[
     dict[Name, _Table], BeforeValidator(_tables, _Table | dict[Name, _Table]), refuse_empty("table by batch size")
 ]
-_After = Annotated[dict[Name, Size | None], BeforeValidator(_edges, list[Name] | dict[Name, Size | None])]
+_After = Annotated[dict[Name, EdgeSize | None], BeforeValidator(_edges, list[Name] | dict[Name, EdgeSize | None])]
 
 
 class TaskSection(Section):
-    """A step of a workflow, with a runtime of its own or in a batch class."""
+    """A step of a workflow, with a runtime of its own, in a batch class, or a request of a stream."""
 
-    one_of = ("batch", "runtime")
+    one_of = ("batch", "runtime", "stream")
 
     models: tuple[Name, ...] = Field(
         default=(), description="Models that must be ready on the GPU while the task runs."
@@ -218,7 +219,7 @@ class TaskSection(Section):
     output: Size = Field(default="0 B", validate_default=True, description="Bytes that travel to each successor.")
     after: _After = Field(
         default_factory=dict,
-        description="Predecessors: a list, or a mapping to the bytes of the edge (null: the output's).",
+        description="Predecessors: a list, or a mapping to the bytes of the edge (null: the output's; kv: its KV).",
     )
     input: Size = Field(
         default="0 B",
@@ -230,13 +231,32 @@ class TaskSection(Section):
     )
     share: Share = Field(default=1, validate_default=True, description="Of the GPU's compute that it takes.")
     memory: Size = Field(default="0 B", validate_default=True, description="Held while it runs, beside the models.")
+    stream: Name | None = Field(
+        default=None, description="The stream class of which it is a request, in place of the same."
+    )
+    prompt: TokenCount | None = Field(default=None, description="Prompt tokens, unless the job says otherwise.")
+    uncached: UncachedCount | None = Field(
+        default=None, description="Prompt tokens that no cache has: all if left out; none where KV is moved to it."
+    )
+    output_tokens: TokenCount | None = Field(default=None, description="Tokens of the answer.")
+    tied_to: Name | None = Field(
+        default=None, alias="with", description="An earlier request on whose GPU this one is served."
+    )
+    first_token: Flag = Field(
+        default=False, description="Whether its first token is that of the job; if none says so the last request's is."
+    )
 
     @model_validator(mode="after")
     def _class_or_own(self) -> TaskSection:
         own = [key for key in ("models", "share", "memory") if key in self.model_fields_set]
-        if self.batch is not None and own:
-            problem_text = f"has batch and {own[0]}; allowed is batch in place of models, runtime, share and memory"
+        form = "batch" if self.batch is not None else "stream"
+        if own and (self.batch is not None or self.stream is not None):
+            problem_text = f"has {form} and {own[0]}; allowed is {form} in place of models, runtime, share and memory"
             raise problem(problem_text, own[0])
+        of_requests = {"prompt", "uncached", "output_tokens", "tied_to", "first_token"} & self.model_fields_set
+        if self.stream is None and of_requests:
+            key = min(of_requests).replace("tied_to", "with")
+            raise problem(f"has {key} without stream; allowed is {key} for a request of a stream", key)
         if self.input and self.after:
             raise problem("has input and after; allowed is input for a task without predecessors", "input")
         return self
@@ -285,7 +305,10 @@ class PoissonSection(Section):
 
 
 class TraceSection(Section):
-    """Arrivals from a CSV file: time_ms (or time_s, time_us), workflow [, deadline_ms, weight, ingress, path]."""
+    """Arrivals from a CSV file: time_ms (or time_s, time_us), workflow [, deadline_ms, weight, ingress, path].
+
+    Of a request TASK of a stream also TASK.prompt, TASK.uncached, TASK.output.
+    """
 
     file: Name = Field(description="Path, relative to the scenario file.")
     window: Window | None = None
@@ -300,6 +323,9 @@ class JobSection(Section):
     weight: Number = Field(default=1, description="Counts in the weighted objectives.", validate_default=True)
     ingress: Server | None = Field(default=None, description="The server that plans the job online.")
     path: Index | None = Field(default=None, description="The branch that it takes, from 0; drawn if left out.")
+    tokens: dict[Name, TokenTriple] = Field(
+        default_factory=dict, description="By task: prompt, uncached and output tokens of its request."
+    )
 
 
 class WorkloadSection(Section):
@@ -359,6 +385,9 @@ class ScenarioDocument(Section):
     workflows: Annotated[dict[Name, WorkflowSection], refuse_empty("workflow")]
     workload: WorkloadSection
     batches: dict[Name, BatchSection] = Field(default_factory=dict, description="Classes of tasks that run together.")
+    streams: dict[Name, StreamSection] = Field(
+        default_factory=dict, description="Classes of requests that language models serve by continuous batching."
+    )
     objective: Minimised = Objective.MEAN_SLOWDOWN
     slo: Levels | None = Field(
         default=None, description="A service level, or several that must all hold, for the questions that ask for one."

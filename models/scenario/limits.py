@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
+from numpy.typing import NDArray
 
 from models.cluster import GPU, Cluster
 from models.instance import NONE, Instance
@@ -17,8 +18,10 @@ from models.restrictions import InitialResidency, InstanceError, Restrictions, c
 from models.scenario.document import ScenarioDocument
 from models.scenario.errors import FieldError, blame
 from models.scenario.quantities import MAX_TIME_US
+from models.stream_tables import StreamTables
+from models.streams import Tokens
 from models.tables import GPUClasses
-from models.workload import Job, MLModel, Workflow
+from models.workload import Job, MLModel, Task, Workflow
 
 MAX_TASKS = 20_000_000
 MAX_TRANSFERS = 2_000_000
@@ -35,7 +38,7 @@ def check_models(document: ScenarioDocument, cluster: Cluster) -> None:
     FieldError
         At the model's weights.
     """
-    gpus = _one_of_each(document, cluster)
+    gpus = one_of_each(document, cluster)
     largest = max(max(gpu.slots, default=gpu.memory_bytes) for gpu in gpus)
     for name, section in document.models.items():
         where = ("models", name, "weights")
@@ -61,11 +64,18 @@ def check_transfers(document: ScenarioDocument, cluster: Cluster, workflows: Seq
     """
     if len(cluster.gpus) == 1:
         return
-    slowest = min(_one_of_each(document, cluster), key=lambda gpu: gpu.load_bandwidth)
+    gpus = one_of_each(document, cluster)
+    slowest = min(gpus, key=lambda gpu: gpu.load_bandwidth)
     inputs = [(task.input_bytes, w.name, task.name) for w in workflows for task in w.tasks]
     size, workflow, task = max(inputs, key=lambda given: given[0])
     _refuse_travel(size, cluster.network.input_us(size), workflow, task, "input")
-    edges = [(edge.size_bytes, w.name, task.name) for w in workflows for task in w.tasks for edge in task.inputs]
+    kv_bytes = max(gpu.memory_bytes for gpu in gpus)  # more than a GPU holds is not moved
+    edges = [
+        (kv_bytes if edge.kv else edge.size_bytes, w.name, task.name)
+        for w in workflows
+        for task in w.tasks
+        for edge in task.inputs
+    ]
     if edges:
         size, workflow, task = max(edges, key=lambda edge: edge[0])
         took = max(cluster.network.transfer_us(size, slowest, slowest, same) for same in (False, True))
@@ -92,6 +102,12 @@ def check_tables(cluster: Cluster, restrictions: Restrictions, workflows: Sequen
     if transfers > MAX_TRANSFERS:
         problem = f"{edges} edges between {sorts} sorts of GPUs make {transfers} transfers"
         raise FieldError(("cluster",), f"{problem}; allowed are {MAX_TRANSFERS}")
+    served = (task.stream for workflow in workflows for task in workflow.tasks if task.stream is not None)
+    for stream in {stream.name: stream for stream in served}.values():
+        slowest_us = max(speed.prefill_us(speed.chunk) for speed in stream.speeds.values())
+        if slowest_us > MAX_TIME_US:
+            problem = f"a whole chunk takes {slowest_us} us; allowed are at most {MAX_TIME_US} us"
+            raise FieldError(("streams", stream.name, "prefill"), problem)
     classes = {task.batch.name: task.batch for workflow in workflows for task in workflow.tasks if task.batch}
     sizes = max((max(times) for batch in classes.values() for times in batch.runtime_us.values()), default=0)
     if len(classes) * sorts * sizes > MAX_BATCH_TIMES:
@@ -128,6 +144,8 @@ def check_horizon(instance: Instance) -> None:
         per_template[template] += sum(float(instance.load_us[model].max()) for model in needs)
         per_template[template] += sum(float(instance.transfer_us[edge].max()) for _, edge in instance.inputs[template])
         per_template[template] += float(instance.input_us[template])
+    if instance.streams is not None:
+        per_template += _served_us(instance, instance.streams)
     comes = max(gpu.available.intervals[-1][0] for gpu in instance.cluster.gpus)
     total = max(float(instance.job_release_us[-1]), float(comes)) + float(per_template[instance.task_template].sum())
     if total > MAX_HORIZON_US:
@@ -135,8 +153,20 @@ def check_horizon(instance: Instance) -> None:
         raise FieldError(("workload",), problem)
 
 
-def _one_of_each(document: ScenarioDocument, cluster: Cluster) -> list[GPU]:
-    """Return a GPU of each group."""
+def _served_us(instance: Instance, streams: StreamTables) -> NDArray[np.float64]:
+    """Return how long the requests of each template take at most, on average, if all join at the worst of times."""
+    longest = np.zeros(len(instance.needs))
+    for template, stream in enumerate(streams.template.tolist()):
+        if stream != NONE:
+            requests = np.flatnonzero(instance.task_template == template)
+            iterations = (streams.uncached[requests] + streams.output[requests]).astype(np.float64)
+            slowest = max(speed.slowest_us for speed in streams.speeds[stream] if speed is not None)
+            longest[template] = float(iterations.mean()) * float(slowest)
+    return longest
+
+
+def one_of_each(document: ScenarioDocument, cluster: Cluster) -> list[GPU]:
+    """Return a GPU of each group of servers."""
     gpus, first = [], 0
     for group in document.cluster.server_groups:
         gpus.append(cluster.gpus[first])
@@ -154,7 +184,7 @@ def blame_workflows(
     FieldError
         At the first such task.
     """
-    unconnected = {name: [replace(task, inputs=()) for task in workflow.tasks] for name, workflow in workflows.items()}
+    unconnected = {name: list(map(_alone, workflow.tasks)) for name, workflow in workflows.items()}
     together = [Workflow(name, tuple(tasks)) for name, tasks in unconnected.items()]
     if _refusal(cluster, models, together, restrictions) is None:
         return
@@ -183,6 +213,11 @@ def blame_initial(
             where = ("options", "initial_residency", position)
             with blame(where, "a set of models that can be there together"):
                 check_initial(initial[: position + 1], cluster, models, restrictions)
+
+
+def _alone(task: Task) -> Task:
+    """Return a task that depends on no other; a request as the smallest there can be."""
+    return replace(task, inputs=()) if task.stream is None else Task.of_stream(task.name, task.stream, Tokens(1, 1, 1))
 
 
 def _refusal(

@@ -14,12 +14,13 @@ from typing import Annotated, Any
 from pydantic import BeforeValidator, ConfigDict, Field
 
 from models.identity import scenario_hash
-from models.instance import Instance
+from models.instance import NONE, Instance
 from models.scenario.errors import FieldError, InputError, Source, Where, allowed, quote
 from models.scenario.files import read_text, write_atomically
 from models.scenario.json_text import NUMBERS, JSONText
+from models.scenario.quantities import MAX_BATCH, MAX_TOKENS
 from models.scenario.section import Section, validate
-from models.timeline import UNPLACED, Placement, Residency, Timeline
+from models.timeline import UNPLACED, Placement, Residency, ServedRequests, Timeline
 
 SCHEMA_VERSION = 1
 Scalar = str | int | float | bool | None
@@ -76,6 +77,7 @@ def timeline_document(instance: Instance, timeline: Timeline, header: TimelineHe
         "objective": objective,
         **described,
         "realised": timeline.realised,
+        **_limits(instance, timeline),
         "tasks": list(_tasks(instance, timeline)),
         "residencies": [_residency(instance, residency) for residency in timeline.residencies],
     }
@@ -92,16 +94,37 @@ def write_timeline(path: str | Path, instance: Instance, timeline: Timeline, hea
     write_atomically(path, "".join(_render(timeline_document(instance, timeline, header))))
 
 
+def _limits(instance: Instance, timeline: Timeline) -> dict[str, dict[str, int]]:
+    """Return the limits on requests at once, where a plan has any."""
+    limits = {} if timeline.served is None else timeline.served.limits
+    return {"limits": {instance.cluster.gpus[gpu].id: limit for gpu, limit in limits.items()}} if limits else {}
+
+
 def _tasks(instance: Instance, timeline: Timeline) -> Iterator[dict[str, str | int]]:
     gpus = [gpu.id for gpu in instance.cluster.gpus]
     first_task = instance.job_first_task.tolist()
     names = [[task.name for task in workflow.tasks] for workflow in instance.workflows]
     workflow_of = instance.job_workflow.tolist()
+    served = timeline.served is not None
     rows = (instance.task_job, timeline.gpu, timeline.start_us, timeline.end_us)
     for task, (job, gpu, start, end) in enumerate(zip(*(row.tolist() for row in rows), strict=True)):
         if gpu != UNPLACED:
             name = names[workflow_of[job]][task - first_task[job]]
-            yield {"job": job, "task": name, "gpu": gpus[gpu], "start_us": start, "end_us": end}
+            entry: dict[str, str | int] = {"job": job, "task": name, "gpu": gpus[gpu], "start_us": start, "end_us": end}
+            yield entry | _request(instance, timeline, task) if served else entry
+
+
+def _request(instance: Instance, timeline: Timeline, task: int) -> dict[str, str | int]:
+    """Return what a file says of a request of a stream besides; nothing of any other task."""
+    streams, served = instance.streams, timeline.served
+    if streams is None or served is None or served.first_us[task] == NONE:
+        return {}
+    entry: dict[str, str | int] = {"first_us": int(served.first_us[task])}
+    if served.not_before_us[task]:
+        entry["not_before_us"] = int(served.not_before_us[task])
+    if served.output[task] != streams.output[task]:  # of what happened
+        entry["output_tokens"] = int(served.output[task])
+    return entry
 
 
 def _residency(instance: Instance, residency: Residency) -> dict[str, Scalar]:
@@ -146,6 +169,9 @@ class _TaskEntry(Section):
     gpu: str
     start_us: _Instant
     end_us: _Instant
+    first_us: _Instant | None = None
+    not_before_us: Annotated[int, Field(ge=0, le=10**18)] | None = None
+    output_tokens: Annotated[int, Field(ge=1, le=MAX_TOKENS)] | None = None
 
 
 class _ResidencyEntry(Section):
@@ -195,6 +221,7 @@ class _WholeFile(Section):
     command: str | None = None
     incumbents: tuple[tuple[_Finite, _Finite | None, _Finite | None], ...] = ()
     realised: Annotated[bool, Field(strict=True)] = False
+    limits: dict[str, Annotated[int, Field(ge=1, le=MAX_BATCH, strict=True)]] = Field(default_factory=dict)
     tasks: list[_TaskEntry]
     residencies: list[_ResidencyEntry]
 
@@ -223,11 +250,14 @@ def _interpret(data: object, instance: Instance, source: Source) -> PlanFile:
     try:
         _check_identity(identity, instance)
         file = validate(_WholeFile, data, source)
-        placements = list(_placements(file.tasks, instance))
+        placements = list(_placements(file.tasks, instance, file.realised))
         residencies = list(_residencies(file.residencies, instance))
+        limits = dict(_known_limits(file.limits, instance))
     except FieldError as error:
         raise source.error(error.where, error.problem) from None
-    return PlanFile(_header(file), Timeline.build(instance.n_tasks, placements, residencies, file.realised))
+    served = ServedRequests.of(instance, placements, limits)
+    timeline = Timeline.build(instance.n_tasks, placements, residencies, file.realised, served)
+    return PlanFile(_header(file), timeline)
 
 
 def _check_identity(identity: _Identity, instance: Instance) -> None:
@@ -243,7 +273,7 @@ def _check_identity(identity: _Identity, instance: Instance) -> None:
         )
 
 
-def _placements(entries: Sequence[_TaskEntry], instance: Instance) -> Iterator[Placement]:
+def _placements(entries: Sequence[_TaskEntry], instance: Instance, realised: bool) -> Iterator[Placement]:
     """Yield the placements; refuse unknown jobs, tasks and GPUs, and a task that is placed twice."""
     gpus = {gpu.id: index for index, gpu in enumerate(instance.cluster.gpus)}
     first_task, workflow_of = instance.job_first_task.tolist(), instance.job_workflow.tolist()
@@ -262,7 +292,33 @@ def _placements(entries: Sequence[_TaskEntry], instance: Instance) -> Iterator[P
             raise FieldError(("tasks", position, "task"), f"{problem}; allowed is once")
         placed[task] = position
         gpu = _known("GPU", entry.gpu, gpus, ("tasks", position, "gpu"))
-        yield Placement(task, gpu, entry.start_us, entry.end_us)
+        if instance.streams is None or instance.streams.template[instance.task_template[task]] == NONE:
+            _refuse_tokens(entry, position)
+        elif entry.first_us is None:
+            problem = "is missing for a request of a stream; allowed is the time of its first token"
+            raise FieldError(("tasks", position, "first_us"), problem)
+        elif entry.output_tokens is not None and not realised:
+            problem = f"is {entry.output_tokens} in a plan; allowed is to leave out what the scenario says"
+            raise FieldError(("tasks", position, "output_tokens"), problem)
+        of_request = (entry.first_us, entry.not_before_us or 0, entry.output_tokens)
+        yield Placement(task, gpu, entry.start_us, entry.end_us, *of_request)
+
+
+def _refuse_tokens(entry: _TaskEntry, position: int) -> None:
+    """Refuse what only requests have of a task that is none."""
+    for key in ("first_us", "not_before_us", "output_tokens"):
+        if getattr(entry, key) is not None:
+            problem = f"stands at {quote(entry.task)}, which is no request of a stream; allowed is to leave it out"
+            raise FieldError(("tasks", position, key), problem)
+
+
+def _known_limits(limits: Mapping[str, int], instance: Instance) -> Iterator[tuple[int, int]]:
+    """Yield the limits on requests by GPU; refuse unknown GPUs, and limits where there are no streams."""
+    gpus = {gpu.id: index for index, gpu in enumerate(instance.cluster.gpus)}
+    for name, limit in limits.items():
+        if instance.streams is None:
+            raise FieldError(("limits", name), "the scenario has no streams; allowed is to leave it out")
+        yield _known("GPU", name, gpus, ("limits", name)), limit
 
 
 def _residencies(entries: Sequence[_ResidencyEntry], instance: Instance) -> Iterator[Residency]:

@@ -30,6 +30,7 @@ MAX_JOBS = 1_000_000
 MAX_SPARE = 20
 MAX_GPUS = 100_000
 MAX_BATCH = 9_999
+MAX_TOKENS = 10**8
 MAX_NUMBER = 10**9
 MAX_BANDWIDTH = 10**18
 _LONGEST_NUMBER = 60
@@ -139,15 +140,19 @@ def _share(value: object) -> int:
     return int(parts)
 
 
-def _batch_size(value: object) -> int:
-    if isinstance(value, bool) or not _BATCH_SIZE.fullmatch(str(value)):
-        raise problem(f"{quote(str(value))} is no batch size; allowed is a whole number from 1 to {MAX_BATCH}")
-    return int(str(value))
+def _together(what: str) -> PlainValidator:
+    """Return a validator for how many run together, also where that is the key of a mapping, and so text."""
+
+    def validate(value: object) -> int:
+        """Read a whole number of at least 1."""
+        if isinstance(value, bool) or not _BATCH_SIZE.fullmatch(str(value)):
+            raise problem(f"{quote(str(value))} is no {what}; allowed is a whole number from 1 to {MAX_BATCH}")
+        return int(str(value))
+
+    return PlainValidator(validate)
 
 
-def whole(least: int, most: int) -> PlainValidator:
-    """Return what reads a plain whole number within a range."""
-
+def _read_whole(least: int, most: int) -> Callable[[object], int]:
     def validate(value: object) -> int:
         """Read a plain whole number within the range."""
         what = f"a whole number from {least} to {most}"
@@ -157,7 +162,12 @@ def whole(least: int, most: int) -> PlainValidator:
             raise problem(f"{quote(text)} is no such number; allowed is {what}")
         return int(text)
 
-    return PlainValidator(validate)
+    return validate
+
+
+def whole(least: int, most: int) -> PlainValidator:
+    """Return what reads a plain whole number within a range."""
+    return PlainValidator(_read_whole(least, most))
 
 
 def _describe_whole(what: str, least: int, most: int) -> WithJsonSchema:
@@ -184,14 +194,67 @@ Share = Annotated[
 """Read as a whole number of parts of `WHOLE`."""
 BatchSize = Annotated[
     int,
-    PlainValidator(_batch_size),
+    _together("batch size"),
     WithJsonSchema({"type": "string", "pattern": "^[1-9][0-9]{0,3}$", "examples": ["4"]}),
+]
+Concurrency = Annotated[
+    int,
+    _together("concurrency"),
+    WithJsonSchema({"type": ["string", "integer"], "pattern": "^[1-9][0-9]{0,3}$", "minimum": 1, "examples": ["64"]}),
 ]
 GPUCount = Annotated[int, whole(1, MAX_GPUS), _describe_whole("How many.", 1, MAX_GPUS)]
 SpareCount = Annotated[int, whole(0, MAX_SPARE), _describe_whole("How many may be gone.", 0, MAX_SPARE)]
 JobCount = Annotated[int, whole(1, MAX_JOBS), _describe_whole("How many jobs.", 1, MAX_JOBS)]
 Index = Annotated[int, whole(0, MAX_GPUS), _describe_whole("A position, from 0.", 0, MAX_GPUS)]
 Seed = Annotated[int, whole(0, 2**63 - 1), _describe_whole("Seed of the random numbers.", 0, 2**63 - 1)]
+TokenCount = Annotated[int, whole(1, MAX_TOKENS), _describe_whole("How many tokens.", 1, MAX_TOKENS)]
+UncachedCount = Annotated[int, whole(0, MAX_TOKENS), _describe_whole("How many tokens.", 0, MAX_TOKENS)]
+KV = -1
+"""Stands for the bytes of an edge along which KV is moved."""
+
+
+def _size_or_kv(value: object) -> int:
+    return KV if value == "kv" else _read_edge_size(value)
+
+
+_read_edge_size = _quantity(read_size, SIZE_BYTES, "size", 0, MAX_SIZE_BYTES, "B")
+EdgeSize = Annotated[
+    int,
+    PlainValidator(_size_or_kv),
+    WithJsonSchema(
+        {
+            "type": "string",
+            "description": "A size in bytes; `kv`: the KV of the predecessor's prompt.",
+            "pattern": rf"^(kv|\s*\+?{_DIGITS}\s*({'|'.join(map(re.escape, SIZE_BYTES))})\s*)$",
+            "examples": ["2 KB", "kv"],
+        }
+    ),
+]
+
+
+def _token_triple(value: object) -> tuple[int, int, int]:
+    if not isinstance(value, (list, tuple)) or len(value) != len(_TRIPLE):
+        raise problem(f"{kind_of(value)} stands here; allowed is a list {_TRIPLE_TEXT} such as [900, 100, 200]")
+    counts = [read(count) for read, count in zip(_TRIPLE, value, strict=True)]
+    return counts[0], counts[1], counts[2]
+
+
+_TRIPLE = tuple(_read_whole(least, MAX_TOKENS) for least in (1, 0, 1))
+_TRIPLE_TEXT = "[prompt, uncached, output]"
+TokenTriple = Annotated[
+    tuple[int, int, int],
+    PlainValidator(_token_triple),
+    WithJsonSchema(
+        {
+            "type": "array",
+            "items": {"type": "integer", "minimum": 0},
+            "minItems": 3,
+            "maxItems": 3,
+            "description": "Tokens of a request: of the prompt, uncached ones of these, of the answer.",
+            "examples": [[900, 100, 200]],
+        }
+    ),
+]
 
 
 def _flag(value: object) -> bool:
@@ -343,6 +406,8 @@ _LEVEL_EXAMPLES = [
     "95 % within deadline",
     "no late jobs",
     "p95 latency of chat <= 2 s",
+    "p95 first token <= 2 s",
+    "p95 time per token of chat <= 50 ms",
 ]
 Levels = Annotated[
     ServiceLevels,

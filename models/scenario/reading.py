@@ -10,10 +10,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import yaml
+from pydantic import ValidationError
 
 from models.scenario.errors import MAX_DEPTH, MAX_VALUES, InputError, Node, Plain, Source, quote
 from models.scenario.files import read_text
-from models.scenario.json_text import parse_json
+from models.scenario.json_text import NUMBERS, JSONText, parse_json
+from models.scenario.section import Document, validate
 
 _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _HIDDEN_BREAKS = "\x85\u2028\u2029"
@@ -30,6 +32,22 @@ def read_document(path: Path) -> Source:
         With file and line of what is wrong.
     """
     return Source(str(path), path.parent, parse_document(read_text(path), str(path), path.suffix))
+
+
+def read_record(path: Path, record: type[Document]) -> Document:
+    """Return what a JSON file says, checked.
+
+    Raises
+    ------
+    InputError
+        With file and line of what is wrong.
+    """
+    text = JSONText(read_text(path), str(path))
+    data = text.data(NUMBERS)
+    try:
+        return record.model_validate(data)
+    except ValidationError:  # lines cost time, so only a file that is wrong is read a second time, with them
+        return validate(record, data, Source(str(path), path.parent, text.nodes()))
 
 
 def parse_document(text: str, file: str, suffix: str) -> Node:

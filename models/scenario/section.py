@@ -44,7 +44,8 @@ class Section(BaseModel):
     @model_validator(mode="before")
     @classmethod
     def _known_keys(cls, value: object) -> object:
-        known = list(cls.model_fields)
+        keys = {field.alias or name: field for name, field in cls.model_fields.items()}
+        known = list(keys)
         if isinstance(value, BaseModel):
             return value
         if not isinstance(value, Mapping):
@@ -52,7 +53,7 @@ class Section(BaseModel):
         for key in value:
             if key not in known and cls.model_config.get("extra") == "forbid":
                 raise problem(f"unknown key, {allowed(str(key), known)}", str(key))
-        missing = [name for name, field in cls.model_fields.items() if field.is_required() and name not in value]
+        missing = [key for key, field in keys.items() if field.is_required() and key not in value]
         if missing:
             raise problem(f"key {missing[0]!r} is missing; allowed are the keys {', '.join(known)}")
         cls._check_forms(value)

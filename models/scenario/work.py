@@ -6,10 +6,16 @@ an edge may carry ``bytes`` of its own, in place of what its source puts out.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from models.scenario.document import BatchSection, ScenarioDocument, TaskSection, WorkflowSection
 from models.scenario.errors import FieldError, InputError, Where, allowed, blame, quote
+from models.scenario.quantities import KV
+from models.scenario.requests import Forms, refuse_unknown_models, request_forms, stream_class
+from models.streams import StreamClass
+from models.units import QuantityError
 from models.workload import WHOLE, BatchClass, Branch, Edge, Task, Workflow, WorkflowCycleError
 
 if TYPE_CHECKING:
@@ -21,36 +27,38 @@ if TYPE_CHECKING:
 _BYTES = "bytes"
 
 
-def build_workflows(document: ScenarioDocument) -> dict[str, Workflow]:
-    """Return the workflows by name.
+@dataclass(frozen=True, slots=True)
+class _Classes:
+    """The classes that tasks may name, and how requests get their tokens."""
+
+    batches: Mapping[str, BatchClass]
+    streams: Mapping[str, StreamClass]
+    forms: Forms
+
+
+def build_workflows(document: ScenarioDocument, forms: Forms | None = None) -> dict[str, Workflow]:
+    """Return the workflows by name; without `forms` requests of streams may be longer than the cluster can hold.
 
     Raises
     ------
     FieldError
-        For an unknown model, batch class or predecessor, a model named twice, or a cycle.
+        For an unknown model, class or predecessor, a model named twice, tokens that no request can have, or a cycle.
     """
     batches = {name: _batch_class(document, name, section) for name, section in document.batches.items()}
-    return {name: _workflow(document, batches, name, section) for name, section in document.workflows.items()}
+    streams = {name: stream_class(name, section) for name, section in document.streams.items()}
+    classes = _Classes(batches, streams, request_forms(document) if forms is None else forms)
+    return {name: _workflow(document, classes, name, section) for name, section in document.workflows.items()}
 
 
 def _batch_class(document: ScenarioDocument, name: str, section: BatchSection) -> BatchClass:
     where = ("batches", name)
-    _refuse_unknown_models(document, section.models, where)
+    refuse_unknown_models(document, section.models, where)
     with blame((*where, "models"), "each model once"):
         return BatchClass(name, section.runtime, section.models, section.share, section.memory)
 
 
-def _refuse_unknown_models(document: ScenarioDocument, models: tuple[str, ...], where: Where) -> None:
-    for position, model in enumerate(models):
-        if model not in document.models:
-            problem = f"unknown model {quote(model)}; {allowed(model, document.models)}"
-            raise FieldError((*where, "models", position), problem)
-
-
-def _workflow(
-    document: ScenarioDocument, batches: dict[str, BatchClass], name: str, section: WorkflowSection
-) -> Workflow:
-    tasks = tuple(_task(document, batches, name, section, task) for task in section.tasks)
+def _workflow(document: ScenarioDocument, classes: _Classes, name: str, section: WorkflowSection) -> Workflow:
+    tasks = tuple(_task(document, classes, name, section, task) for task in section.tasks)
     for index, part in enumerate(section.branches):
         for position, task in enumerate(part.tasks):
             if task not in section.tasks:
@@ -63,30 +71,47 @@ def _workflow(
         problem = f"{error}; allowed is an order without cycles"
         raise FieldError(("workflows", name, "tasks", error.cycle[0]), problem) from None
     except ValueError as error:
-        problem = f"{error}; allowed are branches of tasks of their own, whose probabilities add up to 1"
-        raise FieldError(("workflows", name, "branches"), problem) from None
+        if section.branches:
+            problem = f"{error}; allowed are branches of tasks of their own, whose probabilities add up to 1"
+            raise FieldError(("workflows", name, "branches"), problem) from None
+        problem = f"{error}; allowed are ties to earlier requests, and one first token"
+        raise FieldError(("workflows", name, "tasks"), problem) from None
 
 
-def _task(
-    document: ScenarioDocument, batches: dict[str, BatchClass], workflow: str, section: WorkflowSection, name: str
-) -> Task:
+def _task(document: ScenarioDocument, classes: _Classes, workflow: str, section: WorkflowSection, name: str) -> Task:
     task, where = section.tasks[name], ("workflows", workflow, "tasks", name)
-    _refuse_unknown_models(document, task.models, where)
-    if task.batch is not None and task.batch not in batches:
-        raise FieldError((*where, "batch"), f"unknown batch class {quote(task.batch)}; {allowed(task.batch, batches)}")
+    refuse_unknown_models(document, task.models, where)
+    if task.batch is not None and task.batch not in classes.batches:
+        problem = f"unknown batch class {quote(task.batch)}; {allowed(task.batch, classes.batches)}"
+        raise FieldError((*where, "batch"), problem)
     for source in task.after:
         if source not in section.tasks:
             raise FieldError((*where, "after", source), f"unknown task; {allowed(source, section.tasks)}")
     inputs = _inputs(task, section)
     if task.batch is not None:
-        return Task.of_class(name, batches[task.batch], inputs, task.input)
+        return Task.of_class(name, classes.batches[task.batch], inputs, task.input)
+    if task.stream is not None:
+        return _request(classes, where, task, inputs)
     with blame((*where, "models"), "each model once"):
         return Task(name, task.runtime or {}, task.models, inputs, task.share, task.memory, None, task.input)
 
 
+def _request(classes: _Classes, where: Where, task: TaskSection, inputs: tuple[Edge, ...]) -> Task:
+    """Return a task that is a request of a stream."""
+    workflow, name = str(where[1]), str(where[-1])
+    stream = classes.streams[str(task.stream)]
+    try:
+        tokens = classes.forms[workflow][name].tokens()
+    except QuantityError as error:
+        raise FieldError((*where, "prompt"), str(error)) from None
+    with blame(where, "a request of a stream, tied to another and taking in KV of others"):
+        return Task.of_stream(name, stream, tokens, inputs, task.input, task.tied_to, task.first_token)
+
+
 def _inputs(task: TaskSection, section: WorkflowSection) -> tuple[Edge, ...]:
     return tuple(
-        Edge(source, section.tasks[source].output if size is None else size) for source, size in task.after.items()
+        Edge(source, 0, kv=True) if size == KV else Edge(source, section.tasks[source].output if size is None else size)
+        for source, size in task.after.items()
     )
 
 
@@ -136,7 +161,7 @@ def workflow_graph(workflow: Workflow) -> Graph:
         graph.add_node(task.name, **_attributes(task))
     for task in workflow.tasks:
         for edge in task.inputs:
-            graph.add_edge(edge.source, task.name, bytes=f"{edge.size_bytes} B")
+            graph.add_edge(edge.source, task.name, bytes="kv" if edge.kv else f"{edge.size_bytes} B")
     return graph
 
 
@@ -145,6 +170,8 @@ def _attributes(task: Task) -> dict[str, Any]:
     given = {"input": f"{task.input_bytes} B"} if task.input_bytes else {}
     if task.batch is not None:
         return {"batch": task.batch.name, **given}
+    if task.stream is not None:
+        return {**_request_attributes(task), **given}
     runtime = {kind: f"{runtime_us} us" for kind, runtime_us in task.runtime_us.items()}
     asked: dict[str, Any] = {
         "models": list(task.models),
@@ -156,3 +183,14 @@ def _attributes(task: Task) -> dict[str, Any]:
     if task.memory_bytes:
         asked["memory"] = f"{task.memory_bytes} B"
     return asked
+
+
+def _request_attributes(task: Task) -> dict[str, Any]:
+    """Return what a request of a stream asks for."""
+    asked: dict[str, Any] = {} if task.stream is None else {"stream": task.stream.name}
+    if task.tokens is not None:
+        prompt, uncached, output = task.tokens
+        asked |= {"prompt": prompt, "uncached": uncached, "output_tokens": output}
+    if task.tied_to is not None:
+        asked["with"] = task.tied_to
+    return asked | {"first_token": True} if task.first_token else asked

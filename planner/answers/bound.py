@@ -16,8 +16,8 @@ from models.scenario import InputError, Scenario, write_atomically
 from models.scenario.files import read_text
 from models.timeline import Timeline
 from planner.answers.check import read, refuse_violations
+from planner.answers.plan import starts_for
 from planner.answers.regret import Regret, RegretRecord
-from planner.answers.starts import starts_for
 from planner.answers.take_apart import take_apart, with_given_loads
 from solvers import portfolio
 from solvers.bounds.certificate import closed_form_document, lagrangian_document

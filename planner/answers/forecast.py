@@ -7,8 +7,7 @@ are drawn from the samples of a profile, over and over; what devices then do is 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,6 +19,8 @@ from models.cluster import MICROSECONDS_PER_SECOND
 from models.errors import QuestionError
 from models.instance import NONE, Instance
 from models.objective import completion_us
+from models.record import Spreading, spread
+from planner.answers.intervals import Interval
 from planner.inputs.samples import Samples
 
 Latencies = NDArray[np.int64]
@@ -37,38 +38,61 @@ class Forecast:
 
     latency_us: Latencies
 
-    def compare(self, measured_us: Latencies) -> dict[str, Any]:
-        """Return how measured latencies, a row per run, compare with it.
-
-        Returns
-        -------
-        dict
-            draws; mean_latency_s with _low and _high, the middle 90 % of simulated runs; error, of the mean latency;
-            job_error, the mean absolute error of a job's mean over the runs as a share of the mean latency, and
-            own_job_error, the same where so many simulated runs take the place of the measured ones; inside, the share
-            of measured latencies in the middle 90 % of their job's. Without a run the last four are None.
-        """
+    def compare(self, measured_us: Latencies) -> ForecastComparison:
+        """Return how measured latencies, a row per run, compare with it."""
         of_runs = self.latency_us.mean(axis=1) / MICROSECONDS_PER_SECOND
         low, high = np.quantile(of_runs, (_LOW, _HIGH))
         expected = self.latency_us.mean(axis=0)
-        found: dict[str, Any] = {
-            "draws": len(self.latency_us),
-            "mean_latency_s": float(of_runs.mean()),
-            "mean_latency_s_low": float(low),
-            "mean_latency_s_high": float(high),
-            **dict.fromkeys(("error", "job_error", "own_job_error", "inside")),
-        }
-        if len(measured_us):
-            lows, highs = np.quantile(self.latency_us, (_LOW, _HIGH), axis=0)
-            groups = len(self.latency_us) // len(measured_us)
-            alike = self.latency_us[: groups * len(measured_us)].reshape(groups, len(measured_us), -1).mean(axis=1)
-            found |= {
-                "error": float(measured_us.mean() / expected.mean() - 1),
-                "job_error": _astray(measured_us.mean(axis=0), expected),
-                "own_job_error": float(np.mean([_astray(each, expected) for each in alike])) if groups else None,
-                "inside": float(((measured_us >= lows) & (measured_us <= highs)).mean()),
-            }
-        return found
+        foretold = len(self.latency_us), Interval(float(of_runs.mean()), float(low), float(high))
+        if not len(measured_us):
+            return ForecastComparison(*foretold, None, None, None, None)
+        lows, highs = np.quantile(self.latency_us, (_LOW, _HIGH), axis=0)
+        groups = len(self.latency_us) // len(measured_us)
+        alike = self.latency_us[: groups * len(measured_us)].reshape(groups, len(measured_us), -1).mean(axis=1)
+        return ForecastComparison(
+            *foretold,
+            float(measured_us.mean() / expected.mean() - 1),
+            _astray(measured_us.mean(axis=0), expected),
+            float(np.mean([_astray(each, expected) for each in alike])) if groups else None,
+            float(((measured_us >= lows) & (measured_us <= highs)).mean()),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class ForecastComparison(Spreading):
+    """How measured latencies compare with simulated ones; without a run the last four are None.
+
+    Parameters
+    ----------
+    mean_latency_s
+        The mean, and the middle 90 % of simulated runs.
+    error
+        Of the mean latency.
+    job_error, own_job_error
+        The mean absolute error of a job's mean over the runs as a share of the mean latency, and the same where so many
+        simulated runs take the place of the measured ones.
+    inside
+        The share of measured latencies in the middle 90 % of their job's.
+    """
+
+    draws: int
+    mean_latency_s: Interval = field(metadata=spread(Interval, "mean_latency_s"))
+    error: float | None
+    job_error: float | None
+    own_job_error: float | None
+    inside: float | None
+
+    def __str__(self) -> str:
+        """Say it in a line."""
+        latency = self.mean_latency_s
+        said = f"mean latency {latency.mean:.4g} s, 90 % from {latency.low:.4g} to {latency.high:.4g}"
+        if self.error is None:
+            return said
+        chance = "" if self.own_job_error is None else f", by chance alone {self.own_job_error:.1%}"
+        return (
+            f"{said}; measured {self.error:+.1%}; a job is off by {self.job_error:.1%}{chance}; "
+            f"{self.inside:.0%} of latencies in their job's 90 %"
+        )
 
 
 def _astray(latency_us: NDArray[np.float64], expected_us: NDArray[np.float64]) -> float:

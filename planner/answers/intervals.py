@@ -29,6 +29,11 @@ class Interval:
     low: float | None = field(metadata=key("_low"))
     high: float | None = field(metadata=key("_high"))
 
+    @property
+    def ends(self) -> str | None:
+        """The ends in words."""
+        return None if self.low is None or self.high is None else f"{self.low:.4g} to {self.high:.4g}"
+
     def __str__(self) -> str:
         """Say the mean with its interval.
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from models.instance import Instance
+from executor import PolicyError, StoppedError, parse_policy, simulate
+from models.instance import Instance, InstanceError
 from models.metrics import Metrics, measure
 from models.objective import Objective, ObjectiveValue, reported_bound, reported_value
 from models.scenario import Scenario, TimelineHeader, write_timeline
@@ -14,10 +15,10 @@ from models.status import Status
 from models.timeline import Timeline
 from planner.answers.convergence import is_converged
 from planner.answers.shown import Shown
-from planner.answers.starts import starts_for
 from planner.answers.versions import provenance
 from solvers import portfolio
 from solvers.budget import Budget
+from solvers.portfolio import Starts
 from solvers.result import Result
 
 
@@ -179,3 +180,33 @@ def solve(
     """Plan an instance, starting from online policies; the parameters are those of `plan_within`."""
     first = starts_for(instance, budget.seed, starts)
     return portfolio.solve(instance, objective, budget, hint=hint, starts=first)
+
+
+START_POLICIES = ("srpt", "compass", "jit", "static")
+"""A plan starts from these and is never worse than the best of them, if there is time to simulate them."""
+BATCHING_STARTS = ("clockwork",)
+"""Before them, where tasks come in batch classes."""
+
+_S_PER_TASK = 2e-5
+"""No policy is simulated in fewer seconds per task, so without that much time it is not begun."""
+
+
+def starts_for(instance: Instance, seed: int, given: Sequence[Timeline] | None = None) -> Starts:
+    """Return where a search starts: the given timelines, or those of the start policies, simulated when asked for.
+
+    A policy that cannot serve the instance is left out.
+    """
+
+    def run_each(left_s: Callable[[], float]) -> Iterator[Timeline]:
+        """Yield what the policies make of it, as far as the time allows."""
+        for name in (*BATCHING_STARTS, *START_POLICIES) if instance.batches else START_POLICIES:
+            if left_s() <= _S_PER_TASK * instance.n_tasks:
+                return
+            try:
+                yield simulate(instance, parse_policy(name), seed=seed, stop=lambda: left_s() <= 0)
+            except (InstanceError, PolicyError):
+                continue  # a branch that nothing runs and no job takes, or models too large for a static placement
+            except StoppedError:
+                return
+
+    return run_each if given is None else lambda left_s: given

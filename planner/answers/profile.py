@@ -16,6 +16,7 @@ from executor.devices.profiling import Measurements, measure
 from executor.runners.runner import Runner
 from executor.samples import FittedLine, Spread
 from models.cluster import Cluster
+from models.record import ABSENT
 from models.scenario import Scenario, ScenarioDocument, build, write_atomically
 from models.scenario.errors import Plain
 from models.scenario.section import validate
@@ -52,33 +53,29 @@ class Profile:
     rounds: int
     beside: int = 0
 
-    def as_dict(self, path: Path | None = None) -> dict[str, Any]:
-        """Return the figures with the keys of ``profile --json``."""
+    def record(self, path: Path | None = None) -> ProfileRecord:
+        """Return the figures with the keys of ``profile --json``; `path` is where the scenario was written."""
         found = self.measurements
-        return {
-            "device": found.device,
-            "kind": self.kind,
-            "runner": self.runner,
-            "rounds": self.rounds,
-            "beside": self.beside,
-            "models": {
-                name: {"weight_bytes": size, **_spread(found.loads.get(name), "load")}
-                for name, size in found.weight_bytes.items()
-            },
-            "tasks": [
-                {"workflow": workflow, "task": task, **_spread(spread, "run")}
-                for (workflow, task), spread in found.runs.items()
-            ],
-            "batches": [
-                {"batch": name, "size": size, **_spread(spread, "run")}
+        loads = {name: _times(found.loads.get(name)) for name in found.weight_bytes}
+        copied = found.load
+        return ProfileRecord(
+            found.device,
+            self.kind,
+            self.runner,
+            self.rounds,
+            self.beside,
+            {name: ModelProfiled(size, *loads[name]) for name, size in found.weight_bytes.items()},
+            [TaskProfiled(workflow, task, *_times(spread)) for (workflow, task), spread in found.runs.items()],
+            [
+                BatchProfiled(name, size, *_times(spread))
                 for name, sizes in found.batches.items()
                 for size, spread in sizes.items()
             ],
-            "load": None if found.load is None else {**_line(found.load), "copy_peak_bytes_per_s": found.copy_peak},
-            "transfer": None if found.transfer is None else _line(found.transfer),
-            "profile": None if path is None else str(path),
-            "samples": None if path is None else str(samples_path(path)),
-        }
+            None if copied is None else LoadLine(*_line(copied), found.copy_peak),
+            None if found.transfer is None else TransferLine(*_line(found.transfer)),
+            None if path is None else str(path),
+            None if path is None else str(samples_path(path)),
+        )
 
     def save(self, path: Path) -> list[Path]:
         """Write the measured scenario as YAML, and every sample as JSON beside it; return both paths.
@@ -131,6 +128,68 @@ class Profile:
         if found.copy_peak is not None:
             lines.append(f"Best bare copy of the largest model: {say_bandwidth(found.copy_peak)}.")
         return lines
+
+
+@dataclass(frozen=True, slots=True)
+class ModelProfiled:
+    """A model, and how long it takes to load, if it was."""
+
+    weight_bytes: int
+    load_median_us: float
+    load_p95_us: float
+
+
+@dataclass(frozen=True, slots=True)
+class TaskProfiled:
+    """A task, and how long it runs."""
+
+    workflow: str
+    task: str
+    run_median_us: float
+    run_p95_us: float
+
+
+@dataclass(frozen=True, slots=True)
+class BatchProfiled:
+    """A batch of a size, and how long it runs."""
+
+    batch: str
+    size: int
+    run_median_us: float
+    run_p95_us: float
+
+
+@dataclass(frozen=True, slots=True)
+class TransferLine:
+    """The line through the times of transfers."""
+
+    bandwidth_bytes_per_s: int
+    overhead_us: float
+
+
+@dataclass(frozen=True, slots=True)
+class LoadLine(TransferLine):
+    """The line through the times of loads, and the best bare copy."""
+
+    copy_peak_bytes_per_s: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class ProfileRecord:
+    """A profile's figures, and where it was written."""
+
+    device: str
+    kind: str
+    runner: str
+    rounds: int
+    beside: int
+    models: Mapping[str, ModelProfiled]
+    tasks: list[TaskProfiled]
+    batches: list[BatchProfiled]
+    load: LoadLine | None
+    transfer: TransferLine | None
+    profile: str | None
+    samples: str | None
 
 
 def profile(
@@ -274,11 +333,10 @@ def _bandwidth(line: FittedLine) -> str:
     return say_bandwidth(line.bandwidth)
 
 
-def _spread(spread: Spread | None, what: str) -> dict[str, float]:
-    if spread is None:
-        return {}
-    return {f"{what}_median_us": round(spread.median_us, 1), f"{what}_p95_us": round(spread.p95_us, 1)}
+def _times(spread: Spread | None) -> tuple[float, float]:
+    """Return median and 95 % quantile, in microseconds; absent where nothing was measured."""
+    return (ABSENT, ABSENT) if spread is None else (round(spread.median_us, 1), round(spread.p95_us, 1))
 
 
-def _line(line: FittedLine) -> dict[str, float]:
-    return {"bandwidth_bytes_per_s": round(line.bandwidth), "overhead_us": round(line.overhead_us, 1)}
+def _line(line: FittedLine) -> tuple[int, float]:
+    return round(line.bandwidth), round(line.overhead_us, 1)

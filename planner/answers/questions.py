@@ -61,7 +61,7 @@ class Question(Generic[Answer]):
 
     def ask(self, scenario: Scenario) -> Answer:
         """Return the answer within the question's own limits; kernels that it needs are compiled before they count."""
-        from planner.answers.pool.farm import farm_at, refuse_absent
+        from planner.answers.pool.calls import farm_at, refuse_absent
         from solvers.first_use import compile_once
 
         ray = getattr(self, "ray", None)

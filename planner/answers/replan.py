@@ -17,8 +17,7 @@ from models.objective import timeline_value
 from models.scenario import Scenario
 from models.scenario.errors import allowed, quote
 from models.timeline import Timeline, batch_leaders
-from planner.answers.policies.following import Following
-from planner.answers.policies.informed import Informed
+from planner.answers.policies.following import Following, Informed
 from planner.answers.policies.receding_horizon import RecedingOptions
 from planner.answers.simulate import Simulation
 from planner.answers.uncertain.told import Told, stretch

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from importlib.metadata import version
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -26,10 +27,11 @@ from models.violation import Violation
 from planner.answers.check import feasible_timeline
 from planner.answers.forecast import Forecast, forecast
 from planner.answers.policies.parse import parse
-from planner.answers.replay_report import batched_tasks, replay_document
+from planner.answers.replay_report import ReplayRecord, batched_tasks, replay_record
 from planner.answers.shown import Shown
 from planner.answers.simulate import is_file
 from planner.answers.time_causes import Causes, causes_of_error
+from planner.answers.versions import Origin, ScenarioNamed, named, provenance
 from planner.inputs.samples import Samples
 
 
@@ -134,9 +136,20 @@ class Replayed:
             Shown(f"{self.policy}, predicted", clairvoyant, self.instance, self.predicted),
         )
 
-    def as_dict(self) -> dict[str, Any]:
-        """Return the report with the keys of ``replay --json``."""
-        return replay_document(self)
+    @property
+    def record(self) -> ReplayRecord:
+        """The report with the keys of ``replay --json``."""
+        return replay_record(self)
+
+    @property
+    def origin(self) -> Origin:
+        """Of what it is, and how to repeat it."""
+        settings = self.settings
+        asked = ["--policy", self.policy] if self.plan is None else [self.policy]
+        asked += ["--device", settings.device, "--runner", self.runner, "--limit", f"{settings.limit_s:g}"]
+        asked += [] if settings.sharing is None else ["--virtual", settings.sharing]
+        command = shlex.join(["truenorth", "replay", self.scenario.source.file, *asked])
+        return Origin(ScenarioNamed(*named(self.scenario)), command, provenance() | {"torch": version("torch")})
 
     def save_measured(self, path: Path) -> None:
         """Write the measured timeline; tasks of failed jobs that did not run are left out."""

@@ -5,7 +5,7 @@ Every replication is a cell of a sweep: it runs on the sweep's pool, is kept whe
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from math import ceil
@@ -14,15 +14,14 @@ from statistics import median
 from typing import Any
 
 from models import ServiceLevels
-from models.record import encode
 from models.scenario import Scenario, build
 from planner.answers.questions import ServersQuestion
 from planner.answers.servers.answer import levels_of
 from planner.answers.servers.sizes import Sizes
-from planner.answers.whatif.result import Counts, Sweep
+from planner.answers.whatif.document import windows_of
+from planner.answers.whatif.result import CellError, Counts, Sweep
 from planner.answers.whatif.run import ask_each
 from planner.answers.whatif.verbs import PLAN, Row
-from planner.answers.windows import windows_of
 
 CONFIDENCE = Fraction(9, 10)
 BOUND = "lower bound"
@@ -130,27 +129,58 @@ class Replications:
         cells = self.replications
         return len(cells) == self.sweep.counts.cells and all(cell[PLAN]["servers"] is not None for cell in cells)
 
-    def as_dict(self) -> dict[str, Any]:
-        """Return what ``servers --json`` prints with replications; `minimum` and `policies` are of the first."""
+    @property
+    def record(self) -> ReplicationsRecord:
+        """The keys of ``servers --json`` with replications."""
         cells, spread = self.replications, self.spread
         first = {name: _sizes(row) for name, row in cells[0].items()} if cells else {}
-        return {
-            "slo": self.levels.written,
-            "minimum": first.pop(PLAN, None),
-            "policies": first,
-            "replications": [{name: _sizes(row) for name, row in cell.items()} for cell in cells],
-            "of": self.what,
-            "spread_of": "price_per_hour" if self.priced else "servers",
-            "confidence": float(self.confidence),
-            "spread": {
-                who: {"least": s.least, "median": s.median, "most": s.most, "found": s.found, "enough": s.enough}
-                | {"hardest": None if s.hardest is None else self.window(s.hardest)}
+        return ReplicationsRecord(
+            self.levels.written,
+            first.pop(PLAN, None),
+            first,
+            [{name: _sizes(row) for name, row in cell.items()} for cell in cells],
+            self.what,
+            "price_per_hour" if self.priced else "servers",
+            float(self.confidence),
+            {
+                who: SpreadRow(
+                    s.least, s.median, s.most, s.found, s.enough, None if s.hardest is None else self.window(s.hardest)
+                )
                 for who, s in spread.items()
             },
-            "errors": encode(self.sweep.errors),
-            "known": self.sweep.counts.known,
-            "complete": self.sweep.complete,
-        }
+            self.sweep.errors,
+            self.sweep.counts.known,
+            self.sweep.complete,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class SpreadRow:
+    """A spread, and the window that needs most."""
+
+    least: float | None
+    median: float | None
+    most: float | None
+    found: int
+    enough: float | None
+    hardest: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicationsRecord:
+    """Answers to the same question; `minimum` and `policies` are of the first."""
+
+    slo: str | list[str]
+    minimum: Mapping[str, object] | None
+    policies: Mapping[str, Mapping[str, object]]
+    replications: Sequence[Mapping[str, Mapping[str, object]]]
+    of: str
+    spread_of: str
+    confidence: float
+    spread: Mapping[str, SpreadRow]
+    errors: Sequence[CellError]
+    known: int
+    complete: bool
 
 
 def _sizes(row: Row) -> dict[str, object]:

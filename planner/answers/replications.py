@@ -19,10 +19,10 @@ from planner.answers.convergence import WHAT_COUNTS, describe_bound
 from planner.answers.intervals import LEVEL, NO_INTERVAL, Interval, interval_of
 from planner.answers.questions import CompareQuestion
 from planner.answers.uncertain.spec import parse_uncertainty
+from planner.answers.whatif.document import windows_of
 from planner.answers.whatif.result import CellError, Counts, Sweep
 from planner.answers.whatif.run import ask_each
 from planner.answers.whatif.verbs import Row
-from planner.answers.windows import windows_of
 
 _Cell = Mapping[str, Row]
 """The rows of a replication by policy."""

@@ -7,11 +7,13 @@ are taken within a repeat and come with an interval.
 from __future__ import annotations
 
 import random
+import shlex
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
+from importlib.metadata import version
 from pathlib import Path
 from statistics import mean
 from typing import Any
@@ -28,17 +30,20 @@ from executor.runners.runner import Runner
 from models.cluster import MICROSECONDS_PER_SECOND
 from models.errors import QuestionError
 from models.instance import Instance
-from models.objective import Objective, reported_bound, reported_value, timeline_value
+from models.objective import Objective, completion_us, reported_bound, reported_value, timeline_value
 from models.scenario import Scenario
 from models.timeline import Timeline
 from planner.answers.check import feasible_timeline
 from planner.answers.forecast import Forecast, forecast, measured_latencies
-from planner.answers.intervals import Interval, interval_of
+from planner.answers.intervals import NO_INTERVAL, Interval, interval_of
 from planner.answers.plan import solve
 from planner.answers.policies.parse import parse
 from planner.answers.replay import Replayed
+from planner.answers.shown import Shown
 from planner.answers.simulate import is_file
+from planner.answers.trial_report import ContenderRow, JobLatencies, TrialOrigin, TrialRecord
 from planner.answers.uncertain.told import stretch
+from planner.answers.versions import ScenarioNamed, named, provenance
 from planner.inputs.samples import Samples
 from solvers.bounds import closed_form
 from solvers.budget import Budget
@@ -118,71 +123,94 @@ class Trial:
         return not records.failures and (self.count_faults or not records.faults)
 
     @cached_property
-    def rows(self) -> list[dict[str, Any]]:
-        """A row per contender.
-
-        policy, clairvoyant; objective measured with its ends _low and _high, predicted, and error (mean of measured
-        over predicted, less 1); difference to the first contender within a repeat, with its ends; mean_latency_s and
-        realised_bound_s, what no schedule of these durations lies below; latency_error of single jobs; same_order (runs
-        in which placement and orders were as predicted); different_outputs (of all runs, tasks whose output is not, bit
-        for bit, that of the first run in which they ran; None with batches, which round); not_finite_outputs (tasks
-        that put out what is no finite number), failed_jobs, faults (of all runs); runs, counted (those that count in
-        the means, which are None without one); forecast, as `Forecast.compare` says, None without samples.
-        """
+    def rows(self) -> list[ContenderRow]:
+        """A row per contender."""
         first = self._values(self.contenders[0].name)
         return [self._row(contender, first) for contender in self.contenders]
 
-    def as_dict(self) -> dict[str, Any]:
-        """Return the trial with the keys of ``trial --json``."""
-        return {
-            "objective": str(self.scenario.objective),
-            "device": self.settings.device,
-            "virtual": self.settings.sharing,
-            "runner": self.runner,
-            "repeats": len(self.order),
-            "count_faults": self.count_faults,
-            "ended": self.ended,
-            "order": [list(names) for names in self.order],
-            "rows": self.rows,
-            "machine": {"before": dict(self.machine[0]), "after": dict(self.machine[1])},
-        }
+    @property
+    def record(self) -> TrialRecord:
+        """The trial with the keys of ``trial --json``."""
+        return TrialRecord(
+            self.scenario.objective,
+            self.settings.device,
+            self.settings.sharing,
+            self.runner,
+            len(self.order),
+            self.count_faults,
+            self.ended,
+            self.order,
+            self.rows,
+            {"before": self.machine[0], "after": self.machine[1]},
+        )
+
+    @property
+    def origin(self) -> TrialOrigin:
+        """Of what it is, how to repeat it, and the latencies job by job."""
+        settings, contenders = self.settings, ",".join(contender.name for contender in self.contenders)
+        options = ["--policies", contenders, "--repeats", str(len(self.order))]
+        options += ["--device", settings.device, "--runner", self.runner]
+        options += [] if settings.sharing is None else ["--virtual", settings.sharing]
+        options += ["--count-faults"] if self.count_faults else []
+        return TrialOrigin(
+            ScenarioNamed(*named(self.scenario)),
+            shlex.join(["truenorth", "trial", self.scenario.source.file, *options]),
+            provenance() | {"torch": version("torch")},
+            {
+                contender.name: JobLatencies(
+                    self._latency_s(contender.predicted),
+                    [self._latency_s(run.timeline) for run in self.counted(contender.name)],
+                )
+                for contender in self.contenders
+            },
+        )
+
+    @property
+    def shown(self) -> Iterator[Shown]:
+        """Of every contender what was measured first, and what was predicted."""
+        for contender in self.contenders:
+            clairvoyant, instance = contender.plan is not None, self.scenario.instance
+            for first in self.runs[contender.name][:1]:
+                yield Shown(f"{contender.name}, measured", clairvoyant, instance, first.timeline)
+            yield Shown(f"{contender.name}, predicted", clairvoyant, instance, contender.predicted)
+
+    def _latency_s(self, timeline: Timeline) -> list[float]:
+        instance = self.scenario.instance
+        latency_us = completion_us(instance, timeline) - instance.job_release_us
+        return [us / MICROSECONDS_PER_SECOND for us in latency_us.tolist()]
 
     def _values(self, name: str) -> list[float | None]:
         """Return the objective of each run, None for one that does not count."""
         return [_value(self.scenario, run.timeline) if self._counts(run) else None for run in self.runs[name]]
 
-    def _row(self, contender: Contender, first: Sequence[float | None]) -> dict[str, Any]:
+    def _row(self, contender: Contender, first: Sequence[float | None]) -> ContenderRow:
         scenario, runs, values = self.scenario, self.runs[contender.name], self._values(contender.name)
         predicted = _value(scenario, contender.predicted)
         known = [value for value in values if value is not None]
         paired = [value - other for value, other in zip(values, first, strict=False) if None not in (value, other)]  # type: ignore[operator]
         counted = self.counted(contender.name)
         bounds = [bound for run in counted if (bound := realised_bound_s(run)) is not None]
-        return {
-            "policy": contender.name,
-            "clairvoyant": contender.plan is not None,
-            **_named(known, "objective"),
-            "predicted": predicted,
-            "error": mean(known) / predicted - 1 if known and predicted else None,
-            **_named(paired, "difference"),
-            "mean_latency_s": mean(run.latency_us[1].mean() for run in counted) / MICROSECONDS_PER_SECOND
-            if counted
-            else None,
-            "realised_bound_s": mean(bounds) if bounds else None,
-            "latency_error": mean(run.latency_error or 0.0 for run in counted) if counted else None,
-            "same_order": sum(run.same_placement and run.same_order for run in runs),
-            "different_outputs": _total([run.different for run in runs]),
-            "not_finite_outputs": sum(len(run.not_finite) for run in runs),
-            "failed_jobs": sum(len(run.live.records.failures) for run in runs),
-            "faults": sum(len(run.live.records.faults) for run in runs),
-            "runs": len(runs),
-            "counted": len(counted),
-            "forecast": None
-            if contender.forecast is None
-            else contender.forecast.compare(
-                measured_latencies([run.latency_us[1] for run in counted], len(scenario.instance.jobs))
-            ),
-        }
+        latency_us = [run.latency_us[1] for run in counted]
+        jobs, foretold = len(scenario.instance.jobs), contender.forecast
+        return ContenderRow(
+            policy=contender.name,
+            clairvoyant=contender.plan is not None,
+            objective=_interval(known),
+            predicted=predicted,
+            error=mean(known) / predicted - 1 if known and predicted else None,
+            difference=_interval(paired),
+            mean_latency_s=mean(us.mean() for us in latency_us) / MICROSECONDS_PER_SECOND if counted else None,
+            realised_bound_s=mean(bounds) if bounds else None,
+            latency_error=mean(run.latency_error or 0.0 for run in counted) if counted else None,
+            same_order=sum(run.same_placement and run.same_order for run in runs),
+            different_outputs=_total([run.different for run in runs]),
+            not_finite_outputs=sum(len(run.not_finite) for run in runs),
+            failed_jobs=sum(len(run.live.records.failures) for run in runs),
+            faults=sum(len(run.live.records.faults) for run in runs),
+            runs=len(runs),
+            counted=len(counted),
+            forecast=None if foretold is None else foretold.compare(measured_latencies(latency_us, jobs)),
+        )
 
 
 def trial(
@@ -335,8 +363,5 @@ def _total(found: Sequence[Sequence[int] | None]) -> int | None:
     return sum(map(len, known)) if known else None
 
 
-def _named(values: Sequence[float], name: str) -> dict[str, float | None]:
-    if not values:
-        return {name: None, f"{name}_low": None, f"{name}_high": None}
-    interval: Interval = interval_of(values)
-    return {name: interval.mean, f"{name}_low": interval.low, f"{name}_high": interval.high}
+def _interval(values: Sequence[float]) -> Interval:
+    return interval_of(values) if values else NO_INTERVAL

@@ -1,17 +1,22 @@
-"""Where an answer comes from: its scenario, the command and the software, and whether its solvers were tried."""
+"""Where an answer comes from: scenario, command, software, solvers tried or not; and reports of those at fault."""
 
 from __future__ import annotations
 
+import json
 import subprocess
+import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from importlib.metadata import version
 from pathlib import Path
+from typing import Any
 
-from models.identity import scenario_hash
+from models.identity import canonical, scenario_hash
 from models.instance import Instance
-from models.scenario import Scenario
+from models.scenario import Scenario, write_atomically
+from models.timeline import Timeline
+from solvers.faults import SolverFaultWarning
 
 _PACKAGES = ("truenorth", "highspy", "numba", "numpy", "ortools", "pulp")
 _ROOT = Path(__file__).parents[2]
@@ -76,3 +81,36 @@ class Origin:
 def named(scenario: Scenario, instance: Instance | None = None) -> tuple[str, str, str]:
     """Return name, file and hash of a scenario."""
     return scenario.name, scenario.source.file, scenario_hash(instance or scenario.instance)
+
+
+def write_report(fault: SolverFaultWarning) -> Path:
+    """Write the report of a fault to the folder for temporary files, and return where it lies.
+
+    Raises
+    ------
+    InputError
+        If it cannot be written.
+    """
+    identity = scenario_hash(fault.instance)
+    path = Path(tempfile.gettempdir()) / f"truenorth-fault-{identity[:12]}.json"
+    document = {
+        "solver": fault.solver,
+        "said": fault.said,
+        "versions": versions(),
+        "objective": str(fault.objective),
+        "scenario_hash": identity,
+        "instance": canonical(fault.instance),
+        "plan": None if fault.timeline is None else _plan(fault.timeline),
+    }
+    write_atomically(path, json.dumps(document))
+    return path
+
+
+def _plan(timeline: Timeline) -> dict[str, Any]:
+    """Return a plan by the numbers of tasks, GPUs and models; times in microseconds."""
+    return {
+        "tasks": [[p.task, p.gpu, p.start_us, p.end_us] for p in timeline.placements],
+        "residencies": [
+            [r.model, r.gpu, r.slot, r.load_start_us, r.ready_us, r.end_us, r.initial] for r in timeline.residencies
+        ],
+    }

@@ -6,22 +6,12 @@ from typing import Annotated
 
 import typer
 
-from planner.command.verbs.bound import bound
-from planner.command.verbs.check import check
-from planner.command.verbs.compare import compare
-from planner.command.verbs.estimate import estimate
-from planner.command.verbs.import_ import import_
-from planner.command.verbs.plan import plan
-from planner.command.verbs.profile import profile
-from planner.command.verbs.progress import progress
-from planner.command.verbs.replay import replay
-from planner.command.verbs.report import report
-from planner.command.verbs.schema import schema
+from planner.command.verbs.devices import profile, replay, trial
+from planner.command.verbs.logs import estimate, import_, progress
+from planner.command.verbs.pages import report, schema, sweep
+from planner.command.verbs.plans import bound, check, plan, verify
+from planner.command.verbs.policies import compare, simulate
 from planner.command.verbs.servers import servers
-from planner.command.verbs.simulate import simulate
-from planner.command.verbs.sweep import sweep
-from planner.command.verbs.trial import trial
-from planner.command.verbs.verify import verify
 
 app = typer.Typer(
     name="truenorth",

@@ -7,34 +7,44 @@ import signal
 import sys
 import threading
 import time
-from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from models.objective import Objective, gap, reported_bound, reported_value
+from models.units import say_size
 from solvers.result import Progress
 
+if TYPE_CHECKING:
+    from planner.answers.whatif.result import Counts
 
-class Line(ABC):
-    """A line on standard error, renewed four times a second; silent unless standard error is a terminal."""
 
-    def __init__(self) -> None:
-        self._start = time.monotonic()
+class Line:
+    """A line on standard error, renewed four times a second; silent unless standard error is a terminal.
+
+    Parameters
+    ----------
+    say
+        Returns what it says, given what was last told and the seconds since the line was made.
+    known
+        What is known at the beginning.
+    """
+
+    def __init__(self, say: Callable[[Any, float], str], known: object = None) -> None:
+        self._say, self._known, self._start = say, known, time.monotonic()
 
     @property
     def elapsed_s(self) -> float:
         """Seconds since the line was made."""
         return time.monotonic() - self._start
 
-    def watch(self, moment: Any) -> None:
+    def watch(self, known: Any) -> None:
         """Take note of what is known now."""
-        self._latest = moment
+        self._known = known
 
-    @abstractmethod
     def __str__(self) -> str:
-        """Return what the line says now."""
+        return self._say(self._known, self.elapsed_s)
 
     @contextmanager
     def shown(self) -> Iterator[None]:
@@ -56,29 +66,71 @@ class ProgressLine(Line):
     """Elapsed time, incumbent, bound and gap of a search."""
 
     def __init__(self, objective: Objective, what: str, time_limit_s: float = math.inf) -> None:
-        super().__init__()
-        self._time_limit_s = time_limit_s
-        self._objective = objective
-        self._what = what
-        self._latest = Progress(0.0, None, None)
+        super().__init__(self._in_words, Progress(0.0, None, None))
+        self._time_limit_s, self._objective, self._what = time_limit_s, objective, what
 
-    def watch(self, progress: Progress) -> None:
-        """Take note of an improvement."""
-        self._latest = progress
-
-    def __str__(self) -> str:
-        value, bound = self._latest.value, self._latest.bound
-        unit = self._objective.unit
-        parts = [f"{self._what}  {self.elapsed_s:6.1f} s"]
+    def _in_words(self, known: Progress, elapsed_s: float) -> str:
+        value, bound, unit = known.value, known.bound, self._objective.unit
+        parts = [f"{self._what}  {elapsed_s:6.1f} s"]
         parts.append(
             f"{self._objective} {'-' if value is None else f'{reported_value(self._objective, value):.6g}'} {unit}"
         )
         parts.append(f"bound {'-' if bound is None else f'{reported_bound(self._objective, bound):.6g}'} {unit}")
         share = None if value is None else gap(value, bound)
         parts.append(f"gap {'-' if share is None else f'{share:.2%}'}")
-        if value is None and self.elapsed_s > self._time_limit_s:
+        if value is None and elapsed_s > self._time_limit_s:
             parts.append(f"the limit of {self._time_limit_s:g} s is too short for a first plan, which follows")
         return "   ".join(part.strip() for part in parts)
+
+
+def rows_line() -> Line:
+    """Return elapsed time and how many rows are read."""
+    return Line(lambda rows, elapsed_s: f"importing  {elapsed_s:6.1f} s   {rows:,} rows", 0)
+
+
+def log_line(size_bytes: int) -> Line:
+    """Return how much of a log has been read."""
+    return Line(lambda read, elapsed_s: f"reading  {say_size(read)} of {say_size(size_bytes)}   {elapsed_s:.0f} s", 0)
+
+
+def servers_line() -> Line:
+    """Return elapsed time and what is being done."""
+    return Line(lambda words, elapsed_s: f"counting servers  {elapsed_s:6.1f} s   {words}", "reading")
+
+
+def cells_line() -> Line:
+    """Return cells finished, cells failed, elapsed and remaining time."""
+    from planner.answers.whatif.result import Counts
+
+    return Line(describe_counts, Counts(0, 0, 0, 0))
+
+
+def describe_counts(counts: Counts, elapsed_s: float) -> str:
+    """Return how far a sweep has come, in words; what is left is expected to take as long as what this run finished.
+
+    >>> from planner.answers.whatif.result import Counts
+    >>> describe_counts(Counts(cells=10, known=4, finished=2, failed=1), 6.0)
+    'sweeping  6 of 10 cells   1 failed   6 s   12 s left'
+    """
+    parts = [f"sweeping  {counts.cells - counts.left} of {counts.cells} cells"]
+    if counts.failed:
+        parts.append(f"{counts.failed} failed")
+    parts.append(_duration(elapsed_s))
+    if counts.finished and counts.left:
+        parts.append(f"{_duration(elapsed_s / counts.finished * counts.left)} left")
+    return "   ".join(parts)
+
+
+def _duration(seconds: float) -> str:
+    """Return a time as a person says it.
+
+    >>> _duration(59.6), _duration(3725)
+    ('60 s', '1 h 2 min')
+    """
+    if seconds < 120:
+        return f"{seconds:.0f} s"
+    minutes = round(seconds / 60)
+    return f"{minutes} min" if minutes < 60 else f"{minutes // 60} h {minutes % 60} min"
 
 
 @contextmanager

@@ -6,8 +6,9 @@ import json
 import os
 import shlex
 import sys
+import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar, copy_context
 from dataclasses import dataclass
 from fractions import Fraction
@@ -17,6 +18,8 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 from typer.main import get_command
+
+from solvers.faults import SolverFaultWarning
 
 if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions
@@ -44,7 +47,7 @@ def run(app: typer.Typer, arguments: Sequence[str] | None = None) -> int:
     context = copy_context()
     context.run(_TYPED.set, arguments)
     try:
-        code = context.run(app, args=list(arguments), standalone_mode=False)
+        code = context.run(app, args=list(arguments), prog_name="truenorth", standalone_mode=False)
         sys.stdout.flush()
     except UsageError as error:
         return _complain(str(error))
@@ -221,3 +224,48 @@ def fraction(text: str, option: str) -> Fraction:
         if 0 <= value < 1:
             return value
     raise UsageError(f"{option}: {text!r} is no share; allowed is a number of at least 0 and below 1, such as 0.1")
+
+
+@contextmanager
+def reported() -> Iterator[None]:
+    """Report the solvers that contradict themselves meanwhile: at the end, each in one line that names its file."""
+    found: dict[str, SolverFaultWarning] = {}
+    with warnings.catch_warnings():
+        shown = warnings.showwarning
+
+        def hear(message: Warning | str, *context: Any, **more: Any) -> None:
+            if isinstance(message, SolverFaultWarning):
+                found.setdefault(message.solver, message)
+            else:
+                shown(message, *context, **more)
+
+        warnings.simplefilter("always", SolverFaultWarning)
+        warnings.showwarning = hear
+        try:
+            yield
+        finally:
+            for fault in found.values():
+                say(_in_words(fault))
+
+
+def _in_words(fault: SolverFaultWarning) -> str:
+    from models.scenario import InputError
+    from planner.answers.versions import write_report
+
+    try:
+        where = f"please report it with {write_report(fault)}"
+    except InputError as error:
+        where = f"no report could be written: {error}"
+    return f"truenorth: warning: {fault}; {where}"
+
+
+def name_untested(record: object) -> object:
+    """Return an answer that names the solvers of versions that nobody has tried; they are named to a person, too."""
+    from models.record import encode
+    from planner.answers.versions import untested_solvers
+
+    untested = untested_solvers()
+    if not untested:
+        return record
+    say(f"truenorth: warning: {', '.join(untested)}: untested with this version of Truenorth")
+    return encode(record) | {"untested_solvers": untested}

@@ -14,9 +14,9 @@ def main() -> None:
     """Run the command."""
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, _leave)
-    from planner.command import cli, faults, manners  # a tenth of a second
+    from planner.command import cli, manners  # a tenth of a second
 
-    with faults.reported():
+    with manners.reported():
         code = manners.run(cli.app)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # all is said and written
     sys.exit(code)

@@ -12,11 +12,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
+
+from pydantic import Field, PlainValidator, model_validator
 
 from executor.samples import Spread
-from models.scenario import InputError
-from models.scenario.files import read_text
+from models.scenario.reading import read_record
+from models.scenario.section import Record, problem
 
 SCHEMA_VERSION = 1
 _LEVELS = (Fraction(1, 10), Fraction(1, 2), Fraction(9, 10))
@@ -33,6 +35,31 @@ class Samples:
     loads: Mapping[str, Spread]
 
 
+def _spread(samples: object) -> Spread:
+    good = isinstance(samples, list) and samples and all(isinstance(each, (int, float)) for each in samples)
+    if not good or not all(each > 0 and math.isfinite(each) for each in samples):  # type: ignore[attr-defined]
+        raise problem("is no list of times; allowed are microseconds above 0")
+    return Spread.of(samples)  # type: ignore[arg-type]
+
+
+_Spread = Annotated[Spread, PlainValidator(_spread)]
+
+
+class _SamplesFile(Record):
+    """What is read of a file."""
+
+    runs: dict[str, dict[str, _Spread]]
+    loads: dict[str, _Spread] = Field(default_factory=dict)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _of_this_sort(cls, value: object) -> object:
+        if not isinstance(value, dict) or value.get("schema_version") != SCHEMA_VERSION or "runs" not in value:
+            allowed = f"what truenorth profile -o writes, schema_version {SCHEMA_VERSION}"
+            raise problem(f"is no file of samples; allowed is {allowed}", "file")
+        return value
+
+
 def samples_path(profile: Path) -> Path:
     """Return where the samples of a profile lie.
 
@@ -47,40 +74,17 @@ def samples_text(content: Mapping[str, Any]) -> str:
     return json.dumps({"schema_version": SCHEMA_VERSION, **content}, indent=1) + "\n"
 
 
-def read_runs(path: Path) -> Runs:
-    """Return the run times of a file of samples.
-
-    Raises
-    ------
-    InputError
-        If it cannot be read or is none.
-    """
-    return read_samples(path).runs
-
-
 def read_samples(path: Path) -> Samples:
     """Return run times and loads of a file of samples.
 
     Raises
     ------
     InputError
-        If it cannot be read or is none.
+        With file and line, if it cannot be read or is none.
     """
-    try:
-        document = json.loads(read_text(path))
-    except json.JSONDecodeError as error:
-        raise InputError(str(path), error.lineno, "file", f"is no JSON: {error.msg}") from None
-    version = document.get("schema_version") if isinstance(document, dict) else None
-    if version != SCHEMA_VERSION or not isinstance(document.get("runs"), dict):
-        problem = f"is no file of samples; allowed is what truenorth profile -o writes, schema_version {SCHEMA_VERSION}"
-        raise InputError(str(path), 1, "file", problem)
-    found: dict[tuple[str, str], Spread] = {}
-    for workflow, tasks in document["runs"].items():
-        for task, samples in tasks.items() if isinstance(tasks, dict) else ():
-            found[workflow, task] = _spread(path, f"runs.{workflow}.{task}", samples)
-    given = document.get("loads")
-    loads = given if isinstance(given, dict) else {}
-    return Samples(found, {name: _spread(path, f"loads.{name}", times) for name, times in loads.items()})
+    file = read_record(path, _SamplesFile)
+    runs = {(workflow, task): spread for workflow, tasks in file.runs.items() for task, spread in tasks.items()}
+    return Samples(runs, file.loads)
 
 
 def outer_quantiles_us(spread: Spread) -> tuple[float, float, float]:
@@ -91,10 +95,3 @@ def outer_quantiles_us(spread: Spread) -> tuple[float, float, float]:
     """
     low, middle, high = (spread.quantile_us(level) for level in _LEVELS)
     return low, middle, high
-
-
-def _spread(path: Path, where: str, samples: object) -> Spread:
-    good = isinstance(samples, list) and samples and all(isinstance(each, (int, float)) for each in samples)
-    if not good or not all(each > 0 and math.isfinite(each) for each in samples):  # type: ignore[attr-defined]
-        raise InputError(str(path), None, where, "is no list of times; allowed are microseconds above 0")
-    return Spread.of(samples)  # type: ignore[arg-type]

@@ -1,4 +1,4 @@
-"""What a person sees of estimates: who answered and how good that was, what to profile, and the first estimates."""
+"""What a person sees of estimates, who answered and how good that was, what to profile; and what a job's log says."""
 
 from __future__ import annotations
 
@@ -8,10 +8,12 @@ from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
+from models.cluster import MICROSECONDS_PER_SECOND
 from planner.inputs.estimate.calibration import NOMINAL
-from planner.inputs.estimate.run import Estimates
+from planner.inputs.estimate.logs.progress import Remaining
+from planner.inputs.estimate.logs.reading import LogReading
+from planner.inputs.estimate.run import Estimates, as_dict
 from planner.inputs.estimate.table import ESTIMATE_COLUMNS, LINE
-from planner.inputs.estimate.written import as_dict
 
 _MOST_ROWS, _MOST_NAMES = 20, 10
 
@@ -93,3 +95,44 @@ def _share(value: float | None) -> str:
 
 def _number(value: float | None) -> str:
     return "-" if value is None else f"{value:.3f}"
+
+
+def describe_log(reading: LogReading) -> str:
+    """Return what a log says, a line each for progress, speed, remaining time and failure."""
+    share = "" if reading.fraction is None else f", {reading.fraction:.1%} done"
+    parts = [f"{reading.state}{share}"]
+    for count in reading.counts:
+        of = "" if count.total is None else f" of {count.total:g}"
+        parts.append(f"{count.done:g}{of} {count.unit}s, line {count.line}")
+    if reading.rates:
+        parts.append(", ".join(f"{rate.per_second:.4g} {rate.unit}s/s" for rate in reading.rates))
+    if reading.state == "unfinished":
+        parts.append(f"remaining: {_left(reading.remaining)}")
+    failure = reading.failure
+    if failure is not None:
+        again = "may succeed if started again" if failure.retry else "fails again unless something is changed"
+        where = ", ".join(map(str, failure.lines))
+        parts += [f"{failure.failure}: {failure.reason}", f"line {where}; {again}"]
+    return "\n".join(parts)
+
+
+def _left(remaining: Remaining | None) -> str:
+    if remaining is None:
+        return "cannot be known from this log"
+    if remaining.low_us is None or remaining.high_us is None:
+        return f"{_duration(remaining.expected_us)}; too little is logged for an interval"
+    low, high = _duration(remaining.low_us), _duration(remaining.high_us)
+    return f"{_duration(remaining.expected_us)}, from {low} to {high} at the recent window's fast and slow pace"
+
+
+def _duration(microseconds: int) -> str:
+    """Return a time as a person says it.
+
+    >>> _duration(1_500_000), _duration(3_725_000_000)
+    ('1.5 s', '62 min')
+    """
+    seconds = microseconds / MICROSECONDS_PER_SECOND
+    if seconds < 120:
+        return f"{seconds:.3g} s"
+    minutes = round(seconds / 60)
+    return f"{minutes} min" if minutes < 120 else f"{minutes // 60} h {minutes % 60:02d} min"

@@ -13,10 +13,9 @@ from models.cluster import MICROSECONDS_PER_SECOND
 from models.objective import completion_us
 from planner.answers.shown import Shown
 from planner.answers.simulate import Simulation
-from planner.answers.whatif.result import Sweep
-from planner.answers.whatif.table import table_of
-from planner.show.charts import WithTimelines
+from planner.answers.whatif.result import Sweep, table_of
 from planner.show.table import frame_of
+from planner.show.templates import WithTimelines
 
 
 class WithRows(Protocol):

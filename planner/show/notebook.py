@@ -46,7 +46,7 @@ def _facts(rows: dict[str, str]) -> str:
 
 
 def _chart(answer: Any) -> str:
-    from planner.show.charts import chart
+    from planner.show.templates import chart
 
     return chart(answer)._repr_html_() if answer.shown else ""
 
@@ -84,22 +84,17 @@ def _warning(answer: Any) -> str:
 
 
 def _servers(answer: Any) -> str:
-    import pandas as pd
+    from planner.show.servers import sizes_table
+    from planner.show.table import html as table_html
 
-    from planner.show.servers import rows
-
-    table = pd.DataFrame(rows(answer.as_dict()), columns=["who", "knows", "size", "how it is known"])
-    return str(table.set_index("who").to_html())
+    return table_html(sizes_table(answer.record(), ""))
 
 
 def _replayed(answer: Any) -> str:
-    import pandas as pd
+    from planner.show.replay import predicted_and_measured
+    from planner.show.table import html as table_html
 
-    document = answer.as_dict()
-    figures = {str(answer.scenario.objective).replace("_", " "): document["objective"]}
-    figures |= {"mean latency in s": document["mean_latency_s"], "makespan in s": document["makespan_s"]}
-    rows = {name: {key: both[key] for key in ("predicted", "measured", "error")} for name, both in figures.items()}
-    return str(pd.DataFrame(rows).T.round(4).to_html()) + _chart(answer)
+    return table_html(predicted_and_measured(answer.record)) + _chart(answer)
 
 
 def _workflow(answer: Workflow) -> str:

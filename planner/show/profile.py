@@ -1,33 +1,18 @@
-"""What a person sees of a profile: the rounds as they pass, then tables of runs, loads and transfers."""
+"""What a person sees of a profile: tables of runs, loads and transfers."""
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-
-from rich.console import Console, Group
-from rich.progress import MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
-from rich.table import Table
+from rich.console import Group
 from rich.text import Text
 
-from executor.devices.profiling import WARMUP_ROUNDS
-from executor.samples import FittedLine
+from executor.samples import FittedLine, Spread
 from models.scenario.work import build_workflows
 from models.units import say_bandwidth
 from planner.answers.profile import Profile
+from planner.show.table import Column, Table, terminal
 
-
-@contextmanager
-def rounds_shown(rounds: int) -> Iterator[Callable[[int], None]]:
-    """Show how many rounds are done for as long as the block runs; silent unless standard error is a terminal."""
-    if not sys.stderr.isatty():
-        yield lambda done: None
-        return
-    columns = (TextColumn("profiling"), MofNCompleteColumn(), TextColumn("rounds"), TimeElapsedColumn())
-    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
-        bar = progress.add_task("rounds", total=WARMUP_ROUNDS + rounds)
-        yield lambda done: progress.update(bar, completed=done)
+Measured = tuple[str, Spread, float | None]
+"""What was measured, how long it took, and the time that is given or fitted."""
 
 
 def profile_view(profile: Profile) -> Group:
@@ -37,43 +22,47 @@ def profile_view(profile: Profile) -> Group:
     copies = [_copy("load", found.load), _copy("transfer", found.transfer)]
     if found.copy_peak is not None:
         copies.append(f"best bare copy of the largest model: {say_bandwidth(found.copy_peak)}")
-    return Group(head, _runs(profile), _loads(profile), Text("\n".join(filter(None, copies))))
+    tables = (terminal(table, None) for table in (_runs(profile), _loads(profile)))
+    return Group(head, *tables, Text("\n".join(filter(None, copies))))
 
 
-def _runs(profile: Profile) -> Table:
-    table = _table("task", "run, median in ms", "95 %", "given")
-    workflows = list(build_workflows(profile.scenario.document).values())
+def _times(of: str, beside: str) -> list[Column[Measured]]:
+    return [
+        Column(f"{of}, median in ms", lambda row: row[1].median_us, _ms),
+        Column("95 %", lambda row: row[1].p95_us, _ms),
+        Column(beside, lambda row: row[2], _ms),
+    ]
+
+
+def _runs(profile: Profile) -> Table[Measured]:
+    workflows, found = list(build_workflows(profile.scenario.document).values()), profile.measurements
     given = {(workflow.name, task.name): task.fastest_us for workflow in workflows for task in workflow.tasks}
-    for (workflow, task), spread in profile.measurements.runs.items():
-        table.add_row(f"{workflow}/{task}", *map(_ms, (spread.median_us, spread.p95_us, given[workflow, task])))
     classes = {task.batch.name: task.batch for of in workflows for task in of.tasks if task.batch is not None}
-    for name, sizes in profile.measurements.batches.items():
+    rows: list[Measured] = [
+        (f"{workflow}/{task}", spread, given[workflow, task]) for (workflow, task), spread in found.runs.items()
+    ]
+    for name, sizes in found.batches.items():
         for size, spread in sizes.items():
             fastest = min(filter(None, (classes[name].runtime_on(kind, size) for kind in classes[name].runtime_us)))
-            table.add_row(f"{size} of {name}", *map(_ms, (spread.median_us, spread.p95_us, fastest)))
-    return table
+            rows.append((f"{size} of {name}", spread, fastest))
+    return Table("", [Column("task", lambda row: row[0], words=True), *_times("run", "given")], rows)
 
 
-def _loads(profile: Profile) -> Table:
-    table = _table("model", "MB", "load, median in ms", "95 %", "fit")
+def _loads(profile: Profile) -> Table[Measured]:
     found = profile.measurements
-    for model, spread in found.loads.items():
-        size = found.weight_bytes[model]
-        fit = None if found.load is None else found.load.time_us(size)
-        table.add_row(model, f"{size / 1e6:.1f}", *map(_ms, (spread.median_us, spread.p95_us, fit)))
-    return table
+    rows: list[Measured] = [
+        (model, spread, None if found.load is None else found.load.time_us(found.weight_bytes[model]))
+        for model, spread in found.loads.items()
+    ]
+    named: list[Column[Measured]] = [
+        Column("model", lambda row: row[0], words=True),
+        Column("MB", lambda row: found.weight_bytes[row[0]] / 1e6, ".1f"),
+    ]
+    return Table("", [*named, *_times("load", "fit")], rows)
 
 
-def _table(first: str, *figures: str) -> Table:
-    table = Table(box=None, pad_edge=False)
-    table.add_column(first)
-    for figure in figures:
-        table.add_column(figure, justify="right")
-    return table
-
-
-def _ms(us: float | None) -> str:
-    return "-" if us is None else f"{us / 1000:.3f}"
+def _ms(us: float) -> str:
+    return f"{us / 1000:.3f}"
 
 
 def _copy(what: str, line: FittedLine | None) -> str:

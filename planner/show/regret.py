@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from textwrap import fill
 
 from matplotlib.axes import Axes
@@ -92,8 +93,7 @@ def losses_table(regrets: Sequence[RegretRecord]) -> Table[RegretRecord]:
     objective, words = regrets[0].objective, in_words(regrets[0].objective)
     unit = objective.unit
     parts: list[Column[RegretRecord]] = [
-        Column(loss.part, lambda regret, place=place: _loss(regret.losses[place], unit))  # type: ignore[misc]
-        for place, loss in enumerate(regrets[0].losses)
+        Column(loss.part, partial(_loss, place, unit)) for place, loss in enumerate(regrets[0].losses)
     ]
     title = (
         f"What stands between a policy and the lower bound of {words}\n"
@@ -108,7 +108,8 @@ def losses_table(regrets: Sequence[RegretRecord]) -> Table[RegretRecord]:
     return Table(title, columns, regrets, note=regrets[0].warning or "")
 
 
-def _loss(loss: LossRow, unit: str) -> str:
+def _loss(place: int, unit: str, regret: RegretRecord) -> str:
+    loss = regret.losses[place]
     lost, least, most = (f"{value:.5g} {unit}".rstrip() for value in (loss.lost, loss.at_least, loss.at_most))
     found = f"{lost}  {'-' if loss.share is None else f'{loss.share:.1%}'}"
     return found if loss.at_least == loss.at_most else f"{found}\n{least} to {most}"

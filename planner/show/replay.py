@@ -1,23 +1,43 @@
-"""The report of a run on devices as tables for the terminal."""
+"""A run on devices, shown: tables for the terminal, its section of a page, and what ``replay -o FOLDER`` leaves.
+
+That is report, predicted and measured timelines, a picture, and a trace with both.
+"""
 
 from __future__ import annotations
 
+import json
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
-from rich.console import Group
-from rich.table import Table
+from rich.console import Console, Group
+from rich.progress import MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.text import Text
 
 from executor.devices.records import SET_ASIDE
+from models.objective import reported_value, timeline_value
+from models.record import encode
+from models.scenario import TimelineHeader, write_atomically, write_timeline
 from models.units import say_bandwidth
-from planner.answers.replay import Replayed
-from planner.answers.time_causes import CAUSES
-from planner.show.forecast import say_forecast
+from planner.answers.replay_report import Both, ReplayRecord
+from planner.answers.versions import Origin
+from planner.show import timelines
+from planner.show.canvas import png
+from planner.show.gantt import predicted_over_measured
+from planner.show.perfetto import trace_events
+from planner.show.regret import in_words
+from planner.show.section import PageSection, read_document, read_record
+from planner.show.table import Column, Table, facts, terminal
 
+if TYPE_CHECKING:  # whoever only reads a report has no devices
+    from planner.answers.replay import Replayed
+
+FILE = "replay.json"
 _MOST_FAILURES = 10
+Figure = tuple[str, Both, str]
+"""A figure of a run: its name, the figure, and the key of its causes."""
 
 
 @contextmanager
@@ -26,82 +46,117 @@ def show_elapsed(what: str) -> Iterator[None]:
     if not sys.stderr.isatty():
         yield
         return
-    from rich.console import Console
-    from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
-
     columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
     with Progress(*columns, console=Console(stderr=True), transient=True) as shown:
         shown.add_task(what, total=None)
         yield
 
 
+@contextmanager
+def show_count(what: str, total: int) -> Iterator[Callable[[int], None]]:
+    """Show how many of so many are done while the block runs; silent unless standard error is a terminal."""
+    if not sys.stderr.isatty():
+        yield lambda done: None
+        return
+    columns = (TextColumn("{task.description}"), MofNCompleteColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
+        bar = progress.add_task(what, total=total)
+        yield lambda done: progress.update(bar, completed=done)
+
+
+def figures(found: ReplayRecord) -> list[Figure]:
+    """Return the figures that are predicted and measured, the objective first."""
+    return [
+        (in_words(found.objective.name), found.objective.both, ""),
+        ("mean latency in s", found.mean_latency_s, "mean_latency"),
+        ("makespan in s", found.makespan_s, "makespan"),
+    ]
+
+
+def predicted_and_measured(found: ReplayRecord) -> Table[Figure]:
+    """Return a row per figure, predicted beside measured."""
+    columns: list[Column[Figure]] = [
+        Column("", lambda row: row[0], words=True),
+        Column("predicted", lambda row: row[1].predicted, ".5g"),
+        Column("measured", lambda row: row[1].measured, ".5g"),
+        Column("error", lambda row: row[1].error, "+.1%"),
+    ]
+    return Table("Predicted and measured", columns, figures(found))
+
+
 def replay_view(replayed: Replayed) -> Group:
     """Return what a person wants to know: predicted beside measured, where the error came from, what failed."""
-    report = replayed.as_dict()
-    parts: list[Any] = [_times(report), Text(), _facts(replayed, report)]
+    found = replayed.record
+    parts: list[Any] = [terminal(_times(found), None), Text(), facts(_facts(replayed, found))]
     parts += [
-        Text(f"job {failure['job']} failed in {failure['task']}{_on(failure['gpu'])}: {failure['message']}")
-        for failure in report["failures"][:_MOST_FAILURES]
+        Text(f"job {failure.job} failed in {failure.task}{_on(failure.gpu)}: {failure.message}")
+        for failure in found.failures[:_MOST_FAILURES]
     ]
-    if len(report["failures"]) > _MOST_FAILURES:
-        parts.append(Text(f"... and {len(report['failures']) - _MOST_FAILURES} more jobs failed"))
-    parts += [Text(violation) for violation in report["violations"][:_MOST_FAILURES]]
+    if len(found.failures) > _MOST_FAILURES:
+        parts.append(Text(f"... and {len(found.failures) - _MOST_FAILURES} more jobs failed"))
+    parts += [Text(violation) for violation in found.violations[:_MOST_FAILURES]]
     return Group(*parts)
 
 
-def _times(report: dict[str, Any]) -> Table:
+def _times(found: ReplayRecord) -> Table[Figure]:
     """Return predicted and measured times, and what each cause adds."""
-    table = Table(box=None, pad_edge=False)
-    for column in ("", "predicted s", "measured s", "error", *(f"{cause.replace('_', ' ')} s" for cause in CAUSES)):
-        table.add_column(column, justify="left" if not column else "right")
-    for name, key in (("makespan", "makespan_s"), ("mean latency", "mean_latency_s")):
-        row, causes = report[key], report["causes_s"]
-        added = ["-"] * len(CAUSES)
-        if causes is not None:
-            added = [f"{causes[name.replace(' ', '_')][cause]:+.4f}" for cause in CAUSES]
-        measured, error = _number(row["measured"], ".4f"), _number(row["error"], "+.1%")
-        table.add_row(name, _number(row["predicted"], ".4f"), measured, error, *added)
-    return table
+    from planner.answers.time_causes import CAUSES  # with the packages of devices, which a run had
+
+    causes: dict[str, Any] = {} if found.causes_s is None else encode(found.causes_s)
+    columns: list[Column[Figure]] = [
+        Column("", lambda row: row[0], words=True),
+        Column("predicted s", lambda row: row[1].predicted, ".4f"),
+        Column("measured s", lambda row: row[1].measured, ".4f"),
+        Column("error", lambda row: row[1].error, "+.1%"),
+        *(
+            Column[Figure](
+                f"{cause.replace('_', ' ')} s",
+                lambda row, cause=cause: causes.get(row[2], {}).get(cause),  # type: ignore[misc]
+                "+.4f",
+            )
+            for cause in CAUSES
+        ),
+    ]
+    both = [("makespan", found.makespan_s, "makespan"), ("mean latency", found.mean_latency_s, "mean_latency")]
+    return Table("", columns, both)
 
 
-def _facts(replayed: Replayed, report: dict[str, Any]) -> Table:
-    copy, dispatch, outputs = report["copy"], report["dispatch_us"], report["outputs"]
+def _facts(replayed: Replayed, found: ReplayRecord) -> dict[str, str]:
+    copy, dispatch, outputs = found.copy, found.dispatch_us, found.outputs
+    times = {"run time": found.run_times, "load": found.load_times, "transfer": found.transfer_times}
     rows = {
-        "policy": f"{report['policy']} on {', '.join(dict.fromkeys(report['devices']))}",
-        "runner": report["runner"],
-        "rules": "all kept" if report["valid"] else f"{len(report['violations'])} violations",
-        "as predicted": f"placement {_yes(report['same_placement'])}, order {_yes(report['same_order'])}",
-        "job latency, mean absolute error": _number(report["latency_error"], ".1%"),
+        "policy": f"{found.policy} on {', '.join(dict.fromkeys(found.devices))}",
+        "runner": found.runner,
+        "rules": "all kept" if found.valid else f"{len(found.violations)} violations",
+        "as predicted": f"placement {_yes(found.same_placement)}, order {_yes(found.same_order)}",
+        "job latency, mean absolute error": _number(found.latency_error, ".1%"),
         **{
-            f"{name}, mean absolute error": f"{_number(report[key]['absolute_error'], '.1%')} of {report[key]['count']}"
-            for name, key in (("run time", "run_times"), ("load", "load_times"), ("transfer", "transfer_times"))
+            f"{name}, mean absolute error": f"{_number(took.absolute_error, '.1%')} of {took.count}"
+            for name, took in times.items()
         },
-        "dispatch per task": f"{_number(dispatch['p50'], '.0f')} us median, {_number(dispatch['p95'], '.0f')} us p95",
-        "load bandwidth": f"{_bandwidth(copy['achieved_bytes_per_s'])}, {_number(copy['share_of_peak'], '.0%')} of the "
-        f"pinned-copy peak {_bandwidth(copy['peak_bytes_per_s'])}",
-        "energy": "not measured" if report["energy_j"] is None else f"{report['energy_j']:.0f} J",
+        "dispatch per task": f"{_number(dispatch.p50, '.0f')} us median, {_number(dispatch.p95, '.0f')} us p95",
+        "load bandwidth": f"{_bandwidth(copy.achieved_bytes_per_s)}, {_number(copy.share_of_peak, '.0%')} of the "
+        f"pinned-copy peak {_bandwidth(copy.peak_bytes_per_s)}",
+        "energy": "not measured" if found.energy_j is None else f"{found.energy_j:.0f} J",
     }
-    if report["forecast"] is not None:
-        rows["from samples"] = say_forecast(report["forecast"])
+    if found.forecast is not None:
+        rows["from samples"] = str(found.forecast)
     if outputs is not None:
-        rows["outputs"] = f"{len(outputs['different'])} of {outputs['compared']} differ from those of models alone"
-        if outputs["of_batches"]:
-            rows["outputs"] += f"; {outputs['of_batches']} ran in batches and may differ by rounding"
-        if outputs["not_finite"]:
-            rows["outputs"] += f"; {len(outputs['not_finite'])} hold what is no finite number"
-    if report["unpacked_gpus"]:
-        rows["memory"] = f"fits by bytes but not in pieces on {', '.join(report['unpacked_gpus'])}"
-    if report["moves"]:
-        rows["moves"] = f"{len(report['moves'])} models made way within a GPU's memory, in {report['moves_s']:.4f} s"
-    if report["faults"]:
-        set_aside = [fault["gpu"] for fault in report["faults"] if fault["what"] == SET_ASIDE]
-        rows["faults"] = f"{len(report['faults'])}, {', '.join(set_aside) or 'no GPU'} set aside"
-    if replayed.live.records.failures:
-        rows["failed"] = f"{len(report['failures'])} of {len(replayed.instance.jobs)} jobs"
-    table = Table(box=None, show_header=False, pad_edge=False)
-    for name, text in rows.items():
-        table.add_row(name, text)
-    return table
+        rows["outputs"] = f"{len(outputs.different)} of {outputs.compared} differ from those of models alone"
+        if outputs.of_batches:
+            rows["outputs"] += f"; {outputs.of_batches} ran in batches and may differ by rounding"
+        if outputs.not_finite:
+            rows["outputs"] += f"; {len(outputs.not_finite)} hold what is no finite number"
+    if found.unpacked_gpus:
+        rows["memory"] = f"fits by bytes but not in pieces on {', '.join(found.unpacked_gpus)}"
+    if found.moves:
+        rows["moves"] = f"{len(found.moves)} models made way within a GPU's memory, in {found.moves_s:.4f} s"
+    if found.faults:
+        set_aside = [fault.gpu for fault in found.faults if fault.what == SET_ASIDE]
+        rows["faults"] = f"{len(found.faults)}, {', '.join(set_aside) or 'no GPU'} set aside"
+    if found.failures:
+        rows["failed"] = f"{len(found.failures)} of {len(replayed.instance.jobs)} jobs"
+    return rows
 
 
 def _on(gpu: str | None) -> str:
@@ -118,3 +173,68 @@ def _bandwidth(value: float | None) -> str:
 
 def _yes(value: bool) -> str:
     return "the same" if value else "different"
+
+
+def section(folder: Path) -> PageSection:
+    """Return what a page says of a folder that ``replay -o`` wrote.
+
+    Raises
+    ------
+    InputError
+        If a file in it cannot be read.
+    """
+    path = folder / FILE
+    document = read_document(path)
+    found, origin = read_record(path, document, ReplayRecord), read_record(path, document, Origin)
+    return PageSection(
+        f"{origin.scenario.name}: does {Path(found.policy).name} hold on {found.device}?",
+        _answer(found),
+        [f"Devices: {', '.join(found.devices)}; the tasks are computed by {found.runner}."],
+        [predicted_and_measured(found)],
+        timelines=timelines.read(folder),
+        reproduce=origin.steps,
+    )
+
+
+def _answer(found: ReplayRecord) -> str:
+    if found.latency_error is None:
+        return "Every job failed."
+    kept = ("every rule held" if found.valid else "rules were broken") + (
+        ", placement and order were as predicted"
+        if found.same_placement and found.same_order
+        else ", placement or order differed from the prediction"
+    )
+    failed = f"; {len(found.failures)} tasks failed" if found.failures else ""
+    return f"Job latency was off by {found.latency_error:.1%} of its predicted mean; {kept}{failed}."
+
+
+def write(replayed: Replayed, folder: Path) -> list[Path]:
+    """Write every file of a run on devices; return their paths."""
+    folder.mkdir(parents=True, exist_ok=True)
+    report, predicted, measured, picture, trace = (
+        folder / name for name in (FILE, "predicted.json", "measured.json", "gantt.png", "trace.json")
+    )
+    write_atomically(report, json.dumps(encode(replayed.record) | encode(replayed.origin), indent=2))
+    objective = replayed.scenario.objective
+    value = reported_value(objective, timeline_value(objective, replayed.instance, replayed.predicted))
+    header = TimelineHeader(objective=str(objective), value=value, policy=replayed.policy)
+    write_timeline(predicted, replayed.instance, replayed.predicted, header)
+    replayed.save_measured(measured)
+    chart = predicted_over_measured(replayed.instance, replayed.predicted, replayed.timeline, _title(replayed))
+    write_atomically(picture, png(chart))
+    write_atomically(trace, json.dumps({"traceEvents": _events(replayed), "displayTimeUnit": "ms"}))
+    return [report, predicted, measured, picture, trace, timelines.write(folder, replayed.shown)]
+
+
+def _title(replayed: Replayed) -> str:
+    error = replayed.latency_error
+    said = "no job ran to its end" if error is None else f"mean absolute error of job latency {error:.1%}"
+    name = replayed.policy if replayed.plan is None else Path(replayed.policy).name
+    return f"{name} on {replayed.settings.device}, {replayed.scenario.name}: predicted over measured, {said}"
+
+
+def _events(replayed: Replayed) -> list[dict[str, object]]:
+    """Return the events of both timelines, the GPUs of each as processes of their own."""
+    instance = replayed.instance
+    predicted = trace_events(instance, replayed.predicted, "predicted", 1)
+    return predicted + trace_events(instance, replayed.timeline, "measured", 1 + instance.n_gpus)

@@ -35,10 +35,10 @@ def save(answer: object, path: str | Path) -> list[Path]:
         If a file cannot be written.
     """
     from planner.answers.replay import Replayed  # needs the packages of devices, which an answer of its kind has
-    from planner.show import replay_files
+    from planner.show import replay
 
     if isinstance(answer, Replayed):
-        return replay_files.write(answer, Path(path))
+        return replay.write(answer, Path(path))
     raise TypeError(f"{type(answer).__name__} cannot be saved; allowed are answers of planner's calls")
 
 

@@ -94,9 +94,3 @@ def read_record(path: Path, document: Any, kind: type[Kind]) -> Kind:
         where = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in first["loc"]).lstrip(".")
         problem = f"{first['msg']}; allowed is what -o wrote: make the folder again"
         raise InputError(str(path), 1, where or "file", problem) from None
-
-
-def read_typed(path: Path, kind: Any) -> dict[str, Any]:
-    """Return what a file holds, as a typed dictionary."""
-    found: dict[str, Any] = read_record(path, read_document(path), kind)
-    return found

@@ -1,419 +1,189 @@
-"""What is said of an answer, on a terminal and on a page: optimum and policies side by side, and what forces the size.
-
-All of it is read from the document of ``servers --json``, which is what a folder holds. Of priced groups only the
-price has a bound worth saying: one dear server may do where many cheap ones do not.
-"""
+"""An answer about servers, shown: its tables on a terminal and on a page, what was reached over sizes, replications."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from fractions import Fraction
 from math import ceil
+from pathlib import Path
 from typing import Any
 
 from rich.console import Group
-from rich.table import Table
 from rich.text import Text
 
 from executor import Knows
-from models.slo import ServiceLevels
+from models.cluster import MICROSECONDS_PER_SECOND
+from models.scenario import load_scenario, read_timeline
+from models.slo import ServiceLevel
 from planner.answers.replicated_servers import BOUND, CountSpread, Replications
 from planner.answers.servers.answer import ServersAnswer
-from planner.show.knowledge import knowledge_in_words
+from planner.answers.servers.deployable import lead
+from planner.answers.servers.record import (
+    AlternativeSize,
+    PolicySize,
+    ReachedSize,
+    ServersOrigin,
+    ServersRecord,
+    Size,
+    StrainReached,
+)
+from planner.answers.shown import Shown
+from planner.show.colours import colour_of
+from planner.show.curves import Curve, Curves, Point, dots, lines
+from planner.show.section import PageSection, read_document, read_record
+from planner.show.servers_words import (
+    assumptions,
+    cost_of,
+    deployable_in_words,
+    describe_mix,
+    describe_size,
+    order_in_words,
+    say_spare,
+    sentences,
+    strain_in_words,
+    untried,
+    up_to_counts,
+)
 from planner.show.summaries import rounded_in_words
+from planner.show.table import Column, Table, terminal
+from planner.show.timelines import Timelines, timelines_of
 
+FILE = "answer.json"
 NOT_MONOTONE = (
     "Policies are not monotone in the number of servers: where a size counts as simulated, so was every smaller one "
     "that is not refuted. The plan knows the future, the online policies do not."
 )
-
-Found = Mapping[str, Any]
-"""The document of ``servers --json``."""
-
-
-def levels(found: Found) -> ServiceLevels:
-    """Return the service levels that were asked for."""
-    asked = found["slo"]
-    return ServiceLevels.parse(*([asked] if isinstance(asked, str) else asked))
+Needed = tuple[str, Knows, Size, str]
+"""Who, what it knows of run times, what size it needs, and how that is known."""
 
 
-def priced(found: Found) -> bool:
-    """Say whether the question was for the cheapest mix of priced groups."""
-    return "mix" in found["minimum"]
-
-
-def describe_size(found: Found, size: Mapping[str, Any]) -> str:
-    """Return a number of servers, or a mix by its GPU kinds with its price; a dash where there is none."""
-    if size["servers"] is None:
-        return "-"
-    if not size["servers"]:
-        return "no server"
-    if not priced(found):
-        return str(size["servers"])
-    return f"{describe_mix(found, size['mix'])} at {size['price_per_hour']:g} per hour"
-
-
-def describe_mix(found: Found, mix: list[int]) -> str:
-    """Return how many servers of which GPU kind; groups of one kind are told apart by their place in the file."""
-    names = [
-        group["gpu"] if group["gpus_per_server"] == 1 else f"{group['gpus_per_server']}x{group['gpu']}"
-        for group in found["groups"]
+def sizes_table(found: ServersRecord, title: str) -> Table[Needed]:
+    """Return a row for the plan and one per policy."""
+    plan = ("plan (offline optimum)", Knows.FUTURE, found.minimum.size, _proof(found))
+    policies = [(name, size.knows, size.size, _trial(found, size)) for name, size in found.policies.items()]
+    columns: list[Column[Needed]] = [
+        Column("", lambda row: row[0], words=True),
+        Column("knows", lambda row: row[1], words=True),
+        Column("cheapest mix" if found.priced else "servers", lambda row: describe_size(found, row[2])),
+        Column("how it is known", lambda row: row[3], words=True),
     ]
-    labels = [
-        name if names.count(name) == 1 else f"{name} (group {number})" for number, name in enumerate(names, start=1)
-    ]
-    return " + ".join(f"{count} {label}" for count, label in zip(mix, labels, strict=True) if count)
+    return Table(title, columns, [plan, *policies])
 
 
-def answer_in_words(found: Found) -> str:
-    """Return what is said of an answer, in one paragraph."""
-    return " ".join(sentences(found))
-
-
-def sentences(found: Found) -> list[str]:
-    """Return what can be deployed and its floor, what it hangs on, how sure the least size is, and what forces it."""
-    minimum, refutation = found["minimum"], found["refutation"]
-    size = _counted(found, minimum)
-    enough = f"enough{_spare(found, ' with {} of them gone')}"
-    if minimum["servers"] is None:
-        said = _nothing_found(found)
-    elif minimum["proved"]:
-        cheaper = f"no cheaper size{up_to_counts(found, ' of at most {}')}"
-        said = f"With the future known, {size} {enough}, and {cheaper} is, which is proved"
-    elif refutation is None:
-        said = f"With the future known, {size} {enough}; whether less is enough is open"
-    else:
-        said = f"With the future known, {size} {enough}; {_too_little(found)}, and what lies between is open"
-    parts = [
-        deployable_in_words(found),
-        strain_in_words(found),
-        said,
-        "" if refutation is None else refutation["forces"],
-    ]
-    return [f"{part}." for part in parts if part]
-
-
-def _nothing_found(found: Found) -> str:
-    slo, upto = levels(found), describe_size(found, found["largest"])
-    if found["refutation"] is not None and found["refutation"]["however_many"]:
-        return f"No number of servers meets {slo}, which is proved"
-    servers = "" if priced(found) else " servers"
-    if not found["open_sizes"]:
-        return f"No plan on up to {upto}{servers} meets {slo}, which is proved"
-    said = f"No plan within {slo} was found on up to {upto}{servers}"
-    return said if found["refutation"] is None else f"{said}; {_too_little(found)}"
-
-
-def _too_little(found: Found) -> str:
-    """Return what the bound says, where something is refuted."""
-    if priced(found):
-        no_mix = f"no mix{up_to_counts(found, ' of at most {}')}"
-        return f"below {found['minimum']['lower_bound_price_per_hour']:g} per hour {no_mix} is, which is proved"
-    return f"fewer than {found['minimum']['lower_bound']} are proved too few"
-
-
-def deployable_in_words(found: Found) -> str:
-    """Return the policy that meets the level at the least size, the floor below it, and how much more traffic it takes.
-
-    It can be deployed without knowing the future. Empty if no policy met the level.
-    """
-    if not found["alternatives"]:
-        return ""
-    best = found["alternatives"][0]
-    untried = found["policies"][best["policy"]]["not_simulated"]
-    size = _sized(found, best)
-    needs = f"needs at most {size} ({_left_out(found, untried)})" if untried else f"needs {size}"
-    spare = _spare(found, ", {} of which may be gone")
-    said = f"{_who(found, best)} {needs}{spare}{_better_informed(found)}{_floor(found)}"
-    growth = found["growth"]
-    if growth is None or growth["fails"] is None:
-        return said if growth is None else f"{said}. It takes {growth['holds']:.4g} times the traffic, too"
-    if growth["holds"] == 1:
-        return f"{said}. With {growth['fails']:.4g} times the traffic it does not meet the level there"
-    return f"{said}. It takes {growth['holds']:.4g} times the traffic there, but not {growth['fails']:.4g} times"
-
-
-def _who(found: Found, alternative: Mapping[str, Any]) -> str:
-    """Return a policy with what it knows."""
-    return f"{alternative['policy']}, {knowledge_in_words(alternative['knows'], found['noise'])},"
-
-
-def _sized(found: Found, size: Mapping[str, Any]) -> str:
-    return describe_size(found, size) if priced(found) else say_servers(size["servers"])
-
-
-def _better_informed(found: Found) -> str:
-    """Return what the policy needs that would do with least because it knows more; empty if that is not less."""
-    best, *others = found["alternatives"]
-    cheapest = min(others, key=lambda each: _cost(found, each), default=best)
-    if _cost(found, cheapest) >= _cost(found, best):
-        return ""
-    return f" ({_who(found, cheapest)} would do with {_sized(found, cheapest)})"
-
-
-def _cost(found: Found, size: Mapping[str, Any]) -> float:
-    return float(size["price_per_hour"] if priced(found) else size["servers"])
-
-
-def say_less(found: Found, count: int) -> str:
-    """Return so many sizes below the one found in words."""
-    one, more = ("cheaper mix", "cheaper mixes") if len(found["groups"]) > 1 else ("smaller size", "smaller sizes")
-    return f"{count} {one if count == 1 else more}"
-
-
-def _left_out(found: Found, untried: int) -> str:
-    """Return how many sizes below the one found were left out."""
-    return f"{say_less(found, untried)} {'was' if untried == 1 else 'were'} not tried for lack of time"
-
-
-def _floor(found: Found) -> str:
-    """Return below what no plan lies, where anything is refuted."""
-    if found["refutation"] is None or found["refutation"]["however_many"]:
-        return ""
-    if priced(found):
-        least = found["minimum"]["lower_bound_price_per_hour"]
-        said = "" if least is None else f"; no plan, however clever, costs less than {least:g}"
-        beyond = up_to_counts(found, " on at most {}, or on more less than ")
-        return f"{said}{beyond}{found['minimum']['lower_bound_price_of_any_counts']:g}" if said and beyond else said
-    return f"; no plan, however clever, needs fewer than {found['minimum']['lower_bound']}"
-
-
-def up_to_counts(found: Found, words: str) -> str:
-    """Return words with the most servers that were looked at, where more of some group may cost less; else nothing."""
-    minimum = found["minimum"]
-    anywhere = minimum.get("lower_bound_price_of_any_counts")
-    if anywhere is None or anywhere == minimum["lower_bound_price_per_hour"]:
-        return ""
-    return words.format(describe_mix(found, found["largest"]["mix"]))
-
-
-def _spare(found: Found, words: str) -> str:
-    """Return words with how many servers may be gone; empty if none may."""
-    spare = found["spare"]
-    return words.format(f"any {spare}" if spare > 1 else "any one") if spare else ""
-
-
-def say_servers(count: int) -> str:
-    """Return a number of servers in words."""
-    return "1 server" if count == 1 else f"{count} servers"
-
-
-STRAINS_TITLE = "What 20 % more of one model does to it"
-STRAINS = ("model", "20 % more", "reached", "level", "of the limit")
-
-
-def strains(found: Found) -> list[list[str]]:
-    """Return a row for every model and figure of it that the best answer was simulated with, the worst first."""
-    made = []
-    for each in found["sensitivity"]:
-        values = each["value"] if isinstance(each["value"], list) else [each["value"]]
-        reached = ", ".join("-" if value is None else f"{value:.4g}" for value in values)
-        share = "-" if each["share_of_limit"] is None else f"{each['share_of_limit']:.1%}"
-        level = "met" if each["met"] else "cannot be served" if each["value"] is None else "missed"
-        made.append([each["model"], each["figure"], reached, level, share])
-    return made
-
-
-def strain_in_words(found: Found) -> str:
-    """Return which model's figure the answer hangs on most; empty if nothing was simulated."""
-    if not found["sensitivity"]:
-        return ""
-    worst, more = found["sensitivity"][0], "20 % more"
-    if worst["met"]:
-        return f"{more} run time or size of any one model leaves the level met; {_figure_of(worst)} matters most"
-    broken = sum(not each["met"] for each in found["sensitivity"])
-    others = "" if broken == 1 else f", the first of {broken} that break it"
-    return f"It hangs on {_figure_of(worst)}: with {more} the level is missed{others}"
-
-
-def assumptions(found: Found) -> list[str]:
-    """Return what an answer rests on, a sentence each; of a document that a folder holds."""
-    window, spare, rate = found["scenario"], found["spare"], found.get("rate", 1)
-    held = window["resident_at_start"]
-    return [
-        *([f"Requests come {rate:g} times as fast as in the scenario."] if rate != 1 else []),
-        f"It is the answer for {window['jobs']:,} jobs released within {window['length_s']:,.4g} s; other windows may "
-        "need more (--replications).",
-        *_told(found),
-        f"At the start {held} models are in memory." if held else "At the start no model is in memory: all are loaded.",
-        f"Loads and runs of a GPU {'overlap' if window['overlap_loads'] else 'take turns'}; sizes, run times and "
-        "prices are those of the scenario.",
-        f"Up to {spare} servers are gone from the start, whichever hurt most."
-        if spare
-        else "No server fails, comes or goes.",
-    ]
-
-
-def untried(found: Found) -> list[str]:
-    """Return what there was no time for, in a sentence; nothing where all was done."""
-    left = [
-        f"{size['not_simulated']} {'size' if size['not_simulated'] == 1 else 'sizes'} of {name}"
-        for name, size in found["policies"].items()
-        if size["not_simulated"]
-    ]
-    if found["alternatives"] and found["growth"] is None:
-        left.append("more traffic")
-    if found["open_sizes"]:
-        count = found["open_sizes"]
-        left.append(f"whether a plan would do with {'one cheaper size' if count == 1 else f'{count} cheaper sizes'}")
-    return [f"Not settled within the time limit: {'; '.join(left)}."] if left else []
-
-
-def _told(found: Found) -> list[str]:
-    """Return under what policies were simulated, if not as the scenario stands."""
-    noise = found["noise"]
-    return [] if noise is None else [f"Policies were simulated under the noise {noise}; floor and plan are without it."]
-
-
-def _figure_of(strain: Mapping[str, Any]) -> str:
-    return f"the {strain['figure']} of {strain['model']}"
-
-
-ALTERNATIVES_TITLE = "Simulated within 10 % of the best price of those that know as much"
-ALTERNATIVES = (
-    "policy",
-    "knows",
-    "size",
-    "mean latency in s",
-    "p95",
-    "p99",
-    "mean slowdown",
-    "hit rate",
-    "busy",
-    "work in GPU-s",
-)
-
-
-def alternatives(found: Found) -> list[list[str]]:
-    """Return a row for each policy and size near the best price, with its metrics."""
-    made = []
-    for each in found["alternatives"]:
-        metrics = each["metrics"]
-        figures = [metrics[f"{name}_latency_s"] for name in ("mean", "p95", "p99")]
-        made.append(
-            [
-                each["policy"],
-                each["knows"],
-                describe_size(found, each),
-                *(f"{figure:.4g}" for figure in (*figures, metrics["mean_slowdown"])),
-                "-" if metrics["hit_rate"] is None else f"{metrics['hit_rate']:.1%}",
-                f"{metrics['compute_busy']:.0%}",
-                f"{each['work']['gpu_seconds']:.4g} of {each['work']['offered_gpu_seconds']:.4g}",
-            ]
-        )
-    return made
-
-
-def _counted(found: Found, size: Mapping[str, Any]) -> str:
-    one = size["servers"] == 1
-    if priced(found):
-        return f"{describe_size(found, size)} {'is' if one else 'are'}"
-    return "1 server is" if one else f"{size['servers']} servers are"
-
-
-def rows(found: Found) -> list[tuple[str, str, str, str]]:
-    """Return a row for the plan and one per policy: who, what it knows of run times, what size, how that is known."""
-    plan = ("plan (offline optimum)", str(Knows.FUTURE), describe_size(found, found["minimum"]), _proof(found))
-    return [
-        plan,
-        *(
-            (name, size["knows"], describe_size(found, size), _trial(found, size))
-            for name, size in found["policies"].items()
-        ),
-    ]
-
-
-def _proof(found: Found) -> str:
-    minimum, refutation = found["minimum"], found["refutation"]
-    if minimum["proved"]:
+def _proof(found: ServersRecord) -> str:
+    minimum, refutation = found.minimum, found.refutation
+    if minimum.proved:
         cheaper = f"every cheaper one{up_to_counts(found, ' of at most {}')} refuted"
         return f"proved: a plan at this size, {cheaper}" if refutation else "a plan; the smallest"
-    if refutation is not None and refutation["however_many"]:
+    if refutation is not None and refutation.however_many:
         return "refuted, however many servers there are"
-    if not found["open_sizes"]:
-        return f"refuted up to {describe_size(found, found['largest'])}"
-    least = minimum["lower_bound"]
-    if priced(found):
-        least = f"{minimum['lower_bound_price_per_hour']:g} per hour"
-    if minimum["servers"] is None:
+    if not found.open_sizes:
+        return f"refuted up to {describe_size(found, found.largest)}"
+    least = f"{minimum.lower_bound_price_per_hour:g} per hour" if found.priced else minimum.lower_bound
+    if minimum.size.servers is None:
         return "no plan found" if refutation is None else f"at least {least}; no plan found"
     return "a plan; nothing is refuted" if refutation is None else f"a plan; the least lies between {least} and this"
 
 
-def _trial(found: Found, size: Mapping[str, Any]) -> str:
+def _trial(found: ServersRecord, policy: PolicySize) -> str:
     """Return how the size of a policy is known: by simulation, as far as there was time."""
-    tried, left_out = len(size["reached"]), size["not_simulated"]
+    tried, left_out = len(policy.reached), policy.not_simulated
     time_up = f"no time for {left_out} {'size' if left_out == 1 else 'sizes'}"
-    if size["servers"] is not None:
+    if policy.size.servers is not None:
         return f"simulated; {time_up} below" if left_out else "simulated"
     if not tried:
         return "not simulated: no time left" if left_out else "not simulated: every size is refuted"
-    last = describe_size(found, size["reached"][-1])
+    last = describe_size(found, policy.reached[-1].size)
     if not left_out:
         return f"misses the level at every size up to {last}"
     sizes = "the one size" if tried == 1 else f"the {tried} sizes"
     return f"misses the level at {sizes} simulated ({'' if tried == 1 else 'up to '}{last}); {time_up}"
 
 
+def alternatives_table(found: ServersRecord) -> Table[AlternativeSize]:
+    """Return a row for each policy and size near the best price, with its metrics."""
+    columns: list[Column[AlternativeSize]] = [
+        Column("policy", lambda row: row.policy, words=True),
+        Column("knows", lambda row: row.knows, words=True),
+        Column("size", lambda row: describe_size(found, row.size), words=True),
+        Column("mean latency in s", lambda row: row.metrics.mean_latency_s, ".4g"),
+        Column("p95", lambda row: row.metrics.p95_latency_s, ".4g"),
+        Column("p99", lambda row: row.metrics.p99_latency_s, ".4g"),
+        Column("mean slowdown", lambda row: row.metrics.mean_slowdown, ".4g"),
+        Column("hit rate", lambda row: row.metrics.hit_rate, ".1%"),
+        Column("busy", lambda row: row.metrics.compute_busy, ".0%"),
+        Column("work in GPU-s", lambda row: f"{row.work.gpu_seconds:.4g} of {row.work.offered_gpu_seconds:.4g}"),
+    ]
+    title = "Simulated within 10 % of the best price of those that know as much"
+    return Table(title, columns, found.alternatives)
+
+
+def strains_table(found: ServersRecord) -> Table[StrainReached]:
+    """Return a row for every model and figure of it that the best answer was simulated with, the worst first."""
+    columns: list[Column[StrainReached]] = [
+        Column("model", lambda row: row.model, words=True),
+        Column("20 % more", lambda row: row.figure, words=True),
+        Column("reached", lambda row: ", ".join("-" if v is None else f"{v:.4g}" for v in _listed(row.value))),
+        Column("level", lambda row: "met" if row.met else "cannot be served" if row.value is None else "missed"),
+        Column("of the limit", lambda row: row.share_of_limit, ".1%"),
+    ]
+    return Table("What 20 % more of one model does to it", columns, found.sensitivity)
+
+
+def _listed(value: float | list[float | None] | None) -> list[float | None]:
+    return value if isinstance(value, list) else [value]
+
+
 def view(answer: ServersAnswer) -> Group:
     """Return the table with the sentences that belong to it."""
-    found = answer.as_dict()
-    name = answer.sizes.scenario.name
-    faster = "" if answer.rate == 1 else f" at {found['rate']:g} times the traffic"
-    title = f"{name}: servers for {answer.levels}{faster}{_spare(found, ', with {} gone')}"
-    table = Table(title=Text(title), title_justify="left")
-    table.add_column("")
-    table.add_column("knows")
-    table.add_column("cheapest mix" if priced(found) else "servers", justify="right")
-    table.add_column("how it is known")
-    for row in rows(found):
-        table.add_row(*(Text(cell) for cell in row))
-    rounded = rounded_in_words(found["rounded_up"])
+    found = answer.record()
+    faster = "" if answer.rate == 1 else f" at {found.rate:g} times the traffic"
+    spare = say_spare(found, ", with {} gone")
+    title = f"{answer.sizes.scenario.name}: servers for {answer.levels}{faster}{spare}"
+    rounded = "" if found.rounded_up is None else rounded_in_words(found.rounded_up)
     said = [f"{words}." for words in (deployable_in_words(found), strain_in_words(found), rounded) if words]
-    parts: list[Table | Text] = [Text(" ".join(said))] if said else []
-    parts.append(table)
-    if len(found["alternatives"]) > 1:
-        parts.append(_table(ALTERNATIVES_TITLE, ALTERNATIVES, alternatives(found)))
-    done = found["refutation"]
+    parts: list[Any] = [Text(" ".join(said))] if said else []
+    parts.append(terminal(sizes_table(found, title)))
+    if len(found.alternatives) > 1:
+        parts.append(terminal(alternatives_table(found)))
+    done = found.refutation
     if done is not None:
-        again = "can be computed again (truenorth verify)" if done["recomputable"] else "not re-computable"
-        what = "any number of servers" if done["however_many"] else describe_size(found, done)
-        left = "with only " if found["spare"] and not done["however_many"] else ""
-        parts.append(
-            Text(f"Why not {left}{what}{' left' if left else ''} ({done['method']}, {again}): {done['forces']}")
-        )
+        again = "can be computed again (truenorth verify)" if done.recomputable else "not re-computable"
+        what = "any number of servers" if done.however_many else describe_size(found, done.size)
+        left = "with only " if found.spare and not done.however_many else ""
+        parts.append(Text(f"Why not {left}{what}{' left' if left else ''} ({done.method}, {again}): {done.forces}"))
     if answer.policies:
         parts.append(Text(NOT_MONOTONE, style="italic"))
     return Group(*parts)
-
-
-def _table(title: str, columns: Sequence[str], filled: Sequence[Sequence[str]]) -> Table:
-    """Return a table whose first three columns are words."""
-    table = Table(title=Text(title), title_justify="left")
-    for position, name in enumerate(columns):
-        table.add_column(name, justify="left" if position < 3 else "right")
-    for row in filled:
-        table.add_row(*map(Text, row))
-    return table
 
 
 def replications_view(made: Replications) -> Group:
     """Return the spread over all replications, what to count on, and the window that needs most."""
     unit = "price per hour" if made.priced else "servers"
     count, sure = len(made.replications), f"{float(made.confidence):.4g}"
+    columns: list[Column[tuple[str, CountSpread]]] = [
+        Column("", lambda row: row[0], words=True),
+        Column("least", lambda row: row[1].least, "g"),
+        Column("median", lambda row: row[1].median, "g"),
+        Column("most", lambda row: row[1].most, "g"),
+        Column("found in", lambda row: f"{row[1].found} of {count}"),
+        Column(
+            f"enough for the next ({float(made.confidence):.3g})",
+            lambda row: None if row[0] == BOUND else row[1].enough,
+            "g",
+        ),
+        Column("needs most", lambda row: _hardest(made, *row), words=True),
+    ]
     title = f"{made.scenario.name}: {unit} for {made.levels}, over {count} {made.what}"
-    table = Table(title=Text(title), title_justify="left")
-    for name in ("", "least", "median", "most", "found in", f"enough for the next ({float(made.confidence):.3g})"):
-        table.add_column(name, justify="left" if not name else "right")
-    table.add_column("needs most")
-    for who, spread in made.spread.items():
-        hardest = "-" if spread.hardest is None or who == BOUND else made.window(spread.hardest)
-        table.add_row(Text(who), *_spread(spread, count, who != BOUND), Text(hardest))
     note = (
         f"'Enough' serves the next window, too, with a probability of at least {sure}, if windows might as well have "
         f"come in another order; it takes at least {fewest(made.confidence)} replications."
     )
-    return Group(table, Text(note, style="italic"))
+    return Group(terminal(Table(title, columns, list(made.spread.items()))), Text(note, style="italic"))
+
+
+def _hardest(made: Replications, who: str, spread: CountSpread) -> str | None:
+    return None if spread.hardest is None or who == BOUND else made.window(spread.hardest)
 
 
 def fewest(confidence: Fraction) -> int:
@@ -425,8 +195,129 @@ def fewest(confidence: Fraction) -> int:
     return ceil(confidence / (1 - confidence))
 
 
-def _spread(spread: CountSpread, total: int, recommended: bool) -> list[str]:
-    least, middle, most, enough = (
-        "-" if figure is None else f"{figure:g}" for figure in (spread.least, spread.median, spread.most, spread.enough)
+def section(folder: Path) -> PageSection:
+    """Return what a page says of a folder that ``servers -o`` wrote; its plan's timeline is read from the plan file.
+
+    Raises
+    ------
+    InputError
+        If a file in it cannot be read.
+    """
+    path = folder / FILE
+    document = read_document(path)
+    found, origin = read_record(path, document, ServersRecord), read_record(path, document, ServersOrigin)
+    tables: list[Table[Any]] = [sizes_table(found, f"Servers for {found.levels}")]
+    tables += [alternatives_table(found)] if found.alternatives else []
+    tables += [strains_table(found)] if found.sensitivity else []
+    return PageSection(
+        f"{origin.scenario.name}: {'which servers' if found.priced else 'how many servers'} are enough for "
+        f"{found.levels}?",
+        order_in_words(found),
+        sentences(found) if found.alternatives else [],
+        tables,
+        [*_costs(found), *_reached(found)],
+        leading=0,
+        notes=[
+            f"What this assumes: {' '.join(assumptions(found, origin.scenario))}",
+            *untried(found),
+            NOT_MONOTONE,
+        ],
+        timelines=_plan(folder),
+        reproduce=origin.steps,
     )
-    return [least, middle, most, f"{spread.found} of {total}", enough if recommended else "-"]
+
+
+def _reached(found: ServersRecord) -> list[Curves]:
+    """Return what plan and policies reach over the number of servers or the price, beside what each level asks."""
+    asked = found.levels.levels
+    return [curve for place, level in enumerate(asked) for curve in _reached_of(found, level, place)]
+
+
+def _reached_of(found: ServersRecord, level: ServiceLevel, place: int) -> list[Curves]:
+    """Return the picture of one level, where there is anything to show."""
+    plan = ReachedSize(found.minimum.size, found.minimum.value)
+    tried: dict[str, list[ReachedSize]] = {"plan (knows the future)": [plan]}
+    tried |= {policy: size.reached for policy, size in found.policies.items()}
+    series: dict[str, list[tuple[Size, float]]] = {}
+    for name, sizes in tried.items():
+        values = [(at.size, _of_level(at, place)) for at in sizes]
+        if points := [(at, value) for at, value in values if value is not None]:
+            series[name] = points
+    if not series:
+        return []
+    logarithmic = level.measure != "lateness"
+    label = f"{_measured(level)} (logarithmic)" if logarithmic else _measured(level)
+    if found.priced:
+        title = f"{_measured(level)} over the price of the mixes simulated"
+        placed = {name: [_at_price(found, *point) for point in points] for name, points in series.items()}
+        return [dots(title, "price per hour", label, placed, _limit(level), logarithmic)]
+    title = f"{_measured(level)} over the number of servers"
+    counted: Mapping[str, list[Point]] = {
+        name: [(at.servers or 0, value) for at, value in points] for name, points in series.items()
+    }
+    return [lines(title, "servers", label, counted, _limit(level), logarithmic)]
+
+
+def _of_level(at: ReachedSize, place: int) -> float | None:
+    """Return what was reached of one level's figure."""
+    return None if at.value is None else _listed(at.value)[place]
+
+
+def _costs(found: ServersRecord) -> list[Curves]:
+    """Return, per level about times, the least size or price that was seen to keep each limit, tight or loose.
+
+    Of policies that know no more of run times than the one to order.
+    """
+    policies, made = [size for size in found.policies.values() if _knows_no_more(found, size)], []
+    for place, level in enumerate(found.levels.levels):
+        values = [(_of_level(at, place), at.size) for policy in policies for at in policy.reached]
+        seen = sorted(
+            (value, cost_of(found, size), describe_size(found, size)) for value, size in values if value is not None
+        )
+        # What costs no less than a size that reaches less is no reason to loosen the level.
+        best = [each for rank, each in enumerate(seen) if all(each[1] < before[1] for before in seen[:rank])]
+        if level.measure == "lateness" or len(best) < 2:
+            continue
+        unit = "price per hour" if found.priced else "servers"
+        words = [f"{size} reaches {value:.5g}" for value, _, size in best]
+        limit, top = _limit(level), max(cost for _, cost, _ in best)
+        curves = [
+            Curve(limit[0], [(limit[1], 0.0), (limit[1], top)], bold=True),
+            Curve("least, of policies simulated", [(v, c) for v, c, _ in best], colour_of(0), steps=True, words=words),
+        ]
+        title = f"What a tighter or looser limit costs: {unit} over {_measured(level)}"
+        made.append(Curves(title, f"{_measured(level)} (logarithmic)", unit, curves, x_logarithmic=True))
+    return made
+
+
+def _knows_no_more(found: ServersRecord, policy: PolicySize) -> bool:
+    best = [each.knows for each in found.alternatives[:1]]
+    leads = [lead(knows, found.noise) for knows in (policy.knows, *best)]
+    return leads[0] <= leads[-1]
+
+
+def _at_price(found: ServersRecord, at: Size, value: float) -> tuple[float, float, str]:
+    mix, price = describe_mix(found, at.mix or []), at.price_per_hour or 0.0
+    return price, value, f"{value:.5g} with {mix} at {price:g} per hour"
+
+
+def _measured(level: ServiceLevel) -> str:
+    if level.measure == "lateness":
+        of = f" of {level.workflow}" if level.workflow is not None else ""
+        return f"share of jobs{of} within their deadline"
+    return f"{str(level).split(' <= ')[0]}{' in s' if level.measure == 'latency' else ''}"
+
+
+def _limit(level: ServiceLevel) -> tuple[str, float]:
+    """Return the name and height of the line that the level draws."""
+    if level.measure == "lateness":
+        return str(level), float(level.share or 1)
+    return str(level), float(level.limit / MICROSECONDS_PER_SECOND if level.measure == "latency" else level.limit)
+
+
+def _plan(folder: Path) -> Timelines | None:
+    plan, scenario = folder / "plan.json", folder / "enough.json"
+    if not (plan.is_file() and scenario.is_file()):
+        return None
+    instance = load_scenario(scenario).instance
+    return timelines_of([Shown("plan", True, instance, read_timeline(plan, instance).timeline)])

@@ -13,12 +13,11 @@ from models.record import encode
 from models.scenario import Scenario
 from models.units import say_size
 from planner.answers.bound import Bound
-from planner.answers.change_future import ActionDone, FutureChanged
 from planner.answers.check import Checked
 from planner.answers.convergence import describe_bound
 from planner.answers.plan import Plan
 from planner.answers.regret import NOTE
-from planner.answers.simulate import Simulation
+from planner.answers.simulate import ActionDone, FutureChanged, Simulation
 from planner.answers.uncertain.planning import CandidateRow, UncertainPlan
 from planner.show.regret import in_words, regret_table
 from planner.show.table import Column, Table, facts, terminal

@@ -6,6 +6,7 @@ import csv
 import io
 import shlex
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from math import isfinite
 from pathlib import Path
 
@@ -18,9 +19,8 @@ from models.scenario import InputError
 from models.scenario.files import read_text
 from models.units import say_bandwidth, say_size
 from planner.answers.convergence import WHAT_COUNTS
-from planner.answers.whatif.result import Sweep
+from planner.answers.whatif.result import Sweep, Value
 from planner.answers.whatif.store import SweepNote
-from planner.answers.whatif.table import Value
 from planner.answers.whatif.verbs import Row
 from planner.show.colours import COLOURS
 from planner.show.curves import Curves, Point, lines
@@ -59,10 +59,7 @@ def sweep_view(made: Sweep) -> Group:
     varied = [name for name in made.columns if len({row[name] for row in made.rows}) > 1]
     figures = [name for name in _SEEN if any(row.get(name) is not None for row in made.rows)]
     columns = ["cell", *varied, *(name for name in figures if name not in varied)]
-    shown = [
-        Column[Row](_heading(name, columns), lambda row, name=name: row.get(name), _figure, words=True)  # type: ignore[misc]
-        for name in columns
-    ]
+    shown = [Column[Row](_heading(name, columns), partial(_value, name), _figure, words=True) for name in columns]
     return Group(terminal(Table("", shown, made.rows[:_SEEN_ROWS]), SIMPLE), *(Text(line) for line in _notes(made)))
 
 
@@ -83,6 +80,10 @@ def _heading(name: str, columns: Sequence[str]) -> str:
     """Return the last part of a column's path, if no other column ends alike."""
     last = name.rpartition(".")[2]
     return last if sum(other.rpartition(".")[2] == last for other in columns) == 1 else name
+
+
+def _value(name: str, row: Row) -> Value:
+    return row.get(name)
 
 
 def _figure(value: Value) -> str:
@@ -212,11 +213,19 @@ def _command(file: object, folder: Path) -> str:
 def _table(rows: Sequence[Mapping[str, str]], keys: Sequence[str]) -> Table[Mapping[str, str]]:
     figures = [name for name in _SHOWN if any(row.get(name) for row in rows)]
     columns = [
-        *(Column[Mapping[str, str]](name, lambda row, name=name: _said(name, row[name]), words=True) for name in keys),  # type: ignore[misc]
-        *(Column[Mapping[str, str]](name, lambda row, name=name: _number(row.get(name, ""))) for name in figures),  # type: ignore[misc]
+        *(Column[Mapping[str, str]](name, partial(_axis, name), words=True) for name in keys),
+        *(Column[Mapping[str, str]](name, partial(_read_figure, name)) for name in figures),
     ]
     note = f"The first {MOST_ROWS} of {len(rows)} rows; results.csv has all." if len(rows) > MOST_ROWS else ""
     return Table("Cells", columns, rows[:MOST_ROWS], note=note)
+
+
+def _axis(name: str, row: Mapping[str, str]) -> str:
+    return _said(name, row[name])
+
+
+def _read_figure(name: str, row: Mapping[str, str]) -> str:
+    return _number(row.get(name, ""))
 
 
 def _drawn(rows: Sequence[Mapping[str, str]], keys: Sequence[str], asked: str, what: str) -> Curves | None:

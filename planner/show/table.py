@@ -10,7 +10,6 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
-from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
@@ -83,6 +82,10 @@ class Table(Generic[Row]):
     last: Sequence[Any] = ()
     note: str = ""
 
+    def _repr_html_(self) -> str:
+        """Show the table in a notebook."""
+        return html(self)
+
     def cells(self, unit: bool = True) -> list[list[str]]:
         """Return every row in words, the last one included."""
         filled = [[column.say(column.value(row), unit) for column in self.columns] for row in self.rows]
@@ -92,10 +95,13 @@ class Table(Generic[Row]):
         return [*filled, [*last, *[""] * (len(self.columns) - len(last))]]
 
 
-def of_cells(title: str, names: Sequence[str], rows: Sequence[Sequence[str]], words: int = 1) -> Table[Sequence[str]]:
-    """Return a table of texts, of which so many from the left hold words."""
-    columns = [Column[Sequence[str]](name, itemgetter(place), words=place < words) for place, name in enumerate(names)]
-    return Table(title, columns, rows)
+def html(table: Table[Any]) -> str:
+    """Return a table as a notebook shows it."""
+    import pandas as pd
+
+    names = [column.name for column in table.columns]
+    said = str(pd.DataFrame(table.cells(), columns=names).to_html(index=False))
+    return said + (f"<p>{escape(table.note)}</p>" if table.note else "")
 
 
 def terminal(table: Table[Any], lines: Box | None = HEAVY_HEAD) -> TerminalTable:
@@ -131,15 +137,6 @@ def facts_html(rows: Mapping[str, str]) -> str:
     import pandas as pd
 
     return str(pd.Series(rows).to_frame().to_html(header=False))
-
-
-def html(table: Table[Any]) -> str:
-    """Return a table as a notebook shows it."""
-    import pandas as pd
-
-    names = [column.name for column in table.columns]
-    said = str(pd.DataFrame(table.cells(), columns=names).set_index(names[0]).to_html())
-    return said + (f"<p>{escape(table.note)}</p>" if table.note else "")
 
 
 def frame_of(records: Sequence[Any]) -> pd.DataFrame:

@@ -1,72 +1,151 @@
-"""What a person sees of a trial: a row per contender, predicted beside measured, differences with their intervals."""
+"""A trial, shown: a row per contender, predicted beside measured; its section of a page, and its files.
+
+``trial -o FOLDER`` leaves a report of every run, one of all, and timelines of the first repeat.
+"""
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+import json
+from collections.abc import Iterable
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
 
-from rich.console import Console, Group
-from rich.progress import MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
-from rich.table import Table
+import numpy as np
+from rich.console import Group
 from rich.text import Text
 
-from planner.answers.trial import Trial
-from planner.show.forecast import say_forecast
-from planner.show.report.trial import say_not_finite, say_uncounted
+from models.record import encode
+from models.scenario import write_atomically
+from planner.answers.trial_report import ContenderRow, TrialOrigin, TrialRecord
+from planner.show import timelines
+from planner.show.colours import COLOURS
+from planner.show.curves import Curve, Curves
+from planner.show.regret import in_words
+from planner.show.section import PageSection, read_document, read_record
+from planner.show.table import Column, Table, terminal
 
-_COLUMNS = (
-    *("", "predicted", "measured", "95 % interval", "error", "less the first", "95 % interval", "mean latency s"),
-    *("realised bound s", "as predicted", "outputs differ", "failed jobs", "faults", "runs counted"),
-)
+if TYPE_CHECKING:  # whoever only reads a report has no devices
+    from planner.answers.replay import Replayed
+    from planner.answers.trial import Trial
+
+FILE = "trial.json"
+_RUNS = "runs"
 
 
-@contextmanager
-def runs_shown(runs: int) -> Iterator[Callable[[int], None]]:
-    """Show how many runs are done for as long as the block runs; silent unless standard error is a terminal."""
-    if not sys.stderr.isatty():
-        yield lambda done: None
-        return
-    columns = (TextColumn("planning, then running in real time"), MofNCompleteColumn(), TimeElapsedColumn())
-    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
-        bar = progress.add_task("runs", total=runs)
-        yield lambda done: progress.update(bar, completed=done)
+def contenders(found: TrialRecord) -> Table[ContenderRow]:
+    """Return a row per contender; intervals are of 95 %, and differences are to the first contender."""
+    first = found.rows[0]
+    columns: list[Column[ContenderRow]] = [
+        Column("", lambda row: row.policy, words=True),
+        Column("predicted", lambda row: row.predicted, ".4g"),
+        Column("measured", lambda row: "none" if row.objective.mean is None else row.objective.mean, ".4g"),
+        Column("95 % interval", lambda row: row.objective.ends),
+        Column("error", lambda row: row.error, "+.1%"),
+        Column("less the first", lambda row: "" if row is first else row.difference.mean, "+.4g"),
+        Column("95 % interval", lambda row: "" if row is first else row.difference.ends),
+        Column("mean latency s", lambda row: row.mean_latency_s, ".4g"),
+        Column("realised bound s", lambda row: row.realised_bound_s, ".4g"),
+        Column("as predicted", lambda row: f"{row.same_order} of {row.runs}"),
+        Column("outputs differ", lambda row: row.different_outputs),
+        Column("failed jobs", lambda row: row.failed_jobs),
+        Column("faults", lambda row: row.faults),
+        Column("runs counted", lambda row: f"{row.counted} of {row.runs}"),
+    ]
+    return Table(f"Predicted and measured: {in_words(found.objective)}", columns, found.rows)
 
 
 def trial_view(made: Trial) -> Group:
     """Return the table of a trial."""
-    table = Table(box=None, pad_edge=False)
-    for column in _COLUMNS:
-        table.add_column(column, justify="right" if column else "left")
-    for row in made.rows:
-        table.add_row(
-            row["policy"],
-            _number(row["predicted"]),
-            "none" if row["objective"] is None else _number(row["objective"]),
-            _ends(row["objective_low"], row["objective_high"]),
-            "-" if row["error"] is None else f"{row['error']:+.1%}",
-            "" if row is made.rows[0] else _number(row["difference"], "+.4g"),
-            "" if row is made.rows[0] else _ends(row["difference_low"], row["difference_high"]),
-            _number(row["mean_latency_s"]),
-            _number(row["realised_bound_s"]),
-            f"{row['same_order']} of {row['runs']}",
-            _number(row["different_outputs"], "d"),
-            str(row["failed_jobs"]),
-            str(row["faults"]),
-            f"{row['counted']} of {row['runs']}",
-        )
-    devices = next(run for runs in made.runs.values() for run in runs).live.devices
-    head = f"{made.scenario.objective} on {', '.join(dict.fromkeys(devices))}, runner {made.runner}, "
-    head += f"{len(made.order)} repeats" + (f", ended early: {made.ended}" if made.ended else "")
-    foretold = [(row["policy"], row["forecast"]) for row in made.rows if row["forecast"] is not None]
-    lines = [Text(said) for said in [*say_uncounted(made.rows), *say_not_finite(made.rows)]]
-    lines += [Text(f"from samples, {policy}: {say_forecast(found)}") for policy, found in foretold]
-    return Group(Text(head, style="bold"), table, *lines)
+    found, devices = made.record, next(run for runs in made.runs.values() for run in runs).live.devices
+    head = f"{found.objective} on {', '.join(dict.fromkeys(devices))}, runner {found.runner}, "
+    head += f"{found.repeats} repeats" + (f", ended early: {found.ended}" if found.ended else "")
+    lines = [*say_uncounted(found.rows), *say_not_finite(found.rows)]
+    lines += [f"from samples, {row.policy}: {row.forecast}" for row in found.rows if row.forecast is not None]
+    table = terminal(replace(contenders(found), title=""), None)
+    return Group(Text(head, style="bold"), table, *map(Text, lines))
 
 
-def _number(value: float | None, how: str = ".4g") -> str:
-    return "-" if value is None else format(value, how)
+def section(folder: Path) -> PageSection:
+    """Return what a page says of a folder that ``trial -o`` wrote.
+
+    Raises
+    ------
+    InputError
+        If a file in it cannot be read.
+    """
+    path = folder / FILE
+    document = read_document(path)
+    found, origin = read_record(path, document, TrialRecord), read_record(path, document, TrialOrigin)
+    return PageSection(
+        f"{origin.scenario.name}: who is best on {found.device}, and does it go as predicted?",
+        _answer(found),
+        [
+            f"{found.repeats} repeats, all contenders in each, in random order; the tasks are computed by "
+            f"{found.runner}. Intervals are of 95 %; differences are to {found.rows[0].policy}, within a repeat.",
+            *([f"It ended early: {found.ended}."] if found.ended else []),
+            *say_uncounted(found.rows),
+            *say_not_finite(found.rows),
+            *(f"From samples, {row.policy}: {row.forecast}." for row in found.rows if row.forecast is not None),
+        ],
+        [contenders(found)],
+        [figure for figure in [_latencies(origin)] if figure.curves],
+        timelines=timelines.read(folder),
+        reproduce=origin.steps,
+    )
 
 
-def _ends(low: float | None, high: float | None) -> str:
-    return "-" if low is None or high is None else f"{low:.4g} to {high:.4g}"
+def _answer(found: TrialRecord) -> str:
+    measured = [(row.objective.mean, row) for row in found.rows if row.objective.mean is not None]
+    if not measured:
+        return "No contender has a run without faults and failed jobs."
+    least, best = min(measured, key=lambda pair: pair[0])
+    error = "" if best.error is None else f", {best.error:+.1%} off its prediction"
+    return f"{best.policy} has the least {in_words(found.objective)}, {least:.4g}{error}."
+
+
+def say_uncounted(rows: Iterable[ContenderRow]) -> list[str]:
+    """Say which contenders have no run that counts, if any."""
+    without = ", ".join(row.policy for row in rows if row.objective.mean is None)
+    return [f"No run of {without} counts: none ended without faults and failed jobs."] if without else []
+
+
+def say_not_finite(rows: Iterable[ContenderRow]) -> list[str]:
+    """Say how many outputs of which contenders hold something that is no finite number, if any."""
+    found = [(row.policy, row.not_finite_outputs) for row in rows]
+    return [f"{count} outputs of {policy} hold what is no finite number." for policy, count in found if count]
+
+
+def _latencies(found: TrialOrigin) -> Curves:
+    """Return every job's latency, the mean of all runs over the predicted one, and where both are equal."""
+    curves, most = [], 0.0
+    for place, (policy, jobs) in enumerate(found.jobs.items()):
+        if not jobs.measured_s:
+            continue
+        measured = np.array(jobs.measured_s).mean(axis=0).tolist()
+        points = sorted(zip(jobs.predicted_s, measured, strict=True))
+        most = max([most, *jobs.predicted_s])
+        curves.append(Curve(policy, points, COLOURS[place % len(COLOURS)], joined=False))
+    if curves:
+        curves.append(Curve("as predicted", [(0.0, 0.0), (most, most)], dashed=True))
+    return Curves("Latency of every job", "predicted in s", "measured in s, mean of all runs", curves)
+
+
+def forget_runs(folder: Path) -> None:
+    """Remove the runs that an earlier trial left in a folder."""
+    for path in (folder / _RUNS).glob("[0-9]*.json"):
+        path.unlink()
+
+
+def keep_run(folder: Path, number: int, run: Replayed) -> None:
+    """Write the report of one run as soon as it has ended, so that nothing that happens later takes it away."""
+    (folder / _RUNS).mkdir(parents=True, exist_ok=True)
+    write_atomically(folder / _RUNS / f"{number:04}.json", json.dumps(encode(run.record), indent=1) + "\n")
+
+
+def write(made: Trial, folder: Path) -> list[Path]:
+    """Write every file of a trial; return their paths."""
+    folder.mkdir(parents=True, exist_ok=True)
+    document = encode(made.record) | encode(made.origin)
+    write_atomically(folder / FILE, json.dumps(document, indent=1) + "\n")
+    return [folder / FILE, timelines.write(folder, list(made.shown))]

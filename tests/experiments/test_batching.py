@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from experiments.batching_2026_11_22.__main__ import FOLDER, Row, contenders, worth
-from experiments.batching_2026_11_22.windows import in_classes
-from experiments.resumed import read
+from experiments.batching_2026_11_22.__main__ import FOLDER, Row, contenders, in_classes, worth
+from experiments.study import read
 from models import Job
 from tests.instances import chain, instance, task
 

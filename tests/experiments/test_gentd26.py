@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from experiments.bench import ask
 from experiments.gentd26_2026_11_21 import __main__ as study
-from experiments.gentd26_2026_11_21.assignment import assigned, owners
-from experiments.gentd26_2026_11_21.figure import BOUND, PLAN, STATIC
-from experiments.resumed import read, write
+from experiments.gentd26_2026_11_21.__main__ import BOUND, PLAN, STATIC, assigned, owners
+from experiments.study import read, write
 from models.scenario import Scenario, scenario_from
 
 CONTENDERS = (*study.POLICIES, STATIC, PLAN, BOUND)
@@ -67,8 +67,8 @@ def test_a_cell_that_is_known_is_not_computed_again(
     monkeypatch.setattr(study, "measured", measured)
     write(tmp_path / "results.csv", [row(contender, 2, 2.0) for contender in CONTENDERS])
     arguments = ["--window", "0 s", "9 s", "--gpus", "2", "3", "--time-limit", "5", "--folder", str(tmp_path)]
-    study.main(arguments)
-    study.main(arguments)
+    ask(study.peak_hour, arguments)
+    ask(study.peak_hour, arguments)
     assert asked == [("0 s", "9 s", 3, 5.0)]
     assert "| 3 | compass | 6 | 2.00 | 10.5 | 20 | 7 |  |" in capsys.readouterr().out
     assert (tmp_path / "slowdown.png").read_bytes().startswith(b"\x89PNG")

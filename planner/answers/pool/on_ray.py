@@ -12,7 +12,7 @@ from typing import Any
 
 from models.errors import QuestionError
 from models.extras import require_extra
-from planner.answers.pool.outcome import LOOK_S, Item, Outcome, Value, describe_error, time_call
+from planner.answers.pool.processes import LOOK_S, Item, Outcome, Value, describe_error, time_call
 
 _CALLS_PER_CPU = 2
 """Calls handed to the cluster for each of its CPUs: enough to keep it busy, few enough to stop soon."""

@@ -1,4 +1,4 @@
-"""Calls on worker processes of this machine, each of which may die without harm to the others.
+"""Calls on worker processes of this machine, each of which may die without harm to the others; what becomes of each.
 
 A killed worker loses the one call it was at, and a killed parent leaves no worker behind. Pebble (5.2) does the first
 as well; but its workers outlive a parent that is killed, and run the program's main file again.
@@ -10,15 +10,55 @@ import os
 import signal
 import sys
 import threading
+import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
+from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from multiprocessing.context import SpawnContext, SpawnProcess
-from typing import Generic
+from typing import Generic, TypeVar
 
-from planner.answers.pool.outcome import LOOK_S, Item, Outcome, Value, describe_error, time_call
+Item = TypeVar("Item")
+Value = TypeVar("Value")
+
+LOOK_S = 0.2
+"""How often a wait looks at `stop`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome(Generic[Value]):
+    """What became of one call.
+
+    Parameters
+    ----------
+    index
+        Position of the call's argument.
+    value
+        What it returned; None if it failed.
+    failure
+        Why it has no value, in one line; None if it has one.
+    seconds
+        How long the call took on its worker; 0 if that is unknown.
+    """
+
+    index: int
+    value: Value | None
+    failure: str | None
+    seconds: float
+
+
+def describe_error(error: BaseException) -> str:
+    """Return an exception in one line."""
+    return " ".join(f"{type(error).__name__}: {error}".split())
+
+
+def time_call(call: Callable[[Item], Value], item: Item) -> tuple[Value, float]:
+    """Return what a call returns, and how many seconds it took; this is what runs on a worker."""
+    begun = time.perf_counter()
+    return call(item), time.perf_counter() - begun
+
 
 CRASHED = "the worker process died: it was killed, ran out of memory, or crashed in compiled code"
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any
 
 import numpy as np
 
 from models import Instance, ServiceLevel, ServiceLevels
 from models.cluster import MICROSECONDS_PER_SECOND
 from models.instance import Ints
+from planner.answers.servers.record import TooLongAlone
 from solvers.bounds import critical_path
 
 
@@ -54,17 +54,13 @@ class Alone:
         unit = " s" if self.level.measure == "latency" else ""
         return f"no plan brings {str(self.level).split(' <= ')[0]} below {least:.5g}{unit}"
 
-    def as_dict(self) -> dict[str, Any]:
-        """Return it with the keys of ``servers --json``; seconds, ratios and shares."""
+    @property
+    def record(self) -> TooLongAlone:
+        """It with the keys of ``servers --json``; seconds, ratios and shares."""
         unit = MICROSECONDS_PER_SECOND if self.level.measure == "latency" else 1
-        return {
-            "slo": str(self.level),
-            "jobs": self.jobs,
-            "too_long": self.too_long,
-            "workflow": self.workflow,
-            "workflows": self.workflows,
-            "best_value": float(self.best / unit),
-        }
+        return TooLongAlone(
+            str(self.level), self.jobs, self.too_long, self.workflow, self.workflows, float(self.best / unit)
+        )
 
 
 def too_long_alone(instance: Instance, levels: ServiceLevels) -> Alone | None:

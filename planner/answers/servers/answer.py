@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 from models import ServiceLevels, Timeline
 from models.cluster import MICROSECONDS_PER_SECOND
 from models.errors import QuestionError
-from models.record import encode
 from models.scenario import Scenario
 from models.scenario.errors import FieldError
 from models.scenario.limits import check_horizon
@@ -23,6 +22,20 @@ from planner.answers.servers.dispatched import dispatch
 from planner.answers.servers.goal import refuse_vacuous, tolerances
 from planner.answers.servers.hunt import LONG_TRACE, Hunt, floor_of, floor_takes_s
 from planner.answers.servers.question import Sizing, candidates, cost, price
+from planner.answers.servers.record import (
+    AlternativeSize,
+    Figures,
+    GroupOfServers,
+    GrowthTaken,
+    Minimum,
+    PolicySize,
+    ReachedSize,
+    ServersRecord,
+    Size,
+    SizeRefuted,
+    StrainReached,
+    WorkDone,
+)
 from planner.answers.servers.sensitivity import FACTOR, Strain, strain
 from planner.answers.servers.sizes import Mix, Sizes
 from planner.answers.simulate import is_file
@@ -168,93 +181,88 @@ class ServersAnswer:
         """Return what was to be least: the price of several groups, the servers of one."""
         return cost(self.sizes, mix)
 
-    def as_dict(self, plan: Path | None = None, certificate: Path | None = None) -> dict[str, Any]:
+    def record(self, plan: Path | None = None, certificate: Path | None = None) -> ServersRecord:
         """Return the answer with the keys of ``servers --json``."""
         priced, rounded = self.sizes.prices is not None, self.sizes.scenario.document.rounded_up
-
-        def size(mix: Mix | None) -> dict[str, Any]:
-            """Return how many servers, and of priced groups also how many of each and for how much an hour."""
-            servers = {"servers": None if mix is None else sum(mix)}
-            if not priced:
-                return servers
-            return {
-                **servers,
-                "mix": None if mix is None else list(mix),
-                "price_per_hour": None if mix is None else _number(price(self.sizes, mix)),
-            }
-
-        done = self.refutation
-        minimum = size(self.mix) | {
-            "proved": self.proved,
-            "lower_bound": self.lower_bound,
-            "value": self._figure(self._planned()),
-            "plan": None if plan is None else str(plan),
+        bounds = (_number(self.lower_bound_price), _number(self.lower_bound_price_of_any)) if priced else ()
+        minimum = Minimum(
+            self._size(self.mix),
+            self.proved,
+            self.lower_bound,
+            self._figure(self._planned()),
+            None if plan is None else str(plan),
+            *bounds,
+        )
+        policies = {
+            row.policy: PolicySize(
+                self._size(row.mix),
+                row.knows,
+                None if row.upto is None or priced else sum(row.upto),
+                row.skipped,
+                [ReachedSize(self._size(mix), self._figure(value)) for mix, value in row.reached],
+            )
+            for row in self.policies
         }
-        if priced:
-            minimum["lower_bound_price_per_hour"] = _number(self.lower_bound_price)
-            minimum["lower_bound_price_of_any_counts"] = _number(self.lower_bound_price_of_any)
-        return {
-            "slo": self.levels.written,
-            "rate": float(self.rate),
-            "spare": self.spare,
-            "noise": self.noise,
-            "groups": [
-                {"gpu": group.gpu.kind, "gpus_per_server": group.gpus_per_server}
+        return ServersRecord(
+            slo=self.levels.written,
+            rate=float(self.rate),
+            spare=self.spare,
+            noise=self.noise,
+            groups=[
+                GroupOfServers(group.gpu.kind, group.gpus_per_server)
                 for group in self.sizes.scenario.document.cluster.server_groups
             ],
-            "rounded_up": None if rounded is None else float(rounded),
-            "largest": size(self.largest),
-            "open_sizes": len(self.undecided),
-            "minimum": minimum,
-            "policies": {
-                row.policy: size(row.mix)
-                | {
-                    "knows": str(row.knows),
-                    "simulated_up_to": None if row.upto is None or priced else sum(row.upto),
-                    "not_simulated": row.skipped,
-                    "reached": [size(mix) | {"value": self._figure(value)} for mix, value in row.reached],
-                }
-                for row in self.policies
-            },
-            "alternatives": [
-                {"policy": each.policy, "knows": str(each.knows)}
-                | size(each.mix)
-                | {"value": self._figure(each.reached), "metrics": encode(each.metrics)}
-                | {"work": {"gpu_seconds": each.work_s, "offered_gpu_seconds": each.offered_s}}
+            rounded_up=_number(rounded),
+            largest=self._size(self.largest),
+            open_sizes=len(self.undecided),
+            minimum=minimum,
+            policies=policies,
+            alternatives=[
+                AlternativeSize(
+                    each.policy,
+                    each.knows,
+                    self._size(each.mix),
+                    self._figure(each.reached),
+                    each.metrics,
+                    WorkDone(each.work_s, each.offered_s),
+                )
                 for each in self.alternatives
             ],
-            "growth": None
-            if self.growth is None
-            else {"policy": self.growth.policy}
-            | size(self.growth.mix)
-            | {
-                "holds": float(self.growth.holds),
-                "fails": _number(self.growth.fails),
-            },
-            "sensitivity": [
-                {
-                    "model": each.model,
-                    "figure": str(each.figure),
-                    "factor": float(FACTOR),
-                    "met": each.met,
-                    "value": self._figure(each.reached),
-                    "share_of_limit": _number(each.share),
-                }
+            growth=None if self.growth is None else self._grown(self.growth),
+            sensitivity=[
+                StrainReached(
+                    each.model,
+                    str(each.figure),
+                    float(FACTOR),
+                    each.met,
+                    self._figure(each.reached),
+                    _number(each.share),
+                )
                 for each in self.strains
             ],
-            "refutation": None
-            if done is None
-            else size(done.mix)
-            | {
-                "method": done.method,
-                "forces": done.forces,
-                "however_many": done.however_many,
-                "too_long_alone": None if done.alone is None else done.alone.as_dict(),
-                "recomputable": done.certificate is not None,
-                "certificate": None if certificate is None else str(certificate),
-            },
-            "runtime_s": self.runtime_s,
-        }
+            refutation=None if self.refutation is None else self._refuted(self.refutation, certificate),
+            runtime_s=self.runtime_s,
+        )
+
+    def _size(self, mix: Mix | None) -> Size:
+        """Return how many servers, and of priced groups also how many of each and for how much an hour."""
+        if self.sizes.prices is None:
+            return Size(None if mix is None else sum(mix))
+        return Size(None, None, None) if mix is None else Size(sum(mix), list(mix), _number(price(self.sizes, mix)))
+
+    def _grown(self, growth: Growth) -> GrowthTaken:
+        return GrowthTaken(growth.policy, self._size(growth.mix), float(growth.holds), _number(growth.fails))
+
+    def _refuted(self, done: Refutation, certificate: Path | None) -> SizeRefuted:
+        return SizeRefuted(
+            self._size(done.mix),
+            done.method,
+            done.forces,
+            done.however_many,
+            None if done.alone is None else done.alone.record,
+            done.certificate is not None,
+            None if certificate is None else str(certificate),
+        )
 
     def _planned(self) -> Reached | None:
         """Return what the plan reaches of the figure that each level limits."""
@@ -262,7 +270,7 @@ class ServersAnswer:
             return None
         return reached_by(self.sizes.at(self.planned).instance, self.timeline, self.levels)
 
-    def _figure(self, values: Reached | None) -> float | list[float | None] | None:
+    def _figure(self, values: Reached | None) -> Figures:
         """Return the figures that the levels limit in seconds, as ratios or as shares: of one level its own."""
         if values is None:
             return None

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any
 
 import numpy as np
 
@@ -28,10 +27,6 @@ class Attained:
 
     share: Fraction
     met: bool
-
-    def as_dict(self) -> dict[str, Any]:
-        """Return it with the keys of ``servers --by --json``."""
-        return {"attainment": float(self.share), "met_alone": self.met}
 
 
 def attained(

@@ -12,13 +12,12 @@ from typing import Any
 
 from models import Instance, Objective, ServiceLevels, Timeline, completion_us
 from models.scenario import Scenario
-from planner.answers.plan import solve
+from planner.answers.plan import solve, starts_for
 from planner.answers.servers import packing
 from planner.answers.servers.alone import Alone, too_long_alone
 from planner.answers.servers.forces import in_words, prices_in_words, search_in_words
 from planner.answers.servers.goal import Goal, goals
 from planner.answers.servers.sizes import Mix
-from planner.answers.starts import starts_for
 from solvers.bounds import closed_form
 from solvers.bounds.certificate import closed_form_document, lagrangian_document
 from solvers.bounds.granularity import round_up

@@ -4,13 +4,23 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any
 
 from planner.answers.servers.answer import ServersAnswer
 from planner.answers.servers.attained import Attained
 from planner.answers.servers.autoscaler import TARGET, Autoscaled
 from planner.answers.servers.day import Day, Schedule
 from planner.answers.servers.forces import demand_in_words
+from planner.answers.servers.record import (
+    AutoscalerCosts,
+    IntervalCount,
+    IntervalLeast,
+    IntervalOrdered,
+    IntervalRow,
+    OptimumCosts,
+    ScheduleCosts,
+    ScheduleRecord,
+    SchedulesFound,
+)
 from planner.answers.servers.sizes import Mix
 from solvers.bounds import fluid
 
@@ -98,71 +108,62 @@ class ScheduleAnswer:
         first, *others = self.day.sizes.gpus_per_server
         return (max(1, gpus // first), *(0 for _ in others))
 
-    def as_dict(self) -> dict[str, Any]:
-        """Return what ``servers --by --json`` adds."""
-        jobs = self.day.jobs
-        return {
-            "by_s": self.day.by_us / 1e6,
-            "intervals": [
-                {
-                    "from_s": k * self.day.by_us / 1e6,
-                    "to_s": (k + 1) * self.day.by_us / 1e6,
-                    "jobs": jobs[k],
-                    "minimum": _count(self.optimum, k) | {"lower_bound": self.least_servers(k)},
-                    "forces": self.forces(k),
-                    "policies": {name: _count(found, k) for name, found in self.policies.items()},
-                    "autoscaler": self._ordered(k),
-                }
-                for k in range(self.day.count)
-            ],
-            "schedule": {
-                "optimum": self._figures(self.optimum) | self._bound() | {"proved": self.proved},
-                "policies": {name: self._figures(found) for name, found in self.policies.items()},
-                "autoscaler": self._autoscaled(),
-            },
-        }
+    @property
+    def record(self) -> ScheduleRecord:
+        """The keys of ``servers --by --json``."""
+        day = self.day
+        intervals = [
+            IntervalRow(
+                k * day.by_us / 1e6,
+                (k + 1) * day.by_us / 1e6,
+                day.jobs[k],
+                IntervalLeast(*_count(self.optimum, k), self.least_servers(k)),
+                self.forces(k),
+                {name: IntervalCount(*_count(found, k)) for name, found in self.policies.items()},
+                None if self.autoscaler is None else _ordered(self.autoscaler, k),
+            )
+            for k in range(day.count)
+        ]
+        optimum = OptimumCosts(*self._figures(self.optimum), *self._bound(), self.proved)
+        costs = {name: ScheduleCosts(*self._figures(found)) for name, found in self.policies.items()}
+        schedules = SchedulesFound(optimum, costs, None if self.autoscaler is None else self._scaled(self.autoscaler))
+        return ScheduleRecord(self.fixed.record(), day.by_us / 1e6, intervals, schedules)
 
-    def _ordered(self, interval: int) -> dict[str, Any] | None:
-        made = self.autoscaler
-        if made is None:
-            return None
-        return {"servers": made.schedule[interval][0]} | _alone(made.attained, interval)
-
-    def _autoscaled(self) -> dict[str, Any] | None:
-        made = self.autoscaler
-        if made is None:
-            return None
+    def _scaled(self, made: Autoscaled) -> AutoscalerCosts:
         hours, price = float(self.day.server_hours(made.schedule)), _number(self.day.price(made.schedule))
-        figures = {"server_hours": hours, "price": price, "met": made.met}
-        return {"policy": made.policy, "target": TARGET, **figures}
+        return AutoscalerCosts(made.policy, TARGET, hours, price, made.met)
 
-    def _figures(self, found: Scheduled) -> dict[str, Any]:
+    def _figures(self, found: Scheduled) -> tuple[int, float | None, float | None, float | None, float | None]:
+        """Return how many schedules were tried, and hours and price of the best and of a fleet that stays."""
         fixed = None if found.fixed is None else self.day.constant(found.fixed)
-        figures: dict[str, Any] = {"tried": found.tried}
-        for which, plan in (("", found.schedule), ("fixed_", fixed)):
-            figures[f"{which}server_hours"] = None if plan is None else float(self.day.server_hours(plan))
-            figures[f"{which}price"] = None if plan is None else _number(self.day.price(plan))
-        return figures
+        return found.tried, *self._hours_and_price(found.schedule), *self._hours_and_price(fixed)
 
-    def _bound(self) -> dict[str, Any]:
+    def _hours_and_price(self, schedule: Schedule | None) -> tuple[float | None, float | None]:
+        if schedule is None:
+            return None, None
+        return float(self.day.server_hours(schedule)), _number(self.day.price(schedule))
+
+    def _bound(self) -> tuple[float | None, float | None]:
+        """Return what no schedule needs less than, in server-hours and as a price."""
         one, prices = len(self.day.sizes.counts) == 1, self.day.prices
         price = self.lower_bound if not one else None if prices is None else self.lower_bound * prices[0]
-        return {
-            "server_hours_lower_bound": float(self.lower_bound) if one else None,
-            "price_lower_bound": _number(price),
-        }
+        return float(self.lower_bound) if one else None, _number(price)
 
 
-def _count(found: Scheduled, interval: int) -> dict[str, Any]:
+def _count(found: Scheduled, interval: int) -> tuple[int | None, list[int] | None, float | None, bool | None]:
+    """Return servers and mix of an interval, and what its jobs come to by themselves."""
     mix = None if found.schedule is None else found.schedule[interval]
-    counts = {"servers": None if mix is None else sum(mix), "mix": None if mix is None else list(mix)}
-    return counts | _alone(found.attained, interval)
+    return None if mix is None else sum(mix), None if mix is None else list(mix), *_alone(found.attained, interval)
 
 
-def _alone(attained: tuple[Attained | None, ...] | None, interval: int) -> dict[str, Any]:
-    """Return what the jobs of an interval come to by themselves; null where there are none, or it is not known."""
+def _ordered(made: Autoscaled, interval: int) -> IntervalOrdered:
+    return IntervalOrdered(made.schedule[interval][0], *_alone(made.attained, interval))
+
+
+def _alone(attained: tuple[Attained | None, ...] | None, interval: int) -> tuple[float | None, bool | None]:
+    """Return what the jobs of an interval come to by themselves; None where there are none, or it is not known."""
     found = None if attained is None else attained[interval]
-    return {"attainment": None, "met_alone": None} if found is None else found.as_dict()
+    return (None, None) if found is None else (float(found.share), found.met)
 
 
 def _number(value: Fraction | None) -> float | None:

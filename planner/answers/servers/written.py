@@ -7,16 +7,18 @@ import shlex
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from models import Instance, scenario_hash
 from models.cluster import MICROSECONDS_PER_SECOND
 from models.errors import QuestionError
+from models.record import encode
 from models.scenario import Scenario, TimelineHeader, load_scenario, write_atomically, write_timeline
 from models.scenario.writing import job_sections, write_scenario
+from planner.answers.servers.record import AssumedWindow, ServersOrigin
 from planner.answers.servers.sizes import Mix
 from planner.answers.servers.taken import leave_out_idle
-from planner.answers.versions import provenance
+from planner.answers.versions import named, provenance
 
 if TYPE_CHECKING:
     from planner.answers.servers.answer import ServersAnswer
@@ -47,9 +49,9 @@ def write(answer: ServersAnswer, folder: Path) -> list[Path]:
 def _write_answer(answer: ServersAnswer, folder: Path, written: list[Path]) -> Path:
     """Write the answer with the paths of the plan and the certificate, as far as they are written."""
     at = {path.name: path for path in written}
-    found = answer.as_dict(at.get("plan.json"), at.get("certificate.json")) | _origin(answer, answer.options)
+    found, origin = answer.record(at.get("plan.json"), at.get("certificate.json")), _origin(answer, answer.options)
     path = folder / "answer.json"
-    write_atomically(path, json.dumps(found, indent=2))
+    write_atomically(path, json.dumps(encode(found) | encode(origin), indent=2))
     return path
 
 
@@ -60,7 +62,7 @@ def _write_plan(answer: ServersAnswer, folder: Path) -> list[Path]:
     path = _write_scenario(folder / "enough.json", enough, enough.instance, answer.planned, slo)
     plan = folder / "plan.json"
     origin = _origin(answer, answer.options)
-    header = TimelineHeader(status="FEASIBLE", versions=origin["versions"], command=origin["command"])
+    header = TimelineHeader(status="FEASIBLE", versions=origin.versions, command=origin.command)
     write_timeline(plan, enough.instance, answer.timeline, header)
     return [path, plan]
 
@@ -80,12 +82,12 @@ def write_schedule(answer: ScheduleAnswer, folder: Path) -> Path:
     """Write an answer by the interval, and how to repeat it; return the path."""
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / "schedule.json"
-    found = answer.fixed.as_dict() | answer.as_dict() | _origin(answer.fixed, answer.options)
+    found = encode(answer.record) | encode(_origin(answer.fixed, answer.options))
     write_atomically(path, json.dumps(found, indent=2))
     return path
 
 
-def _origin(answer: ServersAnswer, options: Sequence[str]) -> dict[str, Any]:
+def _origin(answer: ServersAnswer, options: Sequence[str]) -> ServersOrigin:
     """Return what a report says besides the answer: of what it is, and how to repeat it."""
     scenario = answer.sizes.scenario
     slo = [word for level in answer.levels for word in ("--slo", str(level))]
@@ -93,19 +95,12 @@ def _origin(answer: ServersAnswer, options: Sequence[str]) -> dict[str, Any]:
     if answer.policies:
         command += ["--policies", ",".join(row.policy for row in answer.policies)]
     command += options
-    return {
-        "scenario": {
-            "name": scenario.name,
-            "file": scenario.source.file,
-            "hash": scenario_hash(scenario.instance),
-            "jobs": len(scenario.instance.jobs),
-            "length_s": int(scenario.instance.job_release_us.max()) / MICROSECONDS_PER_SECOND,
-            "resident_at_start": len(scenario.instance.initial),
-            "overlap_loads": scenario.instance.overlap_loads,
-        },
-        "command": shlex.join(command),
-        "versions": provenance(),
-    }
+    instance = scenario.instance
+    length_s = int(instance.job_release_us.max()) / MICROSECONDS_PER_SECOND
+    window = AssumedWindow(
+        *named(scenario), len(instance.jobs), length_s, len(instance.initial), instance.overlap_loads
+    )
+    return ServersOrigin(window, shlex.join(command), provenance())
 
 
 def _write_scenario(path: Path, scenario: Scenario, instance: Instance, mix: Mix, slo: str | list[str] | None) -> Path:

@@ -18,7 +18,7 @@ from models.scenario import InputError, Scenario
 from models.scenario.errors import allowed, quote
 from models.workload import Workflow
 from planner.answers.uncertain.told import Told, round_time, stretch, stretch_workflow
-from planner.inputs.samples import outer_quantiles_us, read_runs
+from planner.inputs.samples import outer_quantiles_us, read_samples
 
 QUANTILES = ("p10_s", "p50_s", "p90_s")
 _NAMES = ("workflow", "task")
@@ -95,7 +95,7 @@ def _by_its_medians(workflow: Workflow, quantiles: Quantiles) -> Workflow:
 def _read_measured(path: Path) -> list[_Row]:
     """Return the quantiles of every task in a file of samples."""
     found: list[_Row] = []
-    for (workflow, task), spread in read_runs(path).items():
+    for (workflow, task), spread in read_samples(path).runs.items():
         low, middle, high = (max(1, round_time(us)) for us in outer_quantiles_us(spread))
         found.append((None, workflow, task, (low, middle, high)))
     return found

@@ -17,11 +17,18 @@ from models.scenario.section import validate
 from planner.answers.pool.calls import as_finished
 from planner.answers.questions import Question
 from planner.answers.whatif.cell import CellAnswer, CellCall, answer
-from planner.answers.whatif.document import Base, SweepDocument, base_of, base_of_file, base_of_loaded, read_sweep
+from planner.answers.whatif.document import (
+    Base,
+    SweepDocument,
+    WorkloadValues,
+    base_of,
+    base_of_file,
+    base_of_loaded,
+    read_sweep,
+)
 from planner.answers.whatif.grid import Grid, grid_over, read_grid
 from planner.answers.whatif.result import Counts, Sweep, sweep_of, write_tables
 from planner.answers.whatif.store import Store, StoredCell
-from planner.answers.windows import WorkloadValues
 from solvers.budget import Budget, tell_nobody
 
 Watch = Callable[[Counts], None]

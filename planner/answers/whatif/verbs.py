@@ -28,6 +28,7 @@ from planner.answers.questions import (
     ServersQuestion,
     SimulateQuestion,
 )
+from planner.answers.servers.record import Size
 from planner.answers.simulate import Simulation, is_file
 from planner.answers.uncertain.spec import parse_uncertainty, refuse_estimates
 
@@ -216,22 +217,22 @@ def _bound_rows(asked: BoundQuestion, made: Bound) -> list[Row]:
 
 def _servers_rows(asked: ServersQuestion, answer: ServersAnswer) -> list[Row]:
     """Return a row for the plan and one for every policy with its fewest servers; `lower_bound` is of the plan's."""
-    done = answer.as_dict()
-    priced = "mix" in done["minimum"]
-    sizes = ("servers", "mix", "price_per_hour") if priced else ("servers",)
-    bound = "lower_bound_price_per_hour" if priced else "lower_bound"
-    known = {name: done["minimum"][name] for name in (bound, "proved")}
-    found = {PLAN: done["minimum"], **done["policies"]}
+    done = answer.record()
+    least, sizes = done.minimum, {PLAN: done.minimum.size, **{who: found.size for who, found in done.policies.items()}}
+    known: Row = {"lower_bound": least.lower_bound, "proved": least.proved}
+    if done.priced:
+        known = {"lower_bound_price_per_hour": least.lower_bound_price_per_hour, "proved": least.proved}
     return [
-        {"policy": who, "slo": str(answer.levels), **{name: _plain(size[name]) for name in sizes}}
-        | (known if who == PLAN else {})
-        for who, size in found.items()
+        {"policy": who, "slo": str(answer.levels), **_plain(size)} | (known if who == PLAN else {})
+        for who, size in sizes.items()
     ]
 
 
-def _plain(figure: Any) -> str | int | float | None:
-    """Return a figure as it stands, and a mix as the servers of each group."""
-    return " + ".join(map(str, figure)) if isinstance(figure, list) else figure
+def _plain(size: Size) -> Row:
+    """Return a size as columns, a mix as the servers of each group."""
+    found: dict[str, Any] = encode(size)
+    mix = found.get("mix")
+    return found | ({} if mix is None else {"mix": " + ".join(map(str, mix))})
 
 
 def _valued(scenario: Scenario, value: Fraction | None) -> Row:

@@ -11,9 +11,8 @@ import typer
 
 from planner.answers.questions import ScheduleQuestion, ServersQuestion, SizesQuestion
 from planner.command import manners
-from planner.command.asking import Before, ask_shown, asks
-from planner.command.faults import name_untested
-from planner.command.verbs.options import Json, ScenarioPath
+from planner.command.manners import name_untested
+from planner.command.options import Before, Json, ScenarioPath, ask_shown, asks
 
 if TYPE_CHECKING:
     from models.scenario import Scenario
@@ -52,7 +51,7 @@ def servers(
     from models.errors import UserError
     from models.scenario import load_scenario
     from planner.answers.servers.written import write
-    from planner.command.servers_progress import ServersLine
+    from planner.command.console import servers_line
 
     sure = manners.fraction(confidence, "--confidence")
     loaded = load_scenario(scenario)
@@ -67,7 +66,7 @@ def servers(
         return _replicate(ask, loaded, replications, sure, ray, output, as_json)
     if ray is not None:
         raise manners.UsageError("--ray: runs replications; allowed is with --replications above 1")
-    answer, interrupted = ask_shown(ask, loaded, ServersLine())
+    answer, interrupted = ask_shown(ask, loaded, servers_line())
     written, fault = list[Path](), None
     try:
         written = [] if output is None else write(answer, output)
@@ -80,7 +79,7 @@ def servers(
         return views.view(answer)
 
     by_name = {path.name: path for path in written}
-    document = answer.as_dict(by_name.get("plan.json"), by_name.get("certificate.json"))
+    document = answer.record(by_name.get("plan.json"), by_name.get("certificate.json"))
     manners.show(name_untested(document), view, as_json, written)
     if fault is not None:
         raise fault
@@ -101,10 +100,9 @@ def _replicate(
 ) -> int:
     """Ask over replications."""
     from planner.answers.replicated_servers import replicate_servers
-    from planner.command.console import interruptible
-    from planner.command.sweep_progress import SweepLine
+    from planner.command.console import cells_line, interruptible
 
-    line = SweepLine()
+    line = cells_line()
     with interruptible() as stop, line.shown():
         asked = replace(ask, stop=stop)
         made = replicate_servers(asked, loaded, count, confidence=confidence, folder=output, ray=ray, watch=line.watch)
@@ -114,7 +112,7 @@ def _replicate(
 
         return views.replications_view(made)
 
-    manners.show(name_untested(made.as_dict()), view, as_json)
+    manners.show(name_untested(made.record), view, as_json)
     for error in made.sweep.errors:
         manners.say(f"replication {error.cell}: {error.error}")
     if not made.sweep.complete:
@@ -139,16 +137,16 @@ def _interval_us(text: str) -> int:
 def _by_interval(ask: ScheduleQuestion, scenario: Scenario, as_json: bool) -> int:
     """Answer for counts of servers that change over the day."""
     from planner.answers.servers.written import write_schedule
-    from planner.command.servers_progress import ServersLine
+    from planner.command.console import servers_line
 
-    answer, interrupted = ask_shown(ask, scenario, ServersLine())
+    answer, interrupted = ask_shown(ask, scenario, servers_line())
 
     def view() -> object:
         from planner.show.schedule import schedule_view
 
         return schedule_view(answer)
 
-    manners.show(name_untested(answer.fixed.as_dict() | answer.as_dict()), view, as_json)
+    manners.show(name_untested(answer.record), view, as_json)
     if ask.folder is not None:
         manners.say(f"wrote {write_schedule(answer, ask.folder)}")
     if interrupted:

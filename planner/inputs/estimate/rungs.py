@@ -16,7 +16,7 @@ from models.scenario.work import build_workflows
 from planner.inputs.estimate.estimate import Answers
 from planner.inputs.estimate.known import KnownTimes, around, predictive_quantiles, shorter
 from planner.inputs.estimate.tasks import UNKNOWN, Floats, Tasks
-from planner.inputs.samples import Runs, outer_quantiles_us, read_runs, samples_path
+from planner.inputs.samples import Runs, outer_quantiles_us, read_samples, samples_path
 
 BACK_OFF = "back-off key"
 WORKFLOW, TASK = "workflow", "task"
@@ -187,7 +187,7 @@ def read_profile(path: Path) -> MeasuredProfile:
         If it is no scenario, or the file beside it is none of samples.
     """
     scenario, samples = load_scenario(path), samples_path(path)
-    runs: Runs = read_runs(samples) if samples.is_file() else {}
+    runs: Runs = read_samples(samples).runs if samples.is_file() else {}
     measured: dict[tuple[str, str], Measured] = {}
     kind = scenario.instance.cluster.gpus[0].kind
     for workflow in build_workflows(scenario.document).values():

@@ -3,20 +3,23 @@
 How an import flows, and where a new format joins it:
 
 - A **format** is one file in `planner.inputs.importers.formats`, listed in that package's `FORMATS`: a `Format` with a
-  name, a source, what its mapping assumes (`notes`, shown in every summary and scenario) and a `reader`, a frozen
-  dataclass whose fields are the format's options (``azure-llm:decode=40ms``), made with
-  `executor.policies.options.option`.
-- A reader has two methods. `hardware(files, tally)` returns the documented cluster (`Hardware`), which options of the
-  command override. `read(files, tally)` yields chunks: `Requests`, columns of single-task requests (release, model, run
-  time, optionally a deadline and a number of GPUs), or `DagJobs`, whole DAGs (`models.Workflow`) with their releases.
-- `csv_rows(file, columns, tally)` yields `Rows`, some 65,000 at a time, as columns of text. Their methods turn text
+  name, a source, what its mapping assumes (`notes`, shown in every summary and scenario), the documented cluster
+  (`Hardware`), which options of the command override, and a `reader`, a frozen dataclass whose fields are the format's
+  options (``azure-llm:decode=40ms``), made with `executor.policies.options.option`.
+- A reader has one method. `read(files, tally)` yields chunks: `Requests`, columns of single-task requests (release,
+  model, run time, and what else the log knows), or `DagJobs`, whole DAGs (`models.Workflow`) with their releases.
+- **Rows**: `table_rows(file, columns, tally)` yields `Rows` of CSV, whatever separates its fields, and of JSON Lines,
+  some 65,000 at a time, as columns of text; `csv_rows` knows files without a header, too. Methods of `Rows` turn text
   into numbers for all rows at once (`times`, `moments`, `wholes`, `numbers`, `names`); `rows.requests(...)` makes the
   chunk.
+- **Entries**: what is nested is a `models.scenario.section.Record`, a pydantic type whose fields say what may stand
+  there (`LogName`, `Seconds`, `Bytes`). `read_entries(texts, make, tally)` yields what `make` makes of each; the texts
+  are those of lines (`json_lines`) or of a list that no memory holds (`Entries`).
 - **Malformed rows**: a conversion marks what it cannot read; `rows.refuse(mask, column, problem, allowed)` does so by
   hand. After the chunk, the first of them raises `InputError` with file, line and column; where the `Tally` skips
   malformed rows, they are counted by reason instead. What is well formed but does not belong in a workload (a request
   that failed) is `rows.leave_out(mask, reason)`, which only counts. A marked row needs no care: no later conversion
-  refuses it again, and `rows.requests` drops it.
+  refuses it again, and `rows.requests` drops it. Of entries, `FieldError` refuses and `LeftOutError` leaves out.
 - **Clocks**: a `dated` format gives releases in microseconds since 1970 (UTC), and time zero is its first request; any
   other gives them since the zero of its own clock. Windows are cut and rates are scaled after reading.
 - `trace(format, files, ...)` puts it together: table, window, rate, workflows (exact run times, or classes of them),
@@ -25,8 +28,24 @@ How an import flows, and where a new format joins it:
 
 from planner.inputs.importers.csv_files import csv_rows
 from planner.inputs.importers.format import Format, Hardware, Reader
+from planner.inputs.importers.json_files import Entries, LeftOutError, json_lines, read_entries, table_rows
 from planner.inputs.importers.rows import Rows, Tally
 from planner.inputs.importers.source import open_text
 from planner.inputs.importers.tables import DagJobs, Requests
 
-__all__ = ["DagJobs", "Format", "Hardware", "Reader", "Requests", "Rows", "Tally", "csv_rows", "open_text"]
+__all__ = [
+    "DagJobs",
+    "Entries",
+    "Format",
+    "Hardware",
+    "LeftOutError",
+    "Reader",
+    "Requests",
+    "Rows",
+    "Tally",
+    "csv_rows",
+    "json_lines",
+    "open_text",
+    "read_entries",
+    "table_rows",
+]

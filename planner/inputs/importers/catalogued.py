@@ -24,9 +24,9 @@ from models.units import gigabytes, gigabytes_per_s, seconds
 from models.workload import WHOLE, BatchClass, Task, Workflow
 from planner.inputs.importers.catalogue import CatalogueDocument, CatalogueModel, load_catalogue
 from planner.inputs.importers.classes import MEMORY, Classes, Rounding, refuse_more, round_up, words
-from planner.inputs.importers.document import model_names, work_sections
 from planner.inputs.importers.rows import Tally
 from planner.inputs.importers.tables import DagJobs, Requests, Texts
+from planner.inputs.importers.target import model_names, work_sections
 from planner.inputs.importers.workload import Workload
 
 _NETWORK = {"bandwidth": "10 GB/s", "latency": "0 s"}
@@ -131,9 +131,9 @@ def _groups(name: str, document: CatalogueDocument, requests: Requests, ours: ND
     for wide in np.unique(gpus[ours]).tolist():
         rows = np.flatnonzero(ours & (gpus == wide))
         figures = _times(name, document, requests, rows)
-        if requests.serving is not None and requests.serving.memory_bytes.any():
+        if requests.memory_bytes is not None and requests.memory_bytes.any():
             _refuse_batch(name, document)
-            figures[MEMORY] = requests.serving.memory_bytes[rows]
+            figures[MEMORY] = requests.memory_bytes[rows]
         yield _Group(name, wide, rows, pd.DataFrame(figures))
 
 
@@ -157,12 +157,12 @@ def _times(name: str, document: CatalogueDocument, requests: Requests, rows: Int
     if alike:
         return {kind: np.full(len(rows), us, np.int64) for kind, us in alike.items()}
     if section.tokens is not None:
-        if requests.tokens is None:
+        if requests.tokens_in is None or requests.tokens_out is None:
             problem = (
                 f"{name} has rates per token, but the log's tokens are not read; allowed is a log with both columns"
             )
             raise QuestionError(problem, "catalogue")
-        into, out = (column[rows] for column in requests.tokens)
+        into, out = requests.tokens_in[rows], requests.tokens_out[rows]
         return {
             kind: np.maximum(rate.start + rate.input * into + rate.output * out, 1)
             for kind, rate in section.tokens.items()
@@ -267,7 +267,7 @@ class Catalogued:
         """
         if isinstance(found, DagJobs):
             raise QuestionError("joins requests by model, and this log has whole jobs; allowed is without", "catalogue")
-        if found.serving is not None and (found.serving.batch_us or (found.serving.share < WHOLE).any()):
+        if found.share is not None and (found.batch_us or (found.share < WHOLE).any()):
             problem = "brings shares and batches; allowed is a log without these columns"
             raise QuestionError(problem, "catalogue")
         asked = found.at(rows)

@@ -80,10 +80,6 @@ class Hardware:
 class Reader(Protocol):
     """Reads the files of a format; a frozen dataclass whose fields are the format's options."""
 
-    def hardware(self, files: Sequence[Path], tally: Tally) -> Hardware:
-        """Return the cluster that the format documents, measured from the files where they say."""
-        ...
-
     def read(self, files: Sequence[Path], tally: Tally) -> Iterator[Requests | DagJobs]:
         """Yield the requests or jobs of the files in chunks.
 
@@ -111,6 +107,8 @@ class Format:
         What the mapping assumes or cannot know; shown with every summary.
     reader
         Makes the reader; its dataclass fields are the options.
+    hardware
+        The cluster that the format documents; where the files say more, what measures it.
     sizes
         What it assumes of the cluster and of sizes, where the command's options say nothing.
     dated
@@ -123,8 +121,13 @@ class Format:
     source: str
     notes: tuple[str, ...]
     reader: type[Reader]
+    hardware: Hardware | Callable[[Sequence[Path], Tally], Hardware]
     sizes: str = ""
     dated: bool | Callable[[Any, Sequence[Path]], bool] = False
+
+    def cluster(self, files: Sequence[Path], tally: Tally) -> Hardware:
+        """Return the documented cluster; InputError as `is_dated`."""
+        return self.hardware if isinstance(self.hardware, Hardware) else self.hardware(files, tally)
 
     def is_dated(self, reader: Reader, files: Sequence[Path]) -> bool:
         """Say whether releases are moments.

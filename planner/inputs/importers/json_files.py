@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import suppress
 from itertools import count, islice
 from json import JSONDecodeError
 from pathlib import Path
@@ -24,7 +23,7 @@ from models.scenario.limits import MAX_HORIZON_US
 from models.scenario.quantities import MAX_SIZE_BYTES, MAX_TIME_US
 from models.scenario.section import faults_of, kind_of, problem
 from models.units import QuantityError, microseconds
-from planner.inputs.importers.csv_files import CHUNK_ROWS
+from planner.inputs.importers.csv_files import CHUNK_ROWS, SEPARATORS, csv_rows, separator_of
 from planner.inputs.importers.rows import LONGEST_NAME, Refusal, Rows, Tally
 from planner.inputs.importers.source import open_text
 
@@ -202,11 +201,12 @@ def _name(value: object) -> str:
 def _seconds(most_us: int) -> PlainValidator:
     def read_seconds(value: object) -> int:
         """Return a number of seconds in microseconds, rounded half up."""
-        if isinstance(value, Plain):
-            with suppress(QuantityError):
-                time_us = microseconds(value, "s")
-                if 0 <= time_us <= most_us:
-                    return time_us
+        try:
+            time_us = microseconds(value, "s") if isinstance(value, Plain) else -1
+        except QuantityError:
+            time_us = -1
+        if 0 <= time_us <= most_us:
+            return time_us
         allowed = f"a number of seconds from 0 to {most_us / 1e6:g}"
         raise problem(f"{kind_of(value)} is no time in range; allowed is {allowed}")
 
@@ -272,14 +272,34 @@ def _refuse(text: JSONText | ReadEntry, fault: FieldError, tally: Tally) -> None
     tally.refused[f"{field or 'entry'}: is malformed"] += 1
 
 
-def holds_json_lines(path: Path) -> bool:
-    """Say whether the first line of a file that is not blank begins an object.
+def table_rows(path: Path, columns: Sequence[str], tally: Tally, sparse: Sequence[str] = ()) -> Iterator[Rows]:
+    """Return the rows of a log whatever it is: CSV of any separator, or JSON Lines, whose keys are columns.
+
+    What is read is a note of the tally, unless it is CSV with commas.
+
+    Parameters
+    ----------
+    columns
+        Which are read.
+    sparse
+        Those of them that an object of JSON may leave out; they are empty then.
 
     Raises
     ------
     InputError
-        If it cannot be read.
+        If the file cannot be read or, unless the tally skips malformed rows, for the first row that is malformed.
     """
+    if _holds_json_lines(path):
+        tally.notes.append(f"{path.name} holds JSON Lines")
+        return json_rows(path, [name for name in columns if name not in sparse], tally, sparse)
+    separator = separator_of(path, columns)
+    if separator != ",":
+        tally.notes.append(f"fields of {path.name} are separated by {SEPARATORS[separator]}")
+    return csv_rows(path, columns, tally, separator=separator)
+
+
+def _holds_json_lines(path: Path) -> bool:
+    """Say whether the first line of a file that is not blank begins an object."""
     with open_text(path) as file:
         lines = read_bounded_lines(file, str(path), LONGEST_LINE)
         return next((line for line in lines if line.strip()), "").lstrip().startswith("{")

@@ -9,7 +9,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -21,7 +21,7 @@ from models.scenario.errors import quote
 from models.scenario.quantities import MAX_TIME_US
 from models.units import microseconds, parse_number
 from models.workload import WHOLE
-from planner.inputs.importers.tables import Requests, Serving, Texts
+from planner.inputs.importers.tables import Requests, Texts
 
 LONGEST_NAME = 150
 """Longest name of a model: names of workflows are made from it."""
@@ -219,17 +219,9 @@ class Rows:
         self.refuse(~good[codes], column, "is no name", f"1 to {LONGEST_NAME} printable characters")
         return np.asarray(np.asarray(texts, dtype=np.object_)[codes], np.object_)
 
-    def requests(
-        self,
-        release_us: Ints,
-        model: Texts,
-        runtime_us: Ints,
-        deadline_us: Ints | None = None,
-        gpus: Ints | None = None,
-        serving: Serving | None = None,
-    ) -> Requests:
+    def requests(self, release_us: Ints, model: Texts, runtime_us: Ints, **columns: Any) -> Requests:
         """Return the rows that are kept as requests; columns as in `Requests`, each of shape [rows]."""
-        return Requests(release_us, model, runtime_us, deadline_us, gpus, serving).at(self.kept)
+        return Requests(release_us, model, runtime_us, **columns).at(self.kept)
 
     def settle(self) -> None:
         """Tell the tally what was left out and refused.

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import TypeAlias
+from dataclasses import dataclass, field, fields
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,34 +21,11 @@ Texts: TypeAlias = NDArray[np.object_]
 _MOST_SHOWN = 6
 
 
-@dataclass(frozen=True, slots=True)
-class Serving:
-    """How GPUs serve requests several at a time: one entry per request in every column.
-
-    Parameters
-    ----------
-    share
-        Of a GPU's compute, in parts of `WHOLE`. Shape [requests].
-    memory_bytes
-        Held while a request runs. Shape [requests].
-    batch_us
-        Run time of a batch of requests like this one by size, 2 and above, not falling; empty: they run alone. Each of
-        shape [requests].
-    """
-
-    share: Ints
-    memory_bytes: Ints
-    batch_us: Mapping[int, Ints] = field(default_factory=dict)
-
-    def at(self, rows: Ints | NDArray[np.bool_]) -> Serving:
-        """Return that of some requests."""
-        batch_us = {size: times[rows] for size, times in self.batch_us.items()}
-        return Serving(self.share[rows], self.memory_bytes[rows], batch_us)
-
-
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Requests:
     """Requests that each run one model: one entry per request in every column, in any order.
+
+    A reader gives a column for all chunks or for none, but deadlines and numbers of GPUs as it finds them.
 
     Parameters
     ----------
@@ -62,12 +39,18 @@ class Requests:
         Relative to the release, -1 for none; None if no request has one. Shape [requests].
     gpus
         How many GPUs run the request side by side, each for its run time; None: one each. Shape [requests].
-    serving
-        Shares, memory and batches; None: each request has its GPU to itself.
+    share
+        Of a GPU's compute, in parts of `WHOLE`; None, with the next two: each request has its GPU to itself.
+        Shape [requests].
+    memory_bytes
+        Held while a request runs. Shape [requests].
+    batch_us
+        Run time of a batch of requests like this one by size, 2 and above, not falling; empty: they run alone. Each of
+        shape [requests].
     weight
         Of each request; None: 1. Shape [requests].
-    tokens
-        How many go in, and how many come out. Each of shape [requests].
+    tokens_in, tokens_out
+        How many go in, and how many come out; both or neither. Shape [requests].
     by_kind
         Run times per kind of GPU, in place of `runtime_us`. Each of shape [requests].
     user
@@ -81,33 +64,58 @@ class Requests:
     runtime_us: Ints
     deadline_us: Ints | None = None
     gpus: Ints | None = None
-    serving: Serving | None = None
+    share: Ints | None = None
+    memory_bytes: Ints | None = None
+    batch_us: Mapping[int, Ints] = field(default_factory=dict)
     weight: NDArray[np.float64] | None = None
-    tokens: tuple[Ints, Ints] | None = None
+    tokens_in: Ints | None = None
+    tokens_out: Ints | None = None
     by_kind: Mapping[str, Ints] = field(default_factory=dict)
     user: Texts | None = None
     timed: bool = True
 
+    def __post_init__(self) -> None:
+        columns = [value for value in self._columns().values() if isinstance(value, np.ndarray)]
+        if any(len(column) != len(self.release_us) for column in columns):
+            raise ValueError("every column of requests has one entry per request")
+
+    def _columns(self) -> dict[str, Any]:
+        return {each.name: getattr(self, each.name) for each in fields(self)}
+
     def at(self, rows: Ints | NDArray[np.bool_]) -> Requests:
         """Return some of the requests."""
-        return Requests(
-            self.release_us[rows],
-            self.model[rows],
-            self.runtime_us[rows],
-            None if self.deadline_us is None else self.deadline_us[rows],
-            None if self.gpus is None else self.gpus[rows],
-            None if self.serving is None else self.serving.at(rows),
-            None if self.weight is None else self.weight[rows],
-            None if self.tokens is None else (self.tokens[0][rows], self.tokens[1][rows]),
-            {kind: column[rows] for kind, column in self.by_kind.items()},
-            None if self.user is None else self.user[rows],
-            self.timed,
-        )
+        return Requests(**{name: _take(value, rows) for name, value in self._columns().items()})
 
-    def __post_init__(self) -> None:
-        columns = (self.model, self.runtime_us, self.deadline_us, self.gpus)
-        if any(column is not None and len(column) != len(self.release_us) for column in columns):
-            raise ValueError("every column of requests has one entry per request")
+    @classmethod
+    def join(cls, chunks: Sequence[Requests]) -> Requests:
+        """Return all requests of some chunks, at least one."""
+        made: dict[str, Any] = {}
+        for name in chunks[0]._columns():
+            values = [getattr(chunk, name) for chunk in chunks]
+            given = next((value for value in values if value is not None), None)
+            if isinstance(given, Mapping):
+                made[name] = {key: np.concatenate([value[key] for value in values]) for key in given}
+            elif isinstance(given, np.ndarray):
+                made[name] = np.concatenate(
+                    [
+                        np.full(len(chunk.release_us), _DEFAULTS[name]) if value is None else value
+                        for value, chunk in zip(values, chunks, strict=True)
+                    ]
+                )
+            else:
+                made[name] = given
+        return cls(**made)
+
+
+_DEFAULTS = {"deadline_us": -1, "gpus": 1}
+"""What requests of a chunk without the column have, where other chunks have it."""
+
+
+def _take(value: Any, rows: Ints | NDArray[np.bool_]) -> Any:
+    """Return some entries of a column, or of a mapping to columns; what is neither stays."""
+    if isinstance(value, Mapping):
+        return {key: column[rows] for key, column in value.items()}
+    return value[rows] if isinstance(value, np.ndarray) else value
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,14 +19,13 @@ from models.scenario.quantities import MAX_JOBS
 from models.units import seconds
 from planner.inputs.importers.catalogued import Catalogued
 from planner.inputs.importers.classes import Classes
-from planner.inputs.importers.document import trace_text
 from planner.inputs.importers.format import Format, Hardware, Reader
 from planner.inputs.importers.formats import FORMATS
 from planner.inputs.importers.rows import LONGEST_NAME, Tally
 from planner.inputs.importers.source import assert_each_once
 from planner.inputs.importers.summary import Summary
 from planner.inputs.importers.tables import DagJobs, Requests, Texts
-from planner.inputs.importers.target import Documented, Driven, Target, assert_valid
+from planner.inputs.importers.target import Documented, Driven, Target, assert_valid, trace_text
 from planner.inputs.importers.window import ImportWindow, cut
 from planner.inputs.importers.workload import Workload, gather, workload_of
 
@@ -243,7 +242,7 @@ def import_trace(
         raise QuestionError(
             f"{float(rate_factor):g} is out of range; allowed is up to {MAX_JOBS}, above 0", "rate_factor"
         )
-    target: Target = driven or catalogue or _document(reader, files, tally, override)
+    target: Target = driven or catalogue or _document(chosen, files, tally, override)
     try:
         found = gather(_watched(reader.read(files, tally), tally, watch))
         rows, release_us = cut(found.release_us, span, rate_factor, dated)
@@ -274,9 +273,9 @@ def _users(asking: Texts) -> str:
 
 
 def _document(
-    reader: Reader, files: Sequence[Path], tally: Tally, override: Callable[[Hardware], Hardware]
+    chosen: Format, files: Sequence[Path], tally: Tally, override: Callable[[Hardware], Hardware]
 ) -> Documented:
-    documented = reader.hardware(files, tally)
+    documented = chosen.cluster(files, tally)
     hardware = override(documented)
     if hardware != documented:
         tally.notes.append("cluster and sizes are those asked for, not the documented ones")

@@ -16,7 +16,7 @@ from models.scenario.limits import MAX_HORIZON_US
 from models.units import seconds
 from models.workload import ANY_KIND, WHOLE, BatchClass, Task, Workflow
 from planner.inputs.importers.classes import MEMORY, Classes, Rounding, refuse_more, round_up, words
-from planner.inputs.importers.tables import DagJobs, Requests, Serving
+from planner.inputs.importers.tables import DagJobs, Requests
 
 MOST_READ = 30_000_000
 """Most requests of all files together, before a window is cut; they take about 1 GB."""
@@ -71,60 +71,11 @@ def gather(chunks: Iterable[Requests | DagJobs]) -> Requests | DagJobs:
     requests = [chunk for chunk in found if isinstance(chunk, Requests)]
     jobs = [chunk for chunk in found if isinstance(chunk, DagJobs)]
     if requests:
-        return _join(requests)
+        return Requests.join(requests)
     if jobs:
         workflows = tuple(workflow for chunk in jobs for workflow in chunk.workflows)
         return DagJobs(workflows, np.concatenate([chunk.release_us for chunk in jobs]))
     raise QuestionError("no row is left; allowed are files with at least one request")
-
-
-def _join(chunks: Sequence[Requests]) -> Requests:
-    return Requests(
-        np.concatenate([chunk.release_us for chunk in chunks]),
-        np.concatenate([chunk.model for chunk in chunks]),
-        np.concatenate([chunk.runtime_us for chunk in chunks]),
-        _column([chunk.deadline_us for chunk in chunks], chunks, -1),
-        _column([chunk.gpus for chunk in chunks], chunks, 1),
-        _join_serving([chunk.serving for chunk in chunks if chunk.serving is not None]),
-        **_join_details(chunks),
-    )
-
-
-def _join_details(chunks: Sequence[Requests]) -> dict[str, Any]:
-    """Return weights, tokens, users and run times per kind: a reader gives them for all chunks or for none."""
-    weights = [chunk.weight for chunk in chunks if chunk.weight is not None]
-    tokens = [chunk.tokens for chunk in chunks if chunk.tokens is not None]
-    users = [chunk.user for chunk in chunks if chunk.user is not None]
-    return {
-        "weight": np.concatenate(weights) if weights else None,
-        "tokens": (np.concatenate([i for i, _ in tokens]), np.concatenate([o for _, o in tokens])) if tokens else None,
-        "by_kind": {kind: np.concatenate([c.by_kind[kind] for c in chunks]) for kind in chunks[0].by_kind},
-        "user": np.concatenate(users) if users else None,
-        "timed": chunks[0].timed,
-    }
-
-
-def _join_serving(found: Sequence[Serving]) -> Serving | None:
-    """Return how all chunks are served: a reader says so of all of them or of none."""
-    if not found:
-        return None
-    return Serving(
-        np.concatenate([each.share for each in found]),
-        np.concatenate([each.memory_bytes for each in found]),
-        {size: np.concatenate([each.batch_us[size] for each in found]) for size in found[0].batch_us},
-    )
-
-
-def _column(columns: Sequence[Ints | None], chunks: Sequence[Requests], default: int) -> Ints | None:
-    """Return an optional column of all chunks, or None where no chunk has it."""
-    if all(column is None for column in columns):
-        return None
-    return np.concatenate(
-        [
-            np.full(len(chunk.release_us), default, np.int64) if column is None else column
-            for column, chunk in zip(columns, chunks, strict=True)
-        ]
-    )
 
 
 def workload_of(found: Requests | DagJobs, rows: Ints, release_us: Ints, classes: Classes) -> Workload:
@@ -158,7 +109,7 @@ def workload_of(found: Requests | DagJobs, rows: Ints, release_us: Ints, classes
         raise QuestionError(
             f"all run times add up to more than {MAX_HORIZON_US / 10:.0e} us; allowed is a shorter window"
         )
-    table = pd.DataFrame({"model": model, "gpus": gpus, "runtime_us": runtime} | _tabulate_serving(found, rows))
+    table = pd.DataFrame({"model": model, "gpus": gpus, "runtime_us": runtime} | _serving(found, rows))
     kept = [column for column in ("model", "gpus", "share") if column in table]
     exact = len(table.drop_duplicates())
     most = classes.per_group(exact, table.groupby(kept).ngroups)
@@ -169,7 +120,7 @@ def workload_of(found: Requests | DagJobs, rows: Ints, release_us: Ints, classes
     known: dict[str, int] = {}
     workflows = tuple(_single(str(names[kind.pop("model")]), kind, known) for kind in kinds)
     mapping = words(most if rounding else 0, exact)
-    if found.serving is not None and found.serving.batch_us:
+    if found.batch_us:
         mapping += "; only requests with equal figures form batches, which few classes make more of"
     return Workload(workflows, np.asarray(grouped.ngroup(), np.int64), release_us, deadline, mapping, weight, rounding)
 
@@ -184,16 +135,12 @@ def _round_up(table: pd.DataFrame, kept: list[str], most: int) -> tuple[pd.DataF
     return pd.concat([table[kept], after], axis=1)[list(table.columns)], Rounding.of([(before, after)])
 
 
-def _tabulate_serving(found: Requests, rows: Ints) -> dict[str | int, Ints]:
+def _serving(found: Requests, rows: Ints) -> dict[str | int, Ints]:
     """Return the further columns of a table: share, memory, and run times by batch size."""
-    if found.serving is None:
+    if found.share is None or found.memory_bytes is None:
         return {}
-    serving = found.serving.at(rows)
-    return {
-        "share": serving.share,
-        MEMORY: serving.memory_bytes,
-        **{size: times for size, times in serving.batch_us.items()},  # noqa: C416 (keys of another type)
-    }
+    by_size: dict[str | int, Ints] = {size: times[rows] for size, times in found.batch_us.items()}
+    return {"share": found.share[rows], MEMORY: found.memory_bytes[rows]} | by_size
 
 
 def _single(model: str, kind: dict[Any, int], known: dict[str, int]) -> Workflow:

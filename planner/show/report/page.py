@@ -8,21 +8,20 @@ from pathlib import Path
 
 from models.errors import QuestionError
 from models.scenario import write_atomically
-from planner.show import comparison, replicated, sweep
-from planner.show.report import replay, schedule, servers, trial
-from planner.show.report.render import compact, render
+from planner.show import comparison, replay, replicated, schedule, servers, sweep, trial
 from planner.show.section import PageSection
+from planner.show.templates import compact, render
 
 TIMELINES_BYTES = 2_400_000
 """Room for timelines in a page of at most 3 MB; those that do not fit are named, and left out of the Gantt chart."""
 _SECTIONS: Mapping[str, Callable[[Path], PageSection]] = {
     comparison.FILE: comparison.section,
-    servers.NAME: servers.section,
-    schedule.NAME: schedule.section,
+    servers.FILE: servers.section,
+    schedule.FILE: schedule.section,
     replicated.FILE: replicated.section,
     sweep.FILE: sweep.section,
-    replay.NAME: replay.section,
-    trial.NAME: trial.section,
+    replay.FILE: replay.section,
+    trial.FILE: trial.section,
 }
 """Which file tells what a folder holds, and who reads it."""
 

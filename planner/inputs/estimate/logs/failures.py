@@ -1,4 +1,4 @@
-"""What lines say about failures: a table from patterns to classes, root causes before their consequences.
+"""What lines say about failures: a table from patterns to classes (`causes.toml`), root causes before consequences.
 
 A failure of one rank makes the others fail as well, in other words. So patterns have a weight, and the heaviest
 decides; among equals the first line, since what follows it is mostly its consequence:
@@ -12,8 +12,13 @@ decides; among equals the first line, since what follows it is mostly its conseq
 from __future__ import annotations
 
 import re
+import tomllib
 from dataclasses import dataclass, field
 from enum import IntEnum, StrEnum
+from importlib.resources import files
+from typing import Annotated
+
+from pydantic import BeforeValidator, TypeAdapter
 
 MOST_LINES = 5
 """Lines of evidence that a failure names."""
@@ -23,7 +28,7 @@ _TRACEBACK_LINES = 300
 _LONGEST_QUOTE = 160
 _EXCEPTION = re.compile(
     r"^(?:\[[\w:., -]{1,40}\]:?\s?|\d{1,4}: ?){0,2}(?:[A-Za-z_]\w{0,60}\.){0,8}"
-    r"([A-Z]\w{0,60}(?:Error|Exception|Exit|Exhausted|NotFound|StopIteration|LogFailure))(?::|$)"
+    r"([A-Z]\w{0,60}(?:Error|Exception|Exit|Exhausted|NotFound|StopIteration|Failure))(?::|$)"
 )
 _CONSEQUENCES = frozenset(
     (
@@ -71,7 +76,7 @@ class Cause:
         What happened, in a few words.
     """
 
-    pattern: re.Pattern[str]
+    pattern: Annotated[re.Pattern[str], BeforeValidator("".join)]
     words: tuple[str, ...]
     failure: FailureClass
     weight: Weight
@@ -79,199 +84,10 @@ class Cause:
     reason: str
 
 
-def _causes(failure: FailureClass, weight: Weight, *rows: tuple[str, bool, str, str]) -> tuple[Cause, ...]:
-    return tuple(
-        Cause(re.compile(pattern), tuple(words.split("|")), failure, weight, retry, reason)
-        for pattern, retry, reason, words in rows
-    )
-
-
-CAUSES = (
-    *_causes(
-        FailureClass.OUT_OF_MEMORY,
-        Weight.DEFINITE,
-        (
-            r"(?i)(?:CUDA|HIP) (?:error: )?out of memory|Cuda failure (?:\d{1,4} )?'out of memory'"
-            r"|torch\.(?:cuda\.)?OutOfMemoryError|CUDA_ERROR_OUT_OF_MEMORY"
-            r"|cudaMalloc failed: out of memory|CUBLAS_STATUS_ALLOC_FAILED|RESOURCE_EXHAUSTED: |OOM when allocating"
-            r"|No available memory for the cache blocks",
-            False,
-            "a GPU ran out of memory",
-            "out of memory|outofmemory|out_of_memory|alloc_failed|resource_exhausted|oom when|cache blocks",
-        ),
-        (
-            r"(?i)oom[-_]kill|out of memory: kill|OOMKilled|exceeded (?:job |step )?memory limit|\bMemoryError\b"
-            r"|can't allocate memory|cannot allocate memory|std::bad_alloc|task \d{1,6}: out of memory"
-            r"|is killed by signal: Killed",
-            False,
-            "the host ran out of memory",
-            "oom-kill|oom_kill|oomkill|memory|bad_alloc|signal: killed",
-        ),
-        (
-            r"(?i)is killed by signal: Bus error|out of shared memory \(shm\)|insufficient shared memory",
-            False,
-            "the host ran out of shared memory",
-            "bus error|shared memory",
-        ),
-    ),
-    *_causes(
-        FailureClass.KILLED,
-        Weight.DEFINITE,
-        (
-            r"(?i)due to preemption|\bpreempted\b|spot (?:instance )?(?:interruption|termination)",
-            True,
-            "the job was preempted",
-            "preempt|spot ",
-        ),
-        (
-            r"(?i)due to time limit|walltime exceeded|exceeded (?:the )?time limit",
-            False,
-            "its time limit ended the job",
-            "time limit|walltime",
-        ),
-        (r"(?i)due to node fail|node failure", True, "a node failed", "node fail"),
-        (r"^\s{0,4}(?:\[[\w:]{1,20}\]:?\s?)?KeyboardInterrupt\b", False, "somebody interrupted the job", "interrupt"),
-    ),
-    *_causes(
-        FailureClass.NCCL,
-        Weight.SYMPTOM,
-        (
-            r"(?i)Watchdog caught collective operation timeout|collective operation timeout|Timeout at NCCL work"
-            r"|Timed out initializing process group|watchdog got stuck|heartbeat monitor timed out",
-            True,
-            "a collective operation timed out: a rank was lost or late",
-            "timeout|timed out|stuck",
-        ),
-        (
-            r"ncclUnhandledCudaError|ncclInternalError|ncclSystemError|ncclRemoteError|ncclInvalidUsage|(?i:NCCL error)"
-            r"|NCCL communicator was aborted|DistBackendError|DistNetworkError|Some NCCL operations have failed"
-            r"|(?i:Connection closed by (?:remote )?peer)|Gloo connectFullMesh failed",
-            True,
-            "communication between ranks broke",
-            "nccl|distbackenderror|distnetworkerror|closed by|gloo",
-        ),
-    ),
-    *_causes(
-        FailureClass.CUDA,
-        Weight.ERROR,
-        (
-            r"(?i)NVRM: Xid|fallen off the bus|uncorrectable ECC|double[- ]bit ECC|unspecified launch failure"
-            r"|(?:device|devices|device\(s\)) (?:is|are|is/are) busy or unavailable|GPU is lost|NVLink error",
-            True,
-            "a GPU or its driver failed; another GPU may not",
-            "xid|the bus|ecc|launch failure|busy|is lost|nvlink error",
-        ),
-        (r"(?i)device-side assert", False, "an assertion failed on the GPU, often an index out of range", "assert"),
-        (
-            r"(?i)no kernel image is available|driver version is insufficient|Found no NVIDIA driver"
-            r"|no CUDA-capable device|No CUDA GPUs are available|invalid device ordinal|not compiled with CUDA enabled",
-            False,
-            "the job and this machine's GPUs or driver do not fit",
-            "kernel image|insufficient|found no|no cuda|ordinal|not compiled",
-        ),
-        (
-            r"CUDA error: |CUDA_ERROR_|CUBLAS_STATUS_|CUDNN_STATUS_|cuDNN error|CUDA driver error|cudaError",
-            False,
-            "a CUDA operation failed",
-            "cuda error|cuda_error|cublas_status|cudnn_status|cudnn error|cuda driver error|cudaerror",
-        ),
-    ),
-    *_causes(
-        FailureClass.DATA,
-        Weight.ERROR,
-        (r"(?i)No space left on device|Disk quota exceeded", False, "a disk is full", "no space|quota"),
-        (
-            r"(?i)Input/output error|Stale file handle|Transport endpoint is not connected|\[Errno 5\]",
-            True,
-            "storage could not be read for now",
-            "input/output error|stale file|endpoint|errno 5",
-        ),
-        (
-            r"(?:^|[\s.\]:])(?:FileNotFoundError|DatasetNotFoundError|NotADirectoryError|RepositoryNotFoundError)\b",
-            False,
-            "a file or dataset is missing",
-            "notfounderror|notadirectoryerror",
-        ),
-        (
-            r"UnidentifiedImageError|BadZipFile|UnicodeDecodeError|JSONDecodeError|ArrowInvalid|EmptyDataError|ParserError"
-            r"|DatasetGenerationError|image file is truncated|(?i:corrupt(?:ed)? (?:record|image|JPEG|data|file))"
-            r"|tarfile\.ReadError|Ran out of input",
-            False,
-            "data cannot be read: damaged, or of another format",
-            "unidentifiedimageerror|badzipfile|unicodedecodeerror|jsondecodeerror|arrowinvalid|"
-            "emptydataerror|parsererror|datasetgenerationerror|truncated|corrupt|readerror|ran out of input",
-        ),
-        (
-            r"(?:^|[\s.\]:])(?:ReadTimeout|ConnectTimeout|ReadTimeoutError|MaxRetryError|HfHubHTTPError|HTTPError"
-            r"|URLError|gaierror|ConnectionError)\b",
-            True,
-            "data could not be fetched over the network",
-            "timeout|maxretryerror|httperror|urlerror|gaierror|connectionerror",
-        ),
-    ),
-    *_causes(
-        FailureClass.KILLED,
-        Weight.SYMPTOM,
-        (r"\*\*\* (?:JOB|STEP) [\w.]{1,40} ON \S{1,100} CANCELLED AT", False, "the job was cancelled", "cancelled at"),
-        (
-            r"^\s{0,4}(?:\S{1,200}: line \d{1,7}:\s{1,4}\d{1,9} )?Killed\b|\bSIGKILL\b|exit code 137\b"
-            r"|exit ?code\s{0,4}:?\s{0,4}-9\b",
-            True,
-            "a process was killed, and nothing says by whom",
-            "killed|sigkill|exit code|exitcode",
-        ),
-        (
-            r"^\s{0,4}(?:\S{1,200}: line \d{1,7}:\s{1,4}\d{1,9} )?Terminated\b"
-            r"|(?i:received (?:signal:? )?(?:SIGTERM|15\b))|SIGTERM\) received|SignalException"
-            r"|exit code 143\b|exit ?code\s{0,4}:?\s{0,4}-15\b",
-            True,
-            "a process was told to end, and nothing says why",
-            "terminated|sigterm|signal|exit code|exitcode",
-        ),
-    ),
-    *_causes(
-        FailureClass.USER_ERROR,
-        Weight.ERROR,
-        (
-            r"ModuleNotFoundError: |ImportError: ",
-            False,
-            "a module cannot be imported",
-            "modulenotfounderror|importerror",
-        ),
-        (
-            r"^\s{0,8}(?:SyntaxError|IndentationError|TabError): ",
-            False,
-            "the source is not valid",
-            "syntaxerror|indentationerror|taberror",
-        ),
-        (
-            r"^\S{1,200}: error: (?:unrecognized|argument|the following|ambiguous|invalid)",
-            False,
-            "the launch line is wrong",
-            ": error:",
-        ),
-        (
-            r"can't open file|: command not found",
-            False,
-            "the launch line names something that is not there",
-            "can't open|not found",
-        ),
-    ),
-    *_causes(
-        FailureClass.UNKNOWN,
-        Weight.CONSEQUENCE,
-        (
-            r"ChildFailedError|CalledProcessError|exitcode\s{0,4}:\s{0,4}-?[1-9]|failed \(exitcode"
-            r"|exited with code [1-9]|(?i:exit code [1-9])|Segmentation fault|core dumped|Fatal Python error"
-            r"|srun: error|DataLoader worker .{1,60} exited unexpectedly",
-            False,
-            "a process failed, and nothing says why",
-            "childfailederror|calledprocesserror|exitcode|exited|exit code|segmentation fault|core dumped|"
-            "fatal python error|srun: error",
-        ),
-    ),
+CAUSES = TypeAdapter(tuple[Cause, ...]).validate_python(
+    tomllib.loads(files("planner.inputs.estimate.logs").joinpath("causes.toml").read_text())["cause"]
 )
-
+"""In the order in which they are tried; the first that fits a line counts."""
 HINTS = (
     "error", "memory", "kill", "oom", "nccl", "xid", "exception", "sig", "preempt", "limit", "cancelled", "fail",
     "assert", "timeout", "timed out", "interrupt", "bad_alloc", "fault", "closed by", "stuck", "exhausted", "no space",

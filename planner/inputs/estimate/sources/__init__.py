@@ -2,20 +2,20 @@
 
 from planner.inputs.estimate.sources.description import (
     FIELDS,
-    PRECISIONS,
     DescriptionCache,
     Evidence,
     JobDescription,
+    Precision,
     Problem,
 )
 from planner.inputs.estimate.sources.reading import describe
 
 __all__ = [
     "FIELDS",
-    "PRECISIONS",
     "DescriptionCache",
     "Evidence",
     "JobDescription",
+    "Precision",
     "Problem",
     "describe",
 ]

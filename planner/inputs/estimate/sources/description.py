@@ -3,24 +3,22 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
+from typing import Literal
+
+from pydantic import TypeAdapter, ValidationError
 
 from models.scenario import write_atomically
 
 FIELDS = ("model", "batch_size", "steps", "epochs", "precision", "dataset", "gpus")
 """The fields of a description that have evidence."""
-PRECISIONS = ("fp64", "fp32", "fp16", "bf16", "fp8", "int8", "int4", "amp")
+Precision = Literal["fp64", "fp32", "fp16", "bf16", "fp8", "int8", "int4", "amp"]
 """What `JobDescription.precision` may be; amp is automatic mixed precision of a kind that nothing states."""
 SCHEMA_VERSION = 1
 """Rises whenever a reader would describe the same bytes differently."""
 MAX_ENTRIES = 4_000
 MAX_BYTES = 256_000_000
-_KINDS: Mapping[str, type | tuple[type, ...]] = {
-    "model": str, "batch_size": int, "steps": int, "epochs": (int, float), "precision": str, "dataset": str,
-    "gpus": int,
-}  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +78,7 @@ class JobDescription:
     epochs
         Passes over the data; a fraction where the job says so.
     precision
-        One of `PRECISIONS`.
+        One of `Precision`.
     dataset
         Name or path of the training data.
     gpus
@@ -97,12 +95,15 @@ class JobDescription:
     batch_size: int | None = None
     steps: int | None = None
     epochs: float | None = None
-    precision: str | None = None
+    precision: Precision | None = None
     dataset: str | None = None
     gpus: int | None = None
     evidence: tuple[Evidence, ...] = ()
     problems: tuple[Problem, ...] = ()
     text: str = ""
+
+
+_DESCRIPTION = TypeAdapter(JobDescription)
 
 
 class DescriptionCache:
@@ -123,9 +124,12 @@ class DescriptionCache:
 
     def get(self, key: str) -> JobDescription | None:
         """Return the description under a key; None if there is none, or none that holds together."""
+        entry = self._entries.get(key)
+        if not isinstance(entry, dict) or set(entry) != {field.name for field in fields(JobDescription)}:
+            return None
         try:
-            return _description(self._entries.get(key))
-        except (TypeError, KeyError, ValueError):
+            return _DESCRIPTION.validate_json(json.dumps(entry), strict=True)
+        except ValidationError:
             return None
 
     def keep(self, key: str, description: JobDescription) -> None:
@@ -157,24 +161,3 @@ def _read(path: Path) -> dict[str, object]:
         return {}
     entries = document.get("entries")
     return entries if isinstance(entries, dict) else {}
-
-
-def _description(entry: object) -> JobDescription | None:
-    """Return an entry of the file as a description; None, or an error, if it is none."""
-    if not isinstance(entry, dict) or set(entry) != {field.name for field in fields(JobDescription)}:
-        return None
-    for name, kind in _KINDS.items():
-        if entry[name] is not None and (isinstance(entry[name], bool) or not isinstance(entry[name], kind)):
-            return None
-    if entry["precision"] not in (None, *PRECISIONS) or not isinstance(entry["text"], str):
-        return None
-    evidence = tuple(Evidence(**each) for each in entry["evidence"])
-    problems = tuple(Problem(**each) for each in entry["problems"])
-    if not all(isinstance(file, str) and isinstance(line, int) for file, line in _places(evidence, problems)):
-        return None
-    return JobDescription(**entry | {"evidence": evidence, "problems": problems})
-
-
-def _places(evidence: Iterable[Evidence], problems: Iterable[Problem]) -> Iterator[tuple[object, object]]:
-    yield from ((each.file, each.line) for each in evidence)
-    yield from ((each.file, each.line) for each in problems)

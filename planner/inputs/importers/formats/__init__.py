@@ -5,26 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from planner.inputs.importers.format import Format
-from planner.inputs.importers.formats import (
-    alibaba_gpu_2023,
-    asynchow,
-    azure_functions_2021,
-    azure_llm,
-    cluster_jobs,
-    gentd26,
-    philly,
-    rltune,
-    table,
-    wfcommons,
-)
+from planner.inputs.importers.formats import alibaba, asynchow, azure, cluster_jobs, philly, rltune, table, wfcommons
 
 FORMATS: Mapping[str, Format] = {
     known.name: known
     for known in (
-        gentd26.FORMAT,
-        azure_llm.FORMAT,
-        azure_functions_2021.FORMAT,
-        alibaba_gpu_2023.FORMAT,
+        alibaba.GENTD26,
+        azure.LLM,
+        azure.FUNCTIONS,
+        alibaba.GPU_2023,
         cluster_jobs.ACME,
         cluster_jobs.HELIOS,
         philly.FORMAT,

@@ -75,10 +75,6 @@ class AsyncHow(DAGOptions):
 
     duration: str = option("low", one_of(*_ENDS))
 
-    def hardware(self, files: Sequence[Path], tally: Tally) -> Hardware:
-        """Return eight GPUs, which stand for people; nothing is loaded."""
-        return Hardware(memory_bytes=10**9, weight_bytes=10**9, load_bandwidth=Fraction(10**9), servers=8)
-
     def read(self, files: Sequence[Path], tally: Tally) -> Iterator[DagJobs]:
         """Yield the plans of the files."""
         before = 0
@@ -149,4 +145,6 @@ FORMAT = Format(
         "plans have no arrivals: all are released at 0 (copies, interval)",
     ),
     reader=AsyncHow,
+    # GPUs stand for people; nothing is loaded
+    hardware=Hardware(memory_bytes=10**9, weight_bytes=10**9, load_bandwidth=Fraction(10**9), servers=8),
 )

@@ -139,17 +139,6 @@ def read_jobs(rows: Rows, ids: Ids, model: Texts, options: ClusterOptions) -> Re
 class Helios(OwnerOptions):
     """Reads ``cluster_log.csv`` of any of the clusters."""
 
-    def hardware(self, files: Sequence[Path], tally: Tally) -> Hardware:
-        """Return two servers of eight GPUs of 32 GB, and models of 8 GB; the log knows neither."""
-        return Hardware(
-            memory_bytes=32 * 10**9,
-            weight_bytes=8 * 10**9,
-            load_bandwidth=Fraction(10**10),
-            servers=2,
-            gpus_per_server=8,
-            kind="V100",
-        )
-
     def read(self, files: Sequence[Path], tally: Tally) -> Iterator[Requests]:
         """Yield the jobs of the files."""
         for path in files:
@@ -169,6 +158,15 @@ HELIOS = Format(
     ),
     sizes="the log has no sizes: every model weighs 8 GB, a GPU has 32 GB for weights",
     reader=Helios,
+    # the log knows neither memory nor sizes
+    hardware=Hardware(
+        memory_bytes=32 * 10**9,
+        weight_bytes=8 * 10**9,
+        load_bandwidth=Fraction(10**10),
+        servers=2,
+        gpus_per_server=8,
+        kind="V100",
+    ),
     dated=True,
 )
 
@@ -185,17 +183,6 @@ class Acme(ClusterOptions):
     """
 
     model: str = option("user-type", one_of("user-type", "user", "type"))
-
-    def hardware(self, files: Sequence[Path], tally: Tally) -> Hardware:
-        """Return two servers of eight A100 of 80 GB, as Acme's are, and models of 14 GB, an assumption."""
-        return Hardware(
-            memory_bytes=80 * 10**9,
-            weight_bytes=14 * 10**9,
-            load_bandwidth=Fraction(20 * 10**9),
-            servers=2,
-            gpus_per_server=8,
-            kind="A100",
-        )
 
     def read(self, files: Sequence[Path], tally: Tally) -> Iterator[Requests]:
         """Yield the jobs of the files."""
@@ -223,5 +210,14 @@ ACME = Format(
     ),
     sizes="the log has no sizes: every model weighs 14 GB (7 billion parameters of 2 B), a GPU has 80 GB for weights",
     reader=Acme,
+    # Acme's servers have eight A100 of 80 GB; the size of models is an assumption
+    hardware=Hardware(
+        memory_bytes=80 * 10**9,
+        weight_bytes=14 * 10**9,
+        load_bandwidth=Fraction(20 * 10**9),
+        servers=2,
+        gpus_per_server=8,
+        kind="A100",
+    ),
     dated=True,
 )

@@ -69,16 +69,6 @@ class RLTune(GPUOptions):
 
     model: str = option("user", one_of(*_MODELS, "name"))
 
-    def hardware(self, files: Sequence[Path], tally: Tally) -> Hardware:
-        """Return two servers of eight GPUs of 16 GB, and models of 4 GB; the traces know no sizes."""
-        return Hardware(
-            memory_bytes=16 * 10**9,
-            weight_bytes=4 * 10**9,
-            load_bandwidth=Fraction(10**10),
-            servers=2,
-            gpus_per_server=8,
-        )
-
     def read(self, files: Sequence[Path], tally: Tally) -> Iterator[Requests]:
         """Yield the jobs of the files."""
         wanted = (*_READ, *(column for model, column in _MODELS.items() if model == self.model))
@@ -137,5 +127,13 @@ FORMAT = Format(
     ),
     sizes="the traces have no sizes: every model weighs 4 GB, a GPU has 16 GB for weights",
     reader=RLTune,
+    # the traces know no sizes
+    hardware=Hardware(
+        memory_bytes=16 * 10**9,
+        weight_bytes=4 * 10**9,
+        load_bandwidth=Fraction(10**10),
+        servers=2,
+        gpus_per_server=8,
+    ),
     dated=True,
 )

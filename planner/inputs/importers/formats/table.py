@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -15,11 +16,10 @@ from models.instance import Ints
 from models.scenario.quantities import MAX_BATCH, MAX_NUMBER, MAX_SIZE_BYTES, MAX_TIME_US
 from models.units import microseconds
 from models.workload import WHOLE
-from planner.inputs.importers.csv_files import SEPARATORS, csv_rows, separator_of
 from planner.inputs.importers.format import Format, Hardware
-from planner.inputs.importers.json_files import holds_json_lines, json_rows
+from planner.inputs.importers.json_files import table_rows
 from planner.inputs.importers.rows import LATEST_US, MAX_GPUS_PER_REQUEST, Rows, Tally
-from planner.inputs.importers.tables import Requests, Serving
+from planner.inputs.importers.tables import Requests
 
 DATES, UNIX = "dates with a time of day", "times since 1970"
 MOST_TOKENS = 10_000_000
@@ -109,10 +109,6 @@ class TableReader:
     memory: str = option("", str)
     batch: tuple[tuple[int, str], ...] = option((), _columns_by_size)
 
-    def hardware(self, files: Sequence[Path], tally: Tally) -> Hardware:
-        """Return two GPUs of 24 GB and models of 6 GB that load at 6 GB/s."""
-        return Hardware(24 * 10**9, 6 * 10**9, Fraction(6 * 10**9), servers=2)
-
     def read(self, files: Sequence[Path], tally: Tally) -> Iterator[Requests]:
         """Yield the requests of the files, none of which may be named twice."""
         clock = self.clock(files)
@@ -120,34 +116,19 @@ class TableReader:
         if self.share:
             tally.notes.append("run times are taken to hold beside as many other requests as their shares let run")
         for path in files:
-            for rows in self._rows(path, self._columns, tally):
+            for rows in table_rows(path, self._columns, tally, self._sparse):
                 yield self._requests(rows, clock)
-
-    def _rows(self, path: Path, columns: Sequence[str], tally: Tally) -> Iterator[Rows]:
-        """Return the rows of a file of CSV or JSON Lines, and note what separates its fields."""
-        if holds_json_lines(path):
-            tally.notes.append(f"{path.name} holds JSON Lines")
-            optional = [self.deadline] if self.deadline else []
-            return json_rows(path, [name for name in columns if name not in optional], tally, optional)
-        separator = separator_of(path, self._columns)
-        if separator != ",":
-            tally.notes.append(f"fields of {path.name} are separated by {SEPARATORS[separator]}")
-        return csv_rows(path, columns, tally, separator=separator)
 
     @property
     def _columns(self) -> list[str]:
-        optional = [
-            self.deadline,
-            self.share,
-            self.memory,
-            self.gpus,
-            self.weight,
-            self.user,
-            self.tokens_in,
-            self.tokens_out,
-        ]
+        optional = [self.deadline, self.share, self.memory, self.gpus, self.weight, self.user]
+        optional += [self.tokens_in, self.tokens_out]
         named = [*optional, *(name for _, name in (*self.runtime, *self.batch))]
         return list(dict.fromkeys([self.release, self.model, *filter(None, named)]))
+
+    @property
+    def _sparse(self) -> list[str]:
+        return [self.deadline] if self.deadline else []
 
     def clock(self, files: Sequence[Path]) -> str:
         """Return which clock releases are of, as the first that can be read says: empty for the log's own.
@@ -157,7 +138,7 @@ class TableReader:
         InputError
             If the file cannot be read.
         """
-        chunks = self._rows(files[0], [self.release], Tally(True))
+        chunks = table_rows(files[0], [self.release], Tally(True))
         told = (self._clock_of(text) for rows in chunks for text in rows.text(self.release))
         return next((clock for clock in told if clock is not None), "")
 
@@ -178,38 +159,36 @@ class TableReader:
         model, unit = rows.names(self.model), self.runtime_unit or self.unit
         times = {kind: rows.times(name, unit, least_us=1) for kind, name in self.runtime}
         runtime_us = next(iter(times.values()), np.ones(len(release_us), np.int64))
-        tokens = None
+        columns: dict[str, Any] = {
+            "by_kind": {kind: column for kind, column in times.items() if kind},
+            "timed": bool(times),
+        }
         if self.tokens_in and self.tokens_out:
-            tokens = (rows.wholes(self.tokens_in, 0, MOST_TOKENS), rows.wholes(self.tokens_out, 0, MOST_TOKENS))
-        read = Requests(
-            release_us,
-            model,
-            runtime_us,
-            rows.optional_times(self.deadline, self.deadline_unit or self.unit) if self.deadline else None,
-            rows.wholes(self.gpus, 1, MAX_GPUS_PER_REQUEST) if self.gpus else None,
-            self._serving(rows, runtime_us) if self.share or self.memory or self.batch else None,
-            rows.numbers(self.weight, 0, MAX_NUMBER) if self.weight else None,
-            tokens,
-            {kind: column for kind, column in times.items() if kind},
-            rows.names(self.user) if self.user else None,
-            bool(times),
-        )
-        return read.at(rows.kept)
+            columns["tokens_in"] = rows.wholes(self.tokens_in, 0, MOST_TOKENS)
+            columns["tokens_out"] = rows.wholes(self.tokens_out, 0, MOST_TOKENS)
+        if self.deadline:
+            columns["deadline_us"] = rows.optional_times(self.deadline, self.deadline_unit or self.unit)
+        if self.gpus:
+            columns["gpus"] = rows.wholes(self.gpus, 1, MAX_GPUS_PER_REQUEST)
+        if self.share or self.memory or self.batch:
+            columns |= self._serving(rows, runtime_us)
+        if self.weight:
+            columns["weight"] = rows.numbers(self.weight, 0, MAX_NUMBER)
+        if self.user:
+            columns["user"] = rows.names(self.user)
+        return rows.requests(release_us, model, runtime_us, **columns)
 
-    def _serving(self, rows: Rows, runtime_us: Ints) -> Serving:
+    def _serving(self, rows: Rows, runtime_us: Ints) -> dict[str, Any]:
         """Return shares, memory and times of batches, which may not fall with the size."""
         count, before_us, batch_us = len(runtime_us), runtime_us, {}
         for size, name in self.batch:
             batch_us[size] = rows.times(name, self.runtime_unit or self.unit, least_us=1)
-            rows.refuse(
-                batch_us[size] < before_us, name, "is less than a smaller batch takes", "a time that does not fall"
-            )
+            falls = batch_us[size] < before_us
+            rows.refuse(falls, name, "is less than a smaller batch takes", "a time that does not fall")
             before_us = batch_us[size]
-        return Serving(
-            rows.shares(self.share) if self.share else np.full(count, WHOLE, np.int64),
-            rows.wholes(self.memory, 0, MAX_SIZE_BYTES) if self.memory else np.zeros(count, np.int64),
-            batch_us,
-        )
+        share = rows.shares(self.share) if self.share else np.full(count, WHOLE, np.int64)
+        memory = rows.wholes(self.memory, 0, MAX_SIZE_BYTES) if self.memory else np.zeros(count, np.int64)
+        return {"share": share, "memory_bytes": memory, "batch_us": batch_us}
 
 
 FORMAT = Format(
@@ -219,5 +198,6 @@ FORMAT = Format(
     notes=(),
     sizes="sizes are assumed: models of 6 GB that load at 6 GB/s, GPUs of 24 GB",
     reader=TableReader,
+    hardware=Hardware(24 * 10**9, 6 * 10**9, Fraction(6 * 10**9), servers=2),
     dated=lambda reader, files: bool(reader.clock(files)),
 )

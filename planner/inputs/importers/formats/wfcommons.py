@@ -94,16 +94,6 @@ _Named = TypeVar("_Named", _File, _Specified, _Executed)
 class WfCommons(DAGOptions):
     """Reads instances."""
 
-    def hardware(self, files: Sequence[Path], tally: Tally) -> Hardware:
-        """Return four GPUs of 16 GB, models of 4 GB, and a network of 10 Gbit/s; all of it is assumed."""
-        return Hardware(
-            memory_bytes=16 * 10**9,
-            weight_bytes=4 * 10**9,
-            load_bandwidth=Fraction(10**10),
-            servers=4,
-            network_bandwidth=Fraction(10**10, 8),
-        )
-
     def read(self, files: Sequence[Path], tally: Tally) -> Iterator[DagJobs]:
         """Yield the workflows of the files."""
         before, adjusted = 0, _Adjusted()
@@ -264,4 +254,12 @@ FORMAT = Format(
     ),
     sizes="the instances have no sizes of programs: every model weighs 4 GB, a GPU has 16 GB for weights",
     reader=WfCommons,
+    # all of it is assumed
+    hardware=Hardware(
+        memory_bytes=16 * 10**9,
+        weight_bytes=4 * 10**9,
+        load_bandwidth=Fraction(10**10),
+        servers=4,
+        network_bandwidth=Fraction(10**10, 8),
+    ),
 )

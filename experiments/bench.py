@@ -1,0 +1,150 @@
+"""What benchmarks share: options from a function's parameters, and one question of many instances, row by row."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from inspect import Parameter, getdoc, signature
+from string import Formatter
+from types import NoneType
+from typing import Annotated, Any, TypeVar, get_args, get_origin, get_type_hints
+
+from executor import instance_for, parse_policy, simulate
+from models import Instance, Objective, Timeline
+from models.objective import reported_bound, reported_value
+
+Asked = TypeVar("Asked")
+Question = Callable[..., object]
+Figures = Mapping[str, Any]
+"""What is known of an instance, by name."""
+
+
+def ask(questions: Question | Mapping[str, Question], arguments: Sequence[str] | None = None) -> Any:
+    """Call a function, or the one of several that the command line names, with the options that it gives.
+
+    Parameters without a default are arguments, truth values are switches, tuples take several words. An annotation may
+    say more: words for ``--help``, and in a tuple or the like what is allowed.
+    """
+    given, several = ({}, questions) if isinstance(questions, Mapping) else ({"ask": questions}, {})
+    module = sys.modules[next(iter({**given, **several}.values())).__module__]
+    name = module.__spec__.name if module.__spec__ else module.__name__
+    parser = argparse.ArgumentParser(prog=f"python -m {name.removesuffix('.__main__')}", description=module.__doc__)
+    for question in given.values():
+        _take(parser, question)
+    if several:
+        commands = parser.add_subparsers(required=True, metavar="|".join(several))
+        for word, question in several.items():
+            _take(commands.add_parser(word, help=(getdoc(question) or "").partition("\n")[0]), question)
+    options = vars(parser.parse_args(arguments))
+    return options.pop("ask")(**options)
+
+
+def _take(parser: argparse.ArgumentParser, question: Question) -> None:
+    """Let a parser take the parameters of a function, which it is to call."""
+    hints = get_type_hints(question, include_extras=True)
+    for name, parameter in signature(question).parameters.items():
+        kind, more = hints[name], []
+        if get_origin(kind) is Annotated:
+            kind, *more = get_args(kind)
+        words: dict[str, Any] = {"help": " ".join(each for each in more if isinstance(each, str))}
+        if allowed := [each for each in more if not isinstance(each, str)]:
+            words["choices"] = allowed[0]
+        needed = parameter.default is Parameter.empty
+        if kind is bool:
+            words["action"] = "store_true"
+        elif get_origin(kind) is tuple:
+            words |= {"type": get_args(kind)[0], "nargs": "+" if needed else "*"}
+        else:
+            words["type"] = next((each for each in get_args(kind) if each is not NoneType), kind)
+        if needed:
+            parser.add_argument(name, **words)
+        else:
+            flags = ["-o"] * (name == "output") + [f"--{name.replace('_', '-')}"]
+            parser.add_argument(*flags, dest=name, default=parameter.default, **words)
+    parser.set_defaults(ask=question)
+
+
+def bench(
+    instances: Iterable[tuple[str, Asked]], question: Callable[[Asked], Figures | None], row: str, head: str = ""
+) -> list[Figures]:
+    """Ask the same of every instance, and print a row as soon as it is answered.
+
+    Parameters
+    ----------
+    instances
+        Each with its name.
+    question
+        Returns figures by name, or None where there is nothing to say.
+    row
+        Columns of the table: a format of figures by name, `name` among them; what is None is shown as a dash.
+    head
+        Line above the first row.
+
+    Returns
+    -------
+    list[Figures]
+        The figures of every row.
+    """
+    if head:
+        print(head, flush=True)
+    found: list[Figures] = []
+    for name, instance in instances:
+        figures = question(instance)
+        if figures is not None:
+            found.append({"name": name, **figures})
+            print(_Cells().vformat(row, (), found[-1]), flush=True)
+    return found
+
+
+class _Cells(Formatter):
+    """Formats that show nothing as a dash."""
+
+    def format_field(self, value: Any, format_spec: str) -> str:
+        """Return a cell."""
+        if value is None:
+            return format("-", format_spec.partition(".")[0].rstrip("defgs%,"))
+        return format(value, format_spec)
+
+
+def plan_window(
+    instance: Instance,
+    objective: Objective,
+    time_limit_s: float,
+    starts: Sequence[Timeline] | None = None,
+    **options: Any,
+) -> dict[str, Any]:
+    """Plan an instance as a user would, and return its figures; None where there is no plan or no bound.
+
+    Parameters
+    ----------
+    starts
+        Plans to begin with in place of those of the online policies.
+    options
+        More of the `Budget`.
+    """
+    from planner.answers.plan import solve  # a GPU host has no solver
+    from solvers.budget import Budget
+
+    cpu_s = time.process_time()
+    result = solve(instance, objective, Budget(time_limit_s, **options), starts=starts)
+    return {
+        "jobs": len(instance.jobs),
+        "tasks": instance.n_tasks,
+        "status": result.status,
+        "value": None if result.value is None else reported_value(objective, result.value),
+        "bound": None if result.lower_bound is None else reported_bound(objective, result.lower_bound),
+        "gap": result.gap,
+        "method": result.bound_method,
+        "seconds": result.runtime_s,
+        "cpu_s": time.process_time() - cpu_s,
+        "result": result,
+    }
+
+
+def carry_out(on: Instance, policy: str, seed: int = 0) -> tuple[Instance, Timeline]:
+    """Return what a policy makes of an instance, and the instance as it sees it."""
+    parsed = parse_policy(policy)
+    own = instance_for(on, parsed)
+    return own, simulate(own, parsed, seed)

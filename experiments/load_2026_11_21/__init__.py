@@ -1,1 +1,0 @@
-"""How far from optimal online policies are, from light load to 90 % of capacity."""

@@ -1,0 +1,106 @@
+"""The section `streams` of a scenario file: per class and kind of GPU prefill, chunk, concurrency, steps and KV."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from fractions import Fraction
+from itertools import pairwise
+from typing import Annotated, NamedTuple
+
+from pydantic import AfterValidator, BeforeValidator, Field, model_validator
+
+from models.scenario.errors import quote
+from models.scenario.quantities import Concurrency, Name, PositiveTime, Rate, Size, TokenCount
+from models.scenario.section import Section, kind_of, problem, refuse_empty
+from models.streams import ANY_KIND
+
+_STEPS = "{1: 12.5 ms, 64: 40 ms}"
+
+
+class _OnKind(NamedTuple):
+    """How a class runs on one kind of GPU, as the file says."""
+
+    prefill: Fraction
+    chunk: int
+    concurrency: int
+    step: dict[int, int]
+    kv_per_token: int
+
+
+def for_every_kind(value: object) -> object:
+    """Turn one value into that of every kind of GPU."""
+    return value if isinstance(value, Mapping) else {ANY_KIND: value}
+
+
+def _steps_for_every_kind(value: object) -> object:
+    """Turn one table by concurrency into that of every kind of GPU."""
+    if not isinstance(value, Mapping):
+        raise problem(f"{kind_of(value)} stands here; allowed is a table such as {_STEPS}, or one per kind of GPU")
+    per_kind = not value or any(isinstance(table, Mapping) for table in value.values())
+    return value if per_kind else {ANY_KIND: value}
+
+
+def _rising(step_us: dict[int, int]) -> dict[int, int]:
+    """Refuse a table without concurrency 1, or in which a step of more requests takes less time."""
+    if 1 not in step_us:
+        raise problem(f"lists no concurrency 1; allowed is a table such as {_STEPS}")
+    for few, many in pairwise(sorted(step_us)):
+        if step_us[many] < step_us[few]:
+            fall = f"a step of {many} takes {step_us[many]} us, less than the {step_us[few]} us of {few}"
+            raise problem(f"{fall}; allowed are times that do not fall with the concurrency", str(many))
+    return step_us
+
+
+_Steps = Annotated[dict[Concurrency, PositiveTime], AfterValidator(_rising)]
+_Rates = Annotated[dict[Name, Rate], BeforeValidator(for_every_kind, Rate | dict[Name, Rate]), refuse_empty("kind")]
+_Counts = Annotated[
+    dict[Name, TokenCount], BeforeValidator(for_every_kind, TokenCount | dict[Name, TokenCount]), refuse_empty("kind")
+]
+_Seats = Annotated[
+    dict[Name, Concurrency],
+    BeforeValidator(for_every_kind, Concurrency | dict[Name, Concurrency]),
+    refuse_empty("kind"),
+]
+_StepTables = Annotated[
+    dict[Name, _Steps],
+    BeforeValidator(_steps_for_every_kind, _Steps | dict[Name, _Steps]),
+    refuse_empty("table by concurrency"),
+]
+_Sizes = Annotated[dict[Name, Size], BeforeValidator(for_every_kind, Size | dict[Name, Size]), refuse_empty("kind")]
+
+
+class StreamSection(Section):
+    """Requests served together by continuous batching; every value holds for all kinds of GPU, or stands per kind."""
+
+    models: tuple[Name, ...] = Field(default=(), description="Models that must be ready while requests are served.")
+    prefill: _Rates = Field(description="Prompt tokens per second.")
+    chunk: _Counts = Field(description="Most prompt tokens per iteration.")
+    concurrency: _Seats = Field(description="Most requests at once.")
+    step: _StepTables = Field(
+        description="Time of a step by the requests that decode, 1 and the concurrency among them; linear in between."
+    )
+    kv_per_token: _Sizes = Field(
+        default="0 B", validate_default=True, description="Memory that a token holds, of prompt or answer."
+    )
+
+    @model_validator(mode="after")
+    def _same_kinds(self) -> StreamSection:
+        listing = {kind: key for key in _OnKind._fields for kind in getattr(self, key)}
+        for kind, key in listing.items():
+            for other in _OnKind._fields:
+                if kind not in getattr(self, other) and ANY_KIND not in getattr(self, other):
+                    text = f"has no value for {'every kind' if kind == ANY_KIND else quote(kind)}, as {key} has"
+                    raise problem(f"{text}; allowed are the same kinds of GPU everywhere", other)
+        for kind, on in self.kinds.items():
+            if max(on.step) < on.concurrency:
+                text = f"lists no step of {on.concurrency}, the concurrency"
+                text = text if kind == ANY_KIND else f"{text} of {quote(kind)}"
+                raise problem(f"{text}; allowed is a table from 1 to it, such as {_STEPS}", "step")
+        return self
+
+    @property
+    def kinds(self) -> dict[str, _OnKind]:
+        """What the section says of each kind of GPU that it names."""
+        tables = [getattr(self, key) for key in _OnKind._fields]
+        kinds = dict.fromkeys(kind for table in tables for kind in table)
+        return {kind: _OnKind(*(table.get(kind, table.get(ANY_KIND)) for table in tables)) for kind in kinds}

@@ -1,0 +1,194 @@
+"""Options and arguments of the verbs: what several share, and those that follow from the fields of a question."""
+
+from __future__ import annotations
+
+import inspect
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import MISSING, Field, dataclass, replace
+from enum import StrEnum
+from fractions import Fraction
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar, get_type_hints
+
+import typer
+
+from planner.answers.options import Kind, Option, name_of, options_of
+from planner.command import manners
+
+if TYPE_CHECKING:
+    from models.scenario import Scenario
+    from planner.answers.questions import Question
+    from planner.command.console import Line
+
+
+def assert_finite(seconds: float) -> float:
+    """Return a time limit that ends.
+
+    Raises
+    ------
+    typer.BadParameter
+        If it does not.
+    """
+    if not math.isfinite(seconds):
+        raise typer.BadParameter(f"{seconds} never ends; allowed is a number of seconds of at least 0.1")
+    return seconds
+
+
+ScenarioPath = Annotated[Path, typer.Argument(metavar="SCENARIO", help="Scenario file, YAML or JSON.")]
+Output = Annotated[Path | None, typer.Option("-o", "--output", metavar="FILE", help="Write the result to this file.")]
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON object on standard output.")]
+TimeLimit = Annotated[float, typer.Option(min=0.1, callback=assert_finite, help="Seconds for everything together.")]
+Workers = Annotated[int, typer.Option(min=1, max=64, help="Processes or threads to search with.")]
+Ray = Annotated[
+    str | None, typer.Option(metavar="ADDRESS", help="Search on this Ray cluster, too: HOST:PORT of its head, or auto.")
+]
+Seed = Annotated[int, typer.Option(min=0, max=2**31 - 1, help="The same seed repeats a run.")]
+Warmup = Annotated[str, typer.Option(help="Share of the earliest jobs that the metrics leave out, such as 0.1.")]
+
+
+class DeviceChoice(StrEnum):
+    """The values of ``--device``."""
+
+    CPU = "cpu"
+    CUDA = "cuda"
+
+
+class SharingChoice(StrEnum):
+    """The values of ``--virtual``."""
+
+    PARALLEL = "parallel"
+    SERIAL = "serial"
+
+
+Device = Annotated[DeviceChoice, typer.Option(help="Where to run.")]
+
+Runner = Annotated[str, typer.Option(help="What computes the tasks: synthetic, transformers, or module:factory.")]
+
+Virtual = Annotated[
+    SharingChoice | None,
+    typer.Option(help="Several GPUs of the scenario on one device: side by side, or one run at a time."),
+]
+
+Patience = Annotated[
+    float, typer.Option(min=0.1, help="Seconds that anything may take longer than given before it is given up.")
+]
+
+SamplesPath = Annotated[
+    Path | None, typer.Option(metavar="FILE", help="Samples of a profile of this scenario, to predict from.")
+]
+
+
+Answer = TypeVar("Answer")
+_TYPES: Mapping[Kind, type] = {Kind.WHOLE: int, Kind.SECONDS: float, Kind.FILE: Path, Kind.LEVELS: list[str]}
+"""What typer reads; text of every other kind is read here."""
+
+
+@dataclass(frozen=True, slots=True)
+class Before:
+    """Where an option stands that is the command's alone: before one of the question's."""
+
+    name: str
+
+
+def asks(question: type[Question[Any]]) -> Callable[[Callable[..., int]], Callable[..., int]]:
+    """Return a decorator for a verb: its first argument is the question, with an option for every field that has one.
+
+    The others are typer's; those that are annotated with `Before` stand among the question's.
+    """
+
+    def decorate(verb: Callable[..., int]) -> Callable[..., int]:
+        hints = get_type_hints(verb, include_extras=True)
+        _, *own = inspect.signature(verb).parameters.values()
+        rest = [parameter.replace(annotation=hints[parameter.name]) for parameter in own]
+        places = {parameter.name: _place(parameter) for parameter in rest}
+        asked = [(each, option) for each, option in options_of(question)]
+        parameters = [p for p in rest if p.default is p.empty]
+        for each, option in asked:
+            parameters += [p for p in rest if places[p.name] == each.name]
+            parameters.append(_parameter(each, option))
+        parameters += [p for p in rest if p not in parameters]
+
+        def run(**typed: Any) -> int:
+            told = {each.name: _read(each, option, typed.pop(each.name)) for each, option in asked}
+            return verb(question(**told), **typed)
+
+        keyword = inspect.Parameter.KEYWORD_ONLY
+        run.__signature__ = inspect.Signature([p.replace(kind=keyword) for p in parameters])  # type: ignore[attr-defined]
+        run.__name__, run.__doc__ = verb.__name__, verb.__doc__
+        return run
+
+    return decorate
+
+
+def _place(parameter: inspect.Parameter) -> str | None:
+    """Return before which option of the question a parameter stands; None: after all of them."""
+    marks = getattr(parameter.annotation, "__metadata__", ())
+    return next((mark.name for mark in marks if isinstance(mark, Before)), None)
+
+
+def _parameter(each: Field[Any], option: Option) -> inspect.Parameter:
+    """Return the parameter that typer makes an option of."""
+    kind, default = _TYPES.get(option.kind, str), each.default
+    if option.kind is Kind.CHOICE:
+        choices = StrEnum(each.name.title(), {word: word for word in option.choices})  # type: ignore[misc]
+        kind, default = choices, choices(str(default))
+    elif isinstance(default, Fraction):
+        default = str(default)
+    shown = typer.Option(
+        f"--{name_of(each).replace('_', '-')}",
+        help=option.help,
+        metavar=option.metavar,
+        min=0.1 if option.kind is Kind.SECONDS else option.least,
+        max=option.most,
+        callback=assert_finite if option.kind is Kind.SECONDS else None,
+    )
+    annotation = Annotated[kind | None if default is None else kind, shown]  # type: ignore[valid-type]
+    given = {} if default is MISSING else {"default": default}
+    return inspect.Parameter(each.name, inspect.Parameter.KEYWORD_ONLY, annotation=annotation, **given)
+
+
+def _read(each: Field[Any], option: Option, typed: Any) -> Any:
+    """Return what was typed as the field's value.
+
+    Raises
+    ------
+    UsageError
+        If it cannot be read.
+    """
+    name = f"--{name_of(each).replace('_', '-')}"
+    if not typed and option.kind in (Kind.LEVELS, Kind.NAMES):
+        return None
+    if option.kind is Kind.NAMES:
+        from planner.answers.policies.parse import split_policies
+
+        return split_policies(typed)
+    if option.kind is Kind.LEVELS:
+        from models.slo import ServiceLevels
+        from models.units import QuantityError
+
+        try:
+            return ServiceLevels.parse(*typed)
+        except QuantityError as error:
+            raise manners.UsageError(f"{name}: {error}") from None
+    if option.kind is Kind.SHARE:
+        return manners.fraction(typed, name)
+    if option.kind is Kind.FACTOR:
+        return _factor(typed, name)
+    return str(typed) if option.kind is Kind.CHOICE else typed
+
+
+def _factor(text: str, name: str) -> Fraction:
+    try:
+        return Fraction(text)
+    except (ValueError, ZeroDivisionError):
+        raise manners.UsageError(f"{name}: {text!r} is no number; allowed is one such as 1.5") from None
+
+
+def ask_shown(question: Question[Answer], scenario: Scenario, line: Line) -> tuple[Answer, bool]:
+    """Return the answer, and whether it was interrupted; meanwhile the line says how far it has come."""
+    from planner.command.console import interruptible
+
+    manners.compile_kernels(scenario.instance)
+    with interruptible() as stop, line.shown():
+        return replace(question, watch=line.watch, stop=stop).ask(scenario), stop.is_set()  # type: ignore[call-arg]

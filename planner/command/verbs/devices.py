@@ -1,0 +1,186 @@
+"""The verbs ``profile``, ``replay`` and ``trial``: what runs on devices, in real time."""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from planner.command import manners
+from planner.command.options import (
+    Device,
+    DeviceChoice,
+    Json,
+    Output,
+    Patience,
+    Runner,
+    SamplesPath,
+    ScenarioPath,
+    Seed,
+    TimeLimit,
+    Virtual,
+)
+
+
+def profile(
+    scenario: ScenarioPath,
+    device: Annotated[DeviceChoice, typer.Option(help="What is measured.")],
+    output: Output = None,
+    runner: Annotated[
+        str, typer.Option(help="Who computes: synthetic, transformers[:size=full,weights=FOLDER], module:factory.")
+    ] = "synthetic",
+    rounds: Annotated[int, typer.Option(min=1, help="How often every workflow is run, after the warm-up.")] = 10,
+    beside: Annotated[int, typer.Option(min=0, help="How many more GPUs do the same meanwhile.")] = 0,
+    as_json: Json = False,
+) -> int:
+    """Measure run times, loads and transfers on this machine, and write the scenario with them."""
+    from models.extras import require_extra
+
+    require_extra("devices")
+    from executor.devices.profiling import WARMUP_ROUNDS
+    from executor.runners.factory import parse_runner
+    from models.scenario import load_scenario, promise
+    from planner.answers import profile as profiling
+    from planner.inputs.samples import samples_path
+    from planner.show.profile import profile_view
+    from planner.show.replay import show_count
+
+    if output is not None:
+        if output.suffix.lower() == ".json":
+            raise manners.UsageError(f"{output}: a profile is written as YAML; name it {output.with_suffix('.yaml')}")
+        promise(output)
+        promise(samples_path(output))
+    loaded = load_scenario(scenario)
+    computing = parse_runner(runner)
+    with show_count("profiling, in rounds", WARMUP_ROUNDS + rounds) as watch:
+        made = profiling.profile(
+            loaded, computing, device=device.value, runner_name=runner, rounds=rounds, beside=beside, watch=watch
+        )
+    written = [] if output is None else made.save(output)
+    manners.show(made.record(output), lambda: profile_view(made), as_json, written)
+    return manners.DONE
+
+
+def replay(
+    scenario: ScenarioPath,
+    plan: Annotated[Path | None, typer.Argument(metavar="PLAN", help="Plan or timeline file to carry out.")] = None,
+    policy: Annotated[str | None, typer.Option(help="An online policy in place of a plan.")] = None,
+    device: Device = DeviceChoice.CPU,
+    runner: Runner = "synthetic",
+    virtual: Virtual = None,
+    limit: Patience = 30.0,
+    samples: SamplesPath = None,
+    check_outputs: Annotated[
+        bool, typer.Option("--check-outputs", help="Afterwards run every task alone and compare its output.")
+    ] = False,
+    output: Annotated[
+        Path | None, typer.Option("-o", "--output", metavar="FOLDER", help="Write report, picture and trace here.")
+    ] = None,
+    seed: Seed = 0,
+    as_json: Json = False,
+) -> int:
+    """Carry out a plan or an online policy on devices, in real time; report predicted against measured."""
+    from models.extras import require_extra
+
+    if (plan is None) == (policy is None):
+        raise manners.UsageError("replay: allowed is either a PLAN or --policy, and one of them is needed")
+    require_extra("devices")
+    from models.scenario import load_scenario
+
+    if output is not None:
+        manners.prepare_folder(output)
+    loaded = load_scenario(scenario)
+    from executor.devices.run import LiveSettings
+    from executor.runners.factory import parse_runner
+    from planner.answers.replay import replay_on_devices
+    from planner.inputs.samples import read_samples
+    from planner.show.replay import replay_view, show_elapsed, write
+
+    settings = LiveSettings(device.value, None if virtual is None else virtual.value, limit)
+    with show_elapsed("setting up, then running in real time"):
+        replayed = replay_on_devices(
+            loaded,
+            plan or str(policy),
+            parse_runner(runner),
+            settings,
+            runner_name=runner,
+            seed=seed,
+            check_outputs=check_outputs,
+            samples=None if samples is None else read_samples(samples),
+        )
+    written = [] if output is None else write(replayed, output)
+    manners.show(replayed.record, lambda: replay_view(replayed), as_json, written)
+    return manners.DONE if replayed.achieved else manners.NOT_ACHIEVED
+
+
+def trial(
+    scenario: ScenarioPath,
+    policies: Annotated[
+        str, typer.Option(help="Contenders, separated by commas: plan, policies, plan files; the first is compared to.")
+    ] = "plan,compass,srpt",
+    repeats: Annotated[int, typer.Option(min=1, help="How often all of them run.")] = 5,
+    device: Device = DeviceChoice.CPU,
+    runner: Runner = "synthetic",
+    virtual: Virtual = None,
+    limit: Patience = 30.0,
+    samples: SamplesPath = None,
+    count_faults: Annotated[
+        bool, typer.Option("--count-faults", help="Let runs with faults count in the means, too.")
+    ] = False,
+    time_limit: TimeLimit = 60.0,
+    output: Annotated[
+        Path | None, typer.Option("-o", "--output", metavar="FOLDER", help="Write report and timelines here.")
+    ] = None,
+    seed: Seed = 0,
+    as_json: Json = False,
+) -> int:
+    """Run plans and policies on the same devices, again and again in random order; give paired differences."""
+    from models.extras import require_extra
+
+    require_extra("devices")
+    from executor import StoppedError
+    from executor.devices.run import LiveSettings
+    from executor.runners.factory import parse_runner
+    from models.scenario import load_scenario
+    from planner.answers.policies.parse import split_policies
+    from planner.answers.trial import trial as run_trial
+    from planner.command.console import interruptible
+    from planner.inputs.samples import read_samples
+    from planner.show.replay import show_count
+    from planner.show.trial import forget_runs, keep_run, trial_view, write
+
+    if output is not None:
+        manners.prepare_folder(output)
+    loaded, names = load_scenario(scenario), split_policies(policies)
+    settings = LiveSettings(device.value, None if virtual is None else virtual.value, limit)
+    if output is not None:
+        forget_runs(output)
+    try:
+        with interruptible() as stop, show_count("planning, then running in real time", repeats * len(names)) as watch:
+            made = run_trial(
+                loaded,
+                names,
+                parse_runner(runner),
+                settings,
+                runner_name=runner,
+                repeats=repeats,
+                time_limit_s=time_limit,
+                samples=None if samples is None else read_samples(samples),
+                count_faults=count_faults,
+                seed=seed,
+                watch=watch,
+                keep=(lambda number, run: None) if output is None else partial(keep_run, output),
+                stop=stop,
+            )
+    except StoppedError:
+        manners.say("truenorth: interrupted; no run had ended")
+        return manners.INTERRUPTED
+    written = [] if output is None else write(made, output)
+    manners.show(made.record, lambda: trial_view(made), as_json, written)
+    if stop.is_set():
+        ended = sum(map(len, made.runs.values()))
+        manners.say(f"truenorth: interrupted; {ended} of {repeats * len(names)} runs had ended")
+        return manners.INTERRUPTED
+    return manners.DONE if made.achieved else manners.NOT_ACHIEVED

@@ -1,0 +1,179 @@
+"""The verbs ``plan``, ``bound``, ``check`` and ``verify``: plans, what is proved of them, and whether it holds."""
+
+from __future__ import annotations
+
+from dataclasses import fields, replace
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from planner.answers.questions import BoundQuestion, PlanQuestion, Question, SearchQuestion, UncertainPlanQuestion
+from planner.command import manners
+from planner.command.manners import name_untested
+from planner.command.options import Before, Json, Output, ScenarioPath, ask_shown, asks
+
+if TYPE_CHECKING:
+    from models.scenario import Scenario
+    from planner.answers.plan import Plan
+    from planner.answers.uncertain.planning import UncertainPlan
+
+
+class PlanForChoice(StrEnum):
+    """The values of ``--plan-for``."""
+
+    P50 = "p50"
+    P90 = "p90"
+    SAMPLES = "samples"
+
+
+@asks(PlanQuestion)
+def plan(
+    ask: PlanQuestion,
+    scenario: ScenarioPath,
+    output: Annotated[Output, Before("time_limit_s")] = None,
+    hint: Annotated[
+        Path | None, typer.Option(metavar="PLAN", help="A plan or timeline file to start from."), Before("ray")
+    ] = None,
+    estimates: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Run times are uncertain: estimates of them, as CSV."),
+        Before("ray"),
+    ] = None,
+    plan_for: Annotated[
+        PlanForChoice | None, typer.Option(help="With --estimates: what to plan for (p50)."), Before("ray")
+    ] = None,
+    as_json: Json = False,
+) -> int:
+    """Plan a window: task placement and model residency together, with a lower bound."""
+    from models.scenario import load_scenario, promise
+    from planner.answers.check import feasible_timeline
+    from planner.answers.plan import Plan, write_plan
+    from planner.command.console import ProgressLine
+
+    if output is not None:
+        promise(output)
+    loaded = load_scenario(scenario)
+    asked: Question[Any] = _uncertain(ask, loaded, estimates, plan_for, hint)
+    if hint is not None:
+        asked = replace(ask, hint=feasible_timeline(loaded.instance, hint))
+    done, interrupted = ask_shown(asked, loaded, ProgressLine(loaded.objective, "planning", ask.time_limit_s))
+    made = done if isinstance(done, Plan) else done.plan
+    found = made.timeline is not None
+    if output is not None and found:
+        write_plan(made, output, manners.typed())
+
+    def view() -> object:
+        from planner.show.summaries import plan_view
+
+        return plan_view(done)
+
+    manners.show(name_untested(done.record(output if found else None)), view, as_json)
+    if interrupted:
+        manners.say(f"truenorth: interrupted; {'the best plan found is kept' if found else 'no plan was found yet'}")
+        return manners.INTERRUPTED
+    manners.say_if_late(made.result)
+    return manners.DONE if found else manners.NOT_ACHIEVED
+
+
+def _uncertain(
+    ask: PlanQuestion, scenario: Scenario, estimates: Path | None, plan_for: PlanForChoice | None, hint: Path | None
+) -> Question[Plan] | Question[UncertainPlan]:
+    """Return the question, or the one for the estimates of a file.
+
+    Raises
+    ------
+    UsageError
+        If the options contradict each other.
+    """
+    if estimates is None:
+        if plan_for is not None:
+            raise manners.UsageError(
+                "--plan-for: needs the estimates to plan for; allowed is together with --estimates"
+            )
+        return ask
+    if hint is not None:
+        raise manners.UsageError("--hint: cannot go with --estimates, which make plans of their own; allowed is one")
+    if ask.ray is not None:
+        raise manners.UsageError("--ray: helps to make one plan; allowed is without --estimates, which make several")
+    from planner.answers.uncertain.estimates_file import read_told
+
+    same = {each.name: getattr(ask, each.name) for each in fields(SearchQuestion)}
+    return UncertainPlanQuestion(read_told(estimates, scenario), (plan_for or PlanForChoice.P50).value, **same)
+
+
+@asks(BoundQuestion)
+def bound(
+    ask: BoundQuestion,
+    scenario: ScenarioPath,
+    output: Annotated[
+        Path | None,
+        typer.Option("-o", "--output", metavar="CERTIFICATE", help="Write the certificate to this file."),
+        Before("schedule"),
+    ] = None,
+    as_json: Json = False,
+) -> int:
+    """Find a value that no plan lies below, with a certificate that anyone can check."""
+    from models.scenario import load_scenario, promise
+    from planner.command.console import ProgressLine
+    from planner.show.saving import save
+
+    if output is not None:
+        promise(output)
+    loaded = load_scenario(scenario)
+    made, interrupted = ask_shown(ask, loaded, ProgressLine(loaded.objective, "bounding"))
+    written = [] if output is None else save(made, output)
+
+    def view() -> object:
+        from planner.show.summaries import bound_view
+
+        return bound_view(made)
+
+    manners.show(name_untested(made.record(output)), view, as_json, written[1:])
+    if interrupted:
+        manners.say("truenorth: interrupted; the best bound found is kept")
+        return manners.INTERRUPTED
+    return manners.DONE
+
+
+def check(
+    scenario: ScenarioPath,
+    plan: Annotated[Path, typer.Argument(metavar="PLAN", help="Plan or timeline file.")],
+    as_json: Json = False,
+) -> int:
+    """Check a plan or timeline against every rule, and against what its file says of it."""
+    from models.scenario import load_scenario
+    from planner.answers.check import checked, read
+
+    loaded = load_scenario(scenario)
+    outcome = checked(loaded.objective, *read(loaded.instance, plan))
+
+    def view() -> object:
+        from planner.show.summaries import check_view
+
+        return check_view(outcome)
+
+    manners.show(outcome.record, view, as_json)
+    return manners.NOT_ACHIEVED if outcome.violations else manners.DONE
+
+
+def verify(
+    scenario: ScenarioPath,
+    certificate: Annotated[Path, typer.Argument(metavar="CERTIFICATE", help="What bound -o wrote.")],
+    as_json: Json = False,
+) -> int:
+    """Compute a certificate's bound again, without a solver, and accept or refuse it."""
+    from models.scenario import load_scenario
+    from planner.answers.bound import verdict_record, verify_file
+
+    loaded = load_scenario(scenario)
+    verdict = verify_file(loaded, certificate)
+    found = verdict_record(loaded, verdict)
+
+    def view() -> object:
+        proved = f"the lower bound {found.lower_bound} of {loaded.objective} is proved"
+        return f"valid: {proved}" if verdict.valid else f"refused: {verdict.reason}"
+
+    manners.show(found, view, as_json)
+    return manners.DONE if verdict.valid else manners.NOT_ACHIEVED

@@ -1,0 +1,132 @@
+"""The verbs ``simulate`` and ``compare``: online policies, alone and beside a plan."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from planner.answers.questions import CompareQuestion, SimulateQuestion
+from planner.command import manners
+from planner.command.manners import name_untested
+from planner.command.options import Before, Json, Output, ScenarioPath, ask_shown, asks
+
+if TYPE_CHECKING:
+    from models.scenario import Scenario
+
+
+@asks(SimulateQuestion)
+def simulate(
+    ask: SimulateQuestion,
+    scenario: ScenarioPath,
+    output: Annotated[Output, Before("noise")] = None,
+    change_future: Annotated[
+        int | None,
+        typer.Option(min=1, max=10_000, metavar="N", help="Try N other futures: the policy's past must stay the same."),
+        Before("seed"),
+    ] = None,
+    as_json: Json = False,
+) -> int:
+    """Run an online policy, or replay a plan, in simulated time."""
+    from models.scenario import load_scenario, promise
+    from planner.answers.simulate import write_simulation
+
+    if change_future is not None:
+        if output is not None or ask.noise is not None:
+            raise manners.UsageError("--change-future goes without --noise and -o: it compares runs, and writes none")
+        return _try_futures(load_scenario(scenario), ask.policy, change_future, ask.seed, as_json)
+    if output is not None:
+        promise(output)
+    loaded = load_scenario(scenario)
+    simulation = ask.ask(loaded)
+    if output is not None:
+        write_simulation(simulation, output, manners.typed())
+
+    def view() -> object:
+        from planner.show.summaries import simulation_summary
+        from planner.show.table import facts
+
+        return facts(simulation_summary(simulation))
+
+    manners.show(simulation.record, view, as_json)
+    return manners.DONE
+
+
+def _try_futures(loaded: Scenario, policy: str, draws: int, seed: int, as_json: bool) -> int:
+    """Say whether a policy's past depends on the future."""
+    from planner.answers.simulate import try_changed_futures
+
+    made = try_changed_futures(loaded, policy, draws, seed=seed)
+
+    def view() -> object:
+        from rich.text import Text
+
+        from planner.show.summaries import futures_summary
+
+        return Text(futures_summary(made))
+
+    manners.show(made, view, as_json)
+    return manners.DONE if made.passed else manners.NOT_ACHIEVED
+
+
+@asks(CompareQuestion)
+def compare(
+    ask: CompareQuestion,
+    scenario: ScenarioPath,
+    replications: Annotated[
+        int,
+        typer.Option(min=1, max=10_000, help="Compare on so many seeds, or windows of the trace, with intervals."),
+        Before("ray"),
+    ] = 1,
+    output: Annotated[
+        Path | None,
+        typer.Option("-o", "--output", metavar="FOLDER", help="Write table, pictures and trace here."),
+        Before("workers"),
+    ] = None,
+    as_json: Json = False,
+) -> int:
+    """Set a plan, which knows the future, beside online policies, which do not."""
+    from models.scenario import load_scenario
+    from planner.command.console import ProgressLine
+    from planner.show.saving import save
+
+    if output is not None:
+        manners.prepare_folder(output)
+    loaded = load_scenario(scenario)
+    if replications > 1:
+        return _replicate(ask, loaded, replications, output, as_json)
+    made, interrupted = ask_shown(ask, loaded, ProgressLine(loaded.objective, "comparing"))
+    written = [] if output is None else save(made, output)
+
+    def view() -> object:
+        from planner.show.comparison import comparison_view
+
+        return comparison_view(made)
+
+    manners.show(name_untested(made.record), view, as_json, written)
+    if interrupted:
+        manners.say("truenorth: interrupted; the best plan found is kept")
+        return manners.INTERRUPTED
+    manners.say_if_late(made.plan.result)
+    return manners.DONE if made.plan.timeline is not None else manners.NOT_ACHIEVED
+
+
+def _replicate(ask: CompareQuestion, loaded: Scenario, count: int, output: Path | None, as_json: bool) -> int:
+    """Compare over replications."""
+    from planner.answers.replications import replicate_comparison
+    from planner.command.console import cells_line, interruptible
+    from planner.show import replicated
+
+    line = cells_line()
+    with interruptible() as stop, line.shown():
+        made = replicate_comparison(replace(ask, stop=stop), loaded, count, output, line.watch)
+    written = [] if output is None or not made.replications else replicated.write(made, output)
+    manners.show(name_untested(made.record), lambda: replicated.replicated_view(made), as_json, written)
+    for error in made.sweep.errors:
+        manners.say(f"replication {error.cell}: {error.error}")
+    if not made.sweep.complete:
+        manners.say(f"truenorth: interrupted; {len(made.replications)} finished replications are kept")
+        return manners.INTERRUPTED
+    return manners.NOT_ACHIEVED if made.sweep.counts.failed else manners.DONE

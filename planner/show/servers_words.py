@@ -1,0 +1,318 @@
+"""An answer about servers in words: what to order, what it hangs on, how sure the least size is, and what forces it.
+
+Of priced groups only the price has a bound worth saying: one dear server may do where many cheap ones do not.
+"""
+
+from __future__ import annotations
+
+from executor import Knows
+from models.record import ABSENT
+from planner.answers.servers.record import AlternativeSize, AssumedWindow, ServersRecord, Size, StrainReached
+from planner.answers.uncertain.spec import MEAN, parse_uncertainty
+
+HOURS_PER_MONTH = 730
+"""A twelfth of a year."""
+_WORDS = {
+    Knows.NOTHING: "which knows no run times",
+    Knows.WAITS: "which knows how long queues take",
+    Knows.RUN_TIMES: "which knows every run time exactly",
+    Knows.FUTURE: "which knows the future",
+}
+
+
+def order_in_words(found: ServersRecord) -> str:
+    """Return what to order; where no policy met the level, what is known instead."""
+    if not found.alternatives:
+        return answer_in_words(found)
+    best = found.alternatives[0]
+    untried = found.policies[best.policy].not_simulated
+    at_most = " at most" if untried else ""
+    who = f"{best.policy}, {knowledge_in_words(best.knows, found.noise)}"
+    parts = [
+        _price(best) if found.priced else "",
+        _spared(found),
+        _headroom(found),
+        f"{say_less(found, untried)} untried" if untried else "",
+        _floor_price(found),
+    ]
+    said = "; ".join(part for part in parts if part)
+    return f"Order{at_most} {_ordered(found, best)} for {who}{': ' if said else ''}{said}."
+
+
+def _ordered(found: ServersRecord, best: AlternativeSize) -> str:
+    return describe_mix(found, best.size.mix or []) if found.priced else say_servers(best.size.servers or 0)
+
+
+def _price(best: AlternativeSize) -> str:
+    price = best.size.price_per_hour or 0.0
+    return f"{price:,.2f} per hour, {_rounded(price * HOURS_PER_MONTH)} a month"
+
+
+def _rounded(amount: float) -> str:
+    """Return an amount to three digits.
+
+    >>> _rounded(2336.0), _rounded(1.46)
+    ('2,340', '1.46')
+    """
+    three = float(f"{amount:.3g}")
+    return f"{three:,.0f}" if three >= 100 else f"{three:g}"
+
+
+def _spared(found: ServersRecord) -> str:
+    spare = found.spare
+    return "" if not spare else "any one may be gone" if spare == 1 else f"any {spare} may be gone"
+
+
+def _headroom(found: ServersRecord) -> str:
+    """Return by how much traffic may grow; empty if there was no time to simulate that."""
+    growth = found.growth
+    if growth is None:
+        return ""
+    if growth.fails is None:
+        return f"{growth.holds - 1:.0%} headroom or more"
+    if growth.holds == 1:
+        return f"less than {growth.fails - 1:.0%} headroom"
+    return f"{growth.holds - 1:.0%} headroom"
+
+
+def _floor_price(found: ServersRecord) -> str:
+    """Return below what no plan lies, where anything is refuted."""
+    if found.refutation is None or found.refutation.however_many:
+        return ""
+    if not found.priced:
+        return f"floor {found.minimum.lower_bound}"
+    least = found.minimum.lower_bound_price_per_hour
+    return "" if least is None else f"floor {least:,.2f} per hour{up_to_counts(found, ' on at most {}')}"
+
+
+def knowledge_in_words(known: Knows, noise: str | None) -> str:
+    """Return what a policy knows, as a clause; `noise` is under what it was simulated.
+
+    >>> knowledge_in_words(Knows.WAITS, None), knowledge_in_words(Knows.RUN_TIMES, "told=mean")
+    ('which knows how long queues take', 'told mean run times only')
+    """
+    asked = parse_uncertainty(noise)
+    if noise is None or (known is Knows.NOTHING and asked.keeps_truth):  # what is told changes nothing
+        return _WORDS[known]
+    if asked.told_means and known in (Knows.WAITS, Knows.RUN_TIMES) and asked.noise is None:
+        return f"told {MEAN} run times only"
+    words = _WORDS[known].removesuffix(" exactly") if not asked.tells_exactly else _WORDS[known]
+    return f"{words}, under {noise}"
+
+
+def describe_size(found: ServersRecord, size: Size) -> str:
+    """Return a number of servers, or a mix by its GPU kinds with its price; a dash where there is none."""
+    if size.servers is None:
+        return "-"
+    if not size.servers:
+        return "no server"
+    if not found.priced:
+        return str(size.servers)
+    return f"{describe_mix(found, size.mix or [])} at {size.price_per_hour:g} per hour"
+
+
+def describe_mix(found: ServersRecord, mix: list[int]) -> str:
+    """Return how many servers of which GPU kind; groups of one kind are told apart by their place in the file."""
+    names = [
+        group.gpu if group.gpus_per_server == 1 else f"{group.gpus_per_server}x{group.gpu}" for group in found.groups
+    ]
+    labels = [
+        name if names.count(name) == 1 else f"{name} (group {number})" for number, name in enumerate(names, start=1)
+    ]
+    return " + ".join(f"{count} {label}" for count, label in zip(mix, labels, strict=True) if count)
+
+
+def answer_in_words(found: ServersRecord) -> str:
+    """Return what is said of an answer, in one paragraph."""
+    return " ".join(sentences(found))
+
+
+def sentences(found: ServersRecord) -> list[str]:
+    """Return what can be deployed and its floor, what it hangs on, how sure the least size is, and what forces it."""
+    minimum, refutation = found.minimum, found.refutation
+    size = _counted(found, minimum.size)
+    enough = f"enough{say_spare(found, ' with {} of them gone')}"
+    if minimum.size.servers is None:
+        said = _nothing_found(found)
+    elif minimum.proved:
+        cheaper = f"no cheaper size{up_to_counts(found, ' of at most {}')}"
+        said = f"With the future known, {size} {enough}, and {cheaper} is, which is proved"
+    elif refutation is None:
+        said = f"With the future known, {size} {enough}; whether less is enough is open"
+    else:
+        said = f"With the future known, {size} {enough}; {_too_little(found)}, and what lies between is open"
+    parts = [
+        deployable_in_words(found),
+        strain_in_words(found),
+        said,
+        "" if refutation is None else refutation.forces,
+    ]
+    return [f"{part}." for part in parts if part]
+
+
+def _nothing_found(found: ServersRecord) -> str:
+    slo, upto = found.levels, describe_size(found, found.largest)
+    if found.refutation is not None and found.refutation.however_many:
+        return f"No number of servers meets {slo}, which is proved"
+    servers = "" if found.priced else " servers"
+    if not found.open_sizes:
+        return f"No plan on up to {upto}{servers} meets {slo}, which is proved"
+    said = f"No plan within {slo} was found on up to {upto}{servers}"
+    return said if found.refutation is None else f"{said}; {_too_little(found)}"
+
+
+def _too_little(found: ServersRecord) -> str:
+    """Return what the bound says, where something is refuted."""
+    if found.priced:
+        no_mix = f"no mix{up_to_counts(found, ' of at most {}')}"
+        return f"below {found.minimum.lower_bound_price_per_hour:g} per hour {no_mix} is, which is proved"
+    return f"fewer than {found.minimum.lower_bound} are proved too few"
+
+
+def deployable_in_words(found: ServersRecord) -> str:
+    """Return the policy that meets the level at the least size, the floor below it, and how much more traffic it takes.
+
+    It can be deployed without knowing the future. Empty if no policy met the level.
+    """
+    if not found.alternatives:
+        return ""
+    best = found.alternatives[0]
+    untried = found.policies[best.policy].not_simulated
+    size = _sized(found, best.size)
+    needs = f"needs at most {size} ({_left_out(found, untried)})" if untried else f"needs {size}"
+    spare = say_spare(found, ", {} of which may be gone")
+    said = f"{_who(found, best)} {needs}{spare}{_better_informed(found)}{_floor(found)}"
+    growth = found.growth
+    if growth is None or growth.fails is None:
+        return said if growth is None else f"{said}. It takes {growth.holds:.4g} times the traffic, too"
+    if growth.holds == 1:
+        return f"{said}. With {growth.fails:.4g} times the traffic it does not meet the level there"
+    return f"{said}. It takes {growth.holds:.4g} times the traffic there, but not {growth.fails:.4g} times"
+
+
+def _who(found: ServersRecord, alternative: AlternativeSize) -> str:
+    """Return a policy with what it knows."""
+    return f"{alternative.policy}, {knowledge_in_words(alternative.knows, found.noise)},"
+
+
+def _sized(found: ServersRecord, size: Size) -> str:
+    return describe_size(found, size) if found.priced else say_servers(size.servers or 0)
+
+
+def _better_informed(found: ServersRecord) -> str:
+    """Return what the policy needs that would do with least because it knows more; empty if that is not less."""
+    best, *others = found.alternatives
+    cheapest = min(others, key=lambda each: cost_of(found, each.size), default=best)
+    if cost_of(found, cheapest.size) >= cost_of(found, best.size):
+        return ""
+    return f" ({_who(found, cheapest)} would do with {_sized(found, cheapest.size)})"
+
+
+def cost_of(found: ServersRecord, size: Size) -> float:
+    """Return what was to be least of a size: its price, or its servers."""
+    return float((size.price_per_hour if found.priced else size.servers) or 0)
+
+
+def say_less(found: ServersRecord, count: int) -> str:
+    """Return so many sizes below the one found in words."""
+    one, more = ("cheaper mix", "cheaper mixes") if len(found.groups) > 1 else ("smaller size", "smaller sizes")
+    return f"{count} {one if count == 1 else more}"
+
+
+def _left_out(found: ServersRecord, untried: int) -> str:
+    """Return how many sizes below the one found were left out."""
+    return f"{say_less(found, untried)} {'was' if untried == 1 else 'were'} not tried for lack of time"
+
+
+def _floor(found: ServersRecord) -> str:
+    """Return below what no plan lies, where anything is refuted."""
+    if found.refutation is None or found.refutation.however_many:
+        return ""
+    if found.priced:
+        least = found.minimum.lower_bound_price_per_hour
+        said = "" if least is None else f"; no plan, however clever, costs less than {least:g}"
+        beyond = up_to_counts(found, " on at most {}, or on more less than ")
+        return f"{said}{beyond}{found.minimum.lower_bound_price_of_any_counts:g}" if said and beyond else said
+    return f"; no plan, however clever, needs fewer than {found.minimum.lower_bound}"
+
+
+def up_to_counts(found: ServersRecord, words: str) -> str:
+    """Return words with the most servers that were looked at, where more of some group may cost less; else nothing."""
+    minimum = found.minimum
+    anywhere = minimum.lower_bound_price_of_any_counts
+    if anywhere in (None, ABSENT) or anywhere == minimum.lower_bound_price_per_hour:
+        return ""
+    return words.format(describe_mix(found, found.largest.mix or []))
+
+
+def say_spare(found: ServersRecord, words: str) -> str:
+    """Return words with how many servers may be gone; empty if none may."""
+    spare = found.spare
+    return words.format(f"any {spare}" if spare > 1 else "any one") if spare else ""
+
+
+def say_servers(count: int) -> str:
+    """Return a number of servers in words."""
+    return "1 server" if count == 1 else f"{count} servers"
+
+
+def strain_in_words(found: ServersRecord) -> str:
+    """Return which model's figure the answer hangs on most; empty if nothing was simulated."""
+    if not found.sensitivity:
+        return ""
+    worst, more = found.sensitivity[0], "20 % more"
+    if worst.met:
+        return f"{more} run time or size of any one model leaves the level met; {_figure_of(worst)} matters most"
+    broken = sum(not each.met for each in found.sensitivity)
+    others = "" if broken == 1 else f", the first of {broken} that break it"
+    return f"It hangs on {_figure_of(worst)}: with {more} the level is missed{others}"
+
+
+def assumptions(found: ServersRecord, window: AssumedWindow) -> list[str]:
+    """Return what an answer rests on, a sentence each; of a document that a folder holds."""
+    spare, rate = found.spare, found.rate
+    held = window.resident_at_start
+    return [
+        *([f"Requests come {rate:g} times as fast as in the scenario."] if rate != 1 else []),
+        f"It is the answer for {window.jobs:,} jobs released within {window.length_s:,.4g} s; other windows may "
+        "need more (--replications).",
+        *_told(found),
+        f"At the start {held} models are in memory." if held else "At the start no model is in memory: all are loaded.",
+        f"Loads and runs of a GPU {'overlap' if window.overlap_loads else 'take turns'}; sizes, run times and "
+        "prices are those of the scenario.",
+        f"Up to {spare} servers are gone from the start, whichever hurt most."
+        if spare
+        else "No server fails, comes or goes.",
+    ]
+
+
+def untried(found: ServersRecord) -> list[str]:
+    """Return what there was no time for, in a sentence; nothing where all was done."""
+    left = [
+        f"{size.not_simulated} {'size' if size.not_simulated == 1 else 'sizes'} of {name}"
+        for name, size in found.policies.items()
+        if size.not_simulated
+    ]
+    if found.alternatives and found.growth is None:
+        left.append("more traffic")
+    if found.open_sizes:
+        count = found.open_sizes
+        left.append(f"whether a plan would do with {'one cheaper size' if count == 1 else f'{count} cheaper sizes'}")
+    return [f"Not settled within the time limit: {'; '.join(left)}."] if left else []
+
+
+def _told(found: ServersRecord) -> list[str]:
+    """Return under what policies were simulated, if not as the scenario stands."""
+    noise = found.noise
+    return [] if noise is None else [f"Policies were simulated under the noise {noise}; floor and plan are without it."]
+
+
+def _figure_of(strain: StrainReached) -> str:
+    return f"the {strain.figure} of {strain.model}"
+
+
+def _counted(found: ServersRecord, size: Size) -> str:
+    one = size.servers == 1
+    if found.priced:
+        return f"{describe_size(found, size)} {'is' if one else 'are'}"
+    return "1 server is" if one else f"{size.servers} servers are"
