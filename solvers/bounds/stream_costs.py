@@ -98,7 +98,7 @@ def seat_us(speed: StreamSpeed, asked: Requests) -> Floats:
     Cost: O(1) each.
     If wrong: a floor above what is enough.
     """
-    return alone_us(speed, asked.uncached, asked.decodes) * (SURE / speed.seats)
+    return np.asarray(alone_us(speed, asked.uncached, asked.decodes) * (SURE / speed.seats), np.float64)
 
 
 def kv_us(speed: StreamSpeed, asked: Requests, room: int) -> Floats:
@@ -109,7 +109,7 @@ def kv_us(speed: StreamSpeed, asked: Requests, room: int) -> Floats:
     Cost: O(1) each.
     If wrong: a floor above what is enough.
     """
-    return alone_us(speed, asked.uncached, asked.decodes) * (asked.held / room) * SURE
+    return np.asarray(alone_us(speed, asked.uncached, asked.decodes) * (asked.held / room) * SURE, np.float64)
 
 
 def _shared_steps(speed: StreamSpeed) -> tuple[Floats, Floats]:

@@ -271,9 +271,10 @@ class _Load:
         soon = np.where(due, soon, 0.0)
         at_last = np.where(due & (surely_us < NO_DUE), np.minimum(at_last, soon), 0.0)
         fine = max(1, min(_FINE, int(2.0**61 / max(1.0, soon.sum()))))
-        whole = [np.floor(costs * fine).astype(np.int64) for costs in (soon, at_last)]
-        latest = np.where(due, latest_us, NO_DUE)
-        return cls(calls.earliest_us, latest, np.where(due, surely_us, NO_DUE), *whole, calls.first, late, fine)
+        in_time = np.floor(soon * fine).astype(np.int64)
+        in_the_end = np.floor(at_last * fine).astype(np.int64)
+        latest, surely = np.where(due, latest_us, NO_DUE), np.where(due, surely_us, NO_DUE)
+        return cls(calls.earliest_us, latest, surely, in_time, in_the_end, calls.first, late, fine)
 
     def fullest(self) -> tuple[int, int, Fraction]:
         """Return a window that asks for the most of those tried, and how many GPUs all the time, at least."""
