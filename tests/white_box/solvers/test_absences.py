@@ -12,8 +12,8 @@ from models.status import Status
 from solvers.budget import Budget, Method
 from solvers.exact import exhaustive
 from solvers.portfolio import solve
-from solvers.search.serving_decoder import ServingDecoder
-from solvers.search.serving_dispatch import greedy_batches
+from solvers.search.decoder import Decoder
+from solvers.search.dispatch import greedy_decisions
 from solvers.visits import Visits
 from tests.instances import random_instance, random_serving_instance
 
@@ -32,9 +32,9 @@ def test_the_decoder_rebuilds_an_optimum_from_its_decisions() -> None:
         if best.timeline is None:
             continue
         visits = Visits.of(built)
-        decoder = ServingDecoder(visits.twin, objective)
+        decoder = Decoder(visits.twin, objective)
         values = []
-        for decisions in (decoder.encode(visits.spread(best.timeline)), *greedy_batches(decoder)[:3]):
+        for decisions in (decoder.encode(visits.spread(best.timeline)), *greedy_decisions(decoder)[:3]):
             decoded = decoder.timeline(decisions)
             assert decoded is not None
             plan = visits.gather(visits.close(decoded))

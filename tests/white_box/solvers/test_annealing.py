@@ -20,12 +20,12 @@ from solvers.result import Search
 from solvers.search import annealing
 from solvers.search.annealer import Annealer, Parameters
 from solvers.search.annealing import improve, starts
-from solvers.search.annealing_kernel import Window
 from solvers.search.decoder import Decisions, Decoder
 from solvers.search.decoder_kernel import look_ahead
 from solvers.search.decoder_state import FAR
 from solvers.search.dispatch import greedy
 from solvers.search.neighbourhood import AS_LONG, MOVES, REST, STRETCHES
+from solvers.search.retiming import Window
 from tests.instances import chain, cluster, instance, random_instance, task
 
 
@@ -99,7 +99,7 @@ class Checked(Annealer):
         before, after, whole = super()._anneal(window, temperature, moves)
         assert whole == pytest.approx(self._cost(), rel=1e-9, abs=1e-9)
         self._origin.upcoming[:] = FAR
-        look_ahead(self.decoder.tables, self._origin, self._work, window.last, len(self._plan.order))
+        look_ahead(self.decoder.tables, self._origin, self._work, None, window.last, len(self._plan.order))
         assert after == pytest.approx(self._evaluate(self._origin, self._before, window), rel=1e-9, abs=1e-9)
         self.windows += 1
         return before, after, whole

@@ -15,7 +15,6 @@ from solvers.exact import exhaustive
 from solvers.result import Search
 from solvers.search import beam, beam_state
 from solvers.search.beam_guide import Guide, tabulate
-from solvers.search.beam_sharing import deal_out
 from solvers.search.decoder import Decoder
 from tests.instances import chain, cluster, gpu, instance, network, random_instance, task
 
@@ -167,7 +166,7 @@ def test_a_part_without_room_for_its_share_leaves_states_out(monkeypatch: pytest
             part.at[bucket, :count] = 999 * bucket + np.arange(count)
             part.alike[bucket, :count] = 1000 * part.part + np.arange(count)
             part.bound[bucket, :count] = part.alike[bucket, :count]
-    deal_out(parts, 0, 2000)
+    beam.deal_out(parts, 0, 2000)
     assert [part.states[:2].tolist() for part in parts] == [[1000, 0], [999, 0]]
 
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from models import InitialResidency, Instance, Job, Link, Objective, Restrictions, Timeline, check, timeline_value
-from solvers.search.decoder import Decisions, Decoder, decode_timeline, encode
+from solvers.search.decoder import Decisions, Decoder, decode_timeline
 from tests.instances import chain, cluster, gpu, instance, network, random_instance, task
 from tests.normal_form import loose_ends
 
@@ -196,7 +196,7 @@ def test_decoding_again_is_no_later() -> None:
         of = random_instance(rng, 8)
         first = decode_timeline(of, random_decisions(rng, of))
         assert first is not None
-        second = decode_timeline(of, encode(first))
+        second = decode_timeline(of, Decoder(of, Objective.MEAN_LATENCY).encode(first))
         assert second is not None
         assert (second.end_us <= first.end_us).all()
 

@@ -8,11 +8,10 @@ import numpy as np
 import pytest
 
 from models import WHOLE, GPUState, Instance, Objective, Run
-from models.instance import Ints
+from models.instance import NONE, Ints
 from solvers.search.decoder import Decisions, Decoder
 from solvers.search.decoder_kernel import INFEASIBLE, cost_so_far, decode, look_ahead
 from solvers.search.decoder_state import (
-    ABSENT,
     END,
     GPU,
     INITIAL,
@@ -20,45 +19,36 @@ from solvers.search.decoder_state import (
     MODEL,
     READY,
     SLOT,
-    State,
-    Work,
+    ClusterState,
+    DecodedTasks,
+    Decoding,
     copy_of,
 )
-from solvers.search.serving_decoder import ServingDecoder, spans_of
-from solvers.search.serving_kernel import decode_serving, look_ahead_serving
 from tests.instances import random_instance, random_serving_instance
 from tests.white_box.solvers.test_decoder import random_decisions
 
 STOP, READIED, EVICT, LOAD, START = range(5)
 
 
-def decode_some(decoder: Decoder, decisions: Decisions, tasks: int) -> tuple[State, Work, Ints]:
+def decode_some(decoder: Decoder, decisions: Decisions, tasks: int) -> tuple[ClusterState, DecodedTasks, Ints]:
     """Decode the first tasks of a list; return the state then, the working arrays, and the residencies."""
     work, state, rows = decoder.work(decisions), copy_of(decoder.origin), decoder.residencies
-    total, worst = cost_so_far(decoder.tables, work.completed)
-    last = len(decisions.order)
-    if isinstance(decoder, ServingDecoder):
-        runs, spans = decoder.runs(decisions), spans_of(work)
-        look_ahead_serving(decoder.tables, state, work, runs, 0, last)
-        decode_serving(
-            decoder.tables, decoder.service, state, work, spans, runs, rows, 0, tasks, total, worst, INFEASIBLE
-        )
-    else:
-        look_ahead(decoder.tables, state, work, 0, last)
-        decode(decoder.tables, state, work, rows, 0, tasks, total, worst, INFEASIBLE)
+    serving, so_far = decoder.serving(decisions), cost_so_far(decoder.tables, work.completed)
+    look_ahead(decoder.tables, state, work, serving, 0, len(decisions.order))
+    decode(Decoding(decoder.tables, state, work, rows), serving, 0, tasks, so_far, INFEASIBLE)
     return state, work, rows[: state.records[0]]
 
 
-def runs_on(of: Instance, work: Work, latest: int) -> list[Run]:
+def runs_on(of: Instance, work: DecodedTasks, latest: int) -> list[Run]:
     """Return the batches that a decoder chained up on a GPU, latest first."""
     runs, leader = [], latest
-    while leader != ABSENT:
+    while leader != NONE:
         template, start_us = int(of.task_template[leader]), int(work.start[leader])
         batch = int(of.template_batch[template])
         alike = (
             (work.start == start_us) & (work.gpu == work.gpu[leader]) & (of.template_batch[of.task_template] == batch)
         )
-        members = np.flatnonzero(alike & (work.end > 0)).tolist() if batch != ABSENT else [leader]
+        members = np.flatnonzero(alike & (work.end > 0)).tolist() if batch != NONE else [leader]
         share, held = int(of.template_share[template]), int(of.template_memory[template]) * len(members)
         runs.append(Run([leader], start_us, int(work.end[leader]), batch, of.needs[template], share, held))
         leader = int(work.previous[leader])
@@ -72,11 +62,11 @@ def live(of: Instance, gpu: int, runs: list[Run], rows: Ints) -> GPUState:
     events += [(run.end_us, STOP, number) for number, run in enumerate(runs)]
     for number, row in enumerate(rows.tolist()):
         if row[INITIAL]:
-            state.memory.hold_model(row[MODEL], None if row[SLOT] == ABSENT else row[SLOT])
+            state.memory.hold_model(row[MODEL], None if row[SLOT] == NONE else row[SLOT])
             state.memory.ready.add(row[MODEL])
         else:
             events += [(row[LOAD_START], LOAD, number), (row[READY], READIED, number)]
-        events += [] if row[END] == ABSENT else [(row[END], EVICT, number)]
+        events += [] if row[END] == NONE else [(row[END], EVICT, number)]
     for _, kind, number in sorted(event for event in events if event <= (runs[0].start_us, START, len(runs))):
         if kind == START:
             assert state.refuse_run(runs[number]) is None
@@ -84,7 +74,7 @@ def live(of: Instance, gpu: int, runs: list[Run], rows: Ints) -> GPUState:
         elif kind == STOP:
             state.end_run(runs[number].tasks[0])
         elif kind == LOAD:
-            slot = None if rows[number, SLOT] == ABSENT else int(rows[number, SLOT])
+            slot = None if rows[number, SLOT] == NONE else int(rows[number, SLOT])
             assert state.refuse_load(int(rows[number, MODEL]), slot) is None
             state.begin_load(int(rows[number, MODEL]), int(rows[number, READY]), slot)
         elif kind == READIED:
@@ -106,10 +96,10 @@ def test_both_say_the_same_of_runs_loads_memory_and_free_compute(serving: bool) 
             joins = np.array([rng.randrange(2) for _ in range(of.n_tasks)])
             joins[decisions.order[tasks:]] = 0  # nobody joins whom the cut leaves out
             decisions = Decisions(decisions.order, decisions.gpu, joins)
-        decoder = (ServingDecoder if serving else Decoder)(of, Objective.MEAN_LATENCY)
+        decoder = Decoder(of, Objective.MEAN_LATENCY)
         state, work, rows = decode_some(decoder, decisions, tasks)
         for gpu in range(of.n_gpus):
-            if state.last_task[gpu] != ABSENT:
+            if state.last_task[gpu] != NONE:
                 runs = runs_on(of, work, int(state.last_task[gpu]))
                 lived = live(of, gpu, runs, rows[rows[:, GPU] == gpu])
                 compare(of, lived, state, gpu, runs)
@@ -117,17 +107,15 @@ def test_both_say_the_same_of_runs_loads_memory_and_free_compute(serving: bool) 
     assert running >= ({1, 2, 3} if serving else {1})
 
 
-def compare(of: Instance, lived: GPUState, state: State, gpu: int, runs: list[Run]) -> None:
+def compare(of: Instance, lived: GPUState, state: ClusterState, gpu: int, runs: list[Run]) -> None:
     now = runs[0].start_us
     beside = {run.tasks[0]: run for run in runs if run.end_us > now}
     assert lived.runs == beside
     assert lived.free_share == WHOLE - sum(run.share for run in beside.values())
-    assert set(lived.memory.residents) == set(np.flatnonzero(state.ready[gpu] != ABSENT).tolist())
+    assert set(lived.memory.residents) == set(np.flatnonzero(state.ready[gpu] != NONE).tolist())
     if lived.memory.slots:
         held_by = [lived.memory.holder(slot) for slot in range(len(lived.memory.slots))]
-        assert [ABSENT if model is None else model for model in held_by] == state.slot_model[
-            gpu, : len(held_by)
-        ].tolist()
+        assert [NONE if model is None else model for model in held_by] == state.slot_model[gpu, : len(held_by)].tolist()
     else:
         assert lived.memory.free_bytes == state.room[gpu] - sum(run.memory_bytes for run in beside.values())
     if not of.template_memory.any():  # otherwise a run that evicts keeps the copy engine from its room, too

@@ -10,7 +10,7 @@ from models import Objective
 from solvers.search.annealer import Annealer, Parameters
 from solvers.search.annealing import starts
 from solvers.search.decoder import Decisions, Decoder
-from solvers.search.exchange import Exchange
+from solvers.search.teams import Exchange
 
 
 def decisions(number: int) -> Decisions:

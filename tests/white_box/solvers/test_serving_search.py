@@ -14,9 +14,8 @@ from models.timeline import batch_leaders
 from solvers.exact.exhaustive import solve
 from solvers.result import Search
 from solvers.search.annealing import improve
-from solvers.search.decoder import Decisions
-from solvers.search.serving_decoder import ServingDecoder
-from solvers.search.serving_dispatch import greedy_batches
+from solvers.search.decoder import Decisions, Decoder
+from solvers.search.dispatch import greedy_decisions
 from tests.instances import chain, cluster, instance, random_serving_instance, task
 from tests.white_box.solvers.test_decoder import random_decisions
 
@@ -29,7 +28,7 @@ def annealed(of: Instance, objective: Objective, moves: int) -> Search:
 
 def decoded(of: Instance, order: Sequence[int], gpus: Sequence[int], joins: Sequence[int]) -> Timeline:
     decisions = Decisions(np.array(order), np.array(gpus), np.array(joins))
-    timeline = ServingDecoder(of, Objective.MEAN_LATENCY).timeline(decisions)
+    timeline = Decoder(of, Objective.MEAN_LATENCY).timeline(decisions)
     assert timeline is not None
     assert check(of, timeline) == []
     return timeline
@@ -109,7 +108,7 @@ def test_every_decoded_timeline_is_feasible_and_decodes_again(restricted: bool) 
         of = random_serving_instance(rng, rng.choice((5, 12, 24)), restricted)
         drawn = random_decisions(rng, of)
         joins = np.array([rng.choice((0, 1, 1)) for _ in range(of.n_tasks)])
-        decoder = ServingDecoder(of, Objective.MEAN_LATENCY)
+        decoder = Decoder(of, Objective.MEAN_LATENCY)
         timeline = decoder.timeline(Decisions(drawn.order, drawn.gpu, joins))
         if timeline is None:
             continue  # a restriction left a model no room
@@ -143,8 +142,8 @@ def test_close_to_the_optimum_of_tiny_instances(objective: Objective) -> None:
 def test_dispatch_batches_what_waits() -> None:
     # Four at once cost 5 and one costs 4, so the rule that fills batches beats the one that does not.
     of = of_class(BatchClass("c", {"*": {1: 4, 4: 5}}), [0] * 8)
-    decoder = ServingDecoder(of, Objective.MEAN_LATENCY)
-    timeline = decoder.timeline(greedy_batches(decoder)[0])
+    decoder = Decoder(of, Objective.MEAN_LATENCY)
+    timeline = decoder.timeline(greedy_decisions(decoder)[0])
     assert timeline is not None
     assert np.unique(batch_leaders(of, timeline)).size == 2
     assert timeline_value(Objective.MEAN_LATENCY, of, timeline) == pytest.approx(7.5)

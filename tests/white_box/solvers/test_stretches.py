@@ -14,10 +14,9 @@ from solvers.result import Search
 from solvers.search import annealing, bands
 from solvers.search.annealer import Parameters
 from solvers.search.annealing import improve, is_long, starts
-from solvers.search.bands import BandAnnealer
+from solvers.search.bands import BandAnnealer, Stretches
 from solvers.search.decoder import Decisions, Decoder
 from solvers.search.dispatch import greedy
-from solvers.search.stretches import Stretches
 
 
 def numbered(tasks: int) -> Decisions:

@@ -12,8 +12,7 @@ from models import Objective
 from solvers.search.annealer import Annealer, Parameters
 from solvers.search.annealing import starts
 from solvers.search.decoder import Decisions, Decoder
-from solvers.search.exchange import Exchange
-from solvers.search.teams import Team, is_shared, put_together
+from solvers.search.teams import Exchange, Team, is_shared, put_together
 
 
 def test_early_tasks_stand_as_one_plan_has_them_and_the_others_behind_them_as_the_other_has_them() -> None:
