@@ -18,7 +18,7 @@ from models.scenario import Scenario, write_atomically
 from models.timeline import Timeline
 
 if TYPE_CHECKING:
-    from solvers.faults import SolverFaultWarning
+    from solvers.faults import SolverFaultWarning  # a GPU host has no solver
 
 _PACKAGES = ("truenorth", "highspy", "numba", "numpy", "ortools", "pulp")
 _ROOT = Path(__file__).parents[2]
