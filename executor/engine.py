@@ -21,7 +21,6 @@ from models import Cluster, Instance, Job, Timeline, Workflow
 from models.availability import ALWAYS, FOREVER
 from models.branches import deciders
 
-
 SERVING_POLICIES = "round_robin, least_requests, least_tokens, prefix_affinity, and what sets serves_streams"
 """Who serves requests of streams, in words."""
 

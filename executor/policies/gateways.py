@@ -33,7 +33,6 @@ class Gateway(Lru):
     """
 
     serves_streams: ClassVar[bool] = True
-    knows: ClassVar[Knows] = Knows.NOTHING
 
     def begin(self, site: Site) -> None:
         """Count nothing yet."""
@@ -203,7 +202,6 @@ class LeastTokens(LeastRequests):
     """
 
     Options: ClassVar[type[object]] = TokenOptions
-    knows: ClassVar[Knows] = Knows.WAITS
 
     def __init__(self, options: TokenOptions | None = None) -> None:
         readings = options or TokenOptions()
