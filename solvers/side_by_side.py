@@ -69,7 +69,7 @@ def anneal(search: Search, budget: Budget, limit_s: float | None = None) -> None
         Seconds from now; None: what remains of the search.
     """
     from solvers.search import annealing
-    from solvers.search.exchange import Exchange
+    from solvers.search.teams import Exchange
 
     plans, limit_s = on_twin(search), search.remaining_s if limit_s is None else limit_s
     exchange = Exchange(limit_s, budget.workers)
@@ -115,7 +115,7 @@ def anneal_and_bound(
         The bound with its prices, which narrow the windows of CP-SAT.
     """
     from solvers.search import annealing
-    from solvers.search.exchange import Exchange
+    from solvers.search.teams import Exchange
 
     seed, workers, end_s = budget.seed, budget.workers, search.elapsed_s + limit_s
     if workers == 1:

@@ -11,7 +11,7 @@ from solvers.bounds.lagrangian.improve import improve as raise_bound
 from solvers.result import Search
 from solvers.search import beam
 from solvers.search.annealing import improve
-from solvers.search.exchange import Exchange
+from solvers.search.teams import Exchange
 
 WORKERS = (1, 2, 8)
 SEEDS = (0, 1)

@@ -33,7 +33,6 @@ from planner.answers.simulate import Simulation, simulate
 from solvers.budget import Budget, tell_nobody
 from solvers.result import Result, Search
 from solvers.search.decoder import Decisions, Decoder
-from solvers.search.serving_decoder import ServingDecoder
 
 RECEDING_ALL = f"{RECEDING}:lookahead=all"
 """The receding horizon that sees the whole window."""
@@ -198,15 +197,11 @@ def _given_us(instance: Instance, timeline: Timeline) -> Ints:
     return given_us
 
 
-def _decoder(instance: Instance, objective: Objective) -> Decoder:
-    return (Decoder if instance.one_at_a_time else ServingDecoder)(instance, objective)
-
-
 def _with_free_residency(instance: Instance, objective: Objective, ran: RegretStep) -> RegretStep:
     """Keep placement, order and batches; loads and evictions look ahead. Below it lies the same list with no loads."""
-    decoder = _decoder(instance, objective)
+    decoder = Decoder(instance, objective)
     decisions = decoder.encode(ran.timeline)
-    loads_nothing = _decoder(without_models(instance), objective).timeline(decisions)
+    loads_nothing = Decoder(without_models(instance), objective).timeline(decisions)
     bound = None if loads_nothing is None else timeline_value(objective, instance, loads_nothing)
     found = decoder.timeline(decisions)
     return _best_in_order(instance, objective, RESIDENCY, bound, ran.timeline, ran.timeline, found)
@@ -224,13 +219,13 @@ def _with_free_batches(
     Decoding takes the order of starts, so that neighbours may run together. Where all choices can be tried, the best of
     them with no loads lies below.
     """
-    decoder = ServingDecoder(instance, objective)
+    decoder = Decoder(instance, objective)
     decisions = decoder.encode(before.timeline)
     in_class = instance.template_batch[instance.task_template] != NONE
     free, bound = decisions.order[in_class[decisions.order]], None
     if len(free) <= _COUNTED:
         best = min(_all_batches(decisions, free), key=decoder.cost)
-        bare = ServingDecoder(without_models(instance), objective)
+        bare = Decoder(without_models(instance), objective)
         found = filter(None, map(bare.timeline, _all_batches(decisions, free)))
         bound = min((timeline_value(objective, instance, timeline) for timeline in found), default=None)
     else:
@@ -247,7 +242,7 @@ def _all_batches(decisions: Decisions, free: Ints) -> Iterator[Decisions]:
         yield replace(decisions, joins=joins)
 
 
-def _better_batches(decoder: ServingDecoder, decisions: Decisions, free: Ints, budget: Budget) -> Decisions:
+def _better_batches(decoder: Decoder, decisions: Decisions, free: Ints, budget: Budget) -> Decisions:
     """Turn one choice after the other round; it stays so if that costs less, until none does or the time is up."""
     joins, cost, unchanged = np.array(decisions.joins), decoder.cost(decisions), 0
     for task in cycle(free.tolist()):

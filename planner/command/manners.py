@@ -47,7 +47,7 @@ def run(app: typer.Typer, arguments: Sequence[str] | None = None) -> int:
     context = copy_context()
     context.run(_TYPED.set, arguments)
     try:
-        code = context.run(app, args=list(arguments), standalone_mode=False)
+        code = context.run(app, args=list(arguments), prog_name="truenorth", standalone_mode=False)
         sys.stdout.flush()
     except UsageError as error:
         return _complain(str(error))

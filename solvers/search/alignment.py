@@ -5,10 +5,16 @@ A stretch is some tasks of a GPU in a row, from the start of the first to the st
 
 from __future__ import annotations
 
-from solvers.compiled import RandomState, inlined, random_below
-from solvers.search.current_plan import Plan, keeps_order, may_run, take
-from solvers.search.decoder_tables import Tables
-from solvers.search.draws import draw_distance, draw_other_gpu
+from solvers.compiled import inlined, random_below
+from solvers.search.current_plan import (
+    CurrentPlan,
+    Neighbourhood,
+    draw_distance,
+    draw_other_gpu,
+    keeps_order,
+    may_run,
+    take,
+)
 
 LONGEST = 12
 """A stretch that keeps its time has fewer tasks than this."""
@@ -21,9 +27,19 @@ TOLERANCE = 0.15
 
 
 @inlined
-def propose_stretches(tables: Tables, plan: Plan, random: RandomState, task: int, first: int, beyond: int) -> bool:
-    """Exchange stretches of two GPUs, at the same time, whose ends lie close together."""
-    source, target = plan.gpu[task], draw_other_gpu(tables, plan, random, task)
+def propose_stretches(around: Neighbourhood, task: int) -> bool:
+    """Exchange stretches of two GPUs, at the same time, whose ends lie close together.
+
+    Notes
+    -----
+    Invariant: every task keeps its time, so no order between tasks of a workflow changes.
+    Because: only GPUs are exchanged. Of `TRIES` ends the two that lie closest together are taken: what follows on
+    either GPU then hardly moves.
+    Cost: O(`TRIES` x tasks between the stretch's ends).
+    If wrong: weaker, as with every move: what it leads to is judged by its cost.
+    """
+    plan, first, beyond = around.plan, around.first, around.beyond
+    source, target = plan.gpu[task], draw_other_gpu(around, task)
     begin = plan.position[task]
     begin_there = _nearest_on(plan, begin, target, first, beyond)
     if source == target or begin_there == beyond:
@@ -31,7 +47,7 @@ def propose_stretches(tables: Tables, plan: Plan, random: RandomState, task: int
     end, end_there, least = beyond, beyond, 0
     for _ in range(TRIES):
         place = begin
-        for _ in range(draw_distance(random, LONGEST)):
+        for _ in range(draw_distance(around.random, LONGEST)):
             if place < beyond:
                 place = _next_on(plan, place, source, beyond)
         if place < beyond:
@@ -41,24 +57,25 @@ def propose_stretches(tables: Tables, plan: Plan, random: RandomState, task: int
                 end, end_there, least = place, there, apart
     if end == beyond:
         return False
-    to_target = _take_stretch(tables, plan, begin, end, source, target, 0)
-    return _take_stretch(tables, plan, begin_there, end_there, target, source, 0) and to_target
+    to_target = _take_stretch(around, begin, end, source, target, 0)
+    return _take_stretch(around, begin_there, end_there, target, source, 0) and to_target
 
 
 @inlined
-def propose_as_long(tables: Tables, plan: Plan, random: RandomState, task: int, first: int, beyond: int) -> bool:
+def propose_as_long(around: Neighbourhood, task: int) -> bool:
     """Exchange a stretch with one at another time that takes about as long, on any GPU."""
+    plan, first, beyond = around.plan, around.first, around.beyond
     source, begin = plan.gpu[task], plan.position[task]
     end = begin
-    for _ in range(draw_distance(random, LONGEST_ELSEWHERE)):
+    for _ in range(draw_distance(around.random, LONGEST_ELSEWHERE)):
         if end < beyond:
             end = _next_on(plan, end, source, beyond)
     if end == beyond:
         return False
     takes = plan.time[plan.order[end]] - plan.time[task]
     for _ in range(TRIES):
-        distance = draw_distance(random, beyond - first)
-        there = begin + distance if random_below(random, 2) == 0 else begin - distance
+        distance = draw_distance(around.random, beyond - first)
+        there = begin + distance if random_below(around.random, 2) == 0 else begin - distance
         if there < first or there >= beyond:
             continue
         target = plan.gpu[plan.order[there]]
@@ -68,20 +85,21 @@ def propose_as_long(tables: Tables, plan: Plan, random: RandomState, task: int, 
             continue
         if abs(plan.time[plan.order[end_there]] - plan.time[plan.order[there]] - takes) <= TOLERANCE * takes:
             later = plan.time[plan.order[there]] - plan.time[task]
-            to_target = _take_stretch(tables, plan, begin, end, source, target, later)
-            to_source = _take_stretch(tables, plan, there, end_there, target, source, -later)
-            return to_target and to_source and _keep_order(tables, plan)
+            to_target = _take_stretch(around, begin, end, source, target, later)
+            to_source = _take_stretch(around, there, end_there, target, source, -later)
+            return to_target and to_source and _keep_order(around)
     return False
 
 
 @inlined
-def propose_rest(tables: Tables, plan: Plan, random: RandomState, task: int, first: int, beyond: int) -> bool:
+def propose_rest(around: Neighbourhood, task: int) -> bool:
     """Exchange all that two GPUs run from a moment on at which both begin a task at about the same time."""
+    plan, first, beyond = around.plan, around.first, around.beyond
     source, place = plan.gpu[task], plan.position[task]
     begin, begin_there, least = beyond, beyond, 0
     for _ in range(TRIES):
         if place < beyond:
-            other = draw_other_gpu(tables, plan, random, plan.order[place])
+            other = draw_other_gpu(around, plan.order[place])
             there = _nearest_on(plan, place, other, first, beyond)
             if other != source and there < beyond:
                 apart = _apart(plan, place, there)
@@ -91,12 +109,12 @@ def propose_rest(tables: Tables, plan: Plan, random: RandomState, task: int, fir
     if begin == beyond:
         return False
     target = plan.gpu[plan.order[begin_there]]
-    to_target = _take_stretch(tables, plan, begin, beyond, source, target, 0)
-    return _take_stretch(tables, plan, begin_there, beyond, target, source, 0) and to_target
+    to_target = _take_stretch(around, begin, beyond, source, target, 0)
+    return _take_stretch(around, begin_there, beyond, target, source, 0) and to_target
 
 
 @inlined
-def _next_on(plan: Plan, place: int, gpu: int, beyond: int) -> int:
+def _next_on(plan: CurrentPlan, place: int, gpu: int, beyond: int) -> int:
     """Return the position of a GPU's next task behind this one, `beyond` if there is none."""
     place += 1
     while place < beyond and plan.gpu[plan.order[place]] != gpu:
@@ -105,7 +123,7 @@ def _next_on(plan: Plan, place: int, gpu: int, beyond: int) -> int:
 
 
 @inlined
-def _nearest_on(plan: Plan, place: int, gpu: int, first: int, beyond: int) -> int:
+def _nearest_on(plan: CurrentPlan, place: int, gpu: int, first: int, beyond: int) -> int:
     """Return the position of the task of a GPU that starts nearest to this one, `beyond` if the GPU has none."""
     after, before = _next_on(plan, place, gpu, beyond), place - 1
     while before >= first and plan.gpu[plan.order[before]] != gpu:
@@ -118,13 +136,13 @@ def _nearest_on(plan: Plan, place: int, gpu: int, first: int, beyond: int) -> in
 
 
 @inlined
-def _apart(plan: Plan, place: int, other: int) -> int:
+def _apart(plan: CurrentPlan, place: int, other: int) -> int:
     """Return the time between the starts of two tasks."""
     return abs(plan.time[plan.order[place]] - plan.time[plan.order[other]])
 
 
 @inlined
-def _end_after(plan: Plan, begin: int, gpu: int, takes: int, beyond: int) -> int:
+def _end_after(plan: CurrentPlan, begin: int, gpu: int, takes: int, beyond: int) -> int:
     """Return where a stretch that begins here ends if it shall take about so long, `beyond` if that is not known."""
     end, least, place = beyond, 0, begin
     for _ in range(LONGEST_FOUND):
@@ -140,21 +158,21 @@ def _end_after(plan: Plan, begin: int, gpu: int, takes: int, beyond: int) -> int
 
 
 @inlined
-def _take_stretch(tables: Tables, plan: Plan, begin: int, end: int, gpu: int, target: int, later: int) -> bool:
+def _take_stretch(around: Neighbourhood, begin: int, end: int, gpu: int, target: int, later: int) -> bool:
     """Move the tasks of a GPU at positions [begin, end) to another GPU and time; say whether that GPU can run them."""
-    possible = True
+    plan, possible = around.plan, True
     for place in range(begin, end):
         task = plan.order[place]
         if plan.gpu[task] == gpu:
-            possible = possible and may_run(tables, task, target)
+            possible = possible and may_run(around.tables, task, target)
             take(plan, task, target, plan.time[task] + later)
     return possible
 
 
 @inlined
-def _keep_order(tables: Tables, plan: Plan) -> bool:
+def _keep_order(around: Neighbourhood) -> bool:
     """Say whether all tasks of the move lie between their predecessors and successors."""
     kept = True
-    for at in range(plan.how_many[0]):
-        kept = kept and keeps_order(tables, plan, plan.moved[at])
+    for at in range(around.plan.how_many[0]):
+        kept = kept and keeps_order(around.tables, around.plan, around.plan.moved[at])
     return kept

@@ -14,16 +14,13 @@ from typing import NamedTuple
 import numpy as np
 
 from models.instance import Ints
-from solvers.compiled import random_state, random_unit
-from solvers.search.annealing_kernel import Scene, Window, advance, anneal_window, evaluate, settle
+from solvers.compiled import Floats, random_state, random_unit
+from solvers.search.annealing_kernel import Schedule, advance, anneal_window, evaluate, settle
 from solvers.search.current_plan import new_plan
 from solvers.search.decoder import Decisions, Decoder
-from solvers.search.decoder_kernel import INFEASIBLE, cost_so_far
-from solvers.search.decoder_state import FAR, State, copy_of, restore
-from solvers.search.retiming import Retiming, new_retiming
-from solvers.search.serving_annealing import ServingScene, anneal_serving, evaluate_serving, settle_serving
-from solvers.search.serving_decoder import ServingDecoder, spans_of
-from solvers.search.serving_kernel import decode_serving, look_ahead_serving
+from solvers.search.decoder_kernel import INFEASIBLE, Cost, cost_so_far
+from solvers.search.decoder_state import ClusterState, Decoding, copy_of, restore
+from solvers.search.retiming import Scene, Window, new_retiming
 
 SLICE = 5_000_000
 """Most moves times tasks that may move between two looks at the clock: a tenth of a second where windows are wide."""
@@ -53,7 +50,7 @@ class Parameters:
     chances
         Relative frequency of the kinds of moves, as `MOVES` lists them.
     batch_chances
-        Beside them, where there are batch classes: those that `SERVING_MOVES` adds.
+        Beside them, where there are batch classes: those that `BATCH_MOVES` adds.
     """
 
     tasks_per_gpu: int = 10
@@ -65,6 +62,10 @@ class Parameters:
     chances: tuple[float, ...] = (0.08, 0.04, 0.4, 0.15, 0.07, 0.07, 0.02, 0.1, 0.1, 0.15, 0.1)
     batch_chances: tuple[float, ...] = (0.25, 0.1, 0.1, 0.1, 0.3)
 
+    def frequencies(self, serving: bool) -> tuple[float, ...]:
+        """Return how often each kind of move is tried, with or without batches."""
+        return (*self.chances, *self.batch_chances) if serving else self.chances
+
 
 SERVING = Parameters(
     tasks_per_gpu=40, lead_per_gpu=8, chances=(0.08, 0.04, 0.4, 0.15, 0.07, 0.07, 0.02, 0.15, 0.0, 0.0, 0.0)
@@ -73,14 +74,20 @@ SERVING = Parameters(
 there."""
 
 
-class Moment(NamedTuple):
+class Waypoint(NamedTuple):
     """Where a walk along the order stands: position, state of the cluster, completions and cost of what lies before."""
 
     at: int
-    state: State
+    state: ClusterState
     before: Ints
-    total: float
-    worst: float
+    cost: Cost
+
+
+def cumulate(frequencies: tuple[float, ...]) -> Floats:
+    """Return cumulated probabilities of moves that are tried so often, the last of them 1."""
+    cumulated = np.cumsum(np.array(frequencies) / sum(frequencies))
+    cumulated[-1] = 1.0
+    return cumulated
 
 
 class Annealer:
@@ -107,8 +114,6 @@ class Annealer:
         Moves tried so far.
     counts
         Per kind of move: proposed, accepted, improving. Shape [kinds, 3].
-
-    Where tasks run in batches, `ServingAnnealer` is the one to take.
     """
 
     def __init__(
@@ -122,9 +127,8 @@ class Annealer:
         self.decoder, self.parameters = decoder, parameters
         self.random = random_state(seed)
         self.moves = 0
-        self.counts = np.zeros((len(self._chances(parameters)), 3), np.int64)
-        self._cumulated = np.cumsum(np.array(self._chances(parameters)) / sum(self._chances(parameters)))
-        self._cumulated[-1] = 1.0
+        frequencies = parameters.frequencies(decoder.service is not None)
+        self.counts, self._chances = np.zeros((len(frequencies), 3), np.int64), cumulate(frequencies)
         self._work = decoder.work(start)
         self._state, self._origin = copy_of(decoder.origin), copy_of(decoder.origin)
         self._tasks = len(start.order)
@@ -132,10 +136,13 @@ class Annealer:
         self._judged = self._tasks  # most tasks that are decoded after a window
         self._plan = new_plan(start.order, start.gpu, np.argsort(start.order))
         self._work = self._work._replace(order=self._plan.order, gpu=self._plan.gpu)
-        self._joins = self._begin_joins(start)
-        self._retiming = self._begin_retiming()
+        self._serving = decoder.serving(start)
+        self._joins = np.zeros(self._tasks, np.int64) if self._serving is None else self._serving.runs.joins
+        widest = parameters.lead_per_gpu + parameters.tasks_per_gpu + parameters.tail_per_gpu
+        rows = 0 if self._serving is not None else min(self._tasks, widest * decoder.instance.n_gpus)
+        self._retiming = new_retiming(decoder.tables, rows)
         completed = decoder.tables.ideal_us.copy()
-        self._mark = Moment(0, decoder.origin, completed, *cost_so_far(decoder.tables, completed))
+        self._mark = Waypoint(0, decoder.origin, completed, cost_so_far(decoder.tables, completed))
         self._rewind()
         self.cost = self._cost()
         self._settle(begin)
@@ -171,11 +178,6 @@ class Annealer:
         """Return a copy of the current decisions."""
         return Decisions(self._plan.order.copy(), self._plan.gpu.copy(), self._joins.copy())
 
-    @staticmethod
-    def _chances(parameters: Parameters) -> tuple[float, ...]:
-        """Return how often each kind of move is tried."""
-        return parameters.chances
-
     def _windows(self, begin: int, end: int) -> Iterator[tuple[int, int]]:
         """Yield the windows of a sweep over the positions [begin, end)."""
         size = min(end - begin, self.parameters.tasks_per_gpu * self.decoder.instance.n_gpus)
@@ -192,21 +194,11 @@ class Annealer:
         """Go back to where sweeps begin."""
         restore(self._origin, self._mark.state)
         self._before = self._mark.before.copy()
-        self._at, self._total, self._worst = self._mark.at, self._mark.total, self._mark.worst
-
-    def _begin_joins(self, start: Decisions) -> Ints:
-        """Return the array that says which tasks join a batch."""
-        return np.zeros(len(start.order), np.int64)
-
-    def _begin_retiming(self) -> Retiming:
-        """Return working memory for the tasks of a window."""
-        widest = self.parameters.lead_per_gpu + self.parameters.tasks_per_gpu + self.parameters.tail_per_gpu
-        return new_retiming(self.decoder.tables, min(self._tasks, widest * self.decoder.instance.n_gpus))
+        self._at, self._so_far = self._mark.at, self._mark.cost
 
     def _advance(self, to: int) -> None:
         """Move the carried state to a later position."""
-        scene = self._scene(self._origin, self._before)
-        self._total, self._worst = advance(scene, self._at, to, self._total, self._worst)
+        self._so_far = advance(self._scene(self._origin, self._before), self._serving, self._at, to, self._so_far)
         self._at = to
 
     def _cost(self) -> float:
@@ -215,26 +207,29 @@ class Annealer:
         window = Window(0, 0, self._tasks, self._tasks, *cost_so_far(tables, tables.ideal_us))
         return self._evaluate(self.decoder.origin, tables.ideal_us.copy(), window)
 
-    def _evaluate(self, origin: State, before: Ints, window: Window) -> float:
+    def _evaluate(self, origin: ClusterState, before: Ints, window: Window) -> float:
         """Return the cost of the plan up to the end of a window."""
-        return evaluate(self._scene(origin, before), window, INFEASIBLE)
+        return evaluate(self._scene(origin, before), self._serving, window, INFEASIBLE)
 
     def _anneal(self, window: Window, temperature: float, moves: int) -> tuple[float, float, float]:
         """Try a number of moves in a window that begins with the carried state.
 
         Return the cost of the window before and after them, and that of the whole plan.
         """
-        scene = self._scene(self._origin, self._before)
-        return anneal_window(scene, self._plan, window, temperature, moves, self._cumulated, self.random, self.counts)
-
-    def _scene(self, origin: State, before: Ints) -> Scene:
-        return Scene(
-            self.decoder.tables, origin, before, self._state, self._work, self.decoder.residencies, self._retiming
+        scene, schedule = (
+            self._scene(self._origin, self._before),
+            Schedule(temperature, moves, self._chances, self.random, self.counts),
         )
+        before, after, cost = anneal_window(scene, self._serving, self._plan, window, schedule)
+        return before, after, cost if self._serving is None else self._cost()
+
+    def _scene(self, origin: ClusterState, before: Ints) -> Scene:
+        on = Decoding(self.decoder.tables, self._state, self._work, self.decoder.residencies)
+        return Scene(on, origin, before, self._retiming)
 
     def _settle(self, first: int) -> None:
         """Make the decoded start times from a position on those of the plan."""
-        settle(self._plan, self._work.start, first, self._end)
+        settle(self._plan, self._work.start, self._serving, first, self._end)
 
     def _keep_best(self) -> None:
         """Keep the current decisions if they are the best so far."""
@@ -242,7 +237,15 @@ class Annealer:
             self.best_cost, self.best = self.cost, self.decisions()
 
     def _part(self, position: int) -> int:
-        """Return the last position up to this one at which the order may be cut."""
+        """Return the last position up to this one at which the order may be cut: between two batches, if there are any.
+
+        There the start changes.
+        """
+        order, time_us = self._plan.order, self._plan.time
+        while self._serving is not None and 0 < position < self._tasks:
+            if time_us[order[position - 1]] != time_us[order[position]]:
+                break
+            position -= 1
         return position
 
     def _anneal_window(self, first: int, beyond: int, temperature: float) -> None:
@@ -254,7 +257,7 @@ class Annealer:
             self._advance(lead)
         old_order, old_time = plan.order[lead:last].copy(), plan.time[plan.order[lead:last]].copy()
         old_gpu, old_joins = plan.gpu[old_order], self._joins[old_order]
-        window = Window(lead, first, beyond, last, self._total, self._worst)
+        window = Window(lead, first, beyond, last, *self._so_far)
         width = beyond - first
         moves = max(1, min(max(self.parameters.moves * width, self._judged // TASKS_PER_MOVE), SLICE // width))
         before, after, cost = self._anneal(window, temperature, moves)
@@ -268,85 +271,3 @@ class Annealer:
         self._settle(lead)
         self.cost = cost
         self._keep_best()
-
-
-class ServingAnnealer(Annealer):
-    """The same where tasks run in batches, take shares of a GPU or hold memory."""
-
-    decoder: ServingDecoder
-
-    @staticmethod
-    def _chances(parameters: Parameters) -> tuple[float, ...]:
-        return *parameters.chances, *parameters.batch_chances
-
-    def _begin_retiming(self) -> Retiming:
-        return new_retiming(self.decoder.tables, 0)
-
-    def _begin_joins(self, start: Decisions) -> Ints:
-        self._runs, self._spans = self.decoder.runs(start), spans_of(self._work)
-        return self._runs.joins
-
-    def _advance(self, to: int) -> None:
-        """Move the carried state to a later position."""
-        self._origin.upcoming[:] = FAR
-        self._look_ahead(self._at, self._tasks)
-        jobs = self.decoder.tables.task_job[self._plan.order[self._at : to]]
-        self._work.completed[jobs] = self._before[jobs]
-        self._total, self._worst = self._decode(to)
-        self._before[jobs] = self._work.completed[jobs]
-        self._at = to
-
-    def _look_ahead(self, first: int, last: int) -> None:
-        look_ahead_serving(self.decoder.tables, self._origin, self._work, self._runs, first, last)
-
-    def _decode(self, to: int) -> tuple[float, float]:
-        return decode_serving(
-            self.decoder.tables,
-            self.decoder.service,
-            self._origin,
-            self._work,
-            self._spans,
-            self._runs,
-            self.decoder.residencies,
-            self._at,
-            to,
-            self._total,
-            self._worst,
-            INFEASIBLE,
-        )
-
-    def _evaluate(self, origin: State, before: Ints, window: Window) -> float:
-        return evaluate_serving(self._serving_scene(origin, before), window, INFEASIBLE)
-
-    def _anneal(self, window: Window, temperature: float, moves: int) -> tuple[float, float, float]:
-        self._origin.upcoming[:] = FAR
-        self._look_ahead(window.last, self._tasks)
-        before = self._evaluate(self._origin, self._before, window)
-        scene = self._serving_scene(self._origin, self._before)
-        after = anneal_serving(
-            scene, self._plan, window, before, temperature, moves, self._cumulated, self.random, self.counts
-        )
-        return before, after, self._cost()
-
-    def _settle(self, first: int) -> None:
-        settle_serving(self._serving_scene(self._origin, self._before), self._plan, first, self._tasks)
-
-    def _serving_scene(self, origin: State, before: Ints) -> ServingScene:
-        return ServingScene(
-            self.decoder.tables,
-            self.decoder.service,
-            origin,
-            before,
-            self._state,
-            self._work,
-            self._spans,
-            self._runs,
-            self.decoder.residencies,
-        )
-
-    def _part(self, position: int) -> int:
-        """Return the last position up to this one that lies between two batches: there the start changes."""
-        order, time_us = self._plan.order, self._plan.time
-        while 0 < position < self._tasks and time_us[order[position - 1]] == time_us[order[position]]:
-            position -= 1
-        return position

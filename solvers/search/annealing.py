@@ -9,16 +9,12 @@ from models.instance import Instance
 from models.objective import Objective
 from models.timeline import Timeline
 from solvers.result import Origin, Search
-from solvers.search.annealer import SERVING, Annealer, Parameters, ServingAnnealer
-from solvers.search.bands import SEAM, BandAnnealer
+from solvers.search.annealer import SERVING, Annealer, Parameters
+from solvers.search.bands import SEAM, BandAnnealer, Stretches
 from solvers.search.decoder import Decisions, Decoder
 from solvers.search.decoder_kernel import INFEASIBLE
 from solvers.search.dispatch import greedy_decisions
-from solvers.search.exchange import MEETINGS, Exchange
-from solvers.search.serving_decoder import ServingDecoder
-from solvers.search.serving_dispatch import greedy_batches
-from solvers.search.stretches import Stretches
-from solvers.search.teams import Team, is_shared
+from solvers.search.teams import MEETINGS, Exchange, Team, is_shared
 
 LONG = 800
 """Tasks per GPU from which on a trace is annealed band by band."""
@@ -33,9 +29,7 @@ _OFFER_EVERY_S, _OFFER_SHARE = 0.5, 0.02
 
 def starts(decoder: Decoder, timeline: Timeline | None, enough: Callable[[], bool]) -> list[Decisions]:
     """Return the decisions to start from, best first: those of the dispatch rules and of a known plan."""
-    found = (
-        greedy_batches(decoder, enough) if isinstance(decoder, ServingDecoder) else greedy_decisions(decoder, enough)
-    )
+    found = greedy_decisions(decoder, enough)
     if timeline is not None:
         found.append(decoder.encode(timeline))
     return sorted(found, key=decoder.cost)
@@ -85,8 +79,7 @@ def improvements(
     first = decoder.timeline(begin[0])
     if first is not None:
         yield first
-    make = ServingAnnealer if isinstance(decoder, ServingDecoder) else Annealer
-    annealer = make(decoder, begin[0], seed, settings)
+    annealer = Annealer(decoder, begin[0], seed, settings)
     share = annealer.cost / len(instance.jobs)
     if exchange is not None:
         share = exchange.agree_on(share)
@@ -133,11 +126,9 @@ def _is_scarce(instance: Instance) -> bool:
 
 def _new_decoder(instance: Instance, objective: Objective, settings: Parameters) -> Decoder:
     """Return the decoder whose plans are annealed."""
-    if not instance.one_at_a_time:
-        return ServingDecoder(instance, objective)
     # Where models come and go all the time, or the plan is short, how often they load counts for more than that late
     # tasks leave early loads alone.
-    idle_first = is_shared(instance, objective, settings) and not _is_scarce(instance)
+    idle_first = is_shared(instance, objective, settings) and not _is_scarce(instance)  # never with batches
     return Decoder(instance, objective, idle_first)
 
 

@@ -14,124 +14,112 @@ import numpy as np
 
 from models.instance import Ints
 from solvers.compiled import Floats, RandomState, inlined, kernel, random_unit
-from solvers.search.current_plan import Plan, accept, apply, undo
-from solvers.search.decoder_kernel import INFEASIBLE, decode, look_ahead
-from solvers.search.decoder_state import FAR, State, Work, restore
-from solvers.search.decoder_tables import Tables
+from solvers.search.batch_moves import propose_with_batches, sort_members, undo_joins
+from solvers.search.current_plan import CurrentPlan, Neighbourhood, accept, apply, undo
+from solvers.search.decoder_kernel import INFEASIBLE, Cost, decode, look_ahead
+from solvers.search.decoder_state import FAR, Decoding, Serving, restore
 from solvers.search.estimate import estimate
 from solvers.search.neighbourhood import propose
-from solvers.search.retiming import Retiming, is_local, record
+from solvers.search.retiming import Scene, Window, is_local, record
 from solvers.search.retiming_kernel import adopt, forget, retime, worst_of
 
 DOUBT = 1.0
 """Temperatures by which a move must look too dear to be given up on an estimate."""
 
 
-class Window(NamedTuple):
-    """The stretch of the order that moves.
+class Schedule(NamedTuple):
+    """How a window is annealed.
 
     Attributes
     ----------
-    lead, first, beyond, last
-        Tasks at positions [first, beyond) move, the others in [lead, last) are timed again.
-    total, worst
-        Summed and worst cost of what stands before `lead`.
+    temperature, moves
+        How hot it is, and how many moves are tried.
+    chances
+        Cumulated probabilities of the kinds of moves.
+    random
+        The random stream.
+    counts
+        Per kind of move: proposed, accepted, improving; counted up. Shape [kinds, 3].
     """
 
-    lead: int
-    first: int
-    beyond: int
-    last: int
-    total: float
+    temperature: float
+    moves: int
+    chances: Floats
+    random: RandomState
+    counts: Ints
+
+
+class Standing(NamedTuple):
+    """What the plan of a window costs before a move: all, its worst job, and a microsecond's delay per task."""
+
+    cost: float
     worst: float
-
-
-class Scene(NamedTuple):
-    """What the judging of a window reads, and its working memory.
-
-    Attributes
-    ----------
-    tables
-        The instance and its objective.
-    origin
-        The moment before the window's lead; kernels set its next uses.
-    before
-        `completed` of every job without the tasks of the window.
-    state, work, residencies, retiming
-        Working memory; `work` shares order and gpu with the plan, `retiming` has a row for each task of the window.
-    """
-
-    tables: Tables
-    origin: State
-    before: Ints
-    state: State
-    work: Work
-    residencies: Ints
-    retiming: Retiming
+    foreseen: float
 
 
 @kernel
-def advance(scene: Scene, at: int, to: int, total: float, worst: float) -> tuple[float, float]:
+def advance(scene: Scene, serving: Serving | None, at: int, to: int, cost: Cost) -> Cost:
     """Carry the moment `scene.origin` on over the tasks at positions [at, to), and with it `scene.before`.
 
-    `total` and `worst` are summed and worst cost of what stands before `at`; return those before `to`.
+    `cost` is that of what stands before `at`; return that before `to`.
+
+    Notes
+    -----
+    Invariant: afterwards `origin` and `before` are those of a decode that has come to `to`.
+    Because: it is that decode, continued; next uses are noted up to the end of the order, as it would.
+    Cost: O(tasks from `at` to the end).
+    If wrong: weaker. Windows would be judged from a past that the plan does not have.
     """
-    tables, work = scene.tables, scene.work
-    _note_next_uses(scene, at)
+    tables, work = scene.on.tables, scene.on.work
+    _note_next_uses(scene, serving, at)
     for position in range(at, to):
         job = tables.task_job[work.order[position]]
         work.completed[job] = scene.before[job]
-    total, worst = decode(tables, scene.origin, work, scene.residencies, at, to, total, worst, INFEASIBLE)
+    cost = decode(_at_origin(scene), serving, at, to, cost, INFEASIBLE)
     for position in range(at, to):
         job = tables.task_job[work.order[position]]
         scene.before[job] = work.completed[job]
-    return total, worst
+    return cost
+
+
+@inlined
+def _at_origin(scene: Scene) -> Decoding:
+    """Return a decode that begins, and ends, with the moment before the window."""
+    return Decoding(scene.on.tables, scene.origin, scene.on.work, scene.on.residencies)
 
 
 @kernel
 def anneal_window(
-    scene: Scene,
-    plan: Plan,
-    window: Window,
-    temperature: float,
-    moves: int,
-    chances: Floats,
-    random: RandomState,
-    counts: Ints,
+    scene: Scene, serving: Serving | None, plan: CurrentPlan, window: Window, schedule: Schedule
 ) -> tuple[float, float, float]:
     """Try a number of moves in a window; return its cost before and after them, and the cost of the plan to its end.
 
-    All in one call: to hand a scene over from outside takes as long as a hundred moves.
+    All in one call: to hand a scene over from outside takes as long as a hundred moves. Of batches the last cost is not
+    told: what stands before a window evicts for what comes behind it, and there the plan is decoded from its beginning.
     """
-    _note_next_uses(scene, window.last)
-    before = evaluate(scene, window, INFEASIBLE)
-    after = _anneal(scene, plan, window, before, temperature, moves, chances, random, counts)
+    _note_next_uses(scene, serving, window.last)
+    before = evaluate(scene, serving, window, INFEASIBLE)
+    after = anneal(scene, serving, plan, window, schedule, before)
+    if serving is not None:
+        return before, after, INFEASIBLE
     tasks = plan.order.shape[0]
-    _note_next_uses(scene, tasks)
+    _note_next_uses(scene, serving, tasks)
     rest = Window(window.lead, window.first, window.beyond, tasks, window.total, window.worst)
-    return before, after, evaluate(scene, rest, INFEASIBLE)
+    return before, after, evaluate(scene, serving, rest, INFEASIBLE)
 
 
 @inlined
-def _note_next_uses(scene: Scene, last: int) -> None:
+def _note_next_uses(scene: Scene, serving: Serving | None, last: int) -> None:
     """Give the moment `scene.origin` the next uses of models from a position on."""
     for gpu in range(scene.origin.upcoming.shape[0]):
         for model in range(scene.origin.upcoming.shape[1]):
             scene.origin.upcoming[gpu, model] = FAR
-    look_ahead(scene.tables, scene.origin, scene.work, last, scene.work.order.shape[0])
+    look_ahead(scene.on.tables, scene.origin, scene.on.work, serving, last, scene.on.work.order.shape[0])
 
 
 @kernel
-def _anneal(
-    scene: Scene,
-    plan: Plan,
-    window: Window,
-    cost: float,
-    temperature: float,
-    moves: int,
-    chances: Floats,
-    random: RandomState,
-    counts: Ints,
+def anneal(
+    scene: Scene, serving: Serving | None, plan: CurrentPlan, window: Window, schedule: Schedule, cost: float
 ) -> float:
     """Try a number of moves at a temperature; return the cost of the window that they lead to.
 
@@ -139,140 +127,123 @@ def _anneal(
     ----------
     cost
         Cost of the plan up to the end of the window.
-    chances
-        Cumulated probabilities of the kinds of moves.
-    counts
-        Per kind of move: proposed, accepted, improving; counted up. Shape [kinds, 3].
+
+    Notes
+    -----
+    Invariant: at the top of the loop `plan` is the current plan, sorted by its starts, and `cost` what it costs up to
+    the end of the window; nothing is left of moves that were refused.
+    Because: a move is applied, judged, and either taken back (`undo`, `forget`, `undo_joins`) or made part of what is
+    noted (`adopt`, `settle`); the draw that decides comes before the judging, so that equal seeds draw alike however
+    the judging is done.
+    Cost: `moves` times what `retime` takes, or a decode of the window.
+    If wrong: weaker. What comes out is a list of decisions, which is decoded and checked when it is offered.
     """
-    tables, retiming, work = scene.tables, scene.retiming, scene.work
+    tables, retiming, work = scene.on.tables, scene.retiming, scene.on.work
+    temperature, random = schedule.temperature, schedule.random
+    around = Neighbourhood(tables, plan, random, window.first, window.beyond)
     local = is_local(tables)
     foreseen, worst = _foresee(scene, window), window.worst
-    if local:
-        possible = record(
-            retiming,
-            tables,
-            scene.origin,
-            scene.before,
-            scene.state,
-            work,
-            scene.residencies,
-            plan,
-            window.lead,
-            window.last,
-        )
-        if not possible:
+    if serving is None and local:
+        if not record(scene, plan, window):
             return cost
-        worst = worst_of(retiming, tables, plan, window.lead, window.last, window.worst)
-    for _ in range(moves):
+        worst = worst_of(retiming, tables, plan, window)
+    for _ in range(schedule.moves):
         draw, kind = random_unit(random), 0
-        while chances[kind] < draw:
+        while schedule.chances[kind] < draw:
             kind += 1
-        counts[kind, 0] += 1
-        if not propose(tables, plan, random, kind, window.first, window.beyond):
+        schedule.counts[kind, 0] += 1
+        proposed = propose(around, kind) if serving is None else propose_with_batches(around, serving, kind)
+        if not proposed:
+            if serving is not None:
+                undo_joins(serving.runs)
             continue
         apply(plan, window.first, window.beyond)
         # Metropolis with the draw first: exp(-(found - cost) / temperature) > u says the same as found < limit, and the
         # judging of a hopeless move ends at the limit instead of at the end of the window.
         limit = cost - temperature * np.log(random_unit(random))
-        if local:
-            found, then = _judge_move(scene, plan, window, cost, worst, limit, temperature, foreseen)
+        if serving is None and local:
+            doubt = DOUBT * temperature
+            found, then = _judge_move(scene, plan, window, Standing(cost, worst, foreseen), limit, doubt)
         else:
-            found, then = evaluate(scene, window, limit), worst
+            found, then = evaluate(scene, serving, window, limit), worst
         if found > limit:
-            if local:
+            if serving is None and local:
                 forget(retiming, plan, work)
             undo(plan)
+            if serving is not None:
+                undo_joins(serving.runs)
             continue
-        counts[kind, 1] += 1
-        counts[kind, 2] += int(found < cost)
+        schedule.counts[kind, 1] += 1
+        schedule.counts[kind, 2] += int(found < cost)
         # What is accepted re-sorts the order by the new starts, or moves would soon speak of times that do not hold.
-        if local:
-            adopt(retiming, tables, scene.state, work, plan, window.lead, window.last)
+        if serving is None and local:
+            adopt(scene, plan, window)
         else:
-            accept(plan, work.start, window.lead, window.last)
+            settle(plan, work.start, serving, window.lead, window.last)
         cost, worst = found, then
     return cost
 
 
 @inlined
 def _judge_move(
-    scene: Scene,
-    plan: Plan,
-    window: Window,
-    cost: float,
-    worst: float,
-    limit: float,
-    temperature: float,
-    foreseen: float,
+    scene: Scene, plan: CurrentPlan, window: Window, now: Standing, limit: float, doubt: float
 ) -> tuple[float, float]:
     """Return the cost of the plan up to the end of a window with the move, as `evaluate`, and that of the worst job."""
-    tables, retiming = scene.tables, scene.retiming
-    allowed = limit - cost if foreseen > 0 else INFEASIBLE
-    if foreseen > 0:
-        doubted = allowed + DOUBT * temperature
-        more = estimate(retiming, tables, scene.work, plan, scene.before, window.lead, window.last, doubted, foreseen)
+    allowed = limit - now.cost if now.foreseen > 0 else INFEASIBLE
+    if now.foreseen > 0:
+        doubted = allowed + doubt
+        more = estimate(scene, plan, window, doubted, now.foreseen)
         if more > doubted:
-            return INFEASIBLE, worst
-        forget(retiming, plan, scene.work)
-    more = retime(
-        retiming,
-        tables,
-        scene.state,
-        scene.work,
-        scene.residencies,
-        plan,
-        scene.before,
-        window.lead,
-        window.last,
-        allowed,
-        foreseen,
-    )
+            return INFEASIBLE, now.worst
+        forget(scene.retiming, plan, scene.on.work)
+    more = retime(scene, plan, window, allowed, now.foreseen)
     # Steps and worst jobs cannot be foreseen; sums of delays have no worst job.
-    if more < INFEASIBLE and foreseen == 0:
-        then = worst_of(retiming, tables, plan, window.lead, window.last, window.worst)
-        return cost + more + then - worst, then
-    return cost + more, worst
+    if more < INFEASIBLE and now.foreseen == 0:
+        then = worst_of(scene.retiming, scene.on.tables, plan, window)
+        return now.cost + more + then - now.worst, then
+    return now.cost + more, now.worst
 
 
 @inlined
 def _foresee(scene: Scene, window: Window) -> float:
     """Return what a microsecond of delay costs per task of a window; 0 where the cost has steps or a worst job."""
-    summed = 0.0
+    tables, summed = scene.on.tables, 0.0
     for place in range(window.lead, window.last):
-        job = scene.tables.task_job[scene.work.order[place]]
-        if scene.tables.step[job] > 0 or scene.tables.peak[job] > 0:
+        job = tables.task_job[scene.on.work.order[place]]
+        if tables.step[job] > 0 or tables.peak[job] > 0:
             return 0.0
-        summed += scene.tables.linear[job]
+        summed += tables.linear[job]
     return summed / max(1, window.last - window.lead)
 
 
 @kernel
-def evaluate(scene: Scene, window: Window, limit: float) -> float:
-    """Return the cost of the plan up to the end of a window, or something above `limit` if it is above."""
+def evaluate(scene: Scene, serving: Serving | None, window: Window, limit: float) -> float:
+    """Return the cost of the plan up to the end of a window, or something above `limit` if it is above.
+
+    Notes
+    -----
+    Invariant: what is returned is what `decode` of the whole order would have summed up behind `last`.
+    Because: the decode continues from the moment before the window, with the completions that jobs had by then.
+    Cost: O(tasks of the window), and what loads cost.
+    If wrong: weaker, as with `decode`.
+    """
+    tables, work = scene.on.tables, scene.on.work
     first, last = window.lead, window.last
     # A job may have tasks before the window: its completion starts over from those alone.
     for place in range(first, last):
-        job = scene.tables.task_job[scene.work.order[place]]
-        scene.work.completed[job] = scene.before[job]
-    restore(scene.state, scene.origin)
-    # Where everything fits nobody is evicted, and nobody asks for next uses.
-    if scene.tables.evictable:
-        look_ahead(scene.tables, scene.state, scene.work, first, last)
-    total, worst = decode(
-        scene.tables,
-        scene.state,
-        scene.work,
-        scene.residencies,
-        first,
-        last,
-        window.total,
-        window.worst,
-        limit,
-    )
+        job = tables.task_job[work.order[place]]
+        work.completed[job] = scene.before[job]
+    restore(scene.on.state, scene.origin)
+    # Where everything fits nobody is evicted, and nobody asks for next uses; batches ask for the next task as well.
+    if serving is not None or tables.evictable:
+        look_ahead(tables, scene.on.state, work, serving, first, last)
+    total, worst = decode(scene.on, serving, first, last, (window.total, window.worst), limit)
     return total + worst
 
 
 @kernel
-def settle(plan: Plan, start: Ints, first: int, last: int) -> None:
-    """Make the decoded start times of a stretch those of the plan, and sort it by them."""
+def settle(plan: CurrentPlan, start: Ints, serving: Serving | None, first: int, last: int) -> None:
+    """Make the decoded start times of a stretch those of the plan, and sort it by them, batches by arrivals."""
     accept(plan, start, first, last)
+    if serving is not None:
+        sort_members(serving, plan, first, last)

@@ -6,6 +6,10 @@ that cost least by the guide (`beam_guide`): what is done has cost, what the res
 compute, less the price of what the GPUs still offer. Of those that have started the same tasks and whose GPUs are free
 at about the same times one is kept. Beam search goes back to Lowerre (The Harpy speech recognition system, 1976); in
 scheduling Ow and Morton (International Journal of Production Research 26, 1988).
+
+Several threads look at parts of one beam, whose states are pooled and dealt out anew now and then. Of each bucket as
+many are kept as a single beam of their widths together would keep, of those that are alike the best; and every part
+gets its share of the good ones.
 """
 
 from __future__ import annotations
@@ -16,17 +20,15 @@ from functools import partial
 
 import numpy as np
 
-from models.instance import Instance
+from models.instance import NONE, Instance, Ints
 from models.objective import Objective, Term, charges
 from models.timeline import Timeline
 from solvers.bounds.lagrangian.improve import Priced
 from solvers.result import Search
 from solvers.search.beam_guide import Guide, tabulate
-from solvers.search.beam_kernel import keep_first, look_on
-from solvers.search.beam_sharing import LAST, deal_out
-from solvers.search.beam_state import GPU_BITS, TRAIL, Beam, start, with_room
+from solvers.search.beam_kernel import keep_first, look_on, settle
+from solvers.search.beam_state import ACTIVE, FREE_ROWS, GPU_BITS, NEAREST, TRAIL, Beam, start, with_room
 from solvers.search.decoder import Decisions, Decoder
-from solvers.search.decoder_state import ABSENT
 
 MOST_GPUS, MOST_MODELS = 64, 60
 """A state holds a few numbers for each model on each GPU."""
@@ -44,6 +46,8 @@ _AT_ONCE = 5000
 _FIRST_ALONE, _TOGETHER = 10, 100
 """Buckets that the first of several threads looks at alone, for there are few states until then; and buckets between
 two moments at which all of them deal out their states anew."""
+LAST = 1 << 62
+"""No bucket is as late as this."""
 _TRIES = 3
 """If so many beams find no better plan than what was known, no more are tried."""
 
@@ -166,11 +170,11 @@ def _look_until(
 def _timeline(decoder: Decoder, beams: list[Beam]) -> Timeline | None:
     """Return the best plan that a beam, or any of its parts, came to."""
     best = min(beams, key=lambda beam: float(beam.best[0]))
-    if best.best_end[1] == ABSENT:
+    if best.best_end[1] == NONE:
         return None
     came, move = best.best_end.tolist()
     moves = [move]
-    while came != ABSENT:
+    while came != NONE:
         entry, part = divmod(came, len(beams))
         moves.append(int(beams[part].trail_move[entry]))
         came = int(beams[part].trail_from[entry])
@@ -178,3 +182,71 @@ def _timeline(decoder: Decoder, beams: list[Beam]) -> Timeline | None:
     gpu = np.empty(len(order), np.int64)
     gpu[order >> GPU_BITS] = order & ((1 << GPU_BITS) - 1)
     return decoder.timeline(Decisions(order >> GPU_BITS, gpu))
+
+
+def deal_out(beams: list[Beam], nearest: int, width: int) -> None:
+    """Deal out the states of all parts of a beam.
+
+    Parameters
+    ----------
+    nearest
+        The first bucket with states.
+    width
+        States of a bucket that are kept.
+    """
+    places = [np.nonzero(np.arange(beam.at.shape[1]) < beam.states[:, None]) for beam in beams]
+    ats = [beam.at[place] for beam, place in zip(beams, places, strict=True)]
+    buckets = np.concatenate([place[0] for place in places])
+    bound = np.concatenate([beam.bound[place] for beam, place in zip(beams, places, strict=True)])
+    alike = np.concatenate([beam.alike[place] for beam, place in zip(beams, places, strict=True)])
+    kept, rank = _choose(buckets, bound, alike, width)
+    source = np.repeat(np.arange(len(beams)), [len(at) for at in ats])[kept]
+    at = np.concatenate(ats)[kept]
+    length = max((_length(beam, own) for beam, own in zip(beams, ats, strict=True)), default=0)
+    rows = np.empty((len(kept), length), np.int64)
+    paid, key, came, move = np.empty(len(kept)), *np.empty((3, len(kept)), np.int64)
+    for part, beam in enumerate(beams):
+        mine = source == part
+        rows[mine] = beam.rows[at[mine], :length]
+        paid[mine], key[mine] = beam.paid[at[mine]], beam.key[at[mine]]
+        came[mine], move[mine] = beam.came[at[mine]], beam.move[at[mine]]
+    most = np.full(len(beams[0].most), np.inf)
+    full = rank == width - 1
+    most[buckets[kept][full]] = bound[kept][full]
+    for part, beam in enumerate(beams):
+        mine = np.flatnonzero(rank % len(beams) == part)[: len(beam.unused)]  # the others have no row
+        count = len(mine)
+        beam.rows[:count, :length] = rows[mine]
+        beam.paid[:count], beam.key[:count], beam.came[:count], beam.move[:count] = (
+            paid[mine],
+            key[mine],
+            came[mine],
+            move[mine],
+        )
+        beam.unused[:] = np.arange(len(beam.unused))[::-1]
+        beam.counts[FREE_ROWS], beam.counts[NEAREST] = len(beam.unused) - count, nearest
+        beam.find[:] = NONE
+        place = rank[mine] // len(beams)
+        beam.states[:] = np.bincount(buckets[kept][mine], minlength=len(beam.states))
+        beam.at[buckets[kept][mine], place] = np.arange(count)
+        beam.bound[buckets[kept][mine], place] = bound[kept][mine]
+        beam.alike[buckets[kept][mine], place] = alike[kept][mine]
+        settle(beam)
+        beam.most[:] = most
+
+
+def _length(beam: Beam, at: Ints) -> int:
+    """Return how many numbers of its rows are in use."""
+    return beam.first_job + int(beam.rows[at, ACTIVE].max(initial=0)) * beam.job_stride
+
+
+def _choose(buckets: Ints, bound: np.ndarray, alike: Ints, width: int) -> tuple[Ints, Ints]:
+    """Return the best states of each bucket, of those that are alike one, and which of its bucket each is."""
+    order = np.lexsort((bound, alike, buckets))
+    new = np.ones(len(order), bool)
+    new[1:] = (alike[order][1:] != alike[order][:-1]) | (buckets[order][1:] != buckets[order][:-1])
+    order = order[new]
+    order = order[np.lexsort((bound[order], buckets[order]))]
+    first = np.searchsorted(buckets[order], buckets[order])
+    rank = np.arange(len(order)) - first
+    return order[rank < width], rank[rank < width]

@@ -29,8 +29,8 @@ _COLUMNS, _LEAST_COLUMNS, _STEPS = 32, 4, 16
 two."""
 
 
-class Prices(NamedTuple):
-    """Prices of compute.
+class ComputePrices(NamedTuple):
+    """ComputePrices of compute.
 
     Attributes
     ----------
@@ -89,7 +89,7 @@ class Guide(NamedTuple):
     line: Ints
     lines: Ints
     cost: Floats
-    prices: Prices
+    prices: ComputePrices
     step_us: int
 
 
@@ -118,7 +118,7 @@ def tabulate(instance: Instance, objective: Objective, rate: Floats, slot_us: in
     Parameters
     ----------
     rate
-        Prices per microsecond, in units of the objective. Shape [classes, slots].
+        ComputePrices per microsecond, in units of the objective. Shape [classes, slots].
     """
     critical_us = int(instance.job_critical_us.mean())
     horizon_us = rate.shape[1] * slot_us + 8 * int(instance.job_critical_us.max())
@@ -139,7 +139,7 @@ def tabulate(instance: Instance, objective: Objective, rate: Floats, slot_us: in
     column_us = max(1, critical_us // _COLUMNS, *least_us)
     if column_us * _LEAST_COLUMNS > max(critical_us, _LEAST_COLUMNS):
         return None
-    prices = Prices(rate, np.pad(np.cumsum(rate, axis=1) * slot_us, ((0, 0), (1, 0))), slot_us, column_us)
+    prices = ComputePrices(rate, np.pad(np.cumsum(rate, axis=1) * slot_us, ((0, 0), (1, 0))), slot_us, column_us)
     stages, first_stage = list[_Stage](), {}
     for kind, job in first_job.items():
         run_us = instance.run_us[instance.task_template[instance.tasks_of(job)]]
@@ -173,7 +173,7 @@ def _add_stages(
     before: list[frozenset[int]],
     run_us: Ints,
     kind: _Kind,
-    prices: Prices,
+    prices: ComputePrices,
     columns: tuple[int, int],
 ) -> None:
     """Add the stages of a kind of jobs, the largest sets of tasks first.
@@ -208,7 +208,9 @@ def _mask(tasks: set[int] | frozenset[int]) -> int:
     return sum(1 << task for task in tasks)
 
 
-def _join(instance: Instance, stages: list[_Stage], kinds: list[_Kind], first_stage: Ints, prices: Prices) -> Guide:
+def _join(
+    instance: Instance, stages: list[_Stage], kinds: list[_Kind], first_stage: Ints, prices: ComputePrices
+) -> Guide:
     """Return the tables of all stages, and what jobs cost from their releases on."""
     by_release = np.argsort(instance.job_release_us, kind="stable")
     cost, lines = np.concatenate([stage.cost for stage in stages]), np.array([len(stage.cost) for stage in stages])
@@ -243,7 +245,7 @@ def _join(instance: Instance, stages: list[_Stage], kinds: list[_Kind], first_st
 
 
 @inlined
-def price_until(prices: Prices, gpu_class: int, instant: int) -> float:
+def price_until(prices: ComputePrices, gpu_class: int, instant: int) -> float:
     """Return the price of compute on a GPU of some class from time 0 to an instant."""
     slot, slots = instant // prices.slot_us, prices.rate.shape[1]
     if slot >= slots:
@@ -263,7 +265,7 @@ def cost_from(cost: Floats, line: int, weight: float, column_us: int, begin: int
 
 @allocating_kernel
 def price_stage(
-    prices: Prices, next_cost: Floats, run_us: Ints, weight: float, due_us: int, first: int, out: Floats
+    prices: ComputePrices, next_cost: Floats, run_us: Ints, weight: float, due_us: int, first: int, out: Floats
 ) -> None:
     """Write the least that runs pay, and what follows them costs, by the column from which on they can start.
 
@@ -298,7 +300,7 @@ def price_stage(
             best = np.inf
             for i in range(tasks):
                 nexts[i], least[i] = c, np.inf
-            # Prices are at least 0: once the completion alone costs more, waiting longer does not pay.
+            # ComputePrices are at least 0: once the completion alone costs more, waiting longer does not pay.
             while weight * max(0, end - due_us) < best:
                 total = cost_from(following, 0, weight, column_us, end)
                 for i in range(tasks):

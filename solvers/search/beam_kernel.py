@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from models.tables import NEVER
+from models.tables import NEVER, NONE
 from solvers.compiled import inlined, kernel
 from solvers.search.beam_guide import Guide, cost_from, price_until
 from solvers.search.beam_state import (
@@ -28,19 +28,19 @@ from solvers.search.beam_state import (
     keep_state,
     leave_out,
 )
-from solvers.search.decoder_state import ABSENT, FAR
-from solvers.search.decoder_tables import Tables
+from solvers.search.decoder_state import FAR
+from solvers.search.decoder_tables import InstanceTables
 
 
 @kernel
 def keep_first(guide: Guide, beam: Beam) -> None:
     """Keep the state in which nothing has started."""
     _go_to(guide, beam, 0)
-    keep_state(beam, 0.0, 0.0, 0, ABSENT, ABSENT)
+    keep_state(beam, 0.0, 0.0, 0, NONE, NONE)
 
 
 @kernel
-def look_on(tables: Tables, guide: Guide, beam: Beam, most: int, until: int) -> bool:
+def look_on(tables: InstanceTables, guide: Guide, beam: Beam, most: int, until: int) -> bool:
     """Look at about so many states before a bucket, in order of time; say whether there are more to look at.
 
     Many at a time: to hand a beam over from outside takes as long as ten states.
@@ -58,7 +58,7 @@ def look_on(tables: Tables, guide: Guide, beam: Beam, most: int, until: int) -> 
 
 
 @inlined
-def _look_at(tables: Tables, guide: Guide, beam: Beam, bucket: int) -> int:
+def _look_at(tables: InstanceTables, guide: Guide, beam: Beam, bucket: int) -> int:
     """Keep what can follow the best states of a bucket, and empty it; what follows may come into it again.
 
     Return the number of these states.
@@ -70,14 +70,14 @@ def _look_at(tables: Tables, guide: Guide, beam: Beam, bucket: int) -> int:
     for k in range(count):
         beam.due_at[k] = beam.at[bucket, k]
     for place in range(beam.find.shape[1]):
-        beam.find[bucket, place] = ABSENT
+        beam.find[bucket, place] = NONE
     beam.states[bucket], beam.most[bucket] = 0, np.inf
     for k in range(count):
         at = beam.due_at[k]
         _take_up(guide, beam, at)
         paid, key = beam.paid[at], beam.key[at]
         came = beam.came[at]
-        if beam.move[at] != ABSENT:
+        if beam.move[at] != NONE:
             entry = beam.counts[TRAIL]
             beam.trail_from[entry], beam.trail_move[entry] = beam.came[at], beam.move[at]
             beam.counts[TRAIL] += 1
@@ -138,7 +138,7 @@ def _latest_end(beam: Beam, job: int, tasks: int) -> int:
 
 
 @inlined
-def _rests(tables: Tables, guide: Guide, beam: Beam) -> float:
+def _rests(tables: InstanceTables, guide: Guide, beam: Beam) -> float:
     """Return what all jobs that are not done still cost by the guide, less what the GPUs offer from now on."""
     row, prices = beam.row, guide.prices
     total, now = guide.later[row[RELEASED]], row[NOW]
@@ -161,7 +161,7 @@ def _rests(tables: Tables, guide: Guide, beam: Beam) -> float:
 
 
 @inlined
-def _find_next(tables: Tables, guide: Guide, beam: Beam) -> int:
+def _find_next(tables: InstanceTables, guide: Guide, beam: Beam) -> int:
     """Write what can start now, of each task of a kind of jobs that of the job released first; return their number."""
     row, count = beam.row, 0
     for kind in range(len(beam.taken)):
@@ -192,7 +192,7 @@ def _holds_the_same(beam: Beam, one: int, other: int) -> bool:
 
 
 @inlined
-def _is_first(tables: Tables, beam: Beam, gpu: int) -> bool:
+def _is_first(tables: InstanceTables, beam: Beam, gpu: int) -> bool:
     """Say whether no idle GPU of the class before this one holds the same models."""
     at = FIRST_GPU + gpu * beam.gpu_stride
     for other in range(gpu):
@@ -204,17 +204,17 @@ def _is_first(tables: Tables, beam: Beam, gpu: int) -> bool:
 
 
 @inlined
-def _load(tables: Tables, beam: Beam, at: int, gpu_class: int, model: int, needed: int) -> bool:
+def _load(tables: InstanceTables, beam: Beam, at: int, gpu_class: int, model: int, needed: int) -> bool:
     """Load a model on the GPU at some place of the row; models leave by least recent use. Return whether it fits."""
     row, models = beam.row, tables.weight_bytes.shape[0]
     earliest, room, size, leaving = row[at + COPIED], row[at + ROOM], tables.weight_bytes[model], 0
     while room < size:
-        chosen, first_use = ABSENT, FAR
+        chosen, first_use = NONE, FAR
         for other in range(models):
             k = at + FIRST_MODEL + 2 * other
             if row[k] >= 0 and not (leaving | needed) >> other & 1 and row[k + 1] < first_use:
                 chosen, first_use = other, row[k + 1]
-        if chosen == ABSENT:
+        if chosen == NONE:
             return False
         leaving |= 1 << chosen
         room += tables.weight_bytes[chosen]
@@ -226,14 +226,14 @@ def _load(tables: Tables, beam: Beam, at: int, gpu_class: int, model: int, neede
         if leaving >> other & 1:
             k = at + FIRST_MODEL + 2 * other
             earliest = max(earliest, row[k + 1])
-            row[k], row[k + 1] = ABSENT, ABSENT
+            row[k], row[k + 1] = NONE, NONE
     k, ready = at + FIRST_MODEL + 2 * model, earliest + tables.load_us[model, gpu_class]
     row[at + COPIED], row[at + ROOM], row[k], row[k + 1] = ready, room - size, ready, ready
     return True
 
 
 @inlined
-def _run(tables: Tables, beam: Beam, at: int, gpu: int, job: int, first: int, task: int) -> int:
+def _run(tables: InstanceTables, beam: Beam, at: int, gpu: int, job: int, first: int, task: int) -> int:
     """Run a task of a job on a GPU as early as it can; return when it ends, FAR if its models do not fit."""
     row, template, here = beam.row, tables.task_template[first + task], tables.gpu_class[gpu]
     begin, needed = row[NOW], 0
@@ -260,7 +260,7 @@ def _run(tables: Tables, beam: Beam, at: int, gpu: int, job: int, first: int, ta
 
 
 @inlined
-def _start_tasks(tables: Tables, guide: Guide, beam: Beam, paid: float, key: int, came: int) -> None:
+def _start_tasks(tables: InstanceTables, guide: Guide, beam: Beam, paid: float, key: int, came: int) -> None:
     """Keep what the state becomes when a task starts next on an idle GPU."""
     row, count = beam.row, _find_next(tables, guide, beam)
     now, released, active = row[NOW], row[RELEASED], row[ACTIVE]
@@ -295,7 +295,7 @@ def _start_tasks(tables: Tables, guide: Guide, beam: Beam, paid: float, key: int
 
 
 @inlined
-def _offer(tables: Tables, guide: Guide, beam: Beam, paid: float, key: int, came: int, move: int) -> None:
+def _offer(tables: InstanceTables, guide: Guide, beam: Beam, paid: float, key: int, came: int, move: int) -> None:
     """Keep the state that is looked at, or note the whole plan that it is."""
     row = beam.row
     if row[STARTED] == len(beam.task_key):
@@ -310,7 +310,7 @@ def _offer(tables: Tables, guide: Guide, beam: Beam, paid: float, key: int, came
 
 
 @inlined
-def _wait(tables: Tables, guide: Guide, beam: Beam, paid: float, key: int, came: int) -> None:
+def _wait(tables: InstanceTables, guide: Guide, beam: Beam, paid: float, key: int, came: int) -> None:
     """Keep what the state becomes when nothing starts until the next job is released or the next GPU is free."""
     row, until = beam.row, FAR
     if row[RELEASED] < len(guide.by_release):
@@ -320,7 +320,7 @@ def _wait(tables: Tables, guide: Guide, beam: Beam, paid: float, key: int, came:
         if free > row[NOW]:
             until = min(until, free)
     if until < FAR and _go_to(guide, beam, until):
-        keep_state(beam, paid + _rests(tables, guide, beam), paid, key, came, ABSENT)
+        keep_state(beam, paid + _rests(tables, guide, beam), paid, key, came, NONE)
 
 
 @kernel

@@ -12,10 +12,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from models.instance import Ints
+from models.instance import NONE, Ints
 from solvers.compiled import Floats, inlined
 from solvers.search.beam_guide import Guide
-from solvers.search.decoder_state import ABSENT, State
+from solvers.search.decoder_state import ClusterState
 
 NOW, RELEASED, STARTED, ACTIVE, FIRST_GPU = range(5)
 """Where numbers of a state stand: time, jobs released, tasks started, jobs that are released and not done, GPUs."""
@@ -44,7 +44,7 @@ class Beam(NamedTuple):
     ----------
     rows, paid, key, came, move
         Per state: its numbers; what jobs that are done have cost; a hash of the started tasks; the entry of the trail
-        that it came from, and the task and GPU that were added to it, ABSENT if none.
+        that it came from, and the task and GPU that were added to it, NONE if none.
     row, saved
         The state that is looked at, and room for a GPU of it.
     unused
@@ -116,7 +116,7 @@ class Beam(NamedTuple):
 
 def start(
     guide: Guide,
-    origin: State,
+    origin: ClusterState,
     gpu_class: Ints,
     tasks: int,
     width: int,
@@ -146,8 +146,8 @@ def start(
         rows=np.empty((rows, len(row)), np.int64),
         paid=np.zeros(rows + 1),
         key=np.zeros(rows + 1, np.int64),
-        came=np.full(rows + 1, ABSENT, np.int64),
-        move=np.full(rows + 1, ABSENT, np.int64),
+        came=np.full(rows + 1, NONE, np.int64),
+        move=np.full(rows + 1, NONE, np.int64),
         row=row,
         saved=np.zeros(FIRST_MODEL + 2 * models, np.int64),
         unused=np.arange(rows)[::-1].copy(),
@@ -159,7 +159,7 @@ def start(
         alike=np.empty(each, np.int64),
         states=np.zeros(_AHEAD, np.int64),
         most=np.full(_AHEAD, np.inf),
-        find=np.full((_AHEAD, places), ABSENT, np.int64),
+        find=np.full((_AHEAD, places), NONE, np.int64),
         due_at=np.empty(2 * width, np.int64),
         next_job=np.empty(active * guide.following.shape[1], np.int64),
         next_task=np.empty(active * guide.following.shape[1], np.int64),
@@ -167,7 +167,7 @@ def start(
         sorted_us=np.zeros(gpus, np.int64),
         task_key=np.random.default_rng(_SEED).integers(1, 1 << 62, tasks),
         best=np.full(1, np.inf),
-        best_end=np.full(2, ABSENT, np.int64),
+        best_end=np.full(2, NONE, np.int64),
         by_class=np.argsort(gpu_class, kind="stable"),
         class_from=np.searchsorted(np.sort(gpu_class), np.sort(gpu_class)),
         grain_us=grain_us,
@@ -231,10 +231,10 @@ def leave_out(beam: Beam, bucket: int, keep: int) -> None:
     beam.most[bucket] = most
     mask = beam.find.shape[1] - 1
     for place in range(mask + 1):
-        beam.find[bucket, place] = ABSENT
+        beam.find[bucket, place] = NONE
     for place in range(keep):
         slot = beam.alike[bucket, place] & mask
-        while beam.find[bucket, slot] != ABSENT:
+        while beam.find[bucket, slot] != NONE:
             slot = (slot + 1) & mask
         beam.find[bucket, slot] = place
 
@@ -281,16 +281,16 @@ def keep_state(beam: Beam, bound: float, paid: float, key: int, came: int, move:
     bucket = min(max(taken_us // beam.bucket_us, nearest), nearest + buckets - 1) % buckets
     if bound >= beam.most[bucket]:  # the bucket was full of better ones when it was last thinned out
         return
-    found, mask, place = hash_state(beam, key), beam.find.shape[1] - 1, ABSENT
+    found, mask, place = hash_state(beam, key), beam.find.shape[1] - 1, NONE
     slot = found & mask
-    while beam.find[bucket, slot] != ABSENT:
+    while beam.find[bucket, slot] != NONE:
         if beam.alike[bucket, beam.find[bucket, slot]] == found:
             place = beam.find[bucket, slot]
             if bound >= beam.bound[bucket, place]:
                 return
             break
         slot = (slot + 1) & mask
-    if place == ABSENT:
+    if place == NONE:
         if beam.counts[FREE_ROWS] == 0:
             return
         beam.counts[FREE_ROWS] -= 1

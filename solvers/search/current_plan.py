@@ -12,11 +12,11 @@ from typing import NamedTuple
 import numpy as np
 
 from models.instance import NEVER, Ints
-from solvers.compiled import inlined
-from solvers.search.decoder_tables import Tables
+from solvers.compiled import RandomState, inlined, random_below, random_unit
+from solvers.search.decoder_tables import InstanceTables
 
 
-class Plan(NamedTuple):
+class CurrentPlan(NamedTuple):
     """The current plan of a search and the move under way.
 
     Attributes
@@ -47,14 +47,34 @@ class Plan(NamedTuple):
     mark: Ints
 
 
-def new_plan(order: Ints, gpu: Ints, time: Ints) -> Plan:
+class Neighbourhood(NamedTuple):
+    """What moves are drawn from.
+
+    Attributes
+    ----------
+    tables, plan
+        The instance, and the plan that a move changes.
+    random
+        The random stream.
+    first, beyond
+        Positions [first, beyond) of the order, whose tasks alone may move.
+    """
+
+    tables: InstanceTables
+    plan: CurrentPlan
+    random: RandomState
+    first: int
+    beyond: int
+
+
+def new_plan(order: Ints, gpu: Ints, time: Ints) -> CurrentPlan:
     """Return a plan of these decisions and start times, sorted by the latter."""
     tasks = len(order)
     by_time = order[np.argsort(time[order], kind="stable")]
     position = np.empty(tasks, np.int64)
     position[by_time] = np.arange(tasks)
     fresh = [np.zeros(tasks, np.int64) for _ in range(6)]
-    return Plan(
+    return CurrentPlan(
         order=by_time,
         gpu=gpu.copy(),
         time=time.copy(),
@@ -71,7 +91,7 @@ def new_plan(order: Ints, gpu: Ints, time: Ints) -> Plan:
 
 
 @inlined
-def take(plan: Plan, task: int, gpu: int, time: int) -> None:
+def take(plan: CurrentPlan, task: int, gpu: int, time: int) -> None:
     """Make a task part of the move."""
     at = plan.how_many[0]
     plan.moved[at] = task
@@ -81,13 +101,32 @@ def take(plan: Plan, task: int, gpu: int, time: int) -> None:
 
 
 @inlined
-def may_run(tables: Tables, task: int, gpu: int) -> bool:
+def may_run(tables: InstanceTables, task: int, gpu: int) -> bool:
     """Say whether a task is eligible on a GPU."""
     return tables.run_us[tables.task_template[task], tables.gpu_class[gpu]] != NEVER
 
 
 @inlined
-def keeps_order(tables: Tables, plan: Plan, task: int) -> bool:
+def draw_distance(random: RandomState, size: int) -> int:
+    """Return a distance in the order, small ones more often: its logarithm is uniform up to that of `size`."""
+    return int(np.exp(random_unit(random) * np.log(size)))
+
+
+@inlined
+def draw_other_gpu(around: Neighbourhood, task: int) -> int:
+    """Return a random GPU that can run a task, preferably another than its own."""
+    gpus = around.tables.gpu_class.shape[0]
+    gpu = random_below(around.random, gpus)
+    for _ in range(gpus):
+        if gpu != around.plan.gpu[task] and may_run(around.tables, task, gpu):
+            return gpu
+        # The next one rather than another draw: ends even where a single GPU is eligible.
+        gpu = 0 if gpu + 1 == gpus else gpu + 1
+    return around.plan.gpu[task]
+
+
+@inlined
+def keeps_order(tables: InstanceTables, plan: CurrentPlan, task: int) -> bool:
     """Say whether a task lies strictly between its predecessors and successors after the move."""
     template, time = tables.task_template[task], _new_time(plan, task)
     for entry in range(tables.input_first[template], tables.input_first[template + 1]):
@@ -100,7 +139,7 @@ def keeps_order(tables: Tables, plan: Plan, task: int) -> bool:
 
 
 @inlined
-def _new_time(plan: Plan, task: int) -> int:
+def _new_time(plan: CurrentPlan, task: int) -> int:
     """Return the time of a task after the move."""
     for at in range(plan.how_many[0]):
         if plan.moved[at] == task:
@@ -109,8 +148,18 @@ def _new_time(plan: Plan, task: int) -> int:
 
 
 @inlined
-def apply(plan: Plan, first: int, beyond: int) -> None:
-    """Carry a move out: merge the moved tasks into the order at their new times, and change their GPUs."""
+def apply(plan: CurrentPlan, first: int, beyond: int) -> None:
+    """Carry a move out: merge the moved tasks into the order at their new times, and change their GPUs.
+
+    Notes
+    -----
+    Invariant: the order stays sorted by time, the moved tasks by their new ones, and `position` is its inverse;
+    `old_order` holds what `undo` needs.
+    Because: two sorted lists are merged, the tasks that stay and those that move; at equal times the moved one goes
+    first, as it took the time of the one that it passes.
+    Cost: O(log tasks) per moved task, and O(1) per position between the first and the last change.
+    If wrong: loud. A task before its predecessor has no inputs, which the checker refuses.
+    """
     count = plan.how_many[0]
     # Only the stretch between the first and the last change is written again.
     low, high = beyond, first
@@ -152,7 +201,7 @@ def apply(plan: Plan, first: int, beyond: int) -> None:
 
 
 @inlined
-def undo(plan: Plan) -> None:
+def undo(plan: CurrentPlan) -> None:
     """Take a move back."""
     for at in range(plan.how_many[0]):
         plan.gpu[plan.moved[at]] = plan.old_gpu[at]
@@ -162,15 +211,23 @@ def undo(plan: Plan) -> None:
 
 
 @inlined
-def accept(plan: Plan, start: Ints, first: int, last: int) -> None:
-    """Make the decoded start times those of the current plan, and sort the order by them again."""
+def accept(plan: CurrentPlan, start: Ints, first: int, last: int) -> None:
+    """Make the decoded start times those of the current plan, and sort the order by them again.
+
+    Notes
+    -----
+    Invariant: afterwards `time` is what was decoded at positions [first, last), and the order there is sorted by it.
+    Because: tasks are brought forward one by one; a task never passes its predecessor, which starts before it.
+    Cost: O(tasks + pairs that change places), few after one move.
+    If wrong: weaker. Moves would speak of times that do not hold.
+    """
     for place in range(first, last):
         plan.time[plan.order[place]] = start[plan.order[place]]
         _bring_forward(plan, place, first)
 
 
 @inlined
-def sort_again(plan: Plan, first: int, low: int, high: int, last: int) -> None:
+def sort_again(plan: CurrentPlan, first: int, low: int, high: int, last: int) -> None:
     """Sort the order at positions [first, last) by time, where only the times at [low, high) have changed."""
     for place in range(low, last):
         if not _bring_forward(plan, place, first) and place >= high:
@@ -179,7 +236,7 @@ def sort_again(plan: Plan, first: int, low: int, high: int, last: int) -> None:
 
 
 @inlined
-def _bring_forward(plan: Plan, place: int, first: int) -> bool:
+def _bring_forward(plan: CurrentPlan, place: int, first: int) -> bool:
     """Put a task before those in front of it that start later; say whether there are any."""
     task, at = plan.order[place], place
     time = plan.time[task]
@@ -194,7 +251,7 @@ def _bring_forward(plan: Plan, place: int, first: int) -> bool:
 
 
 @inlined
-def _first_at(plan: Plan, time: int, first: int, beyond: int) -> int:
+def _first_at(plan: CurrentPlan, time: int, first: int, beyond: int) -> int:
     """Return the first position in [first, beyond) whose task starts at or after a time, else `beyond`."""
     low, high = first, beyond
     while low < high:
@@ -207,7 +264,7 @@ def _first_at(plan: Plan, time: int, first: int, beyond: int) -> int:
 
 
 @inlined
-def _sort_moved(plan: Plan) -> None:
+def _sort_moved(plan: CurrentPlan) -> None:
     """Sort the tasks of a move by their new times; equal times keep their place in the order."""
     # A move has a handful of tasks; no sort with a call of its own pays for them.
     for at in range(1, plan.how_many[0]):

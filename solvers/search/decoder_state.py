@@ -6,21 +6,18 @@ from typing import NamedTuple
 
 import numpy as np
 
-from models.instance import Instance, Ints
+from models.instance import NONE, Instance, Ints
 from solvers.compiled import kernel
-from solvers.search.decoder_tables import UNLIMITED, Tables
-
-ABSENT = -1
-"""Stands for "not resident", "no slot", "no task", "not yet used" and "has no end"."""
+from solvers.search.decoder_tables import InstanceTables, Service
 
 FAR = np.iinfo(np.int64).max // 2
 """Position of a use that never comes."""
 
 MODEL, GPU, SLOT, LOAD_START, READY, END, INITIAL = range(7)
-"""Columns of a table of residencies."""
+"""Columns of a table of residencies; NONE stands there for "no slot" and "has no end"."""
 
 
-class Work(NamedTuple):
+class DecodedTasks(NamedTuple):
     """The decisions that a decoder reads, and what it writes about tasks and jobs.
 
     Attributes
@@ -46,15 +43,15 @@ class Work(NamedTuple):
     completed: Ints
 
 
-class State(NamedTuple):
-    """A moment of a decode.
+class ClusterState(NamedTuple):
+    """A moment of a decode; NONE stands for "not resident", "no slot", "no task" and "not yet used".
 
     Attributes
     ----------
     compute_free, copy_free, room, last_task
         Per GPU: when its engines are free, free bytes after the latest load, the task decoded last.
     ready, last_use, upcoming, record, slot
-        Per GPU and model: ready time (ABSENT if not resident), end of the latest use (ABSENT if unused), list
+        Per GPU and model: ready time (NONE if not resident), end of the latest use (NONE if unused), list
         position of the next use, row in the table of residencies, slot. Shape [gpus, models].
     slot_model
         Per GPU and slot: the model in it. Shape [gpus, most slots].
@@ -80,25 +77,110 @@ class State(NamedTuple):
     records: Ints
 
 
-def initial_state(instance: Instance, tables: Tables) -> tuple[State, Ints]:
+class Runs(NamedTuple):
+    """Which tasks join batches, and what a decode notes about batches. A batch is known by its first member.
+
+    Attributes
+    ----------
+    joins
+        Per task: 1 if it joins the batch before it on its GPU where that may take it; a decision.
+    next_on_gpu, latest
+        The task behind each one on its GPU; per GPU the one found last. NONE if there is none.
+    placed
+        Per task: 1 once it has its time.
+    members
+        The batch under way; its first entries count.
+    arrived
+        Per task: when its job was released and its inputs had arrived on its GPU.
+    until
+        Per batch: the latest end of all that runs on its GPU by then.
+    held, level
+        Per batch: bytes that it holds, bytes that all batches on its GPU hold when it starts.
+    flipped, flips
+        Tasks whose `joins` the move under way changed; their number (shape [1]).
+    """
+
+    joins: Ints
+    next_on_gpu: Ints
+    latest: Ints
+    placed: Ints
+    members: Ints
+    arrived: Ints
+    until: Ints
+    held: Ints
+    level: Ints
+    flipped: Ints
+    flips: Ints
+
+
+class Serving(NamedTuple):
+    """What kernels are handed where tasks run in batches, take shares of a GPU or hold memory; None where none does.
+
+    Always an argument of its own: numba then compiles a kernel once for None and once for this, and what stands behind
+    `if serving is not None` is no part of the former. Inside another tuple it would be looked up at run time.
+    """
+
+    service: Service
+    runs: Runs
+
+
+class Decoding(NamedTuple):
+    """A decode: what it reads, where it stands, and what it writes.
+
+    Attributes
+    ----------
+    tables
+        The instance and its objective.
+    state
+        The moment it has come to.
+    work, residencies
+        Times of tasks, and the table of residencies with `state.records` rows in use.
+    """
+
+    tables: InstanceTables
+    state: ClusterState
+    work: DecodedTasks
+    residencies: Ints
+
+
+def new_runs(instance: Instance, joins: Ints) -> Runs:
+    """Return fresh working arrays for some decisions to join."""
+    tasks = instance.n_tasks
+    fresh = [np.zeros(tasks, np.int64) for _ in range(7)]
+    return Runs(
+        joins=joins.copy(),
+        next_on_gpu=fresh[0],
+        latest=np.full(instance.n_gpus, NONE, np.int64),
+        placed=fresh[1],
+        members=np.zeros(max(1, int(instance.batch_largest.max(initial=1))), np.int64),
+        arrived=fresh[2],
+        until=fresh[3],
+        held=fresh[4],
+        level=fresh[5],
+        flipped=fresh[6],
+        flips=np.zeros(1, np.int64),
+    )
+
+
+def initial_state(instance: Instance, tables: InstanceTables) -> tuple[ClusterState, Ints]:
     """Return the state at time 0, and an empty table of residencies that is large enough for any decode."""
     gpus, models = instance.n_gpus, len(instance.models)
     slots = tables.slot_bytes.shape[1]
     most = max(0, int(tables.replicas.max())) if tables.limited else 0
     each = (gpus, models)
-    state = State(
+    state = ClusterState(
         compute_free=np.zeros(gpus, np.int64),
         copy_free=np.zeros(gpus, np.int64),
         room=tables.memory_bytes.copy(),
-        last_task=np.full(gpus, ABSENT, np.int64),
-        ready=np.full(each, ABSENT, np.int64),
-        last_use=np.full(each, ABSENT, np.int64),
+        last_task=np.full(gpus, NONE, np.int64),
+        ready=np.full(each, NONE, np.int64),
+        last_use=np.full(each, NONE, np.int64),
         upcoming=np.full(each, FAR, np.int64),
-        record=np.full(each, ABSENT, np.int64),
-        slot=np.full(each, ABSENT, np.int64),
-        slot_model=np.full((gpus, slots), ABSENT, np.int64),
+        record=np.full(each, NONE, np.int64),
+        slot=np.full(each, NONE, np.int64),
+        slot_model=np.full((gpus, slots), NONE, np.int64),
         replica_free=np.zeros((models, most), np.int64),
-        replica_gpu=np.full((models, most), ABSENT, np.int64),
+        replica_gpu=np.full((models, most), NONE, np.int64),
         records=np.zeros(1, np.int64),
     )
     # A task reloads at most the models it needs, and only those: one row per use, plus the initial ones.
@@ -108,15 +190,17 @@ def initial_state(instance: Instance, tables: Tables) -> tuple[State, Ints]:
     return state, residencies
 
 
-def _place_initial(tables: Tables, state: State, residencies: Ints, gpu: int, model: int, slot: int | None) -> None:
+def _place_initial(
+    tables: InstanceTables, state: ClusterState, residencies: Ints, gpu: int, model: int, slot: int | None
+) -> None:
     """Make a model resident at time 0, or leave it out if it already has all the replicas it may have."""
-    if tables.replicas[model] != UNLIMITED:
-        free = np.flatnonzero(state.replica_gpu[model, : tables.replicas[model]] == ABSENT)
+    if tables.replicas[model] != NONE:
+        free = np.flatnonzero(state.replica_gpu[model, : tables.replicas[model]] == NONE)
         if not free.size:
             return
         state.replica_gpu[model, free[0]] = gpu
-    where = ABSENT if slot is None else slot
-    residencies[state.records[0]] = (model, gpu, where, 0, 0, ABSENT, 1)
+    where = NONE if slot is None else slot
+    residencies[state.records[0]] = (model, gpu, where, 0, 0, NONE, 1)
     state.ready[gpu, model] = 0
     state.room[gpu] -= tables.weight_bytes[model]
     state.record[gpu, model] = state.records[0]
@@ -126,14 +210,22 @@ def _place_initial(tables: Tables, state: State, residencies: Ints, gpu: int, mo
     state.records[0] += 1
 
 
-def copy_of(state: State) -> State:
+def copy_of(state: ClusterState) -> ClusterState:
     """Return an independent copy of a state."""
-    return State(*(array.copy() for array in state))
+    return ClusterState(*(array.copy() for array in state))
 
 
 @kernel
-def restore(target: State, source: State) -> None:
-    """Make one state equal to another."""
+def restore(target: ClusterState, source: ClusterState) -> None:
+    """Make one state equal to another.
+
+    Notes
+    -----
+    Invariant: afterwards every number of `target` is that of `source`, and no array is shared.
+    Because: all fields are copied, entry by entry; a field that is added must be added here.
+    Cost: O(GPUs x models), once a move where the whole window is timed again.
+    If wrong: a move would be judged from another past than that of the window: plans would be worse, not invalid.
+    """
     for gpu in range(target.room.shape[0]):
         target.compute_free[gpu] = source.compute_free[gpu]
         target.copy_free[gpu] = source.copy_free[gpu]

@@ -18,18 +18,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from models.chains import fastest_run_us, tails_us
-from models.instance import Instance, Ints
+from models.instance import NONE, Instance, Ints
 from models.objective import Objective, Term, charges
+from models.workload import WHOLE
 from solvers.compiled import Floats
 
 SMOOTHING = 1e-4
 """Share of the small linear part in objectives that are a maximum or a count."""
 
-UNLIMITED = -1
-"""Stands for a model that may be on any number of GPUs."""
 
-
-class Tables(NamedTuple):
+class InstanceTables(NamedTuple):
     """What the decoder reads, per task, job, template, GPU, class and model.
 
     Attributes
@@ -54,7 +52,7 @@ class Tables(NamedTuple):
     memory_bytes, slot_bytes
         Per GPU; slots in the second, padded with 0. Shapes [gpus], [gpus, most slots].
     replicas
-        Per model: most GPUs that may hold it at a time, or UNLIMITED.
+        Per model: most GPUs that may hold it at a time, NONE if any number may.
     evictable
         Whether models may have to leave: some GPU cannot hold all that may be on it.
     idle_first
@@ -99,7 +97,38 @@ class Tables(NamedTuple):
     no_swaps: bool
 
 
-def tabulate(instance: Instance, objective: Objective, idle_first: bool) -> Tables:
+class Service(NamedTuple):
+    """What a decode reads of batches, shares and working memory, beside `InstanceTables`.
+
+    Attributes
+    ----------
+    task_batch
+        Per task: its batch class, NONE without one.
+    batch, share, memory
+        Per template, as in `Instance`.
+    batch_us, largest
+        Run times of a batch class on a GPU class by size, and the largest size there, as in `Instance`.
+    smallest_share
+        The least share that any template takes.
+    side_by_side, holds_memory
+        Whether some template takes less than a whole GPU; whether some holds memory.
+    goes_us
+        Per GPU: when it goes; it comes once, when its engines are free at first.
+    """
+
+    task_batch: Ints
+    batch: Ints
+    share: Ints
+    memory: Ints
+    batch_us: Ints
+    largest: Ints
+    smallest_share: int
+    side_by_side: bool
+    holds_memory: bool
+    goes_us: Ints
+
+
+def tabulate(instance: Instance, objective: Objective, idle_first: bool) -> InstanceTables:
     """Return the tables of an instance under an objective; of batches they know size 1."""
     input_first, inputs = _compress(instance.inputs)
     output_first, outputs = _compress(instance.outputs)
@@ -118,7 +147,7 @@ def tabulate(instance: Instance, objective: Objective, idle_first: bool) -> Tabl
     for index, gpu in enumerate(instance.cluster.gpus):
         slot_bytes[index, : len(gpu.slots)] = gpu.slots
     limits = instance.restrictions.max_replicas
-    tables = Tables(
+    tables = InstanceTables(
         task_template=instance.task_template,
         task_job=instance.task_job,
         use_first=np.concatenate(([0], np.cumsum(per_task))),
@@ -147,7 +176,7 @@ def tabulate(instance: Instance, objective: Objective, idle_first: bool) -> Tabl
         weight_bytes=instance.weight_bytes,
         memory_bytes=np.array([gpu.memory_bytes for gpu in instance.cluster.gpus], np.int64),
         slot_bytes=slot_bytes,
-        replicas=np.array([limits.get(model.name, UNLIMITED) for model in instance.models], np.int64),
+        replicas=np.array([limits.get(model.name, NONE) for model in instance.models], np.int64),
         evictable=_may_evict(instance),
         idle_first=idle_first,
         limited=bool(limits),
@@ -156,6 +185,23 @@ def tabulate(instance: Instance, objective: Objective, idle_first: bool) -> Tabl
     )
     arrays: dict[str, Any] = {k: _read_only(v) for k, v in tables._asdict().items() if isinstance(v, np.ndarray)}
     return tables._replace(**arrays)
+
+
+def tabulate_service(instance: Instance) -> Service:
+    """Return the tables of batches, shares and working memory."""
+    share = instance.template_share
+    return Service(
+        task_batch=instance.template_batch[instance.task_template],
+        batch=instance.template_batch,
+        share=share,
+        memory=instance.template_memory,
+        batch_us=instance.batch_us,
+        largest=instance.batch_largest,
+        smallest_share=int(share.min()),
+        side_by_side=bool((share < WHOLE).any()),
+        holds_memory=bool(instance.template_memory.any()),
+        goes_us=np.array([gpu.available.intervals[0][1] for gpu in instance.cluster.gpus], np.int64),
+    )
 
 
 def _read_only(array: NDArray[Any]) -> NDArray[Any]:

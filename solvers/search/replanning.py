@@ -8,21 +8,20 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from itertools import product
 
 import numpy as np
 
-from models.instance import NEVER, Instance, Ints
+from models.instance import NEVER, NONE, Instance, Ints
 from models.objective import Objective
-from models.timeline import Placement, Residency, Timeline
-from solvers.compiled import Floats, RandomState
-from solvers.search.annealer import Parameters
-from solvers.search.annealing_kernel import Scene, Window, anneal_window, evaluate
-from solvers.search.current_plan import Plan, new_plan
+from models.timeline import Placement, Residency, Timeline, batch_leaders
+from solvers.compiled import RandomState
+from solvers.search.annealer import Parameters, cumulate
+from solvers.search.annealing_kernel import Schedule, anneal, anneal_window, evaluate, settle
+from solvers.search.current_plan import CurrentPlan, new_plan
 from solvers.search.decoder import Decisions, Decoder
-from solvers.search.decoder_kernel import INFEASIBLE, cost_so_far
+from solvers.search.decoder_kernel import INFEASIBLE, cost_so_far, look_ahead
 from solvers.search.decoder_state import (
-    ABSENT,
     END,
     FAR,
     GPU,
@@ -31,14 +30,17 @@ from solvers.search.decoder_state import (
     MODEL,
     READY,
     SLOT,
-    State,
-    Work,
+    ClusterState,
+    DecodedTasks,
+    Decoding,
+    Runs,
+    Serving,
     copy_of,
     initial_state,
 )
-from solvers.search.decoder_tables import Tables
-from solvers.search.dispatch import dispatch, rules
-from solvers.search.retiming import new_retiming
+from solvers.search.decoder_tables import InstanceTables
+from solvers.search.dispatch import LARGEST_BATCHES, dispatch, rules
+from solvers.search.retiming import Scene, Window, new_retiming
 from solvers.search.static_models import Mask
 
 ROUNDS = 8
@@ -88,16 +90,6 @@ class Candidate:
     start_us: Ints
 
 
-class Schedule(NamedTuple):
-    """How a round of annealing runs: the last arguments of `anneal_window`."""
-
-    temperature: float
-    moves: int
-    chances: Floats
-    random: RandomState
-    counts: Ints
-
-
 class Replanner:
     """The tasks in hand, tabulated from a moment on.
 
@@ -109,19 +101,17 @@ class Replanner:
     objective
         Of the known jobs.
     moment
-        What stands.
-
-    Where tasks run in batches, `ServingReplanner` is the one to take.
+        What stands. Batches that run stand, and nobody joins them. With overlap off and shares, a plan may have a run
+        begin while a load that is under way still blocks the GPU; who carries it out lets the run wait.
     """
 
     def __init__(self, instance: Instance, objective: Objective, moment: Moment) -> None:
-        self._decoder = self._make_decoder(instance, objective)
+        self._instance, self._decoder = instance, Decoder(instance, objective)
         self._tables = self._decoder.tables
         self._origin, self._residencies = _state_at(instance, self._tables, moment)
         self._stands = len(moment.standing)
-        self._work = self._decoder.work(
-            Decisions(np.full(instance.n_tasks, ABSENT, np.int64), np.full(instance.n_tasks, ABSENT, np.int64))
-        )
+        nothing = Decisions(np.full(instance.n_tasks, NONE, np.int64), np.full(instance.n_tasks, NONE, np.int64))
+        self._work, self._serving = self._decoder.work(nothing), self._decoder.serving(nothing)
         for position, run in enumerate(sorted(moment.standing, key=lambda run: (run.start_us, run.end_us))):
             self._work.order[position] = run.task
             self._work.gpu[run.task] = run.gpu
@@ -130,10 +120,32 @@ class Replanner:
         self._state = copy_of(self._origin)
         self._retiming = new_retiming(self._tables, instance.n_tasks)
         self._permitted: Mask = np.ascontiguousarray((instance.load_us != NEVER)[:, instance.gpu_class].T)
+        if self._serving is not None:
+            # Beside what runs there may be compute to spare: that engines are busy keeps no start out of the past.
+            release_us = np.maximum(self._tables.release_us, moment.now_us)
+            release_us.setflags(write=False)  # as in the instance: kernels are compiled for the one or the other
+            self._tables = self._tables._replace(release_us=release_us)
+            self._let_stand(self._serving, moment)
 
-    def _make_decoder(self, instance: Instance, objective: Objective) -> Decoder:
-        """Return the decoder of the instance."""
-        return Decoder(instance, objective)
+    def _let_stand(self, serving: Serving, moment: Moment) -> None:
+        """Note the batches that run as the decoder would have left them."""
+        work, runs, state = self._work, serving.runs, self._origin
+        stands = Timeline.build(self._instance.n_tasks, moment.standing, ())
+        leaders = batch_leaders(self._instance, stands)
+        for run in sorted(moment.standing, key=lambda run: (run.start_us, run.task)):
+            runs.placed[run.task] = 1
+            if leaders[run.task] != run.task or run.end_us <= moment.now_us:
+                continue
+            members = int((leaders[[other.task for other in moment.standing]] == run.task).sum())
+            before = state.last_task[run.gpu]
+            held = members * int(serving.service.memory[self._tables.task_template[run.task]])
+            runs.held[run.task] = runs.level[run.task] = held
+            runs.until[run.task] = run.end_us
+            if before != NONE:  # it runs still, so what it holds is held beside
+                runs.level[run.task] += runs.level[before]
+                runs.until[run.task] = max(run.end_us, runs.until[before])
+            work.previous[run.task] = before
+            state.last_task[run.gpu] = run.task
 
     def _completed(self, moment: Moment) -> Ints:
         """Return the earliest completions that the standing tasks allow."""
@@ -174,30 +186,35 @@ class Replanner:
 
     def _dispatched(self) -> Iterator[Candidate]:
         """Yield the plans of the dispatch rules."""
-        for rule in rules(self._tables):
-            work = self._fresh_work()
-            placed = dispatch(
-                self._tables, copy_of(self._origin), work, self._residencies, rule, self._permitted, self._stands
-            )
-            if placed == len(work.order):
-                yield self._judged(Decisions(work.order, work.gpu))
+        sizes = LARGEST_BATCHES[:1] if self._serving is None else LARGEST_BATCHES[:2]
+        for most, rule in product(sizes, rules(self._tables, self._permitted)):
+            on = Decoding(self._tables, copy_of(self._origin), self._fresh_work(), self._residencies)
+            serving = self._fresh_serving(None)
+            if dispatch(on, serving, rule, most, self._stands) == len(on.work.order):
+                joins = None if serving is None else serving.runs.joins
+                yield self._judged(Decisions(on.work.order, on.work.gpu, joins))
 
-    def _fresh_work(self) -> Work:
-        return Work(*(array.copy() for array in self._work))
+    def _fresh_work(self) -> DecodedTasks:
+        return DecodedTasks(*(array.copy() for array in self._work))
+
+    def _fresh_serving(self, joins: Ints | None) -> Serving | None:
+        """Return working arrays for the batches of some decisions to join, which they share."""
+        if self._serving is None:
+            return None
+        runs = Runs(*(array.copy() for array in self._serving.runs))
+        return Serving(self._serving.service, runs if joins is None else runs._replace(joins=joins))
 
     def _judged(self, decisions: Decisions) -> Candidate:
-        """Decode some decisions."""
-        cost = self._decode(decisions, self._whole(len(decisions.order)))
+        """Decode some decisions into the working arrays."""
+        window, serving = self._whole(len(decisions.order)), self._fresh_serving(decisions.joins)
+        cost = evaluate(self._scene(decisions.order, decisions.gpu), serving, window, INFEASIBLE)
         return Candidate(cost, decisions, self._work.start.copy())
-
-    def _decode(self, decisions: Decisions, window: Window) -> float:
-        """Decode some decisions into the working arrays; return their cost."""
-        return evaluate(self._scene(decisions.order, decisions.gpu), window, INFEASIBLE)
 
     def _scene(self, order: Ints, gpu: Ints) -> Scene:
         self._origin.upcoming[:] = FAR
         work = self._work._replace(order=order, gpu=gpu)
-        return Scene(self._tables, self._origin, self._before, self._state, work, self._residencies, self._retiming)
+        on = Decoding(self._tables, self._state, work, self._residencies)
+        return Scene(on, self._origin, self._before, self._retiming)
 
     def _whole(self, tasks: int) -> Window:
         return Window(self._stands, self._stands, tasks, tasks, *cost_so_far(self._tables, self._before))
@@ -212,18 +229,21 @@ class Replanner:
     def _in_order(self, order: Ints, gpu: Ints, time: Ints) -> Decisions:
         """Return the decisions by which tasks start in the order of these times, behind those that stand."""
         movable = order[self._stands :]
-        by_time = movable[np.argsort(time[movable], kind="stable")]
-        return Decisions(np.concatenate((order[: self._stands], by_time)), gpu)
+        if self._serving is None:
+            by_time = movable[np.argsort(time[movable], kind="stable")]
+            return Decisions(np.concatenate((order[: self._stands], by_time)), gpu)
+        leaders = batch_leaders(self._instance, Timeline(gpu.copy(), time.copy(), time.copy(), ()))
+        by_time = movable[np.lexsort((movable, leaders[movable], time[movable]))]
+        joins = (leaders != np.arange(len(leaders))).astype(np.int64)
+        return Decisions(np.concatenate((order[: self._stands], by_time)), gpu, joins)
 
     def _annealed(self, start: Candidate, moves: int, random: RandomState, parameters: Parameters) -> Candidate:
         """Anneal the tasks that are next, the others following as they are; return the best plan found."""
         tasks, gpus = len(start.decisions.order), len(self._origin.compute_free)
         plan = new_plan(start.decisions.order, start.decisions.gpu, start.start_us)
         joins = None if start.decisions.joins is None else start.decisions.joins.copy()
-        frequencies = self._frequencies(parameters)
-        chances = np.cumsum(np.array(frequencies) / sum(frequencies))
-        chances[-1] = 1.0
-        counts = np.zeros((len(frequencies), 3), np.int64)
+        chances = cumulate(parameters.frequencies(self._serving is not None))
+        counts = np.zeros((len(chances), 3), np.int64)
         beyond = min(tasks, self._stands + parameters.tasks_per_gpu * gpus)
         last = min(tasks, beyond + parameters.tail_per_gpu * gpus)
         window = self._whole(tasks)._replace(beyond=beyond, last=last)
@@ -238,18 +258,21 @@ class Replanner:
                 best = Candidate(found.cost, kept, found.start_us)
         return best
 
-    def _frequencies(self, parameters: Parameters) -> Sequence[float]:
-        """Return how often each kind of move is tried."""
-        return parameters.chances
-
-    def _anneal(self, plan: Plan, joins: Ints | None, window: Window, schedule: Schedule) -> None:
+    def _anneal(self, plan: CurrentPlan, joins: Ints | None, window: Window, schedule: Schedule) -> None:
         """Try a number of moves at a temperature."""
-        scene = self._scene(plan.order, plan.gpu)
-        anneal_window(scene, plan, window, *schedule)
+        scene, serving = self._scene(plan.order, plan.gpu), self._fresh_serving(joins)
+        if serving is None:
+            anneal_window(scene, None, plan, window, schedule)
+            return
+        look_ahead(self._tables, self._origin, scene.on.work, serving, window.last, len(plan.order))
+        cost = evaluate(scene, serving, window, INFEASIBLE)
+        # The dispatch rules know no times of batches that were decoded: moves are drawn from what was just decoded.
+        settle(plan, scene.on.work.start, serving, window.lead, window.last)
+        anneal(scene, serving, plan, window, schedule, cost)
 
     def _timeline(self, decisions: Decisions) -> Timeline:
         stays = self._origin.records[0]
-        self._residencies[:stays, END] = ABSENT
+        self._residencies[:stays, END] = NONE
         work = self._work
         self._judged(decisions)
         rows = self._residencies[: self._state.records[0]]
@@ -259,8 +282,8 @@ class Replanner:
                 gpu=row[GPU],
                 load_start_us=row[LOAD_START],
                 ready_us=row[READY],
-                end_us=None if row[END] == ABSENT else row[END],
-                slot=None if row[SLOT] == ABSENT else row[SLOT],
+                end_us=None if row[END] == NONE else row[END],
+                slot=None if row[SLOT] == NONE else row[SLOT],
                 initial=bool(row[INITIAL]),
             )
             for row in rows.tolist()
@@ -268,15 +291,15 @@ class Replanner:
         return Timeline(decisions.gpu.copy(), work.start.copy(), work.end.copy(), residencies)
 
 
-def _state_at(instance: Instance, tables: Tables, moment: Moment) -> tuple[State, Ints]:
+def _state_at(instance: Instance, tables: InstanceTables, moment: Moment) -> tuple[ClusterState, Ints]:
     """Return the state at a moment, and a table of residencies that begins with those that stand."""
     state, _ = initial_state(instance, tables)
     state.compute_free[:] = moment.compute_free_us
     state.copy_free[:] = moment.copy_free_us
     residencies = np.empty((int(tables.use_first[-1]) + len(moment.stays), 7), np.int64)
     for row, stay in enumerate(moment.stays):
-        slot = ABSENT if stay.slot is None else stay.slot
-        residencies[row] = (stay.model, stay.gpu, slot, 0, stay.ready_us, ABSENT, 1)
+        slot = NONE if stay.slot is None else stay.slot
+        residencies[row] = (stay.model, stay.gpu, slot, 0, stay.ready_us, NONE, 1)
         where = stay.gpu, stay.model
         state.ready[where], state.last_use[where] = stay.ready_us, stay.last_use_us
         state.record[where], state.slot[where] = row, slot

@@ -1,12 +1,18 @@
-"""Two annealings of one plan at the same time: one moves the tasks before a cut, the other those behind it.
+"""Annealings of one window that help one another: two work on one plan, and all meet now and then.
 
+Two annealings of one plan at the same time: one moves the tasks before a cut, the other those behind it.
 An annealing gains by its length, and two of them that go separate ways are hardly worth more than one. So whoever leads
 hands the plan over before a sweep and sweeps the early tasks while the other sweeps the late ones; the parts put
 together are decoded and judged like a window of the annealing. The cut is drawn anew for every sweep.
+
+All of them cool by one clock, so that a plan taken over is as hot as the plan that it replaces. At each meeting the
+worse half takes over the plans of the better half ("go with the winners", Aldous and Vazirani, FOCS 1994).
 """
 
 from __future__ import annotations
 
+import threading
+import time
 from collections.abc import Callable
 from queue import Empty, SimpleQueue
 from typing import NamedTuple, TypeVar
@@ -17,6 +23,7 @@ from models.instance import Instance, Ints
 from models.objective import Objective
 from solvers.compiled import random_unit
 from solvers.search.annealer import Annealer, Parameters, Temperature
+from solvers.search.bands import Stretches
 from solvers.search.decoder import Decisions
 
 FEWEST_WINDOWS = 4
@@ -24,6 +31,9 @@ FEWEST_WINDOWS = 4
 
 EARLIEST_CUT, LATEST_CUT = 0.4, 0.6
 """Shares of the tasks between which a cut is drawn: both sides shall take about as long."""
+
+MEETINGS = 24
+"""How often annealings meet while they cool."""
 
 _PATIENCE_S = 0.05
 """Seconds between two looks at the clock while one waits for the other."""
@@ -79,6 +89,62 @@ class Team:
             annealer.take_over(handed.decisions)
             annealer.sweep(temperature, (handed.cut, len(handed.decisions.order)))
             self._returned.put(Returned(annealer.decisions(), annealer.cost))
+
+
+class Exchange:
+    """Where the annealings of a window meet.
+
+    Parameters
+    ----------
+    limit_s
+        Seconds from now in which they cool.
+    workers
+        How many of them begin at once.
+    """
+
+    def __init__(self, limit_s: float, workers: int = 1) -> None:
+        self.workers = workers
+        self._begin, self._limit_s = time.monotonic(), limit_s
+        self._lock = threading.Lock()
+        self._plans: dict[int, tuple[float, Decisions]] = {}
+        self._share: float | None = None
+        self._stretches: Stretches | None = None
+        self._teams: list[Team] = []
+
+    @property
+    def passed(self) -> float:
+        """Share of the time that has passed."""
+        return (time.monotonic() - self._begin) / self._limit_s if self._limit_s > 0 else 1.0
+
+    def agree_on(self, share: float) -> float:
+        """Return a job's share of the cost, by which temperatures are measured: what the first annealing said."""
+        with self._lock:
+            self._share = share if self._share is None else self._share
+            return self._share
+
+    def share_out(self, begin: Callable[[], Stretches | None]) -> Stretches | None:
+        """Return the stretches of a long trace, made by the first annealing that asks; None if there is no plan."""
+        with self._lock:
+            self._stretches = begin() if self._stretches is None else self._stretches
+            return self._stretches
+
+    def join(self) -> tuple[Team, bool]:
+        """Return a team of two, and whether to lead it: who comes first leads, who comes next follows."""
+        with self._lock:
+            leads = not self._teams or self._teams[-1].complete
+            if leads:
+                self._teams.append(Team())
+            else:
+                self._teams[-1].complete = True
+            return self._teams[-1], leads
+
+    def meet(self, worker: int, cost: float, decisions: Decisions) -> Decisions | None:
+        """Show a plan; return one to go on from in its place, None if it is among the better ones."""
+        with self._lock:
+            self._plans[worker] = cost, decisions
+            ranked = sorted(self._plans, key=lambda other: (self._plans[other][0], other))
+            rank, better = ranked.index(worker), (len(ranked) + 1) // 2
+            return None if rank < better else self._plans[ranked[rank - better]][1]
 
 
 def is_shared(instance: Instance, objective: Objective, parameters: Parameters) -> bool:

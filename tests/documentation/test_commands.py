@@ -9,10 +9,9 @@ from pathlib import Path
 import pytest
 import typer.main
 
-from planner.command.cli import app
-from planner.command.manners import run
+from tests.by_hand import TEXT
+from tests.command import app, run
 from tests.documentation.pages import ROOT, Step, pages, steps
-from tests.planner.conftest import TEXT
 
 TIME_LIMIT_S = "1"
 MOST_REPEATS = 2

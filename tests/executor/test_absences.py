@@ -7,10 +7,8 @@ from typing import Any
 
 import pytest
 
-from executor import IllegalActionError, PolicyError, Site, parse_policy, simulate
+from executor import POLICIES, IllegalActionError, PolicyError, Site, parse_policy, replay, simulate
 from executor.noise import parse_noise
-from executor.policies.parse import POLICIES
-from executor.policies.replay import replay
 from experiments.random_instances import with_absences
 from models import Cluster, Instance, Job, Objective, check
 from models.availability import FOREVER, Availability

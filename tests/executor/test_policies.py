@@ -9,8 +9,7 @@ import tracemalloc
 
 import pytest
 
-from executor import PolicyError, instance_for, parse_policy, simulate
-from executor.policies.compass import twin_instance
+from executor import PolicyError, instance_for, parse_policy, simulate, twin_instance
 from models import InitialResidency, Instance, Job, Restrictions, check
 from tests.executor.scripted import loads, runs
 from tests.instances import chain, cluster, instance, task

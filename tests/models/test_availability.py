@@ -14,8 +14,7 @@ from experiments.random_instances import with_absences
 from models import Instance, Job, Placement, Residency, Restrictions, Timeline, check, measure, scenario_hash
 from models.availability import FOREVER, Availability
 from models.objective import Objective
-from models.scenario import load_scenario, scenario_from
-from models.scenario.errors import InputError
+from models.scenario import InputError, load_scenario, scenario_from
 from solvers.exact import exhaustive
 from tests.instances import chain, cluster, instance, random_instance, task
 from tests.models.brute_force import broken_rules

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from planner.command.cli import app
-from planner.command.manners import run as command
+from tests.command import app
+from tests.command import run as command
 
 SCENARIO = """
 cluster:

@@ -14,8 +14,8 @@ import pytest
 from models import Placement, Timeline
 from models.scenario import Scenario, TimelineHeader, load_scenario, write_timeline
 from planner import plan, save
-from tests.planner.conftest import TEXT
-from tests.planner.test_command import Command
+from tests.by_hand import TEXT
+from tests.white_box.planner.test_command import Command
 
 
 @pytest.fixture

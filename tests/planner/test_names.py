@@ -10,9 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from planner.command.cli import app
-from planner.command.manners import run
-from tests.planner.conftest import TEXT
+from tests.by_hand import TEXT
+from tests.command import app, run
 
 NAMES = ["a[/red]b", "prod [eu-west]", "$x^2_$", "<b>x</b>", ":smile:", "</script>", "[link=x]"]
 

@@ -11,8 +11,8 @@ from models import BatchClass, InitialResidency, Job, Objective, Restrictions, T
 from models.availability import FOREVER, Availability
 from models.status import Status
 from solvers.exact import cp_sat, exhaustive
-from tests.formulations.cases import CASES, Case
 from tests.instances import chain, cluster, instance, random_instance, task
+from tests.models.formulations.cases import CASES, Case
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)

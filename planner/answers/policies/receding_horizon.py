@@ -26,7 +26,6 @@ from planner.answers.policies.carrying_out import CarryingOut, lanes
 from solvers.compiled import random_state
 from solvers.search.annealer import SERVING, Parameters
 from solvers.search.replanning import Moment, Replanner, Stay
-from solvers.search.serving_replanning import ServingReplanner
 
 _HOT, _COLD = 0.01, 0.001
 """Temperatures of the local search: what it begins with is the plan so far."""
@@ -232,9 +231,8 @@ class RecedingHorizon(Policy):
             if task in self._planned and index not in standing
         }
         moment = Moment(*self._engines(), list(self._stays()), list(standing.values()), site.now)
-        serving = not instance.one_at_a_time
-        planner = (ServingReplanner if serving else Replanner)(instance, self._objective, moment)
-        parameters = replace(SERVING if serving else Parameters(), hot=_HOT, cold=_COLD)
+        planner = Replanner(instance, self._objective, moment)
+        parameters = replace(Parameters() if instance.one_at_a_time else SERVING, hot=_HOT, cold=_COLD)
         plan = planner.plan(previous, self._options.moves, self._random, parameters)
         self._planned = {
             number[run.task]: (run.gpu, run.start_us) for run in plan.placements if run.task not in standing

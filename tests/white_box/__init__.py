@@ -1,0 +1,1 @@
+"""Tests that reach behind the public calls, into kernels, formulations and formats; the layout mirrors the source."""

@@ -1,0 +1,1 @@
+"""Tests of executor, behind its public calls."""

@@ -1,0 +1,1 @@
+"""Tests of executor.devices, behind its public calls."""

@@ -1,0 +1,173 @@
+"""Every policy and every replay keeps the rules on a clock that runs by itself; a plan keeps order and placement."""
+
+from __future__ import annotations
+
+import random
+import sys
+import threading
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from itertools import pairwise
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from executor import Policy, PolicyError, parse_policy, replay, simulate
+from executor.devices.live import LiveDevice
+from executor.devices.run import LiveSettings, run_live
+from executor.runners.runner import RunnerCall
+from models import InitialResidency, Instance, MLModel, Timeline, check
+from tests.executor.devices.small import BYTES, Small, gpus, instance
+from tests.executor.scripted import Listed
+from tests.instances import chain, random_instance, task
+
+SHARED = LiveSettings(sharing="serial")
+
+
+class Bytes:
+    """Every model is one byte; a task puts out the sum of what it gets and of its models' bytes."""
+
+    def weights(self, model: MLModel) -> Mapping[str, Tensor]:
+        return {"byte": torch.tensor([len(model.name)], dtype=torch.uint8)}
+
+    def module(self, model: MLModel) -> nn.Module:
+        module = nn.Module()
+        module.register_buffer("byte", torch.zeros(1, dtype=torch.uint8))
+        return module
+
+    def run_batch(self, calls: Sequence[RunnerCall]) -> Sequence[Tensor]:
+        return [self.run(call) for call in calls]
+
+    def run(self, call: RunnerCall) -> Tensor:
+        parts = [*call.inputs.values(), *(module.get_buffer("byte") for module in call.modules.values())]
+        return torch.stack([part.sum() for part in parts]).sum() if parts else torch.tensor(call.job)
+
+
+def orders(timeline: Timeline, n_gpus: int) -> list[list[int]]:
+    by_start = sorted(range(len(timeline.gpu)), key=lambda t: (timeline.start_us[t], timeline.end_us[t]))
+    return [[t for t in by_start if timeline.gpu[t] == gpu] for gpu in range(n_gpus)]
+
+
+def loads(timeline: Timeline, n_gpus: int) -> list[list[int]]:
+    ordered = sorted((r for r in timeline.residencies if not r.initial), key=lambda r: r.load_start_us)
+    return [[r.model for r in ordered if r.gpu == gpu] for gpu in range(n_gpus)]
+
+
+@pytest.mark.parametrize("seed", range(25))
+def test_random_plans_keep_rules_order_and_placement(seed: int) -> None:
+    """Slots and bytes, overlap on and off, initial residencies, several models per task, restrictions."""
+    made = random_instance(random.Random(seed), restricted=seed % 2 == 1)
+    plan = _any_plan(made)
+    if plan is None:
+        return  # no online policy keeps to its restrictions
+    run = run_live(made, replay(made, plan), Bytes(), SHARED, plan=plan)
+    assert run.records.failures == []
+    assert check(made, run.timeline) == []
+    assert run.timeline.gpu.tolist() == plan.gpu.tolist()
+    assert orders(run.timeline, made.n_gpus) == orders(plan, made.n_gpus)
+    assert loads(run.timeline, made.n_gpus) == loads(plan, made.n_gpus)
+
+
+def _any_plan(made: Instance) -> Timeline | None:
+    for policy in ("compass", "static"):
+        with suppress(PolicyError):
+            return simulate(made, parse_policy(policy))
+    return None
+
+
+@pytest.mark.parametrize("policy", ["compass", "compass:adjust=on", "jit", "srpt", "ahead", "heft", "hash", "static"])
+@pytest.mark.parametrize("seed", range(3))
+def test_policies_keep_the_rules_live(policy: str, seed: int) -> None:
+    made = random_instance(random.Random(seed + 100))
+    run = run_live(made, parse_policy(policy), Bytes(), SHARED)
+    assert run.records.failures == []
+    assert check(made, run.timeline) == []
+    assert run.timeline.realised
+
+
+def test_an_edge_carries_the_output_cut_or_padded_to_its_bytes() -> None:
+    """x puts out 16 numbers (64 bytes); y gets 80 bytes on its own GPU, z 8 bytes on another, w nothing."""
+    seen: dict[str, tuple[int, list[int]]] = {}
+
+    def before(call: RunnerCall) -> None:
+        for payload in call.inputs.values():
+            seen[call.task] = (len(payload), payload[64:].tolist())
+
+    class Plain(Small):
+        def run(self, call: RunnerCall) -> Tensor:
+            before(call)
+            return torch.ones(16)
+
+    tasks = [task("x", 10), *(task(name, 10, (), {"x": size}) for name, size in (("y", 80), ("z", 8), ("w", 0)))]
+    run = run_live(instance([chain(*tasks)], [], gpus(2, BYTES)), lambda: Listed([0, 0, 1, 1]), Plain(), SHARED)
+    assert run.records.failures == []
+    assert seen == {"y": (80, [0] * 16), "z": (8, []), "w": (0, [])}
+    assert [(sent.size_bytes, sent.gpu) for sent in run.records.transfers] == [(8, 1), (0, 1)]
+
+
+def test_transfers_take_at_least_the_given_time() -> None:
+    """The network between the scenario's servers is not in this machine, and rule T2 counts with it: 1 ms + 64 us."""
+    on = instance([chain(task("x", 10), task("y", 10, (), {"x": 64}))], [], gpus(2, BYTES))
+    run = run_live(on, lambda: Listed([0, 1]), Small(), SHARED)
+    assert run.timeline.start_us[1] >= run.timeline.end_us[0] + 1064
+
+
+def test_initial_residencies_are_there_when_the_clock_starts() -> None:
+    on = instance([chain(task("x", 10, ["m0"]))], ["m0"], gpus(1, BYTES))
+    warm = replace(on, initial=(InitialResidency(0, 0),))
+    run = run_live(warm, parse_policy("jit"), Small(), LiveSettings())
+    assert (run.records.loads, run.records.failures) == ([], [])
+    assert check(warm, run.timeline) == []
+
+
+def test_serialised_runs_never_overlap() -> None:
+    on = instance([chain(task("x", 10)) for _ in range(12)], [], gpus(4, BYTES))
+    run = run_live(on, lambda: Listed([k % 4 for k in range(12)]), Small(), SHARED)
+    spans = sorted((run.start_us, run.end_us) for run in run.records.runs)
+    assert len(spans) == 12
+    assert all(before[1] <= after[0] for before, after in pairwise(spans))
+
+
+def test_a_policy_that_runs_on_a_twin_is_refused() -> None:
+    on = instance([chain(task("x", 10, ["m0"]))], ["m0"], gpus(1, BYTES))
+    with pytest.raises(PolicyError, match="runs on a twin of the instance"):
+        run_live(on, parse_policy("compass-released"), Small(), SHARED)
+
+
+def test_the_machine_is_left_as_it_was() -> None:
+    before = (torch.get_num_threads(), sys.getswitchinterval(), threading.active_count())
+    run_live(instance([chain(task("x", 10))], [], gpus(1, BYTES)), parse_policy("jit"), Small(), SHARED)
+    assert (torch.get_num_threads(), sys.getswitchinterval(), threading.active_count()) == before
+
+
+def test_inputs_sent_to_a_gpu_that_the_task_has_left_are_freed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """x runs on GPU 0 and y is sent to GPU 1; before its input is there, y moves back and runs where x did."""
+    devices: list[LiveDevice] = []
+    make = LiveDevice.__init__
+
+    def remember(device: LiveDevice, *given: object) -> None:
+        devices.append(device)
+        make(device, *given)  # type: ignore[arg-type]
+
+    class Mover(Policy):
+        def released(self, job: int) -> None:
+            self.site.assign(0, 0)
+            self.site.assign(1, 1)
+            self.site.assign(2, 1)
+
+        def act(self, gpus: Sequence[int]) -> None:
+            site = self.site
+            if site.jobs and site.ended_us[0] >= 0 and site.gpu[1] == 1:
+                site.assign(1, 0)
+            for ready in range(len(site.gpu)):
+                if site.started_us[ready] < 0 and not site.inputs_missing[ready]:
+                    site.start(ready)
+
+    monkeypatch.setattr(LiveDevice, "__init__", remember)
+    tasks = [task("x", 10), task("y", 10, (), {"x": 64}), task("z", 10, (), {"y": 64, "x": 64})]
+    run = run_live(instance([chain(*tasks)], [], gpus(2, BYTES)), Mover, Small(), SHARED)
+    assert run.timeline.gpu.tolist() == [0, 0, 1]
+    assert [(sent.subject, sent.target) for sent in run.records.transfers].count((0, 1)) == 1
+    assert devices[0].outputs._received == {}

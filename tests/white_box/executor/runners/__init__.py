@@ -1,0 +1,1 @@
+"""Tests of executor.runners, behind its public calls."""

@@ -1,0 +1,1 @@
+"""Tests of models.scenario, behind its public calls."""

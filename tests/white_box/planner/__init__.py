@@ -1,0 +1,1 @@
+"""Tests of planner, behind its public calls."""

@@ -1,0 +1,1 @@
+"""Tests of planner.answers.servers, behind its public calls."""

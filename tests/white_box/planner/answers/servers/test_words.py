@@ -1,0 +1,212 @@
+"""What is said of a size, and when: the deployable answer first, prices of mixes, nothing of what was not looked at."""
+
+from __future__ import annotations
+
+import threading
+from fractions import Fraction
+from pathlib import Path
+
+import pytest
+
+from models import ServiceLevels
+from models.record import encode
+from models.scenario import load_scenario
+from planner import report, save, servers
+from planner.answers.servers import ServersAnswer
+from planner.answers.servers.goal import tolerances
+from planner.answers.servers.hunt import floor_of
+from planner.show.curves import draw
+from planner.show.servers_words import answer_in_words, order_in_words
+from tests.planner.answers.servers.scenarios import rows, scenario
+
+TEXT = """\
+name: dear
+cluster:
+  groups:
+  - {count: 3, gpu: {kind: L4, memory: 24 GB, load_bandwidth: 12 GB/s}, price_per_hour: 0.8}
+  - {count: 1, gpus_per_server: 2, gpu: {kind: H100, memory: 80 GB, load_bandwidth: 25 GB/s}, price_per_hour: 6.5}
+  network: {bandwidth: 12 GB/s}
+workflows:
+  w: {tasks: {a: {runtime: {L4: 400 ms, H100: 200 ms}}}}
+workload:
+  jobs:
+  - {release: 0 s, workflow: w}
+  - {release: 0 s, workflow: w}
+slo: p100 latency <= 500 ms
+"""
+"""Two tasks at once: two L4 at 1.6 per hour, one each, or the two H100 of one server."""
+
+
+def _ask(folder: Path, stop_at: str, text: str = TEXT, policy: str = "jit") -> ServersAnswer:
+    """Ask until the work turns to something, when time is up."""
+    path = folder / "dear.yaml"
+    path.write_text(text)
+    stop = threading.Event()
+
+    def tell(words: str) -> None:
+        if words == stop_at:
+            stop.set()
+
+    return servers(load_scenario(path), policies=[policy], time_limit_s=600, stop=stop, watch=tell)
+
+
+def test_what_can_be_deployed_comes_before_every_bound(tmp_path: Path) -> None:
+    answer = _ask(tmp_path, "bounds")
+    assert (answer.mix, answer.proved) == ((3, 1), False)
+    assert [(row.policy, row.mix) for row in answer.policies] == [("jit", (3, 1))]
+    # Of the 4 x 2 - 1 mixes the six cheaper ones were left out.
+    assert answer.policies[0].skipped == 6
+
+
+def test_prices_are_bounded_and_mixes_named(tmp_path: Path) -> None:
+    answer = _ask(tmp_path, "bounds")
+    assert rows(answer) == [
+        ("plan (offline optimum)", "the future", "3 L4 + 1 2xH100 at 8.9 per hour", "a plan; nothing is refuted"),
+        ("jit", "waits", "3 L4 + 1 2xH100 at 8.9 per hour", "simulated; no time for 6 sizes below"),
+    ]
+    save(answer, tmp_path / "out")
+    made = report([tmp_path / "out"])
+    (section,) = made.sections
+    assert section.question == "dear: which servers are enough for p100 latency <= 500 ms?"
+    # 8.9 per hour is 6,497 in a month of 730 hours.
+    assert section.answer == (
+        "Order at most 3 L4 + 1 2xH100 for jit, which knows how long queues take: "
+        "8.90 per hour, 6,500 a month; 6 cheaper mixes untried."
+    )
+    assert section.remarks == [
+        "jit, which knows how long queues take, needs at most 3 L4 + 1 2xH100 at 8.9 per hour "
+        "(6 cheaper mixes were not tried for lack of time).",
+        "With the future known, 3 L4 + 1 2xH100 at 8.9 per hour are enough; whether less is enough is open.",
+    ]
+    assert (
+        "Not settled within the time limit: 6 sizes of jit; more traffic; whether a plan would do with 6 cheaper sizes."
+    ) in section.notes
+    assert [column.heading for column in section.tables[0].columns] == ["", "knows", "cheapest mix", "how it is known"]
+    (figure,) = section.figures
+    assert figure.x_label == "price per hour"
+    # Mixes of one price are no series: each is a dot, and so says the legend.
+    assert [curve.joined for curve in figure.curves] == [True, False, False]
+    assert made.html.count('class="line dot"') == 2
+    assert figure.curves[2].words[0].endswith("with 3 L4 + 1 2xH100 at 8.9 per hour")
+
+
+def test_a_price_below_the_answer_is_said_to_be_open(tmp_path: Path) -> None:
+    # One L4 is refuted, as two tasks of 400 ms do not fit in 500 ms; two are not, and time was up before a plan.
+    answer = _ask(tmp_path, "jit on 1 servers")
+    assert answer.lower_bound is None
+    assert answer.mix == (3, 1)
+    assert "below 1.6 per hour no mix is, which is proved" in answer_in_words(answer.record())
+
+
+def test_sizes_below_one_that_met_are_simulated_by_halves(tmp_path: Path) -> None:
+    # By price, without the one L4 that is refuted: 2 L4, 3 L4, 1 H100, 1 of each, 2 + 1, and 3 + 1, the scenario's own.
+    # All serve two tasks at once; the middle of the five below is one server, that of the two below it three.
+    path, words = tmp_path / "dear.yaml", list[str]()
+    path.write_text(TEXT)
+    answer = servers(load_scenario(path), policies=["jit"], time_limit_s=600, watch=words.append)
+    assert [said for said in words if said.startswith("jit on")] == [f"jit on {n} servers" for n in (4, 1, 3, 2)]
+    assert (answer.policies[0].mix, answer.policies[0].skipped) == ((2, 0), 0)
+
+
+def test_what_to_order_comes_first_with_its_floor_and_how_much_more_traffic_it_takes(tmp_path: Path) -> None:
+    # Six jobs of 400 ms on L4, one every 300 ms, within 500 ms: on one the third waits for 200 ms. On two, each waits
+    # for 400 ms less two gaps more than the last but one: the last two for 89 ms at 1.6875 times the traffic (a gap of
+    # 178 ms), for 160 ms, which is too long, at 1.875 times.
+    jobs = "".join(f"  - {{release: {300 * job} ms, workflow: w}}\n" for job in range(6))
+    text = TEXT[: TEXT.index("  jobs:")] + "  jobs:\n" + jobs + "slo: p100 latency <= 500 ms\n"
+    answer = _ask(tmp_path, "never", text)
+    assert [(each.policy, each.mix) for each in answer.alternatives] == [("jit", (2, 0))]
+    growth = answer.growth
+    assert growth is not None
+    assert (growth.mix, growth.holds, growth.fails) == ((2, 0), Fraction(27, 16), Fraction(15, 8))
+    assert answer_in_words(answer.record()).startswith(
+        "jit, which knows how long queues take, needs 2 L4 at 1.6 per hour; "
+        "no plan, however clever, costs less than 1.6. "
+        "It takes 1.688 times the traffic there, but not 1.875 times. "
+    )
+    assert order_in_words(answer.record()) == (
+        "Order 2 L4 for jit, which knows how long queues take: "
+        "1.60 per hour, 1,170 a month; 69% headroom; floor 1.60 per hour."
+    )
+
+
+def test_a_bound_that_may_take_longer_than_the_limit_is_not_begun(tmp_path: Path) -> None:
+    # Two tasks of 400 ms due at 399 ms need two GPUs and more; the fluid bound of two jobs may take 0.8 ms.
+    path = tmp_path / "dear.yaml"
+    path.write_text(TEXT)
+    asked = tolerances(ServiceLevels.parse("p100 latency <= 399 ms"))
+    window = load_scenario(path).instance
+    assert [floor_of(window, asked, limit_s).gpus for limit_s in (600.0, 5e-4)] == [2, 1]
+
+
+def test_nothing_is_said_of_what_was_not_looked_at(tmp_path: Path) -> None:
+    answer = _ask(tmp_path, "fluid bound")
+    assert rows(answer) == [
+        ("plan (offline optimum)", "the future", "-", "no plan found"),
+        ("jit", "waits", "-", "not simulated: no time left"),
+    ]
+    words = answer_in_words(answer.record())
+    assert words == "No plan within p100 latency <= 500 ms was found on up to 3 L4 + 1 2xH100 at 8.9 per hour."
+
+
+def test_no_number_of_servers(tmp_path: Path) -> None:
+    answer = _ask(tmp_path, "never", TEXT.replace("<= 500 ms", "<= 199 ms"))
+    assert answer_in_words(answer.record()) == (
+        "No number of servers meets p100 latency <= 199 ms, which is proved. "
+        "Loads and run times alone: even with every GPU idle, 2 of 2 jobs (100 %, all of w) take too long; no plan "
+        "brings p100 latency below 0.2 s."
+    )
+    told = {"slo": "p100 latency <= 199 ms", "jobs": 2, "too_long": 2, "workflow": "w", "workflows": 1}
+    assert encode(answer.record())["refutation"]["too_long_alone"] == told | {"best_value": 0.2}
+    assert rows(answer)[0][2:] == ("-", "refuted, however many servers there are")
+    save(answer, tmp_path / "out")
+    (section,) = report([tmp_path / "out"]).sections
+    assert section.answer == answer_in_words(answer.record())
+
+
+def test_who_takes_too_long_alone_and_what_can_be_reached() -> None:
+    # Alone, two of five jobs of v take 900 ms and two of w 300 ms; the fifth, of x, 500 ms. Of five the third is p60.
+    flows = {name: {"runtime": f"{ms} ms"} for name, ms in (("v", 900), ("w", 300), ("x", 500))}
+    window = scenario(flows, [(0, name, 400) for name in "vvwwx"])
+    told = {}
+    for text in ("p60 latency <= 400 ms", "80 % within deadline", "mean slowdown <= 0.5", "p100 latency of v <= 1 ms"):
+        answer = servers(window, ServiceLevels.parse(text), policies=(), time_limit_s=20)
+        assert answer.impossible
+        told[text] = str(encode(answer.record())["refutation"]["forces"]).partition("idle, ")[2]
+    assert list(told.values()) == [
+        "3 of 5 jobs (60 %, of 2 workflows, most of v) take too long; no plan brings p60 latency below 0.5 s",
+        "3 of 5 jobs (60 %, of 2 workflows, most of v) take too long; at best 40 % of the jobs end within their "
+        "deadlines",
+        "5 of 5 jobs (100 %, of 3 workflows, most of v) take too long; no plan brings mean slowdown below 1",
+        "2 of 2 jobs (100 %, all of v) take too long; no plan brings p100 latency of v below 0.9 s",
+    ]
+    # What can be reached is enough: the bound is the least limit that some number of servers meets.
+    assert servers(window, ServiceLevels.parse("p60 latency <= 500 ms"), policies=(), time_limit_s=20).proved
+
+
+@pytest.mark.parametrize("share", [0.05, 0.0])
+def test_policies_that_plan_come_last_and_all_near_their_least_before_any_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, share: float
+) -> None:
+    # Own size, 4, then in the order of prices 1, 3 and 2 servers, see above. A bound that may take more than a share
+    # of the time waits for what can be deployed.
+    monkeypatch.setattr("planner.answers.servers.answer._QUICK_SHARE", share)
+    path, words = tmp_path / "dear.yaml", list[str]()
+    path.write_text(TEXT)
+    servers(load_scenario(path), policies=["receding:moves=1", "jit", "srpt"], time_limit_s=600, watch=words.append)
+    ran = [said for said in words if " on " in said or said == "fluid bound"]
+    own, floor = ["jit on 4 servers", "srpt on 4 servers"], ["fluid bound"]
+    assert ran[:3] == (floor + own if share else own + floor)
+    assert ran[3:9] == [f"{policy} on {n} servers" for policy in ("jit", "srpt") for n in (1, 3, 2)]
+    assert {said.split(" on ")[0] for said in ran[9:]} == {"receding:moves=1"}
+
+
+def test_servers_stand_at_whole_numbers(tmp_path: Path) -> None:
+    groups = TEXT[TEXT.index("  groups") : TEXT.index("  network")]
+    one = "  servers: 4\n  gpu: {kind: L4, memory: 24 GB, load_bandwidth: 12 GB/s}\n"
+    answer = _ask(tmp_path, "never", TEXT.replace(groups, one), "srpt")
+    assert (answer.servers, answer.proved) == (2, True)
+    save(answer, tmp_path / "out")
+    (section,) = report([tmp_path / "out"]).sections
+    axes = draw(section.figures[0]).axes[0]
+    assert all(tick == int(tick) for tick in axes.get_xticks())

@@ -1,0 +1,1 @@
+"""Tests of planner.answers.uncertain, behind its public calls."""

@@ -1,0 +1,1 @@
+"""Tests of planner.answers.whatif, behind its public calls."""

@@ -1,0 +1,1 @@
+"""Tests of planner.inputs, behind its public calls."""

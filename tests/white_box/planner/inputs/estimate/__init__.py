@@ -1,0 +1,1 @@
+"""Tests of planner.inputs.estimate, behind its public calls."""

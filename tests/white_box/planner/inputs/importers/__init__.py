@@ -1,0 +1,1 @@
+"""Tests of planner.inputs.importers, behind its public calls."""

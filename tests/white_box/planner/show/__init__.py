@@ -1,0 +1,1 @@
+"""Tests of planner.show, behind its public calls."""

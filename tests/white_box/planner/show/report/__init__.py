@@ -1,0 +1,1 @@
+"""Tests of planner.show.report, behind its public calls."""

@@ -1,0 +1,328 @@
+"""Profiles: what was measured becomes a scenario, and the command says what it measured."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Sequence
+from dataclasses import replace
+from fractions import Fraction
+from io import StringIO
+from pathlib import Path
+
+import pytest
+import torch
+from rich.console import Console
+from torch import Tensor, nn
+
+from executor.devices.profiling import WARMUP_ROUNDS, Measurements, measure
+from executor.errors import DeviceError
+from executor.runners.factory import FactoryRunner
+from executor.runners.runner import RunnerCall
+from executor.samples import FittedLine, Spread
+from models import WHOLE, BatchClass, Edge, Link, MLModel, Task, Workflow
+from models.scenario import InputError, Scenario, load_scenario, scenario_from
+from planner import profile
+from planner.answers.profile import Profile, measured_document
+from planner.answers.uncertain.estimates_file import read_quantiles
+from planner.inputs.samples import read_samples
+from planner.show.profile import profile_view
+from tests.command import app, run
+from tests.executor.devices.small import BYTES, Small
+
+SCENARIO = """
+cluster:
+  groups:
+    - {count: 1, gpu: {kind: A, memory: 10 MB, load_bandwidth: 1 GB/s, load_overhead: 5 us}}
+    - {count: 2, gpu: {kind: B, slots: [4 MB, 2 MB], load_bandwidth: 1 GB/s}}
+  network: {bandwidth: 1 GB/s, latency: 1 ms, staged: true}
+models: {m: {weights: 1 MB}, n: {weights: 100 KB}, unused: {weights: 7 B}}
+workflows:
+  two:
+    tasks:
+      first: {models: [m], runtime: {A: 3 ms, B: 4 ms, C: 5 ms}, output: 1 KB}
+      "2": {models: [m, n], runtime: 2 ms, after: {first: 2 KB}}
+  one:
+    tasks:
+      only: {runtime: {B: 1 ms}}
+workload:
+  trace: {file: arrivals.csv}
+"""
+
+MEASURED = Measurements(
+    device="bench",
+    weight_bytes={"m": 1_000_123, "n": 99_999},
+    runs={
+        ("two", "first"): Spread((1234.5, 2000.0)),
+        ("two", "2"): Spread((20.4, 30.0)),
+        ("one", "only"): Spread((0.2, 0.3)),
+    },
+    batches={},
+    loads={"m": Spread((100.0, 120.0)), "n": Spread((20.0, 21.0))},
+    transfers={},
+    load=FittedLine(12.4, 9.87654e9),
+    transfer=FittedLine(45.6, 3.21e9),
+    copy_peak=1.1e10,
+)
+
+
+@pytest.fixture
+def scenario(tmp_path: Path) -> Scenario:
+    (tmp_path / "arrivals.csv").write_text("time_ms,workflow\n0,two\n1,one\n")
+    (tmp_path / "scenario.yaml").write_text(SCENARIO)
+    return load_scenario(tmp_path / "scenario.yaml")
+
+
+def saved(scenario: Scenario, path: Path) -> Scenario:
+    document = measured_document(scenario, MEASURED)
+    Profile(scenario, MEASURED, document, scenario, "cpu", "synthetic", 3).save(path)
+    return load_scenario(path)
+
+
+def test_measured_figures_take_the_place_of_given_ones(scenario: Scenario, tmp_path: Path) -> None:
+    (tmp_path / "elsewhere").mkdir()
+    made = saved(scenario, tmp_path / "elsewhere" / "profiled.yaml").instance
+    assert [model.weight_bytes for model in made.models] == [1_000_123, 99_999, 7]
+    assert {gpu.load_bandwidth for gpu in made.cluster.gpus} == {Fraction("9.877e9")}
+    assert {gpu.load_overhead_us for gpu in made.cluster.gpus} == {12}
+    two, one = (job.workflow for job in made.jobs)  # so the trace was found from the other folder
+    # 1234.5 us is half way between two microseconds, and the even one is written; C is not in the cluster.
+    assert dict(two.tasks[0].runtime_us) == {"A": 1234, "B": 1234, "C": 5000}
+    assert dict(two.tasks[1].runtime_us) == {"*": 20}
+    assert dict(one.tasks[0].runtime_us) == {"B": 1}  # never 0; A stays ineligible
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "within", "staged"),
+    [
+        ("", "", Link(1000, Fraction(10**9)), True),  # the copies by way of the hosts come on top: nothing is known
+        (", staged: true", "", Link(46, Fraction("3.21e9")), False),
+        (
+            "    - {count: 2, gpu: {kind: B, slots: [4 MB, 2 MB], load_bandwidth: 1 GB/s}}\n",
+            "",
+            Link(46, Fraction("3.21e9")),
+            False,
+        ),
+    ],
+    ids=["staged", "not staged", "one server"],
+)
+def test_copies_in_this_machine_are_no_network_between_servers(
+    scenario: Scenario, tmp_path: Path, old: str, new: str, within: Link, staged: bool
+) -> None:
+    # The `only` task runs on kind B alone; without it, it takes its time from kind A.
+    text = SCENARIO.replace(old, new) if old else SCENARIO
+    given = tmp_path / "given.yaml"
+    given.write_text(text.replace("runtime: {B: 1 ms}", "runtime: 1 ms"))
+    network = saved(load_scenario(given), tmp_path / "profiled.yaml").instance.cluster.network
+    assert network.between == Link(1000, Fraction(10**9))
+    assert (network.within, network.staged) == (within, staged)
+
+
+def test_everything_else_stays(scenario: Scenario, tmp_path: Path) -> None:
+    made = saved(scenario, tmp_path / "profiled.yaml")
+    assert made.objective == scenario.objective
+    assert [gpu.slots for gpu in made.instance.cluster.gpus] == [gpu.slots for gpu in scenario.instance.cluster.gpus]
+    assert [task.inputs for task in made.instance.jobs[0].workflow.tasks] == [(), (Edge("first", 2000),)]
+    assert made.instance.jobs[0].workflow.position == {"first": 0, "2": 1}
+    assert scenario.instance.models[0].weight_bytes == 1_000_000
+
+
+def test_comments_say_how_it_was_measured(scenario: Scenario, tmp_path: Path) -> None:
+    saved(scenario, tmp_path / "profiled.yaml")
+    lines = (tmp_path / "profiled.yaml").read_text().splitlines()
+    assert lines[0].startswith("# Measured by truenorth profile on ")
+    assert "# medians of 3 rounds; every sample is in profiled.samples.json." in lines
+    assert "# Best bare copy of the largest model: 11 GB/s." in lines
+    assert "      first: {models: [m], runtime: {A: 1.234 ms, B: 1.234 ms, C: 5 ms}, output: 1 KB}" in lines
+
+
+def test_a_person_sees_measured_beside_given(scenario: Scenario) -> None:
+    """Fits: 12.4 us and 1,000,123 and 99,999 bytes at 9.87654 GB/s."""
+    console = Console(width=100, record=True, file=StringIO())
+    console.print(profile_view(Profile(scenario, MEASURED, {}, scenario, "cpu", "synthetic", 3)))
+    lines = [line.split() for line in console.export_text().splitlines()]
+    assert ["two/first", "1.234", "2.000", "3.000"] in lines
+    assert ["m", "1.0", "0.100", "0.120", "0.114"] in lines
+    assert ["n", "0.1", "0.020", "0.021", "0.023"] in lines
+    assert ["transfer:", "45.6", "us", "+", "bytes", "/", "(3.21", "GB/s)"] in lines
+
+
+def test_a_scenario_without_a_file_is_refused() -> None:
+    scenario = scenario_from(
+        {
+            "cluster": {"servers": 1, "gpu": {"kind": "A", "memory": "1 MB", "load_bandwidth": "1 GB/s"}},
+            "workflows": {"w": {"tasks": {"t": {"runtime": "1 ms"}}}},
+            "workload": {"jobs": [{"release": "0 s", "workflow": "w"}]},
+        }
+    )
+    with pytest.raises(InputError, match="comes from no file"):
+        measured_document(scenario, MEASURED)
+
+
+CHAIN = Workflow(
+    "w", (Task("a", {"*": 50}, ("m",)), Task("b", {"*": 50}, ("n", "m"), (Edge("a", 64),)), Task("c", {"*": 1}))
+)
+MODELS = [MLModel("m", 5), MLModel("n", 5), MLModel("unused", 5)]
+
+
+def test_every_task_load_and_transfer_is_measured_after_the_warm_up() -> None:
+    """Weights count with their real bytes; m is loaded for a and for b."""
+    calls: list[tuple[int, str, int]] = []
+    runner = Small(lambda call: calls.append((call.job, call.task, call.run_us)))
+    done: list[int] = []
+    found = measure(MODELS[:2], [CHAIN], runner, "cpu", rounds=3, watch=done.append)
+    assert done == [1, 2, 3, 4, 5]
+    assert len(calls) == (WARMUP_ROUNDS + 3) * 3
+    assert set(calls[:3]) == {(0, "a", 50), (0, "b", 50), (0, "c", 1)}
+    assert dict(found.weight_bytes) == {"m": BYTES, "n": BYTES}
+    assert set(found.runs) == {("w", "a"), ("w", "b"), ("w", "c")}
+    assert set(found.loads) == {"m", "n"}
+    # One size of model, one of edge: no overhead can be told.
+    assert found.load is not None
+    assert found.transfer is not None
+    assert (found.load.overhead_us, found.transfer.overhead_us) == (0, 0)
+    m, n = found.loads["m"].median_us, found.loads["n"].median_us
+    assert min(m, n) * 0.99 <= found.load.time_us(BYTES) <= max(m, n) * 1.01
+
+
+def test_another_gpu_does_the_same_meanwhile() -> None:
+    """The first run waits until somebody else runs too; what the others take is measured nowhere."""
+    own, beside = threading.get_ident(), threading.Event()
+
+    def meet(call: RunnerCall) -> None:
+        if threading.get_ident() != own:
+            beside.set()
+        assert beside.wait(10)
+
+    found = measure(MODELS[:2], [CHAIN], Small(meet), "cpu", rounds=2, beside=1)
+    assert [len(spread.samples_us) for spread in found.runs.values()] == [2, 2, 2]
+
+
+PAIRS = BatchClass("pairs", {"A": {1: 50, 4: 90}, "B": {1: 60, 2: 70}}, ("m",), WHOLE // 2)
+"""Half a GPU; sizes 1, 2 and 4 over both kinds."""
+
+
+def test_batches_are_measured_by_size_and_beside_each_other() -> None:
+    """Two copies of every size at a time, each in one pass with distinct jobs; given is the fastest kind's time."""
+    seen: list[tuple[int, tuple[int, ...]]] = []
+
+    class Batching(Small):
+        def run_batch(self, calls: Sequence[RunnerCall]) -> Sequence[Tensor]:
+            seen.append((calls[0].run_us, tuple(call.job for call in calls)))
+            return super().run_batch(calls)
+
+    found = measure(MODELS[:1], [Workflow("w", (Task.of_class("t", PAIRS),))], Batching(), "cpu", rounds=2)
+    assert seen[:4] == [(90, (0, 1, 2, 3))] * 2 + [(70, (0, 1))] * 2
+    assert {size: len(spread.samples_us) for size, spread in found.batches["pairs"].items()} == {1: 4, 2: 4, 4: 4}
+    assert len(found.runs["w", "t"].samples_us) == 4
+
+
+def test_a_measured_table_lists_the_given_sizes_and_never_falls(tmp_path: Path) -> None:
+    path = tmp_path / "batched.yaml"
+    classes = "batches: {c: {models: [m], runtime: {A: {1: 9 ms, 4: 9 ms}, B: {1: 9 ms, 2: 9 ms}, C: {1: 7 ms}}}}\n"
+    tasks = "workflows: {w: {tasks: {t: {batch: c}}}}\nworkload: {jobs: [{release: 0 s, workflow: w}]}\n"
+    path.write_text(SCENARIO.partition("workflows:")[0] + classes + tasks)
+    sizes = {1: Spread((2000.0,)), 2: Spread((1500.0,)), 4: Spread((3000.0,))}
+    measured = replace(MEASURED, runs={("w", "t"): sizes[1]}, batches={"c": sizes})
+    document = measured_document(load_scenario(path), measured)
+    assert document["batches"]["c"]["runtime"] == {
+        "A": {"1": "2.000 ms", "4": "3.000 ms"},
+        "B": {"1": "2.000 ms", "2": "2.000 ms"},  # size 2 was faster than size 1
+        "C": {"1": "7 ms"},
+    }
+
+
+def test_samples_lie_beside_the_profile(scenario: Scenario, tmp_path: Path) -> None:
+    saved(scenario, tmp_path / "profiled.yaml")
+    runs = read_samples(tmp_path / "profiled.samples.json").runs
+    assert runs["two", "first"] == Spread((1234.5, 2000.0))
+    # Of two samples both p10 and p50 are the first; 1234.5 us round upwards.
+    assert read_quantiles(tmp_path / "profiled.samples.json", scenario)["two", "first"] == (1235, 1235, 2000)
+    for text in (
+        "[]",
+        '{"schema_version": 1, "runs": {"w": {"t": [0]}}}',
+        '{"schema_version": 1, "runs": {"w": {"t": 3}}}',
+    ):
+        (tmp_path / "bad.samples.json").write_text(text)
+        with pytest.raises(InputError, match="allowed"):
+            read_samples(tmp_path / "bad.samples.json")
+
+
+def test_work_without_models_or_edges_has_no_loads_and_no_transfers() -> None:
+    found = measure([], [Workflow("w", (Task("t", {"*": 1}),))], Small(), "cpu", rounds=1)
+    assert (found.load, found.transfer, found.copy_peak, dict(found.loads)) == (None, None, None, {})
+
+
+def test_no_rounds_and_no_device_are_refused() -> None:
+    with pytest.raises(DeviceError, match="0 rounds measure nothing"):
+        measure([], [CHAIN], Small(), "cpu", rounds=0)
+    with pytest.raises(DeviceError, match="device 'tpu' is unknown; allowed are cpu, cuda"):
+        measure([], [CHAIN], Small(), "tpu")
+
+
+def test_a_model_that_no_longer_fits_is_blamed_on_the_scenario(tmp_path: Path) -> None:
+    path = tmp_path / "tight.yaml"
+    path.write_text(SCENARIO.replace("10 MB", "10 KB").replace("[4 MB, 2 MB]", "[1 KB]").replace("1 MB", "90 B"))
+    path.write_text(path.read_text().replace("100 KB", "1 KB").replace("trace: {file: arrivals.csv}", JOBS))
+    with pytest.raises(InputError, match=r"tight.yaml:7: models.m.weights: 400000 bytes are larger than every slot"):
+        profile(load_scenario(path), FactoryRunner(wide), rounds=1)
+
+
+JOBS = "jobs: [{release: 0 s, workflow: two}]"
+
+
+class Wide(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.zeros(100_000))
+
+    def forward(self, data: Tensor) -> Tensor:
+        return data
+
+
+def wide(name: str) -> nn.Module:
+    return Wide()
+
+
+def test_the_command_prints_and_writes_what_it_measured(
+    scenario: Scenario, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    made = tmp_path / "made.yaml"
+    arguments = ["profile", scenario.source.file, "--device", "cpu", "--rounds", "1", "-o", str(made), "--json"]
+    assert run(app, arguments) == 0
+    output = capsys.readouterr()
+    assert output.err.count("wrote ") == 2
+    document = json.loads(output.out)
+    assert set(document) == {
+        "device", "kind", "runner", "rounds", "beside", "models", "tasks", "batches", "load", "transfer", "profile",
+        "samples",
+    }  # fmt: skip
+    assert (document["kind"], document["runner"], document["rounds"]) == ("cpu", "synthetic", 1)
+    assert document["profile"] == str(made)
+    assert {name: model["weight_bytes"] for name, model in document["models"].items()} == {"m": 1_000_000, "n": 100_000}
+    assert [(task["workflow"], task["task"]) for task in document["tasks"]] == [
+        ("two", "first"), ("two", "2"), ("one", "only"),
+    ]  # fmt: skip
+    written = load_scenario(made).instance
+    medians = [round(task["run_median_us"]) for task in document["tasks"]]
+    runs = [task.runtime_on("B") for job in written.jobs for task in job.workflow.tasks]
+    assert runs == pytest.approx(medians, abs=1)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--device", "tpu"], "'tpu' is not one of 'cpu', 'cuda'"),
+        ([], "Missing option '--device'"),
+        (["--device", "cpu", "-o", "profile.json"], "a profile is written as YAML; name it profile.yaml"),
+        (["--device", "cpu", "--runner", "synthetics"], "unknown runner 'synthetics' (did you mean synthetic?)"),
+        (["--device", "cpu", "--runner", "transformers"], "model m: no architecture 'm'"),
+    ],
+)
+def test_the_command_refuses_what_it_cannot_do(
+    arguments: list[str], message: str, scenario: Scenario, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(app, ["profile", scenario.source.file, *arguments]) == 2
+    output = capsys.readouterr()
+    assert (output.out, output.err.count("\n")) == ("", 1)
+    assert message in output.err

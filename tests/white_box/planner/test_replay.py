@@ -1,0 +1,216 @@
+"""The verb replay: predicted beside measured, causes that add up, files, and what it says when things fail."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+import torch
+from torch import Tensor
+
+from executor.devices.records import Record, Records, measured
+from executor.devices.run import LiveSettings
+from executor.runners.runner import RunnerCall
+from executor.simulation import Durations, simulate_recorded
+from models import Placement, Residency, Timeline, check
+from models.record import encode
+from models.scenario import Scenario, load_scenario, read_timeline
+from planner import replay_on_devices, save, simulate
+from planner.answers.replay import Replayed
+from planner.answers.time_causes import CAUSES
+from tests.executor.devices.small import BYTES, Small, gpus, instance
+from tests.executor.scripted import Listed, runs
+from tests.instances import chain, task
+from tests.white_box.planner.test_command import Command, command
+
+__all__ = ["command"]
+
+TEXT = f"""\
+name: tiny
+cluster:
+  servers: 2
+  gpu: {{kind: core, memory: {2 * BYTES} B, load_bandwidth: 100 MB/s}}
+  network: {{bandwidth: 100 MB/s, latency: 1 ms}}
+models:
+  m0: {{weights: {BYTES} B}}
+  m1: {{weights: {BYTES} B}}
+  m2: {{weights: {BYTES} B}}
+workflows:
+  w:
+    tasks:
+      a: {{models: [m0], runtime: 2 ms, output: 64 B}}
+      b: {{models: [m1], runtime: 1 ms, output: 64 B, after: [a]}}
+      c: {{models: [m2], runtime: 1 ms, output: 64 B, after: [a]}}
+      d: {{runtime: 100 us, after: [b, c]}}
+workload:
+  poisson: {{rate: 200 /s, jobs: 6, seed: 1}}
+objective: mean_latency
+"""
+SERIAL = LiveSettings(sharing="serial")
+
+
+@pytest.fixture
+def tiny_file(tmp_path: Path) -> Path:
+    path = tmp_path / "tiny.yaml"
+    path.write_text(TEXT)
+    return path
+
+
+@pytest.fixture
+def tiny(tiny_file: Path) -> Scenario:
+    return load_scenario(tiny_file)
+
+
+def replay(scenario: Scenario, policy: str | Path, runner: Small | None = None) -> Replayed:
+    return replay_on_devices(scenario, policy, runner or Small(), SERIAL, runner_name="small", check_outputs=True)
+
+
+def test_a_plan_is_carried_out_as_planned(tiny: Scenario, tmp_path: Path) -> None:
+    plan = tmp_path / "plan.json"
+    save(simulate(tiny, "compass"), plan)
+    replayed = replay(tiny, plan)
+    assert (replayed.violations, replayed.achieved) == ([], True)
+    assert (replayed.same_placement, replayed.same_order) == (True, True)
+    document = encode(replayed.record)
+    assert document["outputs"] == {"compared": 24, "different": [], "not_finite": [], "of_batches": 0}
+    assert document["failures"] == document["moves"] == document["unpacked_gpus"] == []
+    assert document["run_times"]["count"] == 24
+    assert document["run_times"]["predicted_s"] == pytest.approx(6 * 0.0041)
+    assert [job["job"] for job in document["jobs"]] == list(range(6))
+    assert document["metrics"]["makespan_s"] == document["makespan_s"]["measured"]
+
+
+@pytest.mark.parametrize("policy", ["compass", "jit", "srpt"])
+def test_causes_add_up_to_the_difference(tiny: Scenario, policy: str) -> None:
+    document = encode(replay(tiny, policy).record)
+    for name, added in document["causes_s"].items():
+        whole = document[f"{name}_s"]["measured"] - document[f"{name}_s"]["predicted"]
+        assert list(added) == list(CAUSES)
+        assert sum(added.values()) == pytest.approx(whole, abs=1e-9)
+
+
+def test_recorded_times_take_the_place_of_given_ones() -> None:
+    """One GPU: load 11 us, a 10 us, b 10 us; then on the other GPU c, 1064 us later, 10 us.
+
+    With a load of 20 us, a run of a of 15 us and a transfer of 2000 us: a 20-35, b 35-45, c 2045-2055.
+    A transfer that is recorded as faster than given takes the given time.
+    """
+    on = instance(
+        [chain(task("a", 10, ["m0"]), task("b", 10, (), {"a": 0}), task("c", 10, (), {"b": 64}))],
+        ["m0"],
+        gpus(2, BYTES),
+    )
+    given = simulate_recorded(on, lambda: Listed([0, 0, 1]), Durations(transfers={(1, 2): 5}))
+    assert runs(given) == [(0, 11, 21), (0, 21, 31), (1, 1095, 1105)]
+    slower = Durations(runs={0: 15}, loads={(0, 0): [20]}, transfers={(1, 2): 2000})
+    assert runs(simulate_recorded(on, lambda: Listed([0, 0, 1]), slower)) == [(0, 20, 35), (0, 35, 45), (1, 2045, 2055)]
+
+
+def test_measured_times_replace_those_of_the_engine() -> None:
+    """The engine orders at 0 and 10 and notices ends at 10 and 20; the device was busy from 2 to 9 and 11 to 19."""
+    ordered = Timeline.build(
+        1, [Placement(0, 0, 10, 20)], [Residency(0, 0, 0, 10, 30), Residency(1, 0, 0, 0, initial=True)]
+    )
+    records = Records(runs=[Record(0, 0, 10, 11, 19, 5)], loads=[Record(0, 0, 0, 2, 9, 5)])
+    timeline = measured(ordered, records)
+    assert runs(timeline) == [(0, 11, 19)]
+    assert set(timeline.residencies) == {Residency(0, 0, 2, 9, 30), Residency(1, 0, 0, 0, initial=True)}
+    assert (records.runs[0].dispatch_us, records.runs[0].took_us) == (1, 8)
+
+
+class Failing(Small):
+    def run(self, call: RunnerCall) -> Tensor:
+        if (call.job, call.task) == (2, "b"):
+            raise torch.OutOfMemoryError("tried to allocate 3 GiB")
+        return super().run(call)
+
+
+def test_a_failed_job_is_reported_and_left_out(tiny: Scenario, tmp_path: Path) -> None:
+    replayed = replay(tiny, "jit", Failing())
+    document = encode(replayed.record)
+    assert not replayed.achieved
+    assert document["valid"] is True
+    (failure,) = document["failures"]
+    assert (failure["job"], failure["task"]) == (2, "b")
+    assert failure["message"] == "OutOfMemoryError: tried to allocate 3 GiB"
+    assert document["causes_s"] is document["metrics"] is document["makespan_s"]["measured"] is None
+    assert [job["job"] for job in document["jobs"]] == [0, 1, 3, 4, 5]
+    save(replayed, tmp_path / "out")
+    written = read_timeline(tmp_path / "out" / "measured.json", tiny.instance).timeline
+    missing = {violation.subject for violation in check(tiny.instance, written)}
+    assert {"job 2 task b", "job 2 task d"} <= missing <= {"job 2 task b", "job 2 task c", "job 2 task d"}
+
+
+def test_the_command_writes_report_timelines_picture_and_trace(
+    command: Command, tiny_file: Path, tmp_path: Path
+) -> None:
+    folder = tmp_path / "out"
+    arguments = [
+        "--policy",
+        "jit",
+        "--virtual",
+        "serial",
+        "--runner",
+        "tests.white_box.planner.test_replay:layer",
+        "--json",
+    ]
+    code, out, err = command("replay", tiny_file, *arguments, "-o", folder)
+    document = json.loads(out)
+    assert (code, err.count("wrote ")) == (0, 6)
+    assert {path.name for path in folder.iterdir()} == {
+        "replay.json", "predicted.json", "measured.json", "gantt.png", "trace.json", "timelines.json",
+    }  # fmt: skip
+    written = json.loads((folder / "replay.json").read_text())
+    assert {key: written[key] for key in document} == document
+    assert document["valid"] is True
+    assert command.json("check", tiny_file, folder / "measured.json")["valid"] is True
+    names = {
+        e["args"]["name"] for e in json.loads((folder / "trace.json").read_text())["traceEvents"] if e["ph"] == "M"
+    }
+    assert {"predicted s0/g0", "measured s0/g0", "predicted s1/g0", "measured s1/g0"} <= names
+
+
+class Layer(torch.nn.Linear):
+    """Two numbers for every byte it gets; a module of the user's."""
+
+    def __init__(self) -> None:
+        super().__init__(1, 2)
+
+    def forward(self, data: Tensor) -> Tensor:
+        return super().forward(data.float()[:, None])
+
+
+def layer(name: str) -> torch.nn.Module:
+    """Make the module of a model: a factory as a user would name it."""
+    return Layer()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ((), "allowed is either a PLAN or --policy"),
+        (("--policy", "jit", "--runner", "syntetic"), "unknown runner 'syntetic'"),
+        (("--policy", "compass-released", "--virtual", "serial"), "runs on a twin of the instance"),
+        (("--policy", "jit", "--virtual", "both"), "'both' is not one of"),
+    ],
+)
+def test_bad_requests_are_one_line(command: Command, tiny_file: Path, arguments: tuple[str, ...], said: str) -> None:
+    assert said in command.error("replay", tiny_file, *arguments)
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a CUDA device")
+def test_without_a_gpu_cuda_is_refused(command: Command, tiny_file: Path) -> None:
+    assert "no CUDA device can be reached" in command.error("replay", tiny_file, "--policy", "jit", "--device", "cuda")
+
+
+def test_outputs_that_are_no_finite_numbers_are_named(tiny: Scenario) -> None:
+    """Task d, the last of every job, puts out infinity in job 3, alone as well: nothing differs, yet it is wrong."""
+
+    class Odd(Small):
+        def run(self, call: RunnerCall) -> Tensor:
+            output = super().run(call)
+            return output + torch.inf if (call.job, call.task) == (3, "d") else output
+
+    document = encode(replay(tiny, "jit", Odd()).record)
+    assert (document["outputs"]["different"], document["outputs"]["not_finite"]) == ([], ["3/d"])

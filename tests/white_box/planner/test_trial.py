@@ -1,0 +1,296 @@
+"""Trials: contenders interleaved on one set-up, differences within a repeat, and what no schedule could beat."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import signal
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from rich.console import Console
+from torch import Tensor
+
+from executor.devices.crew import Crew
+from executor.devices.live import LiveDevice
+from executor.devices.records import SET_ASIDE
+from executor.devices.run import LiveSettings
+from executor.devices.station import Station
+from executor.errors import DeviceError
+from executor.runners.runner import RunnerCall
+from models.errors import QuestionError
+from models.scenario import load_scenario
+from planner import report, save, simulate, trial
+from planner.answers.replay import Replayed
+from planner.answers.trial import realised_bound_s
+from planner.show.trial import trial_view
+from tests.executor.devices.small import Small
+from tests.white_box.planner.test_command import Command, command
+from tests.white_box.planner.test_replay import SERIAL, tiny_file
+
+__all__ = ["command", "tiny_file"]
+
+
+def test_every_repeat_runs_all_of_them_on_one_set_up(tiny_file: Path) -> None:
+    """Six jobs of four tasks: the warm-up computes each of four tasks on both GPUs, then every run all 24."""
+    calls: list[RunnerCall] = []
+    scenario = load_scenario(tiny_file)
+    made = trial(scenario, ["jit", "srpt", "hash"], Small(calls.append), SERIAL, repeats=3)
+    assert len(calls) == 8 + 9 * 24
+    assert [sorted(turns) for turns in made.order] == [["hash", "jit", "srpt"]] * 3
+    assert made.achieved
+    first, *others = made.rows
+    assert (first.policy, first.difference.mean, first.difference.low) == ("jit", 0, 0)
+    assert [row.different_outputs for row in made.rows] == [0, 0, 0]
+    for row in others:
+        values = [made.runs[name] for name in (row.policy, "jit")]
+        apart = [a.latency_us[1].mean() - b.latency_us[1].mean() for a, b in zip(*values, strict=True)]
+        assert row.difference.mean == pytest.approx(sum(apart) / 3 / 1e6)
+        ends = row.difference.low, row.difference.high
+        assert None not in ends
+        assert (ends[0] or 0) <= (row.difference.mean or 0) <= (ends[1] or 0)
+    for runs in made.runs.values():
+        for run in runs:
+            bound = realised_bound_s(run)
+            assert bound is not None
+            assert 0 < bound <= run.latency_us[1].mean() / 1e6
+            assert run.violations == []
+
+
+def test_a_run_with_a_failed_job_counts_in_no_mean(tiny_file: Path) -> None:
+    def refuse(call: RunnerCall) -> None:
+        if (call.job, call.task) == (2, "b"):
+            raise torch.OutOfMemoryError("no")
+
+    made = trial(load_scenario(tiny_file), ["jit", "srpt"], Small(refuse), SERIAL, repeats=1)
+    assert not made.achieved
+    assert [(row.failed_jobs, row.objective.mean, row.difference.mean) for row in made.rows] == [(1, None, None)] * 2
+
+
+def test_what_a_run_leaves_stuck_touches_no_later_run(tiny_file: Path) -> None:
+    """Task b of job 1 never returns in the first run; its model is loaded again in every run that follows."""
+    gate, stuck = threading.Event(), list[RunnerCall]()
+
+    def stall_once(call: RunnerCall) -> None:
+        if (call.job, call.task) == (1, "b") and not stuck:
+            stuck.append(call)
+            gate.wait(30)
+
+    settings = LiveSettings(sharing="serial", limit_s=0.5)
+    made = trial(load_scenario(tiny_file), ["jit"], Small(stall_once), settings, repeats=3)
+    gate.set()
+    records = [run.live.records for run in made.runs["jit"]]
+    assert [[fault.what for fault in each.faults] for each in records] == [[SET_ASIDE], [], []]
+    assert [[failure.job for failure in each.failures] for each in records] == [[1], [], []]
+    assert all(any(load.subject == 1 for load in each.loads) for each in records[1:])
+    (row,) = made.rows
+    assert (row.counted, row.faults, row.failed_jobs) == (2, 1, 1)
+
+
+def test_a_load_that_a_run_leaves_stuck_touches_no_later_run(tiny_file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first load of m1 never ends; every job runs on the other GPU. What is stuck comes to its end in the third."""
+    gate, stuck, original = threading.Event(), list[Station](), Station.load_after
+
+    def load_after(station: Station, moves: Any, model: int, *told: Any, **anew: Any) -> Any:
+        if model == 1 and not stuck:
+            stuck.append(station)
+            gate.wait(30)
+        return original(station, moves, model, *told, **anew)
+
+    def let_go(number: int, run: Replayed) -> None:
+        if number == 2:
+            gate.set()
+
+    monkeypatch.setattr(Station, "load_after", load_after)
+    settings = LiveSettings(sharing="serial", limit_s=0.5)
+    made = trial(load_scenario(tiny_file), ["jit"], Small(), settings, repeats=3, keep=let_go)
+    records = [run.live.records for run in made.runs["jit"]]
+    assert [[fault.what for fault in each.faults] for each in records] == [["load of m1", SET_ASIDE], [], []]
+    assert (made.achieved, made.rows[0].counted, made.rows[0].different_outputs) == (True, 2, 0)
+
+
+@pytest.fixture
+def refuse_loads(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
+    """Have so many first tries to load fail, each in a run of its own; the second try works."""
+    original, begin = Station.load_after, LiveDevice.begin
+
+    def refuse(runs: int) -> None:
+        left, due = [runs], [False]
+
+        def begin_run(device: LiveDevice) -> None:
+            due[0], left[0] = left[0] > 0, left[0] - 1
+            begin(device)
+
+        def load_after(station: Station, *told: Any, **anew: Any) -> Any:
+            if due[0]:
+                due[0] = False
+                raise RuntimeError("no")
+            return original(station, *told, **anew)
+
+        monkeypatch.setattr(LiveDevice, "begin", begin_run)
+        monkeypatch.setattr(Station, "load_after", load_after)
+
+    return refuse
+
+
+@pytest.mark.parametrize("count_faults", [False, True])
+def test_a_run_with_faults_counts_only_if_that_is_asked(
+    refuse_loads: Callable[[int], None], tiny_file: Path, count_faults: bool
+) -> None:
+    """The first run of jit and that of srpt have a load that fails once: every job runs all the same."""
+    refuse_loads(2)
+    made = trial(load_scenario(tiny_file), ["jit", "srpt"], Small(), SERIAL, repeats=2, count_faults=count_faults)
+    assert made.achieved
+    for row in made.rows:
+        means = [float(run.latency_us[1].mean()) / 1e6 for run in made.runs[row.policy]]
+        counted = means if count_faults else means[1:]
+        assert (row.failed_jobs, row.faults, row.counted) == (0, 1, len(counted))
+        assert [row.objective.mean, row.mean_latency_s] == pytest.approx([sum(counted) / len(counted)] * 2)
+    apart = [
+        other.latency_us[1].mean() - first.latency_us[1].mean()
+        for first, other in zip(made.runs["jit"], made.runs["srpt"], strict=True)
+    ]
+    wanted = apart if count_faults else apart[1:]
+    assert made.rows[1].difference.mean == pytest.approx(sum(wanted) / len(wanted) / 1e6)
+
+
+def test_a_contender_whose_runs_all_had_faults_has_no_mean(
+    refuse_loads: Callable[[int], None], command: Command, tiny_file: Path, tmp_path: Path
+) -> None:
+    refuse_loads(2)
+    runner = "tests.white_box.planner.test_replay:layer"
+    arguments = ["--policies", "jit", "--repeats", "2", "--virtual", "serial", "--runner", runner, "-o", tmp_path / "o"]
+    code, out, _ = command("trial", tiny_file, *arguments)
+    said = "No run of jit counts: none ended without faults and failed jobs."
+    assert (code, said in out) == (0, True)
+    (section,) = report([tmp_path / "o"]).sections
+    assert section.answer == "No contender has a run without faults and failed jobs."
+    assert said in section.remarks
+    (row,) = section.tables[0].cells()
+    assert dict(zip((column.name for column in section.tables[0].columns), row, strict=True)).items() >= {
+        ("measured", "none"), ("faults", "2"), ("runs counted", "0 of 2"), ("failed jobs", "0")
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_what_was_measured_before_an_interruption_is_kept(
+    command: Command, tiny_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: signal.Signals
+) -> None:
+    """The signal comes as the third of six runs begins: one run of each contender has ended, and is on disk by then."""
+    began, folder, on_disk = list[int](), tmp_path / "tried", list[str]()
+    begin = LiveDevice.begin
+
+    def interrupt_third(device: LiveDevice) -> None:
+        began.append(1)
+        if len(began) == 3:
+            on_disk.extend(sorted(path.name for path in (folder / "runs").iterdir()))
+            signal.raise_signal(number)
+        begin(device)
+
+    monkeypatch.setattr(LiveDevice, "begin", interrupt_third)
+    (folder / "runs").mkdir(parents=True)
+    (folder / "runs" / "0009.json").write_text("of an earlier trial")
+    runner = "tests.white_box.planner.test_replay:layer"
+    arguments = ["--policies", "jit,srpt", "--repeats", "3", "--virtual", "serial", "--runner", runner, "-o", folder]
+    code, out, err = command("trial", tiny_file, *arguments, "--json")
+    assert (code, len(began), on_disk) == (130, 3, ["0001.json", "0002.json"])
+    assert "truenorth: interrupted; 2 of 6 runs had ended" in err
+    printed = json.loads(out)
+    assert (printed["ended"], printed["repeats"], sorted(printed["order"][0])) == ("interrupted", 1, ["jit", "srpt"])
+    kept = {
+        report["policy"]: report for report in (json.loads((folder / "runs" / name).read_text()) for name in on_disk)
+    }
+    for row in printed["rows"]:
+        assert (row["runs"], row["counted"]) == (1, 1)
+        assert row["objective"] == kept[row["policy"]]["objective"]["measured"]
+    (section,) = report([folder]).sections
+    assert "It ended early: interrupted." in section.remarks
+
+
+def test_an_interruption_before_any_run_has_ended_is_said(
+    command: Command, tiny_file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(LiveDevice, "begin", lambda device: signal.raise_signal(signal.SIGINT))
+    runner = "tests.white_box.planner.test_replay:layer"
+    code, out, err = command("trial", tiny_file, "--policies", "jit", "--virtual", "serial", "--runner", runner)
+    assert (code, out, err) == (130, "", "truenorth: interrupted; no run had ended\n")
+
+
+def test_a_trial_ends_with_what_was_measured_when_devices_serve_no_longer(
+    tiny_file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Copying works in the first run and never again, as after an assertion in a kernel that failed."""
+    original, peaks = Crew.measure_copies, list[float]()
+
+    def measure_copies(crew: Crew) -> float:
+        if peaks:
+            raise DeviceError("copying does not work")
+        peaks.append(original(crew))
+        return peaks[-1]
+
+    monkeypatch.setattr(Crew, "measure_copies", measure_copies)
+    made = trial(load_scenario(tiny_file), ["jit", "srpt"], Small(), SERIAL, repeats=2)
+    assert (made.ended, made.achieved) == ("copying does not work", False)
+    assert sorted(row.runs for row in made.rows) == [0, 1]
+    assert sorted(row.objective.mean is None for row in made.rows) == [False, True]
+
+
+def test_contenders_are_named_once(tiny_file: Path) -> None:
+    with pytest.raises(QuestionError, match="allowed are at least one repeat and one contender, each named once"):
+        trial(load_scenario(tiny_file), ["jit", "jit"], Small(), LiveSettings(sharing="serial"))
+
+
+def test_the_command_writes_a_trial_that_becomes_a_page(command: Command, tiny_file: Path, tmp_path: Path) -> None:
+    plan = tmp_path / "plan.json"
+    save(simulate(load_scenario(tiny_file), "jit"), plan)
+    names, runner = f"{plan},jit", "tests.white_box.planner.test_replay:layer"
+    arguments = ["--policies", names, "--repeats", "2", "--virtual", "serial", "--runner", runner]
+    folder = tmp_path / "tried"
+    code, out, err = command("trial", tiny_file, *arguments, "-o", folder, "--json")
+    assert (code, err.count("wrote ")) == (0, 2)
+    printed, written = json.loads(out), json.loads((folder / "trial.json").read_text())
+    assert printed.items() <= written.items()
+    carried_out, jit = printed["rows"]
+    assert (carried_out["clairvoyant"], jit["clairvoyant"]) == (True, False)
+    assert (carried_out["same_order"], carried_out["failed_jobs"], printed["repeats"]) == (2, 0, 2)
+    assert printed["machine"]["before"]["cores"] >= 1
+    latencies = written["jobs"]["jit"]
+    assert (len(latencies["predicted_s"]), [len(run) for run in latencies["measured_s"]]) == (6, [6, 6])
+    (section,) = report([folder]).sections
+    assert [row[0] for row in section.tables[0].cells()] == [str(plan), "jit"]
+    assert [curve.name for curve in section.figures[0].curves] == [str(plan), "jit", "as predicted"]
+    shown = [timeline.name for timeline in section.timelines.timelines] if section.timelines else []
+    assert shown == [f"{name}, {kind}" for name in (plan, "jit") for kind in ("measured", "predicted")]
+
+
+def test_outputs_that_are_no_finite_numbers_are_reported(tiny_file: Path) -> None:
+    """Task d, the last of every job, puts out not-a-number in jobs 0 and 3: the same in every run, yet wrong."""
+
+    class Odd(Small):
+        def run(self, call: RunnerCall) -> Tensor:
+            output = super().run(call)
+            return output * torch.nan if call.task == "d" and call.job in (0, 3) else output
+
+    made = trial(load_scenario(tiny_file), ["jit"], Odd(), SERIAL, repeats=2)
+    assert (made.rows[0].not_finite_outputs, made.rows[0].different_outputs) == (4, 0)
+    shown = Console(width=150)
+    with shown.capture() as printed:
+        shown.print(trial_view(made))
+    assert "4 outputs of jit hold what is no finite number." in printed.get()
+
+
+def test_outputs_that_differ_between_runs_are_counted(tiny_file: Path) -> None:
+    """The last of all runs puts out something else for task d of job 0, which nobody needs any more."""
+    calls = itertools.count()
+
+    class Late(Small):
+        def run(self, call: RunnerCall) -> Tensor:
+            output = super().run(call)
+            return output + 1 if next(calls) >= 8 + 24 and (call.job, call.task) == (0, "d") else output
+
+    made = trial(load_scenario(tiny_file), ["jit"], Late(), SERIAL, repeats=2)
+    assert (made.rows[0].different_outputs, made.achieved) == (1, False)

@@ -1,0 +1,1 @@
+"""Tests of solvers, behind its public calls."""

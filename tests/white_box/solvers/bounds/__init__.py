@@ -1,0 +1,1 @@
+"""Tests of solvers.bounds, behind its public calls."""
