@@ -208,6 +208,12 @@ def refuse_vacuous(scenario: Scenario, levels: ServiceLevels) -> None:
         raise QuestionError(error.problem, "slo") from None
     instance = scenario.instance
     covered = [level.covers(instance) for level in levels]
+    tokens = next((level for level in levels if level.measure in ("first token", "time per token")), None)
+    if instance.streams is None and tokens is not None:
+        problem = (
+            f"no job has a request of a stream, so that {str(tokens)!r} holds for any plan; allowed are other levels"
+        )
+        raise QuestionError(problem, "slo")
     for level, counts in zip(levels, covered, strict=True):
         due = level.measure == "lateness" and counts.any()
         if due and all(instance.jobs[job].deadline_us is None for job in np.flatnonzero(counts).tolist()):
