@@ -13,12 +13,13 @@ from typing import Protocol
 from executor.noise import Noise
 from models import NONE, Instance
 
-RUN_END, LOAD_END, ARRIVAL, WAKE, LOST, GO, COME = range(7)
+RUN_END, STRIDE_END, LOAD_END, ARRIVAL, WAKE, LOST, GO, COME = range(8)
 """Kinds of events, in their order at equal times: what ends comes before what begins."""
 
 Event = tuple[int, int, int, int, int]
-"""Time, kind, sequence number, and two subjects: task and GPU, model and GPU, task and its sending's number, a GPU
-that is lost and the model whose load it will not end (NOWHERE: none), or a GPU that comes and until when."""
+"""Time, kind, sequence number, and two subjects: task and GPU, a GPU and its stride's number, model and GPU, task and
+its sending's number, a GPU that is lost and the model whose load it will not end (NOWHERE: none), or a GPU that comes
+and until when."""
 
 
 class Device(Protocol):

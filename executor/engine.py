@@ -10,16 +10,19 @@ import random
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from executor.device import ARRIVAL, COME, GO, LOAD_END, LOST, RUN_END, Device
+from executor.device import ARRIVAL, COME, GO, LOAD_END, LOST, RUN_END, STRIDE_END, Device
 from executor.errors import PolicyError, StalledError, StoppedError
 from executor.execution import NOWHERE
 from executor.knowledge import WorkflowTables
 from executor.policies.queueing import QueuePolicy
 from executor.policy import Policy
 from executor.site import Site
-from models import Cluster, Instance, Timeline, Workflow
+from models import Cluster, Instance, Job, Timeline, Workflow
 from models.availability import ALWAYS, FOREVER
 from models.branches import deciders
+
+SERVING_POLICIES = "round_robin, least_requests, least_tokens, prefix_affinity, and what sets serves_streams"
+"""Who serves requests of streams, in words."""
 
 
 class Engine:
@@ -37,6 +40,8 @@ class Engine:
         Draws the ingress server of the jobs that name none.
     stand_in
         Makes the policy that goes on when a GPU is lost; needed for devices that can lose one.
+    answers
+        Per task: output tokens of its request, as they will be; None: those of the instance.
     paths
         Per job: what it runs of its workflow, if workflows have branches; shown to the policy when it shows.
     """
@@ -49,6 +54,7 @@ class Engine:
         seed: int = 0,
         stand_in: Callable[[], QueuePolicy] | None = None,
         paths: Sequence[Workflow] = (),
+        answers: Sequence[int] | None = None,
     ) -> None:
         self._there = () if instance.always_available else tuple(gpu.available for gpu in instance.cluster.gpus)
         self._instance = instance = _without_absences(instance)
@@ -57,7 +63,8 @@ class Engine:
         self._device = device
         self._stand_in = stand_in
         self._leader: QueuePolicy | None = None
-        self._site = Site(instance, device, policy, policy.write_back, self._there, policy.foresees)
+        known = policy.foresees, policy.knows_lengths
+        self._site = Site(instance, device, policy, policy.write_back, self._there, *known)
         self._draw = random.Random(seed)  # noqa: S311
         self._servers = sorted(set(self._site.gpu_server))
         self._releases: list[int | None] = [*instance.job_release_us.tolist(), None]
@@ -66,6 +73,7 @@ class Engine:
         self._released = 0
         self._unfinished = instance.n_tasks
         self._paths = paths
+        self._answers = answers
         self._deciders: dict[int, frozenset[int]] = {}
         self._deciding: dict[int, int] = {}
 
@@ -85,6 +93,9 @@ class Engine:
             If the policy cannot serve the instance, breaks a rule (IllegalActionError) or leaves tasks
             unfinished for ever (StalledError).
         """
+        if self._instance.streams is not None and not self._policy.serves_streams:
+            name = self._policy.name or type(self._policy).__name__.lower()
+            self._instance.require_no_streams(f"policy {name}", SERVING_POLICIES)
         self._policy.begin(self._site)
         self._device.begin()
         for gpu, there in enumerate(self._there):
@@ -117,32 +128,44 @@ class Engine:
             _, kind, _, subject, number = event
             if kind == RUN_END:
                 self._end_run(subject, number)
+            elif kind == STRIDE_END:
+                self._end_stride(subject, number)
             elif kind == ARRIVAL:
                 site.deliver(subject, number)
             elif kind == LOAD_END:
                 site.end_load(subject, number)
                 policy.loaded(subject, number)
                 self._leave_behind(number)
-            elif kind in (GO, COME):
-                self._come_or_go(kind, subject, number)
-            elif kind == LOST:
-                policy = self._go_on_without(subject, number)
-                woken = True
             else:
-                woken = True
+                woken |= self._rare_event(kind, subject, number)
+                policy = self._policy
             event = device.next(now)
         released = self._released
         while release is not None and release <= now:
             release = self._release()
-        touched = site.touched
         if woken:
             policy.act(range(site.n_gpus))
-        elif self._released > released and not touched:
+        elif self._released > released and not site.touched:
             policy.act(())
+        self._act_on(site.touched)
+        if site.serves_streams:
+            site.begin_strides()
+
+    def _rare_event(self, kind: int, subject: int, number: int) -> bool:
+        """Take in a GPU that comes, goes or is lost, or a wake-up; say whether the policy looks at all GPUs."""
+        if kind in (GO, COME):
+            self._come_or_go(kind, subject, number)
+            return False
+        if kind == LOST:
+            self._go_on_without(subject, number)
+        return True
+
+    def _act_on(self, touched: dict[int, None]) -> None:
+        """Let the policy act wherever something has happened, until nothing does any more."""
         while touched:
             gpus = list(touched)
             touched.clear()
-            policy.act(gpus)
+            self._policy.act(gpus)
 
     def _leave_behind(self, gpu: int) -> None:
         """Empty a GPU that has gone; if it is to be back already, have it once nothing of before runs there."""
@@ -174,8 +197,19 @@ class Engine:
 
     def _end_run(self, first_task: int, gpu: int) -> None:
         """Let the tasks of a batch end, one after the other."""
+        self._end_tasks(self._site.end_run(first_task, gpu), gpu)
+
+    def _end_stride(self, gpu: int, number: int) -> None:
+        """Let iterations end, with the first and the last tokens that they bring."""
+        first, ended = self._site.take_stride(gpu, number)
+        for task in first:
+            self._policy.answering(task, gpu)
+        if ended:
+            self._end_tasks(ended, gpu)
+
+    def _end_tasks(self, tasks: Sequence[int], gpu: int) -> None:
+        """Let tasks end that have left their GPU."""
         site, policy = self._site, self._policy
-        tasks = site.end_run(first_task, gpu)
         self._unfinished -= len(tasks)
         for task in tasks:
             if task in self._deciding:
@@ -228,12 +262,25 @@ class Engine:
         if workflow not in self._tables:
             self._tables[workflow] = WorkflowTables.of(self._instance, workflow)
         ingress = self._draw.choice(self._servers) if released.ingress is None else released.ingress
-        number = self._site.release(released, self._tables[workflow], ingress)
+        number = self._make_known(job, released, self._tables[workflow], ingress)
         if self._paths and released.workflow.branches:
             self._await_path(number, workflow)
         if not (self._leader is not None and self._drop_if_stranded(number, self._leader)):
             self._policy.released(number)
         return self._releases[self._released]
+
+    def _make_known(self, job: int, released: Job, tables: WorkflowTables, ingress: int) -> int:
+        """Release a job, with the tokens of its requests if it may have any; return its number on the site."""
+        site, streams = self._site, self._instance.streams
+        if streams is None:
+            return site.release(released, tables, ingress)
+        tokens = [streams.tokens(task) for task in self._instance.tasks_of(job)]
+        if self._answers is not None:
+            first = int(self._instance.job_first_task[job])
+            tokens = [own._replace(output=self._answers[first + at]) for at, own in enumerate(tokens)]
+        if released.tokens and not site.knows_lengths:
+            released = replace(released, tokens=None)
+        return site.release_requests(released, tables, ingress, tokens)
 
     def _await_path(self, job: int, workflow: int) -> None:
         """Note with which tasks the path of a job shows; without any it shows now."""

@@ -123,9 +123,9 @@ class Execution(Knowledge):
         """Say whether a GPU is not there now."""
         return not self.goes_us[gpu]
 
-    def release(self, job: Job, tables: WorkflowTables, ingress: int) -> int:
-        """Make a job known and return its index."""
-        tasks = self.learn(job, tables, ingress)
+    def release(self, job: Job, tables: WorkflowTables, ingress: int, held: Sequence[int] = ()) -> int:
+        """Make a job known and return its index; `held` are the tokens of KV of its tasks, if some are requests."""
+        tasks = self.learn(job, tables, ingress, held)
         n_tasks = len(tasks)
         self.gpu.extend([NOWHERE] * n_tasks)
         self.started_us.extend([-1] * n_tasks)
@@ -292,5 +292,16 @@ class Execution(Knowledge):
         """Send an output; it arrives at once on the same GPU."""
         here, there = self.gpu[source], self.gpu[target]
         sending = self._sending.get(target, 0) if self._sending else 0
-        if here == there or self._device.send(source, target, there, sending, self.transfer_time(edge, here, there)):
+        travels_us = (
+            self._kv_time(source, here, there) if edge in self.kv_edges else self.transfer_time(edge, here, there)
+        )
+        if here == there or self._device.send(source, target, there, sending, travels_us):
             self.deliver(target, sending)
+
+    def _kv_time(self, task: int, here: int, there: int) -> int:
+        """Return how long the KV of a request's prompt takes between two GPUs."""
+        if here == there:
+            return 0
+        size_bytes = self.tokens[task].prompt * self.speed(task, here).kv_bytes
+        gpus, same_server = self.cluster.gpus, self.gpu_server[here] == self.gpu_server[there]
+        return self.cluster.network.transfer_us(size_bytes, gpus[here], gpus[there], same_server)

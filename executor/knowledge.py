@@ -7,9 +7,23 @@ workflows may come, and neither which will nor how often.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-from models import NEVER, NONE, WHOLE, Cluster, Instance, Job, MLModel, Restrictions, Workflow
+from models import (
+    NEVER,
+    NONE,
+    WHOLE,
+    Cluster,
+    Instance,
+    Job,
+    MLModel,
+    Restrictions,
+    StreamClass,
+    StreamSpeed,
+    Tokens,
+    Workflow,
+)
 from models.branches import likelihoods
 
 _Row = tuple[tuple[int, int], ...]
@@ -31,6 +45,9 @@ class WorkflowTables:
     share: list[int]
     memory_bytes: list[int]
     batches: list[tuple[str, list[list[int]]] | None]
+    streams: list[tuple[StreamClass, tuple[StreamSpeed | None, ...], list[int]] | None]
+    together: list[tuple[int, ...]]
+    kv_edges: frozenset[int]
 
     @classmethod
     def of(cls, instance: Instance, index: int) -> WorkflowTables:
@@ -54,7 +71,24 @@ class WorkflowTables:
                 None if batch == NONE else (instance.batches[batch].name, instance.batch_us[batch].tolist())
                 for batch in instance.template_batch[rows].tolist()
             ],
+            *_stream_rows(instance, rows, edges),
         )
+
+
+def _stream_rows(
+    instance: Instance, rows: slice, edges: Sequence[int]
+) -> tuple[
+    list[tuple[StreamClass, tuple[StreamSpeed | None, ...], list[int]] | None], list[tuple[int, ...]], frozenset[int]
+]:
+    """Return the last rows of `WorkflowTables`: classes of requests, who is tied to whom, edges along which KV goes."""
+    streams, count = instance.streams, rows.stop - rows.start
+    if streams is None:
+        return [None] * count, [(0,)] * count, frozenset()
+    of_template = [
+        None if stream == NONE else (streams.classes[stream], streams.speeds[stream], streams.longest[stream].tolist())
+        for stream in streams.template[rows].tolist()
+    ]
+    return of_template, list(streams.together[rows]), frozenset(edge for edge in edges if streams.kv_edge[edge])
 
 
 class Knowledge:
@@ -87,6 +121,17 @@ class Knowledge:
         share, the memory that each task holds while it runs, and its batch class by number, NONE without one.
     batch_us
         Per batch class so far: run times by GPU class and size, NEVER for sizes that cannot run there.
+    stream, together
+        Per template: its stream class by number, NONE without one, and the offsets of the tasks that are served on the
+        same GPU, itself (0) among them.
+    streams, speeds, longest
+        Per stream class so far: the class, how it runs by GPU class (None: not), and the most tokens of KV of a request
+        there.
+    tokens
+        Per task released so far: its tokens, all 0 for what is no request; how long the answer will be stays 0 until
+        it has ended, unless the policy knows lengths.
+    kv_edges
+        Edges along which the KV of the source's prompt travels.
     likelihood
         Per template: how likely a job runs it; below 1 for tasks of branches.
     template, job
@@ -123,6 +168,13 @@ class Knowledge:
         self.task_bytes: list[int] = []
         self.batch: list[int] = []
         self.batch_us: list[list[list[int]]] = []
+        self.stream: list[int] = []
+        self.together: list[tuple[int, ...]] = []
+        self.streams: list[StreamClass] = []
+        self.speeds: list[tuple[StreamSpeed | None, ...]] = []
+        self.longest: list[list[int]] = []
+        self.tokens: list[Tokens] = []
+        self.kv_edges: set[int] = set()
         self.template_first: list[int] = [0]
         self.template: list[int] = []
         self.job: list[int] = []
@@ -133,6 +185,8 @@ class Knowledge:
         self.dropped: set[int] = set()
         self._number: dict[WorkflowTables, int] = {}
         self._batch_number: dict[str, int] = {}
+        self._stream_number: dict[str, int] = {}
+        self._held: list[int] = []
         self._eligible: dict[int, tuple[int, ...]] = {}
 
     def run_time(self, task: int, gpu: int) -> int:
@@ -174,15 +228,38 @@ class Knowledge:
             row = self.run_us[template]
             self._eligible[template] = tuple(gpu for gpu, c in enumerate(self.gpu_class) if row[c] != NEVER)
         able = self._eligible[template]
+        if self.stream[template] != NONE:
+            able = tuple(gpu for gpu in able if self._holds(task, gpu))
         return tuple(gpu for gpu in able if gpu not in self.lost) if self.lost else able
+
+    def _holds(self, task: int, gpu: int) -> bool:
+        """Say whether the memory of a GPU has room for a request, and for those that are tied to it."""
+        template, here = self.template[task], self.gpu_class[gpu]
+        return all(
+            self._held[task + offset] <= self.longest[self.stream[template + offset]][here]
+            for offset in self.together[template]
+        )
+
+    def speed(self, task: int, gpu: int) -> StreamSpeed:
+        """Return how the class of a request runs on a GPU that can serve it."""
+        speed = self.speeds[self.stream[self.template[task]]][self.gpu_class[gpu]]
+        if speed is None:
+            raise ValueError(f"task {task} is no request that GPU {gpu} serves")
+        return speed
 
     def cold_time(self, template: int, gpu: int) -> int:
         """Return how long a task of a template takes on a GPU that can run it and has none of its models."""
         here = self.gpu_class[gpu]
         return self.run_us[template][here] + sum(self.load_us[model][here] for model in self.needs[template])
 
-    def learn(self, job: Job, tables: WorkflowTables, ingress: int) -> range:
-        """Make a job known, and its workflow if it is the first job of it; return its tasks."""
+    def learn(self, job: Job, tables: WorkflowTables, ingress: int, held: Sequence[int] = ()) -> range:
+        """Make a job known, and its workflow if it is the first job of it; return its tasks.
+
+        Parameters
+        ----------
+        held
+            Per task of a job with requests: the tokens of KV that it holds. Nobody is told them.
+        """
         if tables not in self._number:
             self._learn_workflow(tables)
         workflow = self._number[tables]
@@ -194,6 +271,7 @@ class Knowledge:
         self.job_workflow.append(workflow)
         self.job_ingress.append(ingress)
         self.job_tasks.append(tasks)
+        self._held.extend(held or [0] * len(tasks))
         return tasks
 
     def _learn_workflow(self, tables: WorkflowTables) -> None:
@@ -218,4 +296,13 @@ class Knowledge:
                 self._batch_number[batch[0]] = len(self.batch_us)
                 self.batch_us.append(batch[1])
             self.batch.append(NONE if batch is None else self._batch_number[batch[0]])
+        self.kv_edges.update(edge + shift for edge in tables.kv_edges)
+        self.together.extend(tables.together)
+        for stream in tables.streams:
+            if stream is not None and stream[0].name not in self._stream_number:
+                self._stream_number[stream[0].name] = len(self.streams)
+                self.streams.append(stream[0])
+                self.speeds.append(stream[1])
+                self.longest.append(stream[2])
+            self.stream.append(NONE if stream is None else self._stream_number[stream[0].name])
         self.template_first.append(len(self.needs))

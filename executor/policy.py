@@ -44,6 +44,10 @@ class Policy:
         Whether it knows beforehand which branch every job takes, as a plan does; jobs then ask for their paths alone.
     foresees
         Whether it knows when servers come and go, as a plan does: tasks stay where they were assigned.
+    serves_streams
+        Whether it knows how to let requests of streams join.
+    knows_lengths
+        Whether it is told how long answers will be.
     knows
         What its decisions make of run times, as long as it does not look ahead.
     name
@@ -53,6 +57,8 @@ class Policy:
     write_back: ClassVar[bool] = False
     knows_paths: ClassVar[bool] = False
     foresees: ClassVar[bool] = False
+    serves_streams: ClassVar[bool] = False
+    knows_lengths: bool = False
     knows: ClassVar[Knows] = Knows.RUN_TIMES
     name: ClassVar[str | None] = None
     site: Site
@@ -61,6 +67,11 @@ class Policy:
     def looks_ahead(cls, options: object | None) -> bool:
         """Say whether it knows the future, with these options."""
         return False
+
+    @classmethod
+    def knows_with(cls, options: object | None) -> Knows:
+        """Return what its decisions make of run times, with these options."""
+        return cls.knows
 
     def begin(self, site: Site) -> None:
         """Meet the site at time 0, before any job is released.
@@ -74,6 +85,9 @@ class Policy:
 
     def released(self, job: int) -> None:
         """Take note of a job: its tables can be read from now on."""
+
+    def answering(self, task: int, gpu: int) -> None:
+        """Take note of the first token of a request."""
 
     def finished(self, task: int, gpu: int) -> None:
         """Take note of the end of a task. Its output leaves after this, so that successors can still be moved."""

@@ -14,7 +14,7 @@ from executor.errors import PolicyError
 from executor.noise import Noise
 from executor.policies.compass import ReleasedCompass
 from executor.policy import Policy
-from models import Instance, Timeline
+from models import NEVER, Instance, Timeline
 from models.branches import only, open_paths
 
 
@@ -58,11 +58,34 @@ def simulate(
         raise PolicyError("this policy runs on another instance: simulate instance_for(instance, policy) instead")
     opened = None if made.knows_paths else open_paths(instance)
     if opened is None:
-        return Engine(instance, made, VirtualDevice(noise, seed, truth), seed).run(stop)
+        answers = _answers(instance, noise, seed, truth)
+        return Engine(instance, made, VirtualDevice(noise, seed, truth), seed, answers=answers).run(stop)
     true_paths = None if truth is None else open_paths(truth)
     device = VirtualDevice(noise, seed, None if true_paths is None else true_paths.instance)
     paths = [job.workflow for job in instance.jobs]
-    return only(Engine(opened.instance, made, device, seed, paths=paths).run(stop), opened.kept)
+    whole = None if true_paths is None else true_paths.instance
+    answers = _answers(opened.instance, noise, seed, whole)
+    engine = Engine(opened.instance, made, device, seed, paths=paths, answers=answers)
+    return only(engine.run(stop), opened.kept)
+
+
+def _answers(instance: Instance, noise: Noise | None, seed: int, truth: Instance | None) -> list[int] | None:
+    """Return how many output tokens every request will have; None without streams.
+
+    Noise scales them, but to no more than fit every kind of GPU that the given ones fit: it keeps nobody from a GPU.
+    """
+    streams = (truth or instance).streams
+    if streams is None:
+        return None
+    answers: list[int] = streams.output.tolist()
+    if noise is None or noise.run is None:
+        return answers
+    for task in np.flatnonzero(streams.output).tolist():
+        template = int(instance.task_template[task])
+        fits = streams.fitting(task, template) & (instance.run_us[template] != NEVER)
+        most = int(streams.longest[streams.template[template], fits].min()) - int(streams.prompt[task])
+        answers[task] = min(most, noise.run.draw(answers[task], f"{seed} run {task}"))
+    return answers
 
 
 def _alike(told: Instance, truth: Instance) -> bool:

@@ -10,18 +10,19 @@ from typing import NoReturn
 
 from executor.device import WAKE, Device
 from executor.errors import IllegalActionError
-from executor.execution import NOWHERE, Arrivals, Execution
+from executor.execution import NOWHERE, Arrivals
+from executor.serving import Serving
 from models import NEVER, NONE, Instance
 from models.availability import Availability
 from models.gpu_state import Run
 
 
-class Site(Execution):
+class Site(Serving):
     """The execution, and the actions that a policy may take on it.
 
     Parameters
     ----------
-    instance, device, listener, there, foreseen
+    instance, device, listener, there, foreseen, knows_lengths
         As for the execution.
     write_back
         Whether an eviction copies the weights back first, as the released Compass simulator has it.
@@ -35,8 +36,9 @@ class Site(Execution):
         write_back: bool = False,
         there: Sequence[Availability] = (),
         foreseen: bool = False,
+        knows_lengths: bool = False,
     ) -> None:
-        super().__init__(instance, device, listener, there, foreseen)
+        super().__init__(instance, device, listener, there, foreseen, knows_lengths)
         self._write_back = write_back
 
     def assign(self, task: int, gpu: int) -> None:
@@ -55,7 +57,7 @@ class Site(Execution):
         known = 0 <= gpu < self.n_gpus and gpu not in self.lost
         if known and not (self.stays or self._foreseen):
             known = not self.is_away(gpu)
-        if not known or self.run_us[template][self.gpu_class[gpu]] == NEVER:
+        if not known or self.run_us[template][self.gpu_class[gpu]] == NEVER or not self._suits(task, gpu):
             allowed = ", ".join(map(str, self.eligible_gpus(task)))
             raise IllegalActionError(f"T1 task {task}: GPU {gpu} is not eligible; allowed are {allowed}")
         if self.started_us[task] >= 0:
@@ -86,6 +88,8 @@ class Site(Execution):
         """
         gpu = self.gpu[task] if 0 <= task < len(self.gpu) else NOWHERE
         if gpu == NOWHERE or self.started_us[task] >= 0 or self.inputs_missing[task]:
+            self._refuse_start(task)
+        if self.serves_streams and self.stream[self.template[task]] != NONE:
             self._refuse_start(task)
         template, now, state = self.template[task], self.now, self.state[gpu]
         if others:
@@ -135,6 +139,8 @@ class Site(Execution):
         """Say what a task lacks."""
         if not 0 <= task < len(self.gpu) or self.gpu[task] == NOWHERE or self.started_us[task] >= 0:
             raise IllegalActionError(f"T1 task {task}: has no GPU yet, or has started already")
+        if self.stream[self.template[task]] != NONE:
+            raise IllegalActionError(f"S2 task {task}: is a request of a stream, which joins what its GPU serves")
         raise IllegalActionError(f"T2 task {task}: {self.inputs_missing[task]} inputs have not arrived")
 
     def _check_batch(self, task: int, others: Sequence[int]) -> int:
@@ -241,7 +247,15 @@ class Site(Execution):
     def eligible_gpus(self, task: int) -> tuple[int, ...]:
         """Return the GPUs that can run a task, in order; where GPUs come and go, those that can do it in time."""
         able = self.able_gpus(task)
-        return able if self.stays else tuple(gpu for gpu in able if self.takes(self.template[task], gpu))
+        return able if self.stays else tuple(gpu for gpu in able if self.could_end(task, gpu))
+
+    def _suits(self, task: int, gpu: int) -> bool:
+        """Say whether a GPU that can run a template has room for this task, and is not another than its ties demand."""
+        template = self.template[task]
+        if self.stream[template] == NONE:
+            return True
+        placed = (self.gpu[task + offset] for offset in self.together[template] if offset)
+        return self._holds(task, gpu) and all(other in (NOWHERE, gpu) for other in placed)
 
     def _check_place(self, gpu: int, model: int) -> None:
         """Refuse numbers that name nothing: Python would take -1 for the last."""

@@ -11,6 +11,8 @@ from dataclasses import dataclass
 
 from models.cluster import GPU
 from models.memory import Memory
+from models.streams import StreamSpeed, Tokens
+from models.strides import StreamRun, Stride
 from models.tables import NONE
 from models.workload import WHOLE
 
@@ -47,6 +49,30 @@ class Run:
     memory_bytes: int = 0
 
 
+@dataclass(slots=True)
+class Request:
+    """A request of a stream that is to join.
+
+    Parameters
+    ----------
+    stream
+        Its class.
+    speed
+        How that runs on the GPU.
+    models
+        What it needs.
+    kv_bytes
+        What it holds until it ends.
+    """
+
+    task: int
+    tokens: Tokens
+    stream: int
+    speed: StreamSpeed
+    models: Sequence[int]
+    kv_bytes: int
+
+
 class GPUState:
     """One GPU at an instant.
 
@@ -65,13 +91,27 @@ class GPUState:
         The batches that run, by their first task.
     free_share
         Of compute, in parts of WHOLE; a load that blocks compute takes nothing here (see `refuse_run`).
+    serving, serves
+        The requests that it serves (None: none), as one of the runs, and their stream class.
     loading, load_end_us
         The model on the copy engine (IDLE: none) and when it should be ready.
     memory
         Models and what running tasks hold.
     """
 
-    __slots__ = ("_overlap_loads", "free_share", "id", "load_end_us", "loading", "memory", "runs")
+    __slots__ = (
+        "_kv_bytes",
+        "_overlap_loads",
+        "_serving_run",
+        "free_share",
+        "id",
+        "load_end_us",
+        "loading",
+        "memory",
+        "runs",
+        "serves",
+        "serving",
+    )
 
     def __init__(self, gpu: GPU, weight_bytes: Sequence[int], overlap_loads: bool = True) -> None:
         self.id = gpu.id
@@ -81,6 +121,10 @@ class GPUState:
         self.load_end_us = 0
         self.memory = Memory(gpu, weight_bytes)
         self._overlap_loads = overlap_loads
+        self.serving: StreamRun | None = None
+        self.serves = NONE
+        self._serving_run = IDLE
+        self._kv_bytes: dict[int, int] = {}
 
     # -- runs -----------------------------------------------------------------------------------------------------
 
@@ -129,6 +173,63 @@ class GPUState:
                 break
             free, when = free + run.share, run.end_us
         return when
+
+    # -- requests of streams --------------------------------------------------------------------------------------
+
+    def refuse_request(self, request: Request, limit: int = 0) -> str | None:
+        """Return which rule keeps a request from joining now, were it a boundary; None if none does.
+
+        Parameters
+        ----------
+        limit
+            Most requests at once, below the seats that there are; 0: as many as these.
+        """
+        serving, most = self.serving, limit or request.speed.seats
+        if serving is None:
+            if self.runs:
+                return f"S1 {self.id}: runs task {next(iter(self.runs))}, and requests take the whole GPU"
+            if not self._overlap_loads and self.loading != IDLE:
+                return f"R5 {self.id}: is loading, and loads block compute"
+        elif self.serves != request.stream:
+            return f"S1 {self.id}: serves stream {self.serves}, and not {request.stream} before it is empty"
+        elif serving.requests >= min(most, request.speed.seats):
+            return f"S1 {self.id}: serves {serving.requests} requests, and no seat is free"
+        if not self.memory.ready.issuperset(request.models):
+            model = next(model for model in request.models if model not in self.memory.ready)
+            return f"R3 {self.id}: model {model} is not ready"
+        return self.memory.refuse_bytes(request.kv_bytes) if request.kv_bytes else None
+
+    def refuse_boundary(self, now: int) -> str | None:
+        """Return why nobody joins now: no boundary, or no budget left; None if somebody may."""
+        serving = self.serving
+        if serving is None or (serving.boundary_us == now and serving.budget > 0):
+            return None
+        if serving.boundary_us != now:
+            return f"S2 {self.id}: is inside an iteration; the last boundary was at {serving.boundary_us} us"
+        return f"S2 {self.id}: the prompt budget of this iteration is spent"
+
+    def begin_request(self, request: Request, now: int) -> StreamRun:
+        """Let a request join that nothing refuses; return what serves it."""
+        if self.serving is None:
+            self.serving, self.serves, self._serving_run = StreamRun(request.speed, now), request.stream, request.task
+            self.begin_run(Run((request.task,), now, now, NONE, request.models))
+        self.serving.join(request.task, request.tokens.uncached, request.tokens.output)
+        if request.kv_bytes:
+            self._kv_bytes[request.task] = request.kv_bytes
+            self.memory.free_bytes -= request.kv_bytes
+        return self.serving
+
+    def advance(self, stride: Stride) -> tuple[list[int], list[int]]:
+        """Take iterations; return whose first and whose last token then comes, and free what the latter held."""
+        if self.serving is None:
+            raise ValueError(f"{self.id} serves nobody")
+        first, ended = self.serving.advance(stride)
+        for task in ended:
+            self.memory.free_bytes += self._kv_bytes.pop(task, 0)
+        if not self.serving.requests:
+            self.serving, self.serves = None, NONE
+            self.end_run(self._serving_run)
+        return first, ended
 
     # -- loads ----------------------------------------------------------------------------------------------------
 

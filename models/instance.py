@@ -304,8 +304,12 @@ class Instance:
         workflow = int(np.searchsorted(self.template_first, template, side="right")) - 1
         return self.workflows[workflow], template - int(self.template_first[workflow])
 
-    def require_no_streams(self, who: str) -> None:
-        """Refuse requests of streams on behalf of a part without them.
+    def require_no_streams(
+        self,
+        who: str,
+        instead: str = "tasks with a runtime or a batch class, and simulate, check or compare for streams",
+    ) -> None:
+        """Refuse requests of streams on behalf of a part without them; `instead` is what is allowed.
 
         Raises
         ------
@@ -314,8 +318,8 @@ class Instance:
         """
         if self.streams is not None:
             name = self.template_name(int(np.flatnonzero(self.streams.template != NONE)[0]))
-            problem = f"{who} knows no streams yet, and {name} is a request of one"
-            raise UnsupportedInstanceError(f"{problem}; allowed are tasks with a runtime or a batch class")
+            problem = f"{who} knows no streams, and {name} is a request of one"
+            raise UnsupportedInstanceError(f"{problem}; allowed are {instead}")
 
     def with_workflows(self, change: Callable[[Workflow], Workflow], **others: Any) -> Instance:
         """Return the instance with every workflow changed, also those of the catalogue; jobs go on sharing theirs.

@@ -75,7 +75,8 @@ class StreamRun:
 
     def stride(self) -> Stride:
         """Return how many iterations from the boundary on are alike, if nobody joins, and how long each lasts."""
-        step_us = self.speed.tau[len(self._decodes)]
+        # A plan that seats more than there is room for is served on, so that the checker can say what follows.
+        step_us = self.speed.tau[min(len(self._decodes), self.speed.seats)]
         most = 1 if self._fresh else (self._decodes[0][0] - self._iteration if self._decodes else 0)
         if not self._prompts:
             return Stride(most, step_us)

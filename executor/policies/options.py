@@ -23,7 +23,7 @@ def switch(text: str) -> bool:
     >>> switch("off"), switch("1")
     (False, True)
     """
-    known = {"on": True, "true": True, "1": True, "off": False, "false": False, "0": False}
+    known = {"on": True, "true": True, "yes": True, "1": True, "off": False, "false": False, "no": False, "0": False}
     if text.lower() not in known:
         raise ValueError(f"{text!r} is not on or off")
     return known[text.lower()]

@@ -18,6 +18,7 @@ from executor.policies.central import Srpt
 from executor.policies.compass import Compass, ReleasedCompass
 from executor.policies.dally import Dally
 from executor.policies.due_queue import Clockwork, Deferred
+from executor.policies.gateways import LeastRequests, LeastTokens, PrefixAffinity, RoundRobin
 from executor.policies.hadar import Hadar
 from executor.policies.rltune import Rltune
 from executor.policies.static import Static
@@ -39,6 +40,10 @@ POLICIES: Mapping[str, type[Policy]] = {
     "rltune": Rltune,
     "clockwork": Clockwork,
     "deferred": Deferred,
+    "round_robin": RoundRobin,
+    "least_requests": LeastRequests,
+    "least_tokens": LeastTokens,
+    "prefix_affinity": PrefixAffinity,
 }
 """The built-in online policies by name."""
 
@@ -74,7 +79,7 @@ class ParsedPolicy:
     @property
     def knows(self) -> Knows:
         """What its decisions make of run times."""
-        return Knows.FUTURE if self.looks_ahead else self.policy.knows
+        return Knows.FUTURE if self.looks_ahead else self.policy.knows_with(self.options)
 
 
 def parse_policy(text: str, policies: Mapping[str, type[Policy]] = POLICIES) -> ParsedPolicy:

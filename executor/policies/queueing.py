@@ -175,7 +175,7 @@ class QueuePolicy(Policy):
         If the GPU goes too soon for it, the task stays where it is; without a place it is placed when it can run.
         """
         site = self.site
-        if not (site.stays or site.takes(site.template[task], gpu)):
+        if not site.could_end(task, gpu):
             if site.gpu[task] == NOWHERE and not site.predecessors_left[task]:
                 self.wait_for_gpu(task, site.job_ingress[site.job[task]])
             return
@@ -244,8 +244,7 @@ class QueuePolicy(Policy):
         """Queue a task up at the GPU where it was placed."""
         self._queued_on[task] = gpu
         self.queue[gpu].append(task)
-        site = self.site
-        self._count(gpu, site.work_us[site.template[task]][site.gpu_class[gpu]])
+        self._count(gpu, self._work_us(task, gpu))
 
     def turned_to(self, task: int, gpu: int) -> None:
         """Take note that a worker has taken a task from its queue: it runs, or the loads before it have begun."""
@@ -263,8 +262,9 @@ class QueuePolicy(Policy):
                 continue  # after a wake-up most of them
             if stays and state.loading == awaited[gpu] != NOWHERE:
                 continue  # the task in turn can do nothing before that load ends, nor can those behind it
-            while state.free_share and (queue or in_turn[gpu] != NOWHERE) and self._serve(gpu):
-                pass
+            while queue or in_turn[gpu] != NOWHERE:
+                if not (state.free_share or state.serving) or not self._serve(gpu):
+                    break
             if queue and self._prefetches and self._prefetches_left[gpu] and state.loading == NOWHERE:
                 self._prefetch(gpu)
 
@@ -311,14 +311,7 @@ class QueuePolicy(Policy):
             return False
         self._awaited[gpu] = NOWHERE
         if ready.issuperset(needs):
-            tasks: tuple[int, ...] = (task,)
-            if site.batch[template] != NONE or site.task_bytes[template] or site.share[template] > state.free_share:
-                tasks = self.batches.gather(task, gpu, self.queue[gpu])
-            if tasks and not site.stays:
-                tasks = self._in_time(tasks, gpu)
-            if tasks:
-                self._start(tasks, gpu)
-            return bool(tasks)
+            return self._begin(task, gpu)
         if state.refuse_copying() is None:
             absent = (model for model in needs if model not in ready)
             model = max(absent, key=site.weight_bytes.__getitem__)
@@ -329,12 +322,25 @@ class QueuePolicy(Policy):
         self._awaited[gpu] = state.loading
         return False
 
+    def _begin(self, task: int, gpu: int) -> bool:
+        """Start a task whose models are ready, with those that go with it; say whether that is possible now."""
+        site, template = self.site, self.site.template[task]
+        tasks: tuple[int, ...] = (task,)
+        free = site.state[gpu].free_share
+        if site.batch[template] != NONE or site.task_bytes[template] or site.share[template] > free:
+            tasks = self.batches.gather(task, gpu, self.queue[gpu])
+        if tasks and not site.stays:
+            tasks = self._in_time(tasks, gpu)
+        if tasks:
+            self._start(tasks, gpu)
+        return bool(tasks)
+
     def _ends_in_time(self, task: int, gpu: int) -> bool:
         """Say whether a task could end before its GPU goes; where it could not even cold, it is not sent again."""
         site = self.site
         ready = site.memory[gpu].ready
         loads = sum(site.load_time(m, gpu) for m in site.needs[site.template[task]] if m not in ready)
-        return site.now + loads + site.run_time(task, gpu) <= site.goes_us[gpu]
+        return site.now + loads + site.longest_time(task, gpu) <= site.goes_us[gpu]
 
     def _in_time(self, tasks: tuple[int, ...], gpu: int) -> tuple[int, ...]:
         """Return as many of a batch's tasks as end before their GPU goes; one does."""

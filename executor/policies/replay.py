@@ -9,8 +9,8 @@ happen at the start of the load or run that takes their room (normal form R7).
 
 from __future__ import annotations
 
-from bisect import bisect_right
-from collections import defaultdict
+from bisect import bisect_left, bisect_right
+from collections import defaultdict, deque
 from collections.abc import Callable, Iterator, Sequence
 from heapq import heapify, heappop, heappush
 from itertools import accumulate
@@ -21,9 +21,9 @@ from executor.errors import PolicyError
 from executor.execution import NOWHERE
 from executor.policy import Policy
 from executor.site import Site
-from models import Instance, Timeline, check
+from models import NONE, Instance, Timeline, check
 from models.metrics import serving_residency
-from models.timeline import batch_leaders, is_eviction
+from models.timeline import batch_leaders, file_order, is_eviction
 
 
 def replay(instance: Instance, timeline: Timeline) -> Callable[[], Policy]:
@@ -49,11 +49,14 @@ class Replay(Policy):
     """Carries out a plan that passed the checker; made by `replay`.
 
     It is clairvoyant as its plan is: it may load before any job arrives. It cannot deadlock, with or without noise.
-    Where servers come and go, each operation waits for the interval that the plan has it in.
+    Where servers come and go, each operation waits for the interval that the plan has it in. On GPUs that serve
+    requests of streams operations begin in the planned order, and no request joins before its planned start.
     """
 
     knows_paths: ClassVar[bool] = True
     foresees: ClassVar[bool] = True
+    serves_streams: ClassVar[bool] = True
+    knows_lengths = True
 
     def __init__(self, instance: Instance, timeline: Timeline) -> None:
         self._instance, self._plan = instance, timeline
@@ -64,12 +67,15 @@ class Replay(Policy):
         heapify(self._possible)
         self._under_way: dict[int, int] = {}
         self._evicted: set[int] = set()
+        self._free_now: set[int] = set()
         self._until_it_comes: defaultdict[int, list[int]] = defaultdict(list)
         self._until_it_goes: defaultdict[int, list[int]] = defaultdict(list)
 
     def begin(self, site: Site) -> None:
         """Leave out the initial residencies that the plan does without."""
         super().begin(site)
+        if self._plan.served is not None:
+            site.limits.update(self._plan.served.limits)
         kept = {(residency.gpu, residency.model) for residency in self._plan.residencies if residency.initial}
         for gpu, memory in enumerate(site.memory):
             for model in [model for model in memory.residents if (gpu, model) not in kept]:
@@ -96,8 +102,13 @@ class Replay(Policy):
     def act(self, gpus: Sequence[int]) -> None:
         """Carry out every operation that waits for nothing, in the planned order."""
         site, apart = self.site, []
+        in_order = dict.fromkeys(gpu for gpu in gpus if gpu in self._operations.in_order)
         while self._possible:
             planned_us, operation = heappop(self._possible)
+            if self._gpu_in_order(operation) != NOWHERE:
+                self._free_now.add(operation)
+                in_order[self._gpu_in_order(operation)] = None
+                continue
             if not site.stays and self._waits_for_gpu(operation, planned_us):
                 continue
             if operation >= len(self._gpu):
@@ -105,15 +116,76 @@ class Replay(Policy):
             elif site.state[self._gpu[operation]].begins(site.batch[site.template[operation]], site.now):
                 apart.append((planned_us, operation))
             else:
-                for model in self._leaving(operation):
-                    site.evict(self._gpu[operation], model)
+                self._evict_for(operation, self._gpu[operation])
                 site.start(*self._operations.members[operation])
         if apart:  # two batches of one class start apart
             self._possible = apart
             site.wake(site.now + 1)
+        for gpu in in_order:
+            self._go_on(gpu)
         if site.queues:
             for gpu in gpus:
                 self._queue_next(gpu)
+
+    def _gpu_in_order(self, operation: int) -> int:
+        """Return the GPU of a load or run if it serves requests of streams, else NOWHERE."""
+        load = self._operations.load_of.get(operation, NOWHERE)
+        if operation >= len(self._gpu) and load == NOWHERE:
+            return NOWHERE
+        gpu = self._gpu[operation] if load == NOWHERE else self._plan.residencies[load].gpu
+        return gpu if gpu in self._operations.in_order else NOWHERE
+
+    def _go_on(self, gpu: int) -> None:
+        """Begin what is next in the planned order of a GPU, as far as it waits for nothing and there is room."""
+        site, operations, queue = self.site, self._operations, self._operations.in_order[gpu]
+        while queue and queue[0] in self._free_now:
+            operation = queue[0]
+            planned_us = operations.planned_us[operation]
+            if operations.joins(operation) and planned_us > site.now:
+                site.wake(planned_us)
+                return
+            if not site.stays and self._waits_for_gpu(operation, planned_us):
+                self._free_now.discard(operation)
+                return
+            if not self._begins(operation, gpu):
+                return
+            queue.popleft()
+
+    def _begins(self, operation: int, gpu: int) -> bool:
+        """Begin an operation if its GPU lets it now; say whether it has begun."""
+        site, state = self.site, self.site.state[gpu]
+        waiting = [other for other in self._operations.evicted_by[operation] if other not in self._evicted]
+        leaving = (self._plan.residencies[other].model for other in waiting)
+        idle_bytes = sum(site.weight_bytes[model] for model in leaving if model in state.memory.residents)
+        if operation >= len(self._gpu):
+            model = self._plan.residencies[self._operations.load_of[operation]].model
+            if state.refuse_copying() is not None or site.weight_bytes[model] > state.memory.free_bytes + idle_bytes:
+                return False
+            self._move_models(operation)
+            return True
+        if self._operations.joins(operation):
+            if site.lacks_room(operation) > idle_bytes or not (site.lacks_room(operation) or site.may_join(operation)):
+                return False
+            self._evict_for(operation, gpu)
+            if not site.may_join(operation):
+                return False
+            site.join(operation)
+            return True
+        template, members = site.template[operation], self._operations.members[operation]
+        if state.begins(site.batch[template], site.now):
+            site.wake(site.now + 1)
+            return False
+        blocked = not site.overlap_loads and state.loading != NOWHERE
+        held = len(members) * site.task_bytes[template]
+        if blocked or site.share[template] > state.free_share or held > state.memory.free_bytes + idle_bytes:
+            return False
+        self._evict_for(operation, gpu)
+        site.start(*members)
+        return True
+
+    def _evict_for(self, operation: int, gpu: int) -> None:
+        for model in self._leaving(operation):
+            self.site.evict(gpu, model)
 
     def _queue_next(self, gpu: int) -> None:
         """Have the batch ready that waits for nothing but the end of what runs on a GPU."""
@@ -175,6 +247,7 @@ class Replay(Policy):
             residency = residencies[operations.eviction_of[operation]]
             if self.site.stays or is_eviction(self._instance, residency):
                 self.site.evict(residency.gpu, residency.model)
+                self.site.touched[residency.gpu] = None
             self._done(operation)
         else:
             loaded = residencies[operations.load_of[operation]]
@@ -222,6 +295,8 @@ class _Operations:
         Residency of an operation that is a load, or an eviction on its own.
     evicted_by
         Residencies that have ended when an operation begins and may still be there.
+    in_order
+        Per GPU that serves requests of streams: its loads and runs, in the order in which the plan begins them.
     """
 
     def __init__(self, instance: Instance, plan: Timeline) -> None:
@@ -236,14 +311,43 @@ class _Operations:
         self.load_of: dict[int, int] = {}
         self.eviction_of: dict[int, int] = {}
         self.evicted_by: defaultdict[int, list[int]] = defaultdict(list)
+        self.in_order: dict[int, deque[int]] = {}
+        self._requests = frozenset(_requests(instance))
         self._users = self._uses()
         self._load_key = self._loads()
         self._eviction_key = self._separate_evictions()
         for residency, load in self._load_key.items():
             for user in self._users[residency]:
                 self._order(load, user)
+        self._sequences()
         self._engines()
         self._room()
+
+    def joins(self, operation: int) -> bool:
+        """Say whether an operation is a request of a stream, which joins what its GPU serves."""
+        return operation in self._requests
+
+    def _sequences(self) -> None:
+        """Put loads and runs of GPUs with requests in one order; what has ended by then leaves before the next."""
+        served = {int(self._plan.gpu[task]) for task in self._requests}
+        place = {task: at for at, task in enumerate(file_order(self._instance, self._plan).tolist())}
+        begun: dict[int, list[tuple[int, int, int]]] = {gpu: [] for gpu in served}
+        for residency, load in self._load_key.items():
+            stay = self._plan.residencies[residency]
+            if stay.gpu in served:
+                begun[stay.gpu].append((stay.load_start_us, -1, load))
+        for gpu, run in self._runs():
+            if gpu in served:
+                begun[gpu].append((run.start_us, place[run.operation], run.operation))
+        for gpu, operations in begun.items():
+            operations.sort()
+            self.in_order[gpu] = deque(operation for _, _, operation in operations)
+            instants = [planned_us for planned_us, _, _ in operations]
+            for residency, stay in enumerate(self._plan.residencies):
+                if stay.gpu == gpu and stay.end_us is not None:
+                    after = bisect_left(instants, stay.end_us)
+                    if after < len(operations):
+                        self._end_before(residency, operations[after][2])
 
     def _order(self, before: int, after: int) -> None:
         self.then[before].append(after)
@@ -282,9 +386,13 @@ class _Operations:
         lanes: defaultdict[tuple[int, bool], list[_PlannedSpan]] = defaultdict(list)
         one_lane = not self._instance.overlap_loads
         for gpu, run in self._runs():
+            if gpu in self.in_order:
+                continue
             lanes[gpu, one_lane].append(run)
         for residency, operation in self._load_key.items():
             stay = self._plan.residencies[residency]
+            if stay.gpu in self.in_order:
+                continue
             lanes[stay.gpu, True].append(_PlannedSpan(stay.load_start_us, stay.ready_us, operation))
         for lane in lanes.values():
             for before, after in _successions(lane):
@@ -301,8 +409,8 @@ class _Operations:
             until_us = inf if stay.end_us is None else stay.end_us
             load = self._load_key.get(residency, NOWHERE)
             held[stay.gpu].append(_PlannedSpan(since_us, until_us, load, residency))
-        for spans in held.values():
-            for before, after in _successions(spans):
+        for gpu, spans in held.items():
+            for before, after in () if gpu in self.in_order else _successions(spans):
                 if before.residency == NOWHERE:
                     self._order(before.operation, after.operation)
                 else:
@@ -338,6 +446,14 @@ class _Operations:
                 if later.model == stay.model and later.load_start_us >= stay.end_us:
                     self._order(eviction, load)
         return made
+
+
+def _requests(instance: Instance) -> list[int]:
+    """Return the tasks that are requests of streams."""
+    streams = instance.streams
+    if streams is None:
+        return []
+    return [task for task, template in enumerate(instance.task_template.tolist()) if streams.template[template] != NONE]
 
 
 def _successions(spans: Sequence[_PlannedSpan]) -> Iterator[tuple[_PlannedSpan, _PlannedSpan]]:

@@ -26,6 +26,7 @@ from planner.answers.take_apart import HeldSteps, clairvoyance_in, hold
 from planner.answers.uncertain.spec import parse_uncertainty
 from planner.answers.versions import Origin, ScenarioNamed, named, provenance
 from solvers.budget import Budget
+from solvers.result import Result
 
 if TYPE_CHECKING:
     from planner.answers.questions import CompareQuestion
@@ -52,6 +53,8 @@ DEFAULT_POLICIES = (
     ),
     "static",
 )
+STREAM_POLICIES = ("least_tokens", "least_tokens:known=yes", "prefix_affinity", "least_requests", "round_robin")
+"""Who is asked where tasks are requests of streams; `known` tells what knowing the lengths of answers is worth."""
 AHEAD, LONGEST_LISTS = "ahead", 250_000
 """Who lists all that is released for every GPU, at every event; and up to how many tasks x GPUs squared unasked."""
 BATCHING_POLICIES = ("clockwork", "deferred")
@@ -60,6 +63,7 @@ CLAIRVOYANCE = (
     "The plan knows every arrival in advance; the online policies learn of a job when it is released. "
     "The distance between them is what greediness and not knowing the future cost together."
 )
+POLICIES_ALONE = "Requests of streams are not planned yet: these are policies alone, and nothing bounds them."
 TOLD_WRONGLY = (
     "Everyone but the plan is told wrong run times ({noise}); what is shown happened under the true "
     "ones. Policies named offline know every arrival, and plan with the run times that they are told."
@@ -94,7 +98,8 @@ class Comparison:
         why = {policy: problem.removeprefix(f"policy {policy} ") for policy, problem in self.left_out.items()}
         alike = {problem: [policy for policy in why if why[policy] == problem] for problem in why.values()}
         without = [f"Left out: {', '.join(policies)}: {problem}." for problem, policies in alike.items()]
-        return " ".join([CLAIRVOYANCE, *wrongly, *without, *self._remarks])
+        first = CLAIRVOYANCE if self.scenario.instance.streams is None else POLICIES_ALONE
+        return " ".join([first, *wrongly, *without, *self._remarks])
 
     @property
     def _remarks(self) -> list[str]:
@@ -216,11 +221,13 @@ def compare_within(asked: CompareQuestion, scenario: Scenario, budget: Budget) -
     if asked.policies is None:
         stays = scenario.instance.always_available
         simulations, left_out = _serving(run, stays, _default_policies(scenario, asked.noise))
-        if not _lists_are_short(scenario):
+        if scenario.instance.streams is None and not _lists_are_short(scenario):
             left_out[AHEAD] = "its decisions take long on so many GPUs and tasks; it runs where it is named"
     else:
         simulations, broken = _keeping_the_rules(run, asked.policies)
     budget = replace(budget)  # the clock starts here
+    if scenario.instance.streams is not None:
+        return _unplanned(scenario, asked, simulations, broken, left_out)
     apart = _choose_apart(scenario, simulations) if asked.regret is None else _find(scenario, simulations, asked.regret)
     held_share = min(_HOLD_SHARE, _HELD_TOGETHER / max(1, len(apart)))
     held_s = min(_LONGEST_HOLD_S, held_share * budget.time_limit_s)
@@ -232,8 +239,27 @@ def compare_within(asked: CompareQuestion, scenario: Scenario, budget: Budget) -
     return Comparison(scenario, planned, simulations, asked.warmup, rows, repeated, regrets, left_out)
 
 
+def _unplanned(
+    scenario: Scenario,
+    asked: CompareQuestion,
+    simulations: tuple[Simulation, ...],
+    broken: dict[str, str],
+    left_out: dict[str, str],
+) -> Comparison:
+    """Compare policies alone: requests of streams are not planned, and not bounded."""
+    if asked.regret:
+        scenario.instance.require_no_streams("regret")
+    nothing = Result(scenario.objective, None, None, None, None, False, 0.0, 0.0, (), "none")
+    planned = Plan.of(scenario, nothing)
+    rows = rows_of(planned, simulations, broken, asked.warmup)
+    repeated = replace(asked, policies=(*(s.policy for s in simulations), *broken))
+    return Comparison(scenario, planned, simulations, asked.warmup, rows, repeated, (), left_out)
+
+
 def _default_policies(scenario: Scenario, noise: str | None) -> tuple[str, ...]:
     """Return who is asked where nobody is named."""
+    if scenario.instance.streams is not None:
+        return STREAM_POLICIES
     told_wrongly = () if noise is None else OFFLINE_POLICIES
     batching = BATCHING_POLICIES if scenario.instance.batches else ()
     quick = (policy for policy in DEFAULT_POLICIES if policy != AHEAD or _lists_are_short(scenario))

@@ -177,7 +177,14 @@ def solve(
     hint: Timeline | None = None,
     starts: Sequence[Timeline] | None = None,
 ) -> Result:
-    """Plan an instance, starting from online policies; the parameters are those of `plan_within`."""
+    """Plan an instance, starting from online policies; the parameters are those of `plan_within`.
+
+    Raises
+    ------
+    UnsupportedInstanceError
+        If tasks are requests of streams.
+    """
+    instance.require_no_streams("a plan")
     first = starts_for(instance, budget.seed, starts)
     return portfolio.solve(instance, objective, budget, hint=hint, starts=first)
 

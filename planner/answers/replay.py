@@ -200,6 +200,7 @@ def replay_on_devices(
         If the samples, the policy, the devices, the runner or the file cannot be used.
     """
     instance = scenario.instance
+    instance.require_no_streams("a run on devices")
     named = str(policy)
     plan = feasible_timeline(instance, Path(policy)) if isinstance(policy, Path) or is_file(policy) else None
     chosen: Callable[[], Policy] = parse(named, scenario) if plan is None else replay(instance, plan)

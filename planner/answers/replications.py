@@ -301,6 +301,7 @@ def replicate_comparison(
     if not parse_uncertainty(asked.noise).keeps_truth:
         problem = "moves plan and bound too; compare allows 'told=KIND:SPREAD', simulate all noise"
         raise NoiseError(f"{asked.noise!r} {problem}")
+    scenario.instance.require_no_streams("compare --replications")
     windows = windows_of(scenario, count)
     made = ask_each(asked, scenario, windows, folder, ray=asked.ray, watch=watch)
     words = asked.typed()

@@ -263,6 +263,7 @@ def trial(
     StoppedError
         If it was stopped before any run had ended.
     """
+    scenario.instance.require_no_streams("a trial on devices")
     if repeats < 1 or not policies or len(set(policies)) < len(policies):
         raise QuestionError("allowed are at least one repeat and one contender, each named once", "policies")
     stop = stop or threading.Event()

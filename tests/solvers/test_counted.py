@@ -6,11 +6,10 @@ import pytest
 
 from experiments import authors
 from models import Instance, Job, Objective
-from solvers.budget import Budget, Method
+from solvers.budget import MOVE_S, Budget, Method, WorkClock
 from solvers.portfolio import solve
 from solvers.result import Result, Search
 from solvers.search import beam
-from solvers.work import MOVE_S, WorkClock
 from tests import instances as make
 
 PLAIN = authors.instance(authors.poisson(4, 12, 1))

@@ -289,6 +289,7 @@ def servers_within(asked: SizesQuestion[Any], scenario: Scenario, budget: Budget
     """Find the least size of a scenario within a budget."""
     noise, rate, most, spare, tell = asked.noise, asked.rate, asked.most, asked.spare, budget.watch
     refuse_estimates(noise)
+    scenario.instance.require_no_streams("servers")
     scenario = scenario if rate == 1 else _at_rate(scenario, rate)
     chosen = levels_of(scenario, asked.slo)
     long = scenario.instance.n_tasks > LONG_TRACE

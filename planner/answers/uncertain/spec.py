@@ -227,6 +227,8 @@ class Uncertainty:
 
     def _sides(self, scenario: Scenario, seed: int) -> Sides:
         given = scenario.instance
+        if any((self.told_means, self.wrongly_told, self.straying, self.estimates)):
+            given.require_no_streams("what is told of run times", "noise on them, such as run=lognormal:0.2")
         if self.told_means:
             return Sides(Told.exactly(tell_means(given)), given)
         if self.wrongly_told is not None:

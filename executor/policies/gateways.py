@@ -1,0 +1,322 @@
+"""Gateways of language models: requests of streams go to a node when they are ready, and are served in that order.
+
+What routers in front of continuous batching do. A request is sent once, when it is ready, to a node that holds or is
+loading its models or has room for them; if there is none, models and plain tasks go as `lru` places them. On a node
+requests join in the order in which their inputs arrive, each as early as it fits; nobody passes a head that waits.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from executor.execution import NOWHERE
+from executor.policies.baselines import Lru, LruOptions
+from executor.policies.options import count, factor, option, switch
+from executor.policy import Knows
+from executor.site import Site
+from models import NONE
+
+
+class Gateway(Lru):
+    """Base of the routers: each chooses among the nodes that can take a request.
+
+    Attributes
+    ----------
+    outstanding
+        Per GPU: requests that were sent there and have not ended.
+    """
+
+    serves_streams: ClassVar[bool] = True
+
+    def begin(self, site: Site) -> None:
+        """Count nothing yet."""
+        super().begin(site)
+        self.outstanding = np.zeros(site.n_gpus, np.int64)
+        self._sent: dict[int, int] = {}
+        self._work: dict[int, int] = {}
+
+    @abstractmethod
+    def choose(self, task: int, gpus: Sequence[int]) -> int:
+        """Return to which of these GPUs a request goes; they are in order, and there is at least one."""
+
+    def runnable(self, task: int, server: int) -> None:
+        """Send a request to its node; place any other task as `lru` does."""
+        site = self.site
+        template = site.template[task]
+        if site.stream[template] == NONE:
+            super().runnable(task, server)
+            return
+        gpu = self._tied(task)
+        if gpu == NOWHERE:
+            gpu = self.choose(task, self._able(task, server))
+        elif not site.could_end(task, gpu):
+            self.wait_for_gpu(task, server)
+            return
+        self.sent(task, gpu)
+        self.place(task, gpu)
+
+    def sent(self, task: int, gpu: int) -> None:
+        """Count a request that goes to a GPU."""
+        self._sent[task] = gpu
+        self.outstanding[gpu] += 1
+
+    def ended(self, task: int, gpu: int) -> None:
+        """Count a request of a GPU no more: it has ended there, or is taken away."""
+        self.outstanding[gpu] -= 1
+
+    def _tied(self, task: int) -> int:
+        """Return the GPU of a request that this one is tied to, NOWHERE if there is none."""
+        site = self.site
+        together = site.together[site.template[task]]
+        return next((site.gpu[task + at] for at in together if at and site.gpu[task + at] != NOWHERE), NOWHERE)
+
+    def _able(self, task: int, server: int) -> list[int]:
+        """Return the GPUs that take a request and hold or load its models, or have room; else that of least wait."""
+        site = self.site
+        able, needs = site.eligible_gpus(task), site.needs[site.template[task]]
+        if not needs:
+            return list(able)
+        found = [gpu for gpu in able if self._has_room(gpu, needs)]
+        if found:
+            return found
+        self.view.advance()
+        waits = self.view.waits(server)
+        return [min(able, key=lambda gpu: (waits[gpu], gpu))]
+
+    def _has_room(self, gpu: int, needs: Sequence[int]) -> bool:
+        memory = self.site.memory[gpu]
+        absent = [model for model in needs if model not in memory.residents]
+        return not absent or sum(self.site.weight_bytes[model] for model in absent) <= memory.free_bytes
+
+    def arrived(self, task: int, missing: int) -> None:
+        """Queue a request up when the last of its inputs is there; other tasks have their places already."""
+        if self.site.stream[self.site.template[task]] == NONE:
+            super().arrived(task, missing)
+        elif not missing:
+            self.enqueue(task, self.site.gpu[task])
+
+    def withdrawn(self, task: int, gpu: int) -> None:
+        """Count a request that is to be sent anew no more."""
+        super().withdrawn(task, gpu)
+        self._work.pop(task, None)
+        if task in self._sent:
+            self.ended(task, self._sent.pop(task))
+
+    def finished(self, task: int, gpu: int) -> None:
+        """Count a request no more."""
+        if task in self._sent:
+            self.ended(task, self._sent.pop(task))
+            self._count(gpu, -self._work.pop(task))
+        super().finished(task, gpu)
+
+    def expected_answer(self, task: int) -> float:
+        """Return how many tokens the answer of a request is expected to have, as far as the policy has an opinion."""
+        return 0.0
+
+    def _work_us(self, task: int, gpu: int) -> int:
+        """Return the work that a task brings to a GPU: of a request its prefill, and its part of full steps."""
+        site = self.site
+        if site.stream[site.template[task]] == NONE:
+            return super()._work_us(task, gpu)
+        if task not in self._work:
+            speed = site.speed(task, gpu)
+            steps_us = self.expected_answer(task) * speed.tau[-1] / speed.seats
+            self._work[task] = speed.prefill_us(site.tokens[task].uncached) + round(steps_us)
+        return self._work[task]
+
+    def _begin(self, task: int, gpu: int) -> bool:
+        """Let a request join, if it can now; idle models make room for its KV."""
+        site = self.site
+        if site.stream[site.template[task]] == NONE:
+            return super()._begin(task, gpu)
+        lacking = site.lacks_room(task)
+        if lacking:
+            needs = site.needs[site.template[task]]
+            idle = [model for model in self.eviction_order(gpu) if model not in needs]
+            if sum(site.weight_bytes[model] for model in idle) < lacking:
+                return False
+            for model in idle:
+                self.evict(model, gpu)
+                if not site.lacks_room(task):
+                    break
+        if not site.may_join(task):
+            return False
+        site.join(task)
+        self.in_turn[gpu] = NOWHERE
+        self.started(task, gpu)
+        return True
+
+
+class RoundRobin(Gateway):
+    """Every class of requests goes around the nodes that can take it (vLLM router, SGLang: ``round_robin``)."""
+
+    def begin(self, site: Site) -> None:
+        """Begin with the first node."""
+        super().begin(site)
+        self._last: dict[int, int] = {}
+
+    def choose(self, task: int, gpus: Sequence[int]) -> int:
+        """Return the next node behind the one that was chosen last, from the end to the first."""
+        stream = self.site.stream[self.site.template[task]]
+        last = self._last.get(stream, NOWHERE)
+        self._last[stream] = chosen = next((gpu for gpu in gpus if gpu > last), gpus[0])
+        return chosen
+
+
+class LeastRequests(Gateway):
+    """A request goes where the fewest are that have not ended, queued or served (AIBrix: ``least-request``)."""
+
+    def choose(self, task: int, gpus: Sequence[int]) -> int:
+        """Return the node of the fewest requests."""
+        return self.least_of(self.outstanding, task, gpus)
+
+    def least_of(self, row: NDArray[np.int64] | NDArray[np.float64], task: int, gpus: Sequence[int]) -> int:
+        """Return which of these GPUs has the least value in a row; of equals the ingress server's, then the lowest."""
+        favoured = set(self.view.gpus_of[self.site.job_ingress[self.site.job[task]]])
+        return min(gpus, key=lambda gpu: (row[gpu], gpu not in favoured, gpu))
+
+
+@dataclass(frozen=True, slots=True)
+class TokenOptions(LruOptions):
+    """Readings of routing by tokens.
+
+    Parameters
+    ----------
+    known
+        Whether it knows how long every answer will be, as no gateway does; else the mean of the class so far counts.
+    """
+
+    known: bool = option(False, switch)
+
+
+class LeastTokens(LeastRequests):
+    """A request goes where the fewest tokens are outstanding: prompts until their first token, answers until they end.
+
+    Of an answer the mean of its class so far counts, 0 before the first has ended (llm-d's token-aware scorers).
+    """
+
+    Options: ClassVar[type[object]] = TokenOptions
+
+    def __init__(self, options: TokenOptions | None = None) -> None:
+        readings = options or TokenOptions()
+        super().__init__(LruOptions(readings.period, readings.keep_alive))
+        self.knows_lengths = readings.known
+
+    @classmethod
+    def knows_with(cls, options: object | None) -> Knows:
+        """Return that it knows how long a request runs if it knows answers."""
+        return Knows.RUN_TIMES if isinstance(options, TokenOptions) and options.known else cls.knows
+
+    def begin(self, site: Site) -> None:
+        """Know of no answer yet."""
+        super().begin(site)
+        self.tokens = np.zeros(site.n_gpus, np.int64)
+        self._requests_of: dict[int, NDArray[np.int64]] = {}
+        self._ended: dict[int, list[int]] = {}
+
+    def choose(self, task: int, gpus: Sequence[int]) -> int:
+        """Return the node of the fewest tokens."""
+        return self.least_of(self.outstanding_tokens(), task, gpus)
+
+    def outstanding_tokens(self) -> NDArray[np.float64]:
+        """Return the tokens that are outstanding on every GPU; how long answers will be is the mean so far."""
+        row = self.tokens.astype(np.float64)
+        if not self.knows_lengths:
+            for stream, requests in self._requests_of.items():
+                row += requests * self._mean(stream)
+        return row
+
+    def _mean(self, stream: int) -> float:
+        ended, tokens = self._ended.get(stream, (0, 0))
+        return tokens / ended if ended else 0.0
+
+    def expected_answer(self, task: int) -> float:
+        """Return the mean of the class so far, or how long the answer will be if that is known."""
+        if self.knows_lengths:
+            return float(self.site.tokens[task].output)
+        return self._mean(self.site.stream[self.site.template[task]])
+
+    def sent(self, task: int, gpu: int) -> None:
+        """Count the tokens of a request."""
+        super().sent(task, gpu)
+        site = self.site
+        stream = site.stream[site.template[task]]
+        self.tokens[gpu] += site.tokens[task].uncached + site.tokens[task].output
+        if stream not in self._requests_of:
+            self._requests_of[stream] = np.zeros(site.n_gpus, np.int64)
+            self._ended[stream] = [0, 0]
+        self._requests_of[stream][gpu] += 1
+
+    def answering(self, task: int, gpu: int) -> None:
+        """Count a prompt no more: its first token is there."""
+        self.tokens[gpu] -= self.site.tokens[task].uncached
+
+    def ended(self, task: int, gpu: int) -> None:
+        """Count an answer no more, and learn how long it was."""
+        super().ended(task, gpu)
+        site = self.site
+        stream = site.stream[site.template[task]]
+        self._requests_of[stream][gpu] -= 1
+        if site.first_us[task] < 0:  # it is taken away before its first token
+            self.tokens[gpu] -= site.tokens[task].uncached
+        else:
+            self._ended[stream][0] += 1
+            self._ended[stream][1] += site.tokens[task].output
+        if self.knows_lengths:
+            self.tokens[gpu] -= site.tokens[task].output
+
+
+@dataclass(frozen=True, slots=True)
+class PrefixOptions(TokenOptions):
+    """Readings of routing by prefix.
+
+    Parameters
+    ----------
+    balance_abs, balance_rel
+        Nodes are out of balance, and prefixes count no more, where the most requests of a node exceed the fewest by
+        more than the first and by more than the second as a factor.
+    """
+
+    balance_abs: int = option(64, count)
+    balance_rel: float = option(1.5, factor)
+
+
+class PrefixAffinity(LeastTokens):
+    """A request goes where the one before it of its job and class went, whose prompt it goes on with (as in SGLang).
+
+    The first of a job goes by least tokens, and so does every one while the nodes are out of balance. How much of its
+    prompt is cached is the log's word wherever it goes.
+    """
+
+    Options: ClassVar[type[object]] = PrefixOptions
+
+    def __init__(self, options: PrefixOptions | None = None) -> None:
+        readings = options or PrefixOptions()
+        super().__init__(readings)
+        self._balance_abs, self._balance_rel = readings.balance_abs, readings.balance_rel
+
+    def begin(self, site: Site) -> None:
+        """Know of no prefix yet."""
+        super().begin(site)
+        self._went: dict[tuple[int, int], int] = {}
+
+    def choose(self, task: int, gpus: Sequence[int]) -> int:
+        """Return the node of the request before it, unless that has too many."""
+        most, fewest = (int(pick(self.outstanding[gpu] for gpu in gpus)) for pick in (max, min))
+        unbalanced = most - fewest > self._balance_abs and most > self._balance_rel * fewest
+        before = self._went.get(self._prefix(task), NOWHERE)
+        return super().choose(task, gpus) if unbalanced or before not in gpus else before
+
+    def sent(self, task: int, gpu: int) -> None:
+        """Remember where the prefix lies."""
+        super().sent(task, gpu)
+        self._went[self._prefix(task)] = gpu
+
+    def _prefix(self, task: int) -> tuple[int, int]:
+        return self.site.job[task], self.site.stream[self.site.template[task]]

@@ -1,0 +1,197 @@
+"""Requests of streams on the execution: who may join where, and the strides of the GPUs that serve (rules S1 to S4).
+
+A GPU stands at a boundary only when one of its strides ends there. What could let somebody join before, an arrival, a
+load or a time that has come, cuts the stride short at the next boundary; so equal iterations cost one event.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from executor.device import STRIDE_END, Device
+from executor.errors import IllegalActionError
+from executor.execution import NOWHERE, Arrivals, Execution
+from executor.knowledge import WorkflowTables
+from models import NONE, Instance, Job, ServedRequests, Timeline, Tokens
+from models.availability import Availability
+from models.gpu_state import Request
+from models.strides import Stride
+
+
+class Serving(Execution):
+    """The execution with requests of streams; other tasks are the site's business.
+
+    Parameters
+    ----------
+    instance, device, listener, there, foreseen
+        As for the execution.
+    knows_lengths
+        Whether the policy is told how long answers will be, when their jobs are released.
+
+    Attributes
+    ----------
+    first_us
+        Per task released so far: when its first token came; -1: not yet, or no request.
+    limits
+        Most requests at once by GPU, where a plan allows fewer than there are seats.
+    """
+
+    def __init__(
+        self,
+        instance: Instance,
+        device: Device,
+        listener: Arrivals,
+        there: Sequence[Availability] = (),
+        foreseen: bool = False,
+        knows_lengths: bool = False,
+    ) -> None:
+        super().__init__(instance, device, listener, there, foreseen)
+        self.serves_streams = instance.streams is not None
+        self.knows_lengths = knows_lengths
+        self.first_us: list[int] = []
+        self.limits: dict[int, int] = {}
+        self._answers: list[int] = []
+        self._strides: dict[int, Stride] = {}
+        self._stride_number = [0] * self.n_gpus
+        self._at_boundary: dict[int, None] = {}
+
+    def release_requests(self, job: Job, tables: WorkflowTables, ingress: int, tokens: Sequence[Tokens]) -> int:
+        """Make a job with requests known, whose tasks have these tokens, and return its index.
+
+        How long its answers will be is kept back, unless the policy knows lengths.
+        """
+        number = self.release(job, tables, ingress, [request.held for request in tokens])
+        self._answers.extend(request.output for request in tokens)
+        known = self.knows_lengths
+        self.tokens.extend(request if known else request._replace(output=0) for request in tokens)
+        self.first_us.extend([-1] * len(tokens))
+        return number
+
+    def longest_time(self, task: int, gpu: int) -> int:
+        """Return how long a task runs on a GPU; a request at most, whoever joins beside it (rule A1)."""
+        if self.stream[self.template[task]] == NONE:
+            return self.run_time(task, gpu)
+        return self.speed(task, gpu).admitted_us(self.tokens[task]._replace(output=self._answers[task]))
+
+    def could_end(self, task: int, gpu: int) -> bool:
+        """Say whether a task, if a GPU can run it, could end there before it goes, loads of all it needs included."""
+        if self.stays:
+            return True
+        load_us = sum(self.load_time(model, gpu) for model in self.needs[self.template[task]])
+        return self.now + load_us + self.longest_time(task, gpu) <= self.goes_us[gpu]
+
+    def kv_bytes(self, task: int, gpu: int) -> int:
+        """Return the bytes of KV that a request holds on a GPU from its start to its end."""
+        return self._held[task] * self.speed(task, gpu).kv_bytes
+
+    def refuse_request(self, task: int) -> str | None:
+        """Return what keeps a request from joining on its GPU, were it a boundary; None if nothing does."""
+        gpu = self.gpu[task] if 0 <= task < len(self.gpu) else NOWHERE
+        if gpu == NOWHERE or self.started_us[task] >= 0 or self.stream[self.template[task]] == NONE:
+            return f"S2 task {task}: has no GPU yet, has started already, or is no request"
+        if self.inputs_missing[task]:
+            return f"T2 task {task}: {self.inputs_missing[task]} inputs have not arrived"
+        if not self.stays and self.now + self.longest_time(task, gpu) > self.goes_us[gpu]:
+            return f"A1 task {task}: might end after {self.goes_us[gpu]} us, when GPU {gpu} goes"
+        return self.state[gpu].refuse_request(self._request(task, gpu), self.limits.get(gpu, 0))
+
+    def lacks_room(self, task: int) -> int:
+        """Return the bytes of memory that a request lacks on its GPU if it lacks nothing else, 0 otherwise."""
+        gpu = self.gpu[task]
+        request = self._request(task, gpu)
+        lacking = max(0, request.kv_bytes - self.state[gpu].memory.free_bytes)
+        request.kv_bytes = 0
+        return lacking if self.state[gpu].refuse_request(request, self.limits.get(gpu, 0)) is None else 0
+
+    def may_join(self, task: int) -> bool:
+        """Say whether a request may join on its GPU now; where only a boundary is missing the next one is told of."""
+        if self.refuse_request(task) is not None:
+            return False
+        gpu = self.gpu[task]
+        return self.state[gpu].refuse_boundary(self.now) is None or self._cut(gpu)
+
+    def join(self, task: int) -> None:
+        """Let a request join on its GPU, at a boundary.
+
+        Raises
+        ------
+        IllegalActionError
+            If it is none, has no GPU, an input or a model is missing, no seat or too little memory is free, or the GPU
+            is at no boundary, or has no prompt budget left.
+        """
+        refused = self.refuse_request(task)
+        gpu = self.gpu[task] if refused is None else NOWHERE
+        refused = refused or self.state[gpu].refuse_boundary(self.now)
+        if refused is not None:
+            raise IllegalActionError(f"{refused} (task {task})")
+        self.state[gpu].begin_request(self._request(task, gpu), self.now)
+        self.started_us[task] = self.now
+        self._at_boundary[gpu] = None
+
+    def take_stride(self, gpu: int, number: int) -> tuple[list[int], list[int]]:
+        """Take the iterations of a stride that has ended; return whose first and whose last token has come.
+
+        Nobody's, if the stride of that number has been cut short, or begun anew.
+        """
+        if number != self._stride_number[gpu]:
+            return [], []
+        first, ended = self.state[gpu].advance(self._strides.pop(gpu))
+        for task in first:
+            self.first_us[task] = self.now
+        for task in ended:
+            self.tokens[task] = self.tokens[task]._replace(output=self._answers[task])
+        self.touched[gpu] = None
+        self._at_boundary[gpu] = None
+        return first, ended
+
+    def begin_strides(self) -> None:
+        """Begin the next stride of every GPU that stands at a boundary: nobody joins at this instant any more."""
+        for gpu in self._at_boundary:
+            serving = self.state[gpu].serving
+            if serving is not None:
+                self._begin(gpu, serving.stride())
+        self._at_boundary.clear()
+
+    def timeline(self, realised: bool) -> Timeline:
+        """Return what has happened, first tokens among it."""
+        happened = super().timeline(realised)
+        if not self.serves_streams:
+            return happened
+        first_us, answers = np.array(self.first_us, np.int64), np.array(self._answers, np.int64)
+        served = ServedRequests(first_us, np.zeros_like(first_us), answers)
+        return replace(happened, served=served)
+
+    def _begin(self, gpu: int, stride: Stride) -> None:
+        self._stride_number[gpu] += 1
+        self._strides[gpu] = stride
+        ends_us = self.now + stride.iterations * stride.length_us
+        self._device.at(ends_us, STRIDE_END, gpu, self._stride_number[gpu])
+
+    def _cut(self, gpu: int) -> bool:
+        """Have a stride end at the next boundary that leaves a budget; say whether the GPU stands at it now."""
+        serving, stride = self.state[gpu].serving, self._strides.get(gpu)
+        if serving is None or stride is None or not serving.decodes_only:
+            return False
+        passed = -(-(self.now - serving.boundary_us) // stride.length_us)
+        if passed >= stride.iterations:
+            return False
+        done = Stride(passed, stride.length_us)
+        self._stride_number[gpu] += 1
+        if serving.boundary_us + passed * stride.length_us == self.now:
+            del self._strides[gpu]
+            self.state[gpu].advance(done)
+            self._at_boundary[gpu] = None
+            return True
+        self._strides[gpu] = done
+        ends_us = serving.boundary_us + passed * stride.length_us
+        self._device.at(ends_us, STRIDE_END, gpu, self._stride_number[gpu])
+        return False
+
+    def _request(self, task: int, gpu: int) -> Request:
+        template = self.template[task]
+        tokens = self.tokens[task]._replace(output=self._answers[task])
+        held = self.kv_bytes(task, gpu)
+        return Request(task, tokens, self.stream[template], self.speed(task, gpu), self.needs[template], held)
