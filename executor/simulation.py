@@ -77,7 +77,7 @@ def _answers(instance: Instance, noise: Noise | None, seed: int, truth: Instance
     streams = (truth or instance).streams
     if streams is None:
         return None
-    answers = streams.output.tolist()
+    answers: list[int] = streams.output.tolist()
     if noise is None or noise.run is None:
         return answers
     for task in np.flatnonzero(streams.output).tolist():

@@ -1,4 +1,7 @@
-"""What an answer may take: one record that every way to a plan or a bound is given, and hands on."""
+"""What an answer may take: one record that every way to a plan or a bound is given, and hands on.
+
+Counted work is a clock as well: what is limited by it is the same on every machine, whatever else it does.
+"""
 
 from __future__ import annotations
 
@@ -129,3 +132,22 @@ class Budget:
             "seed": self.seed,
             "iterations": self.iterations,
         }
+
+
+MOVE_S = 1e-5
+"""A move of local search is so many seconds of this clock, about what it takes."""
+
+
+class WorkClock:
+    """Tells the time by the moves of local search, or as much other work, that were done."""
+
+    def __init__(self) -> None:
+        self._moves = 0
+
+    def __call__(self) -> float:
+        """Return the seconds since the beginning."""
+        return self._moves * MOVE_S
+
+    def count(self, moves: int) -> None:
+        """Let so much time pass."""
+        self._moves += moves

@@ -23,8 +23,8 @@ from models.timeline import Timeline
 from solvers.budget import Budget
 from solvers.exact import arc_flow, cp_sat, milp
 from solvers.faults import ARC_FLOW, CP_SAT, MILP, SOLVER_OF, SolverFaultWarning
+from solvers.reductions import on_twin
 from solvers.result import Origin, Search
-from solvers.visits import on_twin
 
 _MOST_TASKS_OF_MILP = 20
 """The MILP is asked about windows of up to so many tasks; of larger ones it rarely knows an answer in time."""

@@ -22,24 +22,21 @@ from models.objective import Objective
 from models.timeline import Timeline
 from solvers.bounds import closed_form
 from solvers.budget import Budget, Method, tell_nobody
-from solvers.counted import count_out
-from solvers.delegate import Episode
 from solvers.exact import consecutive
 from solvers.farm import Deadline
-from solvers.lanes import lanes_of
 from solvers.proving import prove, suits_cp_sat, warm_up_s
+from solvers.reductions import Episode, lanes_of, on_twin, singles_of
 from solvers.result import Origin, Progress, Result, Search
 from solvers.side_by_side import (
     BEGIN_SHARE,
     anneal_and_bound,
     bound_and_beam,
+    count_out,
     dispatch,
     raise_bound,
     share_of_bound_s,
     suits_beams,
 )
-from solvers.singles import singles_of
-from solvers.visits import on_twin
 
 if TYPE_CHECKING:
     from solvers.bounds.lagrangian.improve import Priced
@@ -89,11 +86,11 @@ def solve(
     """
     lanes = lanes_of(instance)
     if lanes is not None:
-        spread = None if hint is None else lanes.spread(hint)
+        spread = None if hint is None else lanes.to_twin(hint)
         found = solve(
-            lanes.twin, objective, budget, hint=spread, starts=lambda left_s: map(lanes.spread, starts(left_s))
+            lanes.twin, objective, budget, hint=spread, starts=lambda left_s: map(lanes.to_twin, starts(left_s))
         )
-        return replace(found, timeline=None if found.timeline is None else lanes.gather(found.timeline))
+        return replace(found, timeline=None if found.timeline is None else lanes.back(found.timeline))
     search = Search.within(budget, instance, objective)
     _run(search, budget, hint, starts)
     return search.result("truenorth", budget.as_dict())
@@ -165,9 +162,9 @@ def _raise_and_prove(search: Search, budget: Budget, bound_share: float) -> Pric
 
 def _plan_and_bound(search: Search, plans: Search, budget: Budget, limit_s: float, bound_share: float) -> Priced | None:
     """Anneal and raise the bound beside it for at least a share of the time; or count both out."""
-    from solvers.elsewhere import look_elsewhere
+    from solvers.remote import search_remotely
 
-    with look_elsewhere(search, budget.farm, budget, search.elapsed_s + limit_s):
+    with search_remotely(search, budget.farm, budget, search.elapsed_s + limit_s):
         if budget.iterations is not None:
             return _count_out(search, budget, budget.iterations)
         bound_s = max(share_of_bound_s(limit_s), bound_share * limit_s)
@@ -200,7 +197,7 @@ def plan_singly(search: Search, budget: Budget, limit_s: float) -> None:
 
     alone = replace(budget, time_limit_s=limit_s, method=Method.SEARCH, workers=1, watch=watch, stop=over, farm=None)
     found = solve(singles.twin, search.objective, alone).timeline
-    gathered = None if found is None else singles.gather(found)
+    gathered = None if found is None else singles.back(found)
     if gathered is not None and not check(search.instance, gathered):
         search.offer(gathered)
 

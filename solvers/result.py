@@ -17,9 +17,8 @@ from models.instance import Instance
 from models.objective import Objective, gap, timeline_value
 from models.status import Status, proves
 from models.timeline import Timeline
-from solvers.budget import Budget
+from solvers.budget import Budget, WorkClock
 from solvers.faults import SOLVER_OF, SolverFaultWarning
-from solvers.work import WorkClock
 
 _END_S, _END = 1.0, 0.05
 """Solvers look at the clock now and then: a search may end so many seconds, or so much of its limit, after it."""

@@ -1,10 +1,16 @@
 """Plans and the Lagrangian bound side by side: who anneals, looks by beams or raises the bound, and for how long.
 
 Kernels hold no interpreter lock, so a thread each is enough.
+
+Searches limited by work in place of time find the same plan and bound for the same seed and number of moves. Plans and
+the bound are looked for in strands of their own, each with a clock that counts its work. A strand knows what was known
+when it began, and no more; what strands found is put together in a fixed order. So it matters neither how fast they
+are, nor whether they run side by side or one after the other.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -12,13 +18,16 @@ from typing import TYPE_CHECKING
 
 from models.instance import Instance
 from models.objective import Objective
-from solvers.budget import Budget
+from models.timeline import Timeline
+from solvers.budget import MOVE_S, Budget, WorkClock
+from solvers.farm import Deadline
+from solvers.reductions import on_twin
 from solvers.result import Search
-from solvers.visits import on_twin
 
 if TYPE_CHECKING:
     from solvers.bounds.lagrangian.improve import Priced
     from solvers.farm import Farm
+
 
 _ASCENT_S_PER_TASK, _ASCENT_SHARE = 1e-4, 0.5
 """What an ascent takes before it first looks at the clock, as measured, and the share of its time that it may take."""
@@ -190,13 +199,13 @@ def bound_and_beam(search: Search, budget: Budget, limit_s: float) -> Priced | N
     if search.timeline is None:
         dispatch(search)
     from solvers.bounds.lagrangian.sections import has_sections
-    from solvers.elsewhere import PriceRows, look_elsewhere
     from solvers.farm import halve
+    from solvers.remote import PriceRows, search_remotely
 
     in_sections = has_sections(search.instance, search.objective, guide_s, farm)
     pricers, lookers = (farm, None) if in_sections else (None, farm)
     with ThreadPoolExecutor(budget.workers) as pool:
-        with look_elsewhere(search, lookers, budget, search.elapsed_s + guide_s):
+        with search_remotely(search, lookers, budget, search.elapsed_s + guide_s):
             pricing = pool.submit(raise_bound, search, guide_s, None, pricers)
             if budget.workers > 1:
                 anneal(search, replace(budget, workers=planners), guide_s)
@@ -205,7 +214,7 @@ def bound_and_beam(search: Search, budget: Budget, limit_s: float) -> Priced | N
         pricers, lookers = halve(farm) if in_sections and budget.workers > 1 else (None, farm)
         left_s = end_s - search.elapsed_s
         bounding = pool.submit(_raise_and_prove, search, left_s, priced, pricers) if budget.workers > 1 else pricing
-        with look_elsewhere(search, lookers, budget, end_s, None if priced is None else PriceRows.of(priced)):
+        with search_remotely(search, lookers, budget, end_s, None if priced is None else PriceRows.of(priced)):
             if priced is not None:
                 run_beams(search, replace(budget, workers=planners), priced, left_s, together=True)
             left_s = end_s - search.elapsed_s
@@ -229,3 +238,65 @@ def _raise_and_prove(search: Search, limit_s: float, priced: Priced | None, farm
 def share_of_bound_s(limit_s: float) -> float:
     """Return for how long the bound is raised beside plans where nothing comes after it."""
     return max(_BOUND_SHARE * limit_s, min(_SHORT_BOUND_S, limit_s))
+
+
+_GUIDE_SHARE = 0.25
+"""Of the moves, before there are prices that guide beams."""
+
+
+def count_out(search: Search, budget: Budget, moves: int) -> Priced | None:
+    """Look for plans with so many moves, and raise the bound with as much work; return it with its prices."""
+    if not suits_beams(search.instance, search.objective):
+        return _run_strands(search, budget, moves, None)
+    first = max(1, int(_GUIDE_SHARE * moves))
+    priced = _run_strands(search, budget, first, None)
+    if priced is None or search.proved or moves == first:
+        return priced
+    better = _run_strands(search, budget, moves - first, priced)
+    return priced if better is None or better.bound < priced.bound else better
+
+
+def _run_strands(search: Search, budget: Budget, moves: int, priced: Priced | None) -> Priced | None:
+    """Run a strand for plans, by beams if there are prices, and one for the bound; keep what they find."""
+    from solvers.bounds.lagrangian.improve import improve
+
+    plans = on_twin(search)
+    planning, bounding = _Strand(plans, moves), _Strand(search, moves)
+    with ThreadPoolExecutor(min(2, budget.workers)) as pool:
+        looking, raising = pool.submit(_look, planning, budget.seed, priced), pool.submit(improve, bounding)
+        looking.result()
+        found = raising.result()
+    if planning.timeline is not None:
+        plans.offer(planning.timeline, planning.origin)
+    if bounding.bound is not None and bounding.bound_method is not None:
+        search.offer_bound(bounding.bound, bounding.bound_method)
+    return found
+
+
+class _Strand(Search):
+    """A search that begins with what another knows, and ends after so much work or with the other."""
+
+    def __init__(self, search: Search, moves: int) -> None:
+        self._search, over = search, Deadline(search, math.inf)
+        instance, objective, limit_s = search.instance, search.objective, moves * MOVE_S
+        super().__init__(instance, objective, limit_s, stop=over, clock=WorkClock(), left_out=search.left_out)
+        if search.timeline is not None:
+            self.offer(search.timeline, search.origin)
+        if search.bound is not None and search.bound_method is not None:
+            self.offer_bound(search.bound, search.bound_method)
+
+    def finish(self, timeline: Timeline) -> Timeline:
+        """Return a plan as the other search keeps it."""
+        return self._search.finish(timeline)
+
+
+def _look(strand: Search, seed: int, priced: Priced | None) -> None:
+    """Look for plans, by beams if there are prices, then by annealing with the moves that are left."""
+    from solvers.search import annealing, beam
+
+    guide = None if priced is None else beam.guide_of(strand, priced)
+    if guide is not None:
+        beam.improve(strand, guide, strand.remaining_s, seed)
+    left = round(strand.remaining_s / MOVE_S)
+    if strand.timeline is None or (left > 0 and not strand.proved):  # a first plan is made however late it is
+        annealing.improve(strand, seed, max(1, left))

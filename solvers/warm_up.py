@@ -24,7 +24,7 @@ from solvers.bounds.lagrangian.improve import improve as raise_bound
 from solvers.bounds.lagrangian.improve import prepare
 from solvers.bounds.lagrangian.pooled import LEAST_ALIKE, Pool, PooledEvaluation
 from solvers.exact.start_orders import Programme
-from solvers.exact.start_orders_tables import Rate, tabulate
+from solvers.exact.start_orders_tables import ComputeRate, tabulate
 from solvers.first_use import mark_complete
 from solvers.result import Search
 from solvers.search import beam
@@ -59,7 +59,7 @@ def _compile_bound() -> None:
     _climb_pooled(_smallest(jobs=LEAST_ALIKE))
     search = _smallest(tasks=2)
     priced = raise_bound(search)
-    tables = None if priced is None else tabulate(search.instance, search.objective, Rate.of(priced))
+    tables = None if priced is None else tabulate(search.instance, search.objective, ComputeRate.of(priced))
     if tables is not None:
         Programme(search, Fraction(1), search.remaining_s).prove(tables, None)
     guide = None if priced is None else beam.guide_of(search, priced)

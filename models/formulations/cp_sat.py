@@ -18,7 +18,6 @@ from math import gcd
 from ortools.sat.python import cp_model
 
 from models.formulations.allowance import UNLIMITED, Allowance
-from models.formulations.batching import batch_of, overlapping, share_of
 from models.formulations.choices import Choices
 from models.formulations.cp_sat_batches import run_in_batches, start_batches_apart
 from models.formulations.cp_sat_bounds import pay_surcharges, respect_bound, respect_floors
@@ -32,10 +31,10 @@ from models.formulations.cp_sat_residency import (
     never_swap,
     serve_each_need,
 )
-from models.formulations.cp_sat_variables import Variables, declare
+from models.formulations.cp_sat_variables import CpSatVariables, declare
+from models.formulations.orders import batch_of, overlapping, share_of
 from models.formulations.scale import ScaledObjective
-from models.formulations.surcharges import Surcharges
-from models.formulations.windows import Limits, Windows, horizon_us, time_windows, transfer_matrix
+from models.formulations.windows import Limits, Surcharges, Windows, horizon_us, time_windows, transfer_matrix
 from models.instance import NONE, Instance
 from models.objective import Objective, Term, charges, timeline_value
 from models.timeline import Timeline
@@ -46,7 +45,7 @@ _TERM_BYTES, _TERM_S = 1_500, 1.5e-5
 
 
 @dataclass(frozen=True, slots=True)
-class Formulation:
+class CpSatFormulation:
     """A built model with what is needed to hint it and to read its solutions.
 
     Parameters
@@ -58,14 +57,14 @@ class Formulation:
     """
 
     model: cp_model.CpModel
-    variables: Variables
+    variables: CpSatVariables
     choices: Choices
     objective: ScaledObjective
     incumbent: int | None
     surcharges: Surcharges | None
 
 
-def formulate(instance: Instance, objective: Objective, known: Timeline | None = None) -> Formulation:
+def formulate(instance: Instance, objective: Objective, known: Timeline | None = None) -> CpSatFormulation:
     """Return the model of an instance.
 
     Parameters
@@ -93,7 +92,7 @@ def formulate_scaled(
     limits: Limits | None = None,
     least: int = 0,
     allowance: Allowance = UNLIMITED,
-) -> Formulation:
+) -> CpSatFormulation:
     """Return the model of an instance for an objective in whole numbers.
 
     Parameters
@@ -123,12 +122,12 @@ def formulate_scaled(
     respect_bound(model, variables, least)
     pay_surcharges(model, variables, scaled, surcharges)
     model.minimize(_add_up(model, variables, choices, scaled))
-    return Formulation(model, variables, choices, scaled, limit, surcharges)
+    return CpSatFormulation(model, variables, choices, scaled, limit, surcharges)
 
 
 def formulate_within(
     instance: Instance, objective: Objective, most: Fraction | None, allowance: Allowance = UNLIMITED
-) -> Formulation:
+) -> CpSatFormulation:
     """Return the model of all plans of at most some value, with nothing to minimise and nothing redundant about costs.
 
     Parameters
@@ -150,12 +149,12 @@ def formulate_within(
     cost = _add_up(model, variables, choices, scaled)
     if limit is not None:
         model.add(cost <= limit).with_name("within")
-    return Formulation(model, variables, choices, scaled, limit, None)
+    return CpSatFormulation(model, variables, choices, scaled, limit, None)
 
 
 def _constrain(
     instance: Instance, windows: Windows, scaled: ScaledObjective, surcharges: Surcharges | None, allowance: Allowance
-) -> tuple[cp_model.CpModel, Variables, Choices]:
+) -> tuple[cp_model.CpModel, CpSatVariables, Choices]:
     """Return a model of all plans inside the windows."""
     choices = Choices.of(instance, windows, allowance)
     allowance.fit(count_terms(choices), _TERM_BYTES, _TERM_S)
@@ -185,7 +184,7 @@ def _horizon_us(instance: Instance, known: Timeline | None) -> int:
     return max(horizon_us(instance), 0 if known is None else int(known.end_us.max()))
 
 
-def run_each_task_once(model: cp_model.CpModel, v: Variables, choices: Choices) -> None:
+def run_each_task_once(model: cp_model.CpModel, v: CpSatVariables, choices: Choices) -> None:
     """T1: a task runs on one GPU, inside its window there.
 
     sum_g x_tg = 1;  x_tg => earliest_tg <= s_t,  e_t <= latest_tg.
@@ -205,7 +204,7 @@ def run_each_task_once(model: cp_model.CpModel, v: Variables, choices: Choices) 
                 named.only_enforce_if(v.assign[task, g])
 
 
-def run_one_task_at_a_time(model: cp_model.CpModel, v: Variables, choices: Choices) -> None:
+def run_one_task_at_a_time(model: cp_model.CpModel, v: CpSatVariables, choices: Choices) -> None:
     """T3, R5: the runs on a GPU do not overlap; without overlap of loads and compute neither do runs and loads.
 
     no_overlap_t run_tg;  with shares (T3c) cumulative_t run_tg, demand the share, a load's all, capacity 1.
@@ -222,7 +221,7 @@ def run_one_task_at_a_time(model: cp_model.CpModel, v: Variables, choices: Choic
         engine.with_name(f"compute_engine[{g}]")
 
 
-def run_no_more_tasks_than_gpus(model: cp_model.CpModel, v: Variables, choices: Choices) -> None:
+def run_no_more_tasks_than_gpus(model: cp_model.CpModel, v: CpSatVariables, choices: Choices) -> None:
     """Redundant: tasks that may run on a set of GPUs only never outnumber it; nothing is said of batch classes.
 
     cumulative over the tasks t whose GPUs lie in G: [s_t, s_t + shortest run time), demand the share, capacity |G|.
@@ -238,7 +237,7 @@ def run_no_more_tasks_than_gpus(model: cp_model.CpModel, v: Variables, choices: 
             model.add_cumulative(runs, demands, len(pool) * WHOLE // unit).with_name(f"pool{list(pool)}")
 
 
-def wait_for_inputs(model: cp_model.CpModel, v: Variables, choices: Choices) -> None:
+def wait_for_inputs(model: cp_model.CpModel, v: CpSatVariables, choices: Choices) -> None:
     """T2: a task starts after each predecessor p has ended and its output has arrived.
 
     s_t >= e_p + min over GPUs;  x_pg and not x_tg => s_t >= e_p + min over other GPUs;
@@ -267,7 +266,7 @@ def wait_for_inputs(model: cp_model.CpModel, v: Variables, choices: Choices) -> 
                         named.only_enforce_if(*both)
 
 
-def number_equal_gpus(model: cp_model.CpModel, v: Variables, choices: Choices) -> None:
+def number_equal_gpus(model: cp_model.CpModel, v: CpSatVariables, choices: Choices) -> None:
     """Symmetry: a task runs on the next of equal GPUs only if an earlier task runs on the one before.
 
     f_tg = f_(t-1)g or x_tg;  x_t(g+1) <= f_(t-1)g.
@@ -285,7 +284,7 @@ def number_equal_gpus(model: cp_model.CpModel, v: Variables, choices: Choices) -
                     ordered.with_name(f"numbered[{task},{following}]")
 
 
-def complete_jobs(model: cp_model.CpModel, v: Variables, choices: Choices) -> None:
+def complete_jobs(model: cp_model.CpModel, v: CpSatVariables, choices: Choices) -> None:
     """Complete a job when its last tasks have ended.
 
     C_j >= e_t for the tasks without successors.
@@ -296,7 +295,7 @@ def complete_jobs(model: cp_model.CpModel, v: Variables, choices: Choices) -> No
                 model.add(completion >= v.end[task]).with_name(f"completion[{job},{task}]")
 
 
-CONSTRAINTS: tuple[Callable[[cp_model.CpModel, Variables, Choices], None], ...] = (
+CONSTRAINTS: tuple[Callable[[cp_model.CpModel, CpSatVariables, Choices], None], ...] = (
     run_each_task_once,
     run_in_batches,
     start_batches_apart,
@@ -316,7 +315,9 @@ CONSTRAINTS: tuple[Callable[[cp_model.CpModel, Variables, Choices], None], ...] 
 )
 
 
-def _add_up(model: cp_model.CpModel, v: Variables, choices: Choices, scaled: ScaledObjective) -> cp_model.LinearExprT:
+def _add_up(
+    model: cp_model.CpModel, v: CpSatVariables, choices: Choices, scaled: ScaledObjective
+) -> cp_model.LinearExprT:
     """Bind the terms to the completions and return the objective.
 
     T_j >= C_j - r_j - deadline_j, or C_j <= r_j + deadline_j unless late;  sum_j w_j T_j, or W with W >= w_j T_j.

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 
 from ortools.sat.python import cp_model
 
-from models.formulations.batching import batch_of, batch_times, led_by, memory_of, share_of
 from models.formulations.choices import Choices
+from models.formulations.orders import batch_of, batch_times, led_by, memory_of, share_of
 from models.instance import NONE
 from models.workload import WHOLE
 
 if TYPE_CHECKING:
-    from models.formulations.cp_sat_variables import Variables
+    from models.formulations.cp_sat_variables import CpSatVariables
 
 Key = tuple[int, int]
 
@@ -89,7 +89,7 @@ def declare_stays(
     return stays
 
 
-def run_in_batches(model: cp_model.CpModel, v: Variables, choices: Choices) -> None:
+def run_in_batches(model: cp_model.CpModel, v: CpSatVariables, choices: Choices) -> None:
     """T3b: a task leads its batch or joins one; members share GPU, start and end, and the length follows their number.
 
     sum_g c_bg + sum_a j_ab = 1;  c_bg <= x_bg;  sum_n k_an = sum_g c_ag;  sum_n n k_an = sum_g c_ag + sum_b j_ab;
@@ -125,7 +125,7 @@ def run_in_batches(model: cp_model.CpModel, v: Variables, choices: Choices) -> N
                 same.with_name(f"batch_on_one_gpu[{a},{b},{g}]")
 
 
-def start_batches_apart(model: cp_model.CpModel, v: Variables, choices: Choices) -> None:
+def start_batches_apart(model: cp_model.CpModel, v: CpSatVariables, choices: Choices) -> None:
     """T3b: batches of one class that can run beside each other start at least 1 us apart.
 
     no_overlap over leaders t of the class: [s_t, s_t + 1) if c_tg.

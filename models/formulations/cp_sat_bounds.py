@@ -11,12 +11,12 @@ from itertools import groupby
 
 from ortools.sat.python import cp_model
 
-from models.formulations.cp_sat_variables import Variables
+from models.formulations.cp_sat_variables import CpSatVariables
 from models.formulations.scale import ScaledObjective
-from models.formulations.surcharges import Surcharges
+from models.formulations.windows import Surcharges
 
 
-def respect_floors(model: cp_model.CpModel, v: Variables, scaled: ScaledObjective, floors: Sequence[int]) -> None:
+def respect_floors(model: cp_model.CpModel, v: CpSatVariables, scaled: ScaledObjective, floors: Sequence[int]) -> None:
     """Redundant: the first jobs cost no less than they do without the others.
 
     sum_(j < k) w_j T_j >= floor_k.
@@ -27,7 +27,7 @@ def respect_floors(model: cp_model.CpModel, v: Variables, scaled: ScaledObjectiv
             model.add(cost >= floor).with_name(f"floor[{count}]")
 
 
-def respect_bound(model: cp_model.CpModel, v: Variables, least: int) -> None:
+def respect_bound(model: cp_model.CpModel, v: CpSatVariables, least: int) -> None:
     """Redundant: the largest weighted term is no less than a bound from elsewhere.
 
     W >= least.
@@ -37,7 +37,7 @@ def respect_bound(model: cp_model.CpModel, v: Variables, least: int) -> None:
 
 
 def pay_surcharges(
-    model: cp_model.CpModel, v: Variables, scaled: ScaledObjective, surcharges: Surcharges | None
+    model: cp_model.CpModel, v: CpSatVariables, scaled: ScaledObjective, surcharges: Surcharges | None
 ) -> None:
     """Redundant: the objective is at least the bound and what the jobs pay above it.
 

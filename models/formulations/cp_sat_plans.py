@@ -8,17 +8,17 @@ from itertools import accumulate, pairwise
 
 from ortools.sat.python import cp_model
 
-from models.formulations.batching import overlapping
-from models.formulations.cp_sat import Formulation
+from models.formulations.choices import renumber
+from models.formulations.cp_sat import CpSatFormulation
 from models.formulations.normal_form import Chain, normal_form, serving_chains
-from models.formulations.symmetry import renumber
+from models.formulations.orders import overlapping
 from models.objective import completion_us
 from models.timeline import Placement, Timeline, batch_leaders
 
 Assignment = Iterator[tuple[cp_model.IntVar, int]]
 
 
-def add_hint(formulation: Formulation, timeline: Timeline) -> None:
+def add_hint(formulation: CpSatFormulation, timeline: Timeline) -> None:
     """Hint every variable with a feasible timeline that is no worse than the one the model was built with."""
     timeline = renumber(timeline, formulation.choices.equal_gpus)
     values = (_hint_tasks, _hint_batches, _hint_residencies, _hint_costs, _hint_surcharges)
@@ -28,7 +28,7 @@ def add_hint(formulation: Formulation, timeline: Timeline) -> None:
         formulation.model.add_hint(variable, value)
 
 
-def _hint_tasks(formulation: Formulation, timeline: Timeline) -> Assignment:
+def _hint_tasks(formulation: CpSatFormulation, timeline: Timeline) -> Assignment:
     """Yield the values of assignment, start, end and GPU use."""
     v = formulation.variables
     for (task, gpu), literal in v.assign.items():
@@ -42,7 +42,7 @@ def _hint_tasks(formulation: Formulation, timeline: Timeline) -> Assignment:
         yield literal, int(first.get(gpu, len(v.start)) <= task)
 
 
-def _hint_batches(formulation: Formulation, timeline: Timeline) -> Assignment:
+def _hint_batches(formulation: CpSatFormulation, timeline: Timeline) -> Assignment:
     """Yield who leads and joins, how large and long batches are, and how long tasks hold memory of their own."""
     v, instance = formulation.variables, formulation.choices.instance
     leader = batch_leaders(instance, timeline).tolist()
@@ -61,7 +61,7 @@ def _hint_batches(formulation: Formulation, timeline: Timeline) -> Assignment:
         yield working, lasts[task]
 
 
-def _hint_residencies(formulation: Formulation, timeline: Timeline) -> Assignment:
+def _hint_residencies(formulation: CpSatFormulation, timeline: Timeline) -> Assignment:
     """Yield the values of everything about needs, from the chains that the timeline's residencies form."""
     v, choices = formulation.variables, formulation.choices
     beside = overlapping(choices.instance)
@@ -106,7 +106,7 @@ def _hint_residencies(formulation: Formulation, timeline: Timeline) -> Assignmen
         yield lasts, choices.last_us(place[1]) - first.get(place, 0)
 
 
-def _hint_costs(formulation: Formulation, timeline: Timeline) -> Assignment:
+def _hint_costs(formulation: CpSatFormulation, timeline: Timeline) -> Assignment:
     """Yield the values of completions, terms and the worst term, where they are variables."""
     v, scaled, instance = formulation.variables, formulation.objective, formulation.choices.instance
     completion = completion_us(instance, timeline)
@@ -118,7 +118,7 @@ def _hint_costs(formulation: Formulation, timeline: Timeline) -> Assignment:
         yield v.worst, scaled.combine(terms)
 
 
-def _hint_surcharges(formulation: Formulation, timeline: Timeline) -> Assignment:
+def _hint_surcharges(formulation: CpSatFormulation, timeline: Timeline) -> Assignment:
     """Yield what the jobs pay above the bound that the model was given, and the steps that their tasks are on."""
     v, surcharges, starts = formulation.variables, formulation.surcharges, timeline.start_us.tolist()
     if surcharges is not None:
@@ -128,7 +128,7 @@ def _hint_surcharges(formulation: Formulation, timeline: Timeline) -> Assignment
             yield literal, int(step.taken(starts[step.task]))
 
 
-def read_timeline(formulation: Formulation, values: Sequence[int]) -> Timeline:
+def read_timeline(formulation: CpSatFormulation, values: Sequence[int]) -> Timeline:
     """Return the timeline of a solution, the values of all variables, in normal form."""
     v, choices = formulation.variables, formulation.choices
     gpu = {task: g for (task, g), literal in v.assign.items() if values[literal.index]}

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from ortools.sat.python import cp_model
 
-from models.formulations.batching import memory_of, overlapping
 from models.formulations.choices import Choices
-from models.formulations.cp_sat_variables import Variables
+from models.formulations.cp_sat_variables import CpSatVariables
+from models.formulations.orders import memory_of, overlapping
 
 
-def serve_each_need(model: cp_model.CpModel, v: Variables, choices: Choices) -> None:
+def serve_each_need(model: cp_model.CpModel, v: CpSatVariables, choices: Choices) -> None:
     """R3: a need hits, misses or is initial, and opens a residency only on its task's GPU.
 
     sum_u h_uv + sum_g (m_vg + i_vg) = 1;  m_vg + i_vg <= x_tg;  sum_v h_uv <= 1;
@@ -37,7 +37,7 @@ def serve_each_need(model: cp_model.CpModel, v: Variables, choices: Choices) -> 
         model.add(sum(outgoing[need]) <= leads).with_name(f"one_follower[{need}]")
 
 
-def follow_on_the_same_gpu(model: cp_model.CpModel, v: Variables, choices: Choices) -> None:
+def follow_on_the_same_gpu(model: cp_model.CpModel, v: CpSatVariables, choices: Choices) -> None:
     """R2, R3: a hit stays on the GPU and in the room of the need before it, and holds from that one's end.
 
     h_uv => x_ug = x_vg,  y_ugk = y_vgk,  q_v = r_u;  where tasks overlap also s_u <= s_v, < if u > v.
@@ -63,7 +63,7 @@ def follow_on_the_same_gpu(model: cp_model.CpModel, v: Variables, choices: Choic
                 same.with_name(f"same_room[{before},{after},{g},{room}]")
 
 
-def load_before_start(model: cp_model.CpModel, v: Variables, choices: Choices) -> None:
+def load_before_start(model: cp_model.CpModel, v: CpSatVariables, choices: Choices) -> None:
     """R1, R3, R6: memory is held from the load on, and the task waits for it; an initial model is held from 0.
 
     m_ug => s_t >= q_u + load_mg, q_u >= when g comes;  i_ug => q_u = 0 in its room;  s_t >= q_u;  span_u = r_u - q_u;
@@ -90,7 +90,7 @@ def load_before_start(model: cp_model.CpModel, v: Variables, choices: Choices) -
         model.add(v.span[need] + v.hold[need] == v.until[need]).with_name(f"span[{need}]")
 
 
-def load_one_model_at_a_time(model: cp_model.CpModel, v: Variables, choices: Choices) -> None:
+def load_one_model_at_a_time(model: cp_model.CpModel, v: CpSatVariables, choices: Choices) -> None:
     """R1: the loads of a GPU do not overlap on its copy engine.
 
     no_overlap_u load_ug.
@@ -100,7 +100,7 @@ def load_one_model_at_a_time(model: cp_model.CpModel, v: Variables, choices: Cho
         model.add_no_overlap(loads).with_name(f"copy_engine[{g}]")
 
 
-def fit_memory(model: cp_model.CpModel, v: Variables, choices: Choices) -> None:
+def fit_memory(model: cp_model.CpModel, v: CpSatVariables, choices: Choices) -> None:
     """R2: a residency sits in one room, and rooms are not overfull.
 
     sum_k y_ugk = c_tg;  cumulative over needs u: piece_ugk, demand of the model, and over tasks: work_tg, what each
@@ -125,7 +125,7 @@ def fit_memory(model: cp_model.CpModel, v: Variables, choices: Choices) -> None:
                 model.add_cumulative(intervals, demands, room.capacity).with_name(f"memory[{g},{index}]")
 
 
-def hold_one_copy_per_gpu(model: cp_model.CpModel, v: Variables, choices: Choices) -> None:
+def hold_one_copy_per_gpu(model: cp_model.CpModel, v: CpSatVariables, choices: Choices) -> None:
     """R4, R6: the pieces of a model on a GPU do not overlap, and at most one need is initial.
 
     no_overlap_u [q_u, e_t) on g;  sum_u i_ug <= 1.
@@ -142,7 +142,7 @@ def hold_one_copy_per_gpu(model: cp_model.CpModel, v: Variables, choices: Choice
         model.add_at_most_one(literals).with_name(f"initial_once[{m},{g}]")
 
 
-def limit_replicas(model: cp_model.CpModel, v: Variables, choices: Choices) -> None:
+def limit_replicas(model: cp_model.CpModel, v: CpSatVariables, choices: Choices) -> None:
     """X: at no instant do more GPUs hold a model than the operator allows.
 
     cumulative over needs u of the model: [q_u, e_t), demand 1, capacity most;  without swaps sum_gk z_mgk <= most,
@@ -169,7 +169,7 @@ def limit_replicas(model: cp_model.CpModel, v: Variables, choices: Choices) -> N
         model.add_cumulative(pieces, [1] * len(pieces), most).with_name(f"replicas[{m}]")
 
 
-def never_swap(model: cp_model.CpModel, v: Variables, choices: Choices) -> None:
+def never_swap(model: cp_model.CpModel, v: CpSatVariables, choices: Choices) -> None:
     """X: without swaps a model opens at most one residency on a GPU, and its room is taken for ever.
 
     y_ugk <= z_mgk;  sum_k z_mgk <= 1;  sum_u (m_ug + i_ug) <= 1;  sum_m demand z_mgk <= capacity;

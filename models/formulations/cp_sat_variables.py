@@ -6,7 +6,6 @@ from dataclasses import dataclass
 
 from ortools.sat.python import cp_model
 
-from models.formulations.batching import overlapping
 from models.formulations.choices import Choices
 from models.formulations.cp_sat_batches import (
     BatchVariables,
@@ -15,13 +14,14 @@ from models.formulations.cp_sat_batches import (
     declare_work,
     declare_working,
 )
+from models.formulations.orders import overlapping
 from models.formulations.scale import ScaledObjective
-from models.formulations.surcharges import Step, Surcharges
+from models.formulations.windows import Step, Surcharges
 from models.objective import Term, charges
 
 
 @dataclass(frozen=True, slots=True)
-class Variables:
+class CpSatVariables:
     """The decisions; needs are numbered as in `Choices`, letters as in the constraints.
 
     Parameters
@@ -112,7 +112,7 @@ class Variables:
 
 def declare(
     model: cp_model.CpModel, choices: Choices, scaled: ScaledObjective, surcharges: Surcharges | None
-) -> Variables:
+) -> CpSatVariables:
     """Return the variables of a formulation."""
     steps = () if surcharges is None else surcharges.steps
     spare = 0 if surcharges is None else surcharges.spare
@@ -127,7 +127,7 @@ def declare(
     }
     place = _declare_places(model, choices, batches.carry)
     completion, term, worst = _declare_costs(model, choices, scaled, end)
-    return Variables(
+    return CpSatVariables(
         assign,
         start,
         end,

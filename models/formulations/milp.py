@@ -19,9 +19,7 @@ import pulp
 
 from models.formulations.allowance import UNLIMITED, Allowance
 from models.formulations.choices import Choices
-from models.formulations.milp_costs import complete_jobs, minimise
-from models.formulations.milp_pairs import Pairs, first_start, last_end, last_start
-from models.formulations.milp_problem import new_problem
+from models.formulations.milp_problem import complete_jobs, minimise, new_problem
 from models.formulations.milp_residency import (
     fit_memory,
     follow_on_the_same_gpu,
@@ -32,7 +30,7 @@ from models.formulations.milp_residency import (
     never_swap,
     serve_each_need,
 )
-from models.formulations.milp_variables import Variables, declare, loaded
+from models.formulations.milp_variables import MilpVariables, Pairs, declare, first_start, last_end, last_start, loaded
 from models.formulations.scale import ScaledObjective
 from models.formulations.windows import horizon_us, time_windows, transfer_matrix
 from models.instance import Instance
@@ -41,7 +39,7 @@ from models.timeline import Timeline
 
 
 @dataclass(frozen=True, slots=True)
-class Formulation:
+class MilpFormulation:
     """A built problem with what is needed to start it and to read its solutions.
 
     Parameters
@@ -51,7 +49,7 @@ class Formulation:
     """
 
     problem: pulp.LpProblem
-    variables: Variables
+    variables: MilpVariables
     choices: Choices
     objective: ScaledObjective
     incumbent: int | None
@@ -63,7 +61,7 @@ def formulate(
     known: Timeline | None = None,
     allowance: Allowance = UNLIMITED,
     most: Fraction | None = None,
-) -> Formulation:
+) -> MilpFormulation:
     """Return the problem of an instance.
 
     Parameters
@@ -92,10 +90,10 @@ def formulate(
     for constrain in CONSTRAINTS:
         constrain(problem, variables, choices)
     minimise(problem, variables, choices, scaled, within)
-    return Formulation(problem, variables, choices, scaled, limit)
+    return MilpFormulation(problem, variables, choices, scaled, limit)
 
 
-def run_each_task_once(problem: pulp.LpProblem, v: Variables, choices: Choices) -> None:
+def run_each_task_once(problem: pulp.LpProblem, v: MilpVariables, choices: Choices) -> None:
     """T1: a task runs on one GPU, inside its window there.
 
     sum_g x_tg = 1;  sum_g earliest_tg x_tg <= s_t;  e_t <= sum_g latest_tg x_tg.
@@ -111,7 +109,7 @@ def run_each_task_once(problem: pulp.LpProblem, v: Variables, choices: Choices) 
         problem.addConstraint(v.end[task] <= last, f"latest[{task}]")
 
 
-def run_one_task_at_a_time(problem: pulp.LpProblem, v: Variables, choices: Choices) -> None:
+def run_one_task_at_a_time(problem: pulp.LpProblem, v: MilpVariables, choices: Choices) -> None:
     """T3, R5: the runs on a GPU do not overlap; without overlap of loads and compute neither do runs and loads.
 
     b_tu + b_ut >= x_tg + x_ug - 1;  b_tu + b_ut <= 1;  s_u >= e_t - M (1 - b_tu).
@@ -134,7 +132,7 @@ def run_one_task_at_a_time(problem: pulp.LpProblem, v: Variables, choices: Choic
     _run_or_load(problem, v, choices)
 
 
-def _run_or_load(problem: pulp.LpProblem, v: Variables, choices: Choices) -> None:
+def _run_or_load(problem: pulp.LpProblem, v: MilpVariables, choices: Choices) -> None:
     """R5: a run and a load that share a compute engine do not overlap.
 
     d_tu + d_ut >= x_tg + m_ug - 1;  q_u >= e_t - M (1 - d_tu);  s_t >= q_u + load_u - M (1 - d_ut).
@@ -155,7 +153,7 @@ def _run_or_load(problem: pulp.LpProblem, v: Variables, choices: Choices) -> Non
             problem.addConstraint(v.start[t] >= earliest, f"load_before_run[{u},{t}]")
 
 
-def run_no_more_tasks_than_gpus(problem: pulp.LpProblem, v: Variables, choices: Choices) -> None:
+def run_no_more_tasks_than_gpus(problem: pulp.LpProblem, v: MilpVariables, choices: Choices) -> None:
     """Redundant: tasks that may run on a set of GPUs only never outnumber it.
 
     For tasks S that start from r on and may run on m GPUs only, with shortest run times p (Queyranne's inequality):
@@ -180,7 +178,7 @@ def run_no_more_tasks_than_gpus(problem: pulp.LpProblem, v: Variables, choices: 
                     problem.addConstraint(row, f"pool{list(pool)}[{first},{last}]")
 
 
-def wait_for_inputs(problem: pulp.LpProblem, v: Variables, choices: Choices) -> None:
+def wait_for_inputs(problem: pulp.LpProblem, v: MilpVariables, choices: Choices) -> None:
     """T2: a task starts after each predecessor p has ended and its output has arrived.
 
     For every GPU g of p:  s_t >= e_p + sum_h transfer_gh x_th - sum_k x_pk max_h (transfer_gh - transfer_kh).
@@ -199,7 +197,7 @@ def wait_for_inputs(problem: pulp.LpProblem, v: Variables, choices: Choices) -> 
                 problem.addConstraint(v.start[task] >= earliest, f"transfer[{before},{task},{g}]")
 
 
-def number_equal_gpus(problem: pulp.LpProblem, v: Variables, choices: Choices) -> None:
+def number_equal_gpus(problem: pulp.LpProblem, v: MilpVariables, choices: Choices) -> None:
     """Symmetry: a task runs on the next of equal GPUs only if an earlier task runs on the one before.
 
     f_tg <= f_(t-1)g + x_tg;  f_tg >= f_(t-1)g, x_tg;  x_t(g+1) <= f_(t-1)g.
@@ -217,7 +215,7 @@ def number_equal_gpus(problem: pulp.LpProblem, v: Variables, choices: Choices) -
                     problem.addConstraint(numbered, f"numbered[{task},{following}]")
 
 
-CONSTRAINTS: tuple[Callable[[pulp.LpProblem, Variables, Choices], None], ...] = (
+CONSTRAINTS: tuple[Callable[[pulp.LpProblem, MilpVariables, Choices], None], ...] = (
     run_each_task_once,
     run_one_task_at_a_time,
     run_no_more_tasks_than_gpus,

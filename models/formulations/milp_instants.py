@@ -20,13 +20,20 @@ import pulp
 
 from models.availability import FOREVER
 from models.formulations.allowance import UNLIMITED, Allowance, GivenUpError
-from models.formulations.batching import batch_of, batch_times, memory_of, share_of
 from models.formulations.choices import Choices
-from models.formulations.milp_costs import complete_jobs, declare_costs, minimise, start_costs
 from models.formulations.milp_instants_size import Starts, count_terms, starts_of
-from models.formulations.milp_problem import TERM_BYTES, TERM_S, new_problem
-from models.formulations.milp_units import Units
+from models.formulations.milp_problem import (
+    TERM_BYTES,
+    TERM_S,
+    Units,
+    complete_jobs,
+    declare_costs,
+    minimise,
+    new_problem,
+    start_costs,
+)
 from models.formulations.normal_form import restrict
+from models.formulations.orders import batch_of, batch_times, memory_of, share_of
 from models.formulations.scale import ScaledObjective
 from models.formulations.windows import horizon_us, time_windows, transfer_matrix
 from models.instance import NEVER, NONE, Instance
@@ -42,7 +49,7 @@ Start = tuple[int, int, int, int]
 
 
 @dataclass(frozen=True, slots=True)
-class Variables:
+class InstantVariables:
     """The decisions: z, b, l and r of the module, and those about costs, as in the MILP of orders."""
 
     units: Units
@@ -81,11 +88,11 @@ class InstantGrid:
 
 
 @dataclass(frozen=True, slots=True)
-class Formulation:
+class InstantFormulation:
     """A built problem with what is needed to start it and to read its solutions."""
 
     problem: pulp.LpProblem
-    variables: Variables
+    variables: InstantVariables
     choices: Choices
     objective: ScaledObjective
     grid: InstantGrid
@@ -97,7 +104,7 @@ def formulate(
     known: Timeline | None = None,
     allowance: Allowance = UNLIMITED,
     most: Fraction | None = None,
-) -> Formulation:
+) -> InstantFormulation:
     """Return the problem of an instance.
 
     Parameters
@@ -127,7 +134,7 @@ def formulate(
         constrain(problem, variables, choices, grid)
     complete_jobs(problem, variables, choices)
     minimise(problem, variables, choices, scaled, within)
-    return Formulation(problem, variables, choices, scaled, grid)
+    return InstantFormulation(problem, variables, choices, scaled, grid)
 
 
 def _declare(
@@ -137,7 +144,7 @@ def _declare(
     grid: InstantGrid,
     starts: list[Starts],
     places: list[tuple[int, int, int]],
-) -> Variables:
+) -> InstantVariables:
     units, instance = Units.of(choices, scaled), choices.instance
 
     def binary(name: str, *index: int) -> pulp.LpVariable:
@@ -156,7 +163,7 @@ def _declare(
     for (t, g, u, n), literal in start.items():
         ends[t].append(units.time(u * grid.step_us + _lasts(choices, t, g, n)) * literal)
     costs = declare_costs(problem, choices, scaled, units)
-    return Variables(units, start, batch, load, resident, [pulp.lpSum(row) for row in ends], *costs)
+    return InstantVariables(units, start, batch, load, resident, [pulp.lpSum(row) for row in ends], *costs)
 
 
 def _lasts(choices: Choices, task: int, gpu: int, size: int) -> int:
@@ -177,7 +184,7 @@ def _slots(instance: Instance, model: int, gpu: int) -> range | list[int]:
     return [s for s, size in enumerate(slots) if weight <= size] if slots else range(1)
 
 
-def run_each_task_once(problem: pulp.LpProblem, v: Variables, choices: Choices, grid: InstantGrid) -> None:
+def run_each_task_once(problem: pulp.LpProblem, v: InstantVariables, choices: Choices, grid: InstantGrid) -> None:
     """T1: sum_gun z_tgun = 1."""
     once: list[list[pulp.LpVariable]] = [[] for _ in choices.gpus]
     for (t, *_), literal in v.start.items():
@@ -186,7 +193,7 @@ def run_each_task_once(problem: pulp.LpProblem, v: Variables, choices: Choices, 
         problem.addConstraint(pulp.lpSum(literals) == 1, f"one_start[{t}]")
 
 
-def run_in_batches(problem: pulp.LpProblem, v: Variables, choices: Choices, grid: InstantGrid) -> None:
+def run_in_batches(problem: pulp.LpProblem, v: InstantVariables, choices: Choices, grid: InstantGrid) -> None:
     """T3b: sum_t z_tgun = n b_kgun;  sum_n b_kgun <= 1."""
     members: dict[Start, list[pulp.LpVariable]] = {}
     at: dict[tuple[int, int, int], list[pulp.LpVariable]] = {}
@@ -199,7 +206,7 @@ def run_in_batches(problem: pulp.LpProblem, v: Variables, choices: Choices, grid
         problem.addConstraint(pulp.lpSum(batches) <= 1, f"one_batch[{k},{g},{u}]")
 
 
-def wait_for_inputs(problem: pulp.LpProblem, v: Variables, choices: Choices, grid: InstantGrid) -> None:
+def wait_for_inputs(problem: pulp.LpProblem, v: InstantVariables, choices: Choices, grid: InstantGrid) -> None:
     """T2: s_t >= e_p + transfer_gh - M (2 - x_pg - x_th), x being sums of z."""
     instance = choices.instance
     where: dict[tuple[int, int], list[pulp.LpVariable]] = {}
@@ -219,7 +226,7 @@ def wait_for_inputs(problem: pulp.LpProblem, v: Variables, choices: Choices, gri
                     problem.addConstraint(pulp.lpSum(begins[t]) >= earliest, f"transfer[{before},{t},{g},{h}]")
 
 
-def share_compute(problem: pulp.LpProblem, v: Variables, choices: Choices, grid: InstantGrid) -> None:
+def share_compute(problem: pulp.LpProblem, v: InstantVariables, choices: Choices, grid: InstantGrid) -> None:
     """T3c, R5: shares of tasks without a class, of batches, and of loads that block compute, are at most 1 at u."""
     instance, taken = choices.instance, _Sums()
     for (t, g, u, n), literal in v.start.items():
@@ -233,7 +240,7 @@ def share_compute(problem: pulp.LpProblem, v: Variables, choices: Choices, grid:
         problem.addConstraint(pulp.lpSum(terms) <= WHOLE, f"compute_engine[{g},{u}]")
 
 
-def load_models(problem: pulp.LpProblem, v: Variables, choices: Choices, grid: InstantGrid) -> None:
+def load_models(problem: pulp.LpProblem, v: InstantVariables, choices: Choices, grid: InstantGrid) -> None:
     """R1, R4, R6: loads of a GPU do not overlap; r_mgsu <= r_mgs(u-1) + l_mgsu <= 1, r >= loads under way; one copy.
 
     A1: r = 0 where g is away.
@@ -259,14 +266,14 @@ def load_models(problem: pulp.LpProblem, v: Variables, choices: Choices, grid: I
 
 
 def _under_way(
-    v: Variables, instance: Instance, grid: InstantGrid, model: int, gpu: int, u: int, slot: int
+    v: InstantVariables, instance: Instance, grid: InstantGrid, model: int, gpu: int, u: int, slot: int
 ) -> list[pulp.LpVariable]:
     """Return the loads into a slot that have started by an instant and not ended."""
     first = max(0, u - grid.span(instance.load_time(model, gpu)) + 1)
     return [v.load[model, gpu, begun, slot] for begun in range(first, u + 1)]
 
 
-def use_ready_models(problem: pulp.LpProblem, v: Variables, choices: Choices, grid: InstantGrid) -> None:
+def use_ready_models(problem: pulp.LpProblem, v: InstantVariables, choices: Choices, grid: InstantGrid) -> None:
     """R3: while task t runs on g, each of its models is resident there and not being loaded."""
     instance = choices.instance
     running: dict[int, _Sums] = {}
@@ -282,7 +289,7 @@ def use_ready_models(problem: pulp.LpProblem, v: Variables, choices: Choices, gr
                 problem.addConstraint(pulp.lpSum(terms) <= ready, f"ready[{t},{m},{g},{u}]")
 
 
-def fit_memory(problem: pulp.LpProblem, v: Variables, choices: Choices, grid: InstantGrid) -> None:
+def fit_memory(problem: pulp.LpProblem, v: InstantVariables, choices: Choices, grid: InstantGrid) -> None:
     """R2, X: models and what running tasks hold fit by bytes, one model fits a slot; replicas are limited."""
     instance, held, replicas = choices.instance, _Sums(), _Sums()
     in_slot: dict[tuple[int, int, int], list[pulp.LpVariable]] = {}
@@ -306,7 +313,7 @@ def fit_memory(problem: pulp.LpProblem, v: Variables, choices: Choices, grid: In
             problem.addConstraint(pulp.lpSum(terms) <= most, f"replicas[{m},{u}]")
 
 
-CONSTRAINTS: tuple[Callable[[pulp.LpProblem, Variables, Choices, InstantGrid], None], ...] = (
+CONSTRAINTS: tuple[Callable[[pulp.LpProblem, InstantVariables, Choices, InstantGrid], None], ...] = (
     run_each_task_once,
     run_in_batches,
     wait_for_inputs,
@@ -329,7 +336,7 @@ class _Sums:
             self.terms.setdefault((index, u), []).append(term)
 
 
-def start_values(formulation: Formulation, timeline: Timeline) -> dict[str, float]:
+def start_values(formulation: InstantFormulation, timeline: Timeline) -> dict[str, float]:
     """Return a value for every variable, by name, from a feasible timeline; none for one off the grid."""
     v, instance, step = formulation.variables, formulation.choices.instance, formulation.grid.step_us
     times = [*timeline.start_us.tolist(), *(r.load_start_us for r in timeline.residencies)]
@@ -352,7 +359,7 @@ def start_values(formulation: Formulation, timeline: Timeline) -> dict[str, floa
     return values | {variable.name: value for variable, value in costs}
 
 
-def read_timeline(formulation: Formulation, value: Callable[[pulp.LpVariable], float]) -> Timeline:
+def read_timeline(formulation: InstantFormulation, value: Callable[[pulp.LpVariable], float]) -> Timeline:
     """Return the timeline of a solution in normal form."""
     v, choices, step = formulation.variables, formulation.choices, formulation.grid.step_us
     instance = choices.instance

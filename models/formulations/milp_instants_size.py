@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import TYPE_CHECKING
 
-from models.formulations.batching import batch_times, memory_of
 from models.formulations.choices import Choices
+from models.formulations.orders import batch_times, memory_of
 
 if TYPE_CHECKING:
     from models.formulations.milp_instants import InstantGrid

@@ -13,10 +13,10 @@ from itertools import pairwise
 import networkx as nx
 import pulp
 
-from models.formulations.milp import Formulation
-from models.formulations.milp_costs import start_costs
+from models.formulations.choices import renumber
+from models.formulations.milp import MilpFormulation
+from models.formulations.milp_problem import start_costs
 from models.formulations.normal_form import Chain, normal_form, serving_chains
-from models.formulations.symmetry import renumber
 from models.timeline import Placement, Residency, Timeline
 
 Operation = tuple[str, int]
@@ -29,7 +29,7 @@ class ContradictoryOrderError(ValueError):
     """The decisions of a solution put an operation before itself: the solver's tolerances hid a violation."""
 
 
-def start_values(formulation: Formulation, timeline: Timeline) -> dict[str, float]:
+def start_values(formulation: MilpFormulation, timeline: Timeline) -> dict[str, float]:
     """Return a value for every variable, by name, from a feasible timeline no worse than the one built in."""
     known = renumber(timeline, formulation.choices.equal_gpus)
     chains = _Chains(formulation, known)
@@ -43,7 +43,7 @@ def start_values(formulation: Formulation, timeline: Timeline) -> dict[str, floa
     return {variable.name: value for part in parts for variable, value in part}
 
 
-def _start_tasks(formulation: Formulation, timeline: Timeline) -> Assignment:
+def _start_tasks(formulation: MilpFormulation, timeline: Timeline) -> Assignment:
     """Yield the values of assignment, start, order and GPU use."""
     v = formulation.variables
     gpu, start = timeline.gpu.tolist(), timeline.start_us.tolist()
@@ -61,7 +61,7 @@ def _start_tasks(formulation: Formulation, timeline: Timeline) -> Assignment:
 class _Chains:
     """The residencies of a timeline as chains of needs, and the values that follow from them."""
 
-    def __init__(self, formulation: Formulation, timeline: Timeline) -> None:
+    def __init__(self, formulation: MilpFormulation, timeline: Timeline) -> None:
         self.v, self.choices, self.timeline = formulation.variables, formulation.choices, timeline
         self.where = [int(timeline.gpu[task]) for task, _ in self.choices.needs]
         self.end = [int(timeline.end_us[task]) for task, _ in self.choices.needs]
@@ -129,7 +129,7 @@ class _Chains:
         return same_model or (same_gpu and self.room[first] == self.room[second])
 
 
-def read_timeline(formulation: Formulation, value: Callable[[pulp.LpVariable], float]) -> Timeline:
+def read_timeline(formulation: MilpFormulation, value: Callable[[pulp.LpVariable], float]) -> Timeline:
     """Return the timeline of a solution in normal form, with the earliest times that its decisions allow.
 
     Parameters
@@ -148,7 +148,7 @@ def read_timeline(formulation: Formulation, value: Callable[[pulp.LpVariable], f
 class _Reading:
     """The decisions of a solution, and the times that follow from them."""
 
-    def __init__(self, formulation: Formulation, value: Callable[[pulp.LpVariable], float]) -> None:
+    def __init__(self, formulation: MilpFormulation, value: Callable[[pulp.LpVariable], float]) -> None:
         self.formulation, self.value = formulation, value
         self.choices, self.instance = formulation.choices, formulation.choices.instance
         v = formulation.variables

@@ -1,10 +1,25 @@
-"""A problem of PuLP's that looks at the clock, and at memory, while it is built."""
+"""What both MILPs share: a problem that looks at the clock, units, and what jobs cost.
+
+Times and costs are divided by powers of two. Every number so keeps its value in floating point and the largest are
+around a thousand: a solver's absolute tolerances then mean something.
+"""
 
 from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Protocol
 
 import pulp
 
 from models.formulations.allowance import Allowance
+from models.formulations.choices import Choices
+from models.formulations.scale import ScaledObjective
+from models.instance import Instance
+from models.objective import Term, charges, completion_us
+from models.timeline import Timeline
 
 TERM_BYTES, TERM_S = 130, 4e-6
 """What a term of a row takes, as measured: in PuLP's expressions and the solver's copy, to write and to hand over."""
@@ -28,3 +43,151 @@ def new_problem(allowance: Allowance) -> pulp.LpProblem:
 
     problem.addConstraint = add_while_there_is_room
     return problem
+
+
+_LARGEST_BITS = 10
+
+
+@dataclass(frozen=True, slots=True)
+class Units:
+    """Exponents of the powers of two by which microseconds, job weights and terms are divided."""
+
+    time_bits: int
+    weight_bits: int
+    term_bits: int
+
+    @classmethod
+    def of(cls, choices: Choices, scaled: ScaledObjective) -> Units:
+        """Return units in which the latest end is below 1024 and the largest weight at most 1."""
+        time_bits = max(0, int(choices.windows.completion_upper_us.max()).bit_length() - _LARGEST_BITS)
+        return cls(time_bits, max(scaled.weights).bit_length(), 0 if scaled.term is Term.LATE else time_bits)
+
+    def time(self, us: int) -> float:
+        """Return a time in units."""
+        return math.ldexp(us, -self.time_bits)
+
+    def term(self, value: int) -> float:
+        """Return a job's term in units."""
+        return math.ldexp(value, -self.term_bits)
+
+    def weight(self, weight: int) -> float:
+        """Return a job's weight in units."""
+        return math.ldexp(weight, -self.weight_bits)
+
+    def cost(self, scaled: int) -> float:
+        """Return a scaled objective value, a weight times a term, in units."""
+        return math.ldexp(scaled, -self.weight_bits - self.term_bits)
+
+    def scaled(self, cost: float) -> Fraction:
+        """Return a cost in units as the exact scaled objective value."""
+        return Fraction(cost) * (1 << self.weight_bits + self.term_bits)
+
+
+class Costs(Protocol):
+    """The variables that costs depend on; letters as in `milp_variables.Variables`."""
+
+    @property
+    def units(self) -> Units:
+        """What one unit of a time, weight or term stands for."""
+
+    @property
+    def end(self) -> list[pulp.LpAffineExpression]:
+        """Per task (e_t)."""
+
+    @property
+    def completion(self) -> dict[int, pulp.LpAffineExpression]:
+        """Per job that counts (C_j)."""
+
+    @property
+    def term(self) -> dict[int, pulp.LpVariable]:
+        """Per job that counts: the term that its weight multiplies (T_j)."""
+
+    @property
+    def worst(self) -> pulp.LpVariable | None:
+        """The largest weighted term, if the objective is a maximum (W)."""
+
+
+def declare_costs(
+    problem: pulp.LpProblem, choices: Choices, scaled: ScaledObjective, units: Units
+) -> tuple[dict[int, pulp.LpAffineExpression], dict[int, pulp.LpVariable], pulp.LpVariable | None]:
+    """Return completions, terms and the largest weighted term; jobs that never count have none."""
+    instance, windows = choices.instance, choices.windows
+    least = scaled.terms(instance, windows.completion_lower_us)
+    most = scaled.terms(instance, windows.completion_upper_us)
+    due_us = charges(scaled.objective, instance).due_us
+    completion: dict[int, pulp.LpAffineExpression] = {}
+    term: dict[int, pulp.LpVariable] = {}
+    for job in [job for job, weight in enumerate(scaled.weights) if weight]:
+        name = f"{scaled.term.value}[{job}]"
+        if scaled.term is Term.LATE:
+            term[job] = problem.add_variable(name, cat=pulp.LpBinary)
+        else:
+            term[job] = problem.add_variable(name, units.term(least[job]), units.term(most[job]))
+        if scaled.term in (Term.COMPLETION, Term.LATENCY):
+            completion[job] = term[job] + units.time(int(due_us[job]))
+        else:
+            bounds_us = int(windows.completion_lower_us[job]), int(windows.completion_upper_us[job])
+            done = problem.add_variable(f"completion[{job}]", *map(units.time, bounds_us))
+            completion[job] = done + 0
+    if scaled.objective.is_sum:
+        return completion, term, None
+    bounds_of_worst = (units.cost(scaled.combine(terms)) for terms in (least, most))
+    return completion, term, problem.add_variable("worst", *bounds_of_worst)
+
+
+def complete_jobs(problem: pulp.LpProblem, v: Costs, choices: Choices) -> None:
+    """Bound the completion of a job by the ends of its last tasks.
+
+    C_j >= e_t for the tasks without successors.
+    """
+    for job, completion in v.completion.items():
+        for task in choices.instance.tasks_of(job):
+            if not any(True for _ in choices.instance.task_outputs(task)):
+                problem.addConstraint(completion >= v.end[task], f"completion[{job},{task}]")
+
+
+def minimise(
+    problem: pulp.LpProblem, v: Costs, choices: Choices, scaled: ScaledObjective, most: int | None = None
+) -> None:
+    """Bind the terms to the completions and minimise.
+
+    T_j >= C_j - r_j - deadline_j, or C_j <= r_j + deadline_j + M T_j;  sum_j w_j T_j, or W with W >= w_j T_j.
+
+    Parameters
+    ----------
+    most
+        Scaled value that no plan exceeds, whatever its windows; None: any.
+    """
+    due_us = charges(scaled.objective, choices.instance).due_us
+    latest = choices.windows.completion_upper_us
+    for job, term in v.term.items():
+        due = int(due_us[job])
+        if scaled.term is Term.TARDINESS:
+            problem.addConstraint(term >= v.completion[job] - v.units.time(due), f"tardiness[{job}]")
+        elif scaled.term is Term.LATE:
+            overrun = max(0, int(latest[job]) - due)
+            in_time = v.completion[job] <= v.units.time(due) + v.units.time(overrun) * term
+            problem.addConstraint(in_time, f"in_time[{job}]")
+    weighted = {job: v.units.weight(scaled.weights[job]) * term for job, term in v.term.items()}
+    for job, cost in weighted.items() if v.worst is not None else ():
+        problem.addConstraint(v.worst >= cost, f"worst[{job}]")
+    total = pulp.lpSum(weighted.values() if v.worst is None else [v.worst])
+    problem.setObjective(total)
+    if most is not None:
+        problem.addConstraint(total <= v.units.cost(most), "within")
+
+
+def start_costs(
+    v: Costs, scaled: ScaledObjective, instance: Instance, timeline: Timeline
+) -> Iterator[tuple[pulp.LpVariable, float]]:
+    """Yield the values of completions, terms and the worst term."""
+    completion = completion_us(instance, timeline)
+    terms = scaled.terms(instance, completion)
+    for job, expression in v.completion.items():
+        for variable in expression:
+            if variable is not v.term[job]:
+                yield variable, v.units.time(int(completion[job]))
+    for job, term in v.term.items():
+        yield term, v.units.term(terms[job])
+    if v.worst is not None:
+        yield v.worst, v.units.cost(scaled.combine(terms))

@@ -12,11 +12,19 @@ from itertools import combinations
 import pulp
 
 from models.formulations.choices import Choices
-from models.formulations.milp_pairs import Pair, find_crowded_rooms, first_end, last_end, last_start, limited_models
-from models.formulations.milp_variables import Variables, loaded
+from models.formulations.milp_variables import (
+    MilpVariables,
+    Pair,
+    find_crowded_rooms,
+    first_end,
+    last_end,
+    last_start,
+    limited_models,
+    loaded,
+)
 
 
-def serve_each_need(problem: pulp.LpProblem, v: Variables, choices: Choices) -> None:
+def serve_each_need(problem: pulp.LpProblem, v: MilpVariables, choices: Choices) -> None:
     """R3: a need hits, misses or is initial, and opens a residency only on its task's GPU.
 
     sum_u h_uv + sum_g (m_vg + i_vg) = 1;  m_vg + i_vg <= x_tg;  sum_v h_uv <= 1;
@@ -37,7 +45,7 @@ def serve_each_need(problem: pulp.LpProblem, v: Variables, choices: Choices) -> 
     _open_where_used(problem, v, choices)
 
 
-def _open_where_used(problem: pulp.LpProblem, v: Variables, choices: Choices) -> None:
+def _open_where_used(problem: pulp.LpProblem, v: MilpVariables, choices: Choices) -> None:
     opened: dict[Pair, list[pulp.LpVariable]] = {}
     for (need, g), literal in [*v.miss.items(), *v.initial.items()]:
         opened.setdefault((choices.needs[need][1], g), []).append(literal)
@@ -47,12 +55,12 @@ def _open_where_used(problem: pulp.LpProblem, v: Variables, choices: Choices) ->
             problem.addConstraint(anywhere >= v.assign[task, g], f"opened_if_used[{need},{g}]")
 
 
-def _openings(v: Variables, need: int, gpu: int) -> list[pulp.LpVariable]:
+def _openings(v: MilpVariables, need: int, gpu: int) -> list[pulp.LpVariable]:
     """Return the literals that say how a need opens a residency on a GPU."""
     return [v.miss[need, gpu], *([v.initial[need, gpu]] if (need, gpu) in v.initial else [])]
 
 
-def follow_on_the_same_gpu(problem: pulp.LpProblem, v: Variables, choices: Choices) -> None:
+def follow_on_the_same_gpu(problem: pulp.LpProblem, v: MilpVariables, choices: Choices) -> None:
     """R2, R3: a hit stays on the GPU and in the room of the need before it, and holds from that one's end.
 
     h_uv <= b_tw for their tasks t, w;  |x_tg - x_wg| <= 1 - h_uv;  |y_ugk - y_vgk| <= 1 - h_uv;
@@ -75,7 +83,7 @@ def follow_on_the_same_gpu(problem: pulp.LpProblem, v: Variables, choices: Choic
                 problem.addConstraint(same, f"same_room[{u},{w},{g},{room}]")
 
 
-def load_before_start(problem: pulp.LpProblem, v: Variables, choices: Choices) -> None:
+def load_before_start(problem: pulp.LpProblem, v: MilpVariables, choices: Choices) -> None:
     """R1, R3, R6: memory is held from the load on, and the task waits for it; an initial model is held from 0.
 
     s_t >= q_u + sum_g load_mg m_ug;  q_u <= M (1 - i_ug), in its room.
@@ -90,7 +98,7 @@ def load_before_start(problem: pulp.LpProblem, v: Variables, choices: Choices) -
         problem.addConstraint(initial <= v.place[need, g, room], f"initial_room[{need},{g}]")
 
 
-def load_one_model_at_a_time(problem: pulp.LpProblem, v: Variables, choices: Choices) -> None:
+def load_one_model_at_a_time(problem: pulp.LpProblem, v: MilpVariables, choices: Choices) -> None:
     """R1: the loads of a GPU do not overlap on its copy engine; those of one model do not by R4.
 
     l_uv + l_vu >= m_ug + m_vg - 1;  l_uv <= 1 - m_ug + m_vg;  q_v >= q_u + load_u - M (1 - l_uv).
@@ -110,7 +118,7 @@ def load_one_model_at_a_time(problem: pulp.LpProblem, v: Variables, choices: Cho
             problem.addConstraint(before + v.miss[u, g] <= 1 + there, f"same_copy_engine[{u},{w},{g}]")
 
 
-def fit_memory(problem: pulp.LpProblem, v: Variables, choices: Choices) -> None:
+def fit_memory(problem: pulp.LpProblem, v: MilpVariables, choices: Choices) -> None:
     """R2: a residency sits in one room, and rooms are not overfull when a load starts there.
 
     sum_k y_ugk = x_tg;  o_vgk >= m_vg + y_vgk - 1;  for the load of u into room k of g, over needs v of other models:
@@ -132,7 +140,7 @@ def fit_memory(problem: pulp.LpProblem, v: Variables, choices: Choices) -> None:
 
 
 def _fit_when_loaded(
-    problem: pulp.LpProblem, v: Variables, choices: Choices, need: int, g: int, room: int, inside: list[int]
+    problem: pulp.LpProblem, v: MilpVariables, choices: Choices, need: int, g: int, room: int, inside: list[int]
 ) -> None:
     """Count what a room holds when a need loads into it."""
     demand, capacity = choices.rooms[g][room].demand, choices.rooms[g][room].capacity
@@ -153,14 +161,14 @@ def _fit_when_loaded(
     problem.addConstraint(row, f"memory[{g},{room},{need}]")
 
 
-def _opened_in(v: Variables, choices: Choices, need: int, g: int, room: int) -> list[pulp.LpVariable]:
+def _opened_in(v: MilpVariables, choices: Choices, need: int, g: int, room: int) -> list[pulp.LpVariable]:
     """Return the literals that say that a need opens a residency in a room."""
     load = v.opened.get((need, g, room), v.miss[need, g])
     here = (need, g) in v.initial and choices.initial_room(choices.needs[need][1], g) == room
     return [load, *([v.initial[need, g]] if here else [])]
 
 
-def _leave_the_room(problem: pulp.LpProblem, v: Variables, choices: Choices) -> None:
+def _leave_the_room(problem: pulp.LpProblem, v: MilpVariables, choices: Choices) -> None:
     """R2: a residency has left a room by a load, or opens in it after the load, only if times and rooms say so.
 
     c_uv <= 1 - sum_w h_uw;  q_v >= e_t - M (1 - c_uv);  for two models also c_uv, a_vu <= 1 - y_vgk + y_ugk.
@@ -182,7 +190,7 @@ def _leave_the_room(problem: pulp.LpProblem, v: Variables, choices: Choices) -> 
 
 
 def _share_room(
-    problem: pulp.LpProblem, v: Variables, choices: Choices, literal: pulp.LpVariable, u: int, w: int, name: str
+    problem: pulp.LpProblem, v: MilpVariables, choices: Choices, literal: pulp.LpVariable, u: int, w: int, name: str
 ) -> None:
     """Let a literal imply that need u sits in the room of need w."""
     task, wanted = choices.needs[w]
@@ -192,7 +200,7 @@ def _share_room(
             problem.addConstraint(literal + v.place[w, g, room] <= 1 + there, f"{name}[{u},{w},{g},{room}]")
 
 
-def hold_one_copy_per_gpu(problem: pulp.LpProblem, v: Variables, choices: Choices) -> None:
+def hold_one_copy_per_gpu(problem: pulp.LpProblem, v: MilpVariables, choices: Choices) -> None:
     """R4, R6: the pieces of a model on a GPU do not overlap, and at most one need is initial.
 
     q_v >= e_t - M (1 - b_tw) for the task t of another need of the model;  sum_u i_ug <= 1.
@@ -214,7 +222,7 @@ def hold_one_copy_per_gpu(problem: pulp.LpProblem, v: Variables, choices: Choice
         problem.addConstraint(pulp.lpSum(literals) <= 1, f"initial_once[{m},{g}]")
 
 
-def limit_replicas(problem: pulp.LpProblem, v: Variables, choices: Choices) -> None:
+def limit_replicas(problem: pulp.LpProblem, v: MilpVariables, choices: Choices) -> None:
     """X: at no instant do more GPUs hold a model than the operator allows.
 
     Without swaps sum_gk z_mgk <= most. Otherwise sum i_ug <= most at time 0, and for the load of u, over needs v of
@@ -235,7 +243,7 @@ def limit_replicas(problem: pulp.LpProblem, v: Variables, choices: Choices) -> N
 
 
 def _limit_when_loaded(
-    problem: pulp.LpProblem, v: Variables, choices: Choices, need: int, users: list[int], most: int
+    problem: pulp.LpProblem, v: MilpVariables, choices: Choices, need: int, users: list[int], most: int
 ) -> None:
     """Count the replicas of a model when a need loads it."""
     held = []
@@ -253,7 +261,7 @@ def _limit_when_loaded(
     problem.addConstraint(row, f"replicas[{choices.needs[need][1]},{need}]")
 
 
-def never_swap(problem: pulp.LpProblem, v: Variables, choices: Choices) -> None:
+def never_swap(problem: pulp.LpProblem, v: MilpVariables, choices: Choices) -> None:
     """X: without swaps a model opens at most one residency on a GPU, and its room is taken for ever.
 
     y_ugk <= z_mgk;  sum_k z_mgk <= 1;  sum_u (m_ug + i_ug) <= 1;  sum_m demand z_mgk <= capacity.

@@ -10,13 +10,15 @@ from dataclasses import dataclass
 from functools import cache
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from models.identity import canonical, scenario_hash
 from models.instance import Instance
 from models.scenario import Scenario, write_atomically
 from models.timeline import Timeline
-from solvers.faults import SolverFaultWarning
+
+if TYPE_CHECKING:
+    from solvers.faults import SolverFaultWarning  # a GPU host has no solver
 
 _PACKAGES = ("truenorth", "highspy", "numba", "numpy", "ortools", "pulp")
 _ROOT = Path(__file__).parents[2]

@@ -16,7 +16,7 @@ from ortools.sat.python import cp_model
 from models import Instance, Objective, Placement, Timeline
 from models.formulations.arc_flow import formulate, read_bins
 from models.restrictions import Restrictions
-from solvers.exact.cp_sat_run import solve_until
+from solvers.exact.cp_sat import solve_until
 from solvers.faults import ARC_FLOW
 from solvers.result import Search
 

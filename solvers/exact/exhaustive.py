@@ -21,7 +21,7 @@ from models.instance import NONE, Instance
 from models.objective import Objective
 from models.timeline import Placement, Residency, Timeline
 from models.workload import Workflow
-from solvers.exact.moments import Drop, Load, Rules, Start, State, Step
+from solvers.exact.moments import BegunLoad, Drop, Rules, Start, State, TimeStep
 from solvers.result import Result, Search
 
 METHOD = "exhaustive"
@@ -31,7 +31,7 @@ METHOD = "exhaustive"
 class _Node(NamedTuple):
     """A state, its cost and the sum of all starts until then, the step to it, and the node where that began."""
 
-    step: Step
+    step: TimeStep
     cost: int
     begun_us: int
     before: _Node | None
@@ -63,7 +63,7 @@ def _cheapest(costs: _Costs) -> _Node | None:
         heapq.heappush(queue, (costs.promise(node), len(node.state.left), next(numbers), node))
 
     for state in costs.rules.first_states():
-        push(_Node(Step(state, (), frozenset()), 0, 0, None))
+        push(_Node(TimeStep(state, (), frozenset()), 0, 0, None))
     while queue:
         node = heapq.heappop(queue)[-1]
         if not node.state.left:
@@ -123,7 +123,7 @@ class _Costs:
         largest = self.objective in (Objective.MAKESPAN, Objective.MAX_SLOWDOWN)
         return max([cost, *each]) if largest else sum(each, cost)
 
-    def after(self, node: _Node, step: Step) -> int:
+    def after(self, node: _Node, step: TimeStep) -> int:
         """Return the cost after a step: once the last task of a job has begun its completion is known."""
         ends = _ends(node.state) | {t: e.run.end_us for e in step.events if isinstance(e, Start) for t in e.run.tasks}
         done = {int(self.instance.task_job[task]) for task in node.state.left - step.state.left}
@@ -168,7 +168,7 @@ def _timeline(instance: Instance, last: _Node) -> Timeline:
     placements, gone, here = list[Placement](), list[Residency](), dict[tuple[int, int], Residency]()
     for gpu, site in enumerate(history[-1].state.sites):
         for copy in site.copies:
-            here[gpu, copy.model] = _stay(instance, Load(gpu, copy.model, copy.slot, 0), 0, initial=True)
+            here[gpu, copy.model] = _stay(instance, BegunLoad(gpu, copy.model, copy.slot, 0), 0, initial=True)
     for after, before in reversed(list(pairwise(history))):
         now = before.state.now_us
         for event in after.step.events:
@@ -183,7 +183,7 @@ def _timeline(instance: Instance, last: _Node) -> Timeline:
     return Timeline.build(instance.n_tasks, placements, [*gone, *here.values()])
 
 
-def _stay(instance: Instance, load: Load, now: int, initial: bool = False) -> Residency:
+def _stay(instance: Instance, load: BegunLoad, now: int, initial: bool = False) -> Residency:
     """Return a residency that lasts as long as its GPU is there."""
     interval = instance.cluster.gpus[load.gpu].available.at(now)
     until = None if interval is None or interval[1] == FOREVER else interval[1]

@@ -30,7 +30,7 @@ from highspy import HighsModelStatus as _Status
 from highspy import cb
 
 from models.formulations import milp_instants
-from models.formulations.milp import Formulation, formulate
+from models.formulations.milp import MilpFormulation, formulate
 from models.formulations.milp_plans import ContradictoryOrderError, read_timeline, start_values
 from models.formulations.windows import METHOD as WINDOWS
 from models.formulations.windows import cannot_end
@@ -39,10 +39,10 @@ from models.objective import Objective
 from models.timeline import Timeline
 from solvers.exact import cp_sat
 from solvers.faults import MILP, SOLVER_OF
+from solvers.reductions import on_twin
 from solvers.result import Result, Search
-from solvers.visits import on_twin
 
-AnyFormulation = Formulation | milp_instants.Formulation
+AnyFormulation = MilpFormulation | milp_instants.InstantFormulation
 
 METHOD = MILP
 """Name of the bounds that this solver proves."""
@@ -239,13 +239,13 @@ class _SolverThread(ABC):
 
 
 def _start(formulation: AnyFormulation, timeline: Timeline) -> dict[str, float]:
-    if isinstance(formulation, Formulation):
+    if isinstance(formulation, MilpFormulation):
         return start_values(formulation, timeline)
     return milp_instants.start_values(formulation, timeline)
 
 
 def _read(formulation: AnyFormulation, value: Callable[[pulp.LpVariable], float]) -> Timeline:
-    if isinstance(formulation, Formulation):
+    if isinstance(formulation, MilpFormulation):
         return read_timeline(formulation, value)
     return milp_instants.read_timeline(formulation, value)
 

@@ -32,19 +32,19 @@ class Copy(NamedTuple):
     used: bool
 
 
-class Run(NamedTuple):
+class JointRun(NamedTuple):
     """Tasks that run together, until when."""
 
     end_us: int
     tasks: tuple[int, ...]
 
 
-class Site(NamedTuple):
+class GPUContents(NamedTuple):
     """One GPU: copies, runs, tasks that ended there and whose outputs are under way, classes that began just now."""
 
     copies: tuple[Copy, ...]
-    runs: tuple[Run, ...]
-    sent: tuple[Run, ...]
+    runs: tuple[JointRun, ...]
+    sent: tuple[JointRun, ...]
     begun: tuple[int, ...]
 
 
@@ -53,10 +53,10 @@ class State(NamedTuple):
 
     now_us: int
     left: frozenset[int]
-    sites: tuple[Site, ...]
+    sites: tuple[GPUContents, ...]
 
 
-class Load(NamedTuple):
+class BegunLoad(NamedTuple):
     """A model's load that begins, and its slot."""
 
     gpu: int
@@ -69,7 +69,7 @@ class Start(NamedTuple):
     """A run that begins."""
 
     gpu: int
-    run: Run
+    run: JointRun
 
 
 class Drop(NamedTuple):
@@ -79,12 +79,12 @@ class Drop(NamedTuple):
     copy: Copy
 
 
-Event = Load | Start | Drop
+Event = BegunLoad | Start | Drop
 Place = tuple[int, int, tuple[int, ...]]
 """Where a move stands among those of an instant: GPU, 0 for loads and 1 for runs, and what begins."""
 
 
-class Move(NamedTuple):
+class PossibleMove(NamedTuple):
     """A load or a run that can begin, after which copies have left."""
 
     place: Place
@@ -98,7 +98,7 @@ class Move(NamedTuple):
         return self.place, frozenset((drop.gpu, drop.copy.model) for drop in self.drops)
 
 
-class Step(NamedTuple):
+class TimeStep(NamedTuple):
     """From an instant to the next: the state there, what happened, and the moves that could have been made as well."""
 
     state: State
@@ -150,10 +150,10 @@ class Rules:
                     for resident in kept:
                         slot = NONE if resident.slot is None else resident.slot
                         copies[resident.gpu].append(Copy(resident.model, slot, 0, True))
-                    sites = tuple(Site(tuple(sorted(here)), (), (), ()) for here in copies)
+                    sites = tuple(GPUContents(tuple(sorted(here)), (), (), ()) for here in copies)
                     yield State(0, frozenset(self.tasks), sites)
 
-    def steps(self, state: State, declined: frozenset[object]) -> Iterator[Step]:
+    def steps(self, state: State, declined: frozenset[object]) -> Iterator[TimeStep]:
         """Yield every way to the next instant; once no task is left, time stands.
 
         Parameters
@@ -167,7 +167,7 @@ class Rules:
             moves = list(self._moves(reached))
             later = self._advance(reached) if reached.left else reached
             if later is not None:
-                yield Step(later, events, frozenset(move.name for move in moves))
+                yield TimeStep(later, events, frozenset(move.name for move in moves))
             # Moves of one instant do not depend on their order: ascending, each set of them comes once.
             waiting += [
                 (move.place, move.after, (*events, *move.drops, move.event))
@@ -195,17 +195,17 @@ class Rules:
         sites = tuple(self._at(state, gpu, later) for gpu in self.gpus)
         return State(later, state.left, sites)
 
-    def _at(self, state: State, gpu: int, later: int) -> Site:
+    def _at(self, state: State, gpu: int, later: int) -> GPUContents:
         """Return a GPU at a later instant: what has ended, arrived or gone is left out."""
         site, intervals = state.sites[gpu], self.instance.cluster.gpus[gpu].available.intervals
         gone = any(state.now_us < end <= later for _, end in intervals)
         copies = [copy._replace(ready_us=copy.ready_us * (copy.ready_us > later)) for copy in site.copies if not gone]
-        ended = [Run(run.end_us, (task,)) for run in site.runs if run.end_us <= later for task in run.tasks]
+        ended = [JointRun(run.end_us, (task,)) for run in site.runs if run.end_us <= later for task in run.tasks]
         sent = [run for run in (*site.sent, *ended) if self._under_way(state, gpu, run, later)]
         runs = tuple(run for run in site.runs if run.end_us > later)
-        return Site(tuple(sorted(copies)), runs, tuple(sorted(sent)), ())
+        return GPUContents(tuple(sorted(copies)), runs, tuple(sorted(sent)), ())
 
-    def _under_way(self, state: State, gpu: int, run: Run, now: int) -> bool:
+    def _under_way(self, state: State, gpu: int, run: JointRun, now: int) -> bool:
         (task,) = run.tasks
         return any(
             run.end_us + self.instance.transfer_time(edge, gpu, other) > now
@@ -241,7 +241,7 @@ class Rules:
 
     # Moves
 
-    def _moves(self, state: State) -> Iterator[Move]:
+    def _moves(self, state: State) -> Iterator[PossibleMove]:
         """Yield every load and run that can begin now."""
         known = _whereabouts(state)
         for gpu in self.gpus:
@@ -250,7 +250,7 @@ class Rules:
                 yield from self._loads(state, gpu, interval)
                 yield from self._runs(state, gpu, interval, known)
 
-    def _loads(self, state: State, gpu: int, interval: Interval) -> Iterator[Move]:
+    def _loads(self, state: State, gpu: int, interval: Interval) -> Iterator[PossibleMove]:
         now, site = state.now_us, state.sites[gpu]
         if _is_loading(site, now) or (site.runs and not self.instance.overlap_loads):
             return
@@ -268,9 +268,9 @@ class Rules:
                     drops = [*leaving, *elsewhere]
                     after = _without(state, drops)
                     copies = (*after.sites[gpu].copies, Copy(model, slot, now + load_us, False))
-                    event = Load(gpu, model, slot, now + load_us)
+                    event = BegunLoad(gpu, model, slot, now + load_us)
                     there = after.sites[gpu]._replace(copies=copies)
-                    yield Move((gpu, 0, (model, slot)), tuple(drops), event, _with(after, gpu, there))
+                    yield PossibleMove((gpu, 0, (model, slot)), tuple(drops), event, _with(after, gpu, there))
 
     def _rooms(self, state: State, gpu: int, weight: int) -> Iterator[tuple[int, tuple[Drop, ...]]]:
         """Yield the slots for a model (NONE: by bytes), each with the copies that must leave for it."""
@@ -288,7 +288,9 @@ class Rules:
         leaving = [drop for drop in copies if self._may_leave(state, *drop)]
         return combinations(leaving, max(0, len(copies) + 1 - self.most[model]))
 
-    def _runs(self, state: State, gpu: int, interval: Interval, known: dict[int, tuple[int, int]]) -> Iterator[Move]:
+    def _runs(
+        self, state: State, gpu: int, interval: Interval, known: dict[int, tuple[int, int]]
+    ) -> Iterator[PossibleMove]:
         now, site = state.now_us, state.sites[gpu]
         if _is_loading(site, now) and not self.instance.overlap_loads:
             return
@@ -306,11 +308,11 @@ class Rules:
             if self.share[first] > free or run_us == NEVER or now + run_us > interval[1]:
                 continue
             for drops in self._making_room(state, gpu, self.memory[first] * len(tasks), self.needs[first]):
-                run = Run(now + run_us, tasks)
+                run = JointRun(now + run_us, tasks)
                 after = self._begin(_without(state, drops), gpu, run)
-                yield Move((gpu, 1, tasks), drops, Start(gpu, run), after)
+                yield PossibleMove((gpu, 1, tasks), drops, Start(gpu, run), after)
 
-    def _together(self, able: list[int], site: Site) -> Iterator[tuple[int, ...]]:
+    def _together(self, able: list[int], site: GPUContents) -> Iterator[tuple[int, ...]]:
         """Yield the tasks that may start as one: any alone, and of a class that has not begun just now any set."""
         yield from ((task,) for task in able if self.batch[task] == NONE)
         for batch in {self.batch[task] for task in able} - {NONE, *site.begun}:
@@ -322,11 +324,11 @@ class Rules:
         one = self.instance.run_time(tasks[0], gpu)
         return one if batch == NONE else self.instance.batch_time(batch, gpu, len(tasks))
 
-    def _begin(self, state: State, gpu: int, run: Run) -> State:
+    def _begin(self, state: State, gpu: int, run: JointRun) -> State:
         site, first = state.sites[gpu], run.tasks[0]
         copies = tuple(copy._replace(used=copy.used or copy.model in self.needs[first]) for copy in site.copies)
         begun = site.begun if self.batch[first] == NONE else (*site.begun, self.batch[first])
-        there = Site(copies, tuple(sorted((*site.runs, run))), site.sent, begun)
+        there = GPUContents(copies, tuple(sorted((*site.runs, run))), site.sent, begun)
         return _with(state._replace(left=state.left.difference(run.tasks)), gpu, there)
 
     def _making_room(self, state: State, gpu: int, wanted: int, staying: frozenset[int]) -> Iterator[tuple[Drop, ...]]:
@@ -355,7 +357,7 @@ def _whereabouts(state: State) -> dict[int, tuple[int, int]]:
     return {task: (gpu, run.end_us) for gpu, run in runs for task in run.tasks}
 
 
-def _is_loading(site: Site, now: int) -> bool:
+def _is_loading(site: GPUContents, now: int) -> bool:
     return any(copy.ready_us > now for copy in site.copies)
 
 
@@ -367,6 +369,6 @@ def _without(state: State, drops: Iterable[Drop]) -> State:
     return state
 
 
-def _with(state: State, gpu: int, site: Site) -> State:
+def _with(state: State, gpu: int, site: GPUContents) -> State:
     """Return the state with another GPU in one place."""
     return state._replace(sites=(*state.sites[:gpu], site, *state.sites[gpu + 1 :]))

@@ -22,7 +22,7 @@ from solvers.bounds import closed_form
 from solvers.bounds.lagrangian.improve import Priced
 from solvers.bounds.lagrangian.improve import improve as raise_bound
 from solvers.exact import start_orders
-from solvers.exact.start_orders_tables import Rate
+from solvers.exact.start_orders_tables import ComputeRate
 from solvers.result import Search
 from solvers.search.decoder import Decisions, Decoder
 
@@ -41,7 +41,7 @@ _MOST_RENAMED = 5
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class JobsPart:
     """Some jobs of a window by themselves.
 
     Parameters
@@ -59,7 +59,7 @@ class Part:
     share: Fraction
 
     @classmethod
-    def of(cls, instance: Instance, objective: Objective, jobs: range) -> Part:
+    def of(cls, instance: Instance, objective: Objective, jobs: range) -> JobsPart:
         """Return the part of a window that some jobs are, not all of them without weight."""
         alone = replace(instance, jobs=instance.jobs[jobs.start : jobs.stop])
         weights = charges(objective, instance).job_weights[jobs.start : jobs.stop]
@@ -94,7 +94,7 @@ def cut(search: Search, priced: Priced) -> list[range]:
     whole = [range(len(instance.jobs))]
     if timeline is None or search.value is None or not start_orders.applies(instance, search.objective):
         return whole
-    rate, weights = Rate.of(priced), charges(search.objective, instance).job_weights
+    rate, weights = ComputeRate.of(priced), charges(search.objective, instance).job_weights
     edges_us = np.arange(len(rate.by_slot) + 1) * rate.slot_us
     paid = np.concatenate(([0.0], np.cumsum(rate.by_slot) * rate.slot_us)) / float(rate.scale)
     release_us, first_task = instance.job_release_us, instance.job_first_task
@@ -136,7 +136,7 @@ def improve(search: Search, priced: Priced, limit_s: float, workers: int = 1) ->
         So many parts are looked at at a time.
     """
     end_s = search.elapsed_s + limit_s
-    ranges, timeline, rate = cut(search, priced), search.timeline, Rate.of(priced)
+    ranges, timeline, rate = cut(search, priced), search.timeline, ComputeRate.of(priced)
     if len(ranges) == 1 or timeline is None:
         start_orders.improve(search, rate, limit_s)
         return
@@ -144,7 +144,9 @@ def improve(search: Search, priced: Priced, limit_s: float, workers: int = 1) ->
     def left_s() -> float:
         return min(search.remaining_s, end_s - search.elapsed_s)
 
-    parts = sorted((Part.of(search.instance, search.objective, jobs) for jobs in ranges), key=lambda part: part.size)
+    parts = sorted(
+        (JobsPart.of(search.instance, search.objective, jobs) for jobs in ranges), key=lambda part: part.size
+    )
     searches = [_begin(search, part, timeline, limit_s) for part in parts]
 
     def prove_at_once(at: int) -> None:
@@ -167,7 +169,7 @@ def improve(search: Search, priced: Priced, limit_s: float, workers: int = 1) ->
     search.offer_bound(sum(bounds, Fraction(0)), start_orders.METHOD)
 
 
-def _begin(search: Search, part: Part, timeline: Timeline, limit_s: float) -> Search:
+def _begin(search: Search, part: JobsPart, timeline: Timeline, limit_s: float) -> Search:
     """Return a search of a part that knows its share of a plan, and bounds that need no ascent."""
     alone = Search(part.instance, search.objective, limit_s, stop=search.stop, left_out=search.left_out)
     alone.offer(part.plan(timeline))
@@ -181,12 +183,12 @@ def _prove_alone(alone: Search, limit_s: float) -> None:
     if size <= _MOST_TASKS:
         priced = raise_bound(alone, min(_ASCENT_S_PER_TASK * size, _ASCENT_SHARE * limit_s))
         if priced is not None:
-            start_orders.improve(alone, Rate.of(priced), end_s - alone.elapsed_s)
+            start_orders.improve(alone, ComputeRate.of(priced), end_s - alone.elapsed_s)
     if not alone.proved and alone.bound_method != start_orders.METHOD:
         raise_bound(alone, end_s - alone.elapsed_s)
 
 
-def _join(search: Search, timeline: Timeline, found: Iterable[tuple[Part, Search]]) -> None:
+def _join(search: Search, timeline: Timeline, found: Iterable[tuple[JobsPart, Search]]) -> None:
     """Offer the plan with better ones of some parts in it, under the names of the GPUs that suit it best."""
     decoder, gpus = Decoder(search.instance, search.objective, idle_first=True), search.instance.n_gpus
     start_us, gpu = timeline.start_us.copy(), timeline.gpu.copy()

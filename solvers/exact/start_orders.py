@@ -23,13 +23,12 @@ from numpy.typing import NDArray
 
 from models.formulations.allowance import UNLIMITED, GivenUpError
 from models.formulations.windows import completion_lower_us
-from models.instance import Instance, Ints
+from models.instance import NONE, Instance, Ints
 from models.objective import Objective, Term, charges
 from solvers.bounds.granularity import round_up
-from solvers.exact.start_orders_costs import FAR
-from solvers.exact.start_orders_kernel import NONE, dominate, expand
-from solvers.exact.start_orders_records import States, Tables
-from solvers.exact.start_orders_tables import Rate, tabulate
+from solvers.exact.start_orders_kernel import dominate, expand
+from solvers.exact.start_orders_records import Ahead, Growth, OrderTables, States
+from solvers.exact.start_orders_tables import FAR, ComputeRate, tabulate
 from solvers.result import Search
 from solvers.search.decoder import Decisions, Decoder
 
@@ -51,7 +50,7 @@ _SURE = Fraction(1, 2_000_000)
 """Plans that are better by less than this share are not looked for."""
 
 
-class Guide:
+class OrderGuide:
     """What the states of a relaxation still cost.
 
     Parameters
@@ -77,7 +76,7 @@ def applies(instance: Instance, objective: Objective) -> bool:
     return charged.term is not Term.LATE and bool((charged.due_us <= completion_lower_us(instance)).all())
 
 
-def improve(search: Search, rate: Rate, limit_s: float, most_states: int = MOST_STATES) -> None:
+def improve(search: Search, rate: ComputeRate, limit_s: float, most_states: int = MOST_STATES) -> None:
     """Improve a search's bound, and its plan, until they meet, time is up, or there are too many states.
 
     Parameters
@@ -93,7 +92,7 @@ def improve(search: Search, rate: Rate, limit_s: float, most_states: int = MOST_
         _improve(search, rate, limit_s, most_states)
 
 
-def _improve(search: Search, rate: Rate, limit_s: float, most_states: int) -> None:
+def _improve(search: Search, rate: ComputeRate, limit_s: float, most_states: int) -> None:
     """Run one relaxation after the other, as `improve` does.
 
     Raises
@@ -133,14 +132,14 @@ class Programme:
         self._end_s = search.elapsed_s + limit_s
         self._decoder = Decoder(search.instance, search.objective)
 
-    def look_for_plans(self, tables: Tables, guide: Guide) -> None:
+    def look_for_plans(self, tables: OrderTables, guide: OrderGuide) -> None:
         """Offer plans from the few most promising states of every step."""
         steps: list[States] = []
         for states, _ in self._steps(tables._replace(active=True), guide, self._limit(), _FEW_STATES):
             steps.append(states)
         self._offer_plans(steps)
 
-    def prove(self, tables: Tables, guide: Guide | None) -> Guide | None:
+    def prove(self, tables: OrderTables, guide: OrderGuide | None) -> OrderGuide | None:
         """Offer the optimum of a relaxation and its plans; return what its states cost, None if it was given up."""
         limit, steps, links, count = self._limit(), list[States](), list[_Links](), 0
         most = min(self.most_states, _most_in_memory(tables))
@@ -156,14 +155,14 @@ class Programme:
         bound = round_up(self.search.instance, self.search.objective, least / self.scale)
         self.search.offer_bound(bound, METHOD)
         self._offer_plans(steps)
-        return Guide(_costs_to_go(steps, links, limit), tables.apart_us)
+        return OrderGuide(_costs_to_go(steps, links, limit), tables.apart_us)
 
     def _limit(self) -> int:
         """Return a cost that only plans of interest stay within."""
         return floor(0 if self.search.value is None else self.search.value * self.scale * (1 - _SURE))
 
     def _steps(
-        self, tables: Tables, guide: Guide | None, limit: int, width: int | None
+        self, tables: OrderTables, guide: OrderGuide | None, limit: int, width: int | None
     ) -> Iterator[tuple[States, _Links]]:
         """Yield the states after every start, and whose they are; end early once time is up, or memory.
 
@@ -190,10 +189,8 @@ class Programme:
                 if self.search.remaining_s <= 0 or self.search.elapsed_s > self._end_s or left < 0:
                     return
                 out = _empty(tables, at_once)
-                guided = guide is not None
-                count, first = expand(
-                    tables, states, first, limit, guided, ahead, to_go, apart_us, ready, start_us, out
-                )
+                relaxed = Ahead(guide is not None, ahead, to_go, apart_us)
+                count, first = expand(Growth(tables, states, out, limit), relaxed, first, ready, start_us)
                 parts.append(out.rows(slice(count)))
                 left -= count
             all_states = States._make(map(np.concatenate, zip(*parts, strict=True)))
@@ -246,12 +243,12 @@ def _costs_to_go(steps: list[States], links: list[_Links], limit: int) -> list[t
     return guides[::-1]
 
 
-def _most_in_memory(tables: Tables) -> int:
+def _most_in_memory(tables: OrderTables) -> int:
     """Return how many states fit into memory."""
     return UNLIMITED.most(_COPIES * sum(column.nbytes for column in _empty(tables, 1)))
 
 
-def _states_at_once(tables: Tables) -> int:
+def _states_at_once(tables: OrderTables) -> int:
     """Return how many states are written before any are left out: no fewer than may come after one.
 
     Raises
@@ -265,14 +262,14 @@ def _states_at_once(tables: Tables) -> int:
     return max(fewest, min(_AT_ONCE, most))
 
 
-def _origin(tables: Tables) -> States:
+def _origin(tables: OrderTables) -> States:
     """Return the state before any start."""
     states = _empty(tables, 1)
     states.stage[0], states.name[0], states.sent[0] = tables.first_stage, np.arange(tables.gpus), NONE
     return states
 
 
-def _empty(tables: Tables, count: int) -> States:
+def _empty(tables: OrderTables, count: int) -> States:
     """Return room for so many states, filled with 0."""
     # A GPU runs one task; more outputs may be under way if runs are shorter than that takes, but each only once.
     shortest_us = int(tables.run_us[tables.tail_us > 0].min(initial=FAR))

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from models.instance import Ints
+from models.instance import NONE, Ints
 from solvers.compiled import inlined, kernel
-from solvers.exact.start_orders_costs import FAR, price_until
-from solvers.exact.start_orders_records import States, Tables
-
-NONE = -1
+from solvers.exact.start_orders_records import Ahead, Growth, OrderTables, States
+from solvers.exact.start_orders_tables import FAR, price_until
 
 MOST_COMPARED = 100
 """Of the states of one key that are kept, a new one is compared with so many."""
@@ -15,7 +13,15 @@ MOST_COMPARED = 100
 
 @inlined
 def _load_sum(load_us: Ints, models: int) -> int:
-    """Return how long the loads of some models take, one after the other."""
+    """Return how long the loads of some models take, one after the other.
+
+    Notes
+    -----
+    Invariant: no order of the loads has all these models there sooner, none of them being there at first.
+    Because: one copy engine does one load at a time.
+    Cost: O(models).
+    If wrong: unsound if too long, weaker if too short.
+    """
     total: int = 0
     model = 0
     while models:
@@ -27,8 +33,17 @@ def _load_sum(load_us: Ints, models: int) -> int:
 
 
 @kernel
-def _earliest(tables: Tables, states: States, at: int, task: int, gpu: int) -> int:
-    """Return the earliest start of a task on a GPU, after all that have started."""
+def _earliest(tables: OrderTables, states: States, at: int, task: int, gpu: int) -> int:
+    """Return the earliest start of a task on a GPU, after all that have started.
+
+    Notes
+    -----
+    Invariant: no plan that began like the state, and starts this task next, on this GPU, starts it sooner.
+    Because: it waits for `now` (starts are in order), its GPU, its head, its inputs, and the loads of all models that
+    the GPU has used; how loads evict one another is left out.
+    Cost: O(inputs x outputs under way + models).
+    If wrong: unsound if too late, weaker if too early.
+    """
     start: int = max(states.now_us[at], states.free_us[at, gpu], tables.head_us[task])
     for entry in range(tables.input_first[task], tables.input_first[task + 1]):
         for k in range(states.sent.shape[1]):
@@ -42,8 +57,16 @@ def _earliest(tables: Tables, states: States, at: int, task: int, gpu: int) -> i
 
 
 @kernel
-def _alike(tables: Tables, states: States, at: int, one: int, other: int) -> bool:
-    """Say whether two GPUs are the same to every later task."""
+def _alike(tables: OrderTables, states: States, at: int, one: int, other: int) -> bool:
+    """Say whether two GPUs are the same to every later task.
+
+    Notes
+    -----
+    Invariant: if so, exchanging the two in all that follows gives a plan of the same cost.
+    Because: a later task asks a GPU when it is free, which models it has used, and whether an output lies there.
+    Cost: O(outputs under way).
+    If wrong: unsound, for one of two different GPUs would never be tried.
+    """
     if states.free_us[at, one] != states.free_us[at, other] or states.models[at, one] != states.models[at, other]:
         return False
     for k in range(states.sent.shape[1]):
@@ -54,7 +77,7 @@ def _alike(tables: Tables, states: States, at: int, one: int, other: int) -> boo
 
 
 @kernel
-def _seen_before(tables: Tables, states: States, at: int, gpu: int) -> bool:
+def _seen_before(tables: OrderTables, states: States, at: int, gpu: int) -> bool:
     """Say whether an earlier GPU is the same to every later task."""
     for other in range(gpu):  # noqa: SIM110 - no generator compiles
         if _alike(tables, states, at, gpu, other):
@@ -63,8 +86,16 @@ def _seen_before(tables: Tables, states: States, at: int, gpu: int) -> bool:
 
 
 @kernel
-def _list_ready(tables: Tables, states: States, at: int, ready: Ints) -> int:
-    """Write the tasks that can start next, and return their number."""
+def _list_ready(tables: OrderTables, states: States, at: int, ready: Ints) -> int:
+    """Write the tasks that can start next, then NONE if there is room, and return their number.
+
+    Notes
+    -----
+    Invariant: `ready` lists every task all of whose predecessors have started, and none that has started itself.
+    Because: `next_stage` says of each stage and task which stage follows, -1 where the task cannot start.
+    Cost: O(tasks of unfinished jobs).
+    If wrong: unsound if one is missing.
+    """
     count = 0
     for job in range(len(tables.weight)):
         stage = states.stage[at, job]
@@ -72,35 +103,31 @@ def _list_ready(tables: Tables, states: States, at: int, ready: Ints) -> int:
             if tables.next_stage[stage, task - tables.first_task[job]] >= 0:
                 ready[count] = task
                 count += 1
+    if count < len(ready):
+        ready[count] = NONE
     return count
 
 
 @kernel
-def expand(
-    tables: Tables,
-    states: States,
-    first: int,
-    limit: int,
-    guided: bool,
-    guide: States,
-    to_go: Ints,
-    apart_us: Ints,
-    ready: Ints,
-    start_us: Ints,
-    out: States,
-) -> tuple[int, int]:
+def expand(growth: Growth, ahead: Ahead, first: int, ready: Ints, start_us: Ints) -> tuple[int, int]:
     """Write what can start next after each state from the `first` on; return how many states came, and whose are next.
 
     Parameters
     ----------
-    limit
-        States whose bound lies above it are left out.
-    guided
-        Whether there is a guide: the states of a relaxation after as many starts, sorted by key, and what each then
-        costs at least on top of its cost, and how long outputs are under way in it.
     ready, start_us
         Room to work in. Shape [tasks], [tasks, GPUs].
+
+    Notes
+    -----
+    Invariant: every state within the limit that a best order may go through next is written, once for GPUs that are
+    the same to every later task.
+    Because: each ready task is tried on each GPU that differs from those before it (`_seen_before`); left out is what
+    leaves a GPU idle that could have run another task first (`_first_to_fit`), what lies above the limit (`_start`),
+    and what no state of the relaxation is as early as (`_within_reach`).
+    Cost: O(states x ready tasks x GPUs x what `_start` costs); a state whose successors may not fit waits.
+    If wrong: unsound, for the best order might be left out.
     """
+    tables, states, out, limit = growth.tables, growth.states, growth.out, growth.limit
     gpus, written = tables.gpus, 0
     for at in range(first, len(states.cost)):
         count = _list_ready(tables, states, at, ready)
@@ -109,24 +136,26 @@ def expand(
         for index in range(count):
             for gpu in range(gpus):
                 start_us[index, gpu] = _earliest(tables, states, at, ready[index], gpu)
+        # In a pool GPUs are sorted by when they are free, and the first is the one to take.
         for gpu in range(1 if tables.pooled else gpus):
             if _seen_before(tables, states, at, gpu):
                 continue
-            fits, fits_next, fitting = _first_to_fit(tables, states, at, gpu, ready, count, start_us)
+            fits, fits_next, fitting = _first_to_fit(tables, states, at, gpu, ready, start_us)
             for index in range(count):
                 task, start = ready[index], start_us[index, gpu]
+                # A task does not stand in its own way: then the second of those that fit counts.
                 if tables.active and (fits_next if index == fitting else fits) <= start:
                     continue
-                if not _start(tables, states, at, task, gpu, start, limit, out, written):
+                if not _start(growth, at, task, gpu, start, written):
                     continue
-                if not guided or _within_reach(tables, out, written, guide, to_go, apart_us, limit):
+                if not ahead.known or _within_reach(tables, out, written, ahead, limit):
                     written += 1
     return written, len(states.cost)
 
 
 @kernel
 def _first_to_fit(
-    tables: Tables, states: States, at: int, gpu: int, ready: Ints, count: int, start_us: Ints
+    tables: OrderTables, states: States, at: int, gpu: int, ready: Ints, start_us: Ints
 ) -> tuple[int, int, int]:
     """Return the first two ends of tasks that can run on a GPU now without harm to any other, and the first's index.
 
@@ -145,8 +174,10 @@ def _first_to_fit(
     If wrong: unsound, for the best order might be left out.
     """
     first, second, fitting = FAR, FAR, NONE
-    for index in range(count):
+    for index in range(len(ready)):
         task = ready[index]
+        if task == NONE:
+            break
         if tables.run_us[task] < tables.apart_us[task]:
             continue
         if tables.needs[task] & ~states.models[at, gpu] and states.loads_us[at, gpu] > states.free_us[at, gpu]:
@@ -160,9 +191,7 @@ def _first_to_fit(
 
 
 @kernel
-def _start(
-    tables: Tables, states: States, at: int, task: int, gpu: int, start: int, limit: int, out: States, to: int
-) -> bool:
+def _start(growth: Growth, at: int, task: int, gpu: int, start: int, to: int) -> bool:
     """Write the state after one more start; return whether its bound lies within the limit.
 
     Notes
@@ -177,14 +206,16 @@ def _start(
     If wrong: models forgotten too soon make starts too early, which is weaker; a bound, due time or `now` that is
     too high is unsound.
     """
+    tables, states, out = growth.tables, growth.states, growth.out
     end, now = start + tables.run_us[task], FAR
     for g in range(tables.gpus):
         out.free_us[to, g] = end if g == gpu else max(states.free_us[at, g], start)
         out.models[to, g], out.name[to, g] = states.models[at, g], states.name[at, g]
         now = min(now, out.free_us[to, g])
     out.models[to, gpu] |= tables.needs[task]
-    total, wanted = _advance_jobs(tables, states, at, task, end, now, out, to)
-    _keep_sent(tables, states, at, task, gpu, end, now, out, to)
+    total, wanted = _advance_jobs(growth, at, task, end, now, to)
+    out.now_us[to] = now
+    _keep_sent(growth, at, task, gpu, end, to)
     for g in range(tables.gpus):
         free = out.free_us[to, g]
         total -= tables.prefix[len(tables.rate)] - price_until(tables.prefix, tables.rate, tables.slot_us, free)
@@ -194,20 +225,28 @@ def _start(
     for job in range(len(tables.weight)):
         total += _rest_of_job(tables, job, now, out, to)
     out.bound[to] = max(states.bound[at], total)
-    if out.bound[to] > limit:
+    if out.bound[to] > growth.limit:
         return False
     _sort_gpus(out, to)
-    out.begun_us[to], out.now_us[to] = states.begun_us[at] + start, now
+    out.begun_us[to] = states.begun_us[at] + start
     out.key[to] = states.key[at] ^ tables.key[task]
     out.parent[to], out.task[to], out.gpu[to] = at, task, states.name[at, gpu]
     return True
 
 
 @kernel
-def _advance_jobs(
-    tables: Tables, states: States, at: int, task: int, end: int, now: int, out: States, to: int
-) -> tuple[int, int]:
-    """Write stages, earliest completions and the cost; return the cost, and a mask of the models still wanted."""
+def _advance_jobs(growth: Growth, at: int, task: int, end: int, now: int, to: int) -> tuple[int, int]:
+    """Write stages, earliest completions and the cost; return the cost, and a mask of the models still wanted.
+
+    Notes
+    -----
+    Invariant: `due_us` of a job is a time before which it cannot complete; a job all of whose tasks have started has
+    paid for it in `cost`, and is 0 from then on, so that states do not differ in what is settled.
+    Because: a task that can start next starts no earlier than `now` and its own head, and the longest path follows it.
+    Cost: O(jobs x tasks of a job).
+    If wrong: unsound where a due time is too late, weaker where it is too early.
+    """
+    tables, states, out = growth.tables, growth.states, growth.out
     cost, wanted = states.cost[at], 0
     for job in range(len(tables.weight)):
         stage, due = states.stage[at, job], states.due_us[at, job]
@@ -229,10 +268,19 @@ def _advance_jobs(
 
 
 @kernel
-def _keep_sent(
-    tables: Tables, states: States, at: int, task: int, gpu: int, end: int, now: int, out: States, to: int
-) -> None:
-    """Write the tasks that others may have to wait for."""
+def _keep_sent(growth: Growth, at: int, task: int, gpu: int, end: int, to: int) -> None:
+    """Write the tasks that others may have to wait for.
+
+    Notes
+    -----
+    Invariant: a task is listed for as long as its output may make a later start wait: it has successors that have not
+    all started, and its output is not yet everywhere by `now`.
+    Because: no later task starts before `now`, and the longest way of an output is `apart_us`.
+    Cost: O(outputs under way).
+    If wrong: weaker. What is forgotten too soon lets its successors start too early.
+    """
+    tables, states, out = growth.tables, growth.states, growth.out
+    now = out.now_us[to]
     count, room = 0, out.sent.shape[1]
     for k in range(room):
         out.sent[to, k] = NONE
@@ -248,8 +296,17 @@ def _keep_sent(
 
 
 @kernel
-def _rest_of_job(tables: Tables, job: int, now: int, out: States, to: int) -> int:
-    """Return what a job costs at least for its completion and the runs that are left, 0 if all have started."""
+def _rest_of_job(tables: OrderTables, job: int, now: int, out: States, to: int) -> int:
+    """Return what a job costs at least for its completion and the runs that are left, 0 if all have started.
+
+    Notes
+    -----
+    Invariant: the job costs at least this above its due time: its completion and, at the prices, the runs it has left.
+    Because: `rest` is the least for a begin within a column, and columns round begins down; what is paid alone, added
+    to the earliest completion known, is another bound: the larger counts.
+    Cost: O(inputs of one task x outputs under way).
+    If wrong: unsound if too high, slower if too low: then more states are kept.
+    """
     stage = out.stage[to, job]
     if tables.done[stage]:
         return 0
@@ -285,7 +342,16 @@ def _swap(column: Ints, at: int, k: int) -> None:
 
 @kernel
 def _sort_gpus(out: States, to: int) -> None:
-    """Sort the GPUs by when they are free, then by their models: states that differ in names alone become equal."""
+    """Sort the GPUs by when they are free, then by their models: states that differ in names alone become equal.
+
+    Notes
+    -----
+    Invariant: GPUs are sorted by when they are free, then by models; `name` and `place` follow, or plans could not be
+    read back.
+    Because: GPUs of one kind may be exchanged; an insertion sort suffices, for one start moves one GPU.
+    Cost: O(GPUs + places that change x outputs under way).
+    If wrong: slower where equal states look different; a `place` that does not follow is unsound.
+    """
     for g in range(1, out.free_us.shape[1]):
         k = g
         while k and _comes_before(out, to, k, k - 1):
@@ -302,7 +368,7 @@ def _sort_gpus(out: States, to: int) -> None:
 
 
 @kernel
-def _as_early(tables: Tables, ours: States, a: int, theirs: States, b: int, apart_us: Ints, at_once: bool) -> bool:
+def _as_early(tables: OrderTables, ours: States, a: int, theirs: States, b: int, apart_us: Ints, at_once: bool) -> bool:
     """Say whether whatever can follow state b can follow state a, no later.
 
     Notes
@@ -346,14 +412,21 @@ def _as_early(tables: Tables, ours: States, a: int, theirs: States, b: int, apar
 
 
 @kernel
-def _within_reach(
-    tables: Tables, states: States, at: int, guide: States, to_go: Ints, apart_us: Ints, limit: int
-) -> bool:
+def _within_reach(tables: OrderTables, states: States, at: int, ahead: Ahead, limit: int) -> bool:
     """Raise a state's bound by what the states of a relaxation still cost; return whether it lies within the limit.
 
     The state's own order has, in the relaxation, a state that is as early; if none is within the limit, no plan is.
     What outputs under way cost counts only where they are surely no later in the relaxation.
+
+    Notes
+    -----
+    Invariant: the bound that is written is one on every plan that begins like the state.
+    Because: the relaxation of such a plan goes through a state with the same tasks that is as early in everything; one
+    that is kept in its place costs no more. Of all that are as early the dearest counts, since each of them says so.
+    Cost: O(log states + states of one key x what a comparison costs).
+    If wrong: unsound.
     """
+    guide, to_go, apart_us = ahead.states, ahead.to_go, ahead.apart_us
     key = states.key[at]
     low, high = 0, len(guide.key)
     while low < high:
@@ -374,7 +447,7 @@ def _within_reach(
 
 
 @kernel
-def dominate(tables: Tables, states: States, order: Ints, instead: Ints) -> None:
+def dominate(tables: OrderTables, states: States, order: Ints, instead: Ints) -> None:
     """Write for every state the one to keep instead, itself if it is needed.
 
     Notes

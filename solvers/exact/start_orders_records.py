@@ -13,7 +13,7 @@ Flags = NDArray[np.bool_]
 Keys = NDArray[np.uint64]
 
 
-class Tables(NamedTuple):
+class OrderTables(NamedTuple):
     """An instance with one class of GPUs, in arrays.
 
     Parameters
@@ -39,10 +39,10 @@ class Tables(NamedTuple):
     first_stage
         Per job: the stage in which nothing of it has started.
     next_stage
-        Stage after the start of a task, by its place in the job; -1: it cannot start yet, or has started.
+        Stage after the start of a task, by its place in the job; NONE: it cannot start yet, or has started.
         Shape [stages, tasks of the largest workflow].
     only
-        Per stage: the one task that can start next, -1 if there are several.
+        Per stage: the one task that can start next, NONE if there are several.
     done, wants
         Per stage: whether all tasks have started; the models that the others need.
     rest, paid
@@ -87,12 +87,12 @@ class Tables(NamedTuple):
     key: Keys
     gpus: int
 
-    def in_pool(self) -> Tables:
+    def in_pool(self) -> OrderTables:
         """Return the relaxation without transfers and loads, whose GPUs are all the same."""
         at_once, apart_us, needs = 0 * self.input_us, 0 * self.apart_us, 0 * self.needs
         return self._replace(pooled=True, active=False, input_us=at_once, apart_us=apart_us, needs=needs)
 
-    def with_transfers(self) -> Tables:
+    def with_transfers(self) -> OrderTables:
         """Return the relaxation without loads beyond those that a task must wait for itself."""
         return self._replace(active=False, needs=0 * self.needs)
 
@@ -148,3 +148,41 @@ class States(NamedTuple):
     def rows(self, which: Ints | slice) -> States:
         """Return some of the states."""
         return States._make(column[which] for column in self)
+
+
+class Growth(NamedTuple):
+    """The states of a step, and those of the next that grow from them.
+
+    Parameters
+    ----------
+    tables, states
+        What is looked up, and the states that are grown from.
+    out
+        Room for what comes after them.
+    limit
+        States whose bound lies above it are left out.
+    """
+
+    tables: OrderTables
+    states: States
+    out: States
+    limit: int
+
+
+class Ahead(NamedTuple):
+    """What the states of a relaxation after as many starts still cost.
+
+    Parameters
+    ----------
+    known
+        Whether there is a relaxation; without one the others are empty.
+    states, to_go
+        Its states, sorted by key, and what each costs at least on top of its cost.
+    apart_us
+        Per task: how long its output is under way in it.
+    """
+
+    known: bool
+    states: States
+    to_go: Ints
+    apart_us: Ints

@@ -15,11 +15,130 @@ import numpy as np
 from models.formulations.allowance import UNLIMITED, Allowance
 from models.formulations.scale import ScaledObjective
 from models.formulations.windows import horizon_us, time_windows, transfer_matrix
-from models.instance import Instance, Ints
+from models.instance import NONE, Instance, Ints
 from models.objective import Objective, charges
 from solvers.bounds.lagrangian.improve import Priced
-from solvers.exact.start_orders_costs import least_rests, price_runs, start_first
-from solvers.exact.start_orders_records import Tables
+from solvers.compiled import allocating_kernel, inlined
+from solvers.exact.start_orders_records import OrderTables
+
+FAR = 1 << 58
+"""Stands for the cost of what cannot be, and for a time that is never."""
+
+
+@inlined
+def price_until(prefix: Ints, rate: Ints, slot_us: int, instant: int) -> int:
+    """Return the price from time 0 to an instant.
+
+    Notes
+    -----
+    Invariant: the sum of `rate` over the microseconds of [0, instant), nothing behind the last slot.
+    Because: `prefix` has whole slots, the rest is part of one.
+    Cost: O(1).
+    If wrong: unsound. Every bound of the programme is a sum of such prices.
+    """
+    slot = instant // slot_us
+    price: int = prefix[min(slot, len(rate))]
+    return price if slot >= len(rate) else price + rate[slot] * (instant - slot * slot_us)
+
+
+@allocating_kernel
+def price_runs(prefix: Ints, rate: Ints, slot_us: int, run_us: int, out: Ints) -> None:
+    """Write the least price of a run that starts within each slot: it has its kinks where an end meets an edge.
+
+    Notes
+    -----
+    Invariant: no run that begins within the slot pays less.
+    Because: between two kinks the price is linear in the begin, so its least lies at a kink or at an end of the slot;
+    kinks are where the end of the run meets an edge of a slot, at most one per slot of begins.
+    Cost: O(slots).
+    If wrong: unsound if too high, slower if too low.
+    """
+    for slot in range(len(out)):
+        begin = slot * slot_us
+        best = FAR
+        for late_us in (0, slot_us - 1, -(begin + run_us) % slot_us):
+            start = begin + late_us
+            price = price_until(prefix, rate, slot_us, start + run_us) - price_until(prefix, rate, slot_us, start)
+            best = min(best, price)
+        out[slot] = best
+
+
+@allocating_kernel
+def least_rests(
+    prices: Ints,
+    run_us: Ints,
+    tail_us: Ints,
+    lead_us: Ints,
+    loads_us: Ints,
+    weight: int,
+    column_us: int,
+    rest: Ints,
+    paid: Ints,
+) -> None:
+    """Write what tasks that are left pay at least for running, and that with what the job's completion costs.
+
+    Each task starts where it is cheapest after the path that leads to it, and early enough for the path behind it.
+
+    Notes
+    -----
+    Invariant: a rest that begins within a column pays no less than `paid` for running, and costs no less than `rest`.
+    Because: each task pays its least alone, after the path that leads to it and its loads; with the completion, the
+    least over all completions of what tasks pay that end early enough for the path behind them.
+    Cost: O(columns squared x tasks) at worst, for completions are tried until their cost alone is more than the best.
+    If wrong: unsound if too high, slower if too low.
+    """
+    columns, tasks = len(rest), len(run_us)
+    for i in range(tasks):
+        later = prices[i].copy()
+        for x in range(columns - 2, -1, -1):
+            later[x] = min(later[x], later[x + 1])
+        for x in range(columns):
+            paid[x] += later[min(columns - 1, max((x * column_us + lead_us[i]) // column_us, loads_us[i] // column_us))]
+    soonest, longest = 0, 0
+    for i in range(tasks):
+        soonest = max(soonest, loads_us[i] + run_us[i] + tail_us[i])
+        longest = max(longest, lead_us[i] + run_us[i] + tail_us[i])
+    for x in range(columns):
+        soonest_us = max(soonest, x * column_us + longest)
+        # Completing beyond the last column costs no less than this.
+        best = weight * max(soonest_us, columns * column_us) + paid[x]
+        nexts, least = np.empty(tasks, np.int64), np.empty(tasks, np.int64)
+        for i in range(tasks):
+            nexts[i] = max((x * column_us + lead_us[i]) // column_us, loads_us[i] // column_us)
+            least[i] = FAR
+        for column in range(soonest_us // column_us, columns):
+            cost = weight * max(soonest_us, column * column_us)
+            if cost + paid[x] >= best:
+                break
+            for i in range(tasks):
+                last = min(columns - 1, ((column + 1) * column_us - 1 - run_us[i] - tail_us[i]) // column_us)
+                while nexts[i] <= last:
+                    least[i] = min(least[i], prices[i, nexts[i]])
+                    nexts[i] += 1
+                cost = min(FAR, cost + least[i])
+            best = min(best, cost)
+        rest[x] = best
+
+
+@allocating_kernel
+def start_first(price: Ints, run_us: int, loads_us: int, column_us: int, after: Ints, rest: Ints) -> None:
+    """Raise `rest` where one task must start first; `after` is the rest after it, `run_us` how long that waits.
+
+    Notes
+    -----
+    Invariant: as in `least_rests`, but that the one task that can start next starts before all others.
+    Because: what follows begins no sooner than the first ends, where it waits for it; the least over all its begins
+    counts.
+    Cost: O(columns), from the back to the front.
+    If wrong: unsound if too high, slower if too low.
+    """
+    best = FAR
+    for x in range(len(rest) - 1, -1, -1):
+        # The last column stands for all later times, also where a load takes longer.
+        if x >= min(len(rest) - 1, loads_us // column_us):
+            best = min(best, price[x] + after[min(len(rest) - 1, (x * column_us + run_us) // column_us)])
+        rest[x] = max(rest[x], best)
+
 
 MOST_STAGES = 300
 """Workflows that can stand in more ways than this are left alone."""
@@ -31,7 +150,7 @@ _ENTRY_BYTES = 32
 _SEED = 0
 
 
-class Rate(NamedTuple):
+class ComputeRate(NamedTuple):
     """What a microsecond of compute costs on GPUs of one kind.
 
     Parameters
@@ -47,14 +166,14 @@ class Rate(NamedTuple):
     scale: Fraction
 
     @classmethod
-    def of(cls, priced: Priced) -> Rate:
+    def of(cls, priced: Priced) -> ComputeRate:
         """Return the price of compute of the Lagrangian."""
         relaxation = priced.relaxation
         return cls(priced.prices.compute[0].astype(np.int64), relaxation.slot_us, Fraction(relaxation.scale))
 
 
 class _Rows(NamedTuple):
-    """The rows of all stages so far; see `Tables`."""
+    """The rows of all stages so far; see `OrderTables`."""
 
     next_stage: list[list[int]]
     only: list[int]
@@ -63,8 +182,8 @@ class _Rows(NamedTuple):
     paid: list[Ints]
 
 
-class _Job(NamedTuple):
-    """The tasks of a job, counted from its first: what comes right before each, and the columns of `Tables`.
+class _JobTasks(NamedTuple):
+    """The tasks of a job, counted from its first: what comes right before each, and the columns of `OrderTables`.
 
     Parameters
     ----------
@@ -80,7 +199,7 @@ class _Job(NamedTuple):
     needs: list[int]
 
 
-class _Prices:
+class _RunPrices:
     """The least price of a run that starts within each column, by run time."""
 
     def __init__(self, prefix: Ints, rate: Ints, slot_us: int, together: int, columns: int) -> None:
@@ -102,8 +221,8 @@ class _Prices:
 
 
 def tabulate(
-    instance: Instance, objective: Objective, bought_at: Rate, allowance: Allowance = UNLIMITED
-) -> Tables | None:
+    instance: Instance, objective: Objective, bought_at: ComputeRate, allowance: Allowance = UNLIMITED
+) -> OrderTables | None:
     """Return the tables; None if some workflow has too many stages, or the sum of all starts may outgrow 62 bits.
 
     Raises
@@ -123,7 +242,7 @@ def tabulate(
     prefix = np.concatenate(([0], np.cumsum(rate) * slot_us)).astype(np.int64)
     slots = len(rate) + int(run_us.max() + tail_us.max()) // slot_us + 2
     together = 1 + slots // _MOST_COLUMNS
-    prices = _Prices(prefix, rate, slot_us, together, slots // together + 1)
+    prices = _RunPrices(prefix, rate, slot_us, together, slots // together + 1)
     rows, largest = _Rows([], [], [], [], []), int(np.diff(instance.job_first_task).max())
     kinds: dict[tuple[int, int], int] = {}
     first_stage = []
@@ -138,7 +257,7 @@ def tabulate(
             allowance.fit((len(rows.only) + len(stages)) * prices.columns, _ENTRY_BYTES)
             kinds[kind] = _add_rows(rows, of_job, stages, prices, largest)
         first_stage.append(kinds[kind])
-    return Tables(
+    return OrderTables(
         False,
         True,
         instance.task_job,
@@ -167,12 +286,14 @@ def tabulate(
     )
 
 
-def _job(instance: Instance, job: int, weight: int, run_us: Ints, tail_us: Ints, needs: Ints, load_us: Ints) -> _Job:
+def _job(
+    instance: Instance, job: int, weight: int, run_us: Ints, tail_us: Ints, needs: Ints, load_us: Ints
+) -> _JobTasks:
     first, tasks = int(instance.job_first_task[job]), list(instance.tasks_of(job))
     before = [frozenset(source - first for source, _ in instance.task_inputs(task)) for task in tasks]
     models = range(len(load_us))
     loads = [sum(int(load_us[m]) for m in models if int(needs[task]) >> m & 1) for task in tasks]
-    return _Job(weight, before, run_us[tasks], tail_us[tasks], np.array(loads, np.int64), needs[tasks].tolist())
+    return _JobTasks(weight, before, run_us[tasks], tail_us[tasks], np.array(loads, np.int64), needs[tasks].tolist())
 
 
 def stages_of(before: list[frozenset[int]]) -> list[frozenset[int]] | None:
@@ -190,13 +311,13 @@ def stages_of(before: list[frozenset[int]]) -> list[frozenset[int]] | None:
     return sorted(found, key=len, reverse=True)
 
 
-def _add_rows(rows: _Rows, job: _Job, stages: list[frozenset[int]], prices: _Prices, largest: int) -> int:
+def _add_rows(rows: _Rows, job: _JobTasks, stages: list[frozenset[int]], prices: _RunPrices, largest: int) -> int:
     """Add the rows of a job's stages; return the row in which nothing has started."""
     row_of = {started: len(rows.only) + index for index, started in enumerate(stages)}
     for started in stages:
         left = [task for task in range(len(job.before)) if task not in started]
         ready = [task for task in left if job.before[task] <= started]
-        following = [row_of[started | {task}] if task in ready else -1 for task in range(len(job.before))]
+        following = [row_of[started | {task}] if task in ready else NONE for task in range(len(job.before))]
         rest, paid = np.zeros((2, prices.columns), np.int64)
         if left:
             by_task = np.array([prices.of(int(job.run_us[task])) for task in left])
@@ -209,15 +330,15 @@ def _add_rows(rows: _Rows, job: _Job, stages: list[frozenset[int]], prices: _Pri
             run_us = int(job.run_us[first]) if waits else 0
             price, loads_us = prices.of(int(job.run_us[first])), int(job.loads_us[first])
             start_first(price, run_us, loads_us, prices.column_us, rows.rest[row_of[started | {first}]], rest)
-        rows.next_stage.append(following + [-1] * (largest - len(following)))
-        rows.only.append(ready[0] if len(ready) == 1 else -1)
+        rows.next_stage.append(following + [NONE] * (largest - len(following)))
+        rows.only.append(ready[0] if len(ready) == 1 else NONE)
         rows.wants.append(int(np.bitwise_or.reduce([job.needs[task] for task in left] or [0])))
         rows.rest.append(rest)
         rows.paid.append(paid)
     return row_of[frozenset()]
 
 
-def _leads(job: _Job, left: list[int]) -> Ints:
+def _leads(job: _JobTasks, left: list[int]) -> Ints:
     """Return the longest path of tasks that are left to each of them, its own run not counted."""
     lead: dict[int, int] = {}
 

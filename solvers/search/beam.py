@@ -36,16 +36,18 @@ MOST_DUE = 400
 """Jobs that are due at times of their own have tables of their own: of more jobs these would be too coarse."""
 
 _BUCKETS_PER_TASK = 3
+"""Buckets that a task fills on average, so that few starts stay within one; not measured."""
 _GRAINS = (6, 12, 4, 9)
 """GPUs that differ in when they are free by less than the mean critical path over this are alike, search by search."""
 _FIRST_WIDTH, _MOST_WIDTH, _GROWTH = 50, 2000, 2
+"""States of a bucket at first and at most, and how many times as many the next beam has; not measured one by one."""
 _S_PER_STATE, _FIRST_SHARE = 2.5e-5, 0.5
 """What a state of the width and a task take, as measured, and the share of the time that the first plan may take."""
 _AT_ONCE = 5000
 """States between two looks at the clock: about a tenth of a second."""
 _FIRST_ALONE, _TOGETHER = 10, 100
 """Buckets that the first of several threads looks at alone, for there are few states until then; and buckets between
-two moments at which all of them deal out their states anew."""
+two moments at which all of them deal out their states anew. Every 10 took 5.7 s for 4, and found no better plan."""
 LAST = 1 << 62
 """No bucket is as late as this."""
 _TRIES = 3

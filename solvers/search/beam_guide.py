@@ -246,7 +246,15 @@ def _join(
 
 @inlined
 def price_until(prices: ComputePrices, gpu_class: int, instant: int) -> float:
-    """Return the price of compute on a GPU of some class from time 0 to an instant."""
+    """Return the price of compute on a GPU of some class from time 0 to an instant.
+
+    Notes
+    -----
+    Invariant: the sum of `rate` over [0, instant), nothing behind the last slot.
+    Because: `prefix` has whole slots, the rest is part of one.
+    Cost: O(1).
+    If wrong: weaker. The guide would prefer other states.
+    """
     slot, slots = instant // prices.slot_us, prices.rate.shape[1]
     if slot >= slots:
         return float(prices.prefix[gpu_class, slots])
@@ -281,6 +289,14 @@ def price_stage(
         Columns before this one are left alone.
     out
         One line per step by which what follows is held up by others. Shape [lines, columns].
+
+    Notes
+    -----
+    Invariant: a line is the least, over when what follows can begin, of what that costs and the next tasks pay.
+    Because: the later what follows begins, the more begins each next task has to choose from: its least is carried
+    along.
+    Cost: O(columns squared x tasks x classes) at worst; completions are tried until they alone cost more than the best.
+    If wrong: weaker, as with every guide.
     """
     columns, tasks, classes, column_us = len(next_cost), len(run_us), run_us.shape[1], prices.column_us
     paid, fastest = np.empty((tasks, classes, columns)), np.empty(tasks, np.int64)

@@ -25,6 +25,7 @@ from solvers.search.beam_state import (
     STARTED,
     TRAIL,
     Beam,
+    Beginning,
     keep_state,
     leave_out,
 )
@@ -36,7 +37,7 @@ from solvers.search.decoder_tables import InstanceTables
 def keep_first(guide: Guide, beam: Beam) -> None:
     """Keep the state in which nothing has started."""
     _go_to(guide, beam, 0)
-    keep_state(beam, 0.0, 0.0, 0, NONE, NONE)
+    keep_state(beam, 0.0, Beginning(0.0, 0, NONE), NONE)
 
 
 @kernel
@@ -44,6 +45,13 @@ def look_on(tables: InstanceTables, guide: Guide, beam: Beam, most: int, until: 
     """Look at about so many states before a bucket, in order of time; say whether there are more to look at.
 
     Many at a time: to hand a beam over from outside takes as long as ten states.
+
+    Notes
+    -----
+    Invariant: no bucket before `NEAREST` has states; what is kept from a state lies in its own bucket or a later one.
+    Because: a start takes a GPU for longer and time does not fall, so what GPUs are taken for together only grows.
+    Cost: O(states x what `_look_at` costs); it ends after about `most` of them, for the clock.
+    If wrong: weaker. States that were passed over are never looked at.
     """
     looked, empty = 0, 0
     while looked < most and empty < len(beam.states) and beam.counts[NEAREST] < until:
@@ -62,6 +70,15 @@ def _look_at(tables: InstanceTables, guide: Guide, beam: Beam, bucket: int) -> i
     """Keep what can follow the best states of a bucket, and empty it; what follows may come into it again.
 
     Return the number of these states.
+
+    Notes
+    -----
+    Invariant: behind it the bucket holds only what came into it from its own states; their rows are unused again, and
+    the trail has one entry for each that added a start.
+    Because: the best `width` are listed before the bucket is emptied, and each row is copied to `beam.row` before it is
+    given back: what follows may be written over it.
+    Cost: O(width x (starts that are possible x numbers of a state)).
+    If wrong: weaker, or loud where a trail does not lead back to the beginning: its order is decoded and checked.
     """
     width = beam.at.shape[1] // 2
     if beam.states[bucket] > width:
@@ -84,14 +101,23 @@ def _look_at(tables: InstanceTables, guide: Guide, beam: Beam, bucket: int) -> i
             came = entry * beam.parts + beam.part
         beam.unused[beam.counts[FREE_ROWS]] = at
         beam.counts[FREE_ROWS] += 1
-        _start_tasks(tables, guide, beam, paid, key, came)
-        _wait(tables, guide, beam, paid, key, came)
+        beginning = Beginning(paid, key, came)
+        _start_tasks(tables, guide, beam, beginning)
+        _wait(tables, guide, beam, beginning)
     return int(count)
 
 
 @inlined
 def _take_up(guide: Guide, beam: Beam, at: int) -> None:
-    """Look at a state, without the jobs all of whose tasks have started."""
+    """Look at a state, without the jobs all of whose tasks have started.
+
+    Notes
+    -----
+    Invariant: `beam.row` is the state without jobs of which nothing is left to start; they have paid in `paid`.
+    Because: a stage without a longest run has no task left.
+    Cost: O(numbers of a state).
+    If wrong: weaker, or a row overflows, which `_go_to` refuses.
+    """
     row = beam.row
     for k in range(beam.first_job):
         row[k] = beam.rows[at, k]
@@ -139,7 +165,16 @@ def _latest_end(beam: Beam, job: int, tasks: int) -> int:
 
 @inlined
 def _rests(tables: InstanceTables, guide: Guide, beam: Beam) -> float:
-    """Return what all jobs that are not done still cost by the guide, less what the GPUs offer from now on."""
+    """Return what all jobs that are not done still cost by the guide, less what the GPUs offer from now on.
+
+    Notes
+    -----
+    Invariant: what a state still costs, told by tables for each unfinished job and each GPU alone.
+    Because: at prices of compute jobs do not compete: each pays for its runs, and GPUs sell what is left of them; the
+    sum of the two is Lagrange's, but that outputs awaited by a part of what follows count in steps.
+    Cost: O(jobs under way + GPUs).
+    If wrong: weaker. A guide is no bound; it only chooses which states are kept.
+    """
     row, prices = beam.row, guide.prices
     total, now = guide.later[row[RELEASED]], row[NOW]
     for index in range(row[ACTIVE]):
@@ -162,7 +197,16 @@ def _rests(tables: InstanceTables, guide: Guide, beam: Beam) -> float:
 
 @inlined
 def _find_next(tables: InstanceTables, guide: Guide, beam: Beam) -> int:
-    """Write what can start now, of each task of a kind of jobs that of the job released first; return their number."""
+    """Write what can start now, of each task of a kind of jobs that of the job released first; return their number.
+
+    Notes
+    -----
+    Invariant: of each task that can start now and of each kind of jobs one is listed, that of the job released first.
+    Because: jobs of a kind are alike but for their release, so who came first had better go first; `active` jobs stand
+    in order of release.
+    Cost: O(jobs under way x tasks of a job).
+    If wrong: weaker. Starts that are not tried are not found.
+    """
     row, count = beam.row, 0
     for kind in range(len(beam.taken)):
         beam.taken[kind] = 0
@@ -205,7 +249,15 @@ def _is_first(tables: InstanceTables, beam: Beam, gpu: int) -> bool:
 
 @inlined
 def _load(tables: InstanceTables, beam: Beam, at: int, gpu_class: int, model: int, needed: int) -> bool:
-    """Load a model on the GPU at some place of the row; models leave by least recent use. Return whether it fits."""
+    """Load a model on the GPU at some place of the row; models leave by least recent use. Return whether it fits.
+
+    Notes
+    -----
+    Invariant: as `decoder_loads` with `idle_first`: the same model leaves, the load starts when it would there.
+    Because: least recent use first, those spared that the rest makes superfluous; needed ones stay.
+    Cost: O(models x models that leave).
+    If wrong: weaker. The order that is found is decoded anew, to other times than the beam believed.
+    """
     row, models = beam.row, tables.weight_bytes.shape[0]
     earliest, room, size, leaving = row[at + COPIED], row[at + ROOM], tables.weight_bytes[model], 0
     while room < size:
@@ -233,9 +285,18 @@ def _load(tables: InstanceTables, beam: Beam, at: int, gpu_class: int, model: in
 
 
 @inlined
-def _run(tables: InstanceTables, beam: Beam, at: int, gpu: int, job: int, first: int, task: int) -> int:
-    """Run a task of a job on a GPU as early as it can; return when it ends, FAR if its models do not fit."""
+def _run(tables: InstanceTables, beam: Beam, gpu: int, job: int, first: int, task: int) -> int:
+    """Run a task of a job on a GPU as early as it can; return when it ends, FAR if its models do not fit.
+
+    Notes
+    -----
+    Invariant: start and end are those that the list decoder gives the task behind all that has started.
+    Because: it waits for the same: inputs with their transfers, loads, its GPU.
+    Cost: O(inputs + models, and what loads cost).
+    If wrong: weaker, as with `_load`.
+    """
     row, template, here = beam.row, tables.task_template[first + task], tables.gpu_class[gpu]
+    at = FIRST_GPU + gpu * beam.gpu_stride
     begin, needed = row[NOW], 0
     for entry in range(tables.input_first[template], tables.input_first[template + 1]):
         came = row[job + FIRST_END + task + tables.input_offset[entry]]
@@ -260,8 +321,16 @@ def _run(tables: InstanceTables, beam: Beam, at: int, gpu: int, job: int, first:
 
 
 @inlined
-def _start_tasks(tables: InstanceTables, guide: Guide, beam: Beam, paid: float, key: int, came: int) -> None:
-    """Keep what the state becomes when a task starts next on an idle GPU."""
+def _start_tasks(tables: InstanceTables, guide: Guide, beam: Beam, beginning: Beginning) -> None:
+    """Keep what the state becomes when a task starts next on an idle GPU.
+
+    Notes
+    -----
+    Invariant: behind it `beam.row` is the state that it was: every start is taken back once what follows is kept.
+    Because: a start changes one GPU, one job, four numbers; the GPU is saved before, the others are written back.
+    Cost: O(idle GPUs that differ x tasks that can start x what `_rests` costs).
+    If wrong: weaker. Later states would have starts that no trail knows, and their orders decode to other plans.
+    """
     row, count = beam.row, _find_next(tables, guide, beam)
     now, released, active = row[NOW], row[RELEASED], row[ACTIVE]
     for gpu in range(len(beam.sorted_us)):
@@ -275,18 +344,17 @@ def _start_tasks(tables: InstanceTables, guide: Guide, beam: Beam, paid: float, 
             stage, first = row[job + STAGE], guide.first_task[row[job + JOB]]
             if tables.run_us[tables.task_template[first + task], tables.gpu_class[gpu]] == NEVER:
                 continue
-            end = _run(tables, beam, at, gpu, job, first, task)
+            end = _run(tables, beam, gpu, job, first, task)
             if end < FAR:
                 row[job + STAGE] = guide.following[stage, task]
                 row[job + FIRST_END + task] = end << GPU_BITS | gpu
                 row[STARTED] += 1
-                cost = paid
+                cost = beginning.paid
                 if guide.longest_us[row[job + STAGE]] == 0:
                     latest = _latest_end(beam, job, (1 << (beam.job_stride - FIRST_END)) - 1)
                     cost += guide.weight[stage] * max(0, latest - guide.due_us[row[job + JOB]])
-                _offer(
-                    tables, guide, beam, cost, key ^ beam.task_key[first + task], came, (first + task) << GPU_BITS | gpu
-                )
+                grown = Beginning(cost, beginning.key ^ beam.task_key[first + task], beginning.came)
+                _offer(tables, guide, beam, grown, (first + task) << GPU_BITS | gpu)
                 row[NOW], row[RELEASED], row[ACTIVE] = now, released, active
                 row[STARTED] -= 1
                 row[job + STAGE], row[job + FIRST_END + task] = stage, 0
@@ -295,23 +363,40 @@ def _start_tasks(tables: InstanceTables, guide: Guide, beam: Beam, paid: float, 
 
 
 @inlined
-def _offer(tables: InstanceTables, guide: Guide, beam: Beam, paid: float, key: int, came: int, move: int) -> None:
-    """Keep the state that is looked at, or note the whole plan that it is."""
+def _offer(tables: InstanceTables, guide: Guide, beam: Beam, beginning: Beginning, move: int) -> None:
+    """Keep the state that is looked at, or note the whole plan that it is.
+
+    Notes
+    -----
+    Invariant: a state is kept at the first instant at which some GPU is idle; whole plans are noted, the cheapest
+    stays.
+    Because: nothing can start before; that all have started is told by their number.
+    Cost: O(GPUs + what `keep_state` costs).
+    If wrong: weaker.
+    """
     row = beam.row
     if row[STARTED] == len(beam.task_key):
-        if paid < beam.best[0]:
-            beam.best[0], beam.best_end[0], beam.best_end[1] = paid, came, move
+        if beginning.paid < beam.best[0]:
+            beam.best[0], beam.best_end[0], beam.best_end[1] = beginning.paid, beginning.came, move
         return
     idle_from = row[FIRST_GPU + FREE]
     for gpu in range(1, len(beam.sorted_us)):
         idle_from = min(idle_from, row[FIRST_GPU + gpu * beam.gpu_stride + FREE])
     if idle_from <= row[NOW] or _go_to(guide, beam, idle_from):
-        keep_state(beam, paid + _rests(tables, guide, beam), paid, key, came, move)
+        keep_state(beam, beginning.paid + _rests(tables, guide, beam), beginning, move)
 
 
 @inlined
-def _wait(tables: InstanceTables, guide: Guide, beam: Beam, paid: float, key: int, came: int) -> None:
-    """Keep what the state becomes when nothing starts until the next job is released or the next GPU is free."""
+def _wait(tables: InstanceTables, guide: Guide, beam: Beam, beginning: Beginning) -> None:
+    """Keep what the state becomes when nothing starts until the next job is released or the next GPU is free.
+
+    Notes
+    -----
+    Invariant: time passes to the first instant at which something else than now can start.
+    Because: only a release or a GPU that becomes free adds a possible start.
+    Cost: O(GPUs + jobs released).
+    If wrong: weaker, or endless if time did not pass.
+    """
     row, until = beam.row, FAR
     if row[RELEASED] < len(guide.by_release):
         until = guide.release_us[guide.by_release[row[RELEASED]]]
@@ -320,7 +405,7 @@ def _wait(tables: InstanceTables, guide: Guide, beam: Beam, paid: float, key: in
         if free > row[NOW]:
             until = min(until, free)
     if until < FAR and _go_to(guide, beam, until):
-        keep_state(beam, paid + _rests(tables, guide, beam), paid, key, came, NONE)
+        keep_state(beam, beginning.paid + _rests(tables, guide, beam), beginning, NONE)
 
 
 @kernel

@@ -114,6 +114,14 @@ class Beam(NamedTuple):
     parts: int
 
 
+class Beginning(NamedTuple):
+    """What a state has besides its row: the cost of jobs that are done, a hash of its tasks, and where it came from."""
+
+    paid: float
+    key: int
+    came: int
+
+
 def start(
     guide: Guide,
     origin: ClusterState,
@@ -192,7 +200,15 @@ def with_room(beam: Beam, more: int) -> Beam:
 
 @inlined
 def order_by_bound(beam: Beam, bucket: int, count: int, best: int) -> None:
-    """Bring the `best` states of a bucket to its front, by Hoare's quickselect."""
+    """Bring the `best` states of a bucket to its front, by Hoare's quickselect.
+
+    Notes
+    -----
+    Invariant: behind it the first `best` states of the bucket have the least bounds, in no order.
+    Because: quickselect keeps everything left of `low` no dearer and everything right of `high` no cheaper.
+    Cost: O(states) on average.
+    If wrong: weaker. Others than the best would be kept.
+    """
     low, high = 0, count - 1
     while low < high:
         pivot = beam.bound[bucket, (low + high) // 2]
@@ -219,7 +235,16 @@ def order_by_bound(beam: Beam, bucket: int, count: int, best: int) -> None:
 
 @inlined
 def leave_out(beam: Beam, bucket: int, keep: int) -> None:
-    """Keep so many of the best states of a bucket."""
+    """Keep so many of the best states of a bucket.
+
+    Notes
+    -----
+    Invariant: the first `keep` states of the bucket are its best, `most` is the dearest of them, `find` finds just
+    these, and the rows of the others are unused.
+    Because: open addressing knows no deletion, so that the table of hashes is made anew.
+    Cost: O(states + places of the table), paid for by as many states that came in.
+    If wrong: weaker; a row given back twice would hold two states at once.
+    """
     order_by_bound(beam, bucket, beam.states[bucket], keep)
     for place in range(keep, beam.states[bucket]):
         beam.unused[beam.counts[FREE_ROWS]] = beam.at[bucket, place]
@@ -271,8 +296,16 @@ def hash_state(beam: Beam, key: int) -> int:
 
 
 @inlined
-def keep_state(beam: Beam, bound: float, paid: float, key: int, came: int, move: int) -> None:
-    """Keep the state that is looked at if it is among the best of its bucket, or better than one that is alike."""
+def keep_state(beam: Beam, bound: float, beginning: Beginning, move: int) -> None:
+    """Keep the state that is looked at if it is among the best of its bucket, or better than one that is alike.
+
+    Notes
+    -----
+    Invariant: a bucket holds each hash once, with the least bound it came with, and no more than twice its width.
+    Because: who comes in full buckets above `most` is refused; who is alike takes the place of the dearer one.
+    Cost: O(GPUs + numbers of a state).
+    If wrong: weaker. What is left out is never looked at; nothing invalid is kept.
+    """
     row, gpus = beam.row, len(beam.sorted_us)
     taken_us = 0
     for gpu in range(gpus):
@@ -281,7 +314,7 @@ def keep_state(beam: Beam, bound: float, paid: float, key: int, came: int, move:
     bucket = min(max(taken_us // beam.bucket_us, nearest), nearest + buckets - 1) % buckets
     if bound >= beam.most[bucket]:  # the bucket was full of better ones when it was last thinned out
         return
-    found, mask, place = hash_state(beam, key), beam.find.shape[1] - 1, NONE
+    found, mask, place = hash_state(beam, beginning.key), beam.find.shape[1] - 1, NONE
     slot = found & mask
     while beam.find[bucket, slot] != NONE:
         if beam.alike[bucket, beam.find[bucket, slot]] == found:
@@ -302,7 +335,7 @@ def keep_state(beam: Beam, bound: float, paid: float, key: int, came: int, move:
     beam.bound[bucket, place] = bound
     for k in range(beam.first_job + row[ACTIVE] * beam.job_stride):
         beam.rows[at, k] = row[k]
-    beam.paid[at], beam.key[at], beam.came[at], beam.move[at] = paid, key, came, move
+    beam.paid[at], beam.key[at], beam.came[at], beam.move[at] = beginning.paid, beginning.key, beginning.came, move
     # Half of a full bucket leaves at once: so that each state costs a constant number of steps, on average.
     if beam.states[bucket] == beam.at.shape[1]:
         leave_out(beam, bucket, beam.at.shape[1] // 2)

@@ -6,11 +6,10 @@ import pytest
 
 from experiments import authors
 from models import Instance, Job, Objective
-from solvers.budget import Budget, Method
+from solvers.budget import MOVE_S, Budget, Method, WorkClock
 from solvers.portfolio import solve
 from solvers.result import Result, Search
 from solvers.search import beam
-from solvers.work import MOVE_S, WorkClock
 from tests import instances as make
 
 PLAIN = authors.instance(authors.poisson(4, 12, 1))
@@ -32,12 +31,12 @@ def same(one: Result, other: Result) -> bool:
 
 @pytest.mark.parametrize("of", [PLAIN, authors.batched(PLAIN)], ids=["beams", "batches"])
 def test_neither_time_nor_workers_change_what_is_counted(of: Instance) -> None:
-    first = found(of, 40_000, 2)
+    first = found(of, 20_000, 2)
     assert first.gap is not None
     assert first.gap > 0  # nothing ended early because it was proved
     assert first.bound_method == "lagrangian"
-    assert same(first, found(of, 40_000, 2, 60.0))
-    assert same(first, found(of, 40_000, 1))
+    assert same(first, found(of, 20_000, 2, 60.0))
+    assert same(first, found(of, 20_000, 1))
 
 
 def test_beams_and_prices_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -48,9 +47,9 @@ def test_beams_and_prices_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
         guided(search, guide, limit_s, *told)  # type: ignore[arg-type]
 
     monkeypatch.setattr(beam, "improve", note)
-    few, many = found(PLAIN, 4_000, 1), found(PLAIN, 80_000, 1)
+    few, many = found(PLAIN, 4_000, 1), found(PLAIN, 40_000, 1)
     # A quarter of the moves goes before there are prices.
-    assert limits == pytest.approx([3_000 * MOVE_S, 60_000 * MOVE_S])
+    assert limits == pytest.approx([3_000 * MOVE_S, 30_000 * MOVE_S])
     assert few.lower_bound is not None
     assert many.lower_bound is not None
     assert few.lower_bound < many.lower_bound

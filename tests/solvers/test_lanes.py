@@ -11,8 +11,8 @@ from models import WHOLE, Instance, Job, Objective, Task, check
 from solvers import portfolio
 from solvers.budget import Budget, Method
 from solvers.exact import exhaustive
-from solvers.lanes import lanes_of
 from solvers.portfolio import solve
+from solvers.reductions import lanes_of
 from tests.instances import chain, cluster, instance, task
 
 
@@ -41,9 +41,9 @@ def test_a_plan_is_spread_and_gathered_again() -> None:
     lanes, best = lanes_of(of), exhaustive.solve(of, Objective.MEAN_LATENCY).timeline
     assert lanes is not None
     assert best is not None
-    spread = lanes.spread(best)
+    spread = lanes.to_twin(best)
     assert check(lanes.twin, spread) == []
-    again = lanes.gather(spread)
+    again = lanes.back(spread)
     assert [part.tolist() for part in (again.gpu, again.start_us)] == [best.gpu.tolist(), best.start_us.tolist()]
 
 

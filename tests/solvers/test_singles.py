@@ -10,9 +10,9 @@ from models import BatchClass, Instance, Job, Objective, Task, Timeline, check
 from solvers import portfolio
 from solvers.budget import Budget, Method
 from solvers.portfolio import solve
+from solvers.reductions import singles_of
 from solvers.result import Origin, Search
 from solvers.search import beam
-from solvers.singles import singles_of
 from tests.instances import chain, instance, task
 
 
@@ -41,7 +41,7 @@ def test_below_share_one_equal_starts_are_set_apart() -> None:
     plan = Timeline(np.array([0, 0, 0]), np.array([0, 0, 4]), np.array([4, 4, 7]), ())
     assert check(singles.twin, plan) == []
     assert check(of, plan) != []  # two at once are a batch, which takes 6
-    apart = singles.gather(plan)
+    apart = singles.back(plan)
     assert apart.start_us.tolist() == [0, 1, 4]
     assert apart.end_us.tolist() == [4, 5, 7]
     # The third takes a whole GPU, and the second now runs into it: such a plan is not offered.

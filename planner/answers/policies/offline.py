@@ -22,9 +22,9 @@ from planner.answers.policies.following import Following
 from planner.answers.policies.receding_horizon import RecedingOptions
 from planner.answers.uncertain.planning import SAMPLES, PlanFor, candidates
 from planner.answers.uncertain.told import Told, retime
+from solvers.reductions import on_twin
 from solvers.result import Search
 from solvers.search import annealing
-from solvers.visits import on_twin
 
 _ENDLESS_S = 1e9
 """The search counts moves, not seconds, so that equal seeds give equal plans."""

@@ -29,18 +29,11 @@ PRICE_SMOOTHING, FORGOTTEN = 0.97, 10
 
 @dataclass(frozen=True, slots=True)
 class Steps:
-    """How far prices move per evaluation, as a share of the usual price: from `first` down to `last`.
-
-    Parameters
-    ----------
-    places
-        Whether tasks bid for the batches that they are in; or pay what they paid before.
-    """
+    """How far prices move per evaluation, as a share of the usual price: from `first` down to `last`."""
 
     count: int
     first: float = 0.05
     last: float = 0.002
-    places: bool = True
 
     def length(self, step: int) -> float:
         """Return the step length of an evaluation: it falls along a parabola, so that most steps are long."""
@@ -80,7 +73,7 @@ def ascend(
     excess = Prices.split(gradient, relaxation)
     mean, square = np.zeros_like(flat), np.zeros_like(flat)
     unit = _units(relaxation, evaluation.model_slots)
-    bidders = Bidders(relaxation, evaluation) if steps.places and relaxation.trees.places else None
+    bidders = Bidders(relaxation, evaluation) if relaxation.trees.places else None
     best, best_value, done = flat.copy(), -np.inf, 0
     job_value, smooth = evaluation.job_value.copy(), flat.copy()
     for step in range(steps.count):
@@ -96,6 +89,7 @@ def ascend(
         evaluation.excess(excess)
         past = min(PRICE_SMOOTHING, (step + 1) / (step + FORGOTTEN))
         _move(flat, gradient, mean, square, smooth, unit, steps.length(step), past, step + 1)
+        # After the step, for the next evaluation: bids follow from what jobs cost at the prices before it.
         if bidders is not None:
             bidders.move(evaluation, prices.parts, steps.length(step))
     else:

@@ -16,8 +16,7 @@ from math import floor
 import numpy as np
 
 from models.formulations.scale import ScaledObjective
-from models.formulations.surcharges import Step, Surcharges
-from models.formulations.windows import UNREACHABLE, Limits
+from models.formulations.windows import UNREACHABLE, Limits, Step, Surcharges
 from models.instance import Instance, Ints
 from solvers.bounds.lagrangian.improve import Priced
 from solvers.bounds.lagrangian.job_paths import Numbers

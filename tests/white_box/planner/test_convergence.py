@@ -28,6 +28,7 @@ from planner.show.regret import regret_table
 from planner.show.replicated import replicated_table
 from planner.show.sweep import sweep_view
 from planner.show.table import latex, markdown
+from solvers.budget import Budget
 from tests.white_box.planner.test_replications import drawn
 
 FORMULA, PRICES = "critical_path", "lagrangian"
@@ -53,12 +54,12 @@ def unconverged(scenario: Scenario, monkeypatch: pytest.MonkeyPatch) -> Comparis
     """Return a comparison whose plan is what hash makes, and whose bound is 1, by a formula; the optimum is 1.4."""
     ran = simulate(scenario, "hash").timeline
 
-    def poor(on: Scenario, **told: Any) -> Plan:
+    def poor(on: Scenario, budget: Budget, **told: Any) -> Plan:
         value = timeline_value(on.objective, on.instance, ran)
         found = planned(on, time_limit_s=1).result
         return Plan.of(on, replace(found, timeline=ran, value=value, lower_bound=Fraction(1), bound_method=FORMULA))
 
-    monkeypatch.setattr("planner.answers.compare.plan", poor)
+    monkeypatch.setattr("planner.answers.compare.plan_within", poor)
     return compare(scenario, ["hash", "compass-released"], regret=(), time_limit_s=1)
 
 

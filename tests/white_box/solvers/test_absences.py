@@ -12,9 +12,9 @@ from models.status import Status
 from solvers.budget import Budget, Method
 from solvers.exact import exhaustive
 from solvers.portfolio import solve
+from solvers.reductions import Visits
 from solvers.search.decoder import Decoder
 from solvers.search.dispatch import greedy_decisions
-from solvers.visits import Visits
 from tests.instances import random_instance, random_serving_instance
 
 
@@ -34,10 +34,10 @@ def test_the_decoder_rebuilds_an_optimum_from_its_decisions() -> None:
         visits = Visits.of(built)
         decoder = Decoder(visits.twin, objective)
         values = []
-        for decisions in (decoder.encode(visits.spread(best.timeline)), *greedy_decisions(decoder)[:3]):
+        for decisions in (decoder.encode(visits.to_twin(best.timeline)), *greedy_decisions(decoder)[:3]):
             decoded = decoder.timeline(decisions)
             assert decoded is not None
-            plan = visits.gather(visits.close(decoded))
+            plan = visits.back(visits.close(decoded))
             assert check(built, plan) == []
             values.append(timeline_value(objective, built, plan))
         assert values[0] == min(values) == best.value

@@ -17,8 +17,8 @@ from solvers.bounds.lagrangian.evaluation import Prices, exact_bound, round_pric
 from solvers.bounds.lagrangian.improve import Priced, prepare
 from solvers.bounds.lagrangian.sections import Pricing, Section, join, price, raise_in_sections, slot_unit_us
 from solvers.budget import Budget, Method
-from solvers.elsewhere import Looking, look, look_elsewhere
 from solvers.portfolio import solve
+from solvers.remote import Looking, look, search_remotely
 from solvers.result import Search
 from tests import instances as make
 
@@ -115,7 +115,7 @@ def test_workers_plans_are_offered_and_lost_ones_cost_nothing() -> None:
     first = solve(of, OBJECTIVE, Budget(60.0, Method.SEARCH, iterations=1)).timeline
     assert first is not None
     search, farm = Search(of, OBJECTIVE, 0.5), Lossy()
-    with look_elsewhere(search, farm, Budget(0.5), 0.5):
+    with search_remotely(search, farm, Budget(0.5), 0.5):
         pass
     assert len(farm.asked) >= 2
     assert [asked.seed for asked in farm.asked[:2]] == [2, 3]

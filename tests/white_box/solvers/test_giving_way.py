@@ -14,7 +14,7 @@ from solvers import portfolio
 from solvers.bounds.lagrangian.improve import improve as raise_bound
 from solvers.budget import Budget, Method
 from solvers.exact import start_orders
-from solvers.exact.start_orders_tables import Rate
+from solvers.exact.start_orders_tables import ComputeRate
 from solvers.result import Progress, Result, Search
 from solvers.side_by_side import dispatch
 from tests import instances as make
@@ -63,10 +63,10 @@ def test_states_that_fit_nowhere_leave_the_bound_as_it_was(monkeypatch: pytest.M
     priced = raise_bound(search, 3.0)
     assert priced is not None
     monkeypatch.setattr(start_orders, "_most_in_memory", lambda tables: 3)
-    start_orders.improve(search, Rate.of(priced), 1.0)
+    start_orders.improve(search, ComputeRate.of(priced), 1.0)
     assert search.timeline is None
     dispatch(search)
-    start_orders.improve(search, Rate.of(priced), 1.0)
+    start_orders.improve(search, ComputeRate.of(priced), 1.0)
     assert search.left_out["start-orders"] == "12 states do not fit into memory, which has room for 3"
     assert before is not None
     assert search.bound is not None

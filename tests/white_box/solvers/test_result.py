@@ -12,10 +12,9 @@ import pytest
 from models import InfeasibleTimelineError, Instance, Job, Objective, Placement, Residency, Timeline
 from models.formulations.allowance import GivenUpError
 from models.status import Status, proves
-from solvers.delegate import Episode
 from solvers.faults import SolverFaultWarning
+from solvers.reductions import Episode, TwinSearch, Visits
 from solvers.result import Progress, Result, Search, UnsoundBoundError
-from solvers.visits import TwinSearch, Visits
 from tests import instances as make
 
 

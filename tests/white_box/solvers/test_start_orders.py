@@ -16,7 +16,7 @@ from solvers.bounds.lagrangian.first_prices import FirstPrices
 from solvers.bounds.lagrangian.improve import Priced
 from solvers.bounds.lagrangian.relaxation import fixed_parts, job_costs, relax
 from solvers.exact import exhaustive, start_orders
-from solvers.exact.start_orders_tables import Rate
+from solvers.exact.start_orders_tables import ComputeRate
 from solvers.result import Search
 from solvers.search.dispatch import greedy
 from tests.instances import chain, cluster, instance, network, random_instance, task
@@ -41,7 +41,7 @@ def _proved(built: Instance, objective: Objective) -> Search:
     search, plan = Search(built, objective, 900), greedy(built, objective)  # time enough to compile cold kernels
     assert plan is not None
     search.offer(plan)
-    start_orders.improve(search, Rate.of(early_prices(built, objective)), 900)
+    start_orders.improve(search, ComputeRate.of(early_prices(built, objective)), 900)
     return search
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -15,13 +16,20 @@ from tests.by_hand import TEXT
 FORMULA = "=cmd|' /C calc'!A0"
 
 
-@pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    source = tmp_path / "by_hand.yaml"
-    source.write_text(TEXT)
+@pytest.fixture(scope="module")
+def swept(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return the folder of a sweep, run once."""
+    path = tmp_path_factory.mktemp("swept")
+    (path / "by_hand.yaml").write_text(TEXT)
     cases = {"case": {FORMULA: {"cluster.servers": 1, "policy": "jit"}, "-2": {"cluster.servers": 2, "policy": "jit"}}}
-    assert whatif(source, cases, folder=tmp_path / "sweep", workers=1).complete
-    return tmp_path / "sweep"
+    assert whatif(path / "by_hand.yaml", cases, folder=path / "sweep", workers=1).complete
+    return path / "sweep"
+
+
+@pytest.fixture
+def folder(swept: Path, tmp_path: Path) -> Path:
+    """Return a copy of it, to damage."""
+    return shutil.copytree(swept, tmp_path / "sweep")
 
 
 def test_a_case_is_no_formula_and_is_read_again(folder: Path) -> None:

@@ -28,7 +28,7 @@ from models.formulations.normal_form import restrict
 from models.status import Status
 from solvers.bounds import closed_form
 from solvers.exact import cp_sat, exhaustive, milp
-from solvers.visits import Visits
+from solvers.reductions import Visits
 from tests.instances import chain, cluster, gpu, instance, network, random_instance, random_serving_instance, task
 from tests.models.formulations.cases import Case, case
 
@@ -165,9 +165,9 @@ def test_a_plan_is_the_same_on_the_twin_and_hints_its_formulation() -> None:
         if plan is None:
             continue
         visits = Visits.of(built)
-        spread = visits.close(visits.spread(plan))
+        spread = visits.close(visits.to_twin(plan))
         assert check(visits.twin, spread) == []
-        gathered = visits.gather(spread)
+        gathered = visits.back(spread)
         assert gathered.residencies == plan.residencies
         assert (gathered.gpu == plan.gpu).all()
         part = replace(visits.twin, jobs=visits.twin.jobs[:1])

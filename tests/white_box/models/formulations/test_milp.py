@@ -10,9 +10,9 @@ import pytest
 
 from models import Instance, Job, Objective, Placement, Residency, Timeline, check, timeline_value
 from models.formulations import cp_sat, milp
-from models.formulations.milp import Formulation, formulate
-from models.formulations.milp_pairs import Pairs
+from models.formulations.milp import MilpFormulation, formulate
 from models.formulations.milp_plans import ContradictoryOrderError, read_timeline, start_values
+from models.formulations.milp_variables import Pairs
 from models.objective import completion_us
 from solvers.exact import exhaustive
 from tests.instances import chain, cluster, instance, random_instance, task
@@ -36,7 +36,7 @@ def test_constraints_can_be_found_by_name() -> None:
     assert "compute_engine_0,1,0_" in {row.name for row in formulate(beside, Objective.MAKESPAN).problem.constraints()}
 
 
-def _started(built: Instance, objective: Objective, plan: Timeline) -> tuple[Formulation, dict[str, float]]:
+def _started(built: Instance, objective: Objective, plan: Timeline) -> tuple[MilpFormulation, dict[str, float]]:
     formulation = formulate(built, objective, plan)
     values = start_values(formulation, plan)
     for variable in formulation.problem.variables():

@@ -19,9 +19,9 @@ from models import (
     completion_us,
     objective_value,
 )
+from models.formulations.choices import interchangeable_gpus, renumber
 from models.formulations.normal_form import Chain, normal_form
 from models.formulations.scale import ScaledObjective
-from models.formulations.symmetry import interchangeable_gpus, renumber
 from models.formulations.windows import horizon_us, time_windows
 from models.instance import Restrictions
 from solvers.exact import exhaustive

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from fractions import Fraction
 from itertools import accumulate
+from typing import Any
 
 import numpy as np
 import pytest
@@ -149,13 +150,16 @@ def test_parts_that_add_up_to_more_are_scaled() -> None:
     assert round_prices(prices, relaxation).parts[pairs].tolist() == [PARTS * 2 // 5, PARTS * 3 // 5, PARTS // 5]
 
 
-def test_bids_raise_the_bound_to_the_optimum() -> None:
+def test_bids_raise_the_bound_to_the_optimum(monkeypatch: pytest.MonkeyPatch) -> None:
     # One more every 9: four together take 13 for 4 x 10, but whoever waits for the fourth waits 27.
     releases = [9 * at for at in range(8)]
     built = members(BatchClass("c", {"*": {1: 10, 4: 13}}), *releases)
-    relaxation = relaxed(built, 1, 40)
-    start = no_prices(relaxation)
-    alike, bids = (ascend(relaxation, start, Steps(600, 0.3, 0.01, on), lambda: True) for on in (False, True))
+    reached = []
+    for bidders in (0, 8):
+        monkeypatch.setattr(shapes, "MOST_PLACED", bidders)
+        relaxation = relaxed(built, 1, 40)
+        reached.append(ascend(relaxation, no_prices(relaxation), Steps(600, 0.3, 0.01), lambda: True))
+    alike, bids = reached
     least = float(Fraction(least_ends(built)[1] - sum(releases), 8) * relaxation.scale)
     assert alike.value < 0.97 * least
     assert 0.995 * least < bids.value < 1.000001 * least
@@ -171,6 +175,39 @@ def test_bids_reach_the_programme_with_places_per_task(seed: int) -> None:
     reached = ascend(relaxation, no_prices(relaxation), Steps(1000, 0.3, 0.002), lambda: True)
     least = float(Fraction(least_ends(built)[1] - sum(releases), 12) * relaxation.scale)
     assert 0.98 * least < reached.value < 1.000001 * least
+
+
+def test_tampered_payments_prove_no_more_than_is_paid() -> None:
+    built = members(PAIRS, 0, 0, 0, 1, 3)
+    priced = climb(built, Objective.MEAN_LATENCY, steps=200)
+    assert priced is not None
+    sound = lagrangian_document(built, Objective.MEAN_LATENCY, priced)
+    optimum = exhaustive.solve(built, Objective.MEAN_LATENCY).value
+    assert optimum is not None
+    paid = [(job, entry) for job, of_job in enumerate(sound["prices"]["places"]) for entry in range(len(of_job))]
+    assert len(paid) >= 4
+    refused, rng = 0, random.Random(0)
+    for job, entry in paid * 8:
+        document = _as_read(sound)
+        parts = document["prices"]["places"][job][entry][3]
+        at = rng.randrange(len(parts))
+        parts[at] = rng.choice((0, parts[at] // 2, parts[at] + 1, PARTS))
+        verdict = verify(built, document)
+        refused += "for more than it costs" in (verdict.reason or "")
+        assert verdict.lower_bound is None or verdict.lower_bound <= optimum
+    assert refused > 4
+    for junk in (
+        [0, 1, 0, [PARTS + 1]],
+        [0, 1, -1, [1]],
+        [1, 1, 0, [1]],
+        [0, 9, 0, [1]],
+        [0, 1, 999, [1]],
+        [0, 1, 0],
+        1,
+    ):
+        document = _as_read(sound)
+        document["prices"]["places"][0] = [junk]
+        assert not verify(built, document).valid
 
 
 @pytest.mark.parametrize("places", [None, [{"batch": 0, "gpu_class": 0, "fewest": 5}], [{}], []])
@@ -193,7 +230,7 @@ def test_working_memory_has_a_price() -> None:
     assert verify(built, _as_read(lagrangian_document(built, Objective.MEAN_LATENCY, found))).lower_bound == found.bound
 
 
-def _as_read(document: object) -> object:
+def _as_read(document: object) -> Any:
     return json.loads(json.dumps(document))
 
 

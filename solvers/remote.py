@@ -16,10 +16,10 @@ from models.timeline import Timeline
 from solvers.bounds.lagrangian.improve import Priced
 from solvers.budget import Budget
 from solvers.farm import Deadline, Farm, time_of_call
+from solvers.reductions import on_twin
 from solvers.result import Search
 from solvers.search import annealing, beam
 from solvers.search.beam_guide import tabulate
-from solvers.visits import on_twin
 
 _ROUNDS = ((0.5, 1.0), (0.3, 0.4), (0.2, 0.2))
 """Workers cool three times, each time from the best plan of all: in which share of the time, and from which share of
@@ -78,7 +78,7 @@ def look(asked: Looking) -> Timeline | None:
 
 
 @contextmanager
-def look_elsewhere(
+def search_remotely(
     search: Search, farm: Farm | None, budget: Budget, end_s: float, prices: PriceRows | None = None
 ) -> Iterator[None]:
     """Have workers look for plans while the block runs, and offer what they find.

@@ -1,0 +1,330 @@
+"""How many GPUs requests of streams need at the least for a level: what must run inside some time has to fit there.
+
+A level gives jobs a due time and lets so many of them be late; a second one may hold for all. Windows of time are
+searched for the one that asks for the most GPUs: any window holds, so that those looked at need not be all.
+Source: PROBLEM.md, section 11, bounds 1 to 5.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+
+import numpy as np
+
+from models.cluster import GPU
+from models.instance import NONE, Instance, Ints
+from models.stream_tables import longest_on
+from solvers.bounds import stream_costs
+from solvers.bounds.stream_costs import Floats, Requests
+
+NO_DUE = 2**62
+"""The due time of a job without one."""
+_FINE = 1024
+"""Charges are whole numbers of this part of a microsecond, rounded down, unless their sum would not fit 64 bits."""
+_GRID, _ROUNDS = 24, 3
+"""Beginnings, and ends, of windows that are tried at once, and how often the grid is laid closer around the best."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Limit:
+    """What a level asks: so many of its jobs at most are late, and those not later than `surely_us`.
+
+    Parameters
+    ----------
+    due_us, surely_us
+        Per job: when it is due, and when even a late one is; NO_DUE where it is not. Shape [jobs].
+    late
+        Jobs that may be late.
+    first_token
+        Whether the job's first token is due then, and not its end.
+    """
+
+    due_us: Ints
+    surely_us: Ints
+    late: int
+    first_token: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """What every number of GPUs that meets a limit satisfies: the sum of `weights` times their counts is >= `least`.
+
+    Parameters
+    ----------
+    weights
+        Of each group of GPUs.
+    way
+        Which of the requests' costs it is about.
+    begin_us, end_us
+        The window; in it `least` x (end - begin) weighted microseconds of a GPU have to fit.
+    """
+
+    weights: tuple[Fraction, ...]
+    least: Fraction
+    way: str
+    begin_us: int
+    end_us: int
+
+    def refutes(self, gpus: Sequence[int]) -> bool:
+        """Say whether so many GPUs of each group are too few."""
+        return sum((each * count for each, count in zip(self.weights, gpus, strict=True)), Fraction(0)) < self.least
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Calls:
+    """The requests that have to be served for a limit, job by job.
+
+    Parameters
+    ----------
+    earliest_us, tail_us
+        When each can start at the earliest, and how long it takes from its end to what is due at the least.
+    first
+        The first request of every job that has any.
+    """
+
+    task: Ints
+    job: Ints
+    uncached: Ints
+    decodes: Ints
+    earliest_us: Ints
+    tail_us: Ints
+    first: Ints
+
+
+class StreamFloor:
+    """Bounds the number of GPUs of one instance, whatever the limits asked about.
+
+    Parameters
+    ----------
+    gpus
+        One GPU of each group that there may be; restrictions are not looked at, so that the bound holds without them.
+    """
+
+    def __init__(self, instance: Instance, gpus: Sequence[GPU]) -> None:
+        if instance.streams is None:
+            raise ValueError("the instance has no requests of streams")
+        self._instance, self._streams, self._gpus = instance, instance.streams, gpus
+        self._stream: Ints = instance.streams.template[instance.task_template]
+        weights = {model.name: model.weight_bytes for model in instance.models}
+        self._speeds = [[stream.speed_on(gpu.kind) for gpu in gpus] for stream in instance.streams.classes]
+        self._room = [
+            [longest_on(stream, speed, gpu, weights) for speed, gpu in zip(row, gpus, strict=True)]
+            for stream, row in zip(instance.streams.classes, self._speeds, strict=True)
+        ]
+        self._ends, self._firsts = self._calls(first_token=False), self._calls(first_token=True)
+
+    def shortest_us(self, first_token: bool) -> Ints:
+        """Return per job how long it takes at the least from its release to its end, or to its first token.
+
+        Invariant: no number of GPUs makes it shorter; NONE for jobs without requests. Shape [jobs].
+        Because: a chain of tasks takes each alone on its fastest GPU, and transfers and loads at least nothing.
+        Cost: O(tasks).
+        If wrong: jobs in time count as late.
+        """
+        calls = self._firsts if first_token else self._ends
+        found = np.full(len(self._instance.jobs), NONE, np.int64)
+        through = calls.earliest_us + self._shortest(calls.task, calls.uncached, calls.decodes) + calls.tail_us
+        np.maximum.at(found, calls.job, through - self._instance.job_release_us[calls.job])
+        return found
+
+    def cuts(self, limit: Limit, weights: Sequence[Sequence[Fraction]]) -> list[Cut] | None:
+        """Return what each way of charging asks of the GPUs, for each weighting of the groups; None: no number will do.
+
+        Weights are above 0.
+
+        Invariant: every number of GPUs on which some plan meets the limit satisfies every cut.
+        Because: of the requests that must run inside a window the late ones are given up, the dearest as many as may
+        be late; each other one costs its cheapest group, by weight, at least what is charged.
+        Cost: O(n) for each of some thousand windows.
+        If wrong: a floor above what is enough.
+        """
+        due_us, late = self._without_hopeless(limit)
+        if late < 0:
+            return None
+        calls = self._firsts if limit.first_token else self._ends
+        latest = _minus(np.minimum(due_us, limit.surely_us)[calls.job], calls.tail_us)
+        surely = _minus(limit.surely_us[calls.job], calls.tail_us)
+        found = []
+        in_time, in_the_end = self._charges(calls, latest), self._charges(calls, surely)
+        for way, table in in_time.items():
+            for each in weights:
+                weight = np.array([float(one) for one in each])
+                soon, at_last = (np.min(costs * weight, axis=1) for costs in (table, in_the_end[way]))
+                load = _Load.of(calls, latest, surely, soon, at_last, late)
+                begin_us, end_us, least = load.fullest()
+                found.append(Cut(tuple(Fraction(float(one)) for one in each), least, way, begin_us, end_us))
+        return found
+
+    def _without_hopeless(self, limit: Limit) -> tuple[Ints, int]:
+        """Return the due times without those of jobs that are late even alone, and how many others may be late."""
+        least = self.shortest_us(limit.first_token)
+        end_us = self._instance.job_release_us + least
+        if ((least != NONE) & (end_us > limit.surely_us)).any():
+            return limit.due_us, -1
+        hopeless = (least != NONE) & (end_us > limit.due_us)
+        return np.where(hopeless, NO_DUE, limit.due_us), limit.late - int(hopeless.sum())
+
+    def _charges(self, calls: _Calls, latest: Ints) -> dict[str, Floats]:
+        """Return what requests that end so late cost a GPU of each group, way by way. Shape [requests, groups]."""
+        ways = ("energy", "energy with KV", "seats", "KV")
+        found = {way: np.full((len(calls.task), len(self._gpus)), np.inf) for way in ways}
+        for stream, row in enumerate(self._speeds):
+            of_class = np.flatnonzero(self._stream[calls.task] == stream)
+            held = self._streams.held[calls.task[of_class]]
+            within = latest[of_class] - calls.earliest_us[of_class]
+            asked = Requests(calls.uncached[of_class], calls.decodes[of_class], held, within)
+            for group, speed in enumerate(row):
+                room = self._room[stream][group]
+                if speed is None or room < 1:
+                    continue
+                charged = {
+                    "energy": stream_costs.energy_us(speed, asked),
+                    "energy with KV": stream_costs.energy_with_kv_us(speed, asked, room),
+                    "seats": stream_costs.seat_us(speed, asked),
+                    "KV": stream_costs.kv_us(speed, asked, room),
+                }
+                for way, costs in charged.items():
+                    found[way][of_class, group] = np.where(held <= room, costs, np.inf)
+        return found
+
+    def _calls(self, first_token: bool) -> _Calls:
+        """Return the requests that lead to the ends of jobs, or to their first tokens."""
+        instance, streams = self._instance, self._streams
+        decodes = np.where(streams.uncached > 0, streams.output - 1, streams.output)
+        tasks = np.arange(instance.n_tasks)
+        least = self._shortest(tasks, streams.uncached, decodes)
+        head = np.zeros(instance.n_tasks, np.int64)
+        tail = np.full(instance.n_tasks, NONE if first_token else 0, np.int64)
+        if first_token:  # a prompt's iterations lead to its first token; KV that came in takes one decode
+            target = streams.first_token[streams.first_token != NONE]
+            tail[target] = 0
+            decodes[target] = np.where(streams.uncached[target] > 0, 0, 1)
+        before_target = self._shortest(tasks, streams.uncached, decodes)
+        for number, workflow in enumerate(instance.workflows):
+            jobs = instance.job_first_task[:-1][instance.job_workflow == number]
+            start = int(instance.template_first[number])
+            for at in workflow.topological:
+                for offset, _ in instance.inputs[start + at]:
+                    other = jobs + at + offset
+                    head[jobs + at] = np.maximum(head[jobs + at], head[other] + least[other])
+            for at in workflow.topological[::-1]:
+                for offset, _ in instance.outputs[start + at]:
+                    other = jobs + at + offset
+                    chain = np.where(tail[other] == NONE, NONE, tail[other] + before_target[other])
+                    tail[jobs + at] = np.maximum(tail[jobs + at], chain)
+        chosen = np.flatnonzero((self._stream != NONE) & (tail != NONE))
+        job = instance.task_job[chosen]
+        first = np.flatnonzero(np.diff(job, prepend=-1))
+        earliest = instance.job_release_us[job] + head[chosen]
+        return _Calls(chosen, job, streams.uncached[chosen], decodes[chosen], earliest, tail[chosen], first)
+
+    def _shortest(self, task: Ints, uncached: Ints, decodes: Ints) -> Ints:
+        """Return how long tasks take at the least on their fastest group. Shape [tasks given]."""
+        kinds = {gpu.kind for gpu in self._gpus}
+        plain = [
+            # What a batch takes each is not asked.
+            0
+            if each.batch is not None
+            else min((us for us in map(each.runtime_on, kinds) if us is not None), default=0)
+            for workflow in self._instance.workflows
+            for each in workflow.tasks
+        ]
+        found = np.array(plain, np.int64)[self._instance.task_template[task]]
+        for stream, row in enumerate(self._speeds):
+            of_class = self._stream[task] == stream
+            times = [
+                stream_costs.alone_us(speed, uncached[of_class], decodes[of_class])
+                for speed in row
+                if speed is not None
+            ]
+            found[of_class] = np.min(times, axis=0) if times else 0
+        return found
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Load:
+    """Charges of requests, and from when to when each has to be served: whole numbers, job by job.
+
+    Parameters
+    ----------
+    soon, at_last
+        What a request costs in time, and if its job is late.
+    fine
+        So many of these make a microsecond.
+    """
+
+    earliest_us: Ints
+    latest_us: Ints
+    surely_us: Ints
+    soon: Ints
+    at_last: Ints
+    first: Ints
+    late: int
+    fine: int
+
+    @classmethod
+    def of(cls, calls: _Calls, latest_us: Ints, surely_us: Ints, soon: Floats, at_last: Floats, late: int) -> _Load:
+        """Return the load of requests that have a due time and fit some group, in whole charges."""
+        due = (latest_us < NO_DUE) & np.isfinite(soon)
+        soon = np.where(due, soon, 0.0)
+        at_last = np.where(due & (surely_us < NO_DUE), np.minimum(at_last, soon), 0.0)
+        fine = max(1, min(_FINE, int(2.0**61 / max(1.0, soon.sum()))))
+        in_time = np.floor(soon * fine).astype(np.int64)
+        in_the_end = np.floor(at_last * fine).astype(np.int64)
+        latest, surely = np.where(due, latest_us, NO_DUE), np.where(due, surely_us, NO_DUE)
+        return cls(calls.earliest_us, latest, surely, in_time, in_the_end, calls.first, late, fine)
+
+    def fullest(self) -> tuple[int, int, Fraction]:
+        """Return a window that asks for the most of those tried, and how many GPUs all the time, at least."""
+        begins = np.unique(self.earliest_us)
+        ends = np.unique(np.concatenate((self.latest_us, self.surely_us)))
+        ends = ends[ends < NO_DUE]
+        best = 0, 0, Fraction(0)
+        from_begin, to_begin, from_end, to_end = 0, len(begins) - 1, 0, len(ends) - 1
+        for _ in range(_ROUNDS if len(begins) and len(ends) else 0):
+            at_begin, at_end = _spread(from_begin, to_begin), _spread(from_end, to_end)
+            tried = {begin: self._asks(int(begins[begin]), ends[at_end]) for begin in at_begin}
+            begin, asked = max(tried.items(), key=lambda pair: max(pair[1]))
+            place = asked.index(max(asked))
+            found = int(begins[begin]), int(ends[at_end[place]]), asked[place]
+            best = max(best, found, key=lambda window: window[2])
+            here = at_begin.index(begin)
+            from_begin, to_begin = at_begin[max(0, here - 1)], at_begin[min(here + 1, len(at_begin) - 1)]
+            from_end, to_end = at_end[max(0, place - 1)], at_end[min(place + 1, len(at_end) - 1)]
+        return best
+
+    def _asks(self, begin_us: int, ends_us: Ints) -> list[Fraction]:
+        """Return how many GPUs all the time windows with one beginning ask for, the dearest late jobs given up."""
+        later = self.earliest_us >= begin_us
+        found = []
+        for end_us in ends_us.tolist():
+            inside = later & (self.latest_us <= end_us)
+            if end_us <= begin_us or not inside.any():
+                found.append(Fraction(0))
+                continue
+            charged = np.where(inside, self.soon, 0)
+            total = int(charged.sum())
+            if self.late:
+                saved = charged - np.where(inside & (self.surely_us <= end_us), self.at_last, 0)
+                total -= _largest(np.add.reduceat(saved, self.first), self.late)
+            found.append(Fraction(total, self.fine * (end_us - begin_us)))
+        return found
+
+
+def _largest(values: Ints, count: int) -> int:
+    """Return the sum of the largest so many values."""
+    if count >= len(values):
+        return int(values.sum())
+    return int(np.partition(values, len(values) - count)[len(values) - count :].sum())
+
+
+def _spread(first: int, last: int) -> list[int]:
+    """Return at most `_GRID` numbers from the first to the last, evenly."""
+    return sorted(set(np.linspace(first, last, min(_GRID, last - first + 1)).astype(int).tolist()))
+
+
+def _minus(due_us: Ints, tail_us: Ints) -> Ints:
+    """Return due times less what follows; NO_DUE stays."""
+    return np.where(due_us >= NO_DUE, NO_DUE, due_us - tail_us)

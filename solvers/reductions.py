@@ -1,0 +1,335 @@
+"""Reductions: windows that are planned as another one, their twin, whose plans come back.
+
+`Lanes` and `Visits` have the optimum of their windows, so what bounds the twin bounds the window; `Singles` has plans
+only. A search on a twin hands plans, bounds and doubts on to the search on whose behalf it runs (`Delegate`).
+
+Tasks of equal shares without models are planned on GPUs of their own: what k of them do side by side, k GPUs do one by
+one. All that is known of tasks that run one at a time then serves them: the faster decoder, stronger bounds, CP-SAT
+without profiles.
+
+GPUs that come and go are planned as GPUs that come once: every interval in which one is there is a GPU of its own.
+Nothing outlasts the absence between two intervals of a GPU but the outputs of its tasks, and these have arrived by the
+time it is back unless a transfer takes longer than the absence. So the twin has the same plans.
+
+Tasks of batch classes are planned as single requests: what runs one by one may also run where several could run
+together. A plan of the twin is a plan of the window, but for a microsecond by which starts of one class keep off each
+other below share 1: so what bounds the twin need not bound the window. Where the twin runs one task at a time, beams
+find its plans in a fraction of the time that batches take to arrange.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from itertools import pairwise
+
+import numpy as np
+
+from models import Cluster, InitialResidency, Link, Network, Task, UnsupportedInstanceError, assert_feasible
+from models.availability import Availability
+from models.instance import NONE, Instance, Ints
+from models.restrictions import Restrictions
+from models.timeline import Timeline, end_with_gpu
+from models.workload import WHOLE
+from solvers.result import Origin, Search
+
+
+@dataclass(frozen=True, slots=True)
+class Reduction(ABC):
+    """A window that is planned as another one.
+
+    Parameters
+    ----------
+    instance, twin
+        The window, and the one that is planned in its place.
+    """
+
+    instance: Instance
+    twin: Instance
+
+    @abstractmethod
+    def back(self, timeline: Timeline) -> Timeline:
+        """Return a plan of the twin as one of the window."""
+
+
+class Delegate(Search):
+    """A search whose plans, bounds and doubts go on to another.
+
+    Parameters
+    ----------
+    search
+        The other.
+    instance
+        What this one is searched for; it has the plans of the other's instance.
+    limit_s
+        Seconds from now.
+    """
+
+    def __init__(self, search: Search, instance: Instance, limit_s: float) -> None:
+        self._search = search
+        super().__init__(instance, search.objective, limit_s, stop=search.stop, left_out=search.left_out)
+
+    @property
+    def infeasible(self) -> bool:
+        """Whether it is proved that there is no plan."""
+        return self._search.infeasible
+
+    def deny(self, method: str) -> None:
+        """Claim that there is no plan."""
+        self._search.deny(method)
+
+    def forget(self, solver: str, said: str) -> None:
+        """Keep nothing that a solver has said or will say of this window, here and in the other search."""
+        super().forget(solver, said)
+        self._search.forget(solver, said)
+
+    def hand_on(self, timeline: Timeline) -> Timeline:
+        """Return a plan as one of the other search."""
+        return timeline
+
+    def offer(self, timeline: Timeline, origin: Origin = Origin.SEARCH) -> bool:
+        """Keep a plan if it is the best so far; say whether it was kept."""
+        kept = super().offer(timeline, origin)
+        if kept:
+            self._search.offer(self.hand_on(timeline), origin)
+        return kept
+
+    def offer_bound(self, bound: Fraction, method: str) -> None:
+        """Keep a proved lower bound if it is the best so far."""
+        super().offer_bound(bound, method)
+        self._search.offer_bound(bound, method)
+
+
+class Episode(Delegate):
+    """A part of a search's time.
+
+    Parameters
+    ----------
+    search
+        Whose instance, plan and bound it begins with.
+    limit_s
+        Seconds from now.
+    """
+
+    def __init__(self, search: Search, limit_s: float) -> None:
+        super().__init__(search, search.instance, min(limit_s, search.remaining_s))
+        if search.timeline is not None:
+            Search.offer(self, search.timeline, search.origin)  # the other has it
+        if search.bound is not None and search.bound_method is not None:
+            Search.offer_bound(self, search.bound, search.bound_method)
+
+    def finish(self, timeline: Timeline) -> Timeline:
+        """Return a plan as the search keeps it."""
+        return self._search.finish(timeline)
+
+
+@dataclass(frozen=True, slots=True)
+class Lanes(Reduction):
+    """A window whose tasks run side by side: GPU g is the twin's GPUs from g x `count` on.
+
+    Parameters
+    ----------
+    count
+        How many tasks run at once on a GPU.
+    """
+
+    count: int
+
+    def to_twin(self, timeline: Timeline) -> Timeline:
+        """Return the plan on the twin: every task on the first of its GPU's lanes that is free."""
+        free_us = np.zeros((self.instance.n_gpus, self.count), np.int64)
+        gpus = np.empty_like(timeline.gpu)
+        for task in np.lexsort((timeline.end_us, timeline.start_us)).tolist():
+            gpu = int(timeline.gpu[task])
+            lane = int(np.flatnonzero(free_us[gpu] <= timeline.start_us[task])[0])
+            free_us[gpu, lane] = timeline.end_us[task]
+            gpus[task] = gpu * self.count + lane
+        return replace(timeline, gpu=gpus, residencies=())
+
+    def back(self, timeline: Timeline) -> Timeline:
+        """Return a plan of the twin as one of the window."""
+        gathered = replace(timeline, gpu=timeline.gpu // self.count)
+        assert_feasible(self.instance, gathered)
+        return gathered
+
+
+def lanes_of(instance: Instance) -> Lanes | None:
+    """Return the twin of a window; None if its tasks need models, batches or memory, or pay for transfers.
+
+    They must run k at a time, k > 1, whatever their shares, on GPUs that are always there.
+    """
+    counts = {WHOLE // share for share in instance.template_share.tolist()}
+    plain = not instance.batches and not instance.template_memory.any() and not any(instance.needs)
+    # One GPU keeps its outputs; the lanes of several would be as far apart as GPUs are.
+    near = instance.n_gpus == 1 or not (instance.transfer_us.any() or instance.input_us.any())
+    unlimited = instance.always_available and instance.restrictions == Restrictions()
+    if len(counts) > 1 or 1 in counts or not (plain and near and unlimited):
+        return None
+    count = counts.pop()
+    gpus = tuple(replace(gpu, id=f"{gpu.id}/{lane}") for gpu in instance.cluster.gpus for lane in range(count))
+    alone = [replace(w, tasks=tuple(replace(task, share=WHOLE) for task in w.tasks)) for w in instance.workflows]
+    twin = Instance(
+        Cluster(gpus, Network(Link(), Link())),
+        (),
+        tuple(
+            replace(job, workflow=alone[index])
+            for job, index in zip(instance.jobs, instance.job_workflow.tolist(), strict=True)
+        ),
+        instance.overlap_loads,
+    )
+    return Lanes(instance, twin, count)
+
+
+@dataclass(frozen=True, slots=True)
+class Visits(Reduction):
+    """A window whose GPUs come and go.
+
+    Parameters
+    ----------
+    first
+        GPU g is the twin's GPUs from `first[g]` on, in the order of time.
+    of_gpu
+        Per GPU of the twin: the GPU whose interval it is.
+    """
+
+    first: Ints
+    of_gpu: Ints
+
+    @classmethod
+    def of(cls, instance: Instance) -> Visits:
+        """Return the twin of a window.
+
+        Raises
+        ------
+        UnsupportedInstanceError
+            If an output may still travel to another GPU of its server when its own GPU is back.
+        """
+        _refuse_long_transfers(instance)
+        gpus, of_gpu = [], list[int]()
+        for index, gpu in enumerate(instance.cluster.gpus):
+            for interval in gpu.available.intervals:
+                gpus.append(replace(gpu, id=f"{gpu.id} from {interval[0]} us", available=Availability((interval,))))
+                of_gpu.append(index)
+        visited = np.array(of_gpu, np.int64)
+        first = np.searchsorted(visited, np.arange(instance.n_gpus)).astype(np.int64)
+        twin = Instance(
+            Cluster(tuple(gpus), instance.cluster.network),
+            instance.models,
+            instance.jobs,
+            instance.overlap_loads,
+            tuple(InitialResidency(int(first[r.gpu]), r.model, r.slot) for r in instance.initial),
+            _spread_limits(instance.restrictions, visited),
+            instance.catalogue,
+        )
+        return cls(instance, twin, first, visited)
+
+    def to_twin(self, timeline: Timeline) -> Timeline:
+        """Return the plan on the twin."""
+        gpu = [
+            self._visit(g, start) for g, start in zip(timeline.gpu.tolist(), timeline.start_us.tolist(), strict=True)
+        ]
+        stays = [replace(r, gpu=self._visit(r.gpu, r.load_start_us)) for r in timeline.residencies]
+        stays.sort(key=lambda r: (r.gpu, r.load_start_us, r.ready_us, r.model))
+        return replace(timeline, gpu=np.array(gpu, np.int64), residencies=tuple(stays))
+
+    def back(self, timeline: Timeline) -> Timeline:
+        """Return a plan of the twin as one of the window."""
+        stays = (replace(r, gpu=int(self.of_gpu[r.gpu])) for r in timeline.residencies)
+        ordered = sorted(stays, key=lambda r: (r.gpu, r.load_start_us, r.ready_us, r.model))
+        return replace(timeline, gpu=self.of_gpu[timeline.gpu], residencies=tuple(ordered))
+
+    def close(self, timeline: Timeline) -> Timeline:
+        """Return a plan of the twin with every residency over when its GPU goes."""
+        return replace(timeline, residencies=tuple(end_with_gpu(self.twin, r) for r in timeline.residencies))
+
+    def _visit(self, gpu: int, instant: int) -> int:
+        """Return the GPU of the twin that a GPU is at an instant at which it is there."""
+        intervals = self.instance.cluster.gpus[gpu].available.intervals
+        return int(self.first[gpu]) + next(k for k, (_, end) in enumerate(intervals) if instant < end)
+
+
+class TwinSearch(Delegate):
+    """A search on the twin, whose plans and bounds go on to the search on the window itself."""
+
+    def __init__(self, search: Search, visits: Visits) -> None:
+        self._visits = visits
+        super().__init__(search, visits.twin, search.remaining_s)
+        if search.timeline is not None:
+            Search.offer(self, visits.to_twin(search.timeline))  # the other has it
+
+    @property
+    def proved(self) -> bool:
+        """Whether nothing is left to search for, by the bounds of the window as well."""
+        return super().proved or self._search.proved
+
+    def finish(self, timeline: Timeline) -> Timeline:
+        """Return a plan of the twin with every residency over when its GPU goes."""
+        return self._visits.close(timeline)
+
+    def hand_on(self, timeline: Timeline) -> Timeline:
+        """Return a plan of the twin as one of the window."""
+        return self._visits.back(self.finish(timeline))
+
+
+def on_twin(search: Search) -> Search:
+    """Return where plans are looked for: the search itself, or where GPUs come and go that on its twin."""
+    if search.instance.always_available or isinstance(search, TwinSearch):
+        return search
+    return TwinSearch(search, Visits.of(search.instance))
+
+
+def _spread_limits(limits: Restrictions, of_gpu: Ints) -> Restrictions:
+    """Return an operator's limits for the GPUs of the twin."""
+    models, workflows = (
+        {name: frozenset(np.flatnonzero(np.isin(of_gpu, sorted(gpus))).tolist()) for name, gpus in limit.items()}
+        for limit in (limits.model_gpus, limits.workflow_gpus)
+    )
+    return replace(limits, model_gpus=models, workflow_gpus=workflows)
+
+
+def _refuse_long_transfers(instance: Instance) -> None:
+    longest = int(instance.transfer_us[..., 1].max(initial=0))
+    for gpu in instance.cluster.gpus:
+        for before, after in pairwise(gpu.available.intervals):
+            if after[0] - before[1] < longest:
+                problem = (
+                    f"a transfer within a server takes {longest} us, and {gpu.id} is away for {after[0] - before[1]}"
+                )
+                raise UnsupportedInstanceError(f"plan: {problem} us; allowed are absences as long as such transfers")
+
+
+@dataclass(frozen=True, slots=True)
+class Singles(Reduction):
+    """A window with batch classes, and its twin, in which every task runs alone."""
+
+    def back(self, timeline: Timeline) -> Timeline:
+        """Return a plan of the twin as one of the window.
+
+        Below share 1 tasks of one class that start together would be a batch; all but the first start 1 us apart, which
+        may break other rules: whoever offers the plan checks it.
+        """
+        batch = self.instance.template_batch[self.instance.task_template]
+        start_us, taken = timeline.start_us.copy(), set[tuple[int, int, int]]()
+        for task in np.lexsort((timeline.end_us, timeline.start_us)).tolist():
+            gpu, of_class, at_us = int(timeline.gpu[task]), int(batch[task]), int(start_us[task])
+            while of_class != NONE and (gpu, of_class, at_us) in taken:
+                at_us += 1
+            taken.add((gpu, of_class, at_us))
+            start_us[task] = at_us
+        return replace(timeline, start_us=start_us, end_us=timeline.end_us + start_us - timeline.start_us)
+
+
+def singles_of(instance: Instance) -> Singles | None:
+    """Return the twin of a window whose tasks all run alone; None if it has no batch classes."""
+    if not instance.batches:
+        return None
+    alone = [workflow.with_tasks(_without_class) for workflow in instance.workflows]
+    of_job = zip(instance.jobs, instance.job_workflow.tolist(), strict=True)
+    jobs = tuple(replace(job, workflow=alone[index]) for job, index in of_job)
+    return Singles(instance, replace(instance, jobs=jobs, catalogue=()))
+
+
+def _without_class(task: Task) -> Task:
+    """Return a task without its class, whose figures at size 1 it has."""
+    return replace(task, batch=None)
