@@ -226,6 +226,7 @@ def profile(
     InputError
         If the scenario does not hold with what was measured, for instance because a model fits no GPU.
     """
+    scenario.instance.require_no_streams("a profile of tasks")
     workflows = list(build_workflows(scenario.document).values())
     needed = {name for workflow in workflows for task in workflow.tasks for name in task.models}
     models = [model for model in scenario.instance.models if model.name in needed]

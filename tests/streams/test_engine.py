@@ -1,0 +1,110 @@
+"""The engine against one iteration after the other, and the checker on what both say."""
+
+import random
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from executor import parse_policy, replay, simulate
+from models import Instance, Timeline, check
+from tests.streams.one_by_one import serve
+from tests.streams.worlds import as_served, plain_nodes, plain_requests, queues, random_chats, random_steps
+
+POLICIES = ("round_robin", "least_requests", "least_tokens", "least_tokens:known=yes", "prefix_affinity")
+
+
+def shifted(timeline: Timeline, row: str, task: int, by: int) -> Timeline:
+    """Return a timeline with one start, first token or end moved."""
+    if row == "first_us":
+        assert timeline.served is not None
+        first_us = timeline.served.first_us.copy()
+        first_us[task] += by
+        return replace(timeline, served=replace(timeline.served, first_us=first_us))
+    times = getattr(timeline, row).copy()
+    times[task] += by
+    return replace(timeline, **{row: times})
+
+
+def agrees(instance: Instance, timeline: Timeline) -> bool:
+    """Say whether one iteration after the other serves as a timeline has it, nobody before its planned start."""
+    requests = plain_requests(instance, timeline, timeline.start_us.tolist())
+    return serve(plain_nodes(instance), requests, queues(instance, timeline)) == as_served(timeline)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_engine_equals_one_iteration_after_the_other(seed: int) -> None:
+    rng = random.Random(seed)
+    for _ in range(20):
+        instance = random_chats(rng, rng.randint(1, 25)) if rng.random() < 0.6 else random_steps(rng, rng.randint(1, 9))
+        timeline = simulate(instance, parse_policy(rng.choice(POLICIES)), seed)
+        assert serve(
+            plain_nodes(instance), plain_requests(instance, timeline), queues(instance, timeline)
+        ) == as_served(timeline)
+        assert check(instance, timeline) == []
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_checker_refuses_every_changed_time(seed: int) -> None:
+    rng = random.Random(seed)
+    for _ in range(6):
+        instance = random_chats(rng, rng.randint(2, 12))
+        timeline = simulate(instance, parse_policy("least_requests"), seed)
+        for task in range(instance.n_tasks):
+            for row in ("start_us", "first_us", "end_us"):
+                by = rng.choice((-3, -1, 1, 2, 5))
+                changed = shifted(timeline, row, task, by)
+                # A later start may be what a plan says; then first token and end have to follow, and they do not.
+                assert check(instance, changed) != [], (task, row, by)
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_checker_refuses_a_changed_gpu_where_iterations_disagree(seed: int) -> None:
+    rng = random.Random(seed)
+    refused = kept = 0
+    for _ in range(12):
+        instance = random_chats(rng, rng.randint(2, 12))
+        timeline = simulate(instance, parse_policy("round_robin"), seed)
+        for task in range(instance.n_tasks):
+            for gpu in range(instance.n_gpus):
+                gpus = timeline.gpu.copy()
+                gpus[task] = gpu
+                changed = replace(timeline, gpu=gpus)
+                eligible = gpu in instance.eligible_gpus(task)
+                same = eligible and agrees(instance, changed)
+                assert (check(instance, changed) == []) == same, (task, gpu)
+                refused, kept = refused + (not same), kept + same
+    assert refused > 20
+    assert kept > 20
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_replay_keeps_every_time(seed: int) -> None:
+    rng = random.Random(seed)
+    for _ in range(10):
+        instance = random_chats(rng, rng.randint(1, 20)) if rng.random() < 0.5 else random_steps(rng, rng.randint(1, 9))
+        timeline = simulate(instance, parse_policy(rng.choice(POLICIES)), seed)
+        again = simulate(instance, replay(instance, timeline))
+        assert as_served(again) == as_served(timeline)
+        assert np.array_equal(again.gpu, timeline.gpu)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_replay_of_a_plan_that_holds_requests_back(seed: int) -> None:
+    rng = random.Random(seed)
+    for _ in range(10):
+        instance = random_chats(rng, rng.randint(2, 15))
+        timeline = simulate(instance, parse_policy("least_requests"), seed)
+        assert timeline.served is not None
+        limits = {gpu: rng.randint(1, 3) for gpu in range(instance.n_gpus)}
+        held = [rng.choice((0, 0, rng.randint(0, 400))) for _ in range(instance.n_tasks)]
+        slow = serve(
+            plain_nodes(instance, limits), plain_requests(instance, timeline, held), queues(instance, timeline)
+        )
+        start, first, end = (np.array([getattr(s, name) for s in slow]) for name in ("start", "first", "end"))
+        served = replace(timeline.served, first_us=first, not_before_us=np.array(held), limits=limits)
+        plan = replace(timeline, start_us=start, end_us=end, served=served)
+        over = [v for v in check(instance, plan) if v.problem != "limit on requests"]
+        assert over == []
+        if check(instance, plan) == over:
+            assert as_served(simulate(instance, replay(instance, plan))) == slow

@@ -1,0 +1,153 @@
+"""Instances with requests of streams, and the same for the simulator that takes one iteration after the other."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping, Sequence
+from fractions import Fraction
+
+from models import (
+    GPU,
+    Cluster,
+    Edge,
+    Instance,
+    Job,
+    Link,
+    MLModel,
+    Network,
+    StreamClass,
+    Task,
+    Timeline,
+    Tokens,
+    Workflow,
+)
+from models.streams import StreamSpeed
+from models.timeline import file_order
+from tests.streams.draws import plainly, random_speed
+from tests.streams.one_by_one import Node, Request, Served
+
+LATENCY_US = 3
+
+
+def cluster(count: int, memory_bytes: int = 1_000, kinds: Sequence[str] = ("A",)) -> Cluster:
+    """Return servers of one GPU each, of these kinds in turn; transfers take `LATENCY_US`."""
+    gpus = tuple(
+        GPU(f"s{index}/g0", index, kinds[index % len(kinds)], memory_bytes, Fraction(1_000_000))
+        for index in range(count)
+    )
+    return Cluster(gpus, Network(Link(LATENCY_US), Link(LATENCY_US)))
+
+
+def single(speeds: Mapping[str, StreamSpeed], models: tuple[str, ...] = ()) -> Workflow:
+    """Return a workflow of one request."""
+    return Workflow("chat", (Task.of_stream("answer", StreamClass("chat", speeds, models)),))
+
+
+def chats(
+    on: Cluster,
+    speeds: Mapping[str, StreamSpeed],
+    requests: Sequence[tuple[int, Tokens]],
+    models: Sequence[MLModel] = (),
+    **more: object,
+) -> Instance:
+    """Return an instance of single requests: releases, in order, and tokens."""
+    workflow = single(speeds, tuple(model.name for model in models))
+    jobs = tuple(Job(workflow, release, tokens={"answer": tokens}) for release, tokens in requests)
+    return Instance(on, tuple(models), jobs, **more)  # type: ignore[arg-type]
+
+
+def random_chats(rng: random.Random, count: int, most_gpus: int = 3) -> Instance:
+    """Return single requests on GPUs of one or two kinds, now and then with little memory for KV."""
+    kv = rng.choice((0, 1, 2))
+    speeds = {kind: random_speed(rng, kv) for kind in ("A", "B")}
+    on = cluster(rng.randint(1, most_gpus), rng.choice((10_000, 250, 400)), rng.choice((("A",), ("A", "B"))))
+    release, requests = 0, []
+    for _ in range(count):
+        release += rng.choice((0, 0, rng.randint(0, 60)))
+        prompt = rng.choice((rng.randint(1, 8), rng.randint(1, 60)))
+        uncached = rng.choice((prompt, rng.randint(1, prompt)))
+        requests.append((release, Tokens(prompt, uncached, rng.choice((1, rng.randint(1, 9), rng.randint(1, 40))))))
+    return chats(on, speeds, requests)
+
+
+def random_steps(rng: random.Random, count: int) -> Instance:
+    """Return jobs of several steps: agents that call, use a tool and call again, and prefill apart from decode.
+
+    Two classes, of which only one is served on a GPU at a time; a tool is a request of one token of a class of its own.
+    """
+    classes = {name: StreamClass(name, {"*": random_speed(rng, rng.choice((0, 1)))}) for name in ("a", "b", "tool")}
+    on = cluster(rng.randint(1, 3), 10_000)
+    workflows = [
+        Workflow(
+            "agent",
+            (
+                Task.of_stream("call", classes["a"]),
+                Task.of_stream("tool", classes["tool"], None, (Edge("call", 0),)),
+                Task.of_stream("again", classes["a"], None, (Edge("tool", 0),), tied_to=rng.choice((None, "call"))),
+            ),
+        ),
+        Workflow(
+            "split",
+            (
+                Task.of_stream("prefill", classes["b"]),
+                Task.of_stream("decode", classes["b"], None, (Edge("prefill", 0, kv=True),), first_token=True),
+            ),
+        ),
+    ]
+    jobs, release = [], 0
+    for _ in range(count):
+        release += rng.choice((0, rng.randint(0, 80)))
+        workflow = rng.choice(workflows)
+        tokens = {}
+        for task in workflow.tasks:
+            prompt = rng.randint(1, 30)
+            uncached = 0 if task.name == "decode" else rng.randint(1, prompt)
+            tokens[task.name] = Tokens(prompt, uncached, 1 if task.name in ("tool", "prefill") else rng.randint(1, 20))
+        jobs.append(Job(workflow, release, tokens=tokens))
+    return Instance(on, (), tuple(jobs))
+
+
+def plain_requests(instance: Instance, timeline: Timeline, not_before: Sequence[int] | None = None) -> list[Request]:
+    """Return the requests of an instance for the simulator, with the transfers between the GPUs of a timeline."""
+    streams = instance.streams
+    assert streams is not None
+    found = []
+    for task in range(instance.n_tasks):
+        stream = streams.classes[streams.template[instance.task_template[task]]]
+        after = []
+        for before, edge in instance.task_inputs(task):
+            here, there = int(timeline.gpu[before]), int(timeline.gpu[task])
+            moved = instance.kv_transfer_time(before, here, there) if streams.kv_edge[edge] else None
+            after.append((before, instance.transfer_time(edge, here, there) if moved is None else moved))
+        release = int(instance.job_release_us[instance.task_job[task]])
+        wait = 0 if not_before is None else not_before[task]
+        found.append(Request(stream.name, *streams.tokens(task), release, wait, after))
+    return found
+
+
+def plain_nodes(instance: Instance, limits: Mapping[int, int] | None = None) -> list[Node]:
+    """Return the GPUs of an instance for the simulator."""
+    streams = instance.streams
+    assert streams is not None
+    nodes = []
+    for index, gpu in enumerate(instance.cluster.gpus):
+        kinds = {stream.name: stream.speed_on(gpu.kind) for stream in streams.classes}
+        speeds = {name: plainly(speed) for name, speed in kinds.items() if speed is not None}
+        weights = sum(model.weight_bytes for model in instance.models)
+        nodes.append(Node(speeds, gpu.memory_bytes - weights, (limits or {}).get(index, 10**9)))
+    return nodes
+
+
+def queues(instance: Instance, timeline: Timeline) -> list[list[int]]:
+    """Return, per GPU, its requests in the order in which they joined."""
+    found: list[list[int]] = [[] for _ in instance.cluster.gpus]
+    for task in file_order(instance, timeline).tolist():
+        found[timeline.gpu[task]].append(task)
+    return found
+
+
+def as_served(timeline: Timeline) -> list[Served]:
+    """Return what a timeline says of its requests, as the simulator does."""
+    assert timeline.served is not None
+    rows = (timeline.start_us.tolist(), timeline.served.first_us.tolist(), timeline.end_us.tolist())
+    return [Served(*row) for row in zip(*rows, strict=True)]
