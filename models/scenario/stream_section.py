@@ -87,9 +87,9 @@ class StreamSection(Section):
     def _same_kinds(self) -> StreamSection:
         listing = {kind: key for key in _OnKind._fields for kind in getattr(self, key)}
         for kind, key in listing.items():
-            for other in _OnKind._fields:
+            for other in _OnKind._fields if kind != ANY_KIND else ():  # that one stands for the kinds of other values
                 if kind not in getattr(self, other) and ANY_KIND not in getattr(self, other):
-                    text = f"has no value for {'every kind' if kind == ANY_KIND else quote(kind)}, as {key} has"
+                    text = f"has no value for {quote(kind)}, as {key} has"
                     raise problem(f"{text}; allowed are the same kinds of GPU everywhere", other)
         for kind, on in self.kinds.items():
             if max(on.step) < on.concurrency:
@@ -102,5 +102,6 @@ class StreamSection(Section):
     def kinds(self) -> dict[str, _OnKind]:
         """What the section says of each kind of GPU that it names."""
         tables = [getattr(self, key) for key in _OnKind._fields]
-        kinds = dict.fromkeys(kind for table in tables for kind in table)
+        everywhere = all(ANY_KIND in table for table in tables)
+        kinds = dict.fromkeys(kind for table in tables for kind in table if kind != ANY_KIND or everywhere)
         return {kind: _OnKind(*(table.get(kind, table.get(ANY_KIND)) for table in tables)) for kind in kinds}

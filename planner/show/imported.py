@@ -21,6 +21,8 @@ from planner.show.colours import COLOURS, PLAIN
 from planner.show.table import facts
 
 _LISTED_REASONS = 6
+_RUN_TIMES = "run times, each times its share of a GPU"
+_LEAST = "the least that prefills and decodes can take, where they are quickest"
 _BINS_S = (1, 10, 60, 600, 3_600, 6 * 3_600, 86_400, 7 * 86_400, 30 * 86_400)
 _MOST_BINS = 200
 _PAPER = {"facecolor": "white", "edgecolor": "none", "alpha": 0.8, "pad": 1}
@@ -46,11 +48,20 @@ def summary_rows(imported: Imported) -> dict[str, str]:
         "jobs": f"{jobs:,} {length}, {workflows}; {imported.workload.mapping}",
         "arrivals": _arrivals(summary),
         "models": f"{len(summary.model_requests)}: {_shares(summary)}" if summary.model_requests else "none",
-        "run time in s": _runtimes(summary),
+        **_tokens(summary),
+        "alone in s" if summary.tokens else "run time in s": _runtimes(summary),
         **_rounding(imported.workload.rounding),
-        "work": f"{summary.job_work_us.sum() / 1e6:,.6g} GPU-seconds: run times, each times its share of a GPU",
+        "work": f"{summary.job_work_us.sum() / 1e6:,.6g} GPU-seconds: {_LEAST if summary.tokens else _RUN_TIMES}",
         "cluster": imported.target.words,
         "fluid load": _load(summary),
+    }
+
+
+def _tokens(summary: Summary) -> dict[str, str]:
+    """Return how many tokens go in and come out."""
+    return {
+        f"{what} tokens": f"{of['total']:,}; " + ", ".join(f"{key} {of[key]:,}" for key in of if key != "total")
+        for what, of in summary.tokens.items()
     }
 
 

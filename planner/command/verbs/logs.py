@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 _FORMATS = (
     "gentd26, azure-llm, azure-functions-2021, alibaba-gpu-2023, acme, helios, philly, rltune, wfcommons, asynchow, "
-    "table"
+    "table, tokens"
 )
 """Names of the formats, which the help shows without reading them."""
 _Servers = Annotated[int | None, typer.Option(min=1, help="Servers (default: the format's).")]
@@ -63,6 +63,9 @@ def import_(
         Path | None,
         typer.Option(metavar="CATALOGUE", help="Models, GPU kinds and run times to join by model; or open-models."),
     ] = None,
+    cache: Annotated[
+        str, typer.Option(metavar="none|ideal", help="Prefix cache of tokens: none, or all blocks seen before.")
+    ] = "none",
     skip_malformed: Annotated[bool, typer.Option("--skip-malformed", help="Count malformed rows and go on.")] = False,
     servers: _Servers = None,
     gpus_per_server: _GpusPerServer = None,
@@ -94,6 +97,8 @@ def import_(
         raise manners.UsageError(_WORKFLOWS_ALONE)
     if catalogue is not None and (overrides or workflows is not None):
         raise manners.UsageError(_CATALOGUE_ALONE)
+    if cache not in ("none", "ideal"):
+        raise manners.UsageError(f"--cache: {cache[:40]!r} is no cache; allowed is none or ideal")
     line = rows_line()
     with line.shown():
         made = import_trace(
@@ -105,6 +110,7 @@ def import_(
             override=override.apply,
             driven=None if workflows is None else Driven.load(workflows),
             catalogue=None if catalogue is None else Catalogued.load(catalogue),
+            cache="ideal" if cache == "ideal" else "none",
             skip_malformed=skip_malformed,
             watch=line.watch,
         )

@@ -24,6 +24,8 @@ from models.scenario.quantities import (
 )
 from models.scenario.reading import parse_document, read_document
 from models.scenario.section import Section, problem, refuse_empty, validate
+from models.scenario.stream_section import StreamSection
+from models.streams import ANY_KIND
 from models.workload import WHOLE
 
 PACKAGED = "open-models"
@@ -56,7 +58,7 @@ class TokenSection(Section):
 
 
 class CatalogueModel(Section):
-    """A model, and how long its requests run: of runtime, batch, tokens and factor at most one.
+    """A model, and how long its requests run: of runtime, batch, tokens, factor and stream at most one.
 
     Without any of them, run times are those of the log, times the factor of each kind.
     """
@@ -67,15 +69,22 @@ class CatalogueModel(Section):
     batch: TablesByKind | None = Field(default=None, description="A time by batch size, for all kinds or per kind.")
     tokens: dict[Kind, TokenSection] | None = Field(default=None, description="Rates per kind.")
     factor: dict[Kind, Number] | None = Field(default=None, description="Run times of the log times this, per kind.")
+    stream: StreamSection | None = Field(
+        default=None, description="How it serves by continuous batching, for `import tokens`; models: others it needs."
+    )
     share: Share = Field(default=1, validate_default=True, description="Of a GPU's compute that a request takes.")
     memory: Size = Field(default="0 B", validate_default=True, description="Held while a request runs.")
     source: str | None = Field(default=None, description="Where the figures come from.")
 
     @model_validator(mode="after")
     def _one_rule(self) -> CatalogueModel:
-        given = [key for key in ("runtime", "batch", "tokens", "factor") if getattr(self, key) is not None]
+        given = [key for key in ("runtime", "batch", "tokens", "factor", "stream") if getattr(self, key) is not None]
         if len(given) > 1:
-            raise problem(f"has {' and '.join(given)}; allowed is at most one of runtime, batch, tokens, factor")
+            raise problem(
+                f"has {' and '.join(given)}; allowed is at most one of runtime, batch, tokens, factor, stream"
+            )
+        if self.stream is not None and (self.share < WHOLE or self.memory):
+            raise problem("has a stream, and share or memory; allowed is kv_per_token and concurrency of the stream")
         return self
 
 
@@ -142,12 +151,39 @@ def _refuse_unknown_kinds(document: CatalogueDocument, source: Source) -> None:
             for kind in getattr(model, key) or {}:
                 if kind not in document.kinds:
                     raise source.error(("models", name, key, kind), f"unknown kind; {allowed(kind, document.kinds)}")
+        if model.stream is not None:
+            _refuse_stream(name, model.stream, document, source)
     owners: dict[str, str] = {}
     for name, model in document.models.items():
         for alias in (name, *model.aliases):
             if owners.setdefault(alias, name) != name:
                 problem_text = f"{quote(alias)} also names {owners[alias]}; allowed is a name for each model"
                 raise source.error(("models", name), problem_text)
+
+
+def _refuse_stream(name: str, stream: StreamSection, document: CatalogueDocument, source: Source) -> None:
+    """Refuse a stream on kinds, or with models, that the catalogue does not have.
+
+    Raises
+    ------
+    InputError
+        At the first of them.
+    """
+    for kind in stream.kinds:
+        if kind != ANY_KIND and kind not in document.kinds:
+            key = next(
+                key
+                for key in ("prefill", "chunk", "concurrency", "step", "kv_per_token")
+                if kind in getattr(stream, key)
+            )
+            where = ("models", name, "stream", key, kind)
+            raise source.error(where, f"unknown kind; {allowed(kind, document.kinds)}")
+    for place, other in enumerate(stream.models):
+        if other not in document.models:
+            raise source.error(
+                ("models", name, "stream", "models", place),
+                f"unknown model {quote(other)}; {allowed(other, document.models)}",
+            )
 
 
 def _refuse_rates_of_one(name: str, model: CatalogueModel, source: Source) -> None:
@@ -161,6 +197,8 @@ def _refuse_rates_of_one(name: str, model: CatalogueModel, source: Source) -> No
     others = WHOLE // model.share - 1
     for kind, rates in (model.tokens or {}).items():
         if rates.input and rates.beside < others:
-            allowed_are = f"allowed is without share, or rates measured so (beside: {others})"
+            allowed_are = (
+                f"allowed is without share, or rates measured so (beside: {others}), or a stream (import tokens)"
+            )
             fault = f"lets {others + 1} prefills run side by side, each at the rate measured beside {rates.beside}"
             raise source.error(("models", name, "share"), f"{fault} on {kind}; {allowed_are}")

@@ -25,7 +25,8 @@ from models.workload import WHOLE, BatchClass, Task, Workflow
 from planner.inputs.importers.catalogue import CatalogueDocument, CatalogueModel, load_catalogue
 from planner.inputs.importers.classes import MEMORY, Classes, Rounding, refuse_more, round_up, words
 from planner.inputs.importers.rows import Tally
-from planner.inputs.importers.tables import DagJobs, Requests, Texts
+from planner.inputs.importers.streamed import Cache, model_of_each, streamed_workload
+from planner.inputs.importers.tables import DagJobs, Requests, Texts, TokenRequests
 from planner.inputs.importers.target import model_names, work_sections
 from planner.inputs.importers.workload import Workload
 
@@ -153,6 +154,9 @@ def _times(name: str, document: CatalogueDocument, requests: Requests, rows: Int
         If the log lacks tokens or run times.
     """
     section = document.models[name]
+    if section.stream is not None:
+        problem = f"{name} is served in a stream, by tokens; allowed is truenorth import tokens, which reads such logs"
+        raise QuestionError(problem, "catalogue")
     alike = section.runtime or {kind: by_size[1] for kind, by_size in (section.batch or {}).items()}
     if alike:
         return {kind: np.full(len(rows), us, np.int64) for kind, us in alike.items()}
@@ -286,6 +290,25 @@ class Catalogued:
             joined.rounding,
         )
         tally.notes += self._shared(made)
+        tally.notes += [
+            f"no request is of a model of the level '{level}', which is left out" for level in self._vacuous(made)
+        ]
+        return made
+
+    def streamed(self, found: TokenRequests, rows: Ints, release_us: Ints, cache: Cache, tally: Tally) -> Workload:
+        """Return the requests for which the catalogue has a stream as jobs of it; the others are counted by model.
+
+        Raises
+        ------
+        QuestionError, InputError
+            As `model_of_each` and `streamed_workload` say.
+        """
+        asked = found.at(rows)
+        model = model_of_each(self.document, asked, match(self.document, np.unique(asked.model)), tally)
+        missing = pd.Series(asked.model[model == ""]).value_counts()
+        self.unmatched.update({str(name): int(count) for name, count in missing.items()})
+        kept = np.flatnonzero(model != "")
+        made = streamed_workload(self.document, asked.at(kept), model[kept], release_us[kept], cache, tally)
         tally.notes += [
             f"no request is of a model of the level '{level}', which is left out" for level in self._vacuous(made)
         ]

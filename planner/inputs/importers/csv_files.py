@@ -72,7 +72,7 @@ def csv_rows(
         raise InputError(str(path), 1, "file", "has no rows; allowed is at least one row below the header")
 
 
-def header_of(path: Path) -> list[str]:
+def header_of(path: Path, separator: str = ",") -> list[str]:
     """Return the names of a CSV file's columns, to tell files apart.
 
     Raises
@@ -81,7 +81,7 @@ def header_of(path: Path) -> list[str]:
         If the file cannot be read or is empty.
     """
     with open_text(path) as file:
-        return _header(file, path)
+        return _header(file, path, separator)
 
 
 def separator_of(path: Path, required: Sequence[str]) -> str:

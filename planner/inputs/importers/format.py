@@ -15,7 +15,7 @@ from models.cluster import GPU, MICROSECONDS_PER_SECOND
 from models.errors import QuestionError
 from models.units import QuantityError, parse_bandwidth, parse_size, parse_time
 from planner.inputs.importers.rows import Tally
-from planner.inputs.importers.tables import DagJobs, Requests
+from planner.inputs.importers.tables import DagJobs, Requests, TokenRequests
 
 _DIGITS = 12
 T = TypeVar("T", int, Fraction)
@@ -80,7 +80,7 @@ class Hardware:
 class Reader(Protocol):
     """Reads the files of a format; a frozen dataclass whose fields are the format's options."""
 
-    def read(self, files: Sequence[Path], tally: Tally) -> Iterator[Requests | DagJobs]:
+    def read(self, files: Sequence[Path], tally: Tally) -> Iterator[Requests | DagJobs | TokenRequests]:
         """Yield the requests or jobs of the files in chunks.
 
         Raises

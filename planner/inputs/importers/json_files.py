@@ -6,7 +6,7 @@ Numbers stay text, as in scenario files, so that times are rounded once and exac
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import count, islice
 from json import JSONDecodeError
 from pathlib import Path
@@ -23,7 +23,7 @@ from models.scenario.limits import MAX_HORIZON_US
 from models.scenario.quantities import MAX_SIZE_BYTES, MAX_TIME_US
 from models.scenario.section import faults_of, kind_of, problem
 from models.units import QuantityError, microseconds
-from planner.inputs.importers.csv_files import CHUNK_ROWS, SEPARATORS, csv_rows, separator_of
+from planner.inputs.importers.csv_files import CHUNK_ROWS, SEPARATORS, csv_rows, header_of, separator_of
 from planner.inputs.importers.rows import LONGEST_NAME, Refusal, Rows, Tally
 from planner.inputs.importers.source import open_text
 
@@ -272,7 +272,9 @@ def _refuse(text: JSONText | ReadEntry, fault: FieldError, tally: Tally) -> None
     tally.refused[f"{field or 'entry'}: is malformed"] += 1
 
 
-def table_rows(path: Path, columns: Sequence[str], tally: Tally, sparse: Sequence[str] = ()) -> Iterator[Rows]:
+def table_rows(
+    path: Path, columns: Sequence[str], tally: Tally, sparse: Sequence[str] = (), lists: Collection[str] = ()
+) -> Iterator[Rows]:
     """Return the rows of a log whatever it is: CSV of any separator, or JSON Lines, whose keys are columns.
 
     What is read is a note of the tally, unless it is CSV with commas.
@@ -283,6 +285,8 @@ def table_rows(path: Path, columns: Sequence[str], tally: Tally, sparse: Sequenc
         Which are read.
     sparse
         Those of them that an object of JSON may leave out; they are empty then.
+    lists
+        Those that are lists in an object of JSON; what `Rows.lists` reads.
 
     Raises
     ------
@@ -291,11 +295,38 @@ def table_rows(path: Path, columns: Sequence[str], tally: Tally, sparse: Sequenc
     """
     if _holds_json_lines(path):
         tally.notes.append(f"{path.name} holds JSON Lines")
-        return json_rows(path, [name for name in columns if name not in sparse], tally, sparse)
+        return json_rows(path, [name for name in columns if name not in sparse], tally, sparse, lists)
     separator = separator_of(path, columns)
     if separator != ",":
         tally.notes.append(f"fields of {path.name} are separated by {SEPARATORS[separator]}")
     return csv_rows(path, columns, tally, separator=separator)
+
+
+def columns_of(path: Path, known: Sequence[str]) -> list[str]:
+    """Return the columns of a log, of whatever sort it is; of JSON Lines the keys of the first object.
+
+    A key of an object in an object is written behind that one's and a point: ``usage.prompt_tokens``.
+
+    Parameters
+    ----------
+    known
+        Names by which what separates the fields of CSV is told.
+
+    Raises
+    ------
+    InputError
+        If the file cannot be read, is empty, or its first line is malformed.
+    """
+    if not _holds_json_lines(path):
+        return header_of(path, separator_of(path, known))
+    with open_text(path) as file:
+        return _keys(_object(next(json_lines(file, str(path)))))
+
+
+def _keys(row: Mapping[str, object], before: str = "") -> list[str]:
+    own = [before + key for key in row]
+    nested = ((key, of) for key, of in row.items() if isinstance(of, Mapping))
+    return own + [name for key, of in nested for name in _keys(of, f"{before}{key}.")]
 
 
 def _holds_json_lines(path: Path) -> bool:
@@ -305,7 +336,9 @@ def _holds_json_lines(path: Path) -> bool:
         return next((line for line in lines if line.strip()), "").lstrip().startswith("{")
 
 
-def json_rows(path: Path, required: Sequence[str], tally: Tally, optional: Sequence[str] = ()) -> Iterator[Rows]:
+def json_rows(
+    path: Path, required: Sequence[str], tally: Tally, optional: Sequence[str] = (), lists: Collection[str] = ()
+) -> Iterator[Rows]:
     """Yield the rows of a file in chunks, and settle each chunk with the tally afterwards.
 
     Parameters
@@ -314,6 +347,8 @@ def json_rows(path: Path, required: Sequence[str], tally: Tally, optional: Seque
         Keys that every object must have.
     optional
         Keys that count as empty where they are missing. Others are ignored.
+    lists
+        Keys under which lists stand.
 
     Raises
     ------
@@ -327,7 +362,7 @@ def json_rows(path: Path, required: Sequence[str], tally: Tally, optional: Seque
             line, found, broken = [], [], []
             for text in chunk:
                 try:
-                    found.append(_values(text, wanted, optional))
+                    found.append(_values(text, wanted, optional, lists))
                     line.append(text.first_line)
                 except InputError as error:
                     broken.append(Refusal(error, f"{error.field}: is malformed"))
@@ -337,18 +372,41 @@ def json_rows(path: Path, required: Sequence[str], tally: Tally, optional: Seque
             rows.settle()
 
 
-def _values(text: JSONText, wanted: dict[str, None], optional: Sequence[str]) -> list[str]:
-    """Return the values of some keys as text, numbers as they stand."""
+def _object(text: JSONText) -> Mapping[str, object]:
     row = text.data()
     if not isinstance(row, dict):
         raise InputError(text.file, text.first_line, "row", f"{kind_of(row)} stands here; allowed is an object")
+    return row
+
+
+def _values(text: JSONText, wanted: dict[str, None], optional: Sequence[str], lists: Collection[str] = ()) -> list[str]:
+    """Return the values of some keys as text, numbers as they stand."""
+    row = _object(text)
     found = []
     for key in wanted:
-        value = row.get(key, None if key in optional else Ellipsis)
+        value = _value_at(row, key)
+        if value is Ellipsis and key in optional:
+            value = None
         if value is Ellipsis:
             known = f"its keys: {', '.join(map(quote, row))[:200]}; allowed is an object with {', '.join(wanted)}"
             raise InputError(text.file, text.first_line, "row", f"has no key {key!r}; {known}")
+        if key in lists:
+            if value is not None and not (isinstance(value, list) and all(isinstance(item, str) for item in value)):
+                raise text.error(tuple(key.split(".")), f"{kind_of(value)} stands here; allowed is a list of hashes")
+            value = None if value is None else f"[{', '.join(value)}]"
         if value is not None and not isinstance(value, str):
-            raise text.error((key,), f"{kind_of(value)} stands here; allowed is text, a number or null")
+            where = (key,) if key in row else tuple(key.split("."))
+            raise text.error(where, f"{kind_of(value)} stands here; allowed is text, a number or null")
         found.append(value or "")
     return found
+
+
+def _value_at(row: Mapping[str, object], key: str) -> object:
+    """Return the value of a key, or of one in an object under another; null within null, else Ellipsis if missing."""
+    if key in row:
+        return row[key]
+    outer, _, inner = key.partition(".")
+    within = row.get(outer) if inner else Ellipsis
+    if isinstance(within, Mapping):
+        return _value_at(within, inner)
+    return None if within is None and outer in row else Ellipsis

@@ -219,6 +219,18 @@ class Rows:
         self.refuse(~good[codes], column, "is no name", f"1 to {LONGEST_NAME} printable characters")
         return np.asarray(np.asarray(texts, dtype=np.object_)[codes], np.object_)
 
+    def lists(self, column: str) -> Texts:
+        """Return lists of hashes such as ``[17, 18]``, as text between their brackets; empty text for none.
+
+        Shape [rows].
+        """
+        texts = [text.strip() for text in self.columns[column]]
+        wrong = np.array([bool(text) and not (text[0] == "[" and text[-1] == "]") for text in texts], np.bool_)
+        self.refuse(wrong, column, "is no list", "a list of hashes such as [17, 18], or nothing")
+        found = np.empty(len(texts), np.object_)
+        found[:] = [text[1:-1] for text in texts]
+        return found
+
     def requests(self, release_us: Ints, model: Texts, runtime_us: Ints, **columns: Any) -> Requests:
         """Return the rows that are kept as requests; columns as in `Requests`, each of shape [rows]."""
         return Requests(release_us, model, runtime_us, **columns).at(self.kept)

@@ -10,6 +10,8 @@ from typing import Any
 import numpy as np
 
 from models.instance import Ints
+from models.scenario.requests import TOKEN_COLUMNS
+from models.slo import quantile_rank
 from models.workload import WHOLE
 from planner.inputs.importers.target import Target
 from planner.inputs.importers.workload import Workload
@@ -35,7 +37,8 @@ class Summary:
     length_us
         Length of the window, or from time zero to the last release; 0 if all jobs arrive at time zero.
     job_work_us
-        Run times of all tasks of each job together, each alone on its fastest kind, times its share. Shape [jobs].
+        Run times of all tasks of each job together, each alone on its fastest kind, times its share; of requests of
+        streams `Served.least_us`. Shape [jobs].
     task_runtime_us
         Run times of all tasks of all jobs, ascending. Shape [tasks].
     model_requests, model_work_us
@@ -71,13 +74,19 @@ class Summary:
                 for model in task.models:
                     requests[model] = requests.get(model, 0) + jobs
                     model_work[model] = model_work.get(model, 0) + jobs * task.fastest_us
+        served = workload.served
+        if served is not None:
+            of = np.array([workflow.tasks[0].models[0] for workflow in workload.workflows], np.object_)
+            per_job = of[workload.workflow]
+            model_work = {model: int(served.least_us[per_job == model].sum()) for model in set(of.tolist())}
+            requests = {model: requests[model] for model in model_work}
         ranked = sorted(requests, key=lambda model: (-requests[model], model))
         return cls(
             workload,
             target.gpus,
             float(workload.release_us[-1]) if length_us is None else length_us,
-            work[workload.workflow],
-            np.sort(np.repeat(np.array(runtimes, np.int64), repeats)),
+            work[workload.workflow] if served is None else served.least_us,
+            np.sort(np.repeat(np.array(runtimes, np.int64), repeats) if served is None else served.alone_us),
             {model: requests[model] for model in ranked},
             {model: model_work[model] for model in ranked},
             sum(target.load_us(model) * requests[model] for model in ranked),
@@ -127,6 +136,19 @@ class Summary:
         runtimes = {f"p{percent}": rounding.quantiles_s(Fraction(percent, 100)) for percent in ROUNDED_QUANTILES}
         return {"rounded_up": rounding.most, "work_added": rounding.work_added, "runtime_s": runtimes}
 
+    @property
+    def tokens(self) -> dict[str, dict[str, int]]:
+        """Sums and percentiles of prompts, their uncached tokens, and answers; nothing without streams."""
+        served = self.workload.served
+        if served is None:
+            return {}
+        found = {}
+        for what, column in zip(TOKEN_COLUMNS, np.sort(served.tokens, axis=0).T, strict=True):
+            ranks = {f"p{percent}": quantile_rank(Fraction(percent, 100), len(column)) for percent in QUANTILES}
+            quantiles = {name: int(column[rank]) for name, rank in ranks.items()}
+            found[what] = {"total": int(column.sum())} | quantiles | {"max": int(column[-1])}
+        return found
+
     def as_dict(self) -> dict[str, Any]:
         """Return the figures with the keys of ``import --json``."""
         minutes, runtimes = self.per_minute, self.task_runtime_us
@@ -145,6 +167,7 @@ class Summary:
             | {f"p{percent}": self.runtime_s(percent) for percent in QUANTILES}
             | {"max": self.runtime_s(100)},
             "model_shares": {model: tasks / total for model, tasks in self.model_requests.items()},
+            **({"tokens": self.tokens} if self.tokens else {}),
             "gpus": self.gpus,
             "work_s": float(self.job_work_us.sum()) / 1e6,
             "rounding": self._rounding,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
-from typing import Any, TypeAlias
+from typing import Any, Self, TypeAlias, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,11 +21,52 @@ Texts: TypeAlias = NDArray[np.object_]
 _MOST_SHOWN = 6
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Requests:
-    """Requests that each run one model: one entry per request in every column, in any order.
+class Columns:
+    """What readers yield of requests: columns with one entry per request, in any order.
 
-    A reader gives a column for all chunks or for none, but deadlines and numbers of GPUs as it finds them.
+    A reader gives a column for all chunks or for none, but those with a default as it finds them.
+    """
+
+    __slots__ = ()
+    release_us: Ints
+
+    def _columns(self) -> dict[str, Any]:
+        return {each.name: getattr(self, each.name) for each in fields(cast("Any", self))}
+
+    def refuse_ragged(self) -> None:
+        """Refuse columns of different lengths; ValueError."""
+        columns = [value for value in self._columns().values() if isinstance(value, np.ndarray)]
+        if any(len(column) != len(self.release_us) for column in columns):
+            raise ValueError("every column of requests has one entry per request")
+
+    def at(self, rows: Ints | NDArray[np.bool_]) -> Self:
+        """Return some of the requests."""
+        return type(self)(**{name: _take(value, rows) for name, value in self._columns().items()})
+
+    @classmethod
+    def join(cls, chunks: Sequence[Self]) -> Self:
+        """Return all requests of some chunks, at least one."""
+        made: dict[str, Any] = {}
+        for name in chunks[0]._columns():
+            values = [getattr(chunk, name) for chunk in chunks]
+            given = next((value for value in values if value is not None), None)
+            if isinstance(given, Mapping):
+                made[name] = {key: np.concatenate([value[key] for value in values]) for key in given}
+            elif isinstance(given, np.ndarray):
+                made[name] = np.concatenate(
+                    [
+                        np.full(len(chunk.release_us), _DEFAULTS[name]) if value is None else value
+                        for value, chunk in zip(values, chunks, strict=True)
+                    ]
+                )
+            else:
+                made[name] = given
+        return cls(**made)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Requests(Columns):
+    """Requests that each run one model: one entry per request in every column, in any order.
 
     Parameters
     ----------
@@ -75,36 +116,47 @@ class Requests:
     timed: bool = True
 
     def __post_init__(self) -> None:
-        columns = [value for value in self._columns().values() if isinstance(value, np.ndarray)]
-        if any(len(column) != len(self.release_us) for column in columns):
-            raise ValueError("every column of requests has one entry per request")
+        self.refuse_ragged()
 
-    def _columns(self) -> dict[str, Any]:
-        return {each.name: getattr(self, each.name) for each in fields(self)}
 
-    def at(self, rows: Ints | NDArray[np.bool_]) -> Requests:
-        """Return some of the requests."""
-        return Requests(**{name: _take(value, rows) for name, value in self._columns().items()})
+@dataclass(frozen=True, slots=True, eq=False)
+class TokenRequests(Columns):
+    """Requests to language models: one entry per request in every column, in any order.
 
-    @classmethod
-    def join(cls, chunks: Sequence[Requests]) -> Requests:
-        """Return all requests of some chunks, at least one."""
-        made: dict[str, Any] = {}
-        for name in chunks[0]._columns():
-            values = [getattr(chunk, name) for chunk in chunks]
-            given = next((value for value in values if value is not None), None)
-            if isinstance(given, Mapping):
-                made[name] = {key: np.concatenate([value[key] for value in values]) for key in given}
-            elif isinstance(given, np.ndarray):
-                made[name] = np.concatenate(
-                    [
-                        np.full(len(chunk.release_us), _DEFAULTS[name]) if value is None else value
-                        for value, chunk in zip(values, chunks, strict=True)
-                    ]
-                )
-            else:
-                made[name] = given
-        return cls(**made)
+    Parameters
+    ----------
+    release_us
+        As of `Requests`. Shape [requests].
+    model
+        Empty where the log names none. Shape [requests].
+    prompt, output
+        Tokens that go in and come out, at least 1. Shape [requests].
+    workflow, user
+        What asks, and who; None: the log does not say. Shape [requests].
+    blocks
+        Hashes of the blocks of each prompt, in order; None: the log has none. Shape [requests].
+    file, line
+        Where each stands. Shape [requests].
+    prompt_column
+        How errors name the prompts.
+    block_tokens
+        Tokens of a block.
+    """
+
+    release_us: Ints
+    model: Texts
+    prompt: Ints
+    output: Ints
+    workflow: Texts | None
+    user: Texts | None
+    blocks: Texts | None
+    file: Texts
+    line: Ints
+    prompt_column: str
+    block_tokens: int
+
+    def __post_init__(self) -> None:
+        self.refuse_ragged()
 
 
 _DEFAULTS = {"deadline_us": -1, "gpus": 1}

@@ -21,13 +21,15 @@ from models.instance import Ints
 from models.scenario import InputError, Scenario, load_scenario, scenario_from
 from models.scenario.errors import Plain, quote
 from models.scenario.files import read_text
+from models.scenario.requests import TOKEN_COLUMNS
 from models.scenario.work import build_workflows
 from models.scenario.writing import scenario_text
+from models.streams import StreamClass
 from models.units import gigabytes, gigabytes_per_s, say_size, seconds
 from models.workload import ANY_KIND, WHOLE, Task, Workflow
 from planner.inputs.importers.format import Hardware
 from planner.inputs.importers.tables import DagJobs, Requests, Texts
-from planner.inputs.importers.workload import Workload
+from planner.inputs.importers.workload import REQUEST, Workload
 
 
 class Target(Protocol):
@@ -237,7 +239,9 @@ def _by_name(workflows: Sequence[Workflow], models: Texts) -> Ints | None:
 
 def assert_valid(target: Target, workload: Workload) -> None:
     """Refuse what a scenario file may not say, by building the scenario with one job of every workflow."""
-    jobs = [{"release": "0 s", "workflow": workflow.name} for workflow in workload.workflows]
+    jobs: list[dict[str, Any]] = [{"release": "0 s", "workflow": each.name} for each in workload.workflows]
+    if workload.served is not None:
+        jobs = [job | {"tokens": {REQUEST: [1, 1, 1]}} for job in jobs]
     scenario_from(target.content(workload, {"jobs": jobs}))
 
 
@@ -276,12 +280,32 @@ def model_names(workload: Workload) -> list[str]:
 
 
 def work_sections(workload: Workload) -> dict[str, Any]:
-    """Return the sections of batch classes, where there are any, and of workflows, and by how much they are rounded."""
+    """Return the sections of classes, where there are any, and of workflows, and by how much they are rounded."""
     batches = _batches(workload.workflows)
     workflows = {workflow.name: {"tasks": _tasks(workflow)} for workflow in workload.workflows}
     rounding = workload.rounding
     rounded = {} if rounding is None else {"rounded_up": Plain(f"{rounding.most:.4f}")}
-    return rounded | ({"batches": batches} if batches else {}) | {"workflows": workflows}
+    streams = {
+        task.stream.name: _stream(task.stream)
+        for workflow in workload.workflows
+        for task in workflow.tasks
+        if task.stream is not None
+    }
+    classes = ({"batches": batches} if batches else {}) | ({"streams": streams} if streams else {})
+    return rounded | classes | {"workflows": workflows}
+
+
+def _stream(stream: StreamClass) -> dict[str, Any]:
+    """Return the section of a stream class."""
+    speeds = stream.speeds
+    return {
+        "models": list(stream.models),
+        "prefill": {kind: f"{float(speed.prefill_rate):.12g} /s" for kind, speed in speeds.items()},
+        "chunk": {kind: speed.chunk for kind, speed in speeds.items()},
+        "concurrency": {kind: speed.seats for kind, speed in speeds.items()},
+        "step": {kind: _by_size(speed.step_us) for kind, speed in speeds.items()},
+        "kv_per_token": {kind: f"{speed.kv_bytes} B" for kind, speed in speeds.items()},
+    }
 
 
 def _tasks(workflow: Workflow) -> dict[str, Any]:
@@ -289,6 +313,8 @@ def _tasks(workflow: Workflow) -> dict[str, Any]:
 
 
 def _task(task: Task) -> dict[str, Any]:
+    if task.stream is not None:
+        return {"stream": task.stream.name}
     if task.batch is not None:
         section: dict[str, Any] = {"batch": task.batch.name}
     else:
@@ -335,6 +361,9 @@ def trace_text(workload: Workload) -> str:
         table["deadline_us"] = deadline.where(deadline >= 0)
     if workload.weight is not None:
         table["weight"] = workload.weight
+    if workload.served is not None:
+        for at, what in enumerate(TOKEN_COLUMNS):
+            table[f"{REQUEST}.{what}"] = workload.served.tokens[:, at]
     text = io.StringIO()
     table.to_csv(text, index=False, lineterminator="\n")
     return text.getvalue()

@@ -21,13 +21,15 @@ from planner.inputs.importers.catalogued import Catalogued
 from planner.inputs.importers.classes import Classes
 from planner.inputs.importers.format import Format, Hardware, Reader
 from planner.inputs.importers.formats import FORMATS
+from planner.inputs.importers.formats.tokens import FORMAT as TOKENS
 from planner.inputs.importers.rows import LONGEST_NAME, Tally
 from planner.inputs.importers.source import assert_each_once
+from planner.inputs.importers.streamed import Cache
 from planner.inputs.importers.summary import Summary
-from planner.inputs.importers.tables import DagJobs, Requests, Texts
+from planner.inputs.importers.tables import DagJobs, Requests, Texts, TokenRequests
 from planner.inputs.importers.target import Documented, Driven, Target, assert_valid, trace_text
 from planner.inputs.importers.window import ImportWindow, cut
-from planner.inputs.importers.workload import Workload, gather, workload_of
+from planner.inputs.importers.workload import REQUEST, Workload, gather, workload_of
 
 LISTED_USERS = 10
 """So many users are named in the notes."""
@@ -101,6 +103,9 @@ class Imported:
         if work.weight is not None:
             for job, weight in zip(jobs, work.weight.tolist(), strict=True):
                 job["weight"] = weight
+        if work.served is not None:
+            for job, tokens in zip(jobs, work.served.tokens.tolist(), strict=True):
+                job["tokens"] = {REQUEST: tokens}
         return scenario_from(self.target.content(work, {"jobs": jobs}))
 
     def as_dict(self, written: Sequence[Path] = ()) -> dict[str, Any]:
@@ -200,6 +205,7 @@ def import_trace(
     override: Callable[[Hardware], Hardware] = lambda hardware: hardware,
     driven: Driven | None = None,
     catalogue: Catalogued | None = None,
+    cache: Cache = "none",
     skip_malformed: bool = False,
     watch: Callable[[int], None] = lambda rows: None,
 ) -> Imported:
@@ -221,6 +227,8 @@ def import_trace(
         A scenario whose workflows the requests drive, on its cluster, in place of the documented one.
     catalogue
         What is known of models and GPUs, likewise; requests are joined with it by the names of their models.
+    cache
+        Of prompts with tokens: ``none``, or ``ideal``, whatever blocks an earlier request of the window had.
     skip_malformed
         Whether malformed rows are counted rather than refused.
     watch
@@ -235,6 +243,10 @@ def import_trace(
     """
     chosen, reader = parse_format(format_text)
     assert_each_once(files)
+    if cache != "none" and chosen.name != TOKENS.name:
+        raise QuestionError(f"{cache} is about tokens; allowed is with the format tokens", "cache")
+    if chosen.name == TOKENS.name and (catalogue is None or runtime_classes != "auto"):
+        raise QuestionError("tokens takes --catalogue with streams; allowed is with it, and without runtime classes")
     dated = chosen.is_dated(reader, files)
     span = None if window is None else ImportWindow.parse(*window, dated=dated)
     classes, tally = Classes.parse(runtime_classes), Tally(skip_malformed)
@@ -248,9 +260,13 @@ def import_trace(
         rows, release_us = cut(found.release_us, span, rate_factor, dated)
         if len(rows) > MAX_JOBS:
             raise QuestionError(f"gives {len(rows):,} jobs; allowed are {MAX_JOBS:,}: choose a window that holds fewer")
-        if isinstance(found, Requests) and found.user is not None:
+        if not isinstance(found, DagJobs) and found.user is not None:
             tally.notes.append(_users(found.user[rows]))
-        if driven:
+        if isinstance(found, TokenRequests):
+            if catalogue is None:
+                raise ValueError("requests with tokens take a catalogue")
+            workload = catalogue.streamed(found, rows, release_us, cache, tally)
+        elif driven:
             workload = driven.workload(found, rows, release_us)
         elif catalogue:
             workload = catalogue.workload(found, rows, release_us, classes, tally)
@@ -283,8 +299,8 @@ def _document(
 
 
 def _watched(
-    chunks: Iterator[Requests | DagJobs], tally: Tally, watch: Callable[[int], None]
-) -> Iterator[Requests | DagJobs]:
+    chunks: Iterator[Requests | DagJobs | TokenRequests], tally: Tally, watch: Callable[[int], None]
+) -> Iterator[Requests | DagJobs | TokenRequests]:
     for chunk in chunks:
         watch(tally.read)
         yield chunk

@@ -16,10 +16,32 @@ from models.scenario.limits import MAX_HORIZON_US
 from models.units import seconds
 from models.workload import ANY_KIND, WHOLE, BatchClass, Task, Workflow
 from planner.inputs.importers.classes import MEMORY, Classes, Rounding, refuse_more, round_up, words
-from planner.inputs.importers.tables import DagJobs, Requests
+from planner.inputs.importers.tables import DagJobs, Requests, TokenRequests
 
 MOST_READ = 30_000_000
 """Most requests of all files together, before a window is cut; they take about 1 GB."""
+
+
+REQUEST = "request"
+"""The task of every workflow that is one request of a stream."""
+
+
+@dataclass(frozen=True, slots=True)
+class Served:
+    """What is known of jobs that are requests of streams.
+
+    Parameters
+    ----------
+    tokens
+        Of the prompt, uncached ones among them, and of the answer. Shape [jobs, 3].
+    alone_us, least_us
+        Where it is quickest: time on an empty GPU; time of a GPU that prefill and decodes take at least, the decodes
+        at the concurrency that is best for them. Shape [jobs].
+    """
+
+    tokens: Ints
+    alone_us: Ints
+    least_us: Ints
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +64,8 @@ class Workload:
         Of each job; None: 1. Shape [jobs].
     rounding
         What rounding run times up cost; None: they are as they were.
+    served
+        Where every job is a request of a stream.
     """
 
     workflows: tuple[Workflow, ...]
@@ -51,9 +75,10 @@ class Workload:
     mapping: str
     weight: NDArray[np.float64] | None = None
     rounding: Rounding | None = None
+    served: Served | None = None
 
 
-def gather(chunks: Iterable[Requests | DagJobs]) -> Requests | DagJobs:
+def gather(chunks: Iterable[Requests | DagJobs | TokenRequests]) -> Requests | DagJobs | TokenRequests:
     """Return all chunks as one.
 
     Raises
@@ -70,6 +95,9 @@ def gather(chunks: Iterable[Requests | DagJobs]) -> Requests | DagJobs:
             found.append(chunk)
     requests = [chunk for chunk in found if isinstance(chunk, Requests)]
     jobs = [chunk for chunk in found if isinstance(chunk, DagJobs)]
+    tokens = [chunk for chunk in found if isinstance(chunk, TokenRequests)]
+    if tokens:
+        return TokenRequests.join(tokens)
     if requests:
         return Requests.join(requests)
     if jobs:

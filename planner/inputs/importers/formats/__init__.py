@@ -5,7 +5,17 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from planner.inputs.importers.format import Format
-from planner.inputs.importers.formats import alibaba, asynchow, azure, cluster_jobs, philly, rltune, table, wfcommons
+from planner.inputs.importers.formats import (
+    alibaba,
+    asynchow,
+    azure,
+    cluster_jobs,
+    philly,
+    rltune,
+    table,
+    tokens,
+    wfcommons,
+)
 
 FORMATS: Mapping[str, Format] = {
     known.name: known
@@ -21,6 +31,7 @@ FORMATS: Mapping[str, Format] = {
         wfcommons.FORMAT,
         asynchow.FORMAT,
         table.FORMAT,
+        tokens.FORMAT,
     )
 }
 """Every format by name."""

@@ -154,7 +154,10 @@ class AzureLLM:
         """
         if self.concurrency > 1 and (self.prefill is None or self.decode is None):
             beside = f"allowed is with prefill= and decode= as measured beside {self.concurrency - 1} others"
-            problem = f"prefills share a GPU's compute, and the rates are of one request at a time; {beside}, or batch="
+            problem = (
+                f"prefills share a GPU's compute, and the rates are of one request at a time; {beside}, or batch=, "
+                "or truenorth import tokens, which serves by continuous batching"
+            )
             raise QuestionError(problem, "concurrency")
 
     @property

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
@@ -13,15 +12,14 @@ import numpy as np
 
 from executor.policies.options import one_of, option
 from models.instance import Ints
-from models.scenario.quantities import MAX_BATCH, MAX_NUMBER, MAX_SIZE_BYTES, MAX_TIME_US
-from models.units import microseconds
+from models.scenario.quantities import MAX_BATCH, MAX_NUMBER, MAX_SIZE_BYTES
 from models.workload import WHOLE
+from planner.inputs.importers.clocks import read_releases, tell_clock
 from planner.inputs.importers.format import Format, Hardware
 from planner.inputs.importers.json_files import table_rows
-from planner.inputs.importers.rows import LATEST_US, MAX_GPUS_PER_REQUEST, Rows, Tally
+from planner.inputs.importers.rows import MAX_GPUS_PER_REQUEST, Rows, Tally
 from planner.inputs.importers.tables import Requests
 
-DATES, UNIX = "dates with a time of day", "times since 1970"
 MOST_TOKENS = 10_000_000
 
 
@@ -131,31 +129,15 @@ class TableReader:
         return [self.deadline] if self.deadline else []
 
     def clock(self, files: Sequence[Path]) -> str:
-        """Return which clock releases are of, as the first that can be read says: empty for the log's own.
+        """Return which clock releases are of; InputError if the file cannot be read."""
+        return tell_clock(files[0], self.release, self._release_unit)
 
-        Raises
-        ------
-        InputError
-            If the file cannot be read.
-        """
-        chunks = table_rows(files[0], [self.release], Tally(True))
-        told = (self._clock_of(text) for rows in chunks for text in rows.text(self.release))
-        return next((clock for clock in told if clock is not None), "")
-
-    def _clock_of(self, text: str) -> str | None:
-        """Return which clock a release is of; None if it is none."""
-        try:
-            release_us = microseconds(text.strip(), self.release_unit or self.unit)
-            return None if not 0 <= release_us <= LATEST_US else UNIX if release_us > MAX_TIME_US else ""
-        except ValueError:
-            return DATES if re.match(r"\d{4}-\d\d-\d\d", text.strip()) else None
+    @property
+    def _release_unit(self) -> str:
+        return self.release_unit or self.unit
 
     def _requests(self, rows: Rows, clock: str) -> Requests:
-        unit = self.release_unit or self.unit
-        if clock == DATES:
-            release_us = rows.moments(self.release)
-        else:
-            release_us = (rows.unix_times if clock else rows.times)(self.release, unit)
+        release_us = read_releases(rows, self.release, self._release_unit, clock)
         model, unit = rows.names(self.model), self.runtime_unit or self.unit
         times = {kind: rows.times(name, unit, least_us=1) for kind, name in self.runtime}
         runtime_us = next(iter(times.values()), np.ones(len(release_us), np.int64))

@@ -1,0 +1,167 @@
+"""Logs of requests to language models: when each came, its prompt and its answer in tokens, perhaps hashes of blocks.
+
+Shapes that are known by their columns:
+
+- Azure's LLM inference traces of 2023 and 2024 (github.com/Azure/AzurePublicDataset);
+- Mooncake's traces of FAST'25 (github.com/kvcache-ai/Mooncake): milliseconds, blocks of 512 tokens;
+- what vLLM and other servers of OpenAI's interface answer, an object per line with ``created`` and ``usage``.
+
+Options name the columns of any other log, and change those of a known one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from executor.policies.options import count_from_1, one_of, option
+from models.scenario import InputError
+from models.scenario.errors import quote
+from models.scenario.quantities import MAX_TOKENS
+from planner.inputs.importers.clocks import read_releases, tell_clock
+from planner.inputs.importers.format import Format, Hardware
+from planner.inputs.importers.json_files import columns_of, table_rows
+from planner.inputs.importers.rows import Rows, Tally
+from planner.inputs.importers.tables import TokenRequests
+
+_MOST_BLOCK = 10**6
+
+
+class Shape(NamedTuple):
+    """A known sort of log: its columns, the unit of plain releases, and tokens per block."""
+
+    title: str
+    release: str
+    prompt: str
+    output: str
+    unit: str = "s"
+    model: str = ""
+    hashes: str = ""
+    block: int = 512
+
+
+SHAPES = (
+    Shape("Azure's LLM inference trace", "TIMESTAMP", "ContextTokens", "GeneratedTokens"),
+    Shape("Mooncake's trace", "timestamp", "input_length", "output_length", "ms", hashes="hash_ids"),
+    Shape(
+        "answers of vLLM or OpenAI's interface",
+        "created",
+        "usage.prompt_tokens",
+        "usage.completion_tokens",
+        "s",
+        "model",
+    ),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class TokenReader:
+    """Reads the columns, or in JSON Lines the keys, that its options or the log's shape name.
+
+    Parameters
+    ----------
+    release, prompt, output
+        Columns of every row; empty: the shape's. Keys in objects are written as ``usage.prompt_tokens``.
+    model
+        Column of the models; empty: the shape's, or the catalogue's only model.
+    workflow, user
+        Columns of what asks, which levels may be about, and of who asks, for the notes; empty: none.
+    hashes
+        Column of the hashes of a prompt's blocks, a list; empty: the shape's.
+    block
+        Tokens per block.
+    unit
+        Of releases that are plain numbers: ``s``, ``ms`` or ``us``; empty: the shape's.
+    """
+
+    release: str = option("", str)
+    prompt: str = option("", str)
+    output: str = option("", str)
+    model: str = option("", str)
+    workflow: str = option("", str)
+    user: str = option("", str)
+    hashes: str = option("", str)
+    block: int = option(0, count_from_1(_MOST_BLOCK))
+    unit: str = option("", one_of("s", "ms", "us"))
+
+    def read(self, files: Sequence[Path], tally: Tally) -> Iterator[TokenRequests]:
+        """Yield the requests of the files, which are all of the first one's shape."""
+        named = self._named(files[0], tally)
+        clock = tell_clock(files[0], named.release, named.unit)
+        tally.notes += [f"releases are {clock}"] if clock else []
+        columns = [named.release, named.prompt, named.output, named.model, named.workflow, named.user, named.hashes]
+        for path in files:
+            given = list(dict.fromkeys(filter(None, columns)))
+            lists = [named.hashes] if named.hashes else []
+            for rows in table_rows(path, given, tally, lists, lists):
+                yield named.requests(rows, clock)
+
+    def clock(self, files: Sequence[Path]) -> str:
+        """Return which clock releases are of; InputError if the file cannot be read, or nobody names its columns."""
+        named = self._named(files[0], Tally())
+        return tell_clock(files[0], named.release, named.unit)
+
+    def _named(self, path: Path, tally: Tally) -> TokenReader:
+        """Return this reader with the columns that the shape of a file adds."""
+        if self.release and self.prompt and self.output:
+            return replace(self, unit=self.unit or "s", block=self.block or SHAPES[0].block)
+        found = columns_of(path, [name for shape in SHAPES for name in shape[1:4]])
+        shape = next((shape for shape in SHAPES if set(shape[1:4]) <= set(found)), None)
+        if shape is None:
+            known = ", or ".join(", ".join(shape[1:4]) for shape in SHAPES)
+            problem = f"of no known shape, with {', '.join(map(quote, found))[:200]}; allowed are {known}"
+            raise InputError(str(path), 1, "columns", f"{problem}, or release=, prompt= and output= with their names")
+        tally.notes.append(f"{path.name} has the shape of {shape.title}")
+        known_columns: dict[str, Any] = {
+            key: getattr(self, key) or getattr(shape, key) for key in ("release", "prompt", "output", "unit", "block")
+        }
+        optional = {
+            key: getattr(self, key) or (getattr(shape, key) if getattr(shape, key) in found else "")
+            for key in ("model", "hashes")
+        }
+        return replace(self, **known_columns, **optional)
+
+    def requests(self, rows: Rows, clock: str) -> TokenRequests:
+        """Return the rows that are well formed and ask for anything."""
+        release_us = read_releases(rows, self.release, self.unit, clock)
+        prompt = rows.wholes(self.prompt, 0, MAX_TOKENS)
+        output = rows.wholes(self.output, 0, MAX_TOKENS)
+        texts = {key: rows.names(getattr(self, key)) for key in ("model", "workflow", "user") if getattr(self, key)}
+        blocks = rows.lists(self.hashes) if self.hashes else None
+        if blocks is not None:
+            listed = np.fromiter((len(text.replace(",", " ").split()) for text in blocks), np.int64, len(blocks))
+            most = f"at most one per {self.block} prompt tokens; block=N says how many tokens a block has"
+            rows.refuse(listed > -(-prompt // self.block), self.hashes, "are more blocks than the prompt has", most)
+        rows.leave_out(prompt == 0, "of 0 prompt tokens")
+        rows.leave_out(output == 0, "of 0 output tokens")
+        unnamed = np.full(len(release_us), "", np.object_)
+        made = TokenRequests(
+            release_us,
+            texts.get("model", unnamed),
+            prompt,
+            output,
+            texts.get("workflow"),
+            texts.get("user"),
+            blocks,
+            np.full(len(release_us), rows.file, np.object_),
+            rows.line,
+            self.prompt,
+            self.block,
+        )
+        return made.at(rows.kept)
+
+
+FORMAT = Format(
+    name="tokens",
+    title="requests to language models with their numbers of tokens, CSV or JSON Lines; takes a catalogue with streams",
+    source="your own log, or a public trace of tokens",
+    notes=(),
+    reader=TokenReader,
+    hardware=Hardware(80 * 10**9, 16 * 10**9, Fraction(50 * 10**9)),  # never used: a catalogue knows better
+    dated=lambda reader, files: bool(reader.clock(files)),
+)

@@ -1,0 +1,188 @@
+"""Requests with tokens as jobs of streams: a workflow per model, tokens job by job, prefixes cached by block hashes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Literal
+
+import numpy as np
+import pandas as pd
+
+from models.cluster import GPU
+from models.errors import QuestionError
+from models.instance import Ints
+from models.scenario import InputError
+from models.scenario.errors import quote
+from models.scenario.requests import stream_class
+from models.stream_tables import longest_on
+from models.streams import StreamClass, StreamSpeed
+from models.workload import Task, Workflow
+from planner.inputs.importers.catalogue import CatalogueDocument
+from planner.inputs.importers.rows import Tally
+from planner.inputs.importers.tables import Texts, TokenRequests
+from planner.inputs.importers.workload import REQUEST, Served, Workload
+
+Cache = Literal["none", "ideal"]
+_LEFT_OUT = (
+    "KV is taken to be reserved from start to end, prefill to be linear in tokens, and steps not to depend on "
+    "the length of contexts (docs/language_models.md)"
+)
+
+
+def model_of_each(document: CatalogueDocument, requests: TokenRequests, known: dict[str, str], tally: Tally) -> Texts:
+    """Return the catalogue's model of each request; empty where it has none, or none with a stream, which is counted.
+
+    Parameters
+    ----------
+    known
+        The catalogue's model of each name of the log that it has.
+
+    Raises
+    ------
+    QuestionError
+        If no request has one.
+    """
+    streams = [name for name, model in document.models.items() if model.stream is not None]
+    if not streams:
+        raise QuestionError("has no model with a stream; allowed is one (docs/language_models.md)", "catalogue")
+    codes, names = pd.factorize(requests.model)
+    if "" in names:
+        if len(streams) > 1:
+            problem = f"has {len(streams)} models with streams, and the log names none; allowed is model=COLUMN, or one"
+            raise QuestionError(problem, "catalogue")
+        known = known | {"": streams[0]}
+        tally.notes.append(f"the log names no model: every request is one of {streams[0]}, the catalogue's only stream")
+    of = np.array([known.get(name, "") if known.get(name, "") in streams else "" for name in names], np.object_)
+    if not any(of):
+        listed = ", ".join(map(quote, names[:5]))
+        problem = f"has no stream for the log's models, such as {listed}; allowed is a catalogue with their streams"
+        raise QuestionError(problem, "catalogue")
+    for name, model, count in zip(names, of, np.bincount(codes).tolist(), strict=True):
+        if not model:
+            lacks = "for which the catalogue has no stream" if name in known else "which the catalogue does not have"
+            tally.left_out[f"of {name[:60]}, {lacks}"] += count
+    return np.asarray(of[codes], np.object_)
+
+
+def streamed_workload(
+    document: CatalogueDocument, requests: TokenRequests, model: Texts, release_us: Ints, cache: Cache, tally: Tally
+) -> Workload:
+    """Return requests as jobs, in release order.
+
+    Parameters
+    ----------
+    model
+        The catalogue's model of each request. Shape [requests].
+    release_us
+        From time zero. Shape [requests].
+
+    Raises
+    ------
+    InputError
+        For the first request whose KV fits on no kind, unless malformed rows are skipped.
+    QuestionError
+        If an ideal cache is asked for, and the log has no hashes.
+    """
+    used = [name for name in document.models if name in set(model)]
+    classes = {name: _class_of(name, document) for name in used}
+    fits = np.ones(len(model), np.bool_)
+    for name, stream in classes.items():
+        fits &= _fitting(requests, model == name, stream, document, tally)
+    requests, model, release_us = requests.at(fits), model[fits], release_us[fits]
+    if not len(model):
+        raise QuestionError("no row is left; allowed are files with at least one request that fits")
+    uncached = _uncached(requests, model, cache, tally)
+    labels = model if requests.workflow is None else model + " " + requests.workflow
+    workflow, names = pd.factorize(labels, sort=True)
+    first = {name: int(np.argmax(workflow == index)) for index, name in enumerate(names)}
+    workflows = tuple(Workflow(name, (Task.of_stream(REQUEST, classes[model[first[name]]]),)) for name in names)
+    alone_us, least_us = np.zeros((2, len(model)), np.int64)
+    for name, stream in classes.items():
+        of = model == name
+        times = [_times(speed, uncached[of], requests.output[of]) for _, speed in _speeds(stream, document)]
+        alone_us[of], least_us[of] = np.min(times, axis=0)
+    tally.notes.append(_LEFT_OUT)
+    served = Served(np.column_stack((requests.prompt, uncached, requests.output)), alone_us, least_us)
+    mapping = f"requests of streams, tokens as in the log; {len(used)} model{'s' * (len(used) > 1)} of the catalogue"
+    return Workload(workflows, workflow.astype(np.int64), release_us, None, mapping, served=served)
+
+
+def _class_of(name: str, document: CatalogueDocument) -> StreamClass:
+    section = document.models[name].stream
+    if section is None:
+        raise ValueError(f"{name} has no stream")
+    made = stream_class(name, section)
+    return StreamClass(name, made.speeds, tuple(dict.fromkeys((name, *made.models))))
+
+
+def _speeds(stream: StreamClass, document: CatalogueDocument) -> Iterator[tuple[str, StreamSpeed]]:
+    """Yield the kinds of the catalogue that a class runs on, and how."""
+    for kind in document.kinds:
+        speed = stream.speed_on(kind)
+        if speed is not None:
+            yield kind, speed
+
+
+def _times(speed: StreamSpeed, uncached: Ints, output: Ints) -> tuple[Ints, Ints]:
+    """Return how long requests take alone on a kind, and the least time of a GPU that each costs, prefill and decodes.
+
+    Shape [requests] each; rounded to microseconds.
+    """
+    prefill = uncached / float(speed.prefill_rate) * 1e6
+    rho = min(speed.tau[k] / k for k in range(1, speed.seats + 1))
+    alone, least = prefill + (output - 1) * speed.tau[1], prefill + (output - 1) * rho
+    return np.maximum(np.rint(alone), 1).astype(np.int64), np.maximum(np.rint(least), 1).astype(np.int64)
+
+
+def _fitting(
+    requests: TokenRequests, ours: np.ndarray, stream: StreamClass, document: CatalogueDocument, tally: Tally
+) -> np.ndarray:
+    """Return which requests are not of a class, or fit on some kind; the others are refused. Shape [requests]."""
+    weights = {name: model.weights for name, model in document.models.items()}
+    longest = {
+        kind: longest_on(stream, speed, GPU("s0/g0", 0, kind, known.memory, known.load_bandwidth), weights)
+        for kind, speed in _speeds(stream, document)
+        for known in (document.kinds[kind],)
+    }
+    kind = max(longest, key=lambda name: longest[name])
+    held = requests.prompt + requests.output
+    wrong = ours & (held > longest[kind])
+    if wrong.any():
+        at = np.flatnonzero(wrong)
+        at = at[np.lexsort((requests.line[at], requests.file[at]))][0]
+        said = (
+            f"{requests.prompt[at]} prompt and {requests.output[at]} output tokens of {stream.name} fit the KV memory"
+        )
+        most = f"allowed are at most {longest[kind]} together, the longest that fits ({kind})"
+        error = InputError(
+            str(requests.file[at]), int(requests.line[at]), requests.prompt_column, f"{said} of no kind; {most}"
+        )
+        tally.refuse(error, f"{requests.prompt_column}: fits the KV memory of no kind", int(wrong.sum()))
+    return np.asarray(~wrong)
+
+
+def _uncached(requests: TokenRequests, model: Texts, cache: Cache, tally: Tally) -> Ints:
+    """Return the prompt tokens that no cache has, at least 1 of each request. Shape [requests]."""
+    if cache == "none":
+        tally.notes.append("no prefix cache: prompts count in full (cache none)")
+        return requests.prompt
+    if requests.blocks is None:
+        problem = "ideal takes the hashes of blocks, which are not read; allowed is tokens:hashes=COLUMN, or none"
+        raise QuestionError(problem, "cache")
+    known: dict[str, set[str]] = {}
+    cached = np.zeros(len(model), np.int64)
+    for at, (name, text) in enumerate(zip(model, requests.blocks, strict=True)):
+        seen, blocks = known.setdefault(name, set()), text.replace(",", " ").split()
+        # A prefix ends with the first block that nobody had.
+        cached[at] = next((place for place, block in enumerate(blocks) if block not in seen), len(blocks))
+        seen.update(blocks)
+    # The last token of a prompt is always worked off: the first token of the answer comes of it.
+    uncached = np.maximum(requests.prompt - cached * requests.block_tokens, 1)
+    share = 1 - float(uncached.sum()) / float(requests.prompt.sum())
+    empty = sum(not text.strip() for text in requests.blocks)
+    tally.notes.append(
+        f"ideal prefix cache: {share:.1%} of the prompt tokens are of blocks that an earlier request of the "
+        "window had; a bound, not a forecast: nodes forget, and hit only what was routed to them; "
+        f"{empty:,} requests without hashes"
+    )
+    return np.asarray(uncached, np.int64)
