@@ -120,7 +120,7 @@ class TokenReader:
         known_columns: dict[str, Any] = {
             key: getattr(self, key) or getattr(shape, key) for key in ("release", "prompt", "output", "unit", "block")
         }
-        optional = {
+        optional: dict[str, Any] = {
             key: getattr(self, key) or (getattr(shape, key) if getattr(shape, key) in found else "")
             for key in ("model", "hashes")
         }

@@ -1,5 +1,7 @@
 """Requests of streams are refused in one line, and levels on tokens where no job has any."""
 
+from typing import Any
+
 import pytest
 
 from models import ServiceLevels
@@ -8,7 +10,7 @@ from models.instance import UnsupportedInstanceError
 from planner import servers
 from tests.planner.answers.servers.scenarios import scenario
 
-CHAT = {
+CHAT: dict[str, Any] = {
     "streams": {
         "chat": {"prefill": "8000 /s", "chunk": 2048, "concurrency": 4, "step": {1: "12 ms", 4: "20 ms"}},
     }
