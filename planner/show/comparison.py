@@ -143,6 +143,8 @@ def _answer(found: ComparisonRecord) -> str:
 
 def _planned(found: ComparisonRecord, plan: ComparedPolicy | None) -> str:
     words, bound = in_words(found.objective), _figure(found.lower_bound, found.objective)
+    if plan is None and found.lower_bound is None:
+        return "No plan was made or found, and nothing is proved of one"
     if plan is None:
         return f"No plan was found in the time; no plan can have a {words} below {bound}"
     value = _figure(plan.objective, found.objective)
