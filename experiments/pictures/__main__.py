@@ -38,7 +38,7 @@ def bars(axes: Axes, timeline: Timeline, colours: list[str], labels: list[str]) 
         if colours[task]:
             axes.barh(gpu, (end - start) / 1e6, left=start / 1e6, height=0.7, color=colours[task], edgecolor="white")
             if labels[task] and end - start > 150_000:
-                axes.text((start + end) / 2e6, gpu, labels[task], ha="center", va="center", fontsize=7)
+                axes.text((start + end) / 2e6, gpu, labels[task], ha="center", va="center", fontsize=7, clip_on=True)
     gpus = range(int(timeline.gpu.max()) + 1)
     axes.set_yticks(gpus, [f"s{gpu}/g0" for gpu in gpus])
     axes.invert_yaxis()
@@ -147,6 +147,7 @@ def main() -> None:
         if len(sys.argv) > 1:
             figure.savefig(Path(sys.argv[1]) / f"{name}.png", dpi=110)
         else:
+            PICTURES.mkdir(exist_ok=True)
             figure.savefig(PICTURES / f"{name}.svg", metadata={"Date": None})
 
 

@@ -20,7 +20,7 @@ from planner.answers.contenders import PLAN, ComparedPolicy, rows_of
 from planner.answers.convergence import tell_proof, warn_of
 from planner.answers.plan import Plan, plan_within
 from planner.answers.regret import Regret, RegretRecord
-from planner.answers.shown import Shown
+from planner.answers.shown import Shown, WithRows, WithTimelines
 from planner.answers.simulate import BrokenRulesError, Simulation, simulate
 from planner.answers.take_apart import HeldSteps, clairvoyance_in, hold
 from planner.answers.uncertain.spec import parse_uncertainty
@@ -71,7 +71,7 @@ TOLD_WRONGLY = (
 
 
 @dataclass(frozen=True, slots=True)
-class Comparison:
+class Comparison(WithTimelines, WithRows):
     """A plan and simulations of the same scenario, best objective first in every view.
 
     `regrets` takes apart what policies, unless named the best online one and Compass, lose to plan and lower bound.

@@ -14,7 +14,7 @@ from models.scenario import Scenario, TimelineHeader, write_timeline
 from models.status import Status
 from models.timeline import Timeline
 from planner.answers.convergence import is_converged
-from planner.answers.shown import Shown
+from planner.answers.shown import Shown, WithTimelines
 from planner.answers.versions import provenance
 from solvers import portfolio
 from solvers.budget import Budget
@@ -23,7 +23,7 @@ from solvers.result import Result
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class Plan(WithTimelines):
     """A plan of a scenario, with what is proved about it; it knows the future, as no online policy does.
 
     Parameters

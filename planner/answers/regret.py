@@ -20,6 +20,7 @@ from models.scenario import Scenario
 from models.status import proves
 from models.timeline import Timeline
 from planner.answers.convergence import describe_bound, is_converged
+from planner.answers.shown import WithRows
 
 AS_IT_RAN, RESIDENCY, BATCHES, ORDER, PLACEMENT, OPEN = (
     *("as it ran", "residency", "batches"),
@@ -82,7 +83,7 @@ class Clairvoyance:
 
 
 @dataclass(frozen=True, slots=True)
-class Regret:
+class Regret(WithRows):
     """A policy's distance from the lower bound, in parts that add up to it.
 
     Parameters

@@ -28,7 +28,7 @@ from planner.answers.check import feasible_timeline
 from planner.answers.forecast import Forecast, forecast
 from planner.answers.policies.parse import parse
 from planner.answers.replay_report import ReplayRecord, batched_tasks, replay_record
-from planner.answers.shown import Shown
+from planner.answers.shown import Shown, WithTimelines
 from planner.answers.simulate import is_file
 from planner.answers.time_causes import Causes, causes_of_error
 from planner.answers.versions import Origin, ScenarioNamed, named, provenance
@@ -36,7 +36,7 @@ from planner.inputs.samples import Samples
 
 
 @dataclass(frozen=True)
-class Replayed:
+class Replayed(WithTimelines):
     """What was predicted and what devices made of it.
 
     Parameters

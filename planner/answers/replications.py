@@ -18,6 +18,7 @@ from models.scenario import Scenario
 from planner.answers.convergence import WHAT_COUNTS, describe_bound
 from planner.answers.intervals import LEVEL, NO_INTERVAL, Interval, interval_of
 from planner.answers.questions import CompareQuestion
+from planner.answers.shown import WithRows
 from planner.answers.uncertain.spec import parse_uncertainty
 from planner.answers.whatif.document import windows_of
 from planner.answers.whatif.result import CellError, Counts, Sweep
@@ -29,7 +30,7 @@ _Cell = Mapping[str, Row]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Replicated:
+class Replicated(WithRows):
     """Comparisons over replications, and means over them with confidence intervals.
 
     Parameters

@@ -1,11 +1,21 @@
-"""A timeline with all that is needed to show it beside others."""
+"""A timeline with all that is needed to show it; and the tables of answers that have timelines or rows."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
+from models.cluster import MICROSECONDS_PER_SECOND
 from models.instance import Instance
+from models.objective import completion_us
+from models.record import encode
 from models.timeline import Timeline
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -22,9 +32,131 @@ class Shown:
         What the timeline belongs to: the scenario's instance, or a policy's twin of it.
     timeline
         Places every task.
+    truth
+        The instance with the run times that held, by which slowdowns count; None: that one.
     """
 
     name: str
     clairvoyant: bool
     instance: Instance
     timeline: Timeline
+    truth: Instance | None = None
+
+
+class WithTimelines:
+    """An answer that holds timelines: a plan, a simulation, a comparison, a run on devices."""
+
+    __slots__ = ()
+
+    @property
+    def shown(self) -> Iterable[Shown]:
+        """The timelines, the first one in front."""
+        raise NotImplementedError
+
+    def chosen(self, of: str | None = None) -> Shown:
+        """Return the first timeline, or the one of that name.
+
+        Raises
+        ------
+        ValueError
+            If there is none.
+        """
+        known = {shown.name: shown for shown in self.shown}
+        found = next(iter(known.values()), None) if of is None else known.get(of)
+        if found is None:
+            raise ValueError(
+                f"there is no timeline of {of}; allowed are {', '.join(known)}" if known else "no plan was found"
+            )
+        return found
+
+    def tasks(self, of: str | None = None) -> pd.DataFrame:
+        """Return one row per task of the first timeline: job, workflow, task, models, gpu, start_s, end_s.
+
+        Of a comparison, `of` names the contender whose timeline it is: the plan, a policy of the house or of your own.
+        """
+        import pandas as pd
+
+        shown = self.chosen(of)
+        instance, timeline = shown.instance, shown.timeline
+        job = instance.task_job
+        return pd.DataFrame(
+            {
+                "job": job,
+                "workflow": [instance.jobs[j].workflow.name for j in job],
+                "task": [instance.task_name(task) for task in range(instance.n_tasks)],
+                "models": [
+                    "+".join(instance.models[model].name for model in instance.task_needs(task))
+                    for task in range(instance.n_tasks)
+                ],
+                "gpu": [instance.cluster.gpus[gpu].id for gpu in timeline.gpu],
+                "start_s": timeline.start_us / MICROSECONDS_PER_SECOND,
+                "end_s": timeline.end_us / MICROSECONDS_PER_SECOND,
+            }
+        )
+
+    def residencies(self, of: str | None = None) -> pd.DataFrame:
+        """Return one row per residency: gpu, model, slot, load_start_s, ready_s, end_s (NaN: never), initial."""
+        import pandas as pd
+
+        shown = self.chosen(of)
+        instance, timeline = shown.instance, shown.timeline
+        rows = [
+            (
+                instance.cluster.gpus[residency.gpu].id,
+                instance.models[residency.model].name,
+                residency.slot,
+                residency.load_start_us / MICROSECONDS_PER_SECOND,
+                residency.ready_us / MICROSECONDS_PER_SECOND,
+                np.nan if residency.end_us is None else residency.end_us / MICROSECONDS_PER_SECOND,
+                residency.initial,
+            )
+            for residency in timeline.residencies
+        ]
+        columns = ["gpu", "model", "slot", "load_start_s", "ready_s", "end_s", "initial"]
+        return pd.DataFrame(rows, columns=columns)
+
+    def jobs(self, of: str | None = None) -> pd.DataFrame:
+        """Return one row per job: workflow, release_s, completion_s, latency_s, critical_path_s, slowdown.
+
+        Slowdowns of a simulation with wrong estimates count by the run times that held.
+        """
+        import pandas as pd
+
+        shown = self.chosen(of)
+        instance, timeline = shown.truth or shown.instance, shown.timeline
+        completion = completion_us(instance, timeline)
+        latency = completion - instance.job_release_us
+        return pd.DataFrame(
+            {
+                "job": np.arange(len(instance.jobs)),
+                "workflow": [job.workflow.name for job in instance.jobs],
+                "release_s": instance.job_release_us / MICROSECONDS_PER_SECOND,
+                "completion_s": completion / MICROSECONDS_PER_SECOND,
+                "latency_s": latency / MICROSECONDS_PER_SECOND,
+                "critical_path_s": instance.job_critical_us / MICROSECONDS_PER_SECOND,
+                "slowdown": latency / instance.job_critical_us,
+            }
+        )
+
+
+class WithRows:
+    """An answer that is a table: a comparison, a regret, a sweep."""
+
+    __slots__ = ()
+
+    def frame(self) -> pd.DataFrame:
+        """Return the rows as a tidy table, indexed by who or what each is about; metrics are columns."""
+        rows: Sequence[Any] = self.rows  # type: ignore[attr-defined]
+        return frame_of(rows)
+
+
+def frame_of(records: Sequence[Any]) -> pd.DataFrame:
+    """Return records as a data frame: a column per field, figures that they hold as `metrics` among them.
+
+    The first column, which names them, is the index.
+    """
+    import pandas as pd
+
+    flat = [encode(record) for record in records]
+    flat = [{**{k: v for k, v in row.items() if k != "metrics"}, **(row.get("metrics") or {})} for row in flat]
+    return pd.DataFrame(flat).set_index(next(iter(flat[0]))) if flat else pd.DataFrame()

@@ -22,7 +22,7 @@ from models.scenario import Scenario, TimelineHeader, write_timeline
 from models.timeline import Timeline
 from planner.answers.check import feasible_timeline
 from planner.answers.policies.parse import OFFLINE, is_own, parse
-from planner.answers.shown import Shown
+from planner.answers.shown import Shown, WithTimelines
 from planner.answers.uncertain.spec import parse_uncertainty
 from planner.answers.versions import provenance
 
@@ -32,7 +32,7 @@ class BrokenRulesError(PolicyError):
 
 
 @dataclass(frozen=True, slots=True)
-class Simulation:
+class Simulation(WithTimelines):
     """What happened when a policy ran.
 
     Parameters
@@ -83,7 +83,7 @@ class Simulation:
     @property
     def shown(self) -> tuple[Shown, ...]:
         """The timeline of what happened."""
-        return (Shown(self.policy, self.clairvoyant, self.instance, self.timeline),)
+        return (Shown(self.policy, self.clairvoyant, self.instance, self.timeline, self.truth),)
 
     @property
     def record(self) -> SimulationRecord:

@@ -39,7 +39,7 @@ from planner.answers.intervals import NO_INTERVAL, Interval, interval_of
 from planner.answers.plan import solve
 from planner.answers.policies.parse import parse
 from planner.answers.replay import Replayed
-from planner.answers.shown import Shown
+from planner.answers.shown import Shown, WithRows, WithTimelines
 from planner.answers.simulate import is_file
 from planner.answers.trial_report import ContenderRow, JobLatencies, TrialOrigin, TrialRecord
 from planner.answers.uncertain.told import stretch
@@ -78,7 +78,7 @@ class Contender:
 
 
 @dataclass(frozen=True)
-class Trial:
+class Trial(WithTimelines, WithRows):
     """What devices made of several contenders.
 
     Parameters

@@ -33,7 +33,7 @@ from planner.show.gantt import gantt
 from planner.show.perfetto import trace_events
 from planner.show.regret import in_words, losses_table, parts_table, regret_bars
 from planner.show.section import PageSection, read_document, read_record
-from planner.show.table import Column, Table, csv_text, frame_of, terminal, write_table
+from planner.show.table import Column, Table, csv_text, terminal, write_table
 
 FILE = "comparison.json"
 
@@ -184,7 +184,7 @@ def write(comparison: Comparison, folder: Path) -> list[Path]:
     """Write every file of a comparison; return their paths."""
     folder.mkdir(parents=True, exist_ok=True)
     written, record, origin = [folder / "table.csv", folder / FILE], comparison.record, comparison.origin
-    write_atomically(written[0], csv_text(frame_of(comparison.rows)))
+    write_atomically(written[0], csv_text(comparison.frame()))
     write_atomically(written[1], json.dumps(encode(record) | encode(origin), indent=2))
     written += write_table(comparison_table(comparison), folder / "table")
     written.append(timelines.write(folder, comparison.shown))

@@ -21,7 +21,7 @@ from planner.show.colours import COLOURS
 from planner.show.comparison import name_with_marks
 from planner.show.regret import in_words
 from planner.show.section import PageSection, read_document, read_record
-from planner.show.table import Column, Table, csv_text, frame_of, terminal, write_table
+from planner.show.table import Column, Table, csv_text, terminal, write_table
 
 FILE = "intervals.json"
 _ROW_INCHES, _LINE_SHARE = 0.22, 0.65
@@ -127,7 +127,7 @@ def _in_lines(name: str) -> str:
 def write(made: Replicated, folder: Path) -> list[Path]:
     """Write the intervals as table and picture beside the replications of the sweep; return the paths."""
     paths = [folder / "intervals.csv", folder / FILE]
-    write_atomically(paths[0], csv_text(frame_of(made.rows)))
+    write_atomically(paths[0], csv_text(made.frame()))
     write_atomically(paths[1], json.dumps(encode(made.record) | {"settings": dict(made.settings)}, indent=1))
     paths += write_table(replicated_table(made), folder / "intervals")
     return paths + write_figure(draw_intervals(made), folder / "intervals")

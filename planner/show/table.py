@@ -18,7 +18,6 @@ from rich.table import Table as TerminalTable
 from rich.text import Text
 
 from models.cells import guard
-from models.record import encode
 from models.scenario import write_atomically
 
 if TYPE_CHECKING:
@@ -137,18 +136,6 @@ def facts_html(rows: Mapping[str, str]) -> str:
     import pandas as pd
 
     return str(pd.Series(rows).to_frame().to_html(header=False))
-
-
-def frame_of(records: Sequence[Any]) -> pd.DataFrame:
-    """Return records as a data frame: a column per field, figures that they hold as `metrics` among them.
-
-    The first column, which names them, is the index.
-    """
-    import pandas as pd
-
-    flat = [encode(record) for record in records]
-    flat = [{**{k: v for k, v in row.items() if k != "metrics"}, **(row.get("metrics") or {})} for row in flat]
-    return pd.DataFrame(flat).set_index(next(iter(flat[0]))) if flat else pd.DataFrame()
 
 
 def csv_text(table: pd.DataFrame) -> str:

@@ -7,13 +7,12 @@ import hashlib
 import json
 from dataclasses import dataclass
 from importlib.resources import files
-from typing import Protocol
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 
 from models.record import encode
-from planner.answers.shown import Shown
+from planner.answers.shown import Shown, WithTimelines
 from planner.show.colours import COLOURS, PLAIN
 from planner.show.curves import draw_svg
 from planner.show.timelines import timelines_of
@@ -70,14 +69,6 @@ class Chart:
         return f'<iframe sandbox="allow-scripts" style="{style}" srcdoc="{escape(page)}"></iframe>'
 
 
-class WithTimelines(Protocol):
-    """An answer that holds timelines: a plan, a simulation, a comparison, a run on devices."""
-
-    @property
-    def shown(self) -> tuple[Shown, ...]:
-        """The timelines, the first one in front."""
-
-
 def chart(answer: WithTimelines) -> Chart:
     """Return an answer's timelines as one chart to zoom into; among several a menu chooses."""
-    return Chart(answer.shown)
+    return Chart(tuple(answer.shown))

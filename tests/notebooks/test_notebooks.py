@@ -19,7 +19,7 @@ PICTURE = "iVBORw0KGgo"  # how a PNG file begins, in base 64
 SHOWN = {
     "01_first_plan": ["mean slowdown", "<iframe", "critical_path_s", "[]"],
     "02_how_far_is_compass_from_optimal": ["ratio_to_bound", "<iframe", "at_least", "valid=True"],
-    "03_how_many_servers": ["who", "needs", "hit rate", PICTURE],
+    "03_how_many_servers": ["how it is known", "cheapest mix", "hit rate", PICTURE],
     "04_what_if": ["<th>7000000000</th>", "interactive", PICTURE],
     "05_bring_your_own_heuristic": ["__main__:WarmFirst", "<iframe", "at_most"],
     "06_plan_against_device": ["mean latency", "predicted", "([], True, True)"],

@@ -14,12 +14,14 @@ from models.cluster import MICROSECONDS_PER_SECOND
 from models.record import spread
 from models.units import QuantityError, parse_bandwidth, parse_number, parse_rate, parse_size, parse_time
 from planner.answers.convergence import WHAT_COUNTS
+from planner.answers.shown import WithRows
 from planner.answers.whatif.grid import Axis, Grid
 from planner.answers.whatif.paths import factor
 from planner.answers.whatif.store import Store, StoredCell
 from planner.answers.whatif.verbs import Row
 
 if TYPE_CHECKING:
+    import pandas as pd
     import pyarrow as pa
 
 
@@ -60,7 +62,7 @@ class Counts:
 
 
 @dataclass(frozen=True, slots=True)
-class Sweep:
+class Sweep(WithRows):
     """What a sweep found.
 
     Parameters
@@ -101,6 +103,11 @@ class Sweep:
             f"In {len(unconverged)} of {len(counted)} cells the plan is unconverged ({WHAT_COUNTS}): cells differ by "
             "what search left undone, too, and ratios to such a plan understate."
         )
+
+    def frame(self) -> pd.DataFrame:
+        """Return one row per answer of a cell."""
+        made: pd.DataFrame = table_of(self.rows, ("cell", *self.columns)).to_pandas()
+        return made
 
     @property
     def complete(self) -> bool:

@@ -1,0 +1,352 @@
+"""The public calls: what a person gives (a file's name, text with a unit, a word of the command) becomes a question.
+
+Every verb of the command has its call here, with the command's options as keywords (``--time-limit`` is `time_limit`).
+Times are text with a unit or seconds, values stand in the unit of the objective.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from models.scenario import Scenario, load_scenario, scenario_from
+from models.timeline import Timeline
+from planner.answers.questions import (
+    BoundQuestion,
+    CompareQuestion,
+    PlanQuestion,
+    ScheduleQuestion,
+    ServersQuestion,
+    SimulateQuestion,
+    UncertainPlanQuestion,
+)
+from truenorth.given import ask, asks, choose, read_question, seconds
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+    from executor.devices.run import LiveSettings
+    from executor.runners.runner import Runner
+    from planner.answers.bound import Bound, VerdictRecord
+    from planner.answers.check import Checked
+    from planner.answers.compare import Comparison
+    from planner.answers.plan import Plan
+    from planner.answers.profile import Profile
+    from planner.answers.replay import Replayed
+    from planner.answers.replicated_servers import Replications
+    from planner.answers.replications import Replicated
+    from planner.answers.servers.answer import ServersAnswer
+    from planner.answers.servers.scheduled import ScheduleAnswer
+    from planner.answers.shown import WithTimelines
+    from planner.answers.simulate import Simulation
+    from planner.answers.trial import Trial
+    from planner.answers.uncertain.planning import UncertainPlan
+    from planner.answers.whatif import Sweep
+    from planner.inputs.samples import Samples
+
+ScenarioGiven = Scenario | str | Path | Mapping[str, object]
+"""A scenario that was loaded, the file of one, or its keys as Python data."""
+
+
+def load(scenario: ScenarioGiven) -> Scenario:
+    """Return the scenario of a YAML or JSON file, or of plain data with the keys of one.
+
+    Raises
+    ------
+    InputError
+        With file, line and field of what is wrong.
+    """
+    if isinstance(scenario, Scenario):
+        return scenario
+    return scenario_from(scenario) if isinstance(scenario, Mapping) else load_scenario(scenario)
+
+
+@asks(PlanQuestion, "plan")
+def plan(scenario: ScenarioGiven, **asked: Any) -> Plan:
+    """Return a plan; `hint` may be a timeline, an answer that holds one, or the file of one."""
+    known = load(scenario)
+    if asked.get("hint") is not None:
+        asked["hint"] = timeline(known, asked["hint"])
+    return ask(PlanQuestion, known, asked)
+
+
+@asks(UncertainPlanQuestion, "plan_uncertain")
+def plan_uncertain(scenario: ScenarioGiven, estimates: str | Path, **asked: Any) -> UncertainPlan:
+    """Return a plan for run times that are estimates, a CSV file."""
+    from planner.answers.uncertain.estimates_file import read_told
+
+    known = load(scenario)
+    return ask(UncertainPlanQuestion, known, asked | {"told": read_told(Path(estimates), known)})
+
+
+@asks(BoundQuestion, "bound")
+def bound(scenario: ScenarioGiven, **asked: Any) -> Bound:
+    """Return a lower bound and its certificate."""
+    return ask(BoundQuestion, load(scenario), asked)
+
+
+@asks(SimulateQuestion, "simulate")
+def simulate(scenario: ScenarioGiven, policy: str | Path, **asked: Any) -> Simulation:
+    """Return what happens under a policy."""
+    from planner.answers.simulate import simulate as run
+
+    question = read_question(SimulateQuestion, asked | {"policy": str(policy)})
+    return run(load(scenario), question.policy, seed=question.seed, noise=question.noise, warmup=question.warmup)
+
+
+@asks(CompareQuestion, "compare")
+def compare(scenario: ScenarioGiven, policies: str | Sequence[str] | None = None, **asked: Any) -> Comparison:
+    """Return a plan beside online policies."""
+    return ask(CompareQuestion, load(scenario), asked | {"policies": policies})
+
+
+@asks(CompareQuestion, "replicate")
+def replicate(
+    scenario: ScenarioGiven,
+    replications: int,
+    policies: str | Sequence[str] | None = None,
+    *,
+    folder: str | Path | None = None,
+    **asked: Any,
+) -> Replicated:
+    """Return comparisons on so many seeds, or windows of the trace, with intervals; `folder` keeps what is finished."""
+    from planner.answers.replications import replicate_comparison
+
+    watch = asked.pop("watch", None)
+    question = read_question(CompareQuestion, asked | {"policies": policies})
+    return replicate_comparison(question, load(scenario), replications, folder, watch)
+
+
+@asks(ServersQuestion, "servers")
+def servers(scenario: ScenarioGiven, slo: str | Sequence[str] | None = None, **asked: Any) -> ServersAnswer:
+    """Return the least number of servers, or the cheapest mix, that meets service levels."""
+    return ask(ServersQuestion, load(scenario), asked | {"slo": slo})
+
+
+@asks(ScheduleQuestion, "servers_by")
+def servers_by(
+    scenario: ScenarioGiven, by: str | float, slo: str | Sequence[str] | None = None, **asked: Any
+) -> ScheduleAnswer:
+    """Return the cheapest schedule of servers by the interval, such as ``"1 h"``."""
+    return ask(ScheduleQuestion, load(scenario), asked | {"slo": slo, "by": by})
+
+
+@asks(ServersQuestion, "replicate_servers")
+def replicate_servers(
+    scenario: ScenarioGiven, replications: int, slo: str | Sequence[str] | None = None, **asked: Any
+) -> Replications:
+    """Return the least number of servers on so many seeds, or windows of the trace."""
+    from planner.answers.replicated_servers import replicate_servers as replicate_each
+
+    return replicate_each(read_question(ServersQuestion, asked | {"slo": slo}), load(scenario), replications)
+
+
+def whatif(scenario: ScenarioGiven, grid: Mapping[str, object], *, verb: str = "simulate", **settings: Any) -> Sweep:
+    """Return the answer of every cell of a grid over a scenario, as rows.
+
+    Parameters
+    ----------
+    grid
+        Values by dotted path or by setting of the verb, as in a sweep file.
+    settings
+        What the verb is told in every cell, as in a sweep file (``policy="compass"``, ``time_limit="10 s"``), and
+        `folder`, `workers`, `ray`, `watch`, `stop`.
+
+    Raises
+    ------
+    InputError
+        With the field that is wrong.
+    """
+    from planner.answers.whatif import whatif as answer
+
+    if isinstance(settings.get("time_limit"), (int, float)):
+        settings["time_limit"] = f"{settings['time_limit']} s"
+    return answer(scenario, grid, verb=verb, **settings)
+
+
+def timeline(scenario: Scenario, given: Timeline | WithTimelines | str | Path) -> Timeline:
+    """Return the timeline of an answer, or of a file that breaks no rule.
+
+    Raises
+    ------
+    InputError
+        If the file cannot be read, belongs to another scenario, or breaks a rule.
+    """
+    from planner.answers.check import feasible_timeline
+
+    if isinstance(given, Timeline):
+        return given
+    return (
+        feasible_timeline(scenario.instance, Path(given)) if isinstance(given, str | Path) else given.chosen().timeline
+    )
+
+
+def check(scenario: ScenarioGiven, plan: Timeline | WithTimelines | str | Path) -> Checked:
+    """Return what a timeline, that of an answer or of a file breaks, of the rules and of what its file says of it.
+
+    Raises
+    ------
+    InputError
+        If the file cannot be read, or belongs to another scenario.
+    """
+    from models.scenario import PlanFile, TimelineHeader
+    from planner.answers.check import checked, read
+
+    known = load(scenario)
+    if isinstance(plan, str | Path):
+        return checked(known.objective, *read(known.instance, Path(plan)))
+    if isinstance(plan, Timeline):
+        return checked(known.objective, known.instance, PlanFile(TimelineHeader(), plan))
+    shown = plan.chosen()
+    return checked(known.objective, shown.instance, PlanFile(TimelineHeader(), shown.timeline))
+
+
+def verify(scenario: ScenarioGiven, certificate: Bound | Mapping[str, Any] | str | Path) -> VerdictRecord:
+    """Return whether a bound's certificate holds: computed again, without a solver.
+
+    Raises
+    ------
+    InputError
+        If the file cannot be read or is no JSON.
+    """
+    from planner.answers.bound import verdict_record, verify_file
+    from solvers.bounds.verify import verify as compute_again
+
+    known = load(scenario)
+    if isinstance(certificate, str | Path):
+        return verdict_record(known, verify_file(known, Path(certificate)))
+    document = certificate if isinstance(certificate, Mapping) else certificate.certificate
+    return verdict_record(known, compute_again(known.instance, dict(document)))
+
+
+def replay(
+    scenario: ScenarioGiven,
+    plan: str | Path,
+    *,
+    seed: int = 0,
+    check_outputs: bool = False,
+    samples: str | Path | None = None,
+    **devices: Any,
+) -> Replayed:
+    """Carry out a plan file or an online policy on devices, in real time; return predicted against measured.
+
+    Parameters
+    ----------
+    plan
+        A plan or timeline file, or a policy with its parameters.
+    check_outputs
+        Afterwards run every task alone and compare its output.
+    samples
+        File of a profile's samples, to predict from.
+    devices
+        `device` (``"cpu"``, ``"cuda"``), `runner` (``"synthetic"``, ``"transformers"``, ``"module:factory"``),
+        `virtual` (``"parallel"``, ``"serial"``: how GPUs share one device), `limit` (a time, after which something that
+        takes so much longer than given is given up).
+
+    Raises
+    ------
+    UserError
+        If something is unknown, or devices cannot do it.
+    """
+    computing, settings, name = _devices(**devices)
+    from planner.answers.replay import replay_on_devices
+
+    return replay_on_devices(
+        load(scenario),
+        plan,
+        computing,
+        settings,
+        runner_name=name,
+        seed=seed,
+        check_outputs=check_outputs,
+        samples=_samples(samples),
+    )
+
+
+def trial(
+    scenario: ScenarioGiven,
+    policies: str | Sequence[str] = "plan,compass,srpt",
+    *,
+    repeats: int = 5,
+    time_limit: str | float = 60.0,
+    samples: str | Path | None = None,
+    count_faults: bool = False,
+    seed: int = 0,
+    **devices: Any,
+) -> Trial:
+    """Run plans and policies on the same devices, again and again in random order; return paired differences.
+
+    Parameters
+    ----------
+    policies
+        Contenders: ``plan``, policies, plan files; the first is compared to.
+    samples, devices
+        As of `replay`.
+
+    Raises
+    ------
+    UserError
+        If something is unknown, or devices cannot do it.
+    """
+    computing, settings, name = _devices(**devices)
+    from planner.answers.policies.parse import split_policies
+    from planner.answers.trial import trial as run
+
+    return run(
+        load(scenario),
+        split_policies(policies) if isinstance(policies, str) else policies,
+        computing,
+        settings,
+        runner_name=name,
+        repeats=repeats,
+        time_limit_s=seconds("time_limit", time_limit),
+        samples=_samples(samples),
+        count_faults=count_faults,
+        seed=seed,
+    )
+
+
+def profile(
+    scenario: ScenarioGiven, device: str, *, runner: str = "synthetic", rounds: int = 10, beside: int = 0
+) -> Profile:
+    """Measure run times, loads and transfers on this machine; return them with the scenario that has them.
+
+    Raises
+    ------
+    UserError
+        If something is unknown, or the device cannot do it.
+    """
+    computing, settings, name = _devices(device=device, runner=runner)
+    from planner.answers.profile import profile as measure
+
+    return measure(load(scenario), computing, device=settings.device, runner_name=name, rounds=rounds, beside=beside)
+
+
+def _devices(
+    *, device: str = "cpu", runner: str = "synthetic", virtual: str | None = None, limit: str | float = 30.0
+) -> tuple[Runner, LiveSettings, str]:
+    """Return what computes, on what, and its name."""
+    from models.extras import require_extra
+
+    choose("device", device, ("cpu", "cuda"))
+    sharing: Any = None if virtual is None else choose("virtual", virtual, ("parallel", "serial"))
+    require_extra("devices")
+    from executor.devices.run import LiveSettings
+    from executor.runners.factory import parse_runner
+
+    return parse_runner(runner), LiveSettings(device, sharing, seconds("limit", limit)), runner
+
+
+def _samples(path: str | Path | None) -> Samples | None:
+    from planner.inputs.samples import read_samples
+
+    return None if path is None else read_samples(Path(path))
+
+
+def gantt(answer: WithTimelines, of: str | None = None) -> Figure:
+    """Return a picture of an answer's first timeline, or the one of that name: what runs and loads, where and when."""
+    from planner.show.gantt import gantt as draw
+
+    shown = answer.chosen(of)
+    return draw(shown.instance, shown.timeline, shown.name)
