@@ -150,7 +150,6 @@ def test_what_is_no_option_is_refused_in_one_line(scenario: tn.Scenario, name: s
         (tn.servers_by, {"by": "an hour"}, "by: 'an hour' is no time"),
         (tn.simulate, {"policy": "compas"}, "unknown policy 'compas'"),
         (tn.simulate, {"policy": "jit", "noise": "loud"}, "loud"),
-        (tn.whatif, {"grid": {"policy": ["jit"]}, "verb": "guess"}, "guess"),
         (tn.replay, {"plan": "jit", "device": "tpu"}, "device: 'tpu' is unknown; allowed are cpu, cuda"),
         (tn.replay, {"plan": "jit", "virtual": "both"}, "virtual: 'both' is unknown; allowed are parallel, serial"),
         (tn.replay, {"plan": "jit", "runner": "magic"}, "magic"),
