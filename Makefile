@@ -30,7 +30,7 @@ types: $(EXTRAS)
 $(INSTALLED): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
 	$(INSTALL) .
-	$(VENV)/bin/python -m solvers.warm_up search bound
+	$(VENV)/bin/python -m truenorth.solvers.warm_up search bound
 	touch $@
 
 $(EXTRAS): $(INSTALLED)
@@ -38,7 +38,7 @@ $(EXTRAS): $(INSTALLED)
 	touch $@
 
 $(SERVING): $(EXTRAS)
-	$(VENV)/bin/python -m solvers.warm_up serving
+	$(VENV)/bin/python -m truenorth.solvers.warm_up serving
 	touch $@
 
 clean:

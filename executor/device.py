@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from heapq import heappop, heappush
 from typing import Protocol
 
-from executor.noise import Noise
-from models import NONE, Instance
+from truenorth.executor.noise import Noise
+from truenorth.models import NONE, Instance
 
 RUN_END, STRIDE_END, LOAD_END, ARRIVAL, WAKE, LOST, GO, COME = range(8)
 """Kinds of events, in their order at equal times: what ends comes before what begins."""

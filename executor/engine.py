@@ -10,16 +10,16 @@ import random
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from executor.device import ARRIVAL, COME, GO, LOAD_END, LOST, RUN_END, STRIDE_END, Device
-from executor.errors import PolicyError, StalledError, StoppedError
-from executor.execution import NOWHERE
-from executor.knowledge import WorkflowTables
-from executor.policies.queueing import QueuePolicy
-from executor.policy import Policy
-from executor.site import Site
-from models import Cluster, Instance, Job, Timeline, Workflow
-from models.availability import ALWAYS, FOREVER
-from models.branches import deciders
+from truenorth.executor.device import ARRIVAL, COME, GO, LOAD_END, LOST, RUN_END, STRIDE_END, Device
+from truenorth.executor.errors import PolicyError, StalledError, StoppedError
+from truenorth.executor.execution import NOWHERE
+from truenorth.executor.knowledge import WorkflowTables
+from truenorth.executor.policies.queueing import QueuePolicy
+from truenorth.executor.policy import Policy
+from truenorth.executor.site import Site
+from truenorth.models import Cluster, Instance, Job, Timeline, Workflow
+from truenorth.models.availability import ALWAYS, FOREVER
+from truenorth.models.branches import deciders
 
 SERVING_POLICIES = "round_robin, least_requests, least_tokens, prefix_affinity, and what sets serves_streams"
 """Who serves requests of streams, in words."""

@@ -1,6 +1,6 @@
 """What can go wrong with a policy: its text, its wishes, or its silence; and with a device or a runner."""
 
-from models.errors import UserError
+from truenorth.models.errors import UserError
 
 
 class PolicyError(UserError, ValueError):

@@ -11,12 +11,12 @@ from typing import Protocol
 
 import numpy as np
 
-from executor.device import ARRIVAL, Device
-from executor.knowledge import Knowledge, WorkflowTables
-from models import Instance, Job, Residency, Timeline, Workflow
-from models.availability import FOREVER, Availability
-from models.gpu_state import GPUState
-from models.memory import Memory
+from truenorth.executor.device import ARRIVAL, Device
+from truenorth.executor.knowledge import Knowledge, WorkflowTables
+from truenorth.models import Instance, Job, Residency, Timeline, Workflow
+from truenorth.models.availability import FOREVER, Availability
+from truenorth.models.gpu_state import GPUState
+from truenorth.models.memory import Memory
 
 _ENDLESS = 1 << 30
 """Stands for what a task that will not run waits for."""

@@ -8,8 +8,8 @@ from itertools import zip_longest
 
 import numpy as np
 
-from models import Instance, Timeline
-from models.cluster import MICROSECONDS_PER_SECOND
+from truenorth.models import Instance, Timeline
+from truenorth.models.cluster import MICROSECONDS_PER_SECOND
 
 _MORE_JOBS = 3
 """A changed future may hold so many jobs more than the window does."""

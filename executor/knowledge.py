@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from models import (
+from truenorth.models import (
     NEVER,
     NONE,
     WHOLE,
@@ -24,7 +24,7 @@ from models import (
     Tokens,
     Workflow,
 )
-from models.branches import likelihoods
+from truenorth.models.branches import likelihoods
 
 _Row = tuple[tuple[int, int], ...]
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, fields, is_dataclass
 from difflib import get_close_matches
 from pathlib import Path
 
-from models.errors import UserError
+from truenorth.models.errors import UserError
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from enum import StrEnum
 from typing import ClassVar
 
-from executor.site import Site
+from truenorth.executor.site import Site
 
 
 class Knows(StrEnum):

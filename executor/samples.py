@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
-from models.slo import quantile_rank
+from truenorth.models.slo import quantile_rank
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,14 +11,14 @@ from dataclasses import replace
 
 import numpy as np
 
-from executor.device import STRIDE_END, Device
-from executor.errors import IllegalActionError
-from executor.execution import NOWHERE, Arrivals, Execution
-from executor.knowledge import WorkflowTables
-from models import NONE, Instance, Job, ServedRequests, Timeline, Tokens
-from models.availability import Availability
-from models.gpu_state import Request
-from models.strides import Stride
+from truenorth.executor.device import STRIDE_END, Device
+from truenorth.executor.errors import IllegalActionError
+from truenorth.executor.execution import NOWHERE, Arrivals, Execution
+from truenorth.executor.knowledge import WorkflowTables
+from truenorth.models import NONE, Instance, Job, ServedRequests, Timeline, Tokens
+from truenorth.models.availability import Availability
+from truenorth.models.gpu_state import Request
+from truenorth.models.strides import Stride
 
 
 class Serving(Execution):

@@ -8,14 +8,14 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from executor.device import VirtualDevice
-from executor.engine import Engine
-from executor.errors import PolicyError
-from executor.noise import Noise
-from executor.policies.compass import ReleasedCompass
-from executor.policy import Policy
-from models import NEVER, Instance, Timeline
-from models.branches import only, open_paths
+from truenorth.executor.device import VirtualDevice
+from truenorth.executor.engine import Engine
+from truenorth.executor.errors import PolicyError
+from truenorth.executor.noise import Noise
+from truenorth.executor.policies.compass import ReleasedCompass
+from truenorth.executor.policy import Policy
+from truenorth.models import NEVER, Instance, Timeline
+from truenorth.models.branches import only, open_paths
 
 
 def simulate(
@@ -97,7 +97,7 @@ def _alike(told: Instance, truth: Instance) -> bool:
 def instance_for(instance: Instance, policy: Callable[[], Policy]) -> Instance:
     """Return the instance on which a policy runs in place of this one.
 
-    The same, but for ``compass-released``: see `executor.policies.compass.twin_instance`. Its timelines must be
+    The same, but for ``compass-released``: see `truenorth.executor.policies.compass.twin_instance`. Its timelines must be
     checked and measured against that instance; tasks have the same numbers in both.
     """
     return twin_for(instance, policy())

@@ -8,13 +8,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import NoReturn
 
-from executor.device import WAKE, Device
-from executor.errors import IllegalActionError
-from executor.execution import NOWHERE, Arrivals
-from executor.serving import Serving
-from models import NEVER, NONE, Instance
-from models.availability import Availability
-from models.gpu_state import Run
+from truenorth.executor.device import WAKE, Device
+from truenorth.executor.errors import IllegalActionError
+from truenorth.executor.execution import NOWHERE, Arrivals
+from truenorth.executor.serving import Serving
+from truenorth.models import NEVER, NONE, Instance
+from truenorth.models.availability import Availability
+from truenorth.models.gpu_state import Run
 
 
 class Site(Serving):

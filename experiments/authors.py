@@ -12,8 +12,8 @@ from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 
-from models import GPU, BatchClass, Cluster, Edge, Instance, Job, Link, MLModel, Network, Task, Workflow
-from models.units import parse_time
+from truenorth.models import GPU, BatchClass, Cluster, Edge, Instance, Job, Link, MLModel, Network, Task, Workflow
+from truenorth.models.units import parse_time
 
 ARRIVALS = Path(__file__).parents[2] / "shared" / "data" / "compass"
 """Where the arrivals that the authors recorded lie beside a clone; not part of the tree."""

@@ -11,9 +11,9 @@ from string import Formatter
 from types import NoneType
 from typing import Annotated, Any, TypeVar, get_args, get_origin, get_type_hints
 
-from executor import instance_for, parse_policy, simulate
-from models import Instance, Objective, Timeline
-from models.objective import reported_bound, reported_value
+from truenorth.executor import instance_for, parse_policy, simulate
+from truenorth.models import Instance, Objective, Timeline
+from truenorth.models.objective import reported_bound, reported_value
 
 Asked = TypeVar("Asked")
 Question = Callable[..., object]
@@ -124,8 +124,8 @@ def plan_window(
     options
         More of the `Budget`.
     """
-    from planner.answers.plan import solve  # a GPU host has no solver
-    from solvers.budget import Budget
+    from truenorth.planner.answers.plan import solve  # a GPU host has no solver
+    from truenorth.solvers.budget import Budget
 
     cpu_s = time.process_time()
     result = solve(instance, objective, Budget(time_limit_s, **options), starts=starts)

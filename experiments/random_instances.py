@@ -6,7 +6,7 @@ import random
 from dataclasses import replace
 from fractions import Fraction
 
-from models import (
+from truenorth.models import (
     GPU,
     WHOLE,
     BatchClass,
@@ -23,7 +23,7 @@ from models import (
     Task,
     Workflow,
 )
-from models.availability import FOREVER, Availability
+from truenorth.models.availability import FOREVER, Availability
 
 MB = 1_000_000
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from pydantic import TypeAdapter, ValidationError
 
-from models.scenario import InputError, write_atomically
+from truenorth.models.scenario import InputError, write_atomically
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
@@ -140,6 +140,6 @@ def canvas(width: float, height: float) -> Figure:
 
 def draw(figure: Figure, path: Path) -> None:
     """Write a picture."""
-    from planner.show.canvas import png
+    from truenorth.planner.show.canvas import png
 
     write_atomically(path, png(figure))

@@ -1,10 +1,10 @@
 """The world, the plan and the rules: cluster, workload, instance, timeline, checker, objectives and metrics."""
 
-from models.cluster import GPU, Cluster, Link, Network
-from models.feasibility import InfeasibleTimelineError, assert_feasible, check
-from models.gpu_state import IDLE, GPUState, Run
-from models.identity import scenario_hash
-from models.instance import (
+from truenorth.models.cluster import GPU, Cluster, Link, Network
+from truenorth.models.feasibility import InfeasibleTimelineError, assert_feasible, check
+from truenorth.models.gpu_state import IDLE, GPUState, Run
+from truenorth.models.identity import scenario_hash
+from truenorth.models.instance import (
     NEVER,
     NONE,
     InitialResidency,
@@ -13,14 +13,14 @@ from models.instance import (
     Restrictions,
     UnsupportedInstanceError,
 )
-from models.memory import Memory
-from models.metrics import Metrics, measure
-from models.objective import Objective, completion_us, objective_value, timeline_value
-from models.slo import ServiceLevel, ServiceLevels
-from models.streams import StreamClass, StreamSpeed, Tokens
-from models.timeline import Placement, Residency, ServedRequests, Timeline
-from models.violation import Violation
-from models.workload import WHOLE, BatchClass, Edge, Job, MLModel, Task, Workflow
+from truenorth.models.memory import Memory
+from truenorth.models.metrics import Metrics, measure
+from truenorth.models.objective import Objective, completion_us, objective_value, timeline_value
+from truenorth.models.slo import ServiceLevel, ServiceLevels
+from truenorth.models.streams import StreamClass, StreamSpeed, Tokens
+from truenorth.models.timeline import Placement, Residency, ServedRequests, Timeline
+from truenorth.models.violation import Violation
+from truenorth.models.workload import WHOLE, BatchClass, Edge, Job, MLModel, Task, Workflow
 
 __all__ = [
     "GPU",

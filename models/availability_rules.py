@@ -6,11 +6,11 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from models.availability import FOREVER
-from models.cluster import GPU
-from models.instance import NONE, Instance, Ints
-from models.timeline import Residency, Timeline, batch_leaders
-from models.violation import Violation, name_residency, name_task
+from truenorth.models.availability import FOREVER
+from truenorth.models.cluster import GPU
+from truenorth.models.instance import NONE, Instance, Ints
+from truenorth.models.timeline import Residency, Timeline, batch_leaders
+from truenorth.models.violation import Violation, name_residency, name_task
 
 
 def check_availability(instance: Instance, timeline: Timeline) -> Iterator[Violation]:

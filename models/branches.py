@@ -13,11 +13,11 @@ from fractions import Fraction
 
 import numpy as np
 
-from models.instance import Instance
-from models.streams import Tokens
-from models.tables import Ints
-from models.timeline import Timeline
-from models.workload import Job, Workflow
+from truenorth.models.instance import Instance
+from truenorth.models.streams import Tokens
+from truenorth.models.tables import Ints
+from truenorth.models.timeline import Timeline
+from truenorth.models.workload import Job, Workflow
 
 
 def paths_of(workflow: Workflow) -> tuple[Workflow, ...]:

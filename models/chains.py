@@ -9,8 +9,8 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from models.instance import Instance
-from models.tables import NEVER, Arcs, Ints
+from truenorth.models.instance import Instance
+from truenorth.models.tables import NEVER, Arcs, Ints
 
 
 def fastest_run_us(instance: Instance) -> Ints:

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from fractions import Fraction
 
-from models.availability import ALWAYS, Availability
+from truenorth.models.availability import ALWAYS, Availability
 
 MICROSECONDS_PER_SECOND = 1_000_000
 

@@ -10,10 +10,10 @@ from decimal import Decimal
 
 import numpy as np
 
-from models.instance import NONE, Instance, Ints
-from models.timeline import Timeline, batch_leaders
-from models.violation import Violation, name_task
-from models.workload import WHOLE
+from truenorth.models.instance import NONE, Instance, Ints
+from truenorth.models.timeline import Timeline, batch_leaders
+from truenorth.models.violation import Violation, name_task
+from truenorth.models.workload import WHOLE
 
 
 def check_batches(instance: Instance, timeline: Timeline) -> Iterator[Violation]:

@@ -7,7 +7,7 @@ import sys
 from importlib.util import find_spec
 from pathlib import Path
 
-from models.errors import UserError
+from truenorth.models.errors import UserError
 
 _NEEDS = {"cluster": ("ray", "Ray"), "devices": ("torch", "PyTorch"), "estimates": ("sklearn", "scikit-learn")}
 _TREE = Path(__file__).parents[1]

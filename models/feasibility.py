@@ -12,13 +12,13 @@ from typing import TypeAlias
 
 import numpy as np
 
-from models.availability_rules import check_availability
-from models.compute_rules import check_batches, check_compute
-from models.instance import NEVER, NONE, Instance
-from models.metrics import serving_residency
-from models.stream_rules import check_streams, kv_bytes
-from models.timeline import UNPLACED, Residency, Timeline, is_eviction
-from models.violation import Violation, name_residency, name_task
+from truenorth.models.availability_rules import check_availability
+from truenorth.models.compute_rules import check_batches, check_compute
+from truenorth.models.instance import NEVER, NONE, Instance
+from truenorth.models.metrics import serving_residency
+from truenorth.models.stream_rules import check_streams, kv_bytes
+from truenorth.models.timeline import UNPLACED, Residency, Timeline, is_eviction
+from truenorth.models.violation import Violation, name_residency, name_task
 
 _FOREVER = int(np.iinfo(np.int64).max)
 

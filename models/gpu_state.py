@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from models.cluster import GPU
-from models.memory import Memory
-from models.streams import StreamSpeed, Tokens
-from models.strides import StreamRun, Stride
-from models.tables import NONE
-from models.workload import WHOLE
+from truenorth.models.cluster import GPU
+from truenorth.models.memory import Memory
+from truenorth.models.streams import StreamSpeed, Tokens
+from truenorth.models.strides import StreamRun, Stride
+from truenorth.models.tables import NONE
+from truenorth.models.workload import WHOLE
 
 IDLE = -1
 """Stands for the model on a copy engine that loads nothing."""

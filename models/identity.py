@@ -8,11 +8,11 @@ from collections.abc import Mapping
 from fractions import Fraction
 from typing import Any
 
-from models.availability import FOREVER
-from models.cluster import GPU, Link
-from models.instance import Instance
-from models.streams import StreamClass
-from models.workload import WHOLE, BatchClass, Job, Task
+from truenorth.models.availability import FOREVER
+from truenorth.models.cluster import GPU, Link
+from truenorth.models.instance import Instance
+from truenorth.models.streams import StreamClass
+from truenorth.models.workload import WHOLE, BatchClass, Job, Task
 
 
 def scenario_hash(instance: Instance) -> str:

@@ -13,13 +13,19 @@ from typing import Any
 
 import numpy as np
 
-from models import tables
-from models.cluster import GPU, Cluster
-from models.errors import UserError
-from models.restrictions import InitialResidency, InstanceError, Restrictions, check_initial, check_restrictions
-from models.stream_tables import StreamTables
-from models.tables import LARGEST, NEVER, NONE, Arcs, Ints
-from models.workload import WHOLE, BatchClass, Job, MLModel, Task, Workflow
+from truenorth.models import tables
+from truenorth.models.cluster import GPU, Cluster
+from truenorth.models.errors import UserError
+from truenorth.models.restrictions import (
+    InitialResidency,
+    InstanceError,
+    Restrictions,
+    check_initial,
+    check_restrictions,
+)
+from truenorth.models.stream_tables import StreamTables
+from truenorth.models.tables import LARGEST, NEVER, NONE, Arcs, Ints
+from truenorth.models.workload import WHOLE, BatchClass, Job, MLModel, Task, Workflow
 
 __all__ = [
     "NEVER",

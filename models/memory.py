@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from models.cluster import GPU
+from truenorth.models.cluster import GPU
 
 
 class Memory:

@@ -8,14 +8,14 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import NDArray
 
-from models.cluster import MICROSECONDS_PER_SECOND
-from models.instance import NONE, Instance, Ints
-from models.objective import completion_us, mean_ratio
-from models.slo import ServiceLevels, quantile_rank
-from models.stream_metrics import measure_streams, serving_us
-from models.timeline import Timeline, batch_leaders, is_eviction
-from models.token_times import TokenTimes
-from models.workload import WHOLE
+from truenorth.models.cluster import MICROSECONDS_PER_SECOND
+from truenorth.models.instance import NONE, Instance, Ints
+from truenorth.models.objective import completion_us, mean_ratio
+from truenorth.models.slo import ServiceLevels, quantile_rank
+from truenorth.models.stream_metrics import measure_streams, serving_us
+from truenorth.models.timeline import Timeline, batch_leaders, is_eviction
+from truenorth.models.token_times import TokenTimes
+from truenorth.models.workload import WHOLE
 
 _QUANTILES = {"p50": Fraction(50, 100), "p95": Fraction(95, 100), "p99": Fraction(99, 100), "max": Fraction(1)}
 

@@ -2,7 +2,7 @@
 
 An objective is the sum, or the largest, of weight x term over the jobs; a term is the time by which a job completes
 beyond its due time, or whether it does. A new objective is a name, a row of the table, and what
-`solvers.bounds.verify`, which takes nothing from here, says of it.
+`truenorth.solvers.bounds.verify`, which takes nothing from here, says of it.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from models.cluster import MICROSECONDS_PER_SECOND
-from models.instance import Instance, Ints
-from models.timeline import Timeline
+from truenorth.models.cluster import MICROSECONDS_PER_SECOND
+from truenorth.models.instance import Instance, Ints
+from truenorth.models.timeline import Timeline
 
 
 class Objective(StrEnum):

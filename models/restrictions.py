@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from models.cluster import GPU, Cluster
-from models.workload import MLModel
+from truenorth.models.cluster import GPU, Cluster
+from truenorth.models.workload import MLModel
 
 
 class InstanceError(ValueError):

@@ -13,11 +13,11 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import NDArray
 
-from models.cluster import MICROSECONDS_PER_SECOND
-from models.instance import NONE, Instance, Ints
-from models.objective import mean_ratio
-from models.token_times import TokenTimes
-from models.units import QuantityError, parse_number, parse_time
+from truenorth.models.cluster import MICROSECONDS_PER_SECOND
+from truenorth.models.instance import NONE, Instance, Ints
+from truenorth.models.objective import mean_ratio
+from truenorth.models.token_times import TokenTimes
+from truenorth.models.units import QuantityError, parse_number, parse_time
 
 _FIGURE = r"(?P<what>latency|slowdown|first token|time per token)( of (?P<workflow>.+?))? ?<= ?(?P<limit>[^<=]+)"
 _QUANTILE = re.compile(rf"p(?P<q>\d+(\.\d+)?) {_FIGURE}")

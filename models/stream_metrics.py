@@ -8,13 +8,13 @@ from typing import Any
 
 import numpy as np
 
-from models.cluster import MICROSECONDS_PER_SECOND
-from models.instance import NONE, Instance, Ints
-from models.objective import mean_ratio
-from models.slo import quantile_rank
-from models.stream_rules import kv_bytes
-from models.timeline import Timeline
-from models.token_times import TokenTimes
+from truenorth.models.cluster import MICROSECONDS_PER_SECOND
+from truenorth.models.instance import NONE, Instance, Ints
+from truenorth.models.objective import mean_ratio
+from truenorth.models.slo import quantile_rank
+from truenorth.models.stream_rules import kv_bytes
+from truenorth.models.timeline import Timeline
+from truenorth.models.token_times import TokenTimes
 
 _QUANTILES = {"p50": Fraction(50, 100), "p95": Fraction(95, 100), "p99": Fraction(99, 100)}
 

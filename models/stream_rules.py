@@ -11,11 +11,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from models.instance import NONE, Instance, Ints
-from models.stream_tables import StreamTables
-from models.strides import StreamRun, Stride
-from models.timeline import Timeline, file_order
-from models.violation import Violation, name_task
+from truenorth.models.instance import NONE, Instance, Ints
+from truenorth.models.stream_tables import StreamTables
+from truenorth.models.strides import StreamRun, Stride
+from truenorth.models.timeline import Timeline, file_order
+from truenorth.models.violation import Violation, name_task
 
 
 def check_streams(instance: Instance, timeline: Timeline) -> Iterator[Violation]:

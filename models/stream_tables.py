@@ -8,11 +8,11 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from models.cluster import GPU
-from models.restrictions import InstanceError
-from models.streams import StreamClass, StreamSpeed, Tokens
-from models.tables import LARGEST, NEVER, NONE, Ints, as_ints
-from models.workload import Job, MLModel, Workflow
+from truenorth.models.cluster import GPU
+from truenorth.models.restrictions import InstanceError
+from truenorth.models.streams import StreamClass, StreamSpeed, Tokens
+from truenorth.models.tables import LARGEST, NEVER, NONE, Ints, as_ints
+from truenorth.models.workload import Job, MLModel, Workflow
 
 Speeds = tuple[tuple[StreamSpeed | None, ...], ...]
 """Per stream class and GPU class: how it runs there, None where it cannot."""

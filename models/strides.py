@@ -10,7 +10,7 @@ from __future__ import annotations
 from heapq import heappop, heappush
 from typing import NamedTuple
 
-from models.streams import StreamSpeed
+from truenorth.models.streams import StreamSpeed
 
 
 class Stride(NamedTuple):

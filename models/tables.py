@@ -13,9 +13,9 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from models.cluster import GPU, Cluster, Network
-from models.restrictions import InstanceError, Restrictions
-from models.workload import BatchClass, Edge, Job, MLModel, Workflow
+from truenorth.models.cluster import GPU, Cluster, Network
+from truenorth.models.restrictions import InstanceError, Restrictions
+from truenorth.models.workload import BatchClass, Edge, Job, MLModel, Workflow
 
 NEVER = -1
 """Stands in the tables for "cannot run here" and "cannot be loaded here"."""

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from models.availability import FOREVER
-from models.instance import NONE, Instance, Ints
+from truenorth.models.availability import FOREVER
+from truenorth.models.instance import NONE, Instance, Ints
 
 UNPLACED = -1
 """Stands for the GPU of a task that a timeline leaves out; the checker reports it."""

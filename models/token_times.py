@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from models.instance import NONE, Instance, Ints
-from models.timeline import Timeline
+from truenorth.models.instance import NONE, Instance, Ints
+from truenorth.models.timeline import Timeline
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from models.instance import Instance
-from models.timeline import Residency
+from truenorth.models.instance import Instance
+from truenorth.models.timeline import Residency
 
 
 @dataclass(frozen=True, slots=True)

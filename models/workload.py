@@ -8,8 +8,8 @@ from fractions import Fraction
 from graphlib import CycleError, TopologicalSorter
 from itertools import pairwise
 
-from models.streams import ANY_KIND as ANY_KIND
-from models.streams import StreamClass, Tokens
+from truenorth.models.streams import ANY_KIND as ANY_KIND
+from truenorth.models.streams import StreamClass, Tokens
 
 WHOLE = 10_000
 """The compute of a whole GPU in the unit of shares: a share has up to four decimal places."""
@@ -270,7 +270,7 @@ class Workflow:
     branches
         A job runs the tasks of exactly one of them, and all tasks that are in none; () if every job runs all tasks.
     of
-        The workflow with branches of which this is one path; None if it is none (see `models.branches`).
+        The workflow with branches of which this is one path; None if it is none (see `truenorth.models.branches`).
 
     Attributes
     ----------

@@ -101,7 +101,7 @@ def digest_texts(root: Path) -> str:
     """
     texts = {root / "models/tables.py": (root / "models/tables.py").read_text()}
     everything = {path: path.read_text() for path in (root / "solvers").rglob("*.py")}
-    waiting = [path for path, text in everything.items() if "solvers.compiled import" in text]
+    waiting = [path for path, text in everything.items() if "truenorth.solvers.compiled import" in text]
     while waiting:
         path = waiting.pop()
         if path in everything and path not in texts:

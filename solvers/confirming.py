@@ -14,17 +14,17 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import partial
 
-from models.formulations.windows import METHOD as WINDOWS
-from models.formulations.windows import leave_room
-from models.instance import Instance
-from models.objective import Objective, timeline_value
-from models.status import OPTIMALITY_TOLERANCE
-from models.timeline import Timeline
-from solvers.budget import Budget
-from solvers.exact import arc_flow, cp_sat, milp
-from solvers.faults import ARC_FLOW, CP_SAT, MILP, SOLVER_OF, SolverFaultWarning
-from solvers.reductions import on_twin
-from solvers.result import Origin, Search
+from truenorth.models.formulations.windows import METHOD as WINDOWS
+from truenorth.models.formulations.windows import leave_room
+from truenorth.models.instance import Instance
+from truenorth.models.objective import Objective, timeline_value
+from truenorth.models.status import OPTIMALITY_TOLERANCE
+from truenorth.models.timeline import Timeline
+from truenorth.solvers.budget import Budget
+from truenorth.solvers.exact import arc_flow, cp_sat, milp
+from truenorth.solvers.faults import ARC_FLOW, CP_SAT, MILP, SOLVER_OF, SolverFaultWarning
+from truenorth.solvers.reductions import on_twin
+from truenorth.solvers.result import Origin, Search
 
 _MOST_TASKS_OF_MILP = 20
 """The MILP is asked about windows of up to so many tasks; of larger ones it rarely knows an answer in time."""

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
-from solvers.result import Search
+from truenorth.solvers.result import Search
 
 Item = TypeVar("Item")
 Value = TypeVar("Value")

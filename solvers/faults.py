@@ -9,9 +9,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from models.instance import Instance
-    from models.objective import Objective
-    from models.timeline import Timeline
+    from truenorth.models.instance import Instance
+    from truenorth.models.objective import Objective
+    from truenorth.models.timeline import Timeline
 
 CP_SAT, ARC_FLOW, MILP = "cp-sat", "arc-flow", "milp"
 """Names of the methods that rest on a solver's word."""

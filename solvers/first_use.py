@@ -18,8 +18,8 @@ from pathlib import Path
 
 import numba
 
-from models.instance import Instance
-from solvers.compiled import MACHINE_CODE
+from truenorth.models.instance import Instance
+from truenorth.solvers.compiled import MACHINE_CODE
 
 _LOOK_S = 0.1
 _ROOT = Path(__file__).parent.parent
@@ -89,7 +89,7 @@ def _compile_elsewhere(parts: Sequence[str]) -> None:
     """Compile in another process; if that fails kernels are compiled when they are called."""
     path = os.pathsep.join(filter(None, (str(_ROOT), os.environ.get("PYTHONPATH"))))
     process = subprocess.Popen(  # noqa: S603 - our own module
-        [sys.executable, "-m", "solvers.warm_up", *parts],
+        [sys.executable, "-m", "truenorth.solvers.warm_up", *parts],
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
         env=os.environ | {"PYTHONPATH": path},

@@ -14,20 +14,20 @@ from fractions import Fraction
 from functools import partial
 from typing import TYPE_CHECKING
 
-from models.feasibility import check
-from models.formulations.windows import METHOD as WINDOWS
-from models.formulations.windows import cannot_end
-from models.instance import Instance
-from models.objective import Objective
-from models.timeline import Timeline
-from solvers.bounds import closed_form
-from solvers.budget import Budget, Method, tell_nobody
-from solvers.exact import consecutive
-from solvers.farm import Deadline
-from solvers.proving import prove, suits_cp_sat, warm_up_s
-from solvers.reductions import Episode, lanes_of, on_twin, singles_of
-from solvers.result import Origin, Progress, Result, Search
-from solvers.side_by_side import (
+from truenorth.models.feasibility import check
+from truenorth.models.formulations.windows import METHOD as WINDOWS
+from truenorth.models.formulations.windows import cannot_end
+from truenorth.models.instance import Instance
+from truenorth.models.objective import Objective
+from truenorth.models.timeline import Timeline
+from truenorth.solvers.bounds import closed_form
+from truenorth.solvers.budget import Budget, Method, tell_nobody
+from truenorth.solvers.exact import consecutive
+from truenorth.solvers.farm import Deadline
+from truenorth.solvers.proving import prove, suits_cp_sat, warm_up_s
+from truenorth.solvers.reductions import Episode, lanes_of, on_twin, singles_of
+from truenorth.solvers.result import Origin, Progress, Result, Search
+from truenorth.solvers.side_by_side import (
     BEGIN_SHARE,
     anneal_and_bound,
     bound_and_beam,
@@ -39,7 +39,7 @@ from solvers.side_by_side import (
 )
 
 if TYPE_CHECKING:
-    from solvers.bounds.lagrangian.improve import Priced
+    from truenorth.solvers.bounds.lagrangian.improve import Priced
 
 
 Starts = Callable[[Callable[[], float]], Iterable[Timeline]]
@@ -128,7 +128,7 @@ def _run(
         consecutive.improve(search, _CONSECUTIVE_SHARE * search.remaining_s)
     priced = None if search.proved else _raise_and_prove(search, budget, bound_share)
     if search.rests_on is not None:
-        from solvers.confirming import confirm
+        from truenorth.solvers.confirming import confirm
 
         confirm(search, budget)
     return formula, priced
@@ -162,7 +162,7 @@ def _raise_and_prove(search: Search, budget: Budget, bound_share: float) -> Pric
 
 def _plan_and_bound(search: Search, plans: Search, budget: Budget, limit_s: float, bound_share: float) -> Priced | None:
     """Anneal and raise the bound beside it for at least a share of the time; or count both out."""
-    from solvers.remote import search_remotely
+    from truenorth.solvers.remote import search_remotely
 
     with search_remotely(search, budget.farm, budget, search.elapsed_s + limit_s):
         if budget.iterations is not None:
@@ -247,7 +247,7 @@ def _certify(search: Search, formula: tuple[Fraction, str], priced: Priced | Non
     left_s = min(_CERTIFY_SHARE * search.limit_s, search.remaining_s)
     if search.bound is None or search.bound <= certified or left_s <= 0:
         return priced
-    from solvers.bounds.lagrangian.improve import METHOD
+    from truenorth.solvers.bounds.lagrangian.improve import METHOD
 
     alone = Search(search.instance, search.objective, left_s, stop=search.stop)  # with a plan it would end once proved
     found = raise_bound(alone, None, priced)

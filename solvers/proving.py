@@ -6,12 +6,12 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from solvers.budget import Budget, Method
-from solvers.result import Search
-from solvers.side_by_side import anneal, run_beams, suits_beams
+from truenorth.solvers.budget import Budget, Method
+from truenorth.solvers.result import Search
+from truenorth.solvers.side_by_side import anneal, run_beams, suits_beams
 
 if TYPE_CHECKING:
-    from solvers.bounds.lagrangian.improve import Priced
+    from truenorth.solvers.bounds.lagrangian.improve import Priced
 
 EXACT_TASKS = 150
 """Windows of up to so many tasks are worth CP-SAT's time where the objective adds up over jobs."""
@@ -39,7 +39,7 @@ def suits_cp_sat(search: Search) -> bool:
     instance, most = search.instance, EXACT_TASKS if search.objective.is_sum else EXACT_TASKS_OF_MAXIMA
     if instance.n_tasks > most:
         return False
-    from solvers.exact.cp_sat import build_s
+    from truenorth.solvers.exact.cp_sat import build_s
 
     return build_s(instance) <= _CP_SAT_SHARE * search.remaining_s
 
@@ -62,12 +62,12 @@ def prove(search: Search, budget: Budget, priced: Priced | None) -> None:
         A bound with its prices, if there is one: it narrows the windows of CP-SAT.
     """
     if budget.method is Method.MILP:
-        from solvers.exact import milp
+        from truenorth.solvers.exact import milp
 
         milp.improve(search, budget.workers, budget.seed)
         _anneal_instead(search, budget, milp.METHOD)
         return
-    from solvers.exact import arc_flow, cp_sat
+    from truenorth.solvers.exact import arc_flow, cp_sat
 
     if arc_flow.applies(search.instance, search.objective):
         arc_flow.improve(search, budget.workers, budget.seed)
@@ -88,7 +88,7 @@ def _anneal_instead(search: Search, budget: Budget, method: str) -> None:
 
 def _prove_by_start_orders(search: Search, budget: Budget, priced: Priced) -> None:
     """Run the programme over start orders, and once more from a better plan if the first left it too many states."""
-    from solvers.exact import parts, start_orders
+    from truenorth.solvers.exact import parts, start_orders
 
     if not start_orders.applies(search.instance, search.objective):
         return
@@ -113,7 +113,7 @@ def _anneal_and_prove(search: Search, budget: Budget) -> None:
     Where tasks have many GPUs to choose from annealing finds by far the better plans, where they have few only CP-SAT
     proves anything; nothing tells beforehand which it is.
     """
-    from solvers.exact import cp_sat
+    from truenorth.solvers.exact import cp_sat
 
     limit_s, provers = _SIDE_BY_SIDE_SHARE * search.remaining_s, budget.workers // 2
     with ThreadPoolExecutor(1) as pool:

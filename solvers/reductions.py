@@ -26,13 +26,13 @@ from itertools import pairwise
 
 import numpy as np
 
-from models import Cluster, InitialResidency, Link, Network, Task, UnsupportedInstanceError, assert_feasible
-from models.availability import Availability
-from models.instance import NONE, Instance, Ints
-from models.restrictions import Restrictions
-from models.timeline import Timeline, end_with_gpu
-from models.workload import WHOLE
-from solvers.result import Origin, Search
+from truenorth.models import Cluster, InitialResidency, Link, Network, Task, UnsupportedInstanceError, assert_feasible
+from truenorth.models.availability import Availability
+from truenorth.models.instance import NONE, Instance, Ints
+from truenorth.models.restrictions import Restrictions
+from truenorth.models.timeline import Timeline, end_with_gpu
+from truenorth.models.workload import WHOLE
+from truenorth.solvers.result import Origin, Search
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,16 +10,16 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from models.instance import Instance
-from models.objective import Objective
-from models.timeline import Timeline
-from solvers.bounds.lagrangian.improve import Priced
-from solvers.budget import Budget
-from solvers.farm import Deadline, Farm, time_of_call
-from solvers.reductions import on_twin
-from solvers.result import Search
-from solvers.search import annealing, beam
-from solvers.search.beam_guide import tabulate
+from truenorth.models.instance import Instance
+from truenorth.models.objective import Objective
+from truenorth.models.timeline import Timeline
+from truenorth.solvers.bounds.lagrangian.improve import Priced
+from truenorth.solvers.budget import Budget
+from truenorth.solvers.farm import Deadline, Farm, time_of_call
+from truenorth.solvers.reductions import on_twin
+from truenorth.solvers.result import Search
+from truenorth.solvers.search import annealing, beam
+from truenorth.solvers.search.beam_guide import tabulate
 
 _ROUNDS = ((0.5, 1.0), (0.3, 0.4), (0.2, 0.2))
 """Workers cool three times, each time from the best plan of all: in which share of the time, and from which share of

@@ -11,14 +11,14 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from fractions import Fraction
 
-from models.feasibility import assert_feasible
-from models.formulations.allowance import Allowance, GivenUpError
-from models.instance import Instance
-from models.objective import Objective, gap, timeline_value
-from models.status import Status, proves
-from models.timeline import Timeline
-from solvers.budget import Budget, WorkClock
-from solvers.faults import SOLVER_OF, SolverFaultWarning
+from truenorth.models.feasibility import assert_feasible
+from truenorth.models.formulations.allowance import Allowance, GivenUpError
+from truenorth.models.instance import Instance
+from truenorth.models.objective import Objective, gap, timeline_value
+from truenorth.models.status import Status, proves
+from truenorth.models.timeline import Timeline
+from truenorth.solvers.budget import Budget, WorkClock
+from truenorth.solvers.faults import SOLVER_OF, SolverFaultWarning
 
 _END_S, _END = 1.0, 0.05
 """Solvers look at the clock now and then: a search may end so many seconds, or so much of its limit, after it."""

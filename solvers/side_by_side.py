@@ -16,17 +16,17 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from models.instance import Instance
-from models.objective import Objective
-from models.timeline import Timeline
-from solvers.budget import MOVE_S, Budget, WorkClock
-from solvers.farm import Deadline
-from solvers.reductions import on_twin
-from solvers.result import Search
+from truenorth.models.instance import Instance
+from truenorth.models.objective import Objective
+from truenorth.models.timeline import Timeline
+from truenorth.solvers.budget import MOVE_S, Budget, WorkClock
+from truenorth.solvers.farm import Deadline
+from truenorth.solvers.reductions import on_twin
+from truenorth.solvers.result import Search
 
 if TYPE_CHECKING:
-    from solvers.bounds.lagrangian.improve import Priced
-    from solvers.farm import Farm
+    from truenorth.solvers.bounds.lagrangian.improve import Priced
+    from truenorth.solvers.farm import Farm
 
 
 _ASCENT_S_PER_TASK, _ASCENT_SHARE = 1e-4, 0.5
@@ -57,8 +57,8 @@ def raise_bound(
     farm
         Workers that help where the trace is long enough to be priced section by section.
     """
-    from solvers.bounds.lagrangian.improve import improve
-    from solvers.bounds.lagrangian.sections import has_sections, raise_in_sections
+    from truenorth.solvers.bounds.lagrangian.improve import improve
+    from truenorth.solvers.bounds.lagrangian.sections import has_sections, raise_in_sections
 
     at_most_s = search.remaining_s if limit_s is None else min(limit_s, search.remaining_s)
     if _ASCENT_S_PER_TASK * search.instance.n_tasks > _ASCENT_SHARE * at_most_s:
@@ -77,8 +77,8 @@ def anneal(search: Search, budget: Budget, limit_s: float | None = None) -> None
     limit_s
         Seconds from now; None: what remains of the search.
     """
-    from solvers.search import annealing
-    from solvers.search.teams import Exchange
+    from truenorth.solvers.search import annealing
+    from truenorth.solvers.search.teams import Exchange
 
     plans, limit_s = on_twin(search), search.remaining_s if limit_s is None else limit_s
     exchange = Exchange(limit_s, budget.workers)
@@ -93,7 +93,7 @@ def anneal(search: Search, budget: Budget, limit_s: float | None = None) -> None
 
 def dispatch(search: Search) -> None:
     """Offer the plan of the first dispatch rule that finds one."""
-    from solvers.search import annealing
+    from truenorth.solvers.search import annealing
 
     annealing.improve(search, time_limit_s=0)
 
@@ -123,8 +123,8 @@ def anneal_and_bound(
     Priced or None
         The bound with its prices, which narrow the windows of CP-SAT.
     """
-    from solvers.search import annealing
-    from solvers.search.teams import Exchange
+    from truenorth.solvers.search import annealing
+    from truenorth.solvers.search.teams import Exchange
 
     seed, workers, end_s = budget.seed, budget.workers, search.elapsed_s + limit_s
     if workers == 1:
@@ -157,7 +157,7 @@ def anneal_and_bound(
 
 def suits_beams(instance: Instance, objective: Objective) -> bool:
     """Say whether beams can look for plans with the prices of the bound."""
-    from solvers.search import beam
+    from truenorth.solvers.search import beam
 
     return beam.applies(instance, objective)
 
@@ -171,7 +171,7 @@ def run_beams(search: Search, budget: Budget, priced: Priced, limit_s: float, to
         Whether all threads share one beam. In a small window, where beams are soon as wide as they ever are, each had
         better have one of its own.
     """
-    from solvers.search import beam
+    from truenorth.solvers.search import beam
 
     guide = beam.guide_of(search, priced)
     if guide is not None:
@@ -198,9 +198,9 @@ def bound_and_beam(search: Search, budget: Budget, limit_s: float) -> Priced | N
     guide_s = max(share * limit_s, min(_SHORT_GUIDE_S, _SHORT_GUIDE_SHARE * limit_s))
     if search.timeline is None:
         dispatch(search)
-    from solvers.bounds.lagrangian.sections import has_sections
-    from solvers.farm import halve
-    from solvers.remote import PriceRows, search_remotely
+    from truenorth.solvers.bounds.lagrangian.sections import has_sections
+    from truenorth.solvers.farm import halve
+    from truenorth.solvers.remote import PriceRows, search_remotely
 
     in_sections = has_sections(search.instance, search.objective, guide_s, farm)
     pricers, lookers = (farm, None) if in_sections else (None, farm)
@@ -225,7 +225,7 @@ def bound_and_beam(search: Search, budget: Budget, limit_s: float) -> Priced | N
 
 def _raise_and_prove(search: Search, limit_s: float, priced: Priced | None, farm: Farm | None) -> Priced | None:
     """Raise the bound; where GPUs idle now and then, for part of the time only, and then prove part by part."""
-    from solvers.exact import parts
+    from truenorth.solvers.exact import parts
 
     if priced is None or not parts.suits(search, priced, (1 - _BEFORE_PARTS_SHARE) * limit_s):
         return raise_bound(search, limit_s, priced, farm)
@@ -258,7 +258,7 @@ def count_out(search: Search, budget: Budget, moves: int) -> Priced | None:
 
 def _run_strands(search: Search, budget: Budget, moves: int, priced: Priced | None) -> Priced | None:
     """Run a strand for plans, by beams if there are prices, and one for the bound; keep what they find."""
-    from solvers.bounds.lagrangian.improve import improve
+    from truenorth.solvers.bounds.lagrangian.improve import improve
 
     plans = on_twin(search)
     planning, bounding = _Strand(plans, moves), _Strand(search, moves)
@@ -292,7 +292,7 @@ class _Strand(Search):
 
 def _look(strand: Search, seed: int, priced: Priced | None) -> None:
     """Look for plans, by beams if there are prices, then by annealing with the moves that are left."""
-    from solvers.search import annealing, beam
+    from truenorth.solvers.search import annealing, beam
 
     guide = None if priced is None else beam.guide_of(strand, priced)
     if guide is not None:

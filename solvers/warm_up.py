@@ -1,4 +1,4 @@
-"""Compile kernels once, at installation, so that no run pays for it: ``python -m solvers.warm_up [PART...]``.
+"""Compile kernels once, at installation, so that no run pays for it: ``python -m truenorth.solvers.warm_up [PART...]``.
 
 The parts are ``search``, ``bound`` with the proofs that its prices guide, and ``serving`` (batches, shares and memory
 of tasks); none named: all.
@@ -14,22 +14,22 @@ from multiprocessing import get_context
 
 import numpy as np
 
-from models.cluster import GPU, MICROSECONDS_PER_SECOND, Cluster, Link, Network
-from models.instance import Instance
-from models.objective import Objective
-from models.workload import WHOLE, Edge, Job, MLModel, Task, Workflow
-from solvers.bounds.lagrangian.ascent import Steps, ascend
-from solvers.bounds.lagrangian.evaluation import Prices
-from solvers.bounds.lagrangian.improve import improve as raise_bound
-from solvers.bounds.lagrangian.improve import prepare
-from solvers.bounds.lagrangian.pooled import LEAST_ALIKE, Pool, PooledEvaluation
-from solvers.exact.start_orders import Programme
-from solvers.exact.start_orders_tables import ComputeRate, tabulate
-from solvers.first_use import mark_complete
-from solvers.result import Search
-from solvers.search import beam
-from solvers.search.annealing import improve
-from solvers.search.decoder import Decoder
+from truenorth.models.cluster import GPU, MICROSECONDS_PER_SECOND, Cluster, Link, Network
+from truenorth.models.instance import Instance
+from truenorth.models.objective import Objective
+from truenorth.models.workload import WHOLE, Edge, Job, MLModel, Task, Workflow
+from truenorth.solvers.bounds.lagrangian.ascent import Steps, ascend
+from truenorth.solvers.bounds.lagrangian.evaluation import Prices
+from truenorth.solvers.bounds.lagrangian.improve import improve as raise_bound
+from truenorth.solvers.bounds.lagrangian.improve import prepare
+from truenorth.solvers.bounds.lagrangian.pooled import LEAST_ALIKE, Pool, PooledEvaluation
+from truenorth.solvers.exact.start_orders import Programme
+from truenorth.solvers.exact.start_orders_tables import ComputeRate, tabulate
+from truenorth.solvers.first_use import mark_complete
+from truenorth.solvers.result import Search
+from truenorth.solvers.search import beam
+from truenorth.solvers.search.annealing import improve
+from truenorth.solvers.search.decoder import Decoder
 
 _IN_WINDOWS = 200
 """So many tasks of one GPU are annealed window by window."""

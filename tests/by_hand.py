@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from models.scenario import Scenario, load_scenario
-from planner import compare, save
-from planner.answers.compare import Comparison
+from truenorth.models.scenario import Scenario, load_scenario
+from truenorth.planner import compare, save
+from truenorth.planner.answers.compare import Comparison
 
 TEXT = """\
 name: by-hand

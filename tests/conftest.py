@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from models.scenario import load_scenario
-from planner import compare, save
 from tests.by_hand import comparison, folder, scenario, scenario_file
 from tests.planner.show.report import hostile
+from truenorth.models.scenario import load_scenario
+from truenorth.planner import compare, save
 
 __all__ = ["comparison", "folder", "hostile_folder", "scenario", "scenario_file"]
 

@@ -8,7 +8,7 @@ from fractions import Fraction
 from experiments.random_instances import MB as MB
 from experiments.random_instances import random_instance as random_instance
 from experiments.random_instances import random_serving_instance as random_serving_instance
-from models import (
+from truenorth.models import (
     GPU,
     Cluster,
     Edge,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from models import Instance, Residency, Timeline
+from truenorth.models import Instance, Residency, Timeline
 
 
 def loose_ends(instance: Instance, timeline: Timeline) -> list[Residency]:

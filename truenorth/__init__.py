@@ -15,47 +15,6 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from executor.policies.queueing import QueuePolicy as QueuePolicy
-    from executor.site import Site as Site
-    from models.errors import QuestionError as QuestionError
-    from models.errors import UserError as UserError
-    from models.instance import Instance as Instance
-    from models.metrics import Metrics as Metrics
-    from models.objective import Objective as Objective
-    from models.scenario.build import Scenario as Scenario
-    from models.scenario.errors import InputError as InputError
-    from models.status import Status as Status
-    from models.timeline import Timeline as Timeline
-    from models.violation import Violation as Violation
-    from planner.answers.bound import Bound as Bound
-    from planner.answers.bound import VerdictRecord as VerdictRecord
-    from planner.answers.check import Checked as Checked
-    from planner.answers.compare import Comparison as Comparison
-    from planner.answers.plan import Plan as Plan
-    from planner.answers.profile import Profile as Profile
-    from planner.answers.regret import Regret as Regret
-    from planner.answers.replan import replan as replan
-    from planner.answers.replay import Replayed as Replayed
-    from planner.answers.replicated_servers import Replications as Replications
-    from planner.answers.replications import Replicated as Replicated
-    from planner.answers.servers.answer import ServersAnswer as ServersAnswer
-    from planner.answers.servers.scheduled import ScheduleAnswer as ScheduleAnswer
-    from planner.answers.simulate import Simulation as Simulation
-    from planner.answers.take_apart import regret as regret
-    from planner.answers.trial import Trial as Trial
-    from planner.answers.uncertain.planning import UncertainPlan as UncertainPlan
-    from planner.answers.whatif import sweep as sweep
-    from planner.answers.whatif.result import Sweep as Sweep
-    from planner.inputs.importers.trace import Imported as Imported
-    from planner.inputs.importers.trace import import_trace as import_trace
-    from planner.show.frames import frame as frame
-    from planner.show.frames import jobs as jobs
-    from planner.show.frames import residencies as residencies
-    from planner.show.frames import tasks as tasks
-    from planner.show.report import report as report
-    from planner.show.saving import save as save
-    from planner.show.templates import chart as chart
-    from planner.show.workflow_figure import draw_workflow as draw_workflow
     from truenorth.calls import bound as bound
     from truenorth.calls import check as check
     from truenorth.calls import compare as compare
@@ -73,63 +32,104 @@ if TYPE_CHECKING:
     from truenorth.calls import trial as trial
     from truenorth.calls import verify as verify
     from truenorth.calls import whatif as whatif
+    from truenorth.executor.policies.queueing import QueuePolicy as QueuePolicy
+    from truenorth.executor.site import Site as Site
+    from truenorth.models.errors import QuestionError as QuestionError
+    from truenorth.models.errors import UserError as UserError
+    from truenorth.models.instance import Instance as Instance
+    from truenorth.models.metrics import Metrics as Metrics
+    from truenorth.models.objective import Objective as Objective
+    from truenorth.models.scenario.build import Scenario as Scenario
+    from truenorth.models.scenario.errors import InputError as InputError
+    from truenorth.models.status import Status as Status
+    from truenorth.models.timeline import Timeline as Timeline
+    from truenorth.models.violation import Violation as Violation
+    from truenorth.planner.answers.bound import Bound as Bound
+    from truenorth.planner.answers.bound import VerdictRecord as VerdictRecord
+    from truenorth.planner.answers.check import Checked as Checked
+    from truenorth.planner.answers.compare import Comparison as Comparison
+    from truenorth.planner.answers.plan import Plan as Plan
+    from truenorth.planner.answers.profile import Profile as Profile
+    from truenorth.planner.answers.regret import Regret as Regret
+    from truenorth.planner.answers.replan import replan as replan
+    from truenorth.planner.answers.replay import Replayed as Replayed
+    from truenorth.planner.answers.replicated_servers import Replications as Replications
+    from truenorth.planner.answers.replications import Replicated as Replicated
+    from truenorth.planner.answers.servers.answer import ServersAnswer as ServersAnswer
+    from truenorth.planner.answers.servers.scheduled import ScheduleAnswer as ScheduleAnswer
+    from truenorth.planner.answers.simulate import Simulation as Simulation
+    from truenorth.planner.answers.take_apart import regret as regret
+    from truenorth.planner.answers.trial import Trial as Trial
+    from truenorth.planner.answers.uncertain.planning import UncertainPlan as UncertainPlan
+    from truenorth.planner.answers.whatif import sweep as sweep
+    from truenorth.planner.answers.whatif.result import Sweep as Sweep
+    from truenorth.planner.inputs.importers.trace import Imported as Imported
+    from truenorth.planner.inputs.importers.trace import import_trace as import_trace
+    from truenorth.planner.show.frames import frame as frame
+    from truenorth.planner.show.frames import jobs as jobs
+    from truenorth.planner.show.frames import residencies as residencies
+    from truenorth.planner.show.frames import tasks as tasks
+    from truenorth.planner.show.report import report as report
+    from truenorth.planner.show.saving import save as save
+    from truenorth.planner.show.templates import chart as chart
+    from truenorth.planner.show.workflow_figure import draw_workflow as draw_workflow
 
 _HOME = {
-    "Bound": "planner.answers.bound",
-    "Checked": "planner.answers.check",
-    "Comparison": "planner.answers.compare",
-    "Imported": "planner.inputs.importers.trace",
-    "InputError": "models.scenario.errors",
-    "Instance": "models.instance",
-    "Metrics": "models.metrics",
-    "Objective": "models.objective",
-    "Plan": "planner.answers.plan",
-    "Profile": "planner.answers.profile",
-    "QuestionError": "models.errors",
-    "QueuePolicy": "executor.policies.queueing",
-    "Regret": "planner.answers.regret",
-    "Replayed": "planner.answers.replay",
-    "Replicated": "planner.answers.replications",
-    "Replications": "planner.answers.replicated_servers",
-    "Scenario": "models.scenario.build",
-    "ScheduleAnswer": "planner.answers.servers.scheduled",
-    "ServersAnswer": "planner.answers.servers.answer",
-    "Simulation": "planner.answers.simulate",
-    "Site": "executor.site",
-    "Status": "models.status",
-    "Sweep": "planner.answers.whatif.result",
-    "Timeline": "models.timeline",
-    "Trial": "planner.answers.trial",
-    "UncertainPlan": "planner.answers.uncertain.planning",
-    "UserError": "models.errors",
-    "VerdictRecord": "planner.answers.bound",
-    "Violation": "models.violation",
+    "Bound": "truenorth.planner.answers.bound",
+    "Checked": "truenorth.planner.answers.check",
+    "Comparison": "truenorth.planner.answers.compare",
+    "Imported": "truenorth.planner.inputs.importers.trace",
+    "InputError": "truenorth.models.scenario.errors",
+    "Instance": "truenorth.models.instance",
+    "Metrics": "truenorth.models.metrics",
+    "Objective": "truenorth.models.objective",
+    "Plan": "truenorth.planner.answers.plan",
+    "Profile": "truenorth.planner.answers.profile",
+    "QuestionError": "truenorth.models.errors",
+    "QueuePolicy": "truenorth.executor.policies.queueing",
+    "Regret": "truenorth.planner.answers.regret",
+    "Replayed": "truenorth.planner.answers.replay",
+    "Replicated": "truenorth.planner.answers.replications",
+    "Replications": "truenorth.planner.answers.replicated_servers",
+    "Scenario": "truenorth.models.scenario.build",
+    "ScheduleAnswer": "truenorth.planner.answers.servers.scheduled",
+    "ServersAnswer": "truenorth.planner.answers.servers.answer",
+    "Simulation": "truenorth.planner.answers.simulate",
+    "Site": "truenorth.executor.site",
+    "Status": "truenorth.models.status",
+    "Sweep": "truenorth.planner.answers.whatif.result",
+    "Timeline": "truenorth.models.timeline",
+    "Trial": "truenorth.planner.answers.trial",
+    "UncertainPlan": "truenorth.planner.answers.uncertain.planning",
+    "UserError": "truenorth.models.errors",
+    "VerdictRecord": "truenorth.planner.answers.bound",
+    "Violation": "truenorth.models.violation",
     "bound": "truenorth.calls",
-    "chart": "planner.show.templates",
+    "chart": "truenorth.planner.show.templates",
     "check": "truenorth.calls",
     "compare": "truenorth.calls",
-    "draw_workflow": "planner.show.workflow_figure",
-    "frame": "planner.show.frames",
+    "draw_workflow": "truenorth.planner.show.workflow_figure",
+    "frame": "truenorth.planner.show.frames",
     "gantt": "truenorth.calls",
-    "import_trace": "planner.inputs.importers.trace",
-    "jobs": "planner.show.frames",
+    "import_trace": "truenorth.planner.inputs.importers.trace",
+    "jobs": "truenorth.planner.show.frames",
     "load": "truenorth.calls",
     "plan": "truenorth.calls",
     "plan_uncertain": "truenorth.calls",
     "profile": "truenorth.calls",
-    "regret": "planner.answers.take_apart",
-    "replan": "planner.answers.replan",
+    "regret": "truenorth.planner.answers.take_apart",
+    "replan": "truenorth.planner.answers.replan",
     "replay": "truenorth.calls",
     "replicate": "truenorth.calls",
     "replicate_servers": "truenorth.calls",
-    "report": "planner.show.report",
-    "residencies": "planner.show.frames",
-    "save": "planner.show.saving",
+    "report": "truenorth.planner.show.report",
+    "residencies": "truenorth.planner.show.frames",
+    "save": "truenorth.planner.show.saving",
     "servers": "truenorth.calls",
     "servers_by": "truenorth.calls",
     "simulate": "truenorth.calls",
-    "sweep": "planner.answers.whatif",
-    "tasks": "planner.show.frames",
+    "sweep": "truenorth.planner.answers.whatif",
+    "tasks": "truenorth.planner.show.frames",
     "trial": "truenorth.calls",
     "verify": "truenorth.calls",
     "whatif": "truenorth.calls",
@@ -144,7 +144,7 @@ def __getattr__(name: str) -> object:
     if name not in _HOME:
         raise AttributeError(f"module 'truenorth' has no {name!r}; it has {', '.join(_HOME)}")
     if "IPython" in sys.modules:
-        import_module("planner.show.notebook").register()
+        import_module("truenorth.planner.show.notebook").register()
     return getattr(import_module(_HOME[name]), name)
 
 

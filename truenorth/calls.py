@@ -10,9 +10,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from models.scenario import Scenario, load_scenario, scenario_from
-from models.timeline import Timeline
-from planner.answers.questions import (
+from truenorth.given import ask, asks, choose, read_question, seconds
+from truenorth.models.scenario import Scenario, load_scenario, scenario_from
+from truenorth.models.timeline import Timeline
+from truenorth.planner.answers.questions import (
     BoundQuestion,
     CompareQuestion,
     PlanQuestion,
@@ -21,29 +22,28 @@ from planner.answers.questions import (
     SimulateQuestion,
     UncertainPlanQuestion,
 )
-from truenorth.given import ask, asks, choose, read_question, seconds
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from executor.devices.run import LiveSettings
-    from executor.runners.runner import Runner
-    from planner.answers.bound import Bound, VerdictRecord
-    from planner.answers.check import Checked
-    from planner.answers.compare import Comparison
-    from planner.answers.plan import Plan
-    from planner.answers.profile import Profile
-    from planner.answers.replay import Replayed
-    from planner.answers.replicated_servers import Replications
-    from planner.answers.replications import Replicated
-    from planner.answers.servers.answer import ServersAnswer
-    from planner.answers.servers.scheduled import ScheduleAnswer
-    from planner.answers.shown import WithTimelines
-    from planner.answers.simulate import Simulation
-    from planner.answers.trial import Trial
-    from planner.answers.uncertain.planning import UncertainPlan
-    from planner.answers.whatif import Sweep
-    from planner.inputs.samples import Samples
+    from truenorth.executor.devices.run import LiveSettings
+    from truenorth.executor.runners.runner import Runner
+    from truenorth.planner.answers.bound import Bound, VerdictRecord
+    from truenorth.planner.answers.check import Checked
+    from truenorth.planner.answers.compare import Comparison
+    from truenorth.planner.answers.plan import Plan
+    from truenorth.planner.answers.profile import Profile
+    from truenorth.planner.answers.replay import Replayed
+    from truenorth.planner.answers.replicated_servers import Replications
+    from truenorth.planner.answers.replications import Replicated
+    from truenorth.planner.answers.servers.answer import ServersAnswer
+    from truenorth.planner.answers.servers.scheduled import ScheduleAnswer
+    from truenorth.planner.answers.shown import WithTimelines
+    from truenorth.planner.answers.simulate import Simulation
+    from truenorth.planner.answers.trial import Trial
+    from truenorth.planner.answers.uncertain.planning import UncertainPlan
+    from truenorth.planner.answers.whatif import Sweep
+    from truenorth.planner.inputs.samples import Samples
 
 ScenarioGiven = Scenario | str | Path | Mapping[str, object]
 """A scenario that was loaded, the file of one, or its keys as Python data."""
@@ -74,7 +74,7 @@ def plan(scenario: ScenarioGiven, **asked: Any) -> Plan:
 @asks(UncertainPlanQuestion, "plan_uncertain")
 def plan_uncertain(scenario: ScenarioGiven, estimates: str | Path, **asked: Any) -> UncertainPlan:
     """Return a plan for run times that are estimates, a CSV file."""
-    from planner.answers.uncertain.estimates_file import read_told
+    from truenorth.planner.answers.uncertain.estimates_file import read_told
 
     known = load(scenario)
     return ask(UncertainPlanQuestion, known, asked | {"told": read_told(Path(estimates), known)})
@@ -89,7 +89,7 @@ def bound(scenario: ScenarioGiven, **asked: Any) -> Bound:
 @asks(SimulateQuestion, "simulate")
 def simulate(scenario: ScenarioGiven, policy: str | Path, **asked: Any) -> Simulation:
     """Return what happens under a policy."""
-    from planner.answers.simulate import simulate as run
+    from truenorth.planner.answers.simulate import simulate as run
 
     question = read_question(SimulateQuestion, asked | {"policy": str(policy)})
     return run(load(scenario), question.policy, seed=question.seed, noise=question.noise, warmup=question.warmup)
@@ -111,7 +111,7 @@ def replicate(
     **asked: Any,
 ) -> Replicated:
     """Return comparisons on so many seeds, or windows of the trace, with intervals; `folder` keeps what is finished."""
-    from planner.answers.replications import replicate_comparison
+    from truenorth.planner.answers.replications import replicate_comparison
 
     watch = asked.pop("watch", None)
     question = read_question(CompareQuestion, asked | {"policies": policies})
@@ -137,7 +137,7 @@ def replicate_servers(
     scenario: ScenarioGiven, replications: int, slo: str | Sequence[str] | None = None, **asked: Any
 ) -> Replications:
     """Return the least number of servers on so many seeds, or windows of the trace."""
-    from planner.answers.replicated_servers import replicate_servers as replicate_each
+    from truenorth.planner.answers.replicated_servers import replicate_servers as replicate_each
 
     return replicate_each(read_question(ServersQuestion, asked | {"slo": slo}), load(scenario), replications)
 
@@ -158,7 +158,7 @@ def whatif(scenario: ScenarioGiven, grid: Mapping[str, object], *, verb: str = "
     InputError
         With the field that is wrong.
     """
-    from planner.answers.whatif import whatif as answer
+    from truenorth.planner.answers.whatif import whatif as answer
 
     if isinstance(settings.get("time_limit"), (int, float)):
         settings["time_limit"] = f"{settings['time_limit']} s"
@@ -173,7 +173,7 @@ def timeline(scenario: Scenario, given: Timeline | WithTimelines | str | Path) -
     InputError
         If the file cannot be read, belongs to another scenario, or breaks a rule.
     """
-    from planner.answers.check import feasible_timeline
+    from truenorth.planner.answers.check import feasible_timeline
 
     if isinstance(given, Timeline):
         return given
@@ -190,8 +190,8 @@ def check(scenario: ScenarioGiven, plan: Timeline | WithTimelines | str | Path) 
     InputError
         If the file cannot be read, or belongs to another scenario.
     """
-    from models.scenario import PlanFile, TimelineHeader
-    from planner.answers.check import checked, read
+    from truenorth.models.scenario import PlanFile, TimelineHeader
+    from truenorth.planner.answers.check import checked, read
 
     known = load(scenario)
     if isinstance(plan, str | Path):
@@ -210,8 +210,8 @@ def verify(scenario: ScenarioGiven, certificate: Bound | Mapping[str, Any] | str
     InputError
         If the file cannot be read or is no JSON.
     """
-    from planner.answers.bound import verdict_record, verify_file
-    from solvers.bounds.verify import verify as compute_again
+    from truenorth.planner.answers.bound import verdict_record, verify_file
+    from truenorth.solvers.bounds.verify import verify as compute_again
 
     known = load(scenario)
     if isinstance(certificate, str | Path):
@@ -250,7 +250,7 @@ def replay(
         If something is unknown, or devices cannot do it.
     """
     computing, settings, name = _devices(**devices)
-    from planner.answers.replay import replay_on_devices
+    from truenorth.planner.answers.replay import replay_on_devices
 
     return replay_on_devices(
         load(scenario),
@@ -290,8 +290,8 @@ def trial(
         If something is unknown, or devices cannot do it.
     """
     computing, settings, name = _devices(**devices)
-    from planner.answers.policies.parse import split_policies
-    from planner.answers.trial import trial as run
+    from truenorth.planner.answers.policies.parse import split_policies
+    from truenorth.planner.answers.trial import trial as run
 
     return run(
         load(scenario),
@@ -318,7 +318,7 @@ def profile(
         If something is unknown, or the device cannot do it.
     """
     computing, settings, name = _devices(device=device, runner=runner)
-    from planner.answers.profile import profile as measure
+    from truenorth.planner.answers.profile import profile as measure
 
     return measure(load(scenario), computing, device=settings.device, runner_name=name, rounds=rounds, beside=beside)
 
@@ -327,26 +327,26 @@ def _devices(
     *, device: str = "cpu", runner: str = "synthetic", virtual: str | None = None, limit: str | float = 30.0
 ) -> tuple[Runner, LiveSettings, str]:
     """Return what computes, on what, and its name."""
-    from models.extras import require_extra
+    from truenorth.models.extras import require_extra
 
     choose("device", device, ("cpu", "cuda"))
     sharing: Any = None if virtual is None else choose("virtual", virtual, ("parallel", "serial"))
     require_extra("devices")
-    from executor.devices.run import LiveSettings
-    from executor.runners.factory import parse_runner
+    from truenorth.executor.devices.run import LiveSettings
+    from truenorth.executor.runners.factory import parse_runner
 
     return parse_runner(runner), LiveSettings(device, sharing, seconds("limit", limit)), runner
 
 
 def _samples(path: str | Path | None) -> Samples | None:
-    from planner.inputs.samples import read_samples
+    from truenorth.planner.inputs.samples import read_samples
 
     return None if path is None else read_samples(Path(path))
 
 
 def gantt(answer: WithTimelines, of: str | None = None) -> Figure:
     """Return a picture of an answer's first timeline, or the one of that name: what runs and loads, where and when."""
-    from planner.show.gantt import gantt as draw
+    from truenorth.planner.show.gantt import gantt as draw
 
     shown = answer.chosen(of)
     return draw(shown.instance, shown.timeline, shown.name)

@@ -11,13 +11,13 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any, ParamSpec, TypeVar
 
-from models.cluster import MICROSECONDS_PER_SECOND
-from models.errors import QuestionError
-from models.scenario import Scenario
-from models.slo import ServiceLevels
-from models.units import QuantityError, parse_time
-from planner.answers.options import Kind, Option, name_of, options_of
-from planner.answers.questions import Question
+from truenorth.models.cluster import MICROSECONDS_PER_SECOND
+from truenorth.models.errors import QuestionError
+from truenorth.models.scenario import Scenario
+from truenorth.models.slo import ServiceLevels
+from truenorth.models.units import QuantityError, parse_time
+from truenorth.planner.answers.options import Kind, Option, name_of, options_of
+from truenorth.planner.answers.questions import Question
 
 Answer = TypeVar("Answer")
 Parameters = ParamSpec("Parameters")
@@ -155,7 +155,7 @@ def _number(name: str, kind: Kind, value: Any) -> Fraction:
 
 
 def _names(name: str, value: Any) -> list[str]:
-    from planner.answers.policies.parse import split_policies
+    from truenorth.planner.answers.policies.parse import split_policies
 
     if isinstance(value, str):
         return split_policies(value)

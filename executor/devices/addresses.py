@@ -14,9 +14,9 @@ import random
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from executor.devices.weights import ALIGNMENT, aligned
-from models import GPU, Instance, Residency, Timeline
-from models.timeline import leave_at
+from truenorth.executor.devices.weights import ALIGNMENT, aligned
+from truenorth.models import GPU, Instance, Residency, Timeline
+from truenorth.models.timeline import leave_at
 
 
 @dataclass(frozen=True, slots=True)

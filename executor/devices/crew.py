@@ -13,13 +13,13 @@ from typing import Literal, get_args
 
 import torch
 
-from executor.devices.lane import Lane, LostError, Order
-from executor.devices.physical import Physical, physical_devices
-from executor.devices.station import Station, StationWork
-from executor.devices.weights import HostWeights
-from executor.errors import DeviceError
-from executor.runners.runner import Runner
-from models import NEVER, Instance
+from truenorth.executor.devices.lane import Lane, LostError, Order
+from truenorth.executor.devices.physical import Physical, physical_devices
+from truenorth.executor.devices.station import Station, StationWork
+from truenorth.executor.devices.weights import HostWeights
+from truenorth.executor.errors import DeviceError
+from truenorth.executor.runners.runner import Runner
+from truenorth.models import NEVER, Instance
 
 Sharing = Literal["parallel", "serial"]
 """How several planned GPUs share a physical device: side by side, or one run at a time."""

@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 
-from executor.errors import DeviceError
+from truenorth.executor.errors import DeviceError
 
 _NS_PER_S = 1_000_000_000
 _SWITCH_S = 0.0005

@@ -17,17 +17,17 @@ from heapq import heappop, heappush
 
 from torch import Tensor
 
-from executor.device import ARRIVAL, LOAD_END, LOST, RUN_END, Event
-from executor.devices.addresses import Packing
-from executor.devices.crew import POLL_S, Crew
-from executor.devices.lane import Lane, Order, let_be
-from executor.devices.outputs import Outputs
-from executor.devices.physical import Span
-from executor.devices.records import SET_ASIDE, TRIES, Failure, Fault, Faults, MovedModel, Record, Records
-from executor.devices.station import StationWork
-from executor.errors import DeviceError
-from executor.execution import NOWHERE
-from models import NONE, Instance
+from truenorth.executor.device import ARRIVAL, LOAD_END, LOST, RUN_END, Event
+from truenorth.executor.devices.addresses import Packing
+from truenorth.executor.devices.crew import POLL_S, Crew
+from truenorth.executor.devices.lane import Lane, Order, let_be
+from truenorth.executor.devices.outputs import Outputs
+from truenorth.executor.devices.physical import Span
+from truenorth.executor.devices.records import SET_ASIDE, TRIES, Failure, Fault, Faults, MovedModel, Record, Records
+from truenorth.executor.devices.station import StationWork
+from truenorth.executor.errors import DeviceError
+from truenorth.executor.execution import NOWHERE
+from truenorth.models import NONE, Instance
 
 _US_PER_S = 1_000_000
 _BREATH_S = 0.0005
@@ -59,7 +59,7 @@ class _Queued:
 
 
 class LiveDevice:
-    """Implements `executor.device.Device` on a wall clock.
+    """Implements `truenorth.executor.device.Device` on a wall clock.
 
     Parameters
     ----------

@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from executor.devices.physical import Physical
+from truenorth.executor.devices.physical import Physical
 
 _CPU = Path("/sys/devices/system/cpu/cpu0/cpufreq")
 _NODES = Path("/sys/devices/system/node")

@@ -7,8 +7,8 @@ from collections.abc import Collection, Mapping, Sequence
 import torch
 from torch import Tensor
 
-from executor.devices.station import StationWork
-from models import Instance
+from truenorth.executor.devices.station import StationWork
+from truenorth.models import Instance
 
 _NOTHING = torch.empty(0, dtype=torch.uint8)
 

@@ -18,7 +18,7 @@ from weakref import WeakSet
 import torch
 from torch import Tensor
 
-from executor.errors import DeviceError
+from truenorth.executor.errors import DeviceError
 
 Result = TypeVar("Result")
 _NS_PER_MS = 1_000_000

@@ -18,14 +18,14 @@ from typing import TypeVar
 import torch
 from torch import Tensor, nn
 
-from executor.devices.lane import one_thread_each
-from executor.devices.physical import Span, physical_devices
-from executor.devices.station import Station, StationWork
-from executor.devices.weights import HostWeights, aligned, packed_bytes
-from executor.errors import DeviceError
-from executor.runners.runner import Runner, RunnerCall
-from executor.samples import FittedLine, Spread, fit_line
-from models import GPU, WHOLE, BatchClass, MLModel, Task, Workflow
+from truenorth.executor.devices.lane import one_thread_each
+from truenorth.executor.devices.physical import Span, physical_devices
+from truenorth.executor.devices.station import Station, StationWork
+from truenorth.executor.devices.weights import HostWeights, aligned, packed_bytes
+from truenorth.executor.errors import DeviceError
+from truenorth.executor.runners.runner import Runner, RunnerCall
+from truenorth.executor.samples import FittedLine, Spread, fit_line
+from truenorth.models import GPU, WHOLE, BatchClass, MLModel, Task, Workflow
 
 WARMUP_ROUNDS = 2
 MOST_BESIDE = 64

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from models import Residency, Timeline
+from truenorth.models import Residency, Timeline
 
 
 @dataclass(frozen=True, slots=True)

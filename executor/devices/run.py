@@ -9,21 +9,21 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from executor.devices.addresses import Packing, pack
-from executor.devices.crew import Crew, Sharing
-from executor.devices.lane import one_thread_each
-from executor.devices.live import LiveDevice
-from executor.devices.machine import energy_j
-from executor.devices.records import Records, measured
-from executor.engine import Engine
-from executor.errors import PolicyError
-from executor.policies.baselines import Jit
-from executor.policies.homed import Homed
-from executor.policy import Policy
-from executor.runners.runner import Runner
-from executor.simulation import twin_for
-from models import Instance, Timeline
-from models.branches import open_paths
+from truenorth.executor.devices.addresses import Packing, pack
+from truenorth.executor.devices.crew import Crew, Sharing
+from truenorth.executor.devices.lane import one_thread_each
+from truenorth.executor.devices.live import LiveDevice
+from truenorth.executor.devices.machine import energy_j
+from truenorth.executor.devices.records import Records, measured
+from truenorth.executor.engine import Engine
+from truenorth.executor.errors import PolicyError
+from truenorth.executor.policies.baselines import Jit
+from truenorth.executor.policies.homed import Homed
+from truenorth.executor.policy import Policy
+from truenorth.executor.runners.runner import Runner
+from truenorth.executor.simulation import twin_for
+from truenorth.models import Instance, Timeline
+from truenorth.models.branches import open_paths
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +94,7 @@ def run_live(
     Parameters
     ----------
     policy
-        Makes the policy of this run, as for `executor.simulate`.
+        Makes the policy of this run, as for `truenorth.executor.simulate`.
     runner
         Computes the tasks.
     seed

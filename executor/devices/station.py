@@ -16,11 +16,11 @@ from threading import Condition, Lock
 import torch
 from torch import Tensor, nn
 
-from executor.devices.addresses import AddressSpace, Move
-from executor.devices.physical import Physical, Span, Stream
-from executor.devices.weights import Binding, HostWeights
-from executor.runners.runner import Runner, RunnerCall
-from models import GPU, MLModel
+from truenorth.executor.devices.addresses import AddressSpace, Move
+from truenorth.executor.devices.physical import Physical, Span, Stream
+from truenorth.executor.devices.weights import Binding, HostWeights
+from truenorth.executor.runners.runner import Runner, RunnerCall
+from truenorth.models import GPU, MLModel
 
 _MOST_PIECES = 64
 """In so many pieces a model may move within a GPU's memory."""
@@ -33,7 +33,7 @@ class StationWork:
     Parameters
     ----------
     job, workflow, task, run_us
-        As in `executor.runners.runner.Call`.
+        As in `truenorth.executor.runners.runner.Call`.
     models
         Indices of the models that it needs.
     inputs

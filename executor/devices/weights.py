@@ -9,10 +9,10 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from executor.devices.physical import Physical
-from executor.errors import DeviceError
-from executor.runners.runner import Runner
-from models import MLModel
+from truenorth.executor.devices.physical import Physical
+from truenorth.executor.errors import DeviceError
+from truenorth.executor.runners.runner import Runner
+from truenorth.models import MLModel
 
 ALIGNMENT = 256
 """Every tensor begins at a multiple of so many bytes, as CUDA's own allocator has it."""

@@ -11,13 +11,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar, NamedTuple
 
-from executor.execution import NOWHERE
-from executor.policies.central import CentralQueue, RemainingWork
-from executor.policies.eviction import makes_room, room_for
-from executor.policies.options import QueueOptions, count_from_1, factor, option
-from executor.policies.queueing import QueuePolicy
-from executor.site import Site
-from models import NEVER, NONE, WHOLE
+from truenorth.executor.execution import NOWHERE
+from truenorth.executor.policies.central import CentralQueue, RemainingWork
+from truenorth.executor.policies.eviction import makes_room, room_for
+from truenorth.executor.policies.options import QueueOptions, count_from_1, factor, option
+from truenorth.executor.policies.queueing import QueuePolicy
+from truenorth.executor.site import Site
+from truenorth.models import NEVER, NONE, WHOLE
 
 _LIKELY = 0.5
 """Tasks of a branch that a job may take are listed from this probability on."""

@@ -9,13 +9,13 @@ from zlib import crc32
 
 import numpy as np
 
-from executor.execution import NOWHERE
-from executor.policies.options import QueueOptions, duration, one_of, option
-from executor.policies.planning import JobPlanner
-from executor.policies.queueing import HeadFirst, QueuePolicy
-from executor.policies.view import UNREACHABLE, Row, RunRows, least
-from executor.policy import Knows
-from executor.site import Site
+from truenorth.executor.execution import NOWHERE
+from truenorth.executor.policies.options import QueueOptions, duration, one_of, option
+from truenorth.executor.policies.planning import JobPlanner
+from truenorth.executor.policies.queueing import HeadFirst, QueuePolicy
+from truenorth.executor.policies.view import UNREACHABLE, Row, RunRows, least
+from truenorth.executor.policy import Knows
+from truenorth.executor.site import Site
 
 
 @dataclass(frozen=True, slots=True)

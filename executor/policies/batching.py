@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
-from executor.policies.options import BATCHES_OFF
-from executor.site import Site
-from models import NEVER, NONE
+from truenorth.executor.policies.options import BATCHES_OFF
+from truenorth.executor.site import Site
+from truenorth.models import NEVER, NONE
 
 
 class _MemoryKeeper(Protocol):

@@ -8,7 +8,7 @@ from math import ceil, exp, log
 
 import numpy as np
 
-from executor.policies.view import CostRows, Row
+from truenorth.executor.policies.view import CostRows, Row
 
 _US_PER_S = 1_000_000
 

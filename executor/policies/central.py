@@ -15,12 +15,12 @@ from typing import ClassVar
 
 import numpy as np
 
-from executor.execution import NOWHERE
-from executor.policies.options import QueueOptions, duration, one_of, option
-from executor.policies.queueing import QueuePolicy
-from executor.policies.view import UNREACHABLE, CostRows, InputRows, Row, RunRows, TransferRows, least
-from executor.site import Site
-from models import NEVER, NONE
+from truenorth.executor.execution import NOWHERE
+from truenorth.executor.policies.options import QueueOptions, duration, one_of, option
+from truenorth.executor.policies.queueing import QueuePolicy
+from truenorth.executor.policies.view import UNREACHABLE, CostRows, InputRows, Row, RunRows, TransferRows, least
+from truenorth.executor.site import Site
+from truenorth.models import NEVER, NONE
 
 
 class RemainingWork:

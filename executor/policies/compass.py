@@ -12,14 +12,14 @@ from typing import ClassVar, Generic, TypeVar
 
 import numpy as np
 
-from executor.errors import PolicyError
-from executor.execution import NOWHERE
-from executor.policies.options import BATCHES_OFF, QueueOptions, duration, factor, option, switch
-from executor.policies.planning import JobPlanner
-from executor.policies.queueing import QueuePolicy
-from executor.policies.view import PublishedView, Row, least, load_rows
-from executor.site import Site
-from models import InitialResidency, Instance, MLModel, Restrictions, Task, Workflow
+from truenorth.executor.errors import PolicyError
+from truenorth.executor.execution import NOWHERE
+from truenorth.executor.policies.options import BATCHES_OFF, QueueOptions, duration, factor, option, switch
+from truenorth.executor.policies.planning import JobPlanner
+from truenorth.executor.policies.queueing import QueuePolicy
+from truenorth.executor.policies.view import PublishedView, Row, least, load_rows
+from truenorth.executor.site import Site
+from truenorth.models import InitialResidency, Instance, MLModel, Restrictions, Task, Workflow
 
 
 @dataclass(frozen=True, slots=True)

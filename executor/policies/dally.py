@@ -13,14 +13,14 @@ from heapq import heapify, heappop, heappush
 from math import inf
 from typing import ClassVar
 
-from executor.execution import NOWHERE
-from executor.policies.central import CentralQueue
-from executor.policies.eviction import fit_slots
-from executor.policies.options import QueueOptions, duration, option
-from executor.policies.view import CostRows
-from executor.policy import Knows
-from executor.site import Site
-from models import NEVER
+from truenorth.executor.execution import NOWHERE
+from truenorth.executor.policies.central import CentralQueue
+from truenorth.executor.policies.eviction import fit_slots
+from truenorth.executor.policies.options import QueueOptions, duration, option
+from truenorth.executor.policies.view import CostRows
+from truenorth.executor.policy import Knows
+from truenorth.executor.site import Site
+from truenorth.models import NEVER
 
 AUTO = -1.0
 """Stands for a patience that follows the waits."""

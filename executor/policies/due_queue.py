@@ -8,13 +8,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-from executor.execution import NOWHERE
-from executor.policies.central import CentralQueue
-from executor.policies.eviction import makes_room, room_for
-from executor.policies.options import QueueOptions, duration, factor, option
-from executor.policies.view import CostRows
-from executor.site import Site
-from models import NEVER, NONE
+from truenorth.executor.execution import NOWHERE
+from truenorth.executor.policies.central import CentralQueue
+from truenorth.executor.policies.eviction import makes_room, room_for
+from truenorth.executor.policies.options import QueueOptions, duration, factor, option
+from truenorth.executor.policies.view import CostRows
+from truenorth.executor.site import Site
+from truenorth.models import NEVER, NONE
 
 Group = list[tuple[int, int]]
 """Due time and number of tasks that may run together, earliest due first."""

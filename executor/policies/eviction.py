@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 
-from executor.site import Site
-from models import GPU
+from truenorth.executor.site import Site
+from truenorth.models import GPU
 
 
 def oldest_first(site: Site, gpu: int) -> list[int]:

@@ -15,12 +15,12 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from executor.execution import NOWHERE
-from executor.policies.baselines import Lru, LruOptions
-from executor.policies.options import count, factor, option, switch
-from executor.policy import Knows
-from executor.site import Site
-from models import NONE
+from truenorth.executor.execution import NOWHERE
+from truenorth.executor.policies.baselines import Lru, LruOptions
+from truenorth.executor.policies.options import count, factor, option, switch
+from truenorth.executor.policy import Knows
+from truenorth.executor.site import Site
+from truenorth.models import NONE
 
 
 class Gateway(Lru):

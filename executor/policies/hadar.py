@@ -17,14 +17,14 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from executor.execution import NOWHERE
-from executor.policies.bookings import Bookings
-from executor.policies.options import QueueOptions, count_from_1, option, positive_duration
-from executor.policies.planning import MeanTransfers, rank_order
-from executor.policies.queueing import HeadFirst
-from executor.policies.view import UNREACHABLE, CostRows, InputRows, Row, RunRows, TransferRows, least
-from executor.site import Site
-from models.branches import open_tasks
+from truenorth.executor.execution import NOWHERE
+from truenorth.executor.policies.bookings import Bookings
+from truenorth.executor.policies.options import QueueOptions, count_from_1, option, positive_duration
+from truenorth.executor.policies.planning import MeanTransfers, rank_order
+from truenorth.executor.policies.queueing import HeadFirst
+from truenorth.executor.policies.view import UNREACHABLE, CostRows, InputRows, Row, RunRows, TransferRows, least
+from truenorth.executor.site import Site
+from truenorth.models.branches import open_tasks
 
 _JOBS = 100
 """How many of the latest jobs set the range of prices."""

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import islice
 
-from executor.policies.queueing import QueuePolicy
-from executor.site import Site
-from models.memory import Memory
+from truenorth.executor.policies.queueing import QueuePolicy
+from truenorth.executor.site import Site
+from truenorth.models.memory import Memory
 
 
 class Homed(QueuePolicy):

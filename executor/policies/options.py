@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TypeVar
 
-from models.units import parse_time
+from truenorth.models.units import parse_time
 
 T = TypeVar("T")
 

@@ -10,20 +10,20 @@ from dataclasses import dataclass, field
 from functools import wraps
 from typing import Any
 
-from executor.errors import IllegalActionError, PolicyError
-from executor.named import Kind, nearest
-from executor.policies.ahead import Ahead
-from executor.policies.baselines import Hash, Heft, Jit, Lru
-from executor.policies.central import Srpt
-from executor.policies.compass import Compass, ReleasedCompass
-from executor.policies.dally import Dally
-from executor.policies.due_queue import Clockwork, Deferred
-from executor.policies.gateways import LeastRequests, LeastTokens, PrefixAffinity, RoundRobin
-from executor.policies.hadar import Hadar
-from executor.policies.rltune import Rltune
-from executor.policies.static import Static
-from executor.policy import Knows, Policy
-from models.errors import UserError
+from truenorth.executor.errors import IllegalActionError, PolicyError
+from truenorth.executor.named import Kind, nearest
+from truenorth.executor.policies.ahead import Ahead
+from truenorth.executor.policies.baselines import Hash, Heft, Jit, Lru
+from truenorth.executor.policies.central import Srpt
+from truenorth.executor.policies.compass import Compass, ReleasedCompass
+from truenorth.executor.policies.dally import Dally
+from truenorth.executor.policies.due_queue import Clockwork, Deferred
+from truenorth.executor.policies.gateways import LeastRequests, LeastTokens, PrefixAffinity, RoundRobin
+from truenorth.executor.policies.hadar import Hadar
+from truenorth.executor.policies.rltune import Rltune
+from truenorth.executor.policies.static import Static
+from truenorth.executor.policy import Knows, Policy
+from truenorth.models.errors import UserError
 
 POLICIES: Mapping[str, type[Policy]] = {
     "compass": Compass,
@@ -89,7 +89,7 @@ def parse_policy(text: str, policies: Mapping[str, type[Policy]] = POLICIES) -> 
     ----------
     text
         ``compass``, ``compass:prefetch=0,period=100ms,adjust=off``, or ``module:Class`` with a subclass of
-        `executor.Policy`, importable or in the working folder; options may follow it as ``module:Class:key=value``
+        `truenorth.executor.Policy`, importable or in the working folder; options may follow it as ``module:Class:key=value``
         if the class has a frozen dataclass named ``Options``.
     policies
         The policies that have a name.

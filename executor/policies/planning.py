@@ -15,10 +15,10 @@ from typing import NamedTuple, Protocol
 
 import numpy as np
 
-from executor.policies.view import UNREACHABLE, CostRows, InputRows, Row, RunRows, TransferRows, least
-from executor.site import Site
-from models import NEVER, Workflow
-from models.workload import WHOLE, Branch
+from truenorth.executor.policies.view import UNREACHABLE, CostRows, InputRows, Row, RunRows, TransferRows, least
+from truenorth.executor.site import Site
+from truenorth.models import NEVER, Workflow
+from truenorth.models.workload import WHOLE, Branch
 
 
 class LoadCosts(Protocol):

@@ -10,16 +10,22 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import ClassVar
 
-from executor.errors import PolicyError
-from executor.execution import NOWHERE
-from executor.policies.batching import Batches
-from executor.policies.eviction import furthest_use_first, least_recent_first, makes_room, oldest_first, room_for
-from executor.policies.options import QueueOptions
-from executor.policies.view import PublishedView, RunRows, least
-from executor.policy import Policy
-from executor.site import Site
-from models import NONE
-from models.workload import WHOLE
+from truenorth.executor.errors import PolicyError
+from truenorth.executor.execution import NOWHERE
+from truenorth.executor.policies.batching import Batches
+from truenorth.executor.policies.eviction import (
+    furthest_use_first,
+    least_recent_first,
+    makes_room,
+    oldest_first,
+    room_for,
+)
+from truenorth.executor.policies.options import QueueOptions
+from truenorth.executor.policies.view import PublishedView, RunRows, least
+from truenorth.executor.policy import Policy
+from truenorth.executor.site import Site
+from truenorth.models import NONE
+from truenorth.models.workload import WHOLE
 
 
 class QueuePolicy(Policy):

@@ -17,13 +17,13 @@ from itertools import accumulate
 from math import inf
 from typing import ClassVar, NamedTuple
 
-from executor.errors import PolicyError
-from executor.execution import NOWHERE
-from executor.policy import Policy
-from executor.site import Site
-from models import NONE, Instance, Timeline, check
-from models.metrics import serving_residency
-from models.timeline import batch_leaders, file_order, is_eviction
+from truenorth.executor.errors import PolicyError
+from truenorth.executor.execution import NOWHERE
+from truenorth.executor.policy import Policy
+from truenorth.executor.site import Site
+from truenorth.models import NONE, Instance, Timeline, check
+from truenorth.models.metrics import serving_residency
+from truenorth.models.timeline import batch_leaders, file_order, is_eviction
 
 
 def replay(instance: Instance, timeline: Timeline) -> Callable[[], Policy]:

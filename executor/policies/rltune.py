@@ -13,13 +13,13 @@ from typing import ClassVar
 
 import numpy as np
 
-from executor.execution import NOWHERE
-from executor.policies.central import CentralQueue, RemainingWork
-from executor.policies.eviction import room_for
-from executor.policies.options import QueueOptions, duration, factor, option
-from executor.policies.planning import mean_run
-from executor.policies.view import UNREACHABLE, CostRows, Row, least
-from executor.site import Site
+from truenorth.executor.execution import NOWHERE
+from truenorth.executor.policies.central import CentralQueue, RemainingWork
+from truenorth.executor.policies.eviction import room_for
+from truenorth.executor.policies.options import QueueOptions, duration, factor, option
+from truenorth.executor.policies.planning import mean_run
+from truenorth.executor.policies.view import UNREACHABLE, CostRows, Row, least
+from truenorth.executor.site import Site
 
 
 @dataclass(frozen=True, slots=True)

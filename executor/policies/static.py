@@ -9,20 +9,20 @@ from typing import ClassVar
 
 import numpy as np
 
-from executor.errors import PolicyError
-from executor.execution import NOWHERE
-from executor.named import nearest
-from executor.policies.eviction import fit_slots
-from executor.policies.options import QueueOptions, ViewOptions, option
-from executor.policies.planning import mean_run
-from executor.policies.queueing import QueuePolicy
-from executor.policies.view import UNREACHABLE, CostRows, Row, RunRows, least
-from executor.policy import Knows
-from executor.site import Site
-from models import NEVER, Workflow
-from models.branches import likelihoods
-from models.memory import Memory
-from models.tables import GPUClasses, needed_models, run_times
+from truenorth.executor.errors import PolicyError
+from truenorth.executor.execution import NOWHERE
+from truenorth.executor.named import nearest
+from truenorth.executor.policies.eviction import fit_slots
+from truenorth.executor.policies.options import QueueOptions, ViewOptions, option
+from truenorth.executor.policies.planning import mean_run
+from truenorth.executor.policies.queueing import QueuePolicy
+from truenorth.executor.policies.view import UNREACHABLE, CostRows, Row, RunRows, least
+from truenorth.executor.policy import Knows
+from truenorth.executor.site import Site
+from truenorth.models import NEVER, Workflow
+from truenorth.models.branches import likelihoods
+from truenorth.models.memory import Memory
+from truenorth.models.tables import GPUClasses, needed_models, run_times
 
 
 def names(text: str) -> tuple[str, ...]:

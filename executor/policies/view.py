@@ -15,8 +15,8 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from executor.site import Site
-from models import NEVER
+from truenorth.executor.site import Site
+from truenorth.models import NEVER
 
 Row = NDArray[np.int64]
 

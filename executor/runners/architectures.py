@@ -14,9 +14,9 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from executor.runners import configurations, uses
-from executor.runners.configurations import Make
-from executor.runners.uses import Effort
+from truenorth.executor.runners import configurations, uses
+from truenorth.executor.runners.configurations import Make
+from truenorth.executor.runners.uses import Effort
 
 
 @dataclass(frozen=True, slots=True)

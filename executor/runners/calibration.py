@@ -10,7 +10,7 @@ from threading import Lock
 
 import torch
 
-from executor.errors import DeviceError
+from truenorth.executor.errors import DeviceError
 
 _EACH = "multiplication"
 

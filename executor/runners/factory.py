@@ -12,15 +12,15 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from executor.errors import DeviceError
-from executor.named import Kind, nearest
-from executor.policies.options import count, option
-from executor.runners.inputs import as_bytes, received
-from executor.runners.prototypes import Prototypes
-from executor.runners.runner import Runner, RunnerCall
-from executor.runners.synthetic import SyntheticRunner
-from executor.runners.transformers_runner import TransformersRunner
-from models import MLModel
+from truenorth.executor.errors import DeviceError
+from truenorth.executor.named import Kind, nearest
+from truenorth.executor.policies.options import count, option
+from truenorth.executor.runners.inputs import as_bytes, received
+from truenorth.executor.runners.prototypes import Prototypes
+from truenorth.executor.runners.runner import Runner, RunnerCall
+from truenorth.executor.runners.synthetic import SyntheticRunner
+from truenorth.executor.runners.transformers_runner import TransformersRunner
+from truenorth.models import MLModel
 
 
 @dataclass(frozen=True, slots=True)

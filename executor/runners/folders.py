@@ -7,8 +7,8 @@ from typing import Any
 
 from torch import nn
 
-from executor.errors import DeviceError
-from executor.runners.architectures import library
+from truenorth.executor.errors import DeviceError
+from truenorth.executor.runners.architectures import library
 
 
 def read_config(model: str, folder: Path) -> Any:

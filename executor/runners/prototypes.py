@@ -9,9 +9,9 @@ from threading import Lock
 import torch
 from torch import Tensor, nn
 
-from executor.devices.weights import tensors_of
-from executor.runners.inputs import seed_of
-from models import MLModel
+from truenorth.executor.devices.weights import tensors_of
+from truenorth.executor.runners.inputs import seed_of
+from truenorth.models import MLModel
 
 
 class Prototypes:

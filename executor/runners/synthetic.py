@@ -13,12 +13,12 @@ from statistics import median
 import torch
 from torch import Tensor, nn
 
-from executor.devices.physical import Physical
-from executor.policies.options import count, option
-from executor.runners.calibration import Calibration
-from executor.runners.inputs import received, seed_of
-from executor.runners.runner import RunnerCall
-from models import MLModel
+from truenorth.executor.devices.physical import Physical
+from truenorth.executor.policies.options import count, option
+from truenorth.executor.runners.calibration import Calibration
+from truenorth.executor.runners.inputs import received, seed_of
+from truenorth.executor.runners.runner import RunnerCall
+from truenorth.models import MLModel
 
 _FOLD = 128
 _SPREAD = 0x9E3779B97F4A7C15 - 2**64  # an odd number, so that multiplying loses nothing

@@ -11,15 +11,15 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from executor.errors import DeviceError
-from executor.policies.options import count, one_of, option
-from executor.runners import folders, uses
-from executor.runners.architectures import ARCHITECTURES, Architecture, build, library
-from executor.runners.inputs import as_bytes, read_lengths, received
-from executor.runners.prototypes import Prototypes
-from executor.runners.runner import RunnerCall
-from executor.runners.uses import Effort
-from models import MLModel
+from truenorth.executor.errors import DeviceError
+from truenorth.executor.policies.options import count, one_of, option
+from truenorth.executor.runners import folders, uses
+from truenorth.executor.runners.architectures import ARCHITECTURES, Architecture, build, library
+from truenorth.executor.runners.inputs import as_bytes, read_lengths, received
+from truenorth.executor.runners.prototypes import Prototypes
+from truenorth.executor.runners.runner import RunnerCall
+from truenorth.executor.runners.uses import Effort
+from truenorth.models import MLModel
 
 _KINDS = ("float32", "bfloat16", "float16")
 

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from executor.runners.inputs import pictures, rows, sounds, tokens
+from truenorth.executor.runners.inputs import pictures, rows, sounds, tokens
 
 _SAMPLES_PER_TOKEN = 320
 """Of a sound: what models of speech make one position of, 20 ms at 16 kHz."""

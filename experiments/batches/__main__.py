@@ -7,15 +7,15 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Annotated, Any
 
-from executor import POLICIES, parse_policy, simulate
 from experiments import authors
 from experiments.batches.oracles import OracleRow, compare_one_class, compare_shares
 from experiments.bench import ask, bench, plan_window
-from models import Instance, Objective, measure, timeline_value
-from models.objective import reported_bound, reported_value
-from planner.answers.policies.receding_horizon import RecedingHorizon
-from solvers import portfolio
-from solvers.budget import Budget
+from truenorth.executor import POLICIES, parse_policy, simulate
+from truenorth.models import Instance, Objective, measure, timeline_value
+from truenorth.models.objective import reported_bound, reported_value
+from truenorth.planner.answers.policies.receding_horizon import RecedingHorizon
+from truenorth.solvers import portfolio
+from truenorth.solvers.budget import Budget
 
 OBJECTIVE = Objective.MEAN_SLOWDOWN
 Count = Annotated[int, "draws"]

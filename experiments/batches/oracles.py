@@ -8,7 +8,7 @@ from fractions import Fraction
 from typing import NamedTuple
 
 from experiments.bench import plan_window
-from models import GPU, BatchClass, Cluster, Edge, Instance, Job, Link, Network, Objective, Task, Workflow
+from truenorth.models import GPU, BatchClass, Cluster, Edge, Instance, Job, Link, Network, Objective, Task, Workflow
 
 
 class OracleRow(NamedTuple):

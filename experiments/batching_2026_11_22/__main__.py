@@ -13,14 +13,24 @@ from itertools import product
 from pathlib import Path
 from typing import Annotated
 
-from executor import Policy, simulate
 from experiments import authors
 from experiments.bench import ask, carry_out, plan_window
 from experiments.gentd26_2026_11_21.__main__ import PEAK_HOUR, imported, owners
 from experiments.study import Study, markdown, shown
-from models import BatchClass, Instance, Objective, Restrictions, Task, Timeline, check, measure, timeline_value
-from models.objective import reported_value
-from planner.answers.policies.receding_horizon import RecedingHorizon, RecedingOptions
+from truenorth.executor import Policy, simulate
+from truenorth.models import (
+    BatchClass,
+    Instance,
+    Objective,
+    Restrictions,
+    Task,
+    Timeline,
+    check,
+    measure,
+    timeline_value,
+)
+from truenorth.models.objective import reported_value
+from truenorth.planner.answers.policies.receding_horizon import RecedingHorizon, RecedingOptions
 
 FOLDER = Path(__file__).parent
 AUTHORS, GENTD26 = "authors, 6 jobs/s", "GenTD26, 3 GPUs"

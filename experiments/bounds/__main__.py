@@ -14,15 +14,15 @@ from experiments import authors
 from experiments.batches.oracles import least_ends, one_class
 from experiments.bench import ask, bench
 from experiments.random_instances import random_instance, random_serving_instance
-from models import GPU, BatchClass, Cluster, Instance, Job, Link, Network, Objective, Task, Workflow
-from models.objective import reported_bound
-from solvers.bounds import closed_form
-from solvers.bounds.certificate import closed_form_document, lagrangian_document
-from solvers.bounds.granularity import round_up
-from solvers.bounds.lagrangian.improve import improve
-from solvers.bounds.verify import verify
-from solvers.exact import exhaustive
-from solvers.result import Search
+from truenorth.models import GPU, BatchClass, Cluster, Instance, Job, Link, Network, Objective, Task, Workflow
+from truenorth.models.objective import reported_bound
+from truenorth.solvers.bounds import closed_form
+from truenorth.solvers.bounds.certificate import closed_form_document, lagrangian_document
+from truenorth.solvers.bounds.granularity import round_up
+from truenorth.solvers.bounds.lagrangian.improve import improve
+from truenorth.solvers.bounds.verify import verify
+from truenorth.solvers.exact import exhaustive
+from truenorth.solvers.result import Search
 
 Seconds = Annotated[float, "seconds per instance and objective"]
 Rates = Annotated[tuple[int, ...], "jobs per second"]

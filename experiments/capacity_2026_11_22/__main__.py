@@ -16,11 +16,11 @@ from pathlib import Path
 from typing import Annotated
 
 from experiments.bench import ask
-from models.scenario import load_scenario
-from planner import servers
-from planner.answers.servers.written import write
-from planner.command.cli import app
-from planner.command.manners import run
+from truenorth.models.scenario import load_scenario
+from truenorth.planner import servers
+from truenorth.planner.answers.servers.written import write
+from truenorth.planner.command.cli import app
+from truenorth.planner.command.manners import run
 
 HERE = Path(__file__).parent
 IMPORT = (

@@ -14,14 +14,14 @@ from typing import TYPE_CHECKING, Annotated
 
 import numpy as np
 
-from executor import Policy, simulate
 from experiments import authors
 from experiments.bench import ask, carry_out
 from experiments.study import Study, canvas, draw, read
-from models import Instance, Objective, Timeline, assert_feasible, measure
-from planner.answers.policies.receding_horizon import EVERYTHING, Oracle, RecedingHorizon, RecedingOptions
-from solvers.result import Search
-from solvers.search import annealing
+from truenorth.executor import Policy, simulate
+from truenorth.models import Instance, Objective, Timeline, assert_feasible, measure
+from truenorth.planner.answers.policies.receding_horizon import EVERYTHING, Oracle, RecedingHorizon, RecedingOptions
+from truenorth.solvers.result import Search
+from truenorth.solvers.search import annealing
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -9,8 +9,8 @@ from typing import Annotated, Any
 from experiments import authors
 from experiments.bench import ask, bench, carry_out
 from experiments.clairvoyance_2026_11_21.__main__ import ONLINE, RATES, annealed, receding
-from models import Instance, Objective, Timeline, timeline_value
-from planner.answers.policies.receding_horizon import EVERYTHING, RecedingOptions
+from truenorth.models import Instance, Objective, Timeline, timeline_value
+from truenorth.planner.answers.policies.receding_horizon import EVERYTHING, RecedingOptions
 
 
 def loss(

@@ -8,7 +8,7 @@ from typing import Annotated, Any, NamedTuple
 
 from experiments import authors
 from experiments.bench import ask, bench, carry_out
-from models import Instance, Metrics, measure
+from truenorth.models import Instance, Metrics, measure
 
 WARM_UP = Fraction(1, 10)
 

@@ -13,18 +13,18 @@ from typing import Annotated, Any
 import torch
 import yaml
 
-from executor.devices.physical import physical_devices
-from executor.devices.run import LiveSettings
-from executor.runners.factory import parse_runner
 from experiments.bench import ask
 from experiments.device_figures.figures import figures, reached
 from experiments.device_figures.parts import Part, Remembered, parts
 from experiments.device_figures.steps import STEPS, state_determinism, take_steps
-from models.record import encode
-from models.scenario import load_scenario, write_atomically
-from planner.answers.profile import profile
-from planner.answers.replay import replay_on_devices
-from planner.answers.simulate import simulate, write_simulation
+from truenorth.executor.devices.physical import physical_devices
+from truenorth.executor.devices.run import LiveSettings
+from truenorth.executor.runners.factory import parse_runner
+from truenorth.models.record import encode
+from truenorth.models.scenario import load_scenario, write_atomically
+from truenorth.planner.answers.profile import profile
+from truenorth.planner.answers.replay import replay_on_devices
+from truenorth.planner.answers.simulate import simulate, write_simulation
 
 
 def device_figures(

@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from statistics import median
 from typing import Any
 
-from executor.devices.records import Record
-from models.record import encode
-from planner.answers.replay import Replayed
+from truenorth.executor.devices.records import Record
+from truenorth.models.record import encode
+from truenorth.planner.answers.replay import Replayed
 
 TARGETS = {
     "load_share_of_peak": ("at least", 0.95),

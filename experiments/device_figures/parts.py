@@ -11,8 +11,8 @@ import torch
 import yaml
 from torch import Tensor, nn
 
-from executor.runners.runner import Runner, RunnerCall
-from models import MLModel
+from truenorth.executor.runners.runner import Runner, RunnerCall
+from truenorth.models import MLModel
 
 _SCENARIOS = Path(__file__).parent.parent / "scenarios"
 _SYNTHETIC_SHARE = 0.25
@@ -28,7 +28,7 @@ class Part:
     name
         Of the part.
     runner
-        As `executor.runners.factory.parse_runner` reads it.
+        As `truenorth.executor.runners.factory.parse_runner` reads it.
     document
         A scenario file's content.
     large_bytes

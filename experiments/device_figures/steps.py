@@ -12,22 +12,22 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from executor import parse_policy, replay, simulate
-from executor.devices.alone import have_same_bits
-from executor.devices.crew import Sharing
-from executor.devices.physical import Physical, Stream, physical_devices
-from executor.devices.records import SET_ASIDE
-from executor.devices.run import LiveRun, LiveSettings, run_live
-from executor.devices.station import Station, StationWork
-from executor.devices.weights import ALIGNMENT, HostWeights, aligned, packed_bytes
-from executor.errors import DeviceError
-from executor.runners.architectures import ARCHITECTURES
-from executor.runners.runner import RunnerCall
-from executor.runners.synthetic import SyntheticRunner
-from executor.runners.transformers_runner import TransformersOptions, TransformersRunner
 from experiments.device_figures.parts import Remembered
 from experiments.dispatch.__main__ import chains
-from models import GPU, Instance, MLModel, Restrictions
+from truenorth.executor import parse_policy, replay, simulate
+from truenorth.executor.devices.alone import have_same_bits
+from truenorth.executor.devices.crew import Sharing
+from truenorth.executor.devices.physical import Physical, Stream, physical_devices
+from truenorth.executor.devices.records import SET_ASIDE
+from truenorth.executor.devices.run import LiveRun, LiveSettings, run_live
+from truenorth.executor.devices.station import Station, StationWork
+from truenorth.executor.devices.weights import ALIGNMENT, HostWeights, aligned, packed_bytes
+from truenorth.executor.errors import DeviceError
+from truenorth.executor.runners.architectures import ARCHITECTURES
+from truenorth.executor.runners.runner import RunnerCall
+from truenorth.executor.runners.synthetic import SyntheticRunner
+from truenorth.executor.runners.transformers_runner import TransformersOptions, TransformersRunner
+from truenorth.models import GPU, Instance, MLModel, Restrictions
 
 _LOADED_BYTES = {"cpu": 12_500_000, "cuda": 1_000_000_000}
 _TOO_MUCH_BYTES = 1 << 50

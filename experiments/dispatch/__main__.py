@@ -13,12 +13,12 @@ from unittest.mock import patch
 import torch
 from torch import Tensor, nn
 
-from executor import Policy, parse_policy, replay, simulate
-from executor.devices.physical import Physical
-from executor.devices.run import LiveSettings, run_live
-from executor.runners.runner import RunnerCall
 from experiments.bench import ask, bench
-from models import GPU, Cluster, Edge, Instance, Job, Link, MLModel, Network, Task, Workflow
+from truenorth.executor import Policy, parse_policy, replay, simulate
+from truenorth.executor.devices.physical import Physical
+from truenorth.executor.devices.run import LiveSettings, run_live
+from truenorth.executor.runners.runner import RunnerCall
+from truenorth.models import GPU, Cluster, Edge, Instance, Job, Link, MLModel, Network, Task, Workflow
 
 CHAIN = 3
 """Tasks per job."""
@@ -81,7 +81,7 @@ def dispatch_us(instance: Instance, policy: str, launch: float) -> list[int]:
     plan = simulate(instance, parse_policy("srpt")) if policy == "plan" else None
     chosen: Callable[[], Policy] = parse_policy(policy) if plan is None else replay(instance, plan)
     cores = [Physical(torch.device("cpu"), f"virtual GPU {gpu}") for gpu in range(instance.n_gpus)]
-    with patch("executor.devices.crew.physical_devices", lambda kind: cores):
+    with patch("truenorth.executor.devices.crew.physical_devices", lambda kind: cores):
         live = run_live(instance, chosen, Waiting(launch), LiveSettings(), plan=plan)
     if live.records.failures:
         raise SystemExit(f"a task failed: {live.records.failures[0].message}")

@@ -6,9 +6,9 @@ import time
 import tracemalloc
 from typing import Annotated
 
-from executor import parse_policy, simulate
 from experiments.authors import at_load
 from experiments.bench import ask
+from truenorth.executor import parse_policy, simulate
 
 LOAD = 0.75
 """Share of the GPUs' time that the arrivals ask for."""

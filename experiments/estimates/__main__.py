@@ -9,13 +9,13 @@ from typing import Annotated
 import numpy as np
 
 from experiments.bench import ask
-from planner.inputs.estimate.estimate import Estimate
-from planner.inputs.estimate.known import LEVELS
-from planner.inputs.estimate.ladder import Fitted, Recipe, fit_rungs
-from planner.inputs.estimate.run import score
-from planner.inputs.estimate.rungs import BACK_OFF
-from planner.inputs.estimate.table import Wanted, read_table
-from planner.inputs.estimate.tasks import Columns, History, Tasks
+from truenorth.planner.inputs.estimate.estimate import Estimate
+from truenorth.planner.inputs.estimate.known import LEVELS
+from truenorth.planner.inputs.estimate.ladder import Fitted, Recipe, fit_rungs
+from truenorth.planner.inputs.estimate.run import score
+from truenorth.planner.inputs.estimate.rungs import BACK_OFF
+from truenorth.planner.inputs.estimate.table import Wanted, read_table
+from truenorth.planner.inputs.estimate.tasks import Columns, History, Tasks
 
 _KINDS = ("exact key", "boosted", BACK_OFF, "retrieval")
 _HIDDEN = 4

@@ -16,16 +16,16 @@ from typing import TYPE_CHECKING, Annotated
 
 import numpy as np
 
-from executor import simulate
 from experiments import authors
 from experiments.bench import ask
 from experiments.study import Study, canvas
-from models import Instance, Timeline, assert_feasible, timeline_value
-from models.scenario import Scenario, load_scenario
-from planner.answers.policies.offline import anneal
-from planner.answers.policies.parse import parse
-from planner.answers.uncertain.spec import Error, Sides
-from planner.answers.uncertain.told import Told, stretch
+from truenorth.executor import simulate
+from truenorth.models import Instance, Timeline, assert_feasible, timeline_value
+from truenorth.models.scenario import Scenario, load_scenario
+from truenorth.planner.answers.policies.offline import anneal
+from truenorth.planner.answers.policies.parse import parse
+from truenorth.planner.answers.uncertain.spec import Error, Sides
+from truenorth.planner.answers.uncertain.told import Told, stretch
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

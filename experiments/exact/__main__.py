@@ -14,12 +14,12 @@ from experiments import authors
 from experiments.bench import ask, bench, plan_window
 from experiments.exact.versions import versions
 from experiments.random_instances import random_instance, random_serving_instance
-from models import Instance, Objective, measure
-from models.objective import reported_value
-from models.status import Status
-from solvers.exact import cp_sat, exhaustive, milp
-from solvers.result import Result, Search
-from solvers.search import annealing
+from truenorth.models import Instance, Objective, measure
+from truenorth.models.objective import reported_value
+from truenorth.models.status import Status
+from truenorth.solvers.exact import cp_sat, exhaustive, milp
+from truenorth.solvers.result import Result, Search
+from truenorth.solvers.search import annealing
 
 RATE_PER_S = 3.76
 """75 % of the 5.02 jobs/s at which five GPUs saturate."""

@@ -1,7 +1,7 @@
 """Models with known answers that a version of the solvers must pass before it is let in.
 
 OR-Tools 9.15.6755 calls the model of ten constraints infeasible, and optima of windows that fork too high; its presolve
-does the same to batches. Whoever wants another version runs this with it, and adds it to `planner.answers.versions`.
+does the same to batches. Whoever wants another version runs this with it, and adds it to `truenorth.planner.answers.versions`.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from typing import Annotated, Any
 
 from ortools.sat.python import cp_model
 
-from models.scenario import Scenario, scenario_from
-from planner import plan
-from solvers.budget import Method
-from solvers.exact import cp_sat, milp
-from solvers.faults import SolverFaultWarning
-from solvers.result import Result
+from truenorth.models.scenario import Scenario, scenario_from
+from truenorth.planner import plan
+from truenorth.solvers.budget import Method
+from truenorth.solvers.exact import cp_sat, milp
+from truenorth.solvers.faults import SolverFaultWarning
+from truenorth.solvers.result import Result
 
 
 def fork(seed: int) -> Scenario:

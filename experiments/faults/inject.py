@@ -14,12 +14,12 @@ from unittest.mock import patch
 import torch
 from torch import Tensor, nn
 
-from executor import parse_policy, replay, simulate
-from executor.devices.alone import different_outputs
-from executor.devices.run import LiveRun, LiveSettings, run_live
-from executor.devices.station import Station
-from executor.runners.runner import RunnerCall
-from models import GPU, Cluster, Edge, Instance, Job, Link, MLModel, Network, Task, Workflow, check
+from truenorth.executor import parse_policy, replay, simulate
+from truenorth.executor.devices.alone import different_outputs
+from truenorth.executor.devices.run import LiveRun, LiveSettings, run_live
+from truenorth.executor.devices.station import Station
+from truenorth.executor.runners.runner import RunnerCall
+from truenorth.models import GPU, Cluster, Edge, Instance, Job, Link, MLModel, Network, Task, Workflow, check
 
 KINDS = ("load", "run", "transfer", "lost")
 """What is injected: a load, a run or a transfer that fails once, or a GPU of which everything fails from then on."""

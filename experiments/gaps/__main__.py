@@ -12,7 +12,7 @@ from typing import Annotated, Any
 from experiments import authors
 from experiments.bench import ask, bench, plan_window
 from experiments.gentd26_2026_11_21.__main__ import PEAK_HOUR, imported
-from models import Instance, Objective
+from truenorth.models import Instance, Objective
 
 
 def gaps(

@@ -16,14 +16,14 @@ import numpy as np
 
 from experiments.bench import ask
 from experiments.study import Study, canvas, markdown, shown
-from models import Instance
-from models.objective import reported_bound, reported_value
-from models.scenario import Scenario, build
-from models.scenario.document import PlaceSection, RestrictionsSection
-from planner import plan
-from planner.answers.simulate import simulate
-from planner.inputs.importers.format import Override
-from planner.inputs.importers.trace import import_trace
+from truenorth.models import Instance
+from truenorth.models.objective import reported_bound, reported_value
+from truenorth.models.scenario import Scenario, build
+from truenorth.models.scenario.document import PlaceSection, RestrictionsSection
+from truenorth.planner import plan
+from truenorth.planner.answers.simulate import simulate
+from truenorth.planner.inputs.importers.format import Override
+from truenorth.planner.inputs.importers.trace import import_trace
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -16,7 +16,7 @@ from typing import Annotated
 
 from experiments.bench import ask
 from experiments.import_speed.logs import LOGS, draw
-from planner.inputs.importers.trace import import_trace
+from truenorth.planner.inputs.importers.trace import import_trace
 
 
 def measured(name: str, log: Path) -> None:

@@ -14,10 +14,10 @@ from typing import Annotated, Any
 from experiments.bench import ask
 from experiments.league_2026_11_22.workloads import FOLDER, WORKLOADS, drawn
 from experiments.study import markdown, write
-from models.record import encode
-from models.scenario import write_atomically
-from planner import replicate, save
-from planner.answers.replications import Replicated
+from truenorth.models.record import encode
+from truenorth.models.scenario import write_atomically
+from truenorth.planner import replicate, save
+from truenorth.planner.answers.replications import Replicated
 
 
 @dataclass(frozen=True, slots=True)

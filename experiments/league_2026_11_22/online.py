@@ -14,16 +14,16 @@ from itertools import product
 from pathlib import Path
 from typing import Annotated
 
-from executor import PolicyError
 from experiments.bench import ask
 from experiments.league_2026_11_22.workloads import FOLDER, WORKLOADS, drawn
 from experiments.study import Study, markdown
-from models.scenario import Scenario
-from planner import simulate
-from planner.answers.compare import BATCHING_POLICIES, DEFAULT_POLICIES
-from planner.answers.intervals import interval_of
-from planner.answers.policies.parse import RECEDING
-from planner.answers.replicated_servers import scenarios
+from truenorth.executor import PolicyError
+from truenorth.models.scenario import Scenario
+from truenorth.planner import simulate
+from truenorth.planner.answers.compare import BATCHING_POLICIES, DEFAULT_POLICIES
+from truenorth.planner.answers.intervals import interval_of
+from truenorth.planner.answers.policies.parse import RECEDING
+from truenorth.planner.answers.replicated_servers import scenarios
 
 BATCHED = ("batches", "two-kinds")
 """Workloads whose tasks come in batch classes."""

@@ -13,10 +13,10 @@ import yaml
 from experiments import authors
 from experiments.gentd26_2026_11_21.__main__ import FILES
 from experiments.scenarios.azure_arrivals import arrivals
-from models.scenario import Scenario, load_scenario
-from models.scenario.writing import write_scenario
-from planner import import_trace
-from planner.inputs.importers.format import Override
+from truenorth.models.scenario import Scenario, load_scenario
+from truenorth.models.scenario.writing import write_scenario
+from truenorth.planner import import_trace
+from truenorth.planner.inputs.importers.format import Override
 
 FOLDER = Path(__file__).parent
 SCENARIOS = FOLDER.parent / "scenarios"

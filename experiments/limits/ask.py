@@ -98,7 +98,7 @@ def _questions(
 def run(arguments: tuple[str, ...]) -> Ended:
     """Run the command with little memory."""
     cap = partial(resource.setrlimit, resource.RLIMIT_AS, (MEMORY_BYTES, MEMORY_BYTES))
-    program = "from planner.command.start import main; main()"
+    program = "from truenorth.planner.command.start import main; main()"
     begun, used = time.monotonic(), _processor_s()
     process = subprocess.Popen(  # noqa: S603 - our own command
         [sys.executable, "-c", program, *arguments],

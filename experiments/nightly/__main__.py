@@ -21,7 +21,7 @@ from experiments.nightly.against import (
     compare_servers,
 )
 from experiments.nightly.draws import UNITS_US, Draw, draw
-from models.errors import UserError
+from truenorth.models.errors import UserError
 
 Comparison = Callable[[Draw], Iterator[Compared]]
 

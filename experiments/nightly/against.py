@@ -13,18 +13,18 @@ from typing import Any
 
 from experiments.bounds.__main__ import certificates
 from experiments.nightly.draws import Draw
-from models import Cluster, Instance, Objective
-from models.availability import FOREVER, Availability
-from models.objective import reported_bound
-from models.scenario import Scenario, scenario_from
-from models.status import Status
-from planner import plan, servers
-from planner.answers.questions import schedule
-from planner.answers.servers import ServersAnswer
-from solvers.bounds.verify import verify
-from solvers.budget import Method
-from solvers.exact import cp_sat, exhaustive, milp
-from solvers.result import Result
+from truenorth.models import Cluster, Instance, Objective
+from truenorth.models.availability import FOREVER, Availability
+from truenorth.models.objective import reported_bound
+from truenorth.models.scenario import Scenario, scenario_from
+from truenorth.models.status import Status
+from truenorth.planner import plan, servers
+from truenorth.planner.answers.questions import schedule
+from truenorth.planner.answers.servers import ServersAnswer
+from truenorth.solvers.bounds.verify import verify
+from truenorth.solvers.budget import Method
+from truenorth.solvers.exact import cp_sat, exhaustive, milp
+from truenorth.solvers.result import Result
 
 _PROVED = Fraction(1, 1_000_000)
 """Relative difference within which a value counts as equal to its bound."""

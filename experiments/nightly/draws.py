@@ -6,8 +6,8 @@ import random
 from dataclasses import dataclass
 from typing import Any
 
-from models import Objective
-from models.scenario import InputError, Scenario, scenario_from
+from truenorth.models import Objective
+from truenorth.models.scenario import InputError, Scenario, scenario_from
 
 UNITS_US = (1, 1, 7, 1_000, 1_000_000, 3_600_000_000, 86_400_000_000)
 """Times are small numbers of one of these, or a microsecond beside them: up to weeks."""

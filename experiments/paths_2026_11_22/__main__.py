@@ -15,9 +15,9 @@ from typing import Annotated
 
 from experiments.bench import ask, carry_out
 from experiments.study import Study, markdown
-from models import Instance, Objective, timeline_value
-from models.scenario import build, load_scenario
-from planner.answers.intervals import interval_of
+from truenorth.models import Instance, Objective, timeline_value
+from truenorth.models.scenario import build, load_scenario
+from truenorth.planner.answers.intervals import interval_of
 
 FOLDER = Path(__file__).parent
 POLICIES = ("compass", "compass-released", "jit", "heft", "hash", "srpt", "lru", "dally", "hadar", "rltune")

@@ -12,13 +12,13 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from experiments import authors
-from models import Instance, Objective, Timeline
-from models.objective import reported_value
-from solvers.budget import Budget, Method
-from solvers.portfolio import solve
-from solvers.result import Progress
-from solvers.search.annealing import improvements
-from solvers.search.decoder import Decisions, Decoder
+from truenorth.models import Instance, Objective, Timeline
+from truenorth.models.objective import reported_value
+from truenorth.solvers.budget import Budget, Method
+from truenorth.solvers.portfolio import solve
+from truenorth.solvers.result import Progress
+from truenorth.solvers.search.annealing import improvements
+from truenorth.solvers.search.decoder import Decisions, Decoder
 
 PICTURES = Path(__file__).parents[2] / "docs" / "pictures"
 STANDS, AGAIN, MOVED, OPEN, PROVED = "#c9d3df", "#f2b56b", "#c0392b", "#eef1f5", "#2c5f8a"

@@ -12,16 +12,16 @@ from typing import Annotated
 import yaml
 from rich.console import Console
 
-from executor.devices.run import LiveSettings
-from executor.runners.factory import parse_runner
-from executor.runners.runner import Runner
-from executor.samples import Spread
 from experiments.bench import ask
-from models.scenario import Scenario, load_scenario
-from planner.answers.profile import profile
-from planner.answers.trial import Trial, trial
-from planner.inputs.samples import Samples, read_samples
-from planner.show.trial import trial_view
+from truenorth.executor.devices.run import LiveSettings
+from truenorth.executor.runners.factory import parse_runner
+from truenorth.executor.runners.runner import Runner
+from truenorth.executor.samples import Spread
+from truenorth.models.scenario import Scenario, load_scenario
+from truenorth.planner.answers.profile import profile
+from truenorth.planner.answers.trial import Trial, trial
+from truenorth.planner.inputs.samples import Samples, read_samples
+from truenorth.planner.show.trial import trial_view
 
 SCENARIO = Path(__file__).parents[1] / "scenarios" / "paper_small.yaml"
 Key = tuple[str, str]

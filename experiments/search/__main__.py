@@ -18,15 +18,15 @@ from experiments.search import beside_pyjobshop
 from experiments.search.workers import workers
 from experiments.suites import flexible_job_shop, parallel_machines
 from experiments.suites.case import KNOWN_OPTIMA, Case
-from models import Instance, Objective, timeline_value
-from models.objective import reported_value
-from models.status import Status
-from solvers.budget import Method
-from solvers.result import Search
-from solvers.search.annealer import Parameters
-from solvers.search.annealing import improve, improvements
-from solvers.search.dispatch import greedy
-from solvers.search.neighbourhood import MOVES
+from truenorth.models import Instance, Objective, timeline_value
+from truenorth.models.objective import reported_value
+from truenorth.models.status import Status
+from truenorth.solvers.budget import Method
+from truenorth.solvers.result import Search
+from truenorth.solvers.search.annealer import Parameters
+from truenorth.solvers.search.annealing import improve, improvements
+from truenorth.solvers.search.dispatch import greedy
+from truenorth.solvers.search.neighbourhood import MOVES
 
 SLOWDOWN = Objective.MEAN_SLOWDOWN
 RATES = (2, 3, 4)

@@ -17,10 +17,10 @@ from pathlib import Path
 from experiments.study import Study
 from experiments.suites import flexible_job_shop
 from experiments.suites.case import found
-from models import NEVER, Instance, Objective
-from planner.answers.plan import solve
-from solvers.budget import Budget
-from solvers.warm_up import warm_up
+from truenorth.models import NEVER, Instance, Objective
+from truenorth.planner.answers.plan import solve
+from truenorth.solvers.budget import Budget
+from truenorth.solvers.warm_up import warm_up
 
 PYJOBSHOP, ORTOOLS = "pyjobshop==0.0.9", "ortools==9.15.6755"
 WORKERS = 2

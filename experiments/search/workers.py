@@ -5,13 +5,13 @@ from __future__ import annotations
 import time
 from concurrent.futures import ThreadPoolExecutor
 
-from models import Instance, Objective
-from models.objective import reported_value
-from solvers.bounds.lagrangian.improve import improve as raise_bound
-from solvers.result import Search
-from solvers.search import beam
-from solvers.search.annealing import improve
-from solvers.search.teams import Exchange
+from truenorth.models import Instance, Objective
+from truenorth.models.objective import reported_value
+from truenorth.solvers.bounds.lagrangian.improve import improve as raise_bound
+from truenorth.solvers.result import Search
+from truenorth.solvers.search import beam
+from truenorth.solvers.search.annealing import improve
+from truenorth.solvers.search.teams import Exchange
 
 WORKERS = (1, 2, 8)
 SEEDS = (0, 1)

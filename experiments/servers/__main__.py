@@ -14,14 +14,14 @@ from experiments.servers import mixes
 from experiments.suites import parallel_machines
 from experiments.suites.case import KNOWN_OPTIMA, best_known, found
 from experiments.suites.parallel_machines import CAPACITY, triplets
-from models import ServiceLevel, ServiceLevels
-from models.record import encode
-from models.scenario import Scenario, load_scenario, scenario_from
-from models.units import parse_time
-from planner import servers
-from planner.answers.questions import schedule
-from planner.answers.servers.goal import Tolerance
-from solvers.bounds import fluid
+from truenorth.models import ServiceLevel, ServiceLevels
+from truenorth.models.record import encode
+from truenorth.models.scenario import Scenario, load_scenario, scenario_from
+from truenorth.models.units import parse_time
+from truenorth.planner import servers
+from truenorth.planner.answers.questions import schedule
+from truenorth.planner.answers.servers.goal import Tolerance
+from truenorth.solvers.bounds import fluid
 
 AZURE = Path(__file__).parents[1] / "scenarios" / "azure.yaml"
 CONVERSATIONS = KNOWN_OPTIMA.parent / "azure_llm_2023" / "AzureLLMInferenceTrace_conv.csv.gz"

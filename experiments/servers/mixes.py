@@ -10,15 +10,15 @@ from itertools import product
 from math import ceil
 from typing import Any
 
-from models import InstanceError, Objective, ServiceLevels
-from models.scenario import Scenario, scenario_from
-from planner import servers
-from planner.answers.plan import solve
-from planner.answers.servers.question import order, remainders
-from planner.answers.servers.sizes import Mix, Sizes
-from solvers.budget import Budget
-from solvers.exact import cp_sat
-from solvers.result import Progress, Search
+from truenorth.models import InstanceError, Objective, ServiceLevels
+from truenorth.models.scenario import Scenario, scenario_from
+from truenorth.planner import servers
+from truenorth.planner.answers.plan import solve
+from truenorth.planner.answers.servers.question import order, remainders
+from truenorth.planner.answers.servers.sizes import Mix, Sizes
+from truenorth.solvers.budget import Budget
+from truenorth.solvers.exact import cp_sat
+from truenorth.solvers.result import Progress, Search
 
 MOST_SERVERS, MOST_KINDS = 12, 3
 LEVELS = ("no late jobs", "75 % within deadline", "p100 slowdown <= 2.5", "p80 latency <= 250 ms")

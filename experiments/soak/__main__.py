@@ -14,13 +14,13 @@ from typing import Annotated
 import numpy as np
 from torch import Tensor
 
-from executor import Policy, parse_policy
-from executor.devices.alone import different_outputs, have_same_bits
-from executor.devices.run import LiveRun, LiveSettings, live_crew, run_on
-from executor.runners.synthetic import SyntheticRunner
 from experiments.bench import ask
-from models import GPU, Cluster, Edge, Instance, Job, Link, MLModel, Network, Task, Workflow, check
-from planner.answers.policies.receding_horizon import RecedingHorizon, RecedingOptions
+from truenorth.executor import Policy, parse_policy
+from truenorth.executor.devices.alone import different_outputs, have_same_bits
+from truenorth.executor.devices.run import LiveRun, LiveSettings, live_crew, run_on
+from truenorth.executor.runners.synthetic import SyntheticRunner
+from truenorth.models import GPU, Cluster, Edge, Instance, Job, Link, MLModel, Network, Task, Workflow, check
+from truenorth.planner.answers.policies.receding_horizon import RecedingHorizon, RecedingOptions
 
 _MB = 1_000_000
 _US_PER_S = 1_000_000

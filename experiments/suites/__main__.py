@@ -16,8 +16,8 @@ import typer
 from experiments.study import Study
 from experiments.suites import async_how, flexible_job_shop, heft, paging, parallel_machines, tool_switching
 from experiments.suites.case import KNOWN_OPTIMA, Case, FirstFilling, Suite
-from planner.command import manners
-from planner.command.options import TimeLimit, Workers
+from truenorth.planner.command import manners
+from truenorth.planner.command.options import TimeLimit, Workers
 
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
 
@@ -43,8 +43,8 @@ def suites(
 ) -> int:
     """Plan instances with known optima as a user would, and show value, bound, best known and time."""
     from experiments.suites import rows
-    from models.scenario import write_atomically
-    from solvers.warm_up import warm_up
+    from truenorth.models.scenario import write_atomically
+    from truenorth.solvers.warm_up import warm_up
 
     manners.prepare_folder(output)
     warm = cache(warm_up)  # or the first case pays for compiling

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from experiments.suites.case import Case, Known, Suite, alike, found, least_makespan
-from models.scenario import Scenario
+from truenorth.models.scenario import Scenario
 
 FILE = Path("asynchow") / "async_first_900.jsonl.gz"
 SECOND_US = 1_000_000

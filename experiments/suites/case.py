@@ -13,10 +13,10 @@ from enum import StrEnum
 from fractions import Fraction
 from pathlib import Path
 
-from models import Objective
-from models.scenario import InputError, Scenario, scenario_from
-from models.scenario.errors import quote
-from models.scenario.files import read_text
+from truenorth.models import Objective
+from truenorth.models.scenario import InputError, Scenario, scenario_from
+from truenorth.models.scenario.errors import quote
+from truenorth.models.scenario.files import read_text
 
 SIZE_BYTES = 1
 """Every model of a suite has this weight."""

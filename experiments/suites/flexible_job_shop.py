@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from experiments.suites.case import Case, Suite, best_known, least_makespan, rows_of_numbers, unlike
-from models.scenario import InputError, Scenario
+from truenorth.models.scenario import InputError, Scenario
 
 
 def read(path: Path) -> Scenario:

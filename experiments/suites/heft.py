@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from experiments.suites.case import Case, Known, Suite, least_makespan, unlike
-from models.scenario import Scenario
+from truenorth.models.scenario import Scenario
 
 OPTIMUM = 73
 """Proved by CP-SAT; no schedule of the literature is shorter."""

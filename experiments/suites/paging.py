@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 
 from experiments.suites.case import SIZE_BYTES, Case, Known, Suite, alike, least_makespan, machine
 from experiments.suites.keep_tool import fewest_loads
-from models.scenario import Scenario
+from truenorth.models.scenario import Scenario
 
 RUN_US, LOAD_US = 3, 10
 

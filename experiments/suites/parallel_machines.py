@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from experiments.suites.case import Case, Known, Suite, alike, best_known, least_makespan, rows_of_numbers
-from models.scenario import InputError, Scenario
+from truenorth.models.scenario import InputError, Scenario
 
 CAPACITY = 1_000_000
 """Size of a bin, in microseconds."""

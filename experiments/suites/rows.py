@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from experiments import study
 from experiments.suites.case import Case
-from planner import plan
+from truenorth.planner import plan
 
 COLUMNS = ("suite", "instance", "value", "bound", "best known", "verdict", "status", "time s", "CPU s")
 MOST_SHOWN = 60

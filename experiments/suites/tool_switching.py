@@ -32,7 +32,7 @@ from experiments.suites.case import (
     rows_of_numbers,
 )
 from experiments.suites.keep_tool import Tools, makespan, shortest_makespan
-from models.scenario import InputError, Scenario
+from truenorth.models.scenario import InputError, Scenario
 
 ENUMERATED_JOBS = 8
 """Up to so many jobs the optimum comes from enumeration."""

@@ -16,15 +16,15 @@ from pathlib import Path
 from typing import Annotated
 
 from experiments.bench import ask
-from planner.answers.whatif.cell import answer
-from planner.answers.whatif.document import read_sweep
-from planner.answers.whatif.grid import read_grid
+from truenorth.planner.answers.whatif.cell import answer
+from truenorth.planner.answers.whatif.document import read_sweep
+from truenorth.planner.answers.whatif.grid import read_grid
 
 SWEEP = Path(__file__).parent / "sweep.yaml"
 SERVED = Path(__file__).parent / "served.yaml"
 _REPLICATIONS = 40
 TABLES = ("results.csv", "results.parquet")
-_COMMAND = "import sys; from planner.command.cli import main; sys.argv[1:] = {arguments!r}; main()"
+_COMMAND = "import sys; from truenorth.planner.command.cli import main; sys.argv[1:] = {arguments!r}; main()"
 
 
 def sweep_recovery(

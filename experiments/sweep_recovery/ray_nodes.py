@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 from experiments.bench import ask
 from experiments.sweep_recovery.__main__ import SWEEP, TABLES
-from planner.answers.whatif import Counts, Sweep, sweep
+from truenorth.planner.answers.whatif import Counts, Sweep, sweep
 
 os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
 

@@ -9,8 +9,8 @@ import pandas as pd
 
 from experiments.bench import ask
 from experiments.study import canvas, draw
-from models.scenario import write_atomically
-from planner import frame, sweep
+from truenorth.models.scenario import write_atomically
+from truenorth.planner import frame, sweep
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

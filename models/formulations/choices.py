@@ -17,11 +17,11 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from models.formulations.allowance import UNLIMITED, Allowance
-from models.formulations.orders import Orders, batch_of, joinable, overlapping
-from models.formulations.windows import Windows
-from models.instance import NONE, Instance
-from models.timeline import Timeline
+from truenorth.models.formulations.allowance import UNLIMITED, Allowance
+from truenorth.models.formulations.orders import Orders, batch_of, joinable, overlapping
+from truenorth.models.formulations.windows import Windows
+from truenorth.models.instance import NONE, Instance
+from truenorth.models.timeline import Timeline
 
 
 def interchangeable_gpus(instance: Instance, windows: Windows | None = None) -> tuple[tuple[int, ...], ...]:

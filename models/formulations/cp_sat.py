@@ -17,11 +17,11 @@ from math import gcd
 
 from ortools.sat.python import cp_model
 
-from models.formulations.allowance import UNLIMITED, Allowance
-from models.formulations.choices import Choices
-from models.formulations.cp_sat_batches import run_in_batches, start_batches_apart
-from models.formulations.cp_sat_bounds import pay_surcharges, respect_bound, respect_floors
-from models.formulations.cp_sat_residency import (
+from truenorth.models.formulations.allowance import UNLIMITED, Allowance
+from truenorth.models.formulations.choices import Choices
+from truenorth.models.formulations.cp_sat_batches import run_in_batches, start_batches_apart
+from truenorth.models.formulations.cp_sat_bounds import pay_surcharges, respect_bound, respect_floors
+from truenorth.models.formulations.cp_sat_residency import (
     fit_memory,
     follow_on_the_same_gpu,
     hold_one_copy_per_gpu,
@@ -31,14 +31,14 @@ from models.formulations.cp_sat_residency import (
     never_swap,
     serve_each_need,
 )
-from models.formulations.cp_sat_variables import CpSatVariables, declare
-from models.formulations.orders import batch_of, overlapping, share_of
-from models.formulations.scale import ScaledObjective
-from models.formulations.windows import Limits, Surcharges, Windows, horizon_us, time_windows, transfer_matrix
-from models.instance import NONE, Instance
-from models.objective import Objective, Term, charges, timeline_value
-from models.timeline import Timeline
-from models.workload import WHOLE
+from truenorth.models.formulations.cp_sat_variables import CpSatVariables, declare
+from truenorth.models.formulations.orders import batch_of, overlapping, share_of
+from truenorth.models.formulations.scale import ScaledObjective
+from truenorth.models.formulations.windows import Limits, Surcharges, Windows, horizon_us, time_windows, transfer_matrix
+from truenorth.models.instance import NONE, Instance
+from truenorth.models.objective import Objective, Term, charges, timeline_value
+from truenorth.models.timeline import Timeline
+from truenorth.models.workload import WHOLE
 
 _TERM_BYTES, _TERM_S = 1_500, 1.5e-5
 """What a variable or constraint takes to build and to hand over, and in the solver, as measured."""

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 
 from ortools.sat.python import cp_model
 
-from models.formulations.choices import Choices
-from models.formulations.orders import batch_of, batch_times, led_by, memory_of, share_of
-from models.instance import NONE
-from models.workload import WHOLE
+from truenorth.models.formulations.choices import Choices
+from truenorth.models.formulations.orders import batch_of, batch_times, led_by, memory_of, share_of
+from truenorth.models.instance import NONE
+from truenorth.models.workload import WHOLE
 
 if TYPE_CHECKING:
-    from models.formulations.cp_sat_variables import CpSatVariables
+    from truenorth.models.formulations.cp_sat_variables import CpSatVariables
 
 Key = tuple[int, int]
 

@@ -11,9 +11,9 @@ from itertools import groupby
 
 from ortools.sat.python import cp_model
 
-from models.formulations.cp_sat_variables import CpSatVariables
-from models.formulations.scale import ScaledObjective
-from models.formulations.windows import Surcharges
+from truenorth.models.formulations.cp_sat_variables import CpSatVariables
+from truenorth.models.formulations.scale import ScaledObjective
+from truenorth.models.formulations.windows import Surcharges
 
 
 def respect_floors(model: cp_model.CpModel, v: CpSatVariables, scaled: ScaledObjective, floors: Sequence[int]) -> None:

@@ -8,12 +8,12 @@ from itertools import accumulate, pairwise
 
 from ortools.sat.python import cp_model
 
-from models.formulations.choices import renumber
-from models.formulations.cp_sat import CpSatFormulation
-from models.formulations.normal_form import Chain, normal_form, serving_chains
-from models.formulations.orders import overlapping
-from models.objective import completion_us
-from models.timeline import Placement, Timeline, batch_leaders
+from truenorth.models.formulations.choices import renumber
+from truenorth.models.formulations.cp_sat import CpSatFormulation
+from truenorth.models.formulations.normal_form import Chain, normal_form, serving_chains
+from truenorth.models.formulations.orders import overlapping
+from truenorth.models.objective import completion_us
+from truenorth.models.timeline import Placement, Timeline, batch_leaders
 
 Assignment = Iterator[tuple[cp_model.IntVar, int]]
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from ortools.sat.python import cp_model
 
-from models.formulations.choices import Choices
-from models.formulations.cp_sat_variables import CpSatVariables
-from models.formulations.orders import memory_of, overlapping
+from truenorth.models.formulations.choices import Choices
+from truenorth.models.formulations.cp_sat_variables import CpSatVariables
+from truenorth.models.formulations.orders import memory_of, overlapping
 
 
 def serve_each_need(model: cp_model.CpModel, v: CpSatVariables, choices: Choices) -> None:

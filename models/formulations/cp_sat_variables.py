@@ -6,18 +6,18 @@ from dataclasses import dataclass
 
 from ortools.sat.python import cp_model
 
-from models.formulations.choices import Choices
-from models.formulations.cp_sat_batches import (
+from truenorth.models.formulations.choices import Choices
+from truenorth.models.formulations.cp_sat_batches import (
     BatchVariables,
     declare_batches,
     declare_stays,
     declare_work,
     declare_working,
 )
-from models.formulations.orders import overlapping
-from models.formulations.scale import ScaledObjective
-from models.formulations.windows import Step, Surcharges
-from models.objective import Term, charges
+from truenorth.models.formulations.orders import overlapping
+from truenorth.models.formulations.scale import ScaledObjective
+from truenorth.models.formulations.windows import Step, Surcharges
+from truenorth.models.objective import Term, charges
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,10 +17,10 @@ from itertools import combinations, pairwise
 
 import pulp
 
-from models.formulations.allowance import UNLIMITED, Allowance
-from models.formulations.choices import Choices
-from models.formulations.milp_problem import complete_jobs, minimise, new_problem
-from models.formulations.milp_residency import (
+from truenorth.models.formulations.allowance import UNLIMITED, Allowance
+from truenorth.models.formulations.choices import Choices
+from truenorth.models.formulations.milp_problem import complete_jobs, minimise, new_problem
+from truenorth.models.formulations.milp_residency import (
     fit_memory,
     follow_on_the_same_gpu,
     hold_one_copy_per_gpu,
@@ -30,12 +30,20 @@ from models.formulations.milp_residency import (
     never_swap,
     serve_each_need,
 )
-from models.formulations.milp_variables import MilpVariables, Pairs, declare, first_start, last_end, last_start, loaded
-from models.formulations.scale import ScaledObjective
-from models.formulations.windows import horizon_us, time_windows, transfer_matrix
-from models.instance import Instance
-from models.objective import Objective, timeline_value
-from models.timeline import Timeline
+from truenorth.models.formulations.milp_variables import (
+    MilpVariables,
+    Pairs,
+    declare,
+    first_start,
+    last_end,
+    last_start,
+    loaded,
+)
+from truenorth.models.formulations.scale import ScaledObjective
+from truenorth.models.formulations.windows import horizon_us, time_windows, transfer_matrix
+from truenorth.models.instance import Instance
+from truenorth.models.objective import Objective, timeline_value
+from truenorth.models.timeline import Timeline
 
 
 @dataclass(frozen=True, slots=True)

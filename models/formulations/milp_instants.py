@@ -18,11 +18,11 @@ from math import gcd
 import numpy as np
 import pulp
 
-from models.availability import FOREVER
-from models.formulations.allowance import UNLIMITED, Allowance, GivenUpError
-from models.formulations.choices import Choices
-from models.formulations.milp_instants_size import Starts, count_terms, starts_of
-from models.formulations.milp_problem import (
+from truenorth.models.availability import FOREVER
+from truenorth.models.formulations.allowance import UNLIMITED, Allowance, GivenUpError
+from truenorth.models.formulations.choices import Choices
+from truenorth.models.formulations.milp_instants_size import Starts, count_terms, starts_of
+from truenorth.models.formulations.milp_problem import (
     TERM_BYTES,
     TERM_S,
     Units,
@@ -32,14 +32,14 @@ from models.formulations.milp_problem import (
     new_problem,
     start_costs,
 )
-from models.formulations.normal_form import restrict
-from models.formulations.orders import batch_of, batch_times, memory_of, share_of
-from models.formulations.scale import ScaledObjective
-from models.formulations.windows import horizon_us, time_windows, transfer_matrix
-from models.instance import NEVER, NONE, Instance
-from models.objective import Objective, timeline_value
-from models.timeline import Placement, Residency, Timeline, batch_leaders
-from models.workload import WHOLE
+from truenorth.models.formulations.normal_form import restrict
+from truenorth.models.formulations.orders import batch_of, batch_times, memory_of, share_of
+from truenorth.models.formulations.scale import ScaledObjective
+from truenorth.models.formulations.windows import horizon_us, time_windows, transfer_matrix
+from truenorth.models.instance import NEVER, NONE, Instance
+from truenorth.models.objective import Objective, timeline_value
+from truenorth.models.timeline import Placement, Residency, Timeline, batch_leaders
+from truenorth.models.workload import WHOLE
 
 MOST_VARIABLES = 50_000
 """Of a window that is still small."""

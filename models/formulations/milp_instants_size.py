@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import TYPE_CHECKING
 
-from models.formulations.choices import Choices
-from models.formulations.orders import batch_times, memory_of
+from truenorth.models.formulations.choices import Choices
+from truenorth.models.formulations.orders import batch_times, memory_of
 
 if TYPE_CHECKING:
-    from models.formulations.milp_instants import InstantGrid
+    from truenorth.models.formulations.milp_instants import InstantGrid
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,11 +13,11 @@ from itertools import pairwise
 import networkx as nx
 import pulp
 
-from models.formulations.choices import renumber
-from models.formulations.milp import MilpFormulation
-from models.formulations.milp_problem import start_costs
-from models.formulations.normal_form import Chain, normal_form, serving_chains
-from models.timeline import Placement, Residency, Timeline
+from truenorth.models.formulations.choices import renumber
+from truenorth.models.formulations.milp import MilpFormulation
+from truenorth.models.formulations.milp_problem import start_costs
+from truenorth.models.formulations.normal_form import Chain, normal_form, serving_chains
+from truenorth.models.timeline import Placement, Residency, Timeline
 
 Operation = tuple[str, int]
 """The run of a task, or the load of a need."""

@@ -14,12 +14,12 @@ from typing import Protocol
 
 import pulp
 
-from models.formulations.allowance import Allowance
-from models.formulations.choices import Choices
-from models.formulations.scale import ScaledObjective
-from models.instance import Instance
-from models.objective import Term, charges, completion_us
-from models.timeline import Timeline
+from truenorth.models.formulations.allowance import Allowance
+from truenorth.models.formulations.choices import Choices
+from truenorth.models.formulations.scale import ScaledObjective
+from truenorth.models.instance import Instance
+from truenorth.models.objective import Term, charges, completion_us
+from truenorth.models.timeline import Timeline
 
 TERM_BYTES, TERM_S = 130, 4e-6
 """What a term of a row takes, as measured: in PuLP's expressions and the solver's copy, to write and to hand over."""

@@ -11,8 +11,8 @@ from itertools import combinations
 
 import pulp
 
-from models.formulations.choices import Choices
-from models.formulations.milp_variables import (
+from truenorth.models.formulations.choices import Choices
+from truenorth.models.formulations.milp_variables import (
     MilpVariables,
     Pair,
     find_crowded_rooms,

@@ -12,10 +12,10 @@ from dataclasses import dataclass
 
 import pulp
 
-from models.formulations.choices import Choices
-from models.formulations.milp_problem import Units, declare_costs
-from models.formulations.orders import Orders
-from models.formulations.scale import ScaledObjective
+from truenorth.models.formulations.choices import Choices
+from truenorth.models.formulations.milp_problem import Units, declare_costs
+from truenorth.models.formulations.orders import Orders
+from truenorth.models.formulations.scale import ScaledObjective
 
 Pair = tuple[int, int]
 

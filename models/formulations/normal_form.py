@@ -11,9 +11,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from models.instance import NONE, Instance
-from models.metrics import serving_residency
-from models.timeline import Placement, Residency, Timeline, end_with_gpu
+from truenorth.models.instance import NONE, Instance
+from truenorth.models.metrics import serving_residency
+from truenorth.models.timeline import Placement, Residency, Timeline, end_with_gpu
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,10 +12,10 @@ from dataclasses import dataclass
 
 import networkx as nx
 
-from models.formulations.allowance import Allowance
-from models.formulations.windows import Windows
-from models.instance import NEVER, NONE, Instance
-from models.workload import WHOLE
+from truenorth.models.formulations.allowance import Allowance
+from truenorth.models.formulations.windows import Windows
+from truenorth.models.instance import NEVER, NONE, Instance
+from truenorth.models.workload import WHOLE
 
 
 @dataclass(frozen=True, slots=True)

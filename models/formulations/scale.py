@@ -13,8 +13,8 @@ from fractions import Fraction
 
 import numpy as np
 
-from models.instance import Instance, Ints
-from models.objective import Objective, Term, charges
+from truenorth.models.instance import Instance, Ints
+from truenorth.models.objective import Objective, Term, charges
 
 _EXACT_UP_TO = 10**7
 _ROUNDED_FROM = 10**7

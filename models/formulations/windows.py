@@ -15,10 +15,10 @@ from fractions import Fraction
 
 import numpy as np
 
-from models.availability import FOREVER
-from models.formulations.scale import ScaledObjective
-from models.instance import NEVER, NONE, Instance, Ints, UnsupportedInstanceError
-from models.objective import Objective
+from truenorth.models.availability import FOREVER
+from truenorth.models.formulations.scale import ScaledObjective
+from truenorth.models.instance import NEVER, NONE, Instance, Ints, UnsupportedInstanceError
+from truenorth.models.objective import Objective
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,11 +1,17 @@
 """Scenario, plan and timeline files: read with line numbers in every error, written whole or not at all."""
 
-from models.scenario.build import Scenario, build, load_scenario, scenario_from
-from models.scenario.document import ScenarioDocument, json_schema
-from models.scenario.errors import InputError
-from models.scenario.files import admit, assert_writable, open_now, promise, write_atomically
-from models.scenario.plan_file import PlanFile, TimelineHeader, read_timeline, timeline_document, write_timeline
-from models.scenario.work import workflow_graph, workflow_section
+from truenorth.models.scenario.build import Scenario, build, load_scenario, scenario_from
+from truenorth.models.scenario.document import ScenarioDocument, json_schema
+from truenorth.models.scenario.errors import InputError
+from truenorth.models.scenario.files import admit, assert_writable, open_now, promise, write_atomically
+from truenorth.models.scenario.plan_file import (
+    PlanFile,
+    TimelineHeader,
+    read_timeline,
+    timeline_document,
+    write_timeline,
+)
+from truenorth.models.scenario.work import workflow_graph, workflow_section
 
 __all__ = [
     "InputError",

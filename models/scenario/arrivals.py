@@ -15,16 +15,16 @@ from itertools import accumulate
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from models.branches import draw_branch, paths_of
-from models.cells import guard
-from models.scenario.document import JobSection, PoissonSection, ScenarioDocument, TraceSection
-from models.scenario.errors import FieldError, InputError, Where, allowed, quote
-from models.scenario.files import LONGEST_LINE, admit, open_now, read_bounded_lines
-from models.scenario.quantities import MAX_JOBS, MAX_TIME_US, read_number, read_server
-from models.scenario.requests import TOKEN_COLUMNS, Forms, RequestForm, read_count
-from models.streams import Tokens
-from models.units import US_DECIMALS, QuantityError, microseconds
-from models.workload import Job, Workflow
+from truenorth.models.branches import draw_branch, paths_of
+from truenorth.models.cells import guard
+from truenorth.models.scenario.document import JobSection, PoissonSection, ScenarioDocument, TraceSection
+from truenorth.models.scenario.errors import FieldError, InputError, Where, allowed, quote
+from truenorth.models.scenario.files import LONGEST_LINE, admit, open_now, read_bounded_lines
+from truenorth.models.scenario.quantities import MAX_JOBS, MAX_TIME_US, read_number, read_server
+from truenorth.models.scenario.requests import TOKEN_COLUMNS, Forms, RequestForm, read_count
+from truenorth.models.streams import Tokens
+from truenorth.models.units import US_DECIMALS, QuantityError, microseconds
+from truenorth.models.workload import Job, Workflow
 
 if TYPE_CHECKING:
     from _csv import Reader

@@ -7,14 +7,14 @@ from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
 
-from models.errors import chosen
-from models.instance import Instance
-from models.objective import Objective
-from models.scenario.arrivals import build_jobs
-from models.scenario.document import ScenarioDocument
-from models.scenario.errors import FieldError, Source, allowed, blame, quote
-from models.scenario.hardware import build_cluster, build_initial, build_restrictions
-from models.scenario.limits import (
+from truenorth.models.errors import chosen
+from truenorth.models.instance import Instance
+from truenorth.models.objective import Objective
+from truenorth.models.scenario.arrivals import build_jobs
+from truenorth.models.scenario.document import ScenarioDocument
+from truenorth.models.scenario.errors import FieldError, Source, allowed, blame, quote
+from truenorth.models.scenario.hardware import build_cluster, build_initial, build_restrictions
+from truenorth.models.scenario.limits import (
     blame_initial,
     blame_workflows,
     check_horizon,
@@ -24,12 +24,12 @@ from models.scenario.limits import (
     check_transfers,
     one_of_each,
 )
-from models.scenario.reading import read_document
-from models.scenario.requests import request_forms
-from models.scenario.section import validate
-from models.scenario.work import build_workflows
-from models.slo import ServiceLevels
-from models.workload import MLModel
+from truenorth.models.scenario.reading import read_document
+from truenorth.models.scenario.requests import request_forms
+from truenorth.models.scenario.section import validate
+from truenorth.models.scenario.work import build_workflows
+from truenorth.models.slo import ServiceLevels
+from truenorth.models.workload import MLModel
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,10 +8,10 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
-from models.availability import ALWAYS
-from models.objective import Objective
-from models.scenario.errors import quote
-from models.scenario.quantities import (
+from truenorth.models.availability import ALWAYS
+from truenorth.models.objective import Objective
+from truenorth.models.scenario.errors import quote
+from truenorth.models.scenario.quantities import (
     MAX_SIZE_BYTES,
     Bandwidth,
     BatchSize,
@@ -39,9 +39,9 @@ from models.scenario.quantities import (
     UncachedCount,
     Window,
 )
-from models.scenario.section import Section, kind_of, problem, refuse_empty
-from models.scenario.stream_section import StreamSection, for_every_kind
-from models.streams import ANY_KIND
+from truenorth.models.scenario.section import Section, kind_of, problem, refuse_empty
+from truenorth.models.scenario.stream_section import StreamSection, for_every_kind
+from truenorth.models.streams import ANY_KIND
 
 
 class GPUSection(Section):

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from models.errors import UserError
+from truenorth.models.errors import UserError
 
 Where = tuple[str | int, ...]
 """The way to a value in a document: keys of mappings and positions in lists."""

@@ -14,7 +14,7 @@ from itertools import count
 from pathlib import Path
 from typing import TextIO
 
-from models.scenario.errors import InputError
+from truenorth.models.scenario.errors import InputError
 
 MAX_FILE_BYTES = 64_000_000
 LONGEST_LINE = 65_536

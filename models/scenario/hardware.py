@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 
-from models.availability import Availability
-from models.cluster import GPU, Cluster, Link, Network
-from models.instance import InitialResidency, Restrictions
-from models.scenario.document import (
+from truenorth.models.availability import Availability
+from truenorth.models.cluster import GPU, Cluster, Link, Network
+from truenorth.models.instance import InitialResidency, Restrictions
+from truenorth.models.scenario.document import (
     ClusterSection,
     GroupSection,
     NetworkSection,
@@ -15,8 +15,8 @@ from models.scenario.document import (
     ResidencySection,
     ScenarioDocument,
 )
-from models.scenario.errors import FieldError, Where, allowed, blame, quote
-from models.scenario.quantities import MAX_GPUS
+from truenorth.models.scenario.errors import FieldError, Where, allowed, blame, quote
+from truenorth.models.scenario.quantities import MAX_GPUS
 
 _GROUP = re.compile(r"group\s+(\d{1,9})", re.ASCII)
 

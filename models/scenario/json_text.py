@@ -12,7 +12,7 @@ from bisect import bisect_left
 from dataclasses import dataclass
 from pathlib import Path
 
-from models.scenario.errors import MAX_DEPTH, InputError, Node, Plain, Source, Where, quote
+from truenorth.models.scenario.errors import MAX_DEPTH, InputError, Node, Plain, Source, Where, quote
 
 _TOKEN = re.compile(
     r"""[ \t\n\r]*+(?:

@@ -12,16 +12,16 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from models.cluster import GPU, Cluster
-from models.instance import NONE, Instance
-from models.restrictions import InitialResidency, InstanceError, Restrictions, check_initial
-from models.scenario.document import ScenarioDocument
-from models.scenario.errors import FieldError, blame
-from models.scenario.quantities import MAX_TIME_US
-from models.stream_tables import StreamTables
-from models.streams import Tokens
-from models.tables import GPUClasses
-from models.workload import Job, MLModel, Task, Workflow
+from truenorth.models.cluster import GPU, Cluster
+from truenorth.models.instance import NONE, Instance
+from truenorth.models.restrictions import InitialResidency, InstanceError, Restrictions, check_initial
+from truenorth.models.scenario.document import ScenarioDocument
+from truenorth.models.scenario.errors import FieldError, blame
+from truenorth.models.scenario.quantities import MAX_TIME_US
+from truenorth.models.stream_tables import StreamTables
+from truenorth.models.streams import Tokens
+from truenorth.models.tables import GPUClasses
+from truenorth.models.workload import Job, MLModel, Task, Workflow
 
 MAX_TASKS = 20_000_000
 MAX_TRANSFERS = 2_000_000

@@ -13,14 +13,14 @@ from typing import Annotated, Any
 
 from pydantic import BeforeValidator, ConfigDict, Field
 
-from models.identity import scenario_hash
-from models.instance import NONE, Instance
-from models.scenario.errors import FieldError, InputError, Source, Where, allowed, quote
-from models.scenario.files import read_text, write_atomically
-from models.scenario.json_text import NUMBERS, JSONText
-from models.scenario.quantities import MAX_BATCH, MAX_TOKENS
-from models.scenario.section import Section, validate
-from models.timeline import UNPLACED, Placement, Residency, ServedRequests, Timeline
+from truenorth.models.identity import scenario_hash
+from truenorth.models.instance import NONE, Instance
+from truenorth.models.scenario.errors import FieldError, InputError, Source, Where, allowed, quote
+from truenorth.models.scenario.files import read_text, write_atomically
+from truenorth.models.scenario.json_text import NUMBERS, JSONText
+from truenorth.models.scenario.quantities import MAX_BATCH, MAX_TOKENS
+from truenorth.models.scenario.section import Section, validate
+from truenorth.models.timeline import UNPLACED, Placement, Residency, ServedRequests, Timeline
 
 SCHEMA_VERSION = 1
 Scalar = str | int | float | bool | None
@@ -35,7 +35,7 @@ class TimelineHeader:
     Parameters
     ----------
     status
-        As in `solvers.result.Status`; None for what was not searched for.
+        As in `truenorth.solvers.result.Status`; None for what was not searched for.
     objective, value
         Name of the objective and its value in its reported unit (seconds, jobs, or a ratio).
     lower_bound, bound_method, gap

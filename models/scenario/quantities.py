@@ -10,18 +10,18 @@ from typing import Annotated, Any, TypeVar
 
 from pydantic import AfterValidator, PlainValidator, WithJsonSchema
 
-from models.availability import FOREVER, Interval
-from models.objective import Objective
-from models.scenario.errors import Plain, allowed, quote
-from models.scenario.section import kind_of, problem
-from models.slo import ServiceLevel, ServiceLevels
-from models.tables import LARGEST
-from models.units import BANDWIDTH, RATE_PER_SECOND, SIZE_BYTES, TIME_US, QuantityError, parse_number
-from models.units import parse_bandwidth as read_bandwidth
-from models.units import parse_rate as read_rate
-from models.units import parse_size as read_size
-from models.units import parse_time as read_time
-from models.workload import WHOLE
+from truenorth.models.availability import FOREVER, Interval
+from truenorth.models.objective import Objective
+from truenorth.models.scenario.errors import Plain, allowed, quote
+from truenorth.models.scenario.section import kind_of, problem
+from truenorth.models.slo import ServiceLevel, ServiceLevels
+from truenorth.models.tables import LARGEST
+from truenorth.models.units import BANDWIDTH, RATE_PER_SECOND, SIZE_BYTES, TIME_US, QuantityError, parse_number
+from truenorth.models.units import parse_bandwidth as read_bandwidth
+from truenorth.models.units import parse_rate as read_rate
+from truenorth.models.units import parse_size as read_size
+from truenorth.models.units import parse_time as read_time
+from truenorth.models.workload import WHOLE
 
 MAX_TIME_US = 10**15
 """Longest time: about 32 years."""

@@ -12,10 +12,10 @@ from pathlib import Path
 import yaml
 from pydantic import ValidationError
 
-from models.scenario.errors import MAX_DEPTH, MAX_VALUES, InputError, Node, Plain, Source, quote
-from models.scenario.files import read_text
-from models.scenario.json_text import NUMBERS, JSONText, parse_json
-from models.scenario.section import Document, validate
+from truenorth.models.scenario.errors import MAX_DEPTH, MAX_VALUES, InputError, Node, Plain, Source, quote
+from truenorth.models.scenario.files import read_text
+from truenorth.models.scenario.json_text import NUMBERS, JSONText, parse_json
+from truenorth.models.scenario.section import Document, validate
 
 _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _HIDDEN_BREAKS = "\x85\u2028\u2029"

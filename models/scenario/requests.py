@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from models.cluster import GPU
-from models.scenario.document import ScenarioDocument
-from models.scenario.errors import FieldError, Where, allowed, blame, quote
-from models.scenario.quantities import KV, MAX_TOKENS
-from models.scenario.stream_section import StreamSection
-from models.stream_tables import longest_on
-from models.streams import StreamClass, StreamSpeed, Tokens
-from models.tables import LARGEST
-from models.units import QuantityError
+from truenorth.models.cluster import GPU
+from truenorth.models.scenario.document import ScenarioDocument
+from truenorth.models.scenario.errors import FieldError, Where, allowed, blame, quote
+from truenorth.models.scenario.quantities import KV, MAX_TOKENS
+from truenorth.models.scenario.stream_section import StreamSection
+from truenorth.models.stream_tables import longest_on
+from truenorth.models.streams import StreamClass, StreamSpeed, Tokens
+from truenorth.models.tables import LARGEST
+from truenorth.models.units import QuantityError
 
 TOKEN_COLUMNS = ("prompt", "uncached", "output")
 """What a column of a trace may say of a request, behind the name of its task and a point."""

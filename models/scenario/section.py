@@ -8,7 +8,7 @@ from typing import Any, ClassVar, TypeVar
 from pydantic import BaseModel, BeforeValidator, ConfigDict, GetJsonSchemaHandler, ValidationError, model_validator
 from pydantic_core import CoreSchema, PydanticCustomError
 
-from models.scenario.errors import FieldError, Source, Where, allowed, quote
+from truenorth.models.scenario.errors import FieldError, Source, Where, allowed, quote
 
 _ALLOWED = {
     "tuple_type": "a list",

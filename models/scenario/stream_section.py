@@ -9,10 +9,10 @@ from typing import Annotated, NamedTuple
 
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
-from models.scenario.errors import quote
-from models.scenario.quantities import Concurrency, Name, PositiveTime, Rate, Size, TokenCount
-from models.scenario.section import Section, kind_of, problem, refuse_empty
-from models.streams import ANY_KIND
+from truenorth.models.scenario.errors import quote
+from truenorth.models.scenario.quantities import Concurrency, Name, PositiveTime, Rate, Size, TokenCount
+from truenorth.models.scenario.section import Section, kind_of, problem, refuse_empty
+from truenorth.models.streams import ANY_KIND
 
 _STEPS = "{1: 12.5 ms, 64: 40 ms}"
 

@@ -10,13 +10,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from models.scenario.document import BatchSection, ScenarioDocument, TaskSection, WorkflowSection
-from models.scenario.errors import FieldError, InputError, Where, allowed, blame, quote
-from models.scenario.quantities import KV
-from models.scenario.requests import Forms, refuse_unknown_models, request_forms, stream_class
-from models.streams import StreamClass
-from models.units import QuantityError
-from models.workload import WHOLE, BatchClass, Branch, Edge, Task, Workflow, WorkflowCycleError
+from truenorth.models.scenario.document import BatchSection, ScenarioDocument, TaskSection, WorkflowSection
+from truenorth.models.scenario.errors import FieldError, InputError, Where, allowed, blame, quote
+from truenorth.models.scenario.quantities import KV
+from truenorth.models.scenario.requests import Forms, refuse_unknown_models, request_forms, stream_class
+from truenorth.models.streams import StreamClass
+from truenorth.models.units import QuantityError
+from truenorth.models.workload import WHOLE, BatchClass, Branch, Edge, Task, Workflow, WorkflowCycleError
 
 if TYPE_CHECKING:
     import networkx as nx

@@ -18,10 +18,10 @@ try:
 except ImportError:  # PyYAML was built without the C library
     from yaml import SafeDumper as Emitter  # type: ignore[assignment]
 
-from models.branches import branch_of
-from models.instance import Instance
-from models.scenario.errors import Plain
-from models.scenario.files import write_atomically
+from truenorth.models.branches import branch_of
+from truenorth.models.instance import Instance
+from truenorth.models.scenario.errors import Plain
+from truenorth.models.scenario.files import write_atomically
 
 _WIDTH = 120
 _ONE_LINE = _WIDTH - 20

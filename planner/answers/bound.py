@@ -10,21 +10,21 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
-from models.instance import Instance
-from models.objective import Objective, reported_bound
-from models.scenario import InputError, Scenario, write_atomically
-from models.scenario.files import read_text
-from models.timeline import Timeline
-from planner.answers.check import read, refuse_violations
-from planner.answers.plan import starts_for
-from planner.answers.regret import Regret, RegretRecord
-from planner.answers.take_apart import take_apart, with_given_loads
-from solvers import portfolio
-from solvers.bounds.certificate import closed_form_document, lagrangian_document
-from solvers.bounds.lagrangian.improve import METHOD as LAGRANGIAN
-from solvers.bounds.verify import Verdict, verify
-from solvers.budget import Budget
-from solvers.result import Result
+from truenorth.models.instance import Instance
+from truenorth.models.objective import Objective, reported_bound
+from truenorth.models.scenario import InputError, Scenario, write_atomically
+from truenorth.models.scenario.files import read_text
+from truenorth.models.timeline import Timeline
+from truenorth.planner.answers.check import read, refuse_violations
+from truenorth.planner.answers.plan import starts_for
+from truenorth.planner.answers.regret import Regret, RegretRecord
+from truenorth.planner.answers.take_apart import take_apart, with_given_loads
+from truenorth.solvers import portfolio
+from truenorth.solvers.bounds.certificate import closed_form_document, lagrangian_document
+from truenorth.solvers.bounds.lagrangian.improve import METHOD as LAGRANGIAN
+from truenorth.solvers.bounds.verify import Verdict, verify
+from truenorth.solvers.budget import Budget
+from truenorth.solvers.result import Result
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +34,7 @@ class Bound:
     Parameters
     ----------
     lower_bound
-        Exact, in the units of `models.objective_value`; what `verify` computes again from the certificate.
+        Exact, in the units of `truenorth.models.objective_value`; what `verify` computes again from the certificate.
     method
         Where it comes from.
     certificate
@@ -110,7 +110,7 @@ def write_certificate(made: Bound, path: Path) -> None:
 
 
 def bound_within(scenario: Scenario, budget: Budget, schedule: Path | None = None) -> Bound:
-    """Bound a scenario; the parameters are those of `planner.answers.questions.BoundQuestion`."""
+    """Bound a scenario; the parameters are those of `truenorth.planner.answers.questions.BoundQuestion`."""
     scenario.instance.require_no_streams("a bound")
     if schedule is None:
         return _bound(scenario, budget)

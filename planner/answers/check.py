@@ -11,14 +11,14 @@ from typing import ClassVar
 
 import numpy as np
 
-from executor import twin_instance
-from models.feasibility import check
-from models.instance import NONE, Instance, Ints
-from models.objective import Objective, ObjectiveValue, gap, reported_value, timeline_value
-from models.scenario import InputError, PlanFile, TimelineHeader, read_timeline
-from models.status import OPTIMALITY_TOLERANCE, Status
-from models.timeline import UNPLACED, Timeline, batch_leaders
-from models.violation import Violation
+from truenorth.executor import twin_instance
+from truenorth.models.feasibility import check
+from truenorth.models.instance import NONE, Instance, Ints
+from truenorth.models.objective import Objective, ObjectiveValue, gap, reported_value, timeline_value
+from truenorth.models.scenario import InputError, PlanFile, TimelineHeader, read_timeline
+from truenorth.models.status import OPTIMALITY_TOLERANCE, Status
+from truenorth.models.timeline import UNPLACED, Timeline, batch_leaders
+from truenorth.models.violation import Violation
 
 
 def read(instance: Instance, path: Path) -> tuple[Instance, PlanFile]:

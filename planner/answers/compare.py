@@ -9,27 +9,27 @@ from fractions import Fraction
 from functools import partial
 from typing import TYPE_CHECKING
 
-from executor import IllegalActionError, NoiseError, PolicyError, StalledError
-from models.errors import QuestionError
-from models.instance import UnsupportedInstanceError
-from models.objective import Objective
-from models.scenario import Scenario
-from models.status import Status
-from models.timeline import Timeline
-from planner.answers.contenders import PLAN, ComparedPolicy, rows_of
-from planner.answers.convergence import tell_proof, warn_of
-from planner.answers.plan import Plan, plan_within
-from planner.answers.regret import Regret, RegretRecord
-from planner.answers.shown import Shown, WithRows, WithTimelines
-from planner.answers.simulate import BrokenRulesError, Simulation, simulate
-from planner.answers.take_apart import HeldSteps, clairvoyance_in, hold
-from planner.answers.uncertain.spec import parse_uncertainty
-from planner.answers.versions import Origin, ScenarioNamed, named, provenance
-from solvers.budget import Budget
-from solvers.result import Result
+from truenorth.executor import IllegalActionError, NoiseError, PolicyError, StalledError
+from truenorth.models.errors import QuestionError
+from truenorth.models.instance import UnsupportedInstanceError
+from truenorth.models.objective import Objective
+from truenorth.models.scenario import Scenario
+from truenorth.models.status import Status
+from truenorth.models.timeline import Timeline
+from truenorth.planner.answers.contenders import PLAN, ComparedPolicy, rows_of
+from truenorth.planner.answers.convergence import tell_proof, warn_of
+from truenorth.planner.answers.plan import Plan, plan_within
+from truenorth.planner.answers.regret import Regret, RegretRecord
+from truenorth.planner.answers.shown import Shown, WithRows, WithTimelines
+from truenorth.planner.answers.simulate import BrokenRulesError, Simulation, simulate
+from truenorth.planner.answers.take_apart import HeldSteps, clairvoyance_in, hold
+from truenorth.planner.answers.uncertain.spec import parse_uncertainty
+from truenorth.planner.answers.versions import Origin, ScenarioNamed, named, provenance
+from truenorth.solvers.budget import Budget
+from truenorth.solvers.result import Result
 
 if TYPE_CHECKING:
-    from planner.answers.questions import CompareQuestion
+    from truenorth.planner.answers.questions import CompareQuestion
 
 COMPASS = "compass"
 """Name of the policy whose regret is always shown if it is among the contenders."""

@@ -6,13 +6,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
-from executor import Knows
-from models.metrics import Metrics, measure
-from models.objective import gap, reported_value
-from planner.answers.convergence import is_converged
-from planner.answers.plan import Plan
-from planner.answers.policies.parse import parse
-from planner.answers.simulate import Simulation
+from truenorth.executor import Knows
+from truenorth.models.metrics import Metrics, measure
+from truenorth.models.objective import gap, reported_value
+from truenorth.planner.answers.convergence import is_converged
+from truenorth.planner.answers.plan import Plan
+from truenorth.planner.answers.policies.parse import parse
+from truenorth.planner.answers.simulate import Simulation
 
 PLAN = "plan"
 """Name of the plan's row."""

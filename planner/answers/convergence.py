@@ -6,7 +6,7 @@ plan's and its value over the bound: the further the two are apart, the less the
 
 from __future__ import annotations
 
-from solvers.bounds.closed_form import METHODS
+from truenorth.solvers.bounds.closed_form import METHODS
 
 CONVERGED_GAP = 0.05
 """The widest gap, (plan - bound) / plan, of a plan that counts as converged."""

@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TypeVar
 
-from models.cluster import GPU
-from models.instance import Instance, Ints
-from models.workload import Job, Task, Workflow
+from truenorth.models.cluster import GPU
+from truenorth.models.instance import Instance, Ints
+from truenorth.models.workload import Job, Task, Workflow
 
 Times = TypeVar("Times")
 

@@ -12,16 +12,16 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from executor import Policy
-from executor.samples import Spread
-from executor.simulation import Durations, simulate_recorded
-from models.cluster import MICROSECONDS_PER_SECOND
-from models.errors import QuestionError
-from models.instance import NONE, Instance
-from models.objective import completion_us
-from models.record import Spreading, spread
-from planner.answers.intervals import Interval
-from planner.inputs.samples import Samples
+from truenorth.executor import Policy
+from truenorth.executor.samples import Spread
+from truenorth.executor.simulation import Durations, simulate_recorded
+from truenorth.models.cluster import MICROSECONDS_PER_SECOND
+from truenorth.models.errors import QuestionError
+from truenorth.models.instance import NONE, Instance
+from truenorth.models.objective import completion_us
+from truenorth.models.record import Spreading, spread
+from truenorth.planner.answers.intervals import Interval
+from truenorth.planner.inputs.samples import Samples
 
 Latencies = NDArray[np.int64]
 """In microseconds, shape [runs, jobs]."""

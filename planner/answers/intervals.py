@@ -9,7 +9,7 @@ from statistics import NormalDist
 
 import numpy as np
 
-from models.record import key
+from truenorth.models.record import key
 
 LEVEL = 0.95
 """How often such an interval holds the mean of all replications that could be drawn."""

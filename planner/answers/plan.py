@@ -6,20 +6,20 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from executor import PolicyError, StoppedError, parse_policy, simulate
-from models.instance import Instance, InstanceError
-from models.metrics import Metrics, measure
-from models.objective import Objective, ObjectiveValue, reported_bound, reported_value
-from models.scenario import Scenario, TimelineHeader, write_timeline
-from models.status import Status
-from models.timeline import Timeline
-from planner.answers.convergence import is_converged
-from planner.answers.shown import Shown, WithTimelines
-from planner.answers.versions import provenance
-from solvers import portfolio
-from solvers.budget import Budget
-from solvers.portfolio import Starts
-from solvers.result import Result
+from truenorth.executor import PolicyError, StoppedError, parse_policy, simulate
+from truenorth.models.instance import Instance, InstanceError
+from truenorth.models.metrics import Metrics, measure
+from truenorth.models.objective import Objective, ObjectiveValue, reported_bound, reported_value
+from truenorth.models.scenario import Scenario, TimelineHeader, write_timeline
+from truenorth.models.status import Status
+from truenorth.models.timeline import Timeline
+from truenorth.planner.answers.convergence import is_converged
+from truenorth.planner.answers.shown import Shown, WithTimelines
+from truenorth.planner.answers.versions import provenance
+from truenorth.solvers import portfolio
+from truenorth.solvers.budget import Budget
+from truenorth.solvers.portfolio import Starts
+from truenorth.solvers.result import Result
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,7 +165,7 @@ def write_plan(made: Plan, path: Path, command: str | None = None) -> None:
 def plan_within(
     scenario: Scenario, budget: Budget, *, hint: Timeline | None = None, starts: Sequence[Timeline] | None = None
 ) -> Plan:
-    """Plan a scenario; the parameters are those of `planner.answers.questions.PlanQuestion`."""
+    """Plan a scenario; the parameters are those of `truenorth.planner.answers.questions.PlanQuestion`."""
     return Plan.of(scenario, solve(scenario.instance, scenario.objective, budget, hint=hint, starts=starts))
 
 

@@ -12,18 +12,18 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from executor.devices.profiling import Measurements, measure
-from executor.runners.runner import Runner
-from executor.samples import FittedLine, Spread
-from models.cluster import Cluster
-from models.record import ABSENT
-from models.scenario import Scenario, ScenarioDocument, build, write_atomically
-from models.scenario.errors import Plain
-from models.scenario.section import validate
-from models.scenario.work import build_workflows
-from models.scenario.writing import write_scenario
-from models.units import say_bandwidth
-from planner.inputs.samples import samples_path, samples_text
+from truenorth.executor.devices.profiling import Measurements, measure
+from truenorth.executor.runners.runner import Runner
+from truenorth.executor.samples import FittedLine, Spread
+from truenorth.models.cluster import Cluster
+from truenorth.models.record import ABSENT
+from truenorth.models.scenario import Scenario, ScenarioDocument, build, write_atomically
+from truenorth.models.scenario.errors import Plain
+from truenorth.models.scenario.section import validate
+from truenorth.models.scenario.work import build_workflows
+from truenorth.models.scenario.writing import write_scenario
+from truenorth.models.units import say_bandwidth
+from truenorth.planner.inputs.samples import samples_path, samples_text
 
 
 @dataclass(frozen=True, slots=True)

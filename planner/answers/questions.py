@@ -15,7 +15,7 @@ from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Concatenate, Generic, ParamSpec, Self, TypeVar
 
-from planner.answers.options import (
+from truenorth.planner.answers.options import (
     POLICIES,
     RAY,
     SEED,
@@ -30,20 +30,20 @@ from planner.answers.options import (
 )
 
 if TYPE_CHECKING:
-    from models.scenario import Scenario
-    from models.slo import ServiceLevels
-    from models.timeline import Timeline
-    from planner.answers.bound import Bound
-    from planner.answers.compare import Comparison
-    from planner.answers.plan import Plan
-    from planner.answers.servers.answer import ServersAnswer
-    from planner.answers.servers.scheduled import ScheduleAnswer
-    from planner.answers.simulate import Simulation
-    from planner.answers.uncertain.planning import UncertainPlan
-    from planner.answers.uncertain.told import Told
-    from solvers.budget import Budget
-    from solvers.farm import Farm
-    from solvers.result import Progress
+    from truenorth.models.scenario import Scenario
+    from truenorth.models.slo import ServiceLevels
+    from truenorth.models.timeline import Timeline
+    from truenorth.planner.answers.bound import Bound
+    from truenorth.planner.answers.compare import Comparison
+    from truenorth.planner.answers.plan import Plan
+    from truenorth.planner.answers.servers.answer import ServersAnswer
+    from truenorth.planner.answers.servers.scheduled import ScheduleAnswer
+    from truenorth.planner.answers.simulate import Simulation
+    from truenorth.planner.answers.uncertain.planning import UncertainPlan
+    from truenorth.planner.answers.uncertain.told import Told
+    from truenorth.solvers.budget import Budget
+    from truenorth.solvers.farm import Farm
+    from truenorth.solvers.result import Progress
 
 Answer = TypeVar("Answer")
 Keywords = ParamSpec("Keywords")
@@ -61,8 +61,8 @@ class Question(Generic[Answer]):
 
     def ask(self, scenario: Scenario) -> Answer:
         """Return the answer within the question's own limits; kernels that it needs are compiled before they count."""
-        from planner.answers.pool.calls import farm_at, refuse_absent
-        from solvers.first_use import compile_once
+        from truenorth.planner.answers.pool.calls import farm_at, refuse_absent
+        from truenorth.solvers.first_use import compile_once
 
         ray = getattr(self, "ray", None)
         refuse_absent(ray)
@@ -72,7 +72,7 @@ class Question(Generic[Answer]):
 
     def budget(self, farm: Farm | None = None) -> Budget:
         """Return what this question may take by itself, from now on."""
-        from solvers.budget import Budget
+        from truenorth.solvers.budget import Budget
 
         said = {each.name: getattr(self, each.name, None) for each in fields(Budget) if each.init}
         return Budget(**({name: value for name, value in said.items() if value is not None} | {"farm": farm}))
@@ -146,7 +146,7 @@ class PlanQuestion(SearchQuestion["Plan"]):
     time_limit_s
         Wall-clock seconds for plan and bound together; the first plan is made even if it takes longer.
     method, workers, seed, iterations
-        As in `solvers.budget.Budget`.
+        As in `truenorth.solvers.budget.Budget`.
     ray
         Address of a Ray cluster whose workers look for plans as well.
     watch
@@ -170,7 +170,7 @@ class PlanQuestion(SearchQuestion["Plan"]):
 
     def answer(self, scenario: Scenario, budget: Budget) -> Plan:
         """Return the plan."""
-        from planner.answers.plan import plan_within
+        from truenorth.planner.answers.plan import plan_within
 
         return plan_within(scenario, budget, hint=self.hint, starts=self.starts)
 
@@ -188,7 +188,7 @@ class UncertainPlanQuestion(SearchQuestion["UncertainPlan"]):
     samples
         How many run-time vectors are drawn, to choose by or to tell what the plan is worth.
     time_limit_s, method, workers, seed, iterations, ray, watch, stop
-        As those of `planner.plan`; the time is divided among the candidates.
+        As those of `truenorth.planner.plan`; the time is divided among the candidates.
     """
 
     told: Told
@@ -198,7 +198,7 @@ class UncertainPlanQuestion(SearchQuestion["UncertainPlan"]):
 
     def answer(self, scenario: Scenario, budget: Budget) -> UncertainPlan:
         """Return the plan, and what it is worth."""
-        from planner.answers.uncertain.planning import plan_uncertain_within
+        from truenorth.planner.answers.uncertain.planning import plan_uncertain_within
 
         return plan_uncertain_within(self, scenario, budget)
 
@@ -243,14 +243,14 @@ class BoundQuestion(Question["Bound"]):
 
     def answer(self, scenario: Scenario, budget: Budget) -> Bound:
         """Return the bound."""
-        from planner.answers.bound import bound_within
+        from truenorth.planner.answers.bound import bound_within
 
         return bound_within(scenario, budget, self.schedule)
 
 
 @dataclass(frozen=True)
 class SimulateQuestion(Question["Simulation"]):
-    """Run a policy on a scenario in simulated time; the fields are the keywords of `planner.simulate`."""
+    """Run a policy on a scenario in simulated time; the fields are the keywords of `truenorth.planner.simulate`."""
 
     verb: ClassVar[str] = "simulate"
     policy: str = field(
@@ -266,7 +266,7 @@ class SimulateQuestion(Question["Simulation"]):
 
     def answer(self, scenario: Scenario, budget: Budget) -> Simulation:
         """Return what happened; a simulation has no time limit."""
-        from planner.answers.simulate import simulate
+        from truenorth.planner.answers.simulate import simulate
 
         return simulate(scenario, self.policy, seed=self.seed, noise=self.noise, warmup=self.warmup)
 
@@ -281,7 +281,7 @@ class CompareQuestion(Question["Comparison"]):
     Parameters
     ----------
     policies
-        As `planner.simulate` takes them; None: those of `planner.answers.compare.DEFAULT_POLICIES` (`ahead` up to
+        As `truenorth.planner.simulate` takes them; None: those of `truenorth.planner.answers.compare.DEFAULT_POLICIES` (`ahead` up to
         `LONGEST_LISTS`), and `OFFLINE_POLICIES` if there is noise or `BATCHING_POLICIES` if there are batch classes, of
         those the ones that can serve the window.
     noise
@@ -338,7 +338,7 @@ class CompareQuestion(Question["Comparison"]):
 
     def answer(self, scenario: Scenario, budget: Budget) -> Comparison:
         """Return the comparison."""
-        from planner.answers.compare import compare_within
+        from truenorth.planner.answers.compare import compare_within
 
         return compare_within(self, scenario, budget)
 
@@ -358,7 +358,7 @@ class SizesQuestion(Question[Answer]):
     spare
         The levels must still be met with any so many servers gone.
     noise
-        Under which policies are simulated, as `planner.simulate` takes it, but for ``estimates=FILE``.
+        Under which policies are simulated, as `truenorth.planner.simulate` takes it, but for ``estimates=FILE``.
     rate
         So many times as many requests per second as the scenario says, the same ones: each release is divided by it.
     time_limit_s
@@ -419,7 +419,7 @@ class ServersQuestion(SizesQuestion["ServersAnswer"]):
 
     def answer(self, scenario: Scenario, budget: Budget) -> ServersAnswer:
         """Return the least size that is known to do."""
-        from planner.answers.servers.answer import servers_within
+        from truenorth.planner.answers.servers.answer import servers_within
 
         return servers_within(self, scenario, budget)
 
@@ -442,7 +442,7 @@ class ScheduleQuestion(SizesQuestion["ScheduleAnswer"]):
 
     def answer(self, scenario: Scenario, budget: Budget) -> ScheduleAnswer:
         """Return the cheapest schedule that is known to do."""
-        from planner.answers.servers.schedule import schedule_within
+        from truenorth.planner.answers.servers.schedule import schedule_within
 
         return schedule_within(self, scenario, budget)
 

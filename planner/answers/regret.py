@@ -15,12 +15,12 @@ from dataclasses import dataclass
 from fractions import Fraction
 from itertools import pairwise
 
-from models.objective import Objective, gap, reported_bound, reported_value
-from models.scenario import Scenario
-from models.status import proves
-from models.timeline import Timeline
-from planner.answers.convergence import describe_bound, is_converged
-from planner.answers.shown import WithRows
+from truenorth.models.objective import Objective, gap, reported_bound, reported_value
+from truenorth.models.scenario import Scenario
+from truenorth.models.status import proves
+from truenorth.models.timeline import Timeline
+from truenorth.planner.answers.convergence import describe_bound, is_converged
+from truenorth.planner.answers.shown import WithRows
 
 AS_IT_RAN, RESIDENCY, BATCHES, ORDER, PLACEMENT, OPEN = (
     *("as it ran", "residency", "batches"),
@@ -47,7 +47,7 @@ class RegretStep:
     timeline
         Feasible; for the first step the policy's own.
     value
-        Its exact objective, in the units of `models.objective_value`.
+        Its exact objective, in the units of `truenorth.models.objective_value`.
     lower_bound
         No timeline that keeps the same parts of the policy's lies below.
     """
@@ -95,7 +95,7 @@ class Regret(WithRows):
     steps
         From the policy's own timeline to the plan; values never rise.
     lower_bound, bound_method
-        Of all plans; exact, in the units of `models.objective_value`.
+        Of all plans; exact, in the units of `truenorth.models.objective_value`.
     clairvoyance
         Beside the chain, or None where it was not computed.
     """

@@ -8,20 +8,20 @@ from fractions import Fraction
 
 import numpy as np
 
-from executor import Knows, simulate
-from models.errors import QuestionError
-from models.feasibility import assert_feasible
-from models.instance import Instance
-from models.metrics import measure
-from models.objective import timeline_value
-from models.scenario import Scenario
-from models.scenario.errors import allowed, quote
-from models.timeline import Timeline, batch_leaders
-from planner.answers.policies.following import Following, Informed
-from planner.answers.policies.receding_horizon import RecedingOptions
-from planner.answers.simulate import Simulation
-from planner.answers.uncertain.told import Told, stretch
-from planner.inputs.estimate.logs import LogReading
+from truenorth.executor import Knows, simulate
+from truenorth.models.errors import QuestionError
+from truenorth.models.feasibility import assert_feasible
+from truenorth.models.instance import Instance
+from truenorth.models.metrics import measure
+from truenorth.models.objective import timeline_value
+from truenorth.models.scenario import Scenario
+from truenorth.models.scenario.errors import allowed, quote
+from truenorth.models.timeline import Timeline, batch_leaders
+from truenorth.planner.answers.policies.following import Following, Informed
+from truenorth.planner.answers.policies.receding_horizon import RecedingOptions
+from truenorth.planner.answers.simulate import Simulation
+from truenorth.planner.answers.uncertain.told import Told, stretch
+from truenorth.planner.inputs.estimate.logs import LogReading
 
 Logs = Mapping[tuple[int, str], LogReading]
 """What logs say of tasks, by the index of the job in release order and the task's name."""

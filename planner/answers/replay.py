@@ -11,28 +11,28 @@ from pathlib import Path
 
 import numpy as np
 
-from executor import Policy, instance_for, replay, simulate
-from executor.devices.alone import different_outputs
-from executor.devices.outputs import find_not_finite
-from executor.devices.run import LiveRun, LiveSettings, run_live
-from executor.errors import DeviceError
-from executor.runners.runner import Runner
-from models.feasibility import check
-from models.instance import Instance, Ints
-from models.metrics import Metrics, measure
-from models.objective import completion_us, reported_value, timeline_value
-from models.scenario import Scenario, TimelineHeader, write_timeline
-from models.timeline import UNPLACED, Timeline
-from models.violation import Violation
-from planner.answers.check import feasible_timeline
-from planner.answers.forecast import Forecast, forecast
-from planner.answers.policies.parse import parse
-from planner.answers.replay_report import ReplayRecord, batched_tasks, replay_record
-from planner.answers.shown import Shown, WithTimelines
-from planner.answers.simulate import is_file
-from planner.answers.time_causes import Causes, causes_of_error
-from planner.answers.versions import Origin, ScenarioNamed, named, provenance
-from planner.inputs.samples import Samples
+from truenorth.executor import Policy, instance_for, replay, simulate
+from truenorth.executor.devices.alone import different_outputs
+from truenorth.executor.devices.outputs import find_not_finite
+from truenorth.executor.devices.run import LiveRun, LiveSettings, run_live
+from truenorth.executor.errors import DeviceError
+from truenorth.executor.runners.runner import Runner
+from truenorth.models.feasibility import check
+from truenorth.models.instance import Instance, Ints
+from truenorth.models.metrics import Metrics, measure
+from truenorth.models.objective import completion_us, reported_value, timeline_value
+from truenorth.models.scenario import Scenario, TimelineHeader, write_timeline
+from truenorth.models.timeline import UNPLACED, Timeline
+from truenorth.models.violation import Violation
+from truenorth.planner.answers.check import feasible_timeline
+from truenorth.planner.answers.forecast import Forecast, forecast
+from truenorth.planner.answers.policies.parse import parse
+from truenorth.planner.answers.replay_report import ReplayRecord, batched_tasks, replay_record
+from truenorth.planner.answers.shown import Shown, WithTimelines
+from truenorth.planner.answers.simulate import is_file
+from truenorth.planner.answers.time_causes import Causes, causes_of_error
+from truenorth.planner.answers.versions import Origin, ScenarioNamed, named, provenance
+from truenorth.planner.inputs.samples import Samples
 
 
 @dataclass(frozen=True)

@@ -9,18 +9,18 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from executor.devices.records import Record
-from models.cluster import MICROSECONDS_PER_SECOND
-from models.instance import Instance
-from models.metrics import Metrics
-from models.objective import Objective, reported_value, timeline_value
-from models.record import Spreading, spread
-from models.slo import quantile_rank
-from models.timeline import Timeline, batch_leaders
-from planner.answers.forecast import ForecastComparison, measured_latencies
+from truenorth.executor.devices.records import Record
+from truenorth.models.cluster import MICROSECONDS_PER_SECOND
+from truenorth.models.instance import Instance
+from truenorth.models.metrics import Metrics
+from truenorth.models.objective import Objective, reported_value, timeline_value
+from truenorth.models.record import Spreading, spread
+from truenorth.models.slo import quantile_rank
+from truenorth.models.timeline import Timeline, batch_leaders
+from truenorth.planner.answers.forecast import ForecastComparison, measured_latencies
 
 if TYPE_CHECKING:
-    from planner.answers.replay import Replayed
+    from truenorth.planner.answers.replay import Replayed
 
 TOLERANCE_US = 0
 """By how much a measured timeline may break a rule: orders and measurements share one clock, so not at all."""

@@ -13,15 +13,15 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from models import ServiceLevels
-from models.scenario import Scenario, build
-from planner.answers.questions import ServersQuestion
-from planner.answers.servers.answer import levels_of
-from planner.answers.servers.sizes import Sizes
-from planner.answers.whatif.document import windows_of
-from planner.answers.whatif.result import CellError, Counts, Sweep
-from planner.answers.whatif.run import ask_each
-from planner.answers.whatif.verbs import PLAN, Row
+from truenorth.models import ServiceLevels
+from truenorth.models.scenario import Scenario, build
+from truenorth.planner.answers.questions import ServersQuestion
+from truenorth.planner.answers.servers.answer import levels_of
+from truenorth.planner.answers.servers.sizes import Sizes
+from truenorth.planner.answers.whatif.document import windows_of
+from truenorth.planner.answers.whatif.result import CellError, Counts, Sweep
+from truenorth.planner.answers.whatif.run import ask_each
+from truenorth.planner.answers.whatif.verbs import PLAN, Row
 
 CONFIDENCE = Fraction(9, 10)
 BOUND = "lower bound"

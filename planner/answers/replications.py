@@ -11,19 +11,19 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from executor import NoiseError
-from models.objective import Objective
-from models.record import Spreading, spread
-from models.scenario import Scenario
-from planner.answers.convergence import WHAT_COUNTS, describe_bound
-from planner.answers.intervals import LEVEL, NO_INTERVAL, Interval, interval_of
-from planner.answers.questions import CompareQuestion
-from planner.answers.shown import WithRows
-from planner.answers.uncertain.spec import parse_uncertainty
-from planner.answers.whatif.document import windows_of
-from planner.answers.whatif.result import CellError, Counts, Sweep
-from planner.answers.whatif.run import ask_each
-from planner.answers.whatif.verbs import Row
+from truenorth.executor import NoiseError
+from truenorth.models.objective import Objective
+from truenorth.models.record import Spreading, spread
+from truenorth.models.scenario import Scenario
+from truenorth.planner.answers.convergence import WHAT_COUNTS, describe_bound
+from truenorth.planner.answers.intervals import LEVEL, NO_INTERVAL, Interval, interval_of
+from truenorth.planner.answers.questions import CompareQuestion
+from truenorth.planner.answers.shown import WithRows
+from truenorth.planner.answers.uncertain.spec import parse_uncertainty
+from truenorth.planner.answers.whatif.document import windows_of
+from truenorth.planner.answers.whatif.result import CellError, Counts, Sweep
+from truenorth.planner.answers.whatif.run import ask_each
+from truenorth.planner.answers.whatif.verbs import Row
 
 _Cell = Mapping[str, Row]
 """The rows of a replication by policy."""

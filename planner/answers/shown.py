@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from models.cluster import MICROSECONDS_PER_SECOND
-from models.instance import Instance
-from models.objective import completion_us
-from models.record import encode
-from models.timeline import Timeline
+from truenorth.models.cluster import MICROSECONDS_PER_SECOND
+from truenorth.models.instance import Instance
+from truenorth.models.objective import completion_us
+from truenorth.models.record import encode
+from truenorth.models.timeline import Timeline
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -9,22 +9,22 @@ from fractions import Fraction
 from pathlib import Path
 from typing import ClassVar
 
-from executor import Knows, Policy, PolicyError, instance_for, replay
-from executor import simulate as run
-from executor.futures import Action, change_future, first_difference, past
-from models.cluster import MICROSECONDS_PER_SECOND
-from models.errors import QuestionError
-from models.feasibility import assert_feasible, check
-from models.instance import Instance
-from models.metrics import Metrics, measure
-from models.objective import ObjectiveValue, reported_value, timeline_value
-from models.scenario import Scenario, TimelineHeader, write_timeline
-from models.timeline import Timeline
-from planner.answers.check import feasible_timeline
-from planner.answers.policies.parse import OFFLINE, is_own, parse
-from planner.answers.shown import Shown, WithTimelines
-from planner.answers.uncertain.spec import parse_uncertainty
-from planner.answers.versions import provenance
+from truenorth.executor import Knows, Policy, PolicyError, instance_for, replay
+from truenorth.executor import simulate as run
+from truenorth.executor.futures import Action, change_future, first_difference, past
+from truenorth.models.cluster import MICROSECONDS_PER_SECOND
+from truenorth.models.errors import QuestionError
+from truenorth.models.feasibility import assert_feasible, check
+from truenorth.models.instance import Instance
+from truenorth.models.metrics import Metrics, measure
+from truenorth.models.objective import ObjectiveValue, reported_value, timeline_value
+from truenorth.models.scenario import Scenario, TimelineHeader, write_timeline
+from truenorth.models.timeline import Timeline
+from truenorth.planner.answers.check import feasible_timeline
+from truenorth.planner.answers.policies.parse import OFFLINE, is_own, parse
+from truenorth.planner.answers.shown import Shown, WithTimelines
+from truenorth.planner.answers.uncertain.spec import parse_uncertainty
+from truenorth.planner.answers.versions import provenance
 
 
 class BrokenRulesError(PolicyError):
@@ -138,7 +138,7 @@ def simulate(
         A policy's name with parameters, ``module:Class``, or the path of a plan or timeline file (``*.json``).
     noise
         Seeded noise on run times and loads, or how far what is told of run times is from what holds, as
-        `planner.answers.uncertain.spec.parse_uncertainty` reads it.
+        `truenorth.planner.answers.uncertain.spec.parse_uncertainty` reads it.
     warmup
         Fraction of the earliest jobs that the metrics leave out.
     stop
@@ -239,7 +239,7 @@ def try_changed_futures(scenario: Scenario, policy: str, draws: int, *, seed: in
     Parameters
     ----------
     policy
-        As `planner.answers.simulate` takes it, but for files.
+        As `truenorth.planner.answers.simulate` takes it, but for files.
     draws
         Changed futures to try.
     seed

@@ -10,15 +10,15 @@ from itertools import cycle, product
 
 import numpy as np
 
-from executor import PolicyError
-from models.instance import NONE, Instance, Ints
-from models.objective import Objective, timeline_value
-from models.scenario import Scenario
-from models.timeline import Timeline, batch_leaders
-from planner.answers.fixed import with_placement, without_models
-from planner.answers.plan import plan_within
-from planner.answers.policies.parse import RECEDING
-from planner.answers.regret import (
+from truenorth.executor import PolicyError
+from truenorth.models.instance import NONE, Instance, Ints
+from truenorth.models.objective import Objective, timeline_value
+from truenorth.models.scenario import Scenario
+from truenorth.models.timeline import Timeline, batch_leaders
+from truenorth.planner.answers.fixed import with_placement, without_models
+from truenorth.planner.answers.plan import plan_within
+from truenorth.planner.answers.policies.parse import RECEDING
+from truenorth.planner.answers.regret import (
     AS_IT_RAN,
     BATCHES,
     ORDER,
@@ -29,10 +29,10 @@ from planner.answers.regret import (
     Regret,
     RegretStep,
 )
-from planner.answers.simulate import Simulation, simulate
-from solvers.budget import Budget, tell_nobody
-from solvers.result import Result, Search
-from solvers.search.decoder import Decisions, Decoder
+from truenorth.planner.answers.simulate import Simulation, simulate
+from truenorth.solvers.budget import Budget, tell_nobody
+from truenorth.solvers.result import Result, Search
+from truenorth.solvers.search.decoder import Decisions, Decoder
 
 RECEDING_ALL = f"{RECEDING}:lookahead=all"
 """The receding horizon that sees the whole window."""

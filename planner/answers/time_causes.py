@@ -7,13 +7,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
-from executor import Policy
-from executor.devices.records import Records
-from executor.devices.run import LiveRun
-from executor.simulation import Durations, simulate_recorded
-from models.instance import Instance
-from models.objective import Objective, timeline_value
-from models.timeline import Timeline
+from truenorth.executor import Policy
+from truenorth.executor.devices.records import Records
+from truenorth.executor.devices.run import LiveRun
+from truenorth.executor.simulation import Durations, simulate_recorded
+from truenorth.models.instance import Instance
+from truenorth.models.objective import Objective, timeline_value
+from truenorth.models.timeline import Timeline
 
 CAUSES = ("run_time", "load", "moves", "transfer", "dispatch")
 """In the order in which measured times take the place of given ones; dispatch is what then remains."""

@@ -20,33 +20,33 @@ from typing import Any
 
 import numpy as np
 
-from executor import Policy, StoppedError, instance_for, replay, simulate
-from executor.devices.alone import have_same_bits
-from executor.devices.machine import describe_machine
-from executor.devices.outputs import find_not_finite
-from executor.devices.run import LiveRun, LiveSettings, live_crew, run_on
-from executor.errors import DeviceError
-from executor.runners.runner import Runner
-from models.cluster import MICROSECONDS_PER_SECOND
-from models.errors import QuestionError
-from models.instance import Instance
-from models.objective import Objective, completion_us, reported_bound, reported_value, timeline_value
-from models.scenario import Scenario
-from models.timeline import Timeline
-from planner.answers.check import feasible_timeline
-from planner.answers.forecast import Forecast, forecast, measured_latencies
-from planner.answers.intervals import NO_INTERVAL, Interval, interval_of
-from planner.answers.plan import solve
-from planner.answers.policies.parse import parse
-from planner.answers.replay import Replayed
-from planner.answers.shown import Shown, WithRows, WithTimelines
-from planner.answers.simulate import is_file
-from planner.answers.trial_report import ContenderRow, JobLatencies, TrialOrigin, TrialRecord
-from planner.answers.uncertain.told import stretch
-from planner.answers.versions import ScenarioNamed, named, provenance
-from planner.inputs.samples import Samples
-from solvers.bounds import closed_form
-from solvers.budget import Budget
+from truenorth.executor import Policy, StoppedError, instance_for, replay, simulate
+from truenorth.executor.devices.alone import have_same_bits
+from truenorth.executor.devices.machine import describe_machine
+from truenorth.executor.devices.outputs import find_not_finite
+from truenorth.executor.devices.run import LiveRun, LiveSettings, live_crew, run_on
+from truenorth.executor.errors import DeviceError
+from truenorth.executor.runners.runner import Runner
+from truenorth.models.cluster import MICROSECONDS_PER_SECOND
+from truenorth.models.errors import QuestionError
+from truenorth.models.instance import Instance
+from truenorth.models.objective import Objective, completion_us, reported_bound, reported_value, timeline_value
+from truenorth.models.scenario import Scenario
+from truenorth.models.timeline import Timeline
+from truenorth.planner.answers.check import feasible_timeline
+from truenorth.planner.answers.forecast import Forecast, forecast, measured_latencies
+from truenorth.planner.answers.intervals import NO_INTERVAL, Interval, interval_of
+from truenorth.planner.answers.plan import solve
+from truenorth.planner.answers.policies.parse import parse
+from truenorth.planner.answers.replay import Replayed
+from truenorth.planner.answers.shown import Shown, WithRows, WithTimelines
+from truenorth.planner.answers.simulate import is_file
+from truenorth.planner.answers.trial_report import ContenderRow, JobLatencies, TrialOrigin, TrialRecord
+from truenorth.planner.answers.uncertain.told import stretch
+from truenorth.planner.answers.versions import ScenarioNamed, named, provenance
+from truenorth.planner.inputs.samples import Samples
+from truenorth.solvers.bounds import closed_form
+from truenorth.solvers.budget import Budget
 
 PLAN = "plan"
 """Names the contender that is planned here."""

@@ -8,11 +8,11 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from models.objective import Objective
-from models.record import Spreading, spread
-from planner.answers.forecast import ForecastComparison
-from planner.answers.intervals import Interval
-from planner.answers.versions import Origin
+from truenorth.models.objective import Objective
+from truenorth.models.record import Spreading, spread
+from truenorth.planner.answers.forecast import ForecastComparison
+from truenorth.planner.answers.intervals import Interval
+from truenorth.planner.answers.versions import Origin
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,13 +12,13 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from models.identity import canonical, scenario_hash
-from models.instance import Instance
-from models.scenario import Scenario, write_atomically
-from models.timeline import Timeline
+from truenorth.models.identity import canonical, scenario_hash
+from truenorth.models.instance import Instance
+from truenorth.models.scenario import Scenario, write_atomically
+from truenorth.models.timeline import Timeline
 
 if TYPE_CHECKING:
-    from solvers.faults import SolverFaultWarning  # a GPU host has no solver
+    from truenorth.solvers.faults import SolverFaultWarning  # a GPU host has no solver
 
 _PACKAGES = ("truenorth", "highspy", "numba", "numpy", "ortools", "pulp")
 _ROOT = Path(__file__).parents[2]

@@ -6,12 +6,12 @@ from typing import Annotated
 
 import typer
 
-from planner.command.verbs.devices import profile, replay, trial
-from planner.command.verbs.logs import estimate, import_, progress
-from planner.command.verbs.pages import report, schema, sweep
-from planner.command.verbs.plans import bound, check, plan, verify
-from planner.command.verbs.policies import compare, simulate
-from planner.command.verbs.servers import servers
+from truenorth.planner.command.verbs.devices import profile, replay, trial
+from truenorth.planner.command.verbs.logs import estimate, import_, progress
+from truenorth.planner.command.verbs.pages import report, schema, sweep
+from truenorth.planner.command.verbs.plans import bound, check, plan, verify
+from truenorth.planner.command.verbs.policies import compare, simulate
+from truenorth.planner.command.verbs.servers import servers
 
 app = typer.Typer(
     name="truenorth",

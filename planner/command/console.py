@@ -12,12 +12,12 @@ from contextlib import contextmanager
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 
-from models.objective import Objective, gap, reported_bound, reported_value
-from models.units import say_size
-from solvers.result import Progress
+from truenorth.models.objective import Objective, gap, reported_bound, reported_value
+from truenorth.models.units import say_size
+from truenorth.solvers.result import Progress
 
 if TYPE_CHECKING:
-    from planner.answers.whatif.result import Counts
+    from truenorth.planner.answers.whatif.result import Counts
 
 
 class Line:
@@ -100,7 +100,7 @@ def servers_line() -> Line:
 
 def cells_line() -> Line:
     """Return cells finished, cells failed, elapsed and remaining time."""
-    from planner.answers.whatif.result import Counts
+    from truenorth.planner.answers.whatif.result import Counts
 
     return Line(describe_counts, Counts(0, 0, 0, 0))
 
@@ -108,7 +108,7 @@ def cells_line() -> Line:
 def describe_counts(counts: Counts, elapsed_s: float) -> str:
     """Return how far a sweep has come, in words; what is left is expected to take as long as what this run finished.
 
-    >>> from planner.answers.whatif.result import Counts
+    >>> from truenorth.planner.answers.whatif.result import Counts
     >>> describe_counts(Counts(cells=10, known=4, finished=2, failed=1), 6.0)
     'sweeping  6 of 10 cells   1 failed   6 s   12 s left'
     """

@@ -19,14 +19,14 @@ from typing import TYPE_CHECKING, Any
 import typer
 from typer.main import get_command
 
-from solvers.faults import SolverFaultWarning
+from truenorth.solvers.faults import SolverFaultWarning
 
 if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions
     from rich.segment import Segment
 
-    from models.instance import Instance
-    from solvers.result import Result
+    from truenorth.models.instance import Instance
+    from truenorth.solvers.result import Result
 
 _PIPE_WIDTH = 150
 _STANDARD_ERROR = 2
@@ -65,7 +65,7 @@ def run(app: typer.Typer, arguments: Sequence[str] | None = None) -> int:
         say("truenorth: interrupted")
         return INTERRUPTED
     except Exception as error:
-        from models.errors import UserError  # not before something has failed: `--help` waits for no models
+        from truenorth.models.errors import UserError  # not before something has failed: `--help` waits for no models
 
         if not isinstance(error, UserError):
             raise
@@ -110,7 +110,7 @@ def _complain(message: str) -> int:
 def show(record: object, view: Callable[[], object], as_json: bool, written: Iterable[Path | None] = ()) -> None:
     """Print a record as one JSON object, or what a person reads; then say which files were written."""
     if as_json:
-        from models.record import encode
+        from truenorth.models.record import encode
 
         print(json.dumps(encode(record)))
     else:
@@ -168,7 +168,7 @@ def say_if_late(result: Result) -> None:
 
 def compile_kernels(instance: Instance) -> None:
     """Compile what plans and bounds need before their clock starts, and tell who waits at a terminal why."""
-    from solvers.first_use import compile_once
+    from truenorth.solvers.first_use import compile_once
 
     def tell() -> None:
         if sys.stderr.isatty():
@@ -201,7 +201,7 @@ def prepare_folder(path: Path) -> None:
     UsageError, InputError
         If it cannot be made, or its files cannot be written.
     """
-    from models.scenario import assert_writable, promise
+    from truenorth.models.scenario import assert_writable, promise
 
     promise()
     try:
@@ -249,8 +249,8 @@ def reported() -> Iterator[None]:
 
 
 def _in_words(fault: SolverFaultWarning) -> str:
-    from models.scenario import InputError
-    from planner.answers.versions import write_report
+    from truenorth.models.scenario import InputError
+    from truenorth.planner.answers.versions import write_report
 
     try:
         where = f"please report it with {write_report(fault)}"
@@ -261,8 +261,8 @@ def _in_words(fault: SolverFaultWarning) -> str:
 
 def name_untested(record: object) -> object:
     """Return an answer that names the solvers of versions that nobody has tried; they are named to a person, too."""
-    from models.record import encode
-    from planner.answers.versions import untested_solvers
+    from truenorth.models.record import encode
+    from truenorth.planner.answers.versions import untested_solvers
 
     untested = untested_solvers()
     if not untested:

@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar, get_type_hints
 
 import typer
 
-from planner.answers.options import Kind, Option, name_of, options_of
-from planner.command import manners
+from truenorth.planner.answers.options import Kind, Option, name_of, options_of
+from truenorth.planner.command import manners
 
 if TYPE_CHECKING:
-    from models.scenario import Scenario
-    from planner.answers.questions import Question
-    from planner.command.console import Line
+    from truenorth.models.scenario import Scenario
+    from truenorth.planner.answers.questions import Question
+    from truenorth.planner.command.console import Line
 
 
 def assert_finite(seconds: float) -> float:
@@ -160,12 +160,12 @@ def _read(each: Field[Any], option: Option, typed: Any) -> Any:
     if not typed and option.kind in (Kind.LEVELS, Kind.NAMES):
         return None
     if option.kind is Kind.NAMES:
-        from planner.answers.policies.parse import split_policies
+        from truenorth.planner.answers.policies.parse import split_policies
 
         return split_policies(typed)
     if option.kind is Kind.LEVELS:
-        from models.slo import ServiceLevels
-        from models.units import QuantityError
+        from truenorth.models.slo import ServiceLevels
+        from truenorth.models.units import QuantityError
 
         try:
             return ServiceLevels.parse(*typed)
@@ -187,7 +187,7 @@ def _factor(text: str, name: str) -> Fraction:
 
 def ask_shown(question: Question[Answer], scenario: Scenario, line: Line) -> tuple[Answer, bool]:
     """Return the answer, and whether it was interrupted; meanwhile the line says how far it has come."""
-    from planner.command.console import interruptible
+    from truenorth.planner.command.console import interruptible
 
     manners.compile_kernels(scenario.instance)
     with interruptible() as stop, line.shown():

@@ -14,7 +14,7 @@ def main() -> None:
     """Run the command."""
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, _leave)
-    from planner.command import cli, manners  # a tenth of a second
+    from truenorth.planner.command import cli, manners  # a tenth of a second
 
     with manners.reported():
         code = manners.run(cli.app)

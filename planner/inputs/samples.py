@@ -16,9 +16,9 @@ from typing import Annotated, Any
 
 from pydantic import Field, PlainValidator, model_validator
 
-from executor.samples import Spread
-from models.scenario.reading import read_record
-from models.scenario.section import Record, problem
+from truenorth.executor.samples import Spread
+from truenorth.models.scenario.reading import read_record
+from truenorth.models.scenario.section import Record, problem
 
 SCHEMA_VERSION = 1
 _LEVELS = (Fraction(1, 10), Fraction(1, 2), Fraction(9, 10))

@@ -8,11 +8,11 @@ from itertools import pairwise
 
 import numpy as np
 
-from models.cluster import GPU
-from models.instance import Instance
-from models.timeline import UNPLACED, Residency, Timeline, batch_leaders
-from models.units import say_size
-from models.workload import WHOLE
+from truenorth.models.cluster import GPU
+from truenorth.models.instance import Instance
+from truenorth.models.timeline import UNPLACED, Residency, Timeline, batch_leaders
+from truenorth.models.units import say_size
+from truenorth.models.workload import WHOLE
 
 MOST_ROWS = 16
 """A picture shows at most so many GPUs, the busiest; more would be too thin to read."""

@@ -12,7 +12,7 @@ from xml.etree import ElementTree
 from matplotlib import rc_context
 from matplotlib.figure import Figure
 
-from models.scenario import write_atomically
+from truenorth.models.scenario import write_atomically
 
 PNG_DPI = 130
 """Pixels per inch of a picture."""

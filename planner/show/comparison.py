@@ -15,25 +15,25 @@ from typing import Any
 from rich.console import Group
 from rich.text import Text
 
-from models.metrics import Metrics
-from models.objective import Objective
-from models.record import encode
-from models.scenario import write_atomically
-from models.status import Status
-from planner.answers.compare import COMPASS, Comparison, ComparisonOrigin, ComparisonRecord
-from planner.answers.contenders import PLAN, ComparedPolicy
-from planner.answers.convergence import tell_proof
-from planner.answers.plan import write_plan
-from planner.answers.regret import NOTE
-from planner.answers.simulate import Simulation
-from planner.show import timelines
-from planner.show.canvas import png, write_figure, write_vectors
-from planner.show.curves import draw, draw_in_a_column, gap_over_time, slowdown_ecdf
-from planner.show.gantt import gantt
-from planner.show.perfetto import trace_events
-from planner.show.regret import in_words, losses_table, parts_table, regret_bars
-from planner.show.section import PageSection, read_document, read_record
-from planner.show.table import Column, Table, csv_text, terminal, write_table
+from truenorth.models.metrics import Metrics
+from truenorth.models.objective import Objective
+from truenorth.models.record import encode
+from truenorth.models.scenario import write_atomically
+from truenorth.models.status import Status
+from truenorth.planner.answers.compare import COMPASS, Comparison, ComparisonOrigin, ComparisonRecord
+from truenorth.planner.answers.contenders import PLAN, ComparedPolicy
+from truenorth.planner.answers.convergence import tell_proof
+from truenorth.planner.answers.plan import write_plan
+from truenorth.planner.answers.regret import NOTE
+from truenorth.planner.answers.simulate import Simulation
+from truenorth.planner.show import timelines
+from truenorth.planner.show.canvas import png, write_figure, write_vectors
+from truenorth.planner.show.curves import draw, draw_in_a_column, gap_over_time, slowdown_ecdf
+from truenorth.planner.show.gantt import gantt
+from truenorth.planner.show.perfetto import trace_events
+from truenorth.planner.show.regret import in_words, losses_table, parts_table, regret_bars
+from truenorth.planner.show.section import PageSection, read_document, read_record
+from truenorth.planner.show.table import Column, Table, csv_text, terminal, write_table
 
 FILE = "comparison.json"
 

@@ -13,9 +13,9 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocator
 
-from models.objective import gap
-from planner.show.canvas import AS_DATA, COLUMN_INCHES, IN_A_COLUMN, INK, LINE, SOFT, svg
-from planner.show.colours import COLOURS, colour_of
+from truenorth.models.objective import gap
+from truenorth.planner.show.canvas import AS_DATA, COLUMN_INCHES, IN_A_COLUMN, INK, LINE, SOFT, svg
+from truenorth.planner.show.colours import COLOURS, colour_of
 
 Point = tuple[float, float]
 _MOST_STEPS = 400

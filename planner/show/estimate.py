@@ -8,12 +8,12 @@ from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
-from models.cluster import MICROSECONDS_PER_SECOND
-from planner.inputs.estimate.calibration import NOMINAL
-from planner.inputs.estimate.logs.progress import Remaining
-from planner.inputs.estimate.logs.reading import LogReading
-from planner.inputs.estimate.run import Estimates, as_dict
-from planner.inputs.estimate.table import ESTIMATE_COLUMNS, LINE
+from truenorth.models.cluster import MICROSECONDS_PER_SECOND
+from truenorth.planner.inputs.estimate.calibration import NOMINAL
+from truenorth.planner.inputs.estimate.logs.progress import Remaining
+from truenorth.planner.inputs.estimate.logs.reading import LogReading
+from truenorth.planner.inputs.estimate.run import Estimates, as_dict
+from truenorth.planner.inputs.estimate.table import ESTIMATE_COLUMNS, LINE
 
 _MOST_ROWS, _MOST_NAMES = 20, 10
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pandas as pd
 
-from planner.answers.shown import WithRows, WithTimelines
+from truenorth.planner.answers.shown import WithRows, WithTimelines
 
 
 def frame(answer: WithRows) -> pd.DataFrame:

@@ -10,12 +10,12 @@ from matplotlib.collections import PolyCollection
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 
-from models.cluster import MICROSECONDS_PER_SECOND
-from models.instance import Instance
-from models.timeline import Timeline
-from planner.show.bars import Bar, BarLane, BarRows, rows_of, rows_of_both
-from planner.show.canvas import AS_DATA, PNG_DPI, lay_out
-from planner.show.colours import PLAIN, colour_of, fade, ink_on
+from truenorth.models.cluster import MICROSECONDS_PER_SECOND
+from truenorth.models.instance import Instance
+from truenorth.models.timeline import Timeline
+from truenorth.planner.show.bars import Bar, BarLane, BarRows, rows_of, rows_of_both
+from truenorth.planner.show.canvas import AS_DATA, PNG_DPI, lay_out
+from truenorth.planner.show.colours import PLAIN, colour_of, fade, ink_on
 
 _ROW_INCHES, _AROUND_INCHES = 1.15, 1.9
 _GAP, _WIDE = 1.5, 5.0

@@ -13,12 +13,12 @@ from matplotlib.ticker import LogLocator, NullFormatter
 from rich.console import Group
 from rich.text import Text
 
-from planner.inputs.importers.classes import Rounding
-from planner.inputs.importers.summary import LISTED_MODELS, QUANTILES, ROUNDED_QUANTILES, Summary
-from planner.inputs.importers.trace import Imported
-from planner.show.canvas import AS_DATA
-from planner.show.colours import COLOURS, PLAIN
-from planner.show.table import facts
+from truenorth.planner.inputs.importers.classes import Rounding
+from truenorth.planner.inputs.importers.summary import LISTED_MODELS, QUANTILES, ROUNDED_QUANTILES, Summary
+from truenorth.planner.inputs.importers.trace import Imported
+from truenorth.planner.show.canvas import AS_DATA
+from truenorth.planner.show.colours import COLOURS, PLAIN
+from truenorth.planner.show.table import facts
 
 _LISTED_REASONS = 6
 _RUN_TIMES = "run times, each times its share of a GPU"

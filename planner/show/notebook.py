@@ -8,7 +8,7 @@ from html import escape
 from importlib import import_module
 from typing import Any
 
-from models.workload import Workflow
+from truenorth.models.workload import Workflow
 
 Html = Callable[[Any], str]
 
@@ -36,23 +36,23 @@ def html(answer: object) -> str:
 
 
 def _summaries() -> Any:
-    return import_module("planner.show.summaries")  # on demand: rich and every answer come with it
+    return import_module("truenorth.planner.show.summaries")  # on demand: rich and every answer come with it
 
 
 def _facts(rows: dict[str, str]) -> str:
-    from planner.show.table import facts_html
+    from truenorth.planner.show.table import facts_html
 
     return facts_html(rows)
 
 
 def _chart(answer: Any) -> str:
-    from planner.show.templates import chart
+    from truenorth.planner.show.templates import chart
 
     return chart(answer)._repr_html_() if answer.shown else ""
 
 
 def _rows(answer: Any) -> str:
-    from planner.show.frames import frame
+    from truenorth.planner.show.frames import frame
 
     return str(frame(answer).round(4).to_html())
 
@@ -74,7 +74,7 @@ def _comparison(answer: Any) -> str:
 
 
 def _regret(answer: Any) -> str:
-    from planner.answers.regret import NOTE
+    from truenorth.planner.answers.regret import NOTE
 
     return f"{_rows(answer)}{_warning(answer)}<p>{NOTE}</p>"
 
@@ -84,35 +84,35 @@ def _warning(answer: Any) -> str:
 
 
 def _servers(answer: Any) -> str:
-    from planner.show.servers import sizes_table
-    from planner.show.table import html as table_html
+    from truenorth.planner.show.servers import sizes_table
+    from truenorth.planner.show.table import html as table_html
 
     return table_html(sizes_table(answer.record(), ""))
 
 
 def _replayed(answer: Any) -> str:
-    from planner.show.replay import predicted_and_measured
-    from planner.show.table import html as table_html
+    from truenorth.planner.show.replay import predicted_and_measured
+    from truenorth.planner.show.table import html as table_html
 
     return table_html(predicted_and_measured(answer.record)) + _chart(answer)
 
 
 def _workflow(answer: Workflow) -> str:
-    from planner.show.canvas import svg
-    from planner.show.workflow_figure import draw_workflow
+    from truenorth.planner.show.canvas import svg
+    from truenorth.planner.show.workflow_figure import draw_workflow
 
     return svg(draw_workflow(answer), answer.name, {})
 
 
 _SHOWN: dict[tuple[str, str], Html] = {
-    ("models.workload", "Workflow"): _workflow,
-    ("planner.answers.bound", "Bound"): _bound,
-    ("planner.answers.compare", "Comparison"): _comparison,
-    ("planner.answers.plan", "Plan"): _plan,
-    ("planner.answers.regret", "Regret"): _regret,
-    ("planner.answers.replay", "Replayed"): _replayed,
-    ("planner.answers.replications", "Replicated"): _comparison,
-    ("planner.answers.servers.answer", "ServersAnswer"): _servers,
-    ("planner.answers.simulate", "Simulation"): _simulation,
-    ("planner.answers.whatif.result", "Sweep"): _rows,
+    ("truenorth.models.workload", "Workflow"): _workflow,
+    ("truenorth.planner.answers.bound", "Bound"): _bound,
+    ("truenorth.planner.answers.compare", "Comparison"): _comparison,
+    ("truenorth.planner.answers.plan", "Plan"): _plan,
+    ("truenorth.planner.answers.regret", "Regret"): _regret,
+    ("truenorth.planner.answers.replay", "Replayed"): _replayed,
+    ("truenorth.planner.answers.replications", "Replicated"): _comparison,
+    ("truenorth.planner.answers.servers.answer", "ServersAnswer"): _servers,
+    ("truenorth.planner.answers.simulate", "Simulation"): _simulation,
+    ("truenorth.planner.answers.whatif.result", "Sweep"): _rows,
 }

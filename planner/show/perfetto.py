@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from models.instance import Instance
-from models.timeline import Timeline
-from planner.show.bars import runs_by_gpu
+from truenorth.models.instance import Instance
+from truenorth.models.timeline import Timeline
+from truenorth.planner.show.bars import runs_by_gpu
 
 _COMPUTE, _COPY = 0, 1
 

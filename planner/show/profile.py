@@ -5,11 +5,11 @@ from __future__ import annotations
 from rich.console import Group
 from rich.text import Text
 
-from executor.samples import FittedLine, Spread
-from models.scenario.work import build_workflows
-from models.units import say_bandwidth
-from planner.answers.profile import Profile
-from planner.show.table import Column, Table, terminal
+from truenorth.executor.samples import FittedLine, Spread
+from truenorth.models.scenario.work import build_workflows
+from truenorth.models.units import say_bandwidth
+from truenorth.planner.answers.profile import Profile
+from truenorth.planner.show.table import Column, Table, terminal
 
 Measured = tuple[str, Spread, float | None]
 """What was measured, how long it took, and the time that is given or fitted."""

@@ -10,8 +10,8 @@ from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
-from models.objective import Objective
-from planner.answers.regret import (
+from truenorth.models.objective import Objective
+from truenorth.planner.answers.regret import (
     AS_IT_RAN,
     BATCHES,
     OPEN,
@@ -23,8 +23,8 @@ from planner.answers.regret import (
     Regret,
     RegretRecord,
 )
-from planner.show.canvas import AS_DATA
-from planner.show.table import Column, Table
+from truenorth.planner.show.canvas import AS_DATA
+from truenorth.planner.show.table import Column, Table
 
 _MEANING = {
     AS_IT_RAN: "as it ran",

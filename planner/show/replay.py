@@ -16,23 +16,23 @@ from rich.console import Console, Group
 from rich.progress import MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.text import Text
 
-from executor.devices.records import SET_ASIDE
-from models.objective import reported_value, timeline_value
-from models.record import encode
-from models.scenario import TimelineHeader, write_atomically, write_timeline
-from models.units import say_bandwidth
-from planner.answers.replay_report import Both, ReplayRecord
-from planner.answers.versions import Origin
-from planner.show import timelines
-from planner.show.canvas import png
-from planner.show.gantt import predicted_over_measured
-from planner.show.perfetto import trace_events
-from planner.show.regret import in_words
-from planner.show.section import PageSection, read_document, read_record
-from planner.show.table import Column, Table, facts, terminal
+from truenorth.executor.devices.records import SET_ASIDE
+from truenorth.models.objective import reported_value, timeline_value
+from truenorth.models.record import encode
+from truenorth.models.scenario import TimelineHeader, write_atomically, write_timeline
+from truenorth.models.units import say_bandwidth
+from truenorth.planner.answers.replay_report import Both, ReplayRecord
+from truenorth.planner.answers.versions import Origin
+from truenorth.planner.show import timelines
+from truenorth.planner.show.canvas import png
+from truenorth.planner.show.gantt import predicted_over_measured
+from truenorth.planner.show.perfetto import trace_events
+from truenorth.planner.show.regret import in_words
+from truenorth.planner.show.section import PageSection, read_document, read_record
+from truenorth.planner.show.table import Column, Table, facts, terminal
 
 if TYPE_CHECKING:  # whoever only reads a report has no devices
-    from planner.answers.replay import Replayed
+    from truenorth.planner.answers.replay import Replayed
 
 FILE = "replay.json"
 _MOST_FAILURES = 10
@@ -100,7 +100,7 @@ def replay_view(replayed: Replayed) -> Group:
 
 def _times(found: ReplayRecord) -> Table[Figure]:
     """Return predicted and measured times, and what each cause adds."""
-    from planner.answers.time_causes import CAUSES  # with the packages of devices, which a run had
+    from truenorth.planner.answers.time_causes import CAUSES  # with the packages of devices, which a run had
 
     causes: dict[str, Any] = {} if found.causes_s is None else encode(found.causes_s)
     columns: list[Column[Figure]] = [

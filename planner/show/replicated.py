@@ -12,16 +12,16 @@ from matplotlib.figure import Figure
 from rich.console import Group
 from rich.text import Text
 
-from models.record import encode
-from models.scenario import write_atomically
-from planner.answers.replications import Replicated, ReplicatedPolicy, ReplicatedRecord
-from planner.show import sweep
-from planner.show.canvas import AS_DATA, COLUMN_INCHES, IN_A_COLUMN, write_figure
-from planner.show.colours import COLOURS
-from planner.show.comparison import name_with_marks
-from planner.show.regret import in_words
-from planner.show.section import PageSection, read_document, read_record
-from planner.show.table import Column, Table, csv_text, terminal, write_table
+from truenorth.models.record import encode
+from truenorth.models.scenario import write_atomically
+from truenorth.planner.answers.replications import Replicated, ReplicatedPolicy, ReplicatedRecord
+from truenorth.planner.show import sweep
+from truenorth.planner.show.canvas import AS_DATA, COLUMN_INCHES, IN_A_COLUMN, write_figure
+from truenorth.planner.show.colours import COLOURS
+from truenorth.planner.show.comparison import name_with_marks
+from truenorth.planner.show.regret import in_words
+from truenorth.planner.show.section import PageSection, read_document, read_record
+from truenorth.planner.show.table import Column, Table, csv_text, terminal, write_table
 
 FILE = "intervals.json"
 _ROW_INCHES, _LINE_SHARE = 0.22, 0.65

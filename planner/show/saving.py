@@ -5,18 +5,18 @@ from __future__ import annotations
 from functools import singledispatch
 from pathlib import Path
 
-from planner.answers.bound import Bound, write_certificate
-from planner.answers.compare import Comparison
-from planner.answers.plan import Plan, write_plan
-from planner.answers.replications import Replicated
-from planner.answers.servers.answer import ServersAnswer
-from planner.answers.servers.written import write as write_servers
-from planner.answers.simulate import Simulation, write_simulation
-from planner.answers.uncertain.planning import UncertainPlan
-from planner.show import comparison, replicated
-from planner.show.canvas import write_figure
-from planner.show.regret import regret_bars, regret_table
-from planner.show.table import write_table
+from truenorth.planner.answers.bound import Bound, write_certificate
+from truenorth.planner.answers.compare import Comparison
+from truenorth.planner.answers.plan import Plan, write_plan
+from truenorth.planner.answers.replications import Replicated
+from truenorth.planner.answers.servers.answer import ServersAnswer
+from truenorth.planner.answers.servers.written import write as write_servers
+from truenorth.planner.answers.simulate import Simulation, write_simulation
+from truenorth.planner.answers.uncertain.planning import UncertainPlan
+from truenorth.planner.show import comparison, replicated
+from truenorth.planner.show.canvas import write_figure
+from truenorth.planner.show.regret import regret_bars, regret_table
+from truenorth.planner.show.table import write_table
 
 
 @singledispatch
@@ -34,8 +34,10 @@ def save(answer: object, path: str | Path) -> list[Path]:
     InputError
         If a file cannot be written.
     """
-    from planner.answers.replay import Replayed  # needs the packages of devices, which an answer of its kind has
-    from planner.show import replay
+    from truenorth.planner.answers.replay import (
+        Replayed,  # needs the packages of devices, which an answer of its kind has
+    )
+    from truenorth.planner.show import replay
 
     if isinstance(answer, Replayed):
         return replay.write(answer, Path(path))

@@ -10,15 +10,21 @@ from typing import Any
 from rich.console import Group
 from rich.text import Text
 
-from planner.answers.servers.deployable import lead
-from planner.answers.servers.record import IntervalCount, IntervalRow, ScheduleCosts, ScheduleRecord, ServersOrigin
-from planner.answers.servers.scheduled import ScheduleAnswer
-from planner.show.colours import colour_of
-from planner.show.curves import Curve, Curves
-from planner.show.section import PageSection, read_document, read_record
-from planner.show.servers import sizes_table, view
-from planner.show.servers_words import assumptions, describe_mix, knowledge_in_words
-from planner.show.table import Column, Table, terminal
+from truenorth.planner.answers.servers.deployable import lead
+from truenorth.planner.answers.servers.record import (
+    IntervalCount,
+    IntervalRow,
+    ScheduleCosts,
+    ScheduleRecord,
+    ServersOrigin,
+)
+from truenorth.planner.answers.servers.scheduled import ScheduleAnswer
+from truenorth.planner.show.colours import colour_of
+from truenorth.planner.show.curves import Curve, Curves
+from truenorth.planner.show.section import PageSection, read_document, read_record
+from truenorth.planner.show.servers import sizes_table, view
+from truenorth.planner.show.servers_words import assumptions, describe_mix, knowledge_in_words
+from truenorth.planner.show.table import Column, Table, terminal
 
 FILE = "schedule.json"
 _PLAN = "plan (offline optimum)"

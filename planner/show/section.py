@@ -14,14 +14,14 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from pydantic import ValidationError
 
-from models.record import decode
-from models.scenario import InputError
-from models.scenario.files import read_text
-from planner.show.curves import Curves
-from planner.show.table import Table
+from truenorth.models.record import decode
+from truenorth.models.scenario import InputError
+from truenorth.models.scenario.files import read_text
+from truenorth.planner.show.curves import Curves
+from truenorth.planner.show.table import Table
 
 if TYPE_CHECKING:
-    from planner.show.timelines import Timelines
+    from truenorth.planner.show.timelines import Timelines
 
 Kind = TypeVar("Kind")
 

@@ -11,14 +11,14 @@ from typing import Any
 from rich.console import Group
 from rich.text import Text
 
-from executor import Knows
-from models.cluster import MICROSECONDS_PER_SECOND
-from models.scenario import load_scenario, read_timeline
-from models.slo import ServiceLevel
-from planner.answers.replicated_servers import BOUND, CountSpread, Replications
-from planner.answers.servers.answer import ServersAnswer
-from planner.answers.servers.deployable import lead
-from planner.answers.servers.record import (
+from truenorth.executor import Knows
+from truenorth.models.cluster import MICROSECONDS_PER_SECOND
+from truenorth.models.scenario import load_scenario, read_timeline
+from truenorth.models.slo import ServiceLevel
+from truenorth.planner.answers.replicated_servers import BOUND, CountSpread, Replications
+from truenorth.planner.answers.servers.answer import ServersAnswer
+from truenorth.planner.answers.servers.deployable import lead
+from truenorth.planner.answers.servers.record import (
     AlternativeSize,
     PolicySize,
     ReachedSize,
@@ -27,11 +27,11 @@ from planner.answers.servers.record import (
     Size,
     StrainReached,
 )
-from planner.answers.shown import Shown
-from planner.show.colours import colour_of
-from planner.show.curves import Curve, Curves, Point, dots, lines
-from planner.show.section import PageSection, read_document, read_record
-from planner.show.servers_words import (
+from truenorth.planner.answers.shown import Shown
+from truenorth.planner.show.colours import colour_of
+from truenorth.planner.show.curves import Curve, Curves, Point, dots, lines
+from truenorth.planner.show.section import PageSection, read_document, read_record
+from truenorth.planner.show.servers_words import (
     assumptions,
     cost_of,
     deployable_in_words,
@@ -44,9 +44,9 @@ from planner.show.servers_words import (
     untried,
     up_to_counts,
 )
-from planner.show.summaries import rounded_in_words
-from planner.show.table import Column, Table, terminal
-from planner.show.timelines import Timelines, timelines_of
+from truenorth.planner.show.summaries import rounded_in_words
+from truenorth.planner.show.table import Column, Table, terminal
+from truenorth.planner.show.timelines import Timelines, timelines_of
 
 FILE = "answer.json"
 NOT_MONOTONE = (

@@ -5,10 +5,10 @@ Of priced groups only the price has a bound worth saying: one dear server may do
 
 from __future__ import annotations
 
-from executor import Knows
-from models.record import ABSENT
-from planner.answers.servers.record import AlternativeSize, AssumedWindow, ServersRecord, Size, StrainReached
-from planner.answers.uncertain.spec import MEAN, parse_uncertainty
+from truenorth.executor import Knows
+from truenorth.models.record import ABSENT
+from truenorth.planner.answers.servers.record import AlternativeSize, AssumedWindow, ServersRecord, Size, StrainReached
+from truenorth.planner.answers.uncertain.spec import MEAN, parse_uncertainty
 
 HOURS_PER_MONTH = 730
 """A twelfth of a year."""

@@ -7,21 +7,21 @@ from collections.abc import Mapping
 from rich.console import Group
 from rich.text import Text
 
-from models.metrics import Metrics
-from models.objective import Objective
-from models.record import encode
-from models.scenario import Scenario
-from models.units import say_size
-from planner.answers.bound import Bound
-from planner.answers.check import Checked
-from planner.answers.convergence import describe_bound
-from planner.answers.plan import Plan
-from planner.answers.regret import NOTE
-from planner.answers.simulate import ActionDone, FutureChanged, Simulation
-from planner.answers.uncertain.planning import CandidateRow, UncertainPlan
-from planner.show.regret import in_words, regret_table
-from planner.show.table import Column, Table, facts, terminal
-from solvers.faults import SOLVER_OF
+from truenorth.models.metrics import Metrics
+from truenorth.models.objective import Objective
+from truenorth.models.record import encode
+from truenorth.models.scenario import Scenario
+from truenorth.models.units import say_size
+from truenorth.planner.answers.bound import Bound
+from truenorth.planner.answers.check import Checked
+from truenorth.planner.answers.convergence import describe_bound
+from truenorth.planner.answers.plan import Plan
+from truenorth.planner.answers.regret import NOTE
+from truenorth.planner.answers.simulate import ActionDone, FutureChanged, Simulation
+from truenorth.planner.answers.uncertain.planning import CandidateRow, UncertainPlan
+from truenorth.planner.show.regret import in_words, regret_table
+from truenorth.planner.show.table import Column, Table, facts, terminal
+from truenorth.solvers.faults import SOLVER_OF
 
 
 def plan_view(plan: Plan | UncertainPlan) -> Group:

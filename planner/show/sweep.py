@@ -14,18 +14,18 @@ from rich.box import SIMPLE
 from rich.console import Group
 from rich.text import Text
 
-from models.cells import unguard
-from models.scenario import InputError
-from models.scenario.files import read_text
-from models.units import say_bandwidth, say_size
-from planner.answers.convergence import WHAT_COUNTS
-from planner.answers.whatif.result import Sweep, Value
-from planner.answers.whatif.store import SweepNote
-from planner.answers.whatif.verbs import Row
-from planner.show.colours import COLOURS
-from planner.show.curves import Curves, Point, lines
-from planner.show.section import PageSection, read_document, read_record
-from planner.show.table import Column, Table, terminal
+from truenorth.models.cells import unguard
+from truenorth.models.scenario import InputError
+from truenorth.models.scenario.files import read_text
+from truenorth.models.units import say_bandwidth, say_size
+from truenorth.planner.answers.convergence import WHAT_COUNTS
+from truenorth.planner.answers.whatif.result import Sweep, Value
+from truenorth.planner.answers.whatif.store import SweepNote
+from truenorth.planner.answers.whatif.verbs import Row
+from truenorth.planner.show.colours import COLOURS
+from truenorth.planner.show.curves import Curves, Point, lines
+from truenorth.planner.show.section import PageSection, read_document, read_record
+from truenorth.planner.show.table import Column, Table, terminal
 
 _SEEN_ROWS = 40
 _MOST_ERRORS = 5
@@ -206,7 +206,7 @@ def _with_unit(value: float, unit: str) -> str:
 
 def _command(file: object, folder: Path) -> str:
     if file is None:
-        return "planner.answers.whatif.whatif(...)"
+        return "truenorth.planner.answers.whatif.whatif(...)"
     return shlex.join(["truenorth", "sweep", str(file), "-o", str(folder)])
 
 

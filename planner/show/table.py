@@ -17,8 +17,8 @@ from rich.box import HEAVY_HEAD, Box
 from rich.table import Table as TerminalTable
 from rich.text import Text
 
-from models.cells import guard
-from models.scenario import write_atomically
+from truenorth.models.cells import guard
+from truenorth.models.scenario import write_atomically
 
 if TYPE_CHECKING:
     import pandas as pd

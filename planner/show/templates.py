@@ -11,11 +11,11 @@ from importlib.resources import files
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 
-from models.record import encode
-from planner.answers.shown import Shown, WithTimelines
-from planner.show.colours import COLOURS, PLAIN
-from planner.show.curves import draw_svg
-from planner.show.timelines import timelines_of
+from truenorth.models.record import encode
+from truenorth.planner.answers.shown import Shown, WithTimelines
+from truenorth.planner.show.colours import COLOURS, PLAIN
+from truenorth.planner.show.curves import draw_svg
+from truenorth.planner.show.timelines import timelines_of
 
 _SEPARATORS = (",", ":")
 _ROW, _FRAME, _MOST_ROWS = 92, 180, 8
@@ -27,7 +27,7 @@ _MOST_BYTES = 5_000_000
 def render(template: str, **values: object) -> str:
     """Return a template of this folder, filled; its style and its only script are part of it."""
     environment = Environment(
-        loader=PackageLoader("planner.show.report", "."),
+        loader=PackageLoader("truenorth.planner.show.report", "."),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,
@@ -49,7 +49,7 @@ def compact(data: object) -> str:
 
 
 def _asset(name: str) -> str:
-    return files("planner.show.report").joinpath(name).read_text("utf-8")
+    return files("truenorth.planner.show.report").joinpath(name).read_text("utf-8")
 
 
 @dataclass(frozen=True, slots=True)

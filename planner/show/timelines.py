@@ -15,17 +15,17 @@ from typing import Annotated
 import numpy as np
 from pydantic import Field
 
-from models.availability import FOREVER
-from models.cluster import GPU
-from models.identity import scenario_hash
-from models.instance import Instance
-from models.objective import completion_us
-from models.record import ABSENT, encode
-from models.scenario import InputError, write_atomically
-from models.timeline import Timeline
-from planner.answers.shown import Shown
-from planner.show.bars import runs_by_gpu
-from planner.show.section import read_document, read_record
+from truenorth.models.availability import FOREVER
+from truenorth.models.cluster import GPU
+from truenorth.models.identity import scenario_hash
+from truenorth.models.instance import Instance
+from truenorth.models.objective import completion_us
+from truenorth.models.record import ABSENT, encode
+from truenorth.models.scenario import InputError, write_atomically
+from truenorth.models.timeline import Timeline
+from truenorth.planner.answers.shown import Shown
+from truenorth.planner.show.bars import runs_by_gpu
+from truenorth.planner.show.section import read_document, read_record
 
 NAME = "timelines.json"
 SCHEMA_VERSION = 1

@@ -15,19 +15,19 @@ import numpy as np
 from rich.console import Group
 from rich.text import Text
 
-from models.record import encode
-from models.scenario import write_atomically
-from planner.answers.trial_report import ContenderRow, TrialOrigin, TrialRecord
-from planner.show import timelines
-from planner.show.colours import COLOURS
-from planner.show.curves import Curve, Curves
-from planner.show.regret import in_words
-from planner.show.section import PageSection, read_document, read_record
-from planner.show.table import Column, Table, terminal
+from truenorth.models.record import encode
+from truenorth.models.scenario import write_atomically
+from truenorth.planner.answers.trial_report import ContenderRow, TrialOrigin, TrialRecord
+from truenorth.planner.show import timelines
+from truenorth.planner.show.colours import COLOURS
+from truenorth.planner.show.curves import Curve, Curves
+from truenorth.planner.show.regret import in_words
+from truenorth.planner.show.section import PageSection, read_document, read_record
+from truenorth.planner.show.table import Column, Table, terminal
 
 if TYPE_CHECKING:  # whoever only reads a report has no devices
-    from planner.answers.replay import Replayed
-    from planner.answers.trial import Trial
+    from truenorth.planner.answers.replay import Replayed
+    from truenorth.planner.answers.trial import Trial
 
 FILE = "trial.json"
 _RUNS = "runs"

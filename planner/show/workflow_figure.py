@@ -6,10 +6,10 @@ import networkx as nx
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
-from models.branches import likelihoods
-from models.scenario.work import workflow_graph
-from models.workload import Workflow
-from planner.show.colours import COLOURS
+from truenorth.models.branches import likelihoods
+from truenorth.models.scenario.work import workflow_graph
+from truenorth.models.workload import Workflow
+from truenorth.planner.show.colours import COLOURS
 
 _COLUMN_INCHES, _ROW_INCHES = 2.4, 1.1
 

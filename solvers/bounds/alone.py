@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections import Counter
 
-from models import NEVER, NONE, WHOLE, Instance
-from models.tables import Arcs
+from truenorth.models import NEVER, NONE, WHOLE, Instance
+from truenorth.models.tables import Arcs
 
 
 class Alone:

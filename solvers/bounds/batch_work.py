@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from models import NEVER, NONE, WHOLE, Instance
+from truenorth.models import NEVER, NONE, WHOLE, Instance
 
 _ROOM = 1 << 60
 """Sums of work stay below this where arrays of 64 bits add them up."""

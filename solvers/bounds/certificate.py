@@ -8,14 +8,14 @@ from typing import Any
 
 import numpy as np
 
-from models import Instance, Objective, scenario_hash
-from models.instance import Ints
-from models.objective import reported_bound
-from solvers.bounds import closed_form
-from solvers.bounds.lagrangian.improve import METHOD as LAGRANGIAN
-from solvers.bounds.lagrangian.improve import Priced
-from solvers.bounds.lagrangian.relaxation import Relaxation
-from solvers.bounds.lagrangian.shapes import NO_TASK
+from truenorth.models import Instance, Objective, scenario_hash
+from truenorth.models.instance import Ints
+from truenorth.models.objective import reported_bound
+from truenorth.solvers.bounds import closed_form
+from truenorth.solvers.bounds.lagrangian.improve import METHOD as LAGRANGIAN
+from truenorth.solvers.bounds.lagrangian.improve import Priced
+from truenorth.solvers.bounds.lagrangian.relaxation import Relaxation
+from truenorth.solvers.bounds.lagrangian.shapes import NO_TASK
 
 SCHEMA_VERSION = 1
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from models import NEVER, Instance, Workflow
+from truenorth.models import NEVER, Instance, Workflow
 
 LARGEST_PRICE = 1 << 200
 """No price in a certificate is larger."""

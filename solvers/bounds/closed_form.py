@@ -7,13 +7,13 @@ from collections.abc import Callable, Mapping
 from fractions import Fraction
 from typing import Any, Protocol
 
-from models import Instance, Objective
-from solvers.bounds import critical_path, energetic, fluid, mean_busy_time
-from solvers.bounds.granularity import round_up
+from truenorth.models import Instance, Objective
+from truenorth.solvers.bounds import critical_path, energetic, fluid, mean_busy_time
+from truenorth.solvers.bounds.granularity import round_up
 
 
 class ClosedForm(Protocol):
-    """A bound from a formula: exact, in the units of `models.objective_value`; None where it does not apply."""
+    """A bound from a formula: exact, in the units of `truenorth.models.objective_value`; None where it does not apply."""
 
     def __call__(self, instance: Instance, objective: Objective) -> Fraction | None:
         """Return a value that no plan lies below."""

@@ -12,8 +12,8 @@ from fractions import Fraction
 
 import numpy as np
 
-from models import NEVER, Instance, Objective, objective_value
-from models.instance import Ints
+from truenorth.models import NEVER, Instance, Objective, objective_value
+from truenorth.models.instance import Ints
 
 UNREACHABLE = np.int64(1) << 60
 """Stands for the end of a task on a class where it cannot run."""

@@ -7,7 +7,7 @@ holds more work than time. Whichever task of that interval ends last, it ends af
 at least is the bound. For late jobs, an interval with too much work has jobs that must be late (Moore, Hodgson 1968).
 All of a task's work lies in its interval: of a task that may run in batches, the least of share x p(b) / b over all b.
 
-The interval is the proof: `solvers.bounds.recomputed` prices it again with code of its own.
+The interval is the proof: `truenorth.solvers.bounds.recomputed` prices it again with code of its own.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from models import NEVER, Instance, Objective
-from models.availability import FOREVER
-from models.chains import tails_us
-from models.instance import Ints
-from models.objective import Charges, Term, charges
-from solvers.bounds import critical_path
-from solvers.bounds.batch_work import Work
-from solvers.bounds.proof import Proof
+from truenorth.models import NEVER, Instance, Objective
+from truenorth.models.availability import FOREVER
+from truenorth.models.chains import tails_us
+from truenorth.models.instance import Ints
+from truenorth.models.objective import Charges, Term, charges
+from truenorth.solvers.bounds import critical_path
+from truenorth.solvers.bounds.batch_work import Work
+from truenorth.solvers.bounds.proof import Proof
 
 SLOWDOWN_STEPS = 24
 """Most intervals tried, one after the other, to raise the largest slowdown; every step is one pass over the tasks."""

@@ -22,12 +22,12 @@ from typing import Any, Literal
 
 import numpy as np
 
-from models import Instance, Objective
-from models.chains import heads_us, tails_us
-from models.instance import Ints
-from models.objective import Term, charges
-from solvers.bounds.batch_work import Work
-from solvers.bounds.proof import Proof
+from truenorth.models import Instance, Objective
+from truenorth.models.chains import heads_us, tails_us
+from truenorth.models.instance import Ints
+from truenorth.models.objective import Term, charges
+from truenorth.solvers.bounds.batch_work import Work
+from truenorth.solvers.bounds.proof import Proof
 
 Resource = Literal["compute", "copy engine", "memory"]
 

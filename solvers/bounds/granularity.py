@@ -5,8 +5,8 @@ from __future__ import annotations
 from fractions import Fraction
 from math import ceil
 
-from models import Instance, Objective
-from models.objective import charges
+from truenorth.models import Instance, Objective
+from truenorth.models.objective import charges
 
 
 def round_up(instance: Instance, objective: Objective, bound: Fraction) -> Fraction:

@@ -19,11 +19,11 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import NDArray
 
-from models import Instance, Objective
-from models.chains import fastest_run_us, tails_us
-from models.objective import Term, charges
-from solvers.bounds.batch_work import Work
-from solvers.bounds.critical_path import earliest
+from truenorth.models import Instance, Objective
+from truenorth.models.chains import fastest_run_us, tails_us
+from truenorth.models.objective import Term, charges
+from truenorth.solvers.bounds.batch_work import Work
+from truenorth.solvers.bounds.critical_path import earliest
 
 Floats = NDArray[np.float64]
 

@@ -13,9 +13,9 @@ from fractions import Fraction
 from itertools import pairwise
 from math import lcm
 
-from models import NEVER, WHOLE, Instance, Job, Objective
-from solvers.bounds.alone import Alone
-from solvers.bounds.certified import LATEST, RefusedError, as_list, get, whole
+from truenorth.models import NEVER, WHOLE, Instance, Job, Objective
+from truenorth.solvers.bounds.alone import Alone
+from truenorth.solvers.bounds.certified import LATEST, RefusedError, as_list, get, whole
 
 _LARGEST_LEVEL = 1 << 200
 """Neither part of a fraction in a certificate is larger."""

@@ -13,8 +13,8 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from models.instance import Ints
-from models.streams import StreamSpeed
+from truenorth.models.instance import Ints
+from truenorth.models.streams import StreamSpeed
 
 Floats: TypeAlias = NDArray[np.float64]
 

@@ -13,11 +13,11 @@ from fractions import Fraction
 
 import numpy as np
 
-from models.cluster import GPU
-from models.instance import NONE, Instance, Ints
-from models.stream_tables import longest_on
-from solvers.bounds import stream_costs
-from solvers.bounds.stream_costs import Floats, Requests
+from truenorth.models.cluster import GPU
+from truenorth.models.instance import NONE, Instance, Ints
+from truenorth.models.stream_tables import longest_on
+from truenorth.solvers.bounds import stream_costs
+from truenorth.solvers.bounds.stream_costs import Floats, Requests
 
 NO_DUE = 2**62
 """The due time of a job without one."""

@@ -1,7 +1,7 @@
 """The verifier: computes a certified bound again and accepts or refuses the claim. No solver, no compiled kernel.
 
-Closed forms are computed again by `solvers.bounds.recomputed`. For a Lagrangian bound this file is a second
-implementation of `solvers.bounds.lagrangian`, in whole numbers, on what `solvers.bounds.certified` has read: whatever
+Closed forms are computed again by `truenorth.solvers.bounds.recomputed`. For a Lagrangian bound this file is a second
+implementation of `truenorth.solvers.bounds.lagrangian`, in whole numbers, on what `truenorth.solvers.bounds.certified` has read: whatever
 a certificate holds, if it is well-formed then its prices prove what `_LagrangianCheck.total` returns, and a claim above
 is refused.
 
@@ -19,12 +19,12 @@ from itertools import pairwise
 
 import numpy as np
 
-from models import WHOLE, Instance, Objective, scenario_hash
-from models.instance import Ints
-from models.objective import reported_bound
-from solvers.bounds.alone import Alone
-from solvers.bounds.batch_payments import PARTS, BatchPayments
-from solvers.bounds.certified import (
+from truenorth.models import WHOLE, Instance, Objective, scenario_hash
+from truenorth.models.instance import Ints
+from truenorth.models.objective import reported_bound
+from truenorth.solvers.bounds.alone import Alone
+from truenorth.solvers.bounds.batch_payments import PARTS, BatchPayments
+from truenorth.solvers.bounds.certified import (
     LATEST,
     RefusedError,
     Shape,
@@ -38,8 +38,8 @@ from solvers.bounds.certified import (
     table,
     whole,
 )
-from solvers.bounds.recomputed import RECOMPUTED, latency_weights
-from solvers.bounds.ways import Lane, Ways
+from truenorth.solvers.bounds.recomputed import RECOMPUTED, latency_weights
+from truenorth.solvers.bounds.ways import Lane, Ways
 
 _RULED_OUT = 1 << 400
 """The cost of what cannot be; a cost as large would only make a bound lower."""

@@ -6,8 +6,8 @@ from bisect import bisect_left
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from models import Instance
-from solvers.bounds.alone import Alone
+from truenorth.models import Instance
+from truenorth.solvers.bounds.alone import Alone
 
 
 class Lane(NamedTuple):

@@ -13,12 +13,12 @@ from math import ceil, floor
 
 from ortools.sat.python import cp_model
 
-from models import Instance, Objective, Placement, Timeline
-from models.formulations.arc_flow import formulate, read_bins
-from models.restrictions import Restrictions
-from solvers.exact.cp_sat import solve_until
-from solvers.faults import ARC_FLOW
-from solvers.result import Search
+from truenorth.models import Instance, Objective, Placement, Timeline
+from truenorth.models.formulations.arc_flow import formulate, read_bins
+from truenorth.models.restrictions import Restrictions
+from truenorth.solvers.exact.cp_sat import solve_until
+from truenorth.solvers.faults import ARC_FLOW
+from truenorth.solvers.result import Search
 
 METHOD = ARC_FLOW
 """Name of the bounds that refuted capacities prove."""

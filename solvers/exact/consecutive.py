@@ -13,10 +13,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from models import NONE, WHOLE, Instance, Objective, Placement, Timeline
-from models.objective import Charges, Term, charges
-from models.restrictions import Restrictions
-from solvers.result import Search
+from truenorth.models import NONE, WHOLE, Instance, Objective, Placement, Timeline
+from truenorth.models.objective import Charges, Term, charges
+from truenorth.models.restrictions import Restrictions
+from truenorth.solvers.result import Search
 
 METHOD = "consecutive batches"
 """Name of the optima that are proved here."""

@@ -3,7 +3,7 @@
 A sum over jobs is proved job by job first: what the first k jobs cost without the others is a floor for the first k
 in every plan, and each floor narrows the windows of the next proof (Verfaillie, Lemaitre, Schiex: Russian doll search,
 AAAI 1996). Nothing the solver says is taken on trust: plans are checked when offered, the best plan known before stays
-whatever the solver answers, and others are asked about its proofs (`solvers.confirming`).
+whatever the solver answers, and others are asked about its proofs (`truenorth.solvers.confirming`).
 
 Every run of CP-SAT has a thread of its own, so that a signal handler of the main thread can stop it.
 """
@@ -21,20 +21,20 @@ from typing import TypeVar
 
 from ortools.sat.python import cp_model
 
-from models.formulations.cp_sat import CpSatFormulation, formulate_scaled, formulate_within, scaled_objective
-from models.formulations.cp_sat_plans import add_hint, read_timeline
-from models.formulations.normal_form import restrict
-from models.formulations.scale import ScaledObjective
-from models.formulations.windows import METHOD as WINDOWS
-from models.formulations.windows import cannot_end, completion_lower_us, horizon_us
-from models.instance import Instance
-from models.objective import Objective, completion_us, timeline_value
-from models.timeline import Timeline
-from solvers.bounds.lagrangian.improve import Priced
-from solvers.bounds.lagrangian.windows import limits
-from solvers.faults import CP_SAT, SOLVER_OF
-from solvers.reductions import on_twin
-from solvers.result import Result, Search
+from truenorth.models.formulations.cp_sat import CpSatFormulation, formulate_scaled, formulate_within, scaled_objective
+from truenorth.models.formulations.cp_sat_plans import add_hint, read_timeline
+from truenorth.models.formulations.normal_form import restrict
+from truenorth.models.formulations.scale import ScaledObjective
+from truenorth.models.formulations.windows import METHOD as WINDOWS
+from truenorth.models.formulations.windows import cannot_end, completion_lower_us, horizon_us
+from truenorth.models.instance import Instance
+from truenorth.models.objective import Objective, completion_us, timeline_value
+from truenorth.models.timeline import Timeline
+from truenorth.solvers.bounds.lagrangian.improve import Priced
+from truenorth.solvers.bounds.lagrangian.windows import limits
+from truenorth.solvers.faults import CP_SAT, SOLVER_OF
+from truenorth.solvers.reductions import on_twin
+from truenorth.solvers.result import Result, Search
 
 _POLL_S = 0.05
 _EXACT_FLOATS = 2**53

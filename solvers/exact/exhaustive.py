@@ -1,6 +1,6 @@
 """The oracle: the optimum of tiny instances by a dynamic programme over time; no code of a formulation in it.
 
-The programme runs over the states of `solvers.exact.moments`, the most promising first: what a state has cost, and what
+The programme runs over the states of `truenorth.solvers.exact.moments`, the most promising first: what a state has cost, and what
 its tasks cost at least if each started as soon as its job and models allow. A state is left out if it was reached
 before at no higher cost and with no later starts in total: of the cheapest plans, the one that begins earliest stays.
 So the first state without a task left is an optimum, whatever the objective: each adds up over the jobs, or takes the
@@ -16,13 +16,13 @@ from itertools import count, pairwise
 from math import lcm
 from typing import NamedTuple
 
-from models.availability import FOREVER
-from models.instance import NONE, Instance
-from models.objective import Objective
-from models.timeline import Placement, Residency, Timeline
-from models.workload import Workflow
-from solvers.exact.moments import BegunLoad, Drop, Rules, Start, State, TimeStep
-from solvers.result import Result, Search
+from truenorth.models.availability import FOREVER
+from truenorth.models.instance import NONE, Instance
+from truenorth.models.objective import Objective
+from truenorth.models.timeline import Placement, Residency, Timeline
+from truenorth.models.workload import Workflow
+from truenorth.solvers.exact.moments import BegunLoad, Drop, Rules, Start, State, TimeStep
+from truenorth.solvers.result import Result, Search
 
 METHOD = "exhaustive"
 """Name of the bounds that this solver proves."""

@@ -29,18 +29,18 @@ import pulp
 from highspy import HighsModelStatus as _Status
 from highspy import cb
 
-from models.formulations import milp_instants
-from models.formulations.milp import MilpFormulation, formulate
-from models.formulations.milp_plans import ContradictoryOrderError, read_timeline, start_values
-from models.formulations.windows import METHOD as WINDOWS
-from models.formulations.windows import cannot_end
-from models.instance import Instance
-from models.objective import Objective
-from models.timeline import Timeline
-from solvers.exact import cp_sat
-from solvers.faults import MILP, SOLVER_OF
-from solvers.reductions import on_twin
-from solvers.result import Result, Search
+from truenorth.models.formulations import milp_instants
+from truenorth.models.formulations.milp import MilpFormulation, formulate
+from truenorth.models.formulations.milp_plans import ContradictoryOrderError, read_timeline, start_values
+from truenorth.models.formulations.windows import METHOD as WINDOWS
+from truenorth.models.formulations.windows import cannot_end
+from truenorth.models.instance import Instance
+from truenorth.models.objective import Objective
+from truenorth.models.timeline import Timeline
+from truenorth.solvers.exact import cp_sat
+from truenorth.solvers.faults import MILP, SOLVER_OF
+from truenorth.solvers.reductions import on_twin
+from truenorth.solvers.result import Result, Search
 
 AnyFormulation = MilpFormulation | milp_instants.InstantFormulation
 

@@ -18,9 +18,9 @@ from collections.abc import Iterable, Iterator
 from itertools import chain, combinations
 from typing import NamedTuple
 
-from models.availability import FOREVER, Interval
-from models.instance import NEVER, NONE, Instance
-from models.workload import WHOLE
+from truenorth.models.availability import FOREVER, Interval
+from truenorth.models.instance import NEVER, NONE, Instance
+from truenorth.models.workload import WHOLE
 
 
 class Copy(NamedTuple):

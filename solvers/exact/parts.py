@@ -15,16 +15,16 @@ from itertools import pairwise, permutations
 
 import numpy as np
 
-from models.instance import Instance
-from models.objective import Objective, charges
-from models.timeline import Timeline
-from solvers.bounds import closed_form
-from solvers.bounds.lagrangian.improve import Priced
-from solvers.bounds.lagrangian.improve import improve as raise_bound
-from solvers.exact import start_orders
-from solvers.exact.start_orders_tables import ComputeRate
-from solvers.result import Search
-from solvers.search.decoder import Decisions, Decoder
+from truenorth.models.instance import Instance
+from truenorth.models.objective import Objective, charges
+from truenorth.models.timeline import Timeline
+from truenorth.solvers.bounds import closed_form
+from truenorth.solvers.bounds.lagrangian.improve import Priced
+from truenorth.solvers.bounds.lagrangian.improve import improve as raise_bound
+from truenorth.solvers.exact import start_orders
+from truenorth.solvers.exact.start_orders_tables import ComputeRate
+from truenorth.solvers.result import Search
+from truenorth.solvers.search.decoder import Decisions, Decoder
 
 _MOST_TASKS = 150
 """Larger parts are left to the Lagrangian."""

@@ -21,16 +21,16 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from models.formulations.allowance import UNLIMITED, GivenUpError
-from models.formulations.windows import completion_lower_us
-from models.instance import NONE, Instance, Ints
-from models.objective import Objective, Term, charges
-from solvers.bounds.granularity import round_up
-from solvers.exact.start_orders_kernel import dominate, expand
-from solvers.exact.start_orders_records import Ahead, Growth, OrderTables, States
-from solvers.exact.start_orders_tables import FAR, ComputeRate, tabulate
-from solvers.result import Search
-from solvers.search.decoder import Decisions, Decoder
+from truenorth.models.formulations.allowance import UNLIMITED, GivenUpError
+from truenorth.models.formulations.windows import completion_lower_us
+from truenorth.models.instance import NONE, Instance, Ints
+from truenorth.models.objective import Objective, Term, charges
+from truenorth.solvers.bounds.granularity import round_up
+from truenorth.solvers.exact.start_orders_kernel import dominate, expand
+from truenorth.solvers.exact.start_orders_records import Ahead, Growth, OrderTables, States
+from truenorth.solvers.exact.start_orders_tables import FAR, ComputeRate, tabulate
+from truenorth.solvers.result import Search
+from truenorth.solvers.search.decoder import Decisions, Decoder
 
 METHOD = "start-orders"
 """Name of the bounds that this programme proves; they have no certificate."""

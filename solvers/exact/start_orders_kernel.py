@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from models.instance import NONE, Ints
-from solvers.compiled import inlined, kernel
-from solvers.exact.start_orders_records import Ahead, Growth, OrderTables, States
-from solvers.exact.start_orders_tables import FAR, price_until
+from truenorth.models.instance import NONE, Ints
+from truenorth.solvers.compiled import inlined, kernel
+from truenorth.solvers.exact.start_orders_records import Ahead, Growth, OrderTables, States
+from truenorth.solvers.exact.start_orders_tables import FAR, price_until
 
 MOST_COMPARED = 100
 """Of the states of one key that are kept, a new one is compared with so many."""

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from models.instance import Ints
+from truenorth.models.instance import Ints
 
 Flags = NDArray[np.bool_]
 Keys = NDArray[np.uint64]

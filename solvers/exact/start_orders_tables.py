@@ -12,14 +12,14 @@ from typing import NamedTuple
 
 import numpy as np
 
-from models.formulations.allowance import UNLIMITED, Allowance
-from models.formulations.scale import ScaledObjective
-from models.formulations.windows import horizon_us, time_windows, transfer_matrix
-from models.instance import NONE, Instance, Ints
-from models.objective import Objective, charges
-from solvers.bounds.lagrangian.improve import Priced
-from solvers.compiled import allocating_kernel, inlined
-from solvers.exact.start_orders_records import OrderTables
+from truenorth.models.formulations.allowance import UNLIMITED, Allowance
+from truenorth.models.formulations.scale import ScaledObjective
+from truenorth.models.formulations.windows import horizon_us, time_windows, transfer_matrix
+from truenorth.models.instance import NONE, Instance, Ints
+from truenorth.models.objective import Objective, charges
+from truenorth.solvers.bounds.lagrangian.improve import Priced
+from truenorth.solvers.compiled import allocating_kernel, inlined
+from truenorth.solvers.exact.start_orders_records import OrderTables
 
 FAR = 1 << 58
 """Stands for the cost of what cannot be, and for a time that is never."""

@@ -5,8 +5,8 @@ A stretch is some tasks of a GPU in a row, from the start of the first to the st
 
 from __future__ import annotations
 
-from solvers.compiled import inlined, random_below
-from solvers.search.current_plan import (
+from truenorth.solvers.compiled import inlined, random_below
+from truenorth.solvers.search.current_plan import (
     CurrentPlan,
     Neighbourhood,
     draw_distance,

@@ -13,14 +13,14 @@ from typing import NamedTuple
 
 import numpy as np
 
-from models.instance import Ints
-from solvers.compiled import Floats, random_state, random_unit
-from solvers.search.annealing_kernel import Schedule, advance, anneal_window, evaluate, settle
-from solvers.search.current_plan import new_plan
-from solvers.search.decoder import Decisions, Decoder
-from solvers.search.decoder_kernel import INFEASIBLE, Cost, cost_so_far
-from solvers.search.decoder_state import ClusterState, Decoding, copy_of, restore
-from solvers.search.retiming import Scene, Window, new_retiming
+from truenorth.models.instance import Ints
+from truenorth.solvers.compiled import Floats, random_state, random_unit
+from truenorth.solvers.search.annealing_kernel import Schedule, advance, anneal_window, evaluate, settle
+from truenorth.solvers.search.current_plan import new_plan
+from truenorth.solvers.search.decoder import Decisions, Decoder
+from truenorth.solvers.search.decoder_kernel import INFEASIBLE, Cost, cost_so_far
+from truenorth.solvers.search.decoder_state import ClusterState, Decoding, copy_of, restore
+from truenorth.solvers.search.retiming import Scene, Window, new_retiming
 
 SLICE = 5_000_000
 """Most moves times tasks that may move between two looks at the clock: a tenth of a second where windows are wide."""

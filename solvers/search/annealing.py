@@ -5,16 +5,16 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 
-from models.instance import Instance
-from models.objective import Objective
-from models.timeline import Timeline
-from solvers.result import Origin, Search
-from solvers.search.annealer import SERVING, Annealer, Parameters
-from solvers.search.bands import SEAM, BandAnnealer, Stretches
-from solvers.search.decoder import Decisions, Decoder
-from solvers.search.decoder_kernel import INFEASIBLE
-from solvers.search.dispatch import greedy_decisions
-from solvers.search.teams import MEETINGS, Exchange, Team, is_shared
+from truenorth.models.instance import Instance
+from truenorth.models.objective import Objective
+from truenorth.models.timeline import Timeline
+from truenorth.solvers.result import Origin, Search
+from truenorth.solvers.search.annealer import SERVING, Annealer, Parameters
+from truenorth.solvers.search.bands import SEAM, BandAnnealer, Stretches
+from truenorth.solvers.search.decoder import Decisions, Decoder
+from truenorth.solvers.search.decoder_kernel import INFEASIBLE
+from truenorth.solvers.search.dispatch import greedy_decisions
+from truenorth.solvers.search.teams import MEETINGS, Exchange, Team, is_shared
 
 LONG = 800
 """Tasks per GPU from which on a trace is annealed band by band."""

@@ -12,16 +12,16 @@ from typing import NamedTuple
 
 import numpy as np
 
-from models.instance import Ints
-from solvers.compiled import Floats, RandomState, inlined, kernel, random_unit
-from solvers.search.batch_moves import propose_with_batches, sort_members, undo_joins
-from solvers.search.current_plan import CurrentPlan, Neighbourhood, accept, apply, undo
-from solvers.search.decoder_kernel import INFEASIBLE, Cost, decode, look_ahead
-from solvers.search.decoder_state import FAR, Decoding, Serving, restore
-from solvers.search.estimate import estimate
-from solvers.search.neighbourhood import propose
-from solvers.search.retiming import Scene, Window, is_local, record
-from solvers.search.retiming_kernel import adopt, forget, retime, worst_of
+from truenorth.models.instance import Ints
+from truenorth.solvers.compiled import Floats, RandomState, inlined, kernel, random_unit
+from truenorth.solvers.search.batch_moves import propose_with_batches, sort_members, undo_joins
+from truenorth.solvers.search.current_plan import CurrentPlan, Neighbourhood, accept, apply, undo
+from truenorth.solvers.search.decoder_kernel import INFEASIBLE, Cost, decode, look_ahead
+from truenorth.solvers.search.decoder_state import FAR, Decoding, Serving, restore
+from truenorth.solvers.search.estimate import estimate
+from truenorth.solvers.search.neighbourhood import propose
+from truenorth.solvers.search.retiming import Scene, Window, is_local, record
+from truenorth.solvers.search.retiming_kernel import adopt, forget, retime, worst_of
 
 DOUBT = 1.0
 """Temperatures by which a move must look too dear to be given up on an estimate."""

@@ -18,11 +18,11 @@ from itertools import pairwise
 
 import numpy as np
 
-from models.instance import Ints
-from solvers.search.annealer import Annealer, Parameters, Waypoint
-from solvers.search.decoder import Decisions, Decoder
-from solvers.search.decoder_state import FAR, copy_of
-from solvers.search.retiming import Window
+from truenorth.models.instance import Ints
+from truenorth.solvers.search.annealer import Annealer, Parameters, Waypoint
+from truenorth.solvers.search.decoder import Decisions, Decoder
+from truenorth.solvers.search.decoder_state import FAR, copy_of
+from truenorth.solvers.search.retiming import Window
 
 BAND = 50
 """Tasks of a band, per GPU."""

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from models.instance import NONE
-from solvers.compiled import inlined, random_below, random_unit
-from solvers.search.current_plan import CurrentPlan, Neighbourhood, draw_other_gpu, keeps_order, may_run, take
-from solvers.search.decoder_state import Runs, Serving
-from solvers.search.decoder_tables import Service
-from solvers.search.neighbourhood import MOVES, SHIFT_REPLACE, propose, take_along
+from truenorth.models.instance import NONE
+from truenorth.solvers.compiled import inlined, random_below, random_unit
+from truenorth.solvers.search.current_plan import CurrentPlan, Neighbourhood, draw_other_gpu, keeps_order, may_run, take
+from truenorth.solvers.search.decoder_state import Runs, Serving
+from truenorth.solvers.search.decoder_tables import Service
+from truenorth.solvers.search.neighbourhood import MOVES, SHIFT_REPLACE, propose, take_along
 
 BATCH_MOVES = (
     *MOVES,

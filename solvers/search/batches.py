@@ -8,12 +8,12 @@ what a GPU has free only grows from the latest start on: the first instant that 
 
 from __future__ import annotations
 
-from models.instance import NEVER, NONE
-from models.workload import WHOLE
-from solvers.compiled import inlined
-from solvers.search.decoder_loads import choose_victims, evict_marked, leaving_bytes
-from solvers.search.decoder_state import FAR, DecodedTasks, Decoding, Runs, Serving
-from solvers.search.decoder_tables import InstanceTables
+from truenorth.models.instance import NEVER, NONE
+from truenorth.models.workload import WHOLE
+from truenorth.solvers.compiled import inlined
+from truenorth.solvers.search.decoder_loads import choose_victims, evict_marked, leaving_bytes
+from truenorth.solvers.search.decoder_state import FAR, DecodedTasks, Decoding, Runs, Serving
+from truenorth.solvers.search.decoder_tables import InstanceTables
 
 
 @inlined

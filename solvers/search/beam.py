@@ -20,15 +20,15 @@ from functools import partial
 
 import numpy as np
 
-from models.instance import NONE, Instance, Ints
-from models.objective import Objective, Term, charges
-from models.timeline import Timeline
-from solvers.bounds.lagrangian.improve import Priced
-from solvers.result import Search
-from solvers.search.beam_guide import Guide, tabulate
-from solvers.search.beam_kernel import keep_first, look_on, settle
-from solvers.search.beam_state import ACTIVE, FREE_ROWS, GPU_BITS, NEAREST, TRAIL, Beam, start, with_room
-from solvers.search.decoder import Decisions, Decoder
+from truenorth.models.instance import NONE, Instance, Ints
+from truenorth.models.objective import Objective, Term, charges
+from truenorth.models.timeline import Timeline
+from truenorth.solvers.bounds.lagrangian.improve import Priced
+from truenorth.solvers.result import Search
+from truenorth.solvers.search.beam_guide import Guide, tabulate
+from truenorth.solvers.search.beam_kernel import keep_first, look_on, settle
+from truenorth.solvers.search.beam_state import ACTIVE, FREE_ROWS, GPU_BITS, NEAREST, TRAIL, Beam, start, with_room
+from truenorth.solvers.search.decoder import Decisions, Decoder
 
 MOST_GPUS, MOST_MODELS = 64, 60
 """A state holds a few numbers for each model on each GPU."""

@@ -13,11 +13,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from models.instance import Instance, Ints
-from models.objective import Objective, charges
-from models.tables import NEVER
-from solvers.compiled import Floats, allocating_kernel, inlined, kernel
-from solvers.exact.start_orders_tables import stages_of
+from truenorth.models.instance import Instance, Ints
+from truenorth.models.objective import Objective, charges
+from truenorth.models.tables import NEVER
+from truenorth.solvers.compiled import Floats, allocating_kernel, inlined, kernel
+from truenorth.solvers.exact.start_orders_tables import stages_of
 
 MOST_TASKS = 60
 """Workflows of more tasks than this are left alone: sets of tasks are masks."""

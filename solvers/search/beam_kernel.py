@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from models.tables import NEVER, NONE
-from solvers.compiled import inlined, kernel
-from solvers.search.beam_guide import Guide, cost_from, price_until
-from solvers.search.beam_state import (
+from truenorth.models.tables import NEVER, NONE
+from truenorth.solvers.compiled import inlined, kernel
+from truenorth.solvers.search.beam_guide import Guide, cost_from, price_until
+from truenorth.solvers.search.beam_state import (
     ACTIVE,
     COPIED,
     FIRST_END,
@@ -29,8 +29,8 @@ from solvers.search.beam_state import (
     keep_state,
     leave_out,
 )
-from solvers.search.decoder_state import FAR
-from solvers.search.decoder_tables import InstanceTables
+from truenorth.solvers.search.decoder_state import FAR
+from truenorth.solvers.search.decoder_tables import InstanceTables
 
 
 @kernel

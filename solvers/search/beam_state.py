@@ -12,10 +12,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from models.instance import NONE, Ints
-from solvers.compiled import Floats, inlined
-from solvers.search.beam_guide import Guide
-from solvers.search.decoder_state import ClusterState
+from truenorth.models.instance import NONE, Ints
+from truenorth.solvers.compiled import Floats, inlined
+from truenorth.solvers.search.beam_guide import Guide
+from truenorth.solvers.search.decoder_state import ClusterState
 
 NOW, RELEASED, STARTED, ACTIVE, FIRST_GPU = range(5)
 """Where numbers of a state stand: time, jobs released, tasks started, jobs that are released and not done, GPUs."""

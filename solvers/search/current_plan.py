@@ -11,9 +11,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from models.instance import NEVER, Ints
-from solvers.compiled import RandomState, inlined, random_below, random_unit
-from solvers.search.decoder_tables import InstanceTables
+from truenorth.models.instance import NEVER, Ints
+from truenorth.solvers.compiled import RandomState, inlined, random_below, random_unit
+from truenorth.solvers.search.decoder_tables import InstanceTables
 
 
 class CurrentPlan(NamedTuple):

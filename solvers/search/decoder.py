@@ -10,11 +10,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from models.instance import NONE, Instance, Ints, UnsupportedInstanceError
-from models.objective import Objective
-from models.timeline import Residency, Timeline, batch_leaders
-from solvers.search.decoder_kernel import INFEASIBLE, cost_so_far, decode, look_ahead
-from solvers.search.decoder_state import (
+from truenorth.models.instance import NONE, Instance, Ints, UnsupportedInstanceError
+from truenorth.models.objective import Objective
+from truenorth.models.timeline import Residency, Timeline, batch_leaders
+from truenorth.solvers.search.decoder_kernel import INFEASIBLE, cost_so_far, decode, look_ahead
+from truenorth.solvers.search.decoder_state import (
     END,
     GPU,
     INITIAL,
@@ -30,7 +30,7 @@ from solvers.search.decoder_state import (
     initial_state,
     new_runs,
 )
-from solvers.search.decoder_tables import tabulate, tabulate_service
+from truenorth.solvers.search.decoder_tables import tabulate, tabulate_service
 
 
 @dataclass(frozen=True, slots=True, eq=False)

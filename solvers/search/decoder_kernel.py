@@ -8,12 +8,12 @@ Where tasks run in batches, a batch is placed when its first member is met (`bat
 
 from __future__ import annotations
 
-from models.instance import NEVER, NONE, Ints
-from solvers.compiled import inlined, kernel
-from solvers.search.batches import find_start, gather, run_length
-from solvers.search.decoder_loads import clear_slots, load
-from solvers.search.decoder_state import ClusterState, DecodedTasks, Decoding, Serving
-from solvers.search.decoder_tables import InstanceTables
+from truenorth.models.instance import NEVER, NONE, Ints
+from truenorth.solvers.compiled import inlined, kernel
+from truenorth.solvers.search.batches import find_start, gather, run_length
+from truenorth.solvers.search.decoder_loads import clear_slots, load
+from truenorth.solvers.search.decoder_state import ClusterState, DecodedTasks, Decoding, Serving
+from truenorth.solvers.search.decoder_tables import InstanceTables
 
 INFEASIBLE = float("inf")
 """Cost of decisions that lead to no plan."""

@@ -9,9 +9,9 @@ depends on its past alone, so that a search may change late tasks without changi
 
 from __future__ import annotations
 
-from models.instance import NONE, Ints
-from solvers.compiled import inlined
-from solvers.search.decoder_state import (
+from truenorth.models.instance import NONE, Ints
+from truenorth.solvers.compiled import inlined
+from truenorth.solvers.search.decoder_state import (
     END,
     FAR,
     GPU,
@@ -25,7 +25,7 @@ from solvers.search.decoder_state import (
     Decoding,
     Serving,
 )
-from solvers.search.decoder_tables import InstanceTables
+from truenorth.solvers.search.decoder_tables import InstanceTables
 
 
 @inlined

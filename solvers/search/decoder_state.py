@@ -6,9 +6,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from models.instance import NONE, Instance, Ints
-from solvers.compiled import kernel
-from solvers.search.decoder_tables import InstanceTables, Service
+from truenorth.models.instance import NONE, Instance, Ints
+from truenorth.solvers.compiled import kernel
+from truenorth.solvers.search.decoder_tables import InstanceTables, Service
 
 FAR = np.iinfo(np.int64).max // 2
 """Position of a use that never comes."""

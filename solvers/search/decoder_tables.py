@@ -5,7 +5,7 @@ first entry of each row (compressed rows). The cost of a job that completes at C
 
     linear x max(0, C - due)  +  step x [C > due],   and the plan pays  peak x max(0, C - due)  for its worst job,
 
-which covers every objective of `models.objective`; objectives that are a maximum or a count get a small linear part
+which covers every objective of `truenorth.models.objective`; objectives that are a maximum or a count get a small linear part
 beside their own, so that a search sees progress between two of their steps.
 """
 
@@ -17,11 +17,11 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from models.chains import fastest_run_us, tails_us
-from models.instance import NONE, Instance, Ints
-from models.objective import Objective, Term, charges
-from models.workload import WHOLE
-from solvers.compiled import Floats
+from truenorth.models.chains import fastest_run_us, tails_us
+from truenorth.models.instance import NONE, Instance, Ints
+from truenorth.models.objective import Objective, Term, charges
+from truenorth.models.workload import WHOLE
+from truenorth.solvers.compiled import Floats
 
 SMOOTHING = 1e-4
 """Share of the small linear part in objectives that are a maximum or a count."""

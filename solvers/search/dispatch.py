@@ -15,16 +15,16 @@ from typing import NamedTuple
 
 import numpy as np
 
-from models.instance import NEVER, NONE, Instance, Ints
-from models.objective import Objective
-from models.timeline import Timeline
-from solvers.compiled import Floats, allocating_kernel, inlined
-from solvers.search.batches import first_fit, run_length
-from solvers.search.decoder import Decisions, Decoder
-from solvers.search.decoder_kernel import INFEASIBLE, append, arrival
-from solvers.search.decoder_state import FAR, DecodedTasks, Decoding, Serving, copy_of
-from solvers.search.decoder_tables import InstanceTables, Service
-from solvers.search.static_models import Mask, static_models
+from truenorth.models.instance import NEVER, NONE, Instance, Ints
+from truenorth.models.objective import Objective
+from truenorth.models.timeline import Timeline
+from truenorth.solvers.compiled import Floats, allocating_kernel, inlined
+from truenorth.solvers.search.batches import first_fit, run_length
+from truenorth.solvers.search.decoder import Decisions, Decoder
+from truenorth.solvers.search.decoder_kernel import INFEASIBLE, append, arrival
+from truenorth.solvers.search.decoder_state import FAR, DecodedTasks, Decoding, Serving, copy_of
+from truenorth.solvers.search.decoder_tables import InstanceTables, Service
+from truenorth.solvers.search.static_models import Mask, static_models
 
 
 class Rule(NamedTuple):

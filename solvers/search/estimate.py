@@ -7,11 +7,11 @@ than one is missed; nine in ten moves end here, at a fifth of what timing them a
 
 from __future__ import annotations
 
-from models.instance import NONE
-from solvers.compiled import inlined
-from solvers.search.current_plan import CurrentPlan
-from solvers.search.decoder_kernel import arrival
-from solvers.search.retiming import (
+from truenorth.models.instance import NONE
+from truenorth.solvers.compiled import inlined
+from truenorth.solvers.search.current_plan import CurrentPlan
+from truenorth.solvers.search.decoder_kernel import arrival
+from truenorth.solvers.search.retiming import (
     AFFECTED,
     ANCHOR,
     COMPUTE,

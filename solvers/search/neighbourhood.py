@@ -7,10 +7,10 @@ that take about as long (`alignment`).
 
 from __future__ import annotations
 
-from models.instance import NONE
-from solvers.compiled import inlined, random_below, random_unit
-from solvers.search.alignment import propose_as_long, propose_rest, propose_stretches
-from solvers.search.current_plan import (
+from truenorth.models.instance import NONE
+from truenorth.solvers.compiled import inlined, random_below, random_unit
+from truenorth.solvers.search.alignment import propose_as_long, propose_rest, propose_stretches
+from truenorth.solvers.search.current_plan import (
     CurrentPlan,
     Neighbourhood,
     draw_distance,
@@ -19,7 +19,7 @@ from solvers.search.current_plan import (
     may_run,
     take,
 )
-from solvers.search.decoder_tables import InstanceTables
+from truenorth.solvers.search.decoder_tables import InstanceTables
 
 MOVES = (
     "replace a task",

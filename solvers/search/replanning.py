@@ -12,16 +12,16 @@ from itertools import product
 
 import numpy as np
 
-from models.instance import NEVER, NONE, Instance, Ints
-from models.objective import Objective
-from models.timeline import Placement, Residency, Timeline, batch_leaders
-from solvers.compiled import RandomState
-from solvers.search.annealer import Parameters, cumulate
-from solvers.search.annealing_kernel import Schedule, anneal, anneal_window, evaluate, settle
-from solvers.search.current_plan import CurrentPlan, new_plan
-from solvers.search.decoder import Decisions, Decoder
-from solvers.search.decoder_kernel import INFEASIBLE, cost_so_far, look_ahead
-from solvers.search.decoder_state import (
+from truenorth.models.instance import NEVER, NONE, Instance, Ints
+from truenorth.models.objective import Objective
+from truenorth.models.timeline import Placement, Residency, Timeline, batch_leaders
+from truenorth.solvers.compiled import RandomState
+from truenorth.solvers.search.annealer import Parameters, cumulate
+from truenorth.solvers.search.annealing_kernel import Schedule, anneal, anneal_window, evaluate, settle
+from truenorth.solvers.search.current_plan import CurrentPlan, new_plan
+from truenorth.solvers.search.decoder import Decisions, Decoder
+from truenorth.solvers.search.decoder_kernel import INFEASIBLE, cost_so_far, look_ahead
+from truenorth.solvers.search.decoder_state import (
     END,
     FAR,
     GPU,
@@ -38,10 +38,10 @@ from solvers.search.decoder_state import (
     copy_of,
     initial_state,
 )
-from solvers.search.decoder_tables import InstanceTables
-from solvers.search.dispatch import LARGEST_BATCHES, dispatch, rules
-from solvers.search.retiming import Scene, Window, new_retiming
-from solvers.search.static_models import Mask
+from truenorth.solvers.search.decoder_tables import InstanceTables
+from truenorth.solvers.search.dispatch import LARGEST_BATCHES, dispatch, rules
+from truenorth.solvers.search.retiming import Scene, Window, new_retiming
+from truenorth.solvers.search.static_models import Mask
 
 ROUNDS = 8
 """Temperatures between the first and the last one."""

@@ -15,12 +15,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from models.instance import NONE, Ints
-from solvers.compiled import inlined, kernel
-from solvers.search.current_plan import CurrentPlan, accept
-from solvers.search.decoder_kernel import append
-from solvers.search.decoder_state import FAR, ClusterState, Decoding, restore
-from solvers.search.decoder_tables import InstanceTables
+from truenorth.models.instance import NONE, Ints
+from truenorth.solvers.compiled import inlined, kernel
+from truenorth.solvers.search.current_plan import CurrentPlan, accept
+from truenorth.solvers.search.decoder_kernel import append
+from truenorth.solvers.search.decoder_state import FAR, ClusterState, Decoding, restore
+from truenorth.solvers.search.decoder_tables import InstanceTables
 
 STAMP, PLACED, RELINKED, JOBS, AFFECTED, DIRTY, REACH, AHEAD = range(8)
 """Places in `Retiming.counts`: the last two are the last position that a change reaches, and how far GPUs are ahead."""

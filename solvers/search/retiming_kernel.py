@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from models.instance import NONE
-from solvers.compiled import inlined, kernel
-from solvers.search.current_plan import CurrentPlan, sort_again
-from solvers.search.decoder_kernel import INFEASIBLE
-from solvers.search.decoder_loads import LEAVING as MARKED
-from solvers.search.decoder_loads import choose_victims
-from solvers.search.decoder_state import ClusterState, DecodedTasks
-from solvers.search.decoder_tables import InstanceTables
-from solvers.search.retiming import (
+from truenorth.models.instance import NONE
+from truenorth.solvers.compiled import inlined, kernel
+from truenorth.solvers.search.current_plan import CurrentPlan, sort_again
+from truenorth.solvers.search.decoder_kernel import INFEASIBLE
+from truenorth.solvers.search.decoder_loads import LEAVING as MARKED
+from truenorth.solvers.search.decoder_loads import choose_victims
+from truenorth.solvers.search.decoder_state import ClusterState, DecodedTasks
+from truenorth.solvers.search.decoder_tables import InstanceTables
+from truenorth.solvers.search.retiming import (
     AFFECTED,
     ANCHOR,
     CHANGED,

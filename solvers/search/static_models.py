@@ -11,7 +11,7 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import NDArray
 
-from models.instance import NEVER, Instance
+from truenorth.models.instance import NEVER, Instance
 
 Mask = NDArray[np.bool_]
 

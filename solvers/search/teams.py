@@ -19,12 +19,12 @@ from typing import NamedTuple, TypeVar
 
 import numpy as np
 
-from models.instance import Instance, Ints
-from models.objective import Objective
-from solvers.compiled import random_unit
-from solvers.search.annealer import Annealer, Parameters, Temperature
-from solvers.search.bands import Stretches
-from solvers.search.decoder import Decisions
+from truenorth.models.instance import Instance, Ints
+from truenorth.models.objective import Objective
+from truenorth.solvers.compiled import random_unit
+from truenorth.solvers.search.annealer import Annealer, Parameters, Temperature
+from truenorth.solvers.search.bands import Stretches
+from truenorth.solvers.search.decoder import Decisions
 
 FEWEST_WINDOWS = 4
 """A plan of fewer windows than this is too short for two."""

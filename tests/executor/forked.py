@@ -5,8 +5,8 @@ from __future__ import annotations
 import random
 from fractions import Fraction
 
-from models import Workflow
-from models.workload import Branch
+from truenorth.models import Workflow
+from truenorth.models.workload import Branch
 
 HALF = Fraction(1, 2)
 

@@ -11,10 +11,10 @@ import sys
 from concurrent.futures import ProcessPoolExecutor
 from itertools import product
 
-from executor import simulate
-from models import Instance, Timeline
-from planner.answers.policies.receding_horizon import RecedingHorizon, RecedingOptions
 from tests.executor.test_properties import BATCHES, BATCHING, KINDS, NOISE, POLICIES, compare_pasts, run
+from truenorth.executor import simulate
+from truenorth.models import Instance, Timeline
+from truenorth.planner.answers.policies.receding_horizon import RecedingHorizon, RecedingOptions
 
 RECEDING = "receding:moves=80"
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from executor import Policy, QueuePolicy, Site
-from executor.policies.options import QueueOptions
-from models import Instance, Timeline
+from truenorth.executor import Policy, QueuePolicy, Site
+from truenorth.executor.policies.options import QueueOptions
+from truenorth.models import Instance, Timeline
 
 
 class Listed(QueuePolicy):

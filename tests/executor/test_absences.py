@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 
-from executor import POLICIES, IllegalActionError, PolicyError, Site, parse_policy, replay, simulate
-from executor.noise import parse_noise
 from experiments.random_instances import with_absences
-from models import Cluster, Instance, Job, Objective, check
-from models.availability import FOREVER, Availability
-from solvers.exact import exhaustive
 from tests.executor.scripted import Script, loads, runs
 from tests.instances import chain, cluster, gpu, instance, network, random_instance, random_serving_instance, task
+from truenorth.executor import POLICIES, IllegalActionError, PolicyError, Site, parse_policy, replay, simulate
+from truenorth.executor.noise import parse_noise
+from truenorth.models import Cluster, Instance, Job, Objective, check
+from truenorth.models.availability import FOREVER, Availability
+from truenorth.solvers.exact import exhaustive
 
 ONLINE = [name for name in POLICIES if name != "compass-released"]
 

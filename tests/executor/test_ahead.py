@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import pytest
 
-from executor import parse_policy, simulate
-from models import InitialResidency, Instance, Job, Timeline
 from tests.executor.scripted import loads, runs
 from tests.instances import chain, cluster, instance, task
+from truenorth.executor import parse_policy, simulate
+from truenorth.models import InitialResidency, Instance, Job, Timeline
 
 FIRST = (InitialResidency(0, 0),)
 

@@ -10,12 +10,12 @@ from collections.abc import Callable
 
 import pytest
 
-from executor import IllegalActionError, PolicyError, Site, instance_for, parse_noise, parse_policy, simulate
-from models import BatchClass, Cluster, InitialResidency, Job, Task, check, measure
-from models.workload import WHOLE
 from tests.executor.scripted import Script, loads, runs
 from tests.executor.test_properties import BATCHING
 from tests.instances import chain, cluster, gpu, instance, network, random_serving_instance, task
+from truenorth.executor import IllegalActionError, PolicyError, Site, instance_for, parse_noise, parse_policy, simulate
+from truenorth.models import BatchClass, Cluster, InitialResidency, Job, Task, check, measure
+from truenorth.models.workload import WHOLE
 
 PAIRS = BatchClass("pairs", {"*": {1: 4, 2: 6}})
 """Two tasks together take 6 us, one 4."""

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from executor import parse_policy, simulate
-from models import BatchClass, InitialResidency, Instance, Job, Task, Workflow, check
 from tests.executor.scripted import loads, runs
 from tests.instances import chain, cluster, instance, task
+from truenorth.executor import parse_policy, simulate
+from truenorth.models import BatchClass, InitialResidency, Instance, Job, Task, Workflow, check
 
 THREES = BatchClass("threes", {"*": {1: 4, 2: 6, 3: 9}})
 

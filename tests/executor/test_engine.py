@@ -9,7 +9,9 @@ from collections.abc import Callable, Sequence
 
 import pytest
 
-from executor import (
+from tests.executor.scripted import Listed, Script, loads, runs
+from tests.instances import chain, cluster, instance, task
+from truenorth.executor import (
     IllegalActionError,
     Policy,
     PolicyError,
@@ -20,11 +22,9 @@ from executor import (
     parse_policy,
     simulate,
 )
-from executor.device import VirtualDevice
-from executor.engine import Engine
-from models import InitialResidency, Job, Restrictions, check
-from tests.executor.scripted import Listed, Script, loads, runs
-from tests.instances import chain, cluster, instance, task
+from truenorth.executor.device import VirtualDevice
+from truenorth.executor.engine import Engine
+from truenorth.models import InitialResidency, Job, Restrictions, check
 
 Step = tuple[int, Callable[[Site], None]]
 

@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from executor.samples import FittedLine, fit_line
+from truenorth.executor.samples import FittedLine, fit_line
 
 
 def test_points_on_a_line_give_the_line() -> None:

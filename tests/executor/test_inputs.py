@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import pytest
 
-from executor import parse_policy, replay, simulate
-from models import InitialResidency, Instance, Job, check
 from tests.executor.scripted import runs
 from tests.instances import chain, cluster, instance, task
+from truenorth.executor import parse_policy, replay, simulate
+from truenorth.models import InitialResidency, Instance, Job, check
 
 
 def held_elsewhere(input_bytes: int, ingress: int | None = 0, jobs: int = 1) -> Instance:

@@ -7,10 +7,10 @@ from dataclasses import replace
 
 import pytest
 
-from executor import POLICIES, Knows, instance_for, parse_policy, simulate
-from models import Instance, Job
 from tests.executor.scripted import runs
 from tests.instances import chain, cluster, instance, task
+from truenorth.executor import POLICIES, Knows, instance_for, parse_policy, simulate
+from truenorth.models import Instance, Job
 
 WINDOWS = 12
 PLANS_A_JOB = ("compass", "compass-released", "heft")

@@ -9,10 +9,10 @@ import tracemalloc
 
 import pytest
 
-from executor import PolicyError, instance_for, parse_policy, simulate, twin_instance
-from models import InitialResidency, Instance, Job, Restrictions, check
 from tests.executor.scripted import loads, runs
 from tests.instances import chain, cluster, instance, task
+from truenorth.executor import PolicyError, instance_for, parse_policy, simulate, twin_instance
+from truenorth.models import InitialResidency, Instance, Job, Restrictions, check
 
 
 def test_jit_takes_the_least_wait_and_load() -> None:

@@ -7,13 +7,23 @@ from dataclasses import replace
 
 import pytest
 
-from executor import PolicyError, parse_noise, parse_policy, replay, simulate
-from models import InitialResidency, Job, Objective, Placement, Residency, Restrictions, Timeline, check, timeline_value
-from models.timeline import batch_leaders
-from solvers.exact import exhaustive
 from tests.executor.scripted import loads, runs
 from tests.instances import chain, cluster, instance, random_instance, random_serving_instance, task
 from tests.models.random_timelines import simple_timeline
+from truenorth.executor import PolicyError, parse_noise, parse_policy, replay, simulate
+from truenorth.models import (
+    InitialResidency,
+    Job,
+    Objective,
+    Placement,
+    Residency,
+    Restrictions,
+    Timeline,
+    check,
+    timeline_value,
+)
+from truenorth.models.timeline import batch_leaders
+from truenorth.solvers.exact import exhaustive
 
 NOISE = parse_noise("run=lognormal:0.5,load=normal:0.4")
 

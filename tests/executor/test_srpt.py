@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from executor import parse_policy, simulate
 from experiments.authors import ARRIVALS, recorded
 from experiments.authors import instance as authors_instance
-from models import InitialResidency, Instance, Job, Objective, check, timeline_value
 from tests.executor.scripted import loads, runs
 from tests.instances import chain, cluster, instance, task
+from truenorth.executor import parse_policy, simulate
+from truenorth.models import InitialResidency, Instance, Job, Objective, check, timeline_value
 
 
 def test_short_jobs_overtake_long_ones() -> None:

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import pytest
 
-from executor import simulate
-from models import InitialResidency, Instance, Job, check
 from tests.executor.scripted import Listed, loads, runs
 from tests.instances import chain, cluster, instance, task
+from truenorth.executor import simulate
+from truenorth.models import InitialResidency, Instance, Job, check
 
 
 @pytest.mark.parametrize(

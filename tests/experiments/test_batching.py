@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from experiments.batching_2026_11_22.__main__ import FOLDER, Row, contenders, in_classes, worth
 from experiments.study import read
-from models import Job
 from tests.instances import chain, instance, task
+from truenorth.models import Job
 
 
 def test_the_readme_shows_what_the_results_say() -> None:

@@ -8,11 +8,11 @@ from collections.abc import Iterator
 
 import pytest
 
-from executor.devices.records import Record
 from experiments.device_figures.figures import TARGETS, load_share, overlap_us, reached
 from experiments.device_figures.parts import parts
 from experiments.device_figures.steps import Figure, refuse_too_much, take_steps
-from models.scenario import scenario_from
+from truenorth.executor.devices.records import Record
+from truenorth.models.scenario import scenario_from
 
 
 def record(gpu: int, start_us: int, end_us: int, size_bytes: int = 0) -> Record:

@@ -10,7 +10,7 @@ from experiments.bench import ask
 from experiments.gentd26_2026_11_21 import __main__ as study
 from experiments.gentd26_2026_11_21.__main__ import BOUND, PLAN, STATIC, assigned, owners
 from experiments.study import read, write
-from models.scenario import Scenario, scenario_from
+from truenorth.models.scenario import Scenario, scenario_from
 
 CONTENDERS = (*study.POLICIES, STATIC, PLAN, BOUND)
 

@@ -13,9 +13,9 @@ from experiments.nightly import against
 from experiments.nightly.__main__ import Table
 from experiments.nightly.against import Compared, compare_bounds, compare_plans, compare_servers
 from experiments.nightly.draws import UNITS_US, Draw, draw
-from models import Objective
-from models.scenario import load_scenario, scenario_from
-from solvers.bounds import closed_form
+from truenorth.models import Objective
+from truenorth.models.scenario import load_scenario, scenario_from
+from truenorth.solvers.bounds import closed_form
 
 SEEDS = range(500, 524)
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from executor import POLICIES, instance_for, parse_policy, simulate
-from models import check, measure
-from models.scenario import load_scenario
-from planner.answers.plan import solve
-from solvers.budget import Budget
+from truenorth.executor import POLICIES, instance_for, parse_policy, simulate
+from truenorth.models import check, measure
+from truenorth.models.scenario import load_scenario
+from truenorth.planner.answers.plan import solve
+from truenorth.solvers.budget import Budget
 
 SCENARIO = Path(__file__).parents[2] / "experiments" / "scenarios" / "six_models.yaml"
 

@@ -19,8 +19,8 @@ from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
-from planner.command.cli import app
-from planner.command.manners import run
+from truenorth.planner.command.cli import app
+from truenorth.planner.command.manners import run
 
 WIDTH = 120
 _TIMES = {"runtime_s", "cpu_s", "wall_s", "elapsed_s", "time_to_first_s"}

@@ -9,7 +9,7 @@ import math
 from fractions import Fraction
 from itertools import permutations
 
-from models import GPU, WHOLE, Instance, MLModel, Residency, Task, Timeline, Workflow
+from truenorth.models import GPU, WHOLE, Instance, MLModel, Residency, Task, Timeline, Workflow
 
 
 def broken_rules(instance: Instance, timeline: Timeline) -> set[str]:

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from models import Instance, Placement, Residency, Timeline
+from truenorth.models import Instance, Placement, Residency, Timeline
 
 
 def simple_timeline(rng: random.Random, instance: Instance) -> Timeline:

@@ -11,13 +11,13 @@ from typing import Any
 import pytest
 
 from experiments.random_instances import with_absences
-from models import Instance, Job, Placement, Residency, Restrictions, Timeline, check, measure, scenario_hash
-from models.availability import FOREVER, Availability
-from models.objective import Objective
-from models.scenario import InputError, load_scenario, scenario_from
-from solvers.exact import exhaustive
 from tests.instances import chain, cluster, instance, random_instance, task
 from tests.models.brute_force import broken_rules
+from truenorth.models import Instance, Job, Placement, Residency, Restrictions, Timeline, check, measure, scenario_hash
+from truenorth.models.availability import FOREVER, Availability
+from truenorth.models.objective import Objective
+from truenorth.models.scenario import InputError, load_scenario, scenario_from
+from truenorth.solvers.exact import exhaustive
 
 SCENARIO = """
 cluster:

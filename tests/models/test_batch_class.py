@@ -7,8 +7,18 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from models import NEVER, NONE, WHOLE, BatchClass, Instance, InstanceError, Job, Task, UnsupportedInstanceError
 from tests import instances as make
+from truenorth.models import (
+    NEVER,
+    NONE,
+    WHOLE,
+    BatchClass,
+    Instance,
+    InstanceError,
+    Job,
+    Task,
+    UnsupportedInstanceError,
+)
 
 OPT = BatchClass("opt", {"A": {1: 4, 2: 5, 4: 9}, "B": {1: 3}}, ("m",), WHOLE // 4, 2)
 

@@ -11,10 +11,10 @@ from fractions import Fraction
 
 import pytest
 
-from models import Instance, Job, Workflow, scenario_hash
-from models.branches import branch_of, deciders, draw_branch, likelihoods, open_paths, paths_of
-from models.workload import Branch
 from tests.instances import instance, task
+from truenorth.models import Instance, Job, Workflow, scenario_hash
+from truenorth.models.branches import branch_of, deciders, draw_branch, likelihoods, open_paths, paths_of
+from truenorth.models.workload import Branch
 
 TASKS = (task("d", 2), task("a", 5, after={"d": 1}), task("b", 1, after={"d": 1}), task("j", 1, after={"a": 0, "b": 0}))
 FORKED = Workflow("w", TASKS, (Branch(Fraction(3, 4), ("a",)), Branch(Fraction(1, 4), ("b",))))

@@ -7,8 +7,8 @@ from fractions import Fraction
 
 import pytest
 
-from models import GPU, Cluster, Link, Network
 from tests import instances as make
+from truenorth.models import GPU, Cluster, Link, Network
 
 GB = 10**9
 

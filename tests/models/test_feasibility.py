@@ -13,7 +13,10 @@ from dataclasses import replace
 
 import pytest
 
-from models import (
+from tests import instances as make
+from tests.models.brute_force import broken_rules
+from tests.models.random_timelines import mutant, serving_mutant, simple_timeline
+from truenorth.models import (
     BatchClass,
     Cluster,
     InfeasibleTimelineError,
@@ -30,9 +33,6 @@ from models import (
     check,
     measure,
 )
-from tests import instances as make
-from tests.models.brute_force import broken_rules
-from tests.models.random_timelines import mutant, serving_mutant, simple_timeline
 
 WEIGHTS = {"a": 4, "b": 5, "c": 6}
 A, B, C = 0, 1, 2

@@ -8,10 +8,10 @@ from dataclasses import replace
 
 import pytest
 
-from models import IDLE, WHOLE, GPUState, Instance, Residency, Run, Timeline, check
-from models.timeline import batch_leaders
 from tests import instances as make
 from tests.models.random_timelines import mutant, serving_mutant, simple_timeline
+from truenorth.models import IDLE, WHOLE, GPUState, Instance, Residency, Run, Timeline, check
+from truenorth.models.timeline import batch_leaders
 
 A, B, C = 0, 1, 2
 END, READY, EVICT, LOAD, START = range(5)

@@ -9,9 +9,9 @@ from fractions import Fraction
 
 import pytest
 
-from models import InitialResidency, Instance, Job, Link, MLModel, Network, Restrictions, Task, scenario_hash
-from models.identity import canonical
 from tests import instances as make
+from truenorth.models import InitialResidency, Instance, Job, Link, MLModel, Network, Restrictions, Task, scenario_hash
+from truenorth.models.identity import canonical
 
 
 def build(runtime_us: int = 5, edge_bytes: int = 3, input_bytes: int = 0) -> Instance:

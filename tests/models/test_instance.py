@@ -9,7 +9,8 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from models import (
+from tests import instances as make
+from truenorth.models import (
     NEVER,
     Edge,
     InitialResidency,
@@ -22,8 +23,7 @@ from models import (
     Task,
     Workflow,
 )
-from models.tables import LARGEST
-from tests import instances as make
+from truenorth.models.tables import LARGEST
 
 PAIR = make.chain(make.task("a", 2, ["m"]), make.task("b", {"A": 4}, ["m", "n"], after={"a": 3}), name="pair")
 ONE = make.chain(make.task("c", {"A": 5, "B": 6}), name="one")

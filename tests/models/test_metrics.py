@@ -9,7 +9,9 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from models import (
+from tests import instances as make
+from tests.models.random_timelines import simple_timeline
+from truenorth.models import (
     BatchClass,
     InitialResidency,
     Instance,
@@ -24,11 +26,9 @@ from models import (
     measure,
     timeline_value,
 )
-from models.metrics import hit_rate, serving_residency
-from models.objective import reported_value
-from models.slo import quantile_rank
-from tests import instances as make
-from tests.models.random_timelines import simple_timeline
+from truenorth.models.metrics import hit_rate, serving_residency
+from truenorth.models.objective import reported_value
+from truenorth.models.slo import quantile_rank
 
 # Two GPUs of 10 bytes, one byte loads in 1 us. Models a (4), b (5), c (6). Each job is one task of 10 us:
 #   job  release  model  GPU  run       F   F / P

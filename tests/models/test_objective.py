@@ -10,9 +10,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from models import Instance, Job, Objective, Placement, Timeline, completion_us, objective_value, timeline_value
-from models.objective import gap, mean_ratio, reported_bound, reported_value
 from tests import instances as make
+from truenorth.models import (
+    Instance,
+    Job,
+    Objective,
+    Placement,
+    Timeline,
+    completion_us,
+    objective_value,
+    timeline_value,
+)
+from truenorth.models.objective import gap, mean_ratio, reported_bound, reported_value
 
 # Two workflows: `pair` is two tasks in a row, 2 + 4, P = 6; `fast` is one task that takes 5 here, 3 on a kind
 # that is not in the cluster, P = 3. Jobs:      release  completion   F    F / P   deadline  late by  weight

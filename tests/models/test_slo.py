@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from models import Instance, Job, ServiceLevel, ServiceLevels
-from models.slo import quantile_rank
-from models.units import QuantityError
 from tests import instances as make
+from truenorth.models import Instance, Job, ServiceLevel, ServiceLevels
+from truenorth.models.slo import quantile_rank
+from truenorth.models.units import QuantityError
 
 
 @pytest.mark.parametrize(

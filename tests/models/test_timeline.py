@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from models import Placement, Residency, Timeline
-from models.timeline import UNPLACED
+from truenorth.models import Placement, Residency, Timeline
+from truenorth.models.timeline import UNPLACED
 
 
 def test_placements_come_back_in_task_order_and_residencies_by_gpu_and_load() -> None:

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from models.units import (
+from truenorth.models.units import (
     QuantityError,
     parse_bandwidth,
     parse_number,

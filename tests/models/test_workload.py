@@ -6,8 +6,8 @@ from fractions import Fraction
 
 import pytest
 
-from models import Edge, Job, MLModel, Task, Workflow
 from tests.instances import chain, task
+from truenorth.models import Edge, Job, MLModel, Task, Workflow
 
 
 def test_the_critical_path_takes_the_fastest_of_all_listed_kinds() -> None:

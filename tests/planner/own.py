@@ -6,10 +6,10 @@ import sys
 from dataclasses import replace
 from typing import Any
 
-from executor import QueuePolicy, Site
-from executor.engine import Engine
-from executor.policies.compass import ReleasedCompass
-from models import Instance
+from truenorth.executor import QueuePolicy, Site
+from truenorth.executor.engine import Engine
+from truenorth.executor.policies.compass import ReleasedCompass
+from truenorth.models import Instance
 
 
 class Last(QueuePolicy):

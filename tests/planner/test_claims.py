@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 
-from models import Placement, Timeline
-from models.scenario import Scenario, TimelineHeader, load_scenario, write_timeline
-from planner import plan, save
 from tests.by_hand import TEXT
 from tests.white_box.planner.test_command import Command
+from truenorth.models import Placement, Timeline
+from truenorth.models.scenario import Scenario, TimelineHeader, load_scenario, write_timeline
+from truenorth.planner import plan, save
 
 
 @pytest.fixture

@@ -12,8 +12,8 @@ import pytest
 from ortools.sat.python import cp_model
 
 from experiments.exact.versions import THREE_IN_BATCHES
-from planner.answers import versions
-from planner.command import start
+from truenorth.planner.answers import versions
+from truenorth.planner.command import start
 
 
 def ask(folder: Path, *arguments: str) -> int:

@@ -55,7 +55,7 @@ def test_control_characters_of_a_log_do_not_reach_the_terminal(
 
 def test_a_closed_standard_output_is_no_error(tmp_path: Path) -> None:
     plan = tmp_path / "plan.json"
-    path, program = scenario(tmp_path, "a"), "from planner.command.start import main; main()"
+    path, program = scenario(tmp_path, "a"), "from truenorth.planner.command.start import main; main()"
     words = [sys.executable, "-c", program, "simulate", str(path), "--policy", "jit", "-o", str(plan)]
     done = subprocess.run(  # noqa: S603
         ["/bin/sh", "-c", '"$@" >&-', "sh", *words], stderr=subprocess.PIPE, env=os.environ, check=False

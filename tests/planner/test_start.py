@@ -9,7 +9,7 @@ import pytest
 
 INTERRUPTED_WHILE_LOADING = """
 import os, signal, sys
-from planner.command import start
+from truenorth.planner.command import start
 
 class Interrupting:
     def find_spec(self, name, *_):
@@ -22,7 +22,7 @@ start.main()
 """
 
 
-@pytest.mark.parametrize("module", ["planner.command.cli", "typer", "pydantic", "pydantic_core"])
+@pytest.mark.parametrize("module", ["truenorth.planner.command.cli", "typer", "pydantic", "pydantic_core"])
 @pytest.mark.parametrize("sign", ["SIGINT", "SIGTERM"])
 def test_while_it_is_being_loaded(module: str, sign: str) -> None:
     program = INTERRUPTED_WHILE_LOADING.format(module=module, sign=sign)
@@ -31,7 +31,7 @@ def test_while_it_is_being_loaded(module: str, sign: str) -> None:
 
 
 def test_the_installed_command_starts_there() -> None:
-    program = "import sys; from planner.command.start import main; sys.argv = ['truenorth', '--help']; main()"
+    program = "import sys; from truenorth.planner.command.start import main; sys.argv = ['truenorth', '--help']; main()"
     ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)  # noqa: S603
     assert ended.returncode == 0
     assert "simulate" in ended.stdout

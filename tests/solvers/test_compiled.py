@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 from numba.core import caching
 
-from models.instance import Ints
-from solvers.compiled import digest_texts, inlined, kernel
+from truenorth.models.instance import Ints
+from truenorth.solvers.compiled import digest_texts, inlined, kernel
 
 ROOT = Path(__file__).parents[2]
 
@@ -50,7 +50,7 @@ def test_a_kernel_in_a_new_folder_counts(copied: Path) -> None:
     before = digest_texts(copied)
     new = copied / "solvers/bounds/lagrangian/deeper/more.py"
     new.parent.mkdir()
-    new.write_text("from solvers.compiled import kernel\n")
+    new.write_text("from truenorth.solvers.compiled import kernel\n")
     assert digest_texts(copied) != before
 
 

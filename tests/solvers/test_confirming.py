@@ -7,16 +7,16 @@ from fractions import Fraction
 
 import pytest
 
-from models import Instance, Job, Objective, Placement, Timeline
-from models.availability import FOREVER, Availability
-from models.status import Status
-from solvers import confirming
-from solvers.budget import Budget
-from solvers.confirming import confirm
-from solvers.exact import arc_flow, exhaustive
-from solvers.faults import SolverFaultWarning
-from solvers.result import Search
 from tests.instances import chain, cluster, instance, task
+from truenorth.models import Instance, Job, Objective, Placement, Timeline
+from truenorth.models.availability import FOREVER, Availability
+from truenorth.models.status import Status
+from truenorth.solvers import confirming
+from truenorth.solvers.budget import Budget
+from truenorth.solvers.confirming import confirm
+from truenorth.solvers.exact import arc_flow, exhaustive
+from truenorth.solvers.faults import SolverFaultWarning
+from truenorth.solvers.result import Search
 
 OPTIONS = Budget(20, workers=1)
 

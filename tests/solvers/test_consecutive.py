@@ -8,12 +8,12 @@ from fractions import Fraction
 
 import pytest
 
-from models import BatchClass, Job, Objective, Task
-from models.restrictions import Restrictions
-from solvers.budget import Budget
-from solvers.exact import consecutive, exhaustive
-from solvers.portfolio import solve
 from tests.instances import chain, cluster, instance
+from truenorth.models import BatchClass, Job, Objective, Task
+from truenorth.models.restrictions import Restrictions
+from truenorth.solvers.budget import Budget
+from truenorth.solvers.exact import consecutive, exhaustive
+from truenorth.solvers.portfolio import solve
 
 
 def of_class(times: dict[int, int], releases: list[int], deadline_us: int | None = None, **options: object):  # type: ignore[no-untyped-def]

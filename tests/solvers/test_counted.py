@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 
 from experiments import authors
-from models import Instance, Job, Objective
-from solvers.budget import MOVE_S, Budget, Method, WorkClock
-from solvers.portfolio import solve
-from solvers.result import Result, Search
-from solvers.search import beam
 from tests import instances as make
+from truenorth.models import Instance, Job, Objective
+from truenorth.solvers.budget import MOVE_S, Budget, Method, WorkClock
+from truenorth.solvers.portfolio import solve
+from truenorth.solvers.result import Result, Search
+from truenorth.solvers.search import beam
 
 PLAIN = authors.instance(authors.poisson(4, 12, 1))
 

@@ -7,12 +7,12 @@ from dataclasses import replace
 
 import pytest
 
-from models import BatchClass, InitialResidency, Job, Objective, Restrictions, Task
-from models.availability import FOREVER, Availability
-from models.status import Status
-from solvers.exact import cp_sat, exhaustive
 from tests.instances import chain, cluster, instance, random_instance, task
 from tests.models.formulations.cases import CASES, Case
+from truenorth.models import BatchClass, InitialResidency, Job, Objective, Restrictions, Task
+from truenorth.models.availability import FOREVER, Availability
+from truenorth.models.status import Status
+from truenorth.solvers.exact import cp_sat, exhaustive
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)

@@ -8,11 +8,11 @@ from pathlib import Path
 import numba
 import pytest
 
-from models import Instance, Job
-from models.workload import WHOLE, Task
-from solvers import first_use
-from solvers.first_use import compile_once, mark_complete
 from tests import instances as make
+from truenorth.models import Instance, Job
+from truenorth.models.workload import WHOLE, Task
+from truenorth.solvers import first_use
+from truenorth.solvers.first_use import compile_once, mark_complete
 
 
 def one(share: int = WHOLE) -> Instance:

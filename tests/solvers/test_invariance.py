@@ -8,9 +8,9 @@ from fractions import Fraction
 
 import pytest
 
-from models import Cluster, InitialResidency, Instance, Objective
-from solvers.exact import exhaustive
 from tests.instances import random_instance
+from truenorth.models import Cluster, InitialResidency, Instance, Objective
+from truenorth.solvers.exact import exhaustive
 
 OBJECTIVES = list(Objective)
 

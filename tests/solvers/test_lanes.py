@@ -7,13 +7,13 @@ from dataclasses import replace
 
 import pytest
 
-from models import WHOLE, Instance, Job, Objective, Task, check
-from solvers import portfolio
-from solvers.budget import Budget, Method
-from solvers.exact import exhaustive
-from solvers.portfolio import solve
-from solvers.reductions import lanes_of
 from tests.instances import chain, cluster, instance, task
+from truenorth.models import WHOLE, Instance, Job, Objective, Task, check
+from truenorth.solvers import portfolio
+from truenorth.solvers.budget import Budget, Method
+from truenorth.solvers.exact import exhaustive
+from truenorth.solvers.portfolio import solve
+from truenorth.solvers.reductions import lanes_of
 
 
 def drawn(seed: int, share: int, gpus: int = 1, **also: object) -> Instance:

@@ -6,14 +6,14 @@ import numpy as np
 import pytest
 
 from experiments import authors
-from models import BatchClass, Instance, Job, Objective, Task, Timeline, check
-from solvers import portfolio
-from solvers.budget import Budget, Method
-from solvers.portfolio import solve
-from solvers.reductions import singles_of
-from solvers.result import Origin, Search
-from solvers.search import beam
 from tests.instances import chain, instance, task
+from truenorth.models import BatchClass, Instance, Job, Objective, Task, Timeline, check
+from truenorth.solvers import portfolio
+from truenorth.solvers.budget import Budget, Method
+from truenorth.solvers.portfolio import solve
+from truenorth.solvers.reductions import singles_of
+from truenorth.solvers.result import Origin, Search
+from truenorth.solvers.search import beam
 
 
 def two_of(share: int) -> Instance:

@@ -7,8 +7,8 @@ from fractions import Fraction
 from itertools import accumulate
 from math import ceil
 
-from models.streams import StreamSpeed
 from tests.streams.one_by_one import Request, Speed
+from truenorth.models.streams import StreamSpeed
 
 
 def random_speed(rng: random.Random, kv: int = 0) -> StreamSpeed:

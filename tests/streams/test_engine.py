@@ -6,10 +6,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from executor import parse_policy, replay, simulate
-from models import Instance, Timeline, check
 from tests.streams.one_by_one import serve
 from tests.streams.worlds import as_served, plain_nodes, plain_requests, queues, random_chats, random_steps
+from truenorth.executor import parse_policy, replay, simulate
+from truenorth.models import Instance, Timeline, check
 
 POLICIES = ("round_robin", "least_requests", "least_tokens", "least_tokens:known=yes", "prefix_affinity")
 

@@ -5,10 +5,10 @@ from fractions import Fraction
 
 import pytest
 
-from models.streams import StreamSpeed, Tokens
-from models.strides import StreamRun, Stride
 from tests.streams.draws import plainly, random_requests, random_speed
 from tests.streams.one_by_one import Node, Request, Served, serve
+from truenorth.models.streams import StreamSpeed, Tokens
+from truenorth.models.strides import StreamRun, Stride
 
 
 def by_strides(rng: random.Random, speed: StreamSpeed, requests: list[Request], starts: list[int]) -> list[Served]:

@@ -6,7 +6,9 @@ import random
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
 
-from models import (
+from tests.streams.draws import plainly, random_speed
+from tests.streams.one_by_one import Node, Request, Served
+from truenorth.models import (
     GPU,
     Cluster,
     Edge,
@@ -21,10 +23,8 @@ from models import (
     Tokens,
     Workflow,
 )
-from models.streams import StreamSpeed
-from models.timeline import file_order
-from tests.streams.draws import plainly, random_speed
-from tests.streams.one_by_one import Node, Request, Served
+from truenorth.models.streams import StreamSpeed
+from truenorth.models.timeline import file_order
 
 LATENCY_US = 3
 

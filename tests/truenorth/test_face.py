@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 import truenorth as tn
-from planner.answers.options import name_of, options_of
-from planner.answers.questions import PlanQuestion
+from truenorth.planner.answers.options import name_of, options_of
+from truenorth.planner.answers.questions import PlanQuestion
 
 SMALL = {
     "cluster": {

@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 
-from executor import Site
-from executor.execution import NOWHERE
-from models.instance import Instance
-from models.timeline import Placement, Residency, Timeline, batch_leaders, leave_at
+from truenorth.executor import Site
+from truenorth.executor.execution import NOWHERE
+from truenorth.models.instance import Instance
+from truenorth.models.timeline import Placement, Residency, Timeline, batch_leaders, leave_at
 
 
 @dataclass(frozen=True, slots=True)

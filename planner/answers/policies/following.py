@@ -9,13 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from executor import Site
-from models.gpu_state import Run
-from models.instance import Instance
-from models.timeline import Timeline
-from planner.answers.policies.carrying_out import lanes
-from planner.answers.policies.receding_horizon import EVERYTHING, Oracle, RecedingHorizon, RecedingOptions
-from planner.answers.uncertain.told import Told
+from truenorth.executor import Site
+from truenorth.models.gpu_state import Run
+from truenorth.models.instance import Instance
+from truenorth.models.timeline import Timeline
+from truenorth.planner.answers.policies.carrying_out import lanes
+from truenorth.planner.answers.policies.receding_horizon import EVERYTHING, Oracle, RecedingHorizon, RecedingOptions
+from truenorth.planner.answers.uncertain.told import Told
 
 
 class Following(RecedingHorizon):

@@ -11,20 +11,20 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
 
-from executor import Policy, PolicyError, Site, replay
-from executor.policies.options import count, count_from_1, one_of, option, switch
-from models.instance import Instance
-from models.objective import Objective
-from models.scenario import Scenario
-from models.timeline import Timeline
-from planner.answers.check import feasible_timeline
-from planner.answers.policies.following import Following
-from planner.answers.policies.receding_horizon import RecedingOptions
-from planner.answers.uncertain.planning import SAMPLES, PlanFor, candidates
-from planner.answers.uncertain.told import Told, retime
-from solvers.reductions import on_twin
-from solvers.result import Search
-from solvers.search import annealing
+from truenorth.executor import Policy, PolicyError, Site, replay
+from truenorth.executor.policies.options import count, count_from_1, one_of, option, switch
+from truenorth.models.instance import Instance
+from truenorth.models.objective import Objective
+from truenorth.models.scenario import Scenario
+from truenorth.models.timeline import Timeline
+from truenorth.planner.answers.check import feasible_timeline
+from truenorth.planner.answers.policies.following import Following
+from truenorth.planner.answers.policies.receding_horizon import RecedingOptions
+from truenorth.planner.answers.uncertain.planning import SAMPLES, PlanFor, candidates
+from truenorth.planner.answers.uncertain.told import Told, retime
+from truenorth.solvers.reductions import on_twin
+from truenorth.solvers.result import Search
+from truenorth.solvers.search import annealing
 
 _ENDLESS_S = 1e9
 """The search counts moves, not seconds, so that equal seeds give equal plans."""

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from executor import POLICIES, ParsedPolicy, parse_policy
-from models.scenario import Scenario
-from planner.answers.uncertain.told import Told
+from truenorth.executor import POLICIES, ParsedPolicy, parse_policy
+from truenorth.models.scenario import Scenario
+from truenorth.planner.answers.uncertain.told import Told
 
 RECEDING = "receding"
 """Name of the receding horizon."""
@@ -34,7 +34,7 @@ def parse(text: str, scenario: Scenario, told: Told | None = None) -> ParsedPoli
     Parameters
     ----------
     text
-        As `executor.parse_policy` reads it, or ``receding:moves=2000,lookahead=5s``, or ``offline:on=p90,replan=on``.
+        As `truenorth.executor.parse_policy` reads it, or ``receding:moves=2000,lookahead=5s``, or ``offline:on=p90,replan=on``.
         These two minimise the scenario's objective; the receding horizon another one if it is given one.
     told
         What is known of run times; None: those of the scenario, as certain.
@@ -47,8 +47,8 @@ def parse(text: str, scenario: Scenario, told: Told | None = None) -> ParsedPoli
     if text.strip().partition(":")[0] in POLICIES:
         return parse_policy(text)
     # Their solver is compiled code, which a command that does not use it need not import.
-    from planner.answers.policies.offline import Offline
-    from planner.answers.policies.receding_horizon import Oracle, RecedingHorizon, RecedingOptions
+    from truenorth.planner.answers.policies.offline import Offline
+    from truenorth.planner.answers.policies.receding_horizon import Oracle, RecedingHorizon, RecedingOptions
 
     parsed = parse_policy(text, {**POLICIES, RECEDING: RecedingHorizon, OFFLINE: Offline})
     options = parsed.options

@@ -13,19 +13,19 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
-from executor import Policy, PolicyError, Site
-from executor.execution import NOWHERE
-from executor.policies.options import count, duration, factor, one_of, option
-from models.branches import likeliest_path
-from models.gpu_state import Run
-from models.instance import Instance
-from models.objective import Objective
-from models.timeline import Placement
-from models.workload import Job, Workflow
-from planner.answers.policies.carrying_out import CarryingOut, lanes
-from solvers.compiled import random_state
-from solvers.search.annealer import SERVING, Parameters
-from solvers.search.replanning import Moment, Replanner, Stay
+from truenorth.executor import Policy, PolicyError, Site
+from truenorth.executor.execution import NOWHERE
+from truenorth.executor.policies.options import count, duration, factor, one_of, option
+from truenorth.models.branches import likeliest_path
+from truenorth.models.gpu_state import Run
+from truenorth.models.instance import Instance
+from truenorth.models.objective import Objective
+from truenorth.models.timeline import Placement
+from truenorth.models.workload import Job, Workflow
+from truenorth.planner.answers.policies.carrying_out import CarryingOut, lanes
+from truenorth.solvers.compiled import random_state
+from truenorth.solvers.search.annealer import SERVING, Parameters
+from truenorth.solvers.search.replanning import Moment, Replanner, Stay
 
 _HOT, _COLD = 0.01, 0.001
 """Temperatures of the local search: what it begins with is the plan so far."""

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-from planner.answers.pool.processes import Item, Outcome, Value, as_finished_here, describe_error
+from truenorth.planner.answers.pool.processes import Item, Outcome, Value, as_finished_here, describe_error
 
 
 class CallFailedError(RuntimeError):
@@ -72,7 +72,7 @@ def as_finished(
     leaves the loop, the workers end at once; so they do when this process is killed.
     """
     if ray is not None:
-        from planner.answers.pool.on_ray import as_finished_on_ray
+        from truenorth.planner.answers.pool.on_ray import as_finished_on_ray
 
         yield from as_finished_on_ray(call, items, ray, stop)
         return
@@ -104,7 +104,7 @@ class LentPool:
     def gather(
         self, call: Callable[[Item], Value | None], items: Sequence[Item], stop: threading.Event
     ) -> Iterator[tuple[int, Value]]:
-        """Yield what calls return, as `solvers.farm.Farm` says; a cluster that is gone costs its calls alone."""
+        """Yield what calls return, as `truenorth.solvers.farm.Farm` says; a cluster that is gone costs its calls alone."""
         try:
             for outcome in as_finished(call, items, workers=self.workers, ray=self.ray, stop=stop):
                 if outcome.failure is not None:
@@ -132,7 +132,7 @@ def farm_at(ray: str | None) -> Iterator[LentPool | None]:
     if ray is None:
         yield None
         return
-    from planner.answers.pool.on_ray import connected, count_cpus
+    from truenorth.planner.answers.pool.on_ray import connected, count_cpus
 
     with connected(ray) as cluster:
         farm = LentPool(count_cpus(cluster), ray)
@@ -155,6 +155,6 @@ def refuse_absent(ray: str | None) -> None:
         If Ray is not installed, or nobody listens.
     """
     if ray is not None:
-        from planner.answers.pool.on_ray import refuse_silence
+        from truenorth.planner.answers.pool.on_ray import refuse_silence
 
         refuse_silence(ray)

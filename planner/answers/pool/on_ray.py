@@ -10,9 +10,9 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from models.errors import QuestionError
-from models.extras import require_extra
-from planner.answers.pool.processes import LOOK_S, Item, Outcome, Value, describe_error, time_call
+from truenorth.models.errors import QuestionError
+from truenorth.models.extras import require_extra
+from truenorth.planner.answers.pool.processes import LOOK_S, Item, Outcome, Value, describe_error, time_call
 
 _CALLS_PER_CPU = 2
 """Calls handed to the cluster for each of its CPUs: enough to keep it busy, few enough to stop soon."""
@@ -23,7 +23,7 @@ _PATIENCE_S = 5.0
 def as_finished_on_ray(
     call: Callable[[Item], Value], items: Sequence[Item], address: str, stop: threading.Event | None
 ) -> Iterator[Outcome[Value]]:
-    """Yield the outcome of every call as soon as it is known, as `planner.answers.pool.calls.as_finished` does.
+    """Yield the outcome of every call as soon as it is known, as `truenorth.planner.answers.pool.calls.as_finished` does.
 
     A call whose node or worker dies is tried again on another one, up to three times; what it returned before is kept.
 

@@ -8,11 +8,11 @@ from fractions import Fraction
 
 import numpy as np
 
-from models import Instance, ServiceLevel, ServiceLevels
-from models.cluster import MICROSECONDS_PER_SECOND
-from models.instance import Ints
-from planner.answers.servers.record import TooLongAlone
-from solvers.bounds import critical_path
+from truenorth.models import Instance, ServiceLevel, ServiceLevels
+from truenorth.models.cluster import MICROSECONDS_PER_SECOND
+from truenorth.models.instance import Ints
+from truenorth.planner.answers.servers.record import TooLongAlone
+from truenorth.solvers.bounds import critical_path
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,22 +7,28 @@ from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from models import ServiceLevels, Timeline
-from models.cluster import MICROSECONDS_PER_SECOND
-from models.errors import QuestionError
-from models.scenario import Scenario
-from models.scenario.errors import FieldError
-from models.scenario.limits import check_horizon
-from planner.answers.compare import BATCHING_POLICIES
-from planner.answers.policies.parse import parse
-from planner.answers.servers.by_policy import DEFAULT_POLICIES, LONG_TRACE_POLICIES, Scanned, scan, try_own_size
-from planner.answers.servers.decide import Reached, Refutation, reached_by
-from planner.answers.servers.deployable import Alternative, Growth, grow, look_nearby, rank, with_traffic
-from planner.answers.servers.dispatched import dispatch
-from planner.answers.servers.goal import refuse_vacuous, tolerances
-from planner.answers.servers.hunt import LONG_TRACE, Hunt, floor_of, floor_takes_s
-from planner.answers.servers.question import Sizing, candidates, cost, price
-from planner.answers.servers.record import (
+from truenorth.models import ServiceLevels, Timeline
+from truenorth.models.cluster import MICROSECONDS_PER_SECOND
+from truenorth.models.errors import QuestionError
+from truenorth.models.scenario import Scenario
+from truenorth.models.scenario.errors import FieldError
+from truenorth.models.scenario.limits import check_horizon
+from truenorth.planner.answers.compare import BATCHING_POLICIES
+from truenorth.planner.answers.policies.parse import parse
+from truenorth.planner.answers.servers.by_policy import (
+    DEFAULT_POLICIES,
+    LONG_TRACE_POLICIES,
+    Scanned,
+    scan,
+    try_own_size,
+)
+from truenorth.planner.answers.servers.decide import Reached, Refutation, reached_by
+from truenorth.planner.answers.servers.deployable import Alternative, Growth, grow, look_nearby, rank, with_traffic
+from truenorth.planner.answers.servers.dispatched import dispatch
+from truenorth.planner.answers.servers.goal import refuse_vacuous, tolerances
+from truenorth.planner.answers.servers.hunt import LONG_TRACE, Hunt, floor_of, floor_takes_s
+from truenorth.planner.answers.servers.question import Sizing, candidates, cost, price
+from truenorth.planner.answers.servers.record import (
     AlternativeSize,
     Figures,
     GroupOfServers,
@@ -36,14 +42,14 @@ from planner.answers.servers.record import (
     StrainReached,
     WorkDone,
 )
-from planner.answers.servers.sensitivity import FACTOR, Strain, strain
-from planner.answers.servers.sizes import Mix, Sizes
-from planner.answers.simulate import is_file
-from planner.answers.uncertain.spec import refuse_estimates
-from solvers.budget import Budget
+from truenorth.planner.answers.servers.sensitivity import FACTOR, Strain, strain
+from truenorth.planner.answers.servers.sizes import Mix, Sizes
+from truenorth.planner.answers.simulate import is_file
+from truenorth.planner.answers.uncertain.spec import refuse_estimates
+from truenorth.solvers.budget import Budget
 
 if TYPE_CHECKING:
-    from planner.answers.questions import SizesQuestion
+    from truenorth.planner.answers.questions import SizesQuestion
 
 SLOWEST, FASTEST = Fraction(1, 100), Fraction(100)
 """Requests come at least and at most so many times as fast as the scenario says."""

@@ -7,10 +7,10 @@ from fractions import Fraction
 
 import numpy as np
 
-from models import Instance, ServiceLevel, ServiceLevels
-from models.instance import Ints
-from models.objective import mean_ratio
-from planner.answers.servers.alone import is_beyond
+from truenorth.models import Instance, ServiceLevel, ServiceLevels
+from truenorth.models.instance import Ints
+from truenorth.models.objective import mean_ratio
+from truenorth.planner.answers.servers.alone import is_beyond
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,13 +11,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from math import ceil
 
-from executor import PolicyError, StoppedError
-from models import InstanceError, ServiceLevels, completion_us
-from models.metrics import computing_us
-from planner.answers.servers.attained import Attained, attained
-from planner.answers.servers.day import Day, Schedule
-from planner.answers.servers.sizes import Mix
-from planner.answers.simulate import simulate
+from truenorth.executor import PolicyError, StoppedError
+from truenorth.models import InstanceError, ServiceLevels, completion_us
+from truenorth.models.metrics import computing_us
+from truenorth.planner.answers.servers.attained import Attained, attained
+from truenorth.planner.answers.servers.day import Day, Schedule
+from truenorth.planner.answers.servers.sizes import Mix
+from truenorth.planner.answers.simulate import simulate
 
 TARGET = 0.6
 """Busy share of its servers that it aims at."""

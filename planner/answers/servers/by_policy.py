@@ -12,14 +12,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from executor import Knows, PolicyError, StoppedError
-from models import InstanceError, Metrics
-from planner.answers.policies.parse import needs_solver, parse
-from planner.answers.servers.decide import Reached, meets, reached_by
-from planner.answers.servers.hunt import Hunt
-from planner.answers.servers.question import Sizing, remainders
-from planner.answers.servers.sizes import Mix, is_within
-from planner.answers.simulate import simulate
+from truenorth.executor import Knows, PolicyError, StoppedError
+from truenorth.models import InstanceError, Metrics
+from truenorth.planner.answers.policies.parse import needs_solver, parse
+from truenorth.planner.answers.servers.decide import Reached, meets, reached_by
+from truenorth.planner.answers.servers.hunt import Hunt
+from truenorth.planner.answers.servers.question import Sizing, remainders
+from truenorth.planner.answers.servers.sizes import Mix, is_within
+from truenorth.planner.answers.simulate import simulate
 
 DEFAULT_POLICIES = ("srpt", "compass", "jit", "heft", "hash", "static", "receding")
 """Cheap ones first: what they find is where plans start."""

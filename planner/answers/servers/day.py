@@ -9,11 +9,11 @@ from itertools import groupby
 
 import numpy as np
 
-from models import Cluster, Instance, InstanceError
-from models.availability import FOREVER, Availability, Interval
-from models.errors import QuestionError
-from models.scenario import Scenario
-from planner.answers.servers.sizes import Mix, Sizes
+from truenorth.models import Cluster, Instance, InstanceError
+from truenorth.models.availability import FOREVER, Availability, Interval
+from truenorth.models.errors import QuestionError
+from truenorth.models.scenario import Scenario
+from truenorth.planner.answers.servers.sizes import Mix, Sizes
 
 Schedule = tuple[Mix, ...]
 """Servers of each group, interval by interval."""

@@ -10,22 +10,22 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any
 
-from models import Instance, Objective, ServiceLevels, Timeline, completion_us
-from models.scenario import Scenario
-from planner.answers.plan import solve, starts_for
-from planner.answers.servers import packing
-from planner.answers.servers.alone import Alone, too_long_alone
-from planner.answers.servers.forces import in_words, prices_in_words, search_in_words
-from planner.answers.servers.goal import Goal, goals
-from planner.answers.servers.sizes import Mix
-from solvers.bounds import closed_form
-from solvers.bounds.certificate import closed_form_document, lagrangian_document
-from solvers.bounds.granularity import round_up
-from solvers.bounds.lagrangian.improve import METHOD as LAGRANGIAN
-from solvers.budget import Budget
-from solvers.faults import SOLVER_OF
-from solvers.result import Progress, Result, Search
-from solvers.side_by_side import anneal, raise_bound
+from truenorth.models import Instance, Objective, ServiceLevels, Timeline, completion_us
+from truenorth.models.scenario import Scenario
+from truenorth.planner.answers.plan import solve, starts_for
+from truenorth.planner.answers.servers import packing
+from truenorth.planner.answers.servers.alone import Alone, too_long_alone
+from truenorth.planner.answers.servers.forces import in_words, prices_in_words, search_in_words
+from truenorth.planner.answers.servers.goal import Goal, goals
+from truenorth.planner.answers.servers.sizes import Mix
+from truenorth.solvers.bounds import closed_form
+from truenorth.solvers.bounds.certificate import closed_form_document, lagrangian_document
+from truenorth.solvers.bounds.granularity import round_up
+from truenorth.solvers.bounds.lagrangian.improve import METHOD as LAGRANGIAN
+from truenorth.solvers.budget import Budget
+from truenorth.solvers.faults import SOLVER_OF
+from truenorth.solvers.result import Progress, Result, Search
+from truenorth.solvers.side_by_side import anneal, raise_bound
 
 Reached = tuple[Fraction | None, ...]
 """The figure of a timeline that each level limits, in microseconds, as a ratio or a share; None if it covers no job."""
@@ -237,7 +237,7 @@ def _led(
     method = result.denied_by or result.bound_method or "search"
     if method not in SOLVER_OF or result.confirmed_by is not None:
         return Attempt(None, _searched(goal, mix, result, method, left_s(), stop))
-    from solvers.confirming import ask_others
+    from truenorth.solvers.confirming import ask_others
 
     again = replace(options, time_limit_s=max(0.1, min(left_s(), max(_LEAST_DOUBT_S, result.runtime_s))))
     most = None if result.infeasible else goal.most
@@ -321,7 +321,7 @@ def _packed(goal: Goal, mix: Mix, time_limit_s: float, workers: int, seed: int, 
         return Attempt(timeline, None)
     if not decided:
         return Attempt(None, None)
-    from solvers.confirming import ask_others
+    from truenorth.solvers.confirming import ask_others
 
     again = Budget(max(0.1, min(time_limit_s, _LEAST_DOUBT_S)), workers=workers, seed=seed)
     due = Fraction(goal.instance.jobs[0].deadline_us or 0)

@@ -7,17 +7,17 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any
 
-from executor import Knows, PolicyError, StoppedError
-from models import Metrics
-from models.cluster import MICROSECONDS_PER_SECOND
-from models.scenario import Scenario
-from planner.answers.servers.by_policy import Scanned, SizeTrial, simulate_at
-from planner.answers.servers.decide import Reached, meets
-from planner.answers.servers.hunt import Hunt
-from planner.answers.servers.question import Sizing, remainders
-from planner.answers.servers.sizes import Mix
-from planner.answers.simulate import simulate
-from planner.answers.uncertain.spec import parse_uncertainty
+from truenorth.executor import Knows, PolicyError, StoppedError
+from truenorth.models import Metrics
+from truenorth.models.cluster import MICROSECONDS_PER_SECOND
+from truenorth.models.scenario import Scenario
+from truenorth.planner.answers.servers.by_policy import Scanned, SizeTrial, simulate_at
+from truenorth.planner.answers.servers.decide import Reached, meets
+from truenorth.planner.answers.servers.hunt import Hunt
+from truenorth.planner.answers.servers.question import Sizing, remainders
+from truenorth.planner.answers.servers.sizes import Mix
+from truenorth.planner.answers.simulate import simulate
+from truenorth.planner.answers.uncertain.spec import parse_uncertainty
 
 NEAR = Fraction(11, 10)
 """Alternatives cost at most so many times the best."""

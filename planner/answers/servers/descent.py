@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from fractions import Fraction
 
-from planner.answers.servers.day import Day, Schedule
+from truenorth.planner.answers.servers.day import Day, Schedule
 
 
 class Descent:

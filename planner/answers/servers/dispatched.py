@@ -6,14 +6,14 @@ import time
 from collections.abc import Generator
 from fractions import Fraction
 
-from models import InstanceError, Objective
-from models.scenario import Scenario
-from planner.answers.servers.decide import meets
-from planner.answers.servers.goal import goals
-from planner.answers.servers.hunt import Hunt
-from planner.answers.servers.sizes import Mix
-from solvers.result import Search
-from solvers.search.dispatch import EFFORT, greedy
+from truenorth.models import InstanceError, Objective
+from truenorth.models.scenario import Scenario
+from truenorth.planner.answers.servers.decide import meets
+from truenorth.planner.answers.servers.goal import goals
+from truenorth.planner.answers.servers.hunt import Hunt
+from truenorth.planner.answers.servers.sizes import Mix
+from truenorth.solvers.result import Search
+from truenorth.solvers.search.dispatch import EFFORT, greedy
 
 _FACTORS = (Fraction(11, 10), Fraction(5, 4), Fraction(3, 2), Fraction(2), Fraction(3))
 """Sizes at so many times the least price are tried one after the other until one is enough; then halves below."""

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 
-from models import Instance, Objective
-from models.units import say_size
-from planner.answers.servers.goal import Goal
-from solvers.bounds import fluid
-from solvers.bounds.batch_work import Work
-from solvers.bounds.fluid import Demand
-from solvers.bounds.lagrangian.improve import Priced
+from truenorth.models import Instance, Objective
+from truenorth.models.units import say_size
+from truenorth.planner.answers.servers.goal import Goal
+from truenorth.solvers.bounds import fluid
+from truenorth.solvers.bounds.batch_work import Work
+from truenorth.solvers.bounds.fluid import Demand
+from truenorth.solvers.bounds.lagrangian.improve import Priced
 
 _NAMED = 3
 """Most models that a sentence names."""

@@ -9,14 +9,14 @@ from math import ceil, floor, lcm
 
 import numpy as np
 
-from models import Instance, Job, Objective, ServiceLevel, ServiceLevels, Timeline, completion_us
-from models.errors import QuestionError
-from models.instance import Ints
-from models.scenario import Scenario
-from models.scenario.build import refuse_unknown_workflows
-from models.scenario.errors import FieldError, InputError
-from models.tables import LARGEST
-from solvers.bounds.fluid import NO_DEADLINE, due_us
+from truenorth.models import Instance, Job, Objective, ServiceLevel, ServiceLevels, Timeline, completion_us
+from truenorth.models.errors import QuestionError
+from truenorth.models.instance import Ints
+from truenorth.models.scenario import Scenario
+from truenorth.models.scenario.build import refuse_unknown_workflows
+from truenorth.models.scenario.errors import FieldError, InputError
+from truenorth.models.tables import LARGEST
+from truenorth.solvers.bounds.fluid import NO_DEADLINE, due_us
 
 MULTIPLES = (2, 8)
 """A mean of at most x leaves fewer than one in c jobs above c x: for these c a mean is also a number of late jobs."""

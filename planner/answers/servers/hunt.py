@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from models import Instance, InstanceError, Timeline
-from planner.answers.servers.decide import (
+from truenorth.models import Instance, InstanceError, Timeline
+from truenorth.planner.answers.servers.decide import (
     LONGEST_PATH,
     Attempt,
     Refutation,
@@ -18,12 +18,12 @@ from planner.answers.servers.decide import (
     refuted_by_formula,
     refuted_however_many,
 )
-from planner.answers.servers.forces import demand_in_words
-from planner.answers.servers.goal import Tolerance
-from planner.answers.servers.question import Sizing
-from planner.answers.servers.sizes import Mix, is_within
-from solvers.bounds import fluid
-from solvers.bounds.certificate import closed_form_document
+from truenorth.planner.answers.servers.forces import demand_in_words
+from truenorth.planner.answers.servers.goal import Tolerance
+from truenorth.planner.answers.servers.question import Sizing
+from truenorth.planner.answers.servers.sizes import Mix, is_within
+from truenorth.solvers.bounds import fluid
+from truenorth.solvers.bounds.certificate import closed_form_document
 
 LONG_TRACE = 50_000
 """Windows of more tasks get the fluid bound alone: nothing else is worth its time there."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 import threading
 from fractions import Fraction
 
-from models import Instance, Objective, Timeline
-from solvers.exact import arc_flow
+from truenorth.models import Instance, Objective, Timeline
+from truenorth.solvers.exact import arc_flow
 
 METHOD = arc_flow.METHOD
 """Name of the refutations by packing; they take a solver to repeat."""

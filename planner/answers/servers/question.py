@@ -7,11 +7,11 @@ from fractions import Fraction
 from itertools import product
 from math import prod
 
-from models import InstanceError, ServiceLevels
-from models.errors import QuestionError
-from models.scenario import Scenario
-from planner.answers.servers.sizes import Mix, Sizes
-from solvers.budget import Budget
+from truenorth.models import InstanceError, ServiceLevels
+from truenorth.models.errors import QuestionError
+from truenorth.models.scenario import Scenario
+from truenorth.planner.answers.servers.sizes import Mix, Sizes
+from truenorth.solvers.budget import Budget
 
 MOST_MIXES = 20_000
 """More mixes of priced groups than these are not enumerated."""
@@ -35,7 +35,7 @@ class Sizing:
         The levels must still be met with any so many servers gone.
     noise
         What policies are told of run times, or what happens in place of them, wherever one is simulated; see
-        `planner.answers.uncertain.spec`. Bounds and plans are of the scenario as it stands.
+        `truenorth.planner.answers.uncertain.spec`. Bounds and plans are of the scenario as it stands.
     """
 
     sizes: Sizes

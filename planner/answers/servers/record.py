@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
-from executor import Knows
-from models import ServiceLevels
-from models.metrics import Metrics
-from models.record import ABSENT, Spreading, spread
-from planner.answers.versions import Origin, ScenarioNamed
+from truenorth.executor import Knows
+from truenorth.models import ServiceLevels
+from truenorth.models.metrics import Metrics
+from truenorth.models.record import ABSENT, Spreading, spread
+from truenorth.planner.answers.versions import Origin, ScenarioNamed
 
 Figures = float | list[float | None] | None
 """What a level limits, in seconds, as a ratio or as a share; of several levels one each."""

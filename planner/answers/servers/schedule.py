@@ -16,28 +16,28 @@ from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from executor import PolicyError, StoppedError
-from models import Instance, InstanceError, Timeline, completion_us
-from models.instance import Ints
-from models.scenario import Scenario
-from planner.answers.servers.answer import ServersAnswer, servers_within
-from planner.answers.servers.attained import Attained, attained
-from planner.answers.servers.autoscaler import Autoscaled, autoscale
-from planner.answers.servers.day import US_PER_HOUR, Day, Schedule
-from planner.answers.servers.decide import attempt
-from planner.answers.servers.descent import Descent
-from planner.answers.servers.goal import tolerances
-from planner.answers.servers.hunt import LONG_TRACE
-from planner.answers.servers.scheduled import IntervalFloor, ScheduleAnswer, Scheduled
-from planner.answers.servers.sizes import Mix
-from planner.answers.servers.tried import Tried, question
-from planner.answers.simulate import simulate
-from planner.answers.uncertain.spec import parse_uncertainty
-from solvers.bounds import fluid
-from solvers.budget import Budget
+from truenorth.executor import PolicyError, StoppedError
+from truenorth.models import Instance, InstanceError, Timeline, completion_us
+from truenorth.models.instance import Ints
+from truenorth.models.scenario import Scenario
+from truenorth.planner.answers.servers.answer import ServersAnswer, servers_within
+from truenorth.planner.answers.servers.attained import Attained, attained
+from truenorth.planner.answers.servers.autoscaler import Autoscaled, autoscale
+from truenorth.planner.answers.servers.day import US_PER_HOUR, Day, Schedule
+from truenorth.planner.answers.servers.decide import attempt
+from truenorth.planner.answers.servers.descent import Descent
+from truenorth.planner.answers.servers.goal import tolerances
+from truenorth.planner.answers.servers.hunt import LONG_TRACE
+from truenorth.planner.answers.servers.scheduled import IntervalFloor, ScheduleAnswer, Scheduled
+from truenorth.planner.answers.servers.sizes import Mix
+from truenorth.planner.answers.servers.tried import Tried, question
+from truenorth.planner.answers.simulate import simulate
+from truenorth.planner.answers.uncertain.spec import parse_uncertainty
+from truenorth.solvers.bounds import fluid
+from truenorth.solvers.budget import Budget
 
 if TYPE_CHECKING:
-    from planner.answers.questions import ScheduleQuestion
+    from truenorth.planner.answers.questions import ScheduleQuestion
 
 _FIXED_SHARE, _POLICY_SHARE, _AUTOSCALER_SHARE = 0.35, 0.5, 0.3
 """Shares of the time: for the fleet that stays, of the rest for schedules of policies, then for an autoscaler."""

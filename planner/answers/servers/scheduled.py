@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from fractions import Fraction
 
-from planner.answers.servers.answer import ServersAnswer
-from planner.answers.servers.attained import Attained
-from planner.answers.servers.autoscaler import TARGET, Autoscaled
-from planner.answers.servers.day import Day, Schedule
-from planner.answers.servers.forces import demand_in_words
-from planner.answers.servers.record import (
+from truenorth.planner.answers.servers.answer import ServersAnswer
+from truenorth.planner.answers.servers.attained import Attained
+from truenorth.planner.answers.servers.autoscaler import TARGET, Autoscaled
+from truenorth.planner.answers.servers.day import Day, Schedule
+from truenorth.planner.answers.servers.forces import demand_in_words
+from truenorth.planner.answers.servers.record import (
     AutoscalerCosts,
     IntervalCount,
     IntervalLeast,
@@ -21,8 +21,8 @@ from planner.answers.servers.record import (
     ScheduleRecord,
     SchedulesFound,
 )
-from planner.answers.servers.sizes import Mix
-from solvers.bounds import fluid
+from truenorth.planner.answers.servers.sizes import Mix
+from truenorth.solvers.bounds import fluid
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,13 +7,13 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from fractions import Fraction
 
-from executor import PolicyError, StoppedError
-from models import BatchClass, Instance, InstanceError, ServiceLevels, Task
-from planner.answers.servers.decide import Reached, meets, reached_by
-from planner.answers.servers.deployable import Alternative
-from planner.answers.servers.hunt import Hunt
-from planner.answers.servers.question import remainders
-from planner.answers.simulate import simulate
+from truenorth.executor import PolicyError, StoppedError
+from truenorth.models import BatchClass, Instance, InstanceError, ServiceLevels, Task
+from truenorth.planner.answers.servers.decide import Reached, meets, reached_by
+from truenorth.planner.answers.servers.deployable import Alternative
+from truenorth.planner.answers.servers.hunt import Hunt
+from truenorth.planner.answers.servers.question import remainders
+from truenorth.planner.answers.simulate import simulate
 
 FACTOR = Fraction(6, 5)
 """Each model in turn is so many times as large, or its tasks run so many times as long."""

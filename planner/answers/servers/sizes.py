@@ -8,13 +8,13 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any
 
-from models import Instance, InstanceError, Job
-from models.errors import QuestionError
-from models.scenario import InputError, Scenario, ScenarioDocument
-from models.scenario.document import ClusterSection, PlaceSection
-from models.scenario.errors import FieldError
-from models.scenario.hardware import build_cluster, build_initial, build_restrictions
-from planner.answers.servers.taken import runnable, without_idle_parts
+from truenorth.models import Instance, InstanceError, Job
+from truenorth.models.errors import QuestionError
+from truenorth.models.scenario import InputError, Scenario, ScenarioDocument
+from truenorth.models.scenario.document import ClusterSection, PlaceSection
+from truenorth.models.scenario.errors import FieldError
+from truenorth.models.scenario.hardware import build_cluster, build_initial, build_restrictions
+from truenorth.planner.answers.servers.taken import runnable, without_idle_parts
 
 _GROUP = re.compile(r"group\s+(\d+)")
 _SERVER = re.compile(r"s(\d+)(/g\d+)?")

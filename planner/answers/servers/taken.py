@@ -10,9 +10,9 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from fractions import Fraction
 from typing import Any
 
-from models import Cluster, Instance, InstanceError, Job, MLModel, Restrictions, Workflow
-from models.branches import branch_of
-from models.scenario import ScenarioDocument
+from truenorth.models import Cluster, Instance, InstanceError, Job, MLModel, Restrictions, Workflow
+from truenorth.models.branches import branch_of
+from truenorth.models.scenario import ScenarioDocument
 
 _DECIMALS = 6
 

@@ -6,9 +6,9 @@ import json
 from pathlib import Path
 from typing import Any
 
-from models import ServiceLevels, scenario_hash
-from models.scenario import Scenario, write_atomically
-from planner.answers.servers.day import Schedule
+from truenorth.models import ServiceLevels, scenario_hash
+from truenorth.models.scenario import Scenario, write_atomically
+from truenorth.planner.answers.servers.day import Schedule
 
 NAME = "tried.jsonl"
 

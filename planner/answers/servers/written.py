@@ -9,20 +9,20 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from models import Instance, scenario_hash
-from models.cluster import MICROSECONDS_PER_SECOND
-from models.errors import QuestionError
-from models.record import encode
-from models.scenario import Scenario, TimelineHeader, load_scenario, write_atomically, write_timeline
-from models.scenario.writing import job_sections, write_scenario
-from planner.answers.servers.record import AssumedWindow, ServersOrigin
-from planner.answers.servers.sizes import Mix
-from planner.answers.servers.taken import leave_out_idle
-from planner.answers.versions import named, provenance
+from truenorth.models import Instance, scenario_hash
+from truenorth.models.cluster import MICROSECONDS_PER_SECOND
+from truenorth.models.errors import QuestionError
+from truenorth.models.record import encode
+from truenorth.models.scenario import Scenario, TimelineHeader, load_scenario, write_atomically, write_timeline
+from truenorth.models.scenario.writing import job_sections, write_scenario
+from truenorth.planner.answers.servers.record import AssumedWindow, ServersOrigin
+from truenorth.planner.answers.servers.sizes import Mix
+from truenorth.planner.answers.servers.taken import leave_out_idle
+from truenorth.planner.answers.versions import named, provenance
 
 if TYPE_CHECKING:
-    from planner.answers.servers.answer import ServersAnswer
-    from planner.answers.servers.scheduled import ScheduleAnswer
+    from truenorth.planner.answers.servers.answer import ServersAnswer
+    from truenorth.planner.answers.servers.scheduled import ScheduleAnswer
 
 
 _FILES = ("enough.json", "plan.json", "too_few.json", "certificate.json", "answer.json")

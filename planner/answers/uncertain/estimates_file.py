@@ -12,13 +12,13 @@ from pathlib import Path
 
 import numpy as np
 
-from models.cells import unguard
-from models.instance import Instance
-from models.scenario import InputError, Scenario
-from models.scenario.errors import allowed, quote
-from models.workload import Workflow
-from planner.answers.uncertain.told import Told, round_time, stretch, stretch_workflow
-from planner.inputs.samples import outer_quantiles_us, read_samples
+from truenorth.models.cells import unguard
+from truenorth.models.instance import Instance
+from truenorth.models.scenario import InputError, Scenario
+from truenorth.models.scenario.errors import allowed, quote
+from truenorth.models.workload import Workflow
+from truenorth.planner.answers.uncertain.told import Told, round_time, stretch, stretch_workflow
+from truenorth.planner.inputs.samples import outer_quantiles_us, read_samples
 
 QUANTILES = ("p10_s", "p50_s", "p90_s")
 _NAMES = ("workflow", "task")
@@ -104,8 +104,8 @@ def _read_measured(path: Path) -> list[_Row]:
 def _rows(path: Path) -> list[_Row]:
     """Return every row of a file whose quantiles are times in order."""
     # pandas, which the reader needs, is not imported where nobody has estimates.
-    from planner.inputs.importers.csv_files import csv_rows
-    from planner.inputs.importers.rows import Tally
+    from truenorth.planner.inputs.importers.csv_files import csv_rows
+    from truenorth.planner.inputs.importers.rows import Tally
 
     found: list[_Row] = []
     for rows in csv_rows(path, (*_NAMES, *QUANTILES), Tally()):

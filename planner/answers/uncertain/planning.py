@@ -9,20 +9,20 @@ from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from models.errors import chosen
-from models.instance import Instance
-from models.objective import Objective, reported_value, timeline_value
-from models.record import spread
-from models.scenario import Scenario
-from models.timeline import Timeline
-from planner.answers.plan import Plan, PlanRecord, solve
-from planner.answers.uncertain.told import Told, retime
-from solvers.bounds import closed_form
-from solvers.budget import Budget, tell_nobody
-from solvers.result import Search
+from truenorth.models.errors import chosen
+from truenorth.models.instance import Instance
+from truenorth.models.objective import Objective, reported_value, timeline_value
+from truenorth.models.record import spread
+from truenorth.models.scenario import Scenario
+from truenorth.models.timeline import Timeline
+from truenorth.planner.answers.plan import Plan, PlanRecord, solve
+from truenorth.planner.answers.uncertain.told import Told, retime
+from truenorth.solvers.bounds import closed_form
+from truenorth.solvers.budget import Budget, tell_nobody
+from truenorth.solvers.result import Search
 
 if TYPE_CHECKING:
-    from planner.answers.questions import UncertainPlanQuestion
+    from truenorth.planner.answers.questions import UncertainPlanQuestion
 
 SAMPLES = 8
 """Run-time vectors that are drawn unless another number is given."""

@@ -14,13 +14,13 @@ from statistics import NormalDist
 
 import numpy as np
 
-from executor import Noise, NoiseError, parse_noise
-from executor.published import factor_quantile
-from models.instance import Instance
-from models.scenario import Scenario
-from models.workload import Task, Workflow
-from planner.answers.uncertain.estimates_file import read_told
-from planner.answers.uncertain.told import TRUTH, Told, alike_in_classes, round_time, stretch
+from truenorth.executor import Noise, NoiseError, parse_noise
+from truenorth.executor.published import factor_quantile
+from truenorth.models.instance import Instance
+from truenorth.models.scenario import Scenario
+from truenorth.models.workload import Task, Workflow
+from truenorth.planner.answers.uncertain.estimates_file import read_told
+from truenorth.planner.answers.uncertain.told import TRUTH, Told, alike_in_classes, round_time, stretch
 
 MEAN = "mean"
 """The text of ``--noise told=mean``."""
@@ -46,7 +46,7 @@ class Error:
     Parameters
     ----------
     kind
-        ``lognormal``, or ``published``: the errors of `executor.published`.
+        ``lognormal``, or ``published``: the errors of `truenorth.executor.published`.
     size
         Standard deviation of the factor's logarithm, or the power of the published factors; 0: no error. At most
         `LARGEST`.

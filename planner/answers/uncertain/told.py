@@ -13,10 +13,10 @@ from statistics import NormalDist
 import numpy as np
 from numpy.typing import NDArray
 
-from executor import NoiseError, replay, simulate
-from models.instance import NONE, Instance, InstanceError
-from models.timeline import Timeline
-from models.workload import Task, Workflow
+from truenorth.executor import NoiseError, replay, simulate
+from truenorth.models.instance import NONE, Instance, InstanceError
+from truenorth.models.timeline import Timeline
+from truenorth.models.workload import Task, Workflow
 
 Floats = NDArray[np.float64]
 

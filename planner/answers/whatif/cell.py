@@ -10,13 +10,13 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from executor import PolicyError
-from models.errors import QuestionError
-from models.scenario import InputError, Scenario, scenario_from
-from planner.answers.policies.parse import is_own
-from planner.answers.questions import PlanQuestion, Question
-from planner.answers.versions import versions
-from planner.answers.whatif.verbs import VERBS, Row, policy_names
+from truenorth.executor import PolicyError
+from truenorth.models.errors import QuestionError
+from truenorth.models.scenario import InputError, Scenario, scenario_from
+from truenorth.planner.answers.policies.parse import is_own
+from truenorth.planner.answers.questions import PlanQuestion, Question
+from truenorth.planner.answers.versions import versions
+from truenorth.planner.answers.whatif.verbs import VERBS, Row, policy_names
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,8 +102,8 @@ def warm_up(scenario: Scenario, time_limit_s: float) -> None:
     time_limit_s
         How long is going to be planned: a shorter search takes other ways.
     """
-    from solvers.first_use import compile_once
-    from solvers.machine_code import count_loaded
+    from truenorth.solvers.first_use import compile_once
+    from truenorth.solvers.machine_code import count_loaded
 
     instance = scenario.instance
     like = (str(scenario.objective), bool(instance.batches), instance.one_at_a_time)

@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
-from models.errors import QuestionError
-from models.scenario import Scenario, build, load_scenario
-from models.scenario.document import ScenarioDocument
-from models.scenario.errors import Source
-from models.scenario.quantities import Name
-from models.scenario.reading import read_document
-from models.scenario.section import Section, refuse_empty, validate
+from truenorth.models.errors import QuestionError
+from truenorth.models.scenario import Scenario, build, load_scenario
+from truenorth.models.scenario.document import ScenarioDocument
+from truenorth.models.scenario.errors import Source
+from truenorth.models.scenario.quantities import Name
+from truenorth.models.scenario.reading import read_document
+from truenorth.models.scenario.section import Section, refuse_empty, validate
 
 KINDS_OF_BASE = "the path of a scenario file, or a mapping with the keys of one"
 

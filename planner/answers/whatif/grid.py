@@ -9,17 +9,25 @@ from math import prod
 from pathlib import Path
 from typing import Any
 
-from executor import POLICIES
-from models.scenario import InputError
-from models.scenario.document import ScenarioDocument
-from models.scenario.errors import FieldError, Source, Where, allowed, quote
-from models.scenario.section import Section, validate
-from planner.answers.policies.parse import RECEDING
-from planner.answers.questions import Question
-from planner.answers.whatif.cell import CellCall
-from planner.answers.whatif.document import Base, SweepDocument
-from planner.answers.whatif.paths import PathError, factor, first_missing, places, replace_at, scale_quantity, value_at
-from planner.answers.whatif.verbs import VERBS, Verb, check
+from truenorth.executor import POLICIES
+from truenorth.models.scenario import InputError
+from truenorth.models.scenario.document import ScenarioDocument
+from truenorth.models.scenario.errors import FieldError, Source, Where, allowed, quote
+from truenorth.models.scenario.section import Section, validate
+from truenorth.planner.answers.policies.parse import RECEDING
+from truenorth.planner.answers.questions import Question
+from truenorth.planner.answers.whatif.cell import CellCall
+from truenorth.planner.answers.whatif.document import Base, SweepDocument
+from truenorth.planner.answers.whatif.paths import (
+    PathError,
+    factor,
+    first_missing,
+    places,
+    replace_at,
+    scale_quantity,
+    value_at,
+)
+from truenorth.planner.answers.whatif.verbs import VERBS, Verb, check
 
 MAX_CELLS = 100_000
 POLICY_OPTION = "policy."

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Mapping
 from decimal import Context, Decimal
 
-from models.scenario.errors import Plain, Where, quote
+from truenorth.models.scenario.errors import Plain, Where, quote
 
 _POSITION = re.compile(r"\[(\d{1,9}|\*)\]")
 _KEY = re.compile(r"[^.\[\]]+")

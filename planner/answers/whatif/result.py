@@ -9,16 +9,16 @@ from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from models.cells import guard
-from models.cluster import MICROSECONDS_PER_SECOND
-from models.record import spread
-from models.units import QuantityError, parse_bandwidth, parse_number, parse_rate, parse_size, parse_time
-from planner.answers.convergence import WHAT_COUNTS
-from planner.answers.shown import WithRows
-from planner.answers.whatif.grid import Axis, Grid
-from planner.answers.whatif.paths import factor
-from planner.answers.whatif.store import Store, StoredCell
-from planner.answers.whatif.verbs import Row
+from truenorth.models.cells import guard
+from truenorth.models.cluster import MICROSECONDS_PER_SECOND
+from truenorth.models.record import spread
+from truenorth.models.units import QuantityError, parse_bandwidth, parse_number, parse_rate, parse_size, parse_time
+from truenorth.planner.answers.convergence import WHAT_COUNTS
+from truenorth.planner.answers.shown import WithRows
+from truenorth.planner.answers.whatif.grid import Axis, Grid
+from truenorth.planner.answers.whatif.paths import factor
+from truenorth.planner.answers.whatif.store import Store, StoredCell
+from truenorth.planner.answers.whatif.verbs import Row
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -10,14 +10,14 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from models.identity import scenario_hash
-from models.scenario import Scenario
-from models.scenario.errors import Source
-from models.scenario.section import validate
-from planner.answers.pool.calls import as_finished
-from planner.answers.questions import Question
-from planner.answers.whatif.cell import CellAnswer, CellCall, answer
-from planner.answers.whatif.document import (
+from truenorth.models.identity import scenario_hash
+from truenorth.models.scenario import Scenario
+from truenorth.models.scenario.errors import Source
+from truenorth.models.scenario.section import validate
+from truenorth.planner.answers.pool.calls import as_finished
+from truenorth.planner.answers.questions import Question
+from truenorth.planner.answers.whatif.cell import CellAnswer, CellCall, answer
+from truenorth.planner.answers.whatif.document import (
     Base,
     SweepDocument,
     WorkloadValues,
@@ -26,10 +26,10 @@ from planner.answers.whatif.document import (
     base_of_loaded,
     read_sweep,
 )
-from planner.answers.whatif.grid import Grid, grid_over, read_grid
-from planner.answers.whatif.result import Counts, Sweep, sweep_of, write_tables
-from planner.answers.whatif.store import Store, StoredCell
-from solvers.budget import Budget, tell_nobody
+from truenorth.planner.answers.whatif.grid import Grid, grid_over, read_grid
+from truenorth.planner.answers.whatif.result import Counts, Sweep, sweep_of, write_tables
+from truenorth.planner.answers.whatif.store import Store, StoredCell
+from truenorth.solvers.budget import Budget, tell_nobody
 
 Watch = Callable[[Counts], None]
 

@@ -10,11 +10,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from models.errors import QuestionError
-from models.record import encode
-from models.scenario import write_atomically
-from planner.answers.versions import versions
-from planner.answers.whatif.cell import CellAnswer
+from truenorth.models.errors import QuestionError
+from truenorth.models.record import encode
+from truenorth.models.scenario import write_atomically
+from truenorth.planner.answers.versions import versions
+from truenorth.planner.answers.whatif.cell import CellAnswer
 
 SCHEMA_VERSION = 2
 TABLES = ("results.csv", "results.parquet", "times.csv")

@@ -10,17 +10,17 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import PlainValidator, create_model
 
-from models.cluster import MICROSECONDS_PER_SECOND
-from models.objective import reported_bound, reported_value
-from models.record import encode
-from models.scenario import Scenario
-from models.scenario.errors import FieldError, Source, allowed, quote
-from models.scenario.quantities import MAX_JOBS, Levels, Name, Number, PositiveTime, Seed, whole
-from models.scenario.section import Section, problem, validate
-from planner.answers.convergence import is_converged
-from planner.answers.options import SEED, Kind, Option, name_of, options_of
-from planner.answers.policies.parse import parse, split_policies
-from planner.answers.questions import (
+from truenorth.models.cluster import MICROSECONDS_PER_SECOND
+from truenorth.models.objective import reported_bound, reported_value
+from truenorth.models.record import encode
+from truenorth.models.scenario import Scenario
+from truenorth.models.scenario.errors import FieldError, Source, allowed, quote
+from truenorth.models.scenario.quantities import MAX_JOBS, Levels, Name, Number, PositiveTime, Seed, whole
+from truenorth.models.scenario.section import Section, problem, validate
+from truenorth.planner.answers.convergence import is_converged
+from truenorth.planner.answers.options import SEED, Kind, Option, name_of, options_of
+from truenorth.planner.answers.policies.parse import parse, split_policies
+from truenorth.planner.answers.questions import (
     BoundQuestion,
     CompareQuestion,
     PlanQuestion,
@@ -28,15 +28,15 @@ from planner.answers.questions import (
     ServersQuestion,
     SimulateQuestion,
 )
-from planner.answers.servers.record import Size
-from planner.answers.simulate import Simulation, is_file
-from planner.answers.uncertain.spec import parse_uncertainty, refuse_estimates
+from truenorth.planner.answers.servers.record import Size
+from truenorth.planner.answers.simulate import Simulation, is_file
+from truenorth.planner.answers.uncertain.spec import parse_uncertainty, refuse_estimates
 
 if TYPE_CHECKING:
-    from planner.answers.bound import Bound
-    from planner.answers.compare import Comparison
-    from planner.answers.plan import Plan
-    from planner.answers.servers import ServersAnswer
+    from truenorth.planner.answers.bound import Bound
+    from truenorth.planner.answers.compare import Comparison
+    from truenorth.planner.answers.plan import Plan
+    from truenorth.planner.answers.servers import ServersAnswer
 
 PLAN = "plan"
 """Name of the plan's row."""

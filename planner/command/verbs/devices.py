@@ -8,8 +8,8 @@ from typing import Annotated
 
 import typer
 
-from planner.command import manners
-from planner.command.options import (
+from truenorth.planner.command import manners
+from truenorth.planner.command.options import (
     Device,
     DeviceChoice,
     Json,
@@ -36,16 +36,16 @@ def profile(
     as_json: Json = False,
 ) -> int:
     """Measure run times, loads and transfers on this machine, and write the scenario with them."""
-    from models.extras import require_extra
+    from truenorth.models.extras import require_extra
 
     require_extra("devices")
-    from executor.devices.profiling import WARMUP_ROUNDS
-    from executor.runners.factory import parse_runner
-    from models.scenario import load_scenario, promise
-    from planner.answers import profile as profiling
-    from planner.inputs.samples import samples_path
-    from planner.show.profile import profile_view
-    from planner.show.replay import show_count
+    from truenorth.executor.devices.profiling import WARMUP_ROUNDS
+    from truenorth.executor.runners.factory import parse_runner
+    from truenorth.models.scenario import load_scenario, promise
+    from truenorth.planner.answers import profile as profiling
+    from truenorth.planner.inputs.samples import samples_path
+    from truenorth.planner.show.profile import profile_view
+    from truenorth.planner.show.replay import show_count
 
     if output is not None:
         if output.suffix.lower() == ".json":
@@ -82,21 +82,21 @@ def replay(
     as_json: Json = False,
 ) -> int:
     """Carry out a plan or an online policy on devices, in real time; report predicted against measured."""
-    from models.extras import require_extra
+    from truenorth.models.extras import require_extra
 
     if (plan is None) == (policy is None):
         raise manners.UsageError("replay: allowed is either a PLAN or --policy, and one of them is needed")
     require_extra("devices")
-    from models.scenario import load_scenario
+    from truenorth.models.scenario import load_scenario
 
     if output is not None:
         manners.prepare_folder(output)
     loaded = load_scenario(scenario)
-    from executor.devices.run import LiveSettings
-    from executor.runners.factory import parse_runner
-    from planner.answers.replay import replay_on_devices
-    from planner.inputs.samples import read_samples
-    from planner.show.replay import replay_view, show_elapsed, write
+    from truenorth.executor.devices.run import LiveSettings
+    from truenorth.executor.runners.factory import parse_runner
+    from truenorth.planner.answers.replay import replay_on_devices
+    from truenorth.planner.inputs.samples import read_samples
+    from truenorth.planner.show.replay import replay_view, show_elapsed, write
 
     settings = LiveSettings(device.value, None if virtual is None else virtual.value, limit)
     with show_elapsed("setting up, then running in real time"):
@@ -137,19 +137,19 @@ def trial(
     as_json: Json = False,
 ) -> int:
     """Run plans and policies on the same devices, again and again in random order; give paired differences."""
-    from models.extras import require_extra
+    from truenorth.models.extras import require_extra
 
     require_extra("devices")
-    from executor import StoppedError
-    from executor.devices.run import LiveSettings
-    from executor.runners.factory import parse_runner
-    from models.scenario import load_scenario
-    from planner.answers.policies.parse import split_policies
-    from planner.answers.trial import trial as run_trial
-    from planner.command.console import interruptible
-    from planner.inputs.samples import read_samples
-    from planner.show.replay import show_count
-    from planner.show.trial import forget_runs, keep_run, trial_view, write
+    from truenorth.executor import StoppedError
+    from truenorth.executor.devices.run import LiveSettings
+    from truenorth.executor.runners.factory import parse_runner
+    from truenorth.models.scenario import load_scenario
+    from truenorth.planner.answers.policies.parse import split_policies
+    from truenorth.planner.answers.trial import trial as run_trial
+    from truenorth.planner.command.console import interruptible
+    from truenorth.planner.inputs.samples import read_samples
+    from truenorth.planner.show.replay import show_count
+    from truenorth.planner.show.trial import forget_runs, keep_run, trial_view, write
 
     if output is not None:
         manners.prepare_folder(output)

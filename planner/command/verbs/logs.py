@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from planner.command import manners
-from planner.command.options import Json, Output, Seed
+from truenorth.planner.command import manners
+from truenorth.planner.command.options import Json, Output, Seed
 
 if TYPE_CHECKING:
-    from planner.inputs.estimate.logs import LogReading
-    from planner.inputs.importers.trace import Imported
+    from truenorth.planner.inputs.estimate.logs import LogReading
+    from truenorth.planner.inputs.importers.trace import Imported
 
 
 _FORMATS = (
@@ -80,12 +80,12 @@ def import_(
     as_json: Json = False,
 ) -> int:
     """Turn a log into a scenario, and say what is in it before anything is planned."""
-    from models.scenario import promise
-    from planner.command.console import rows_line
-    from planner.inputs.importers.catalogued import Catalogued
-    from planner.inputs.importers.format import Override
-    from planner.inputs.importers.target import Driven
-    from planner.inputs.importers.trace import import_trace, promise_both
+    from truenorth.models.scenario import promise
+    from truenorth.planner.command.console import rows_line
+    from truenorth.planner.inputs.importers.catalogued import Catalogued
+    from truenorth.planner.inputs.importers.format import Override
+    from truenorth.planner.inputs.importers.target import Driven
+    from truenorth.planner.inputs.importers.trace import import_trace, promise_both
 
     if output is not None:
         promise_both(output)
@@ -123,23 +123,23 @@ def import_(
 
 def _draw(made: Imported, files: list[Path], path: Path) -> Path:
     """Write the summary as a picture; return where."""
-    from models.scenario import write_atomically
-    from planner.show.canvas import png
-    from planner.show.imported import figure
+    from truenorth.models.scenario import write_atomically
+    from truenorth.planner.show.canvas import png
+    from truenorth.planner.show.imported import figure
 
     write_atomically(path, png(figure(made.summary, f"{made.format.name}: {', '.join(file.name for file in files)}")))
     return path
 
 
 def _view(made: Imported) -> object:
-    from planner.show.imported import imported_view
+    from truenorth.planner.show.imported import imported_view
 
     return imported_view(made)
 
 
 def _number(text: str) -> Fraction:
-    from models.scenario.quantities import MAX_JOBS, read_number
-    from models.units import QuantityError
+    from truenorth.models.scenario.quantities import MAX_JOBS, read_number
+    from truenorth.models.units import QuantityError
 
     try:
         return read_number(text)
@@ -190,12 +190,12 @@ def estimate(
     as_json: Json = False,
 ) -> int:
     """Estimate run times from past tasks: quantiles, where each comes from, and what should be profiled."""
-    from models.extras import require_extra
+    from truenorth.models.extras import require_extra
 
     require_extra("estimates")
-    from models.scenario import promise
-    from planner.inputs.estimate import run
-    from planner.inputs.estimate.table import Naming
+    from truenorth.models.scenario import promise
+    from truenorth.planner.inputs.estimate import run
+    from truenorth.planner.inputs.estimate.table import Naming
 
     if output is not None:
         promise(output)
@@ -206,7 +206,7 @@ def estimate(
         run.save(made, output)
 
     def view() -> object:
-        from planner.show.estimate import estimates_view
+        from truenorth.planner.show.estimate import estimates_view
 
         return estimates_view(made)
 
@@ -230,8 +230,8 @@ def _own(option: str, text: str | None) -> Any:
     """Return a function of the user's, or None."""
     if text is None:
         return None
-    from executor.named import Kind
-    from planner.inputs.estimate.rungs import AnswerError
+    from truenorth.executor.named import Kind
+    from truenorth.planner.inputs.estimate.rungs import AnswerError
 
     module, _, attribute = text.partition(":")
     if not (module and attribute):
@@ -253,9 +253,9 @@ def progress(
     as_json: Json = False,
 ) -> int:
     """Read a job's log: progress, remaining time, why it failed and whether to start it again."""
-    from planner.command.console import log_line
-    from planner.inputs.estimate.logs import read_log
-    from planner.show.estimate import describe_log
+    from truenorth.planner.command.console import log_line
+    from truenorth.planner.inputs.estimate.logs import read_log
+    from truenorth.planner.show.estimate import describe_log
 
     totals = {"step": steps, "epoch": epochs}
     for unit, total in totals.items():

@@ -8,8 +8,8 @@ from typing import Annotated
 
 import typer
 
-from planner.command import manners
-from planner.command.options import Json, Workers
+from truenorth.planner.command import manners
+from truenorth.planner.command.options import Json, Workers
 
 
 def sweep(
@@ -24,8 +24,8 @@ def sweep(
     as_json: Json = False,
 ) -> int:
     """Answer a grid of what-ifs; run it again to go on where it was stopped."""
-    from planner.answers import whatif
-    from planner.command.console import cells_line, interruptible
+    from truenorth.planner.answers import whatif
+    from truenorth.planner.command.console import cells_line, interruptible
 
     manners.prepare_folder(output)
     line = cells_line()
@@ -33,7 +33,7 @@ def sweep(
         made = whatif.sweep(sweep_file, output, workers=workers, ray=ray, watch=line.watch, stop=stop)
 
     def view() -> object:
-        from planner.show.sweep import sweep_view
+        from truenorth.planner.show.sweep import sweep_view
 
         return sweep_view(made)
 
@@ -54,8 +54,8 @@ def report(
     as_json: Json = False,
 ) -> int:
     """Make one HTML page, for a browser without a network, of what other verbs wrote into folders."""
-    from models.scenario import promise
-    from planner.show import report as reporting
+    from truenorth.models.scenario import promise
+    from truenorth.planner.show import report as reporting
 
     promise(output)
     made = reporting.report(folders)
@@ -74,9 +74,9 @@ def schema(
 ) -> int:
     """Print the JSON Schema of scenario files, for editors."""
     if catalogue:
-        from planner.inputs.importers.catalogue import json_schema
+        from truenorth.planner.inputs.importers.catalogue import json_schema
     else:
-        from models.scenario import json_schema
+        from truenorth.models.scenario import json_schema
 
     print(json.dumps(json_schema(), indent=None if as_json else 2))
     return manners.DONE

@@ -9,15 +9,21 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from planner.answers.questions import BoundQuestion, PlanQuestion, Question, SearchQuestion, UncertainPlanQuestion
-from planner.command import manners
-from planner.command.manners import name_untested
-from planner.command.options import Before, Json, Output, ScenarioPath, ask_shown, asks
+from truenorth.planner.answers.questions import (
+    BoundQuestion,
+    PlanQuestion,
+    Question,
+    SearchQuestion,
+    UncertainPlanQuestion,
+)
+from truenorth.planner.command import manners
+from truenorth.planner.command.manners import name_untested
+from truenorth.planner.command.options import Before, Json, Output, ScenarioPath, ask_shown, asks
 
 if TYPE_CHECKING:
-    from models.scenario import Scenario
-    from planner.answers.plan import Plan
-    from planner.answers.uncertain.planning import UncertainPlan
+    from truenorth.models.scenario import Scenario
+    from truenorth.planner.answers.plan import Plan
+    from truenorth.planner.answers.uncertain.planning import UncertainPlan
 
 
 class PlanForChoice(StrEnum):
@@ -47,10 +53,10 @@ def plan(
     as_json: Json = False,
 ) -> int:
     """Plan a window: task placement and model residency together, with a lower bound."""
-    from models.scenario import load_scenario, promise
-    from planner.answers.check import feasible_timeline
-    from planner.answers.plan import Plan, write_plan
-    from planner.command.console import ProgressLine
+    from truenorth.models.scenario import load_scenario, promise
+    from truenorth.planner.answers.check import feasible_timeline
+    from truenorth.planner.answers.plan import Plan, write_plan
+    from truenorth.planner.command.console import ProgressLine
 
     if output is not None:
         promise(output)
@@ -65,7 +71,7 @@ def plan(
         write_plan(made, output, manners.typed())
 
     def view() -> object:
-        from planner.show.summaries import plan_view
+        from truenorth.planner.show.summaries import plan_view
 
         return plan_view(done)
 
@@ -97,7 +103,7 @@ def _uncertain(
         raise manners.UsageError("--hint: cannot go with --estimates, which make plans of their own; allowed is one")
     if ask.ray is not None:
         raise manners.UsageError("--ray: helps to make one plan; allowed is without --estimates, which make several")
-    from planner.answers.uncertain.estimates_file import read_told
+    from truenorth.planner.answers.uncertain.estimates_file import read_told
 
     same = {each.name: getattr(ask, each.name) for each in fields(SearchQuestion)}
     return UncertainPlanQuestion(read_told(estimates, scenario), (plan_for or PlanForChoice.P50).value, **same)
@@ -115,9 +121,9 @@ def bound(
     as_json: Json = False,
 ) -> int:
     """Find a value that no plan lies below, with a certificate that anyone can check."""
-    from models.scenario import load_scenario, promise
-    from planner.command.console import ProgressLine
-    from planner.show.saving import save
+    from truenorth.models.scenario import load_scenario, promise
+    from truenorth.planner.command.console import ProgressLine
+    from truenorth.planner.show.saving import save
 
     if output is not None:
         promise(output)
@@ -126,7 +132,7 @@ def bound(
     written = [] if output is None else save(made, output)
 
     def view() -> object:
-        from planner.show.summaries import bound_view
+        from truenorth.planner.show.summaries import bound_view
 
         return bound_view(made)
 
@@ -143,14 +149,14 @@ def check(
     as_json: Json = False,
 ) -> int:
     """Check a plan or timeline against every rule, and against what its file says of it."""
-    from models.scenario import load_scenario
-    from planner.answers.check import checked, read
+    from truenorth.models.scenario import load_scenario
+    from truenorth.planner.answers.check import checked, read
 
     loaded = load_scenario(scenario)
     outcome = checked(loaded.objective, *read(loaded.instance, plan))
 
     def view() -> object:
-        from planner.show.summaries import check_view
+        from truenorth.planner.show.summaries import check_view
 
         return check_view(outcome)
 
@@ -164,8 +170,8 @@ def verify(
     as_json: Json = False,
 ) -> int:
     """Compute a certificate's bound again, without a solver, and accept or refuse it."""
-    from models.scenario import load_scenario
-    from planner.answers.bound import verdict_record, verify_file
+    from truenorth.models.scenario import load_scenario
+    from truenorth.planner.answers.bound import verdict_record, verify_file
 
     loaded = load_scenario(scenario)
     verdict = verify_file(loaded, certificate)

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from planner.answers.questions import CompareQuestion, SimulateQuestion
-from planner.command import manners
-from planner.command.manners import name_untested
-from planner.command.options import Before, Json, Output, ScenarioPath, ask_shown, asks
+from truenorth.planner.answers.questions import CompareQuestion, SimulateQuestion
+from truenorth.planner.command import manners
+from truenorth.planner.command.manners import name_untested
+from truenorth.planner.command.options import Before, Json, Output, ScenarioPath, ask_shown, asks
 
 if TYPE_CHECKING:
-    from models.scenario import Scenario
+    from truenorth.models.scenario import Scenario
 
 
 @asks(SimulateQuestion)
@@ -30,8 +30,8 @@ def simulate(
     as_json: Json = False,
 ) -> int:
     """Run an online policy, or replay a plan, in simulated time."""
-    from models.scenario import load_scenario, promise
-    from planner.answers.simulate import write_simulation
+    from truenorth.models.scenario import load_scenario, promise
+    from truenorth.planner.answers.simulate import write_simulation
 
     if change_future is not None:
         if output is not None or ask.noise is not None:
@@ -45,8 +45,8 @@ def simulate(
         write_simulation(simulation, output, manners.typed())
 
     def view() -> object:
-        from planner.show.summaries import simulation_summary
-        from planner.show.table import facts
+        from truenorth.planner.show.summaries import simulation_summary
+        from truenorth.planner.show.table import facts
 
         return facts(simulation_summary(simulation))
 
@@ -56,14 +56,14 @@ def simulate(
 
 def _try_futures(loaded: Scenario, policy: str, draws: int, seed: int, as_json: bool) -> int:
     """Say whether a policy's past depends on the future."""
-    from planner.answers.simulate import try_changed_futures
+    from truenorth.planner.answers.simulate import try_changed_futures
 
     made = try_changed_futures(loaded, policy, draws, seed=seed)
 
     def view() -> object:
         from rich.text import Text
 
-        from planner.show.summaries import futures_summary
+        from truenorth.planner.show.summaries import futures_summary
 
         return Text(futures_summary(made))
 
@@ -88,9 +88,9 @@ def compare(
     as_json: Json = False,
 ) -> int:
     """Set a plan, which knows the future, beside online policies, which do not."""
-    from models.scenario import load_scenario
-    from planner.command.console import ProgressLine
-    from planner.show.saving import save
+    from truenorth.models.scenario import load_scenario
+    from truenorth.planner.command.console import ProgressLine
+    from truenorth.planner.show.saving import save
 
     if output is not None:
         manners.prepare_folder(output)
@@ -101,7 +101,7 @@ def compare(
     written = [] if output is None else save(made, output)
 
     def view() -> object:
-        from planner.show.comparison import comparison_view
+        from truenorth.planner.show.comparison import comparison_view
 
         return comparison_view(made)
 
@@ -116,9 +116,9 @@ def compare(
 
 def _replicate(ask: CompareQuestion, loaded: Scenario, count: int, output: Path | None, as_json: bool) -> int:
     """Compare over replications."""
-    from planner.answers.replications import replicate_comparison
-    from planner.command.console import cells_line, interruptible
-    from planner.show import replicated
+    from truenorth.planner.answers.replications import replicate_comparison
+    from truenorth.planner.command.console import cells_line, interruptible
+    from truenorth.planner.show import replicated
 
     line = cells_line()
     with interruptible() as stop, line.shown():

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from planner.answers.questions import ScheduleQuestion, ServersQuestion, SizesQuestion
-from planner.command import manners
-from planner.command.manners import name_untested
-from planner.command.options import Before, Json, ScenarioPath, ask_shown, asks
+from truenorth.planner.answers.questions import ScheduleQuestion, ServersQuestion, SizesQuestion
+from truenorth.planner.command import manners
+from truenorth.planner.command.manners import name_untested
+from truenorth.planner.command.options import Before, Json, ScenarioPath, ask_shown, asks
 
 if TYPE_CHECKING:
-    from models.scenario import Scenario
+    from truenorth.models.scenario import Scenario
 
 
 @asks(ServersQuestion)
@@ -48,10 +48,10 @@ def servers(
     as_json: Json = False,
 ) -> int:
     """Find the least number of servers, or the cheapest mix, that meets a service level."""
-    from models.errors import UserError
-    from models.scenario import load_scenario
-    from planner.answers.servers.written import write
-    from planner.command.console import servers_line
+    from truenorth.models.errors import UserError
+    from truenorth.models.scenario import load_scenario
+    from truenorth.planner.answers.servers.written import write
+    from truenorth.planner.command.console import servers_line
 
     sure = manners.fraction(confidence, "--confidence")
     loaded = load_scenario(scenario)
@@ -74,7 +74,7 @@ def servers(
         fault = error
 
     def view() -> object:
-        from planner.show import servers as views
+        from truenorth.planner.show import servers as views
 
         return views.view(answer)
 
@@ -99,8 +99,8 @@ def _replicate(
     as_json: bool,
 ) -> int:
     """Ask over replications."""
-    from planner.answers.replicated_servers import replicate_servers
-    from planner.command.console import cells_line, interruptible
+    from truenorth.planner.answers.replicated_servers import replicate_servers
+    from truenorth.planner.command.console import cells_line, interruptible
 
     line = cells_line()
     with interruptible() as stop, line.shown():
@@ -108,7 +108,7 @@ def _replicate(
         made = replicate_servers(asked, loaded, count, confidence=confidence, folder=output, ray=ray, watch=line.watch)
 
     def view() -> object:
-        from planner.show import servers as views
+        from truenorth.planner.show import servers as views
 
         return views.replications_view(made)
 
@@ -123,7 +123,7 @@ def _replicate(
 
 def _interval_us(text: str) -> int:
     """Return the length of an interval in microseconds."""
-    from models.units import QuantityError, parse_time
+    from truenorth.models.units import QuantityError, parse_time
 
     try:
         by_us = parse_time(text)
@@ -136,13 +136,13 @@ def _interval_us(text: str) -> int:
 
 def _by_interval(ask: ScheduleQuestion, scenario: Scenario, as_json: bool) -> int:
     """Answer for counts of servers that change over the day."""
-    from planner.answers.servers.written import write_schedule
-    from planner.command.console import servers_line
+    from truenorth.planner.answers.servers.written import write_schedule
+    from truenorth.planner.command.console import servers_line
 
     answer, interrupted = ask_shown(ask, scenario, servers_line())
 
     def view() -> object:
-        from planner.show.schedule import schedule_view
+        from truenorth.planner.show.schedule import schedule_view
 
         return schedule_view(answer)
 

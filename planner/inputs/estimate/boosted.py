@@ -15,9 +15,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from planner.inputs.estimate.estimate import Answers
-from planner.inputs.estimate.known import LEVELS, KnownTimes
-from planner.inputs.estimate.tasks import UNKNOWN, Columns, Floats, Tasks
+from truenorth.planner.inputs.estimate.estimate import Answers
+from truenorth.planner.inputs.estimate.known import LEVELS, KnownTimes
+from truenorth.planner.inputs.estimate.tasks import UNKNOWN, Columns, Floats, Tasks
 
 LEAST_TASKS = 500
 """Fewest past tasks worth a fit."""

@@ -14,13 +14,13 @@ from typing import TypeAlias
 
 import numpy as np
 
-from models.instance import Ints
-from planner.inputs.estimate.boosted import Boosted
-from planner.inputs.estimate.estimate import Answers, Rung
-from planner.inputs.estimate.known import TAIL, KnownTimes, Novelty
-from planner.inputs.estimate.retrieval import Retrieval
-from planner.inputs.estimate.rungs import Default
-from planner.inputs.estimate.tasks import Floats, Tasks
+from truenorth.models.instance import Ints
+from truenorth.planner.inputs.estimate.boosted import Boosted
+from truenorth.planner.inputs.estimate.estimate import Answers, Rung
+from truenorth.planner.inputs.estimate.known import TAIL, KnownTimes, Novelty
+from truenorth.planner.inputs.estimate.retrieval import Retrieval
+from truenorth.planner.inputs.estimate.rungs import Default
+from truenorth.planner.inputs.estimate.tasks import Floats, Tasks
 
 _LEAST_COMMON = 30
 """Fewest tasks that two rungs must both have answered before their errors on them say which comes first."""

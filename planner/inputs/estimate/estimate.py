@@ -8,8 +8,8 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from planner.inputs.estimate.known import KnownTimes
-from planner.inputs.estimate.tasks import Features, Floats, Tasks, Texts
+from truenorth.planner.inputs.estimate.known import KnownTimes
+from truenorth.planner.inputs.estimate.tasks import Features, Floats, Tasks, Texts
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,8 +21,8 @@ import pandas as pd
 from numpy.typing import NDArray
 from scipy.stats import t as student
 
-from models.instance import Ints
-from planner.inputs.estimate.tasks import Floats, History, Tasks, Texts
+from truenorth.models.instance import Ints
+from truenorth.planner.inputs.estimate.tasks import Floats, History, Tasks, Texts
 
 Made = TypeVar("Made")
 WINDOW = 20

@@ -10,13 +10,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from planner.inputs.estimate.boosted import fit_boosted
-from planner.inputs.estimate.calibration import Calibrations, calibrate, climb, move_ends, order_rungs
-from planner.inputs.estimate.estimate import Estimate, Rung
-from planner.inputs.estimate.known import KnownTimes, Novelty
-from planner.inputs.estimate.retrieval import Retrieval, SentenceEncoder, tf_idf, unit
-from planner.inputs.estimate.rungs import Default, SteadyKey, back_offs
-from planner.inputs.estimate.tasks import Columns, Features, History, Tasks
+from truenorth.planner.inputs.estimate.boosted import fit_boosted
+from truenorth.planner.inputs.estimate.calibration import Calibrations, calibrate, climb, move_ends, order_rungs
+from truenorth.planner.inputs.estimate.estimate import Estimate, Rung
+from truenorth.planner.inputs.estimate.known import KnownTimes, Novelty
+from truenorth.planner.inputs.estimate.retrieval import Retrieval, SentenceEncoder, tf_idf, unit
+from truenorth.planner.inputs.estimate.rungs import Default, SteadyKey, back_offs
+from truenorth.planner.inputs.estimate.tasks import Columns, Features, History, Tasks
 
 CALIBRATION_SHARE = 0.2
 """The latest share of the history, which calibrates."""

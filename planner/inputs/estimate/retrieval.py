@@ -15,11 +15,11 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from models.instance import Ints
-from planner.inputs.estimate.estimate import Answers
-from planner.inputs.estimate.known import KnownTimes, PastRuns
-from planner.inputs.estimate.rungs import AnswerError, ask_own, pooled_quantiles
-from planner.inputs.estimate.tasks import UNKNOWN, Columns, Floats, History, Tasks, Texts
+from truenorth.models.instance import Ints
+from truenorth.planner.inputs.estimate.estimate import Answers
+from truenorth.planner.inputs.estimate.known import KnownTimes, PastRuns
+from truenorth.planner.inputs.estimate.rungs import AnswerError, ask_own, pooled_quantiles
+from truenorth.planner.inputs.estimate.tasks import UNKNOWN, Columns, Floats, History, Tasks, Texts
 
 SentenceEncoder: TypeAlias = Callable[[Sequence[str]], NDArray[np.floating[Any]]]
 """Turns texts into vectors, the cosine of which says how alike they are. Shape [texts, dimensions]."""

@@ -17,16 +17,16 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from models.cells import guard
-from models.scenario import Scenario, load_scenario, write_atomically
-from models.scenario.work import build_workflows
-from planner.inputs.estimate.calibration import NOMINAL, RungCalibration
-from planner.inputs.estimate.estimate import Estimate
-from planner.inputs.estimate.ladder import Ladder, Recipe, fit_ladder
-from planner.inputs.estimate.retrieval import SentenceEncoder
-from planner.inputs.estimate.rungs import TASK, WORKFLOW, Answerer, Asked, read_profile
-from planner.inputs.estimate.sources import DescriptionCache
-from planner.inputs.estimate.table import (
+from truenorth.models.cells import guard
+from truenorth.models.scenario import Scenario, load_scenario, write_atomically
+from truenorth.models.scenario.work import build_workflows
+from truenorth.planner.inputs.estimate.calibration import NOMINAL, RungCalibration
+from truenorth.planner.inputs.estimate.estimate import Estimate
+from truenorth.planner.inputs.estimate.ladder import Ladder, Recipe, fit_ladder
+from truenorth.planner.inputs.estimate.retrieval import SentenceEncoder
+from truenorth.planner.inputs.estimate.rungs import TASK, WORKFLOW, Answerer, Asked, read_profile
+from truenorth.planner.inputs.estimate.sources import DescriptionCache
+from truenorth.planner.inputs.estimate.table import (
     ESTIMATE_COLUMNS,
     LINE,
     MICROSECONDS,
@@ -42,8 +42,8 @@ from planner.inputs.estimate.table import (
     roles,
     unit_of,
 )
-from planner.inputs.estimate.tasks import Floats, History, Tasks, Texts
-from planner.inputs.importers.rows import Tally
+from truenorth.planner.inputs.estimate.tasks import Floats, History, Tasks, Texts
+from truenorth.planner.inputs.importers.rows import Tally
 
 _SCENARIO_FILES = (".yaml", ".yml", ".json")
 _BETWEEN = "; "

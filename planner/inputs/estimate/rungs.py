@@ -10,13 +10,13 @@ from typing import NamedTuple, TypeAlias, TypeVar
 
 import numpy as np
 
-from models.errors import UserError
-from models.scenario import load_scenario
-from models.scenario.work import build_workflows
-from planner.inputs.estimate.estimate import Answers
-from planner.inputs.estimate.known import KnownTimes, around, predictive_quantiles, shorter
-from planner.inputs.estimate.tasks import UNKNOWN, Floats, Tasks
-from planner.inputs.samples import Runs, outer_quantiles_us, read_samples, samples_path
+from truenorth.models.errors import UserError
+from truenorth.models.scenario import load_scenario
+from truenorth.models.scenario.work import build_workflows
+from truenorth.planner.inputs.estimate.estimate import Answers
+from truenorth.planner.inputs.estimate.known import KnownTimes, around, predictive_quantiles, shorter
+from truenorth.planner.inputs.estimate.tasks import UNKNOWN, Floats, Tasks
+from truenorth.planner.inputs.samples import Runs, outer_quantiles_us, read_samples, samples_path
 
 BACK_OFF = "back-off key"
 WORKFLOW, TASK = "workflow", "task"

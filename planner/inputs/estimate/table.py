@@ -18,14 +18,14 @@ import pandas as pd
 import pyarrow
 import pyarrow.parquet
 
-from models.instance import Ints
-from models.scenario import InputError, admit, open_now
-from models.scenario.errors import allowed, quote
-from planner.inputs.estimate.rungs import TASK, WORKFLOW
-from planner.inputs.estimate.sources import FIELDS, DescriptionCache, describe
-from planner.inputs.estimate.tasks import ALWAYS_US, UNKNOWN, Columns, Tasks, Texts, plain
-from planner.inputs.importers.csv_files import csv_rows, header_of
-from planner.inputs.importers.rows import Rows, Tally
+from truenorth.models.instance import Ints
+from truenorth.models.scenario import InputError, admit, open_now
+from truenorth.models.scenario.errors import allowed, quote
+from truenorth.planner.inputs.estimate.rungs import TASK, WORKFLOW
+from truenorth.planner.inputs.estimate.sources import FIELDS, DescriptionCache, describe
+from truenorth.planner.inputs.estimate.tasks import ALWAYS_US, UNKNOWN, Columns, Tasks, Texts, plain
+from truenorth.planner.inputs.importers.csv_files import csv_rows, header_of
+from truenorth.planner.inputs.importers.rows import Rows, Tally
 
 UNITS = {"_s": "s", "_seconds": "s", "_ms": "ms", "_us": "us"}
 """The unit that the end of a column's name says; seconds for any other."""

@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from models.instance import Ints
+from truenorth.models.instance import Ints
 
 Floats: TypeAlias = NDArray[np.float64]
 Texts: TypeAlias = NDArray[np.object_]

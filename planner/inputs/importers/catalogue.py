@@ -8,9 +8,9 @@ from typing import Annotated, Any
 
 from pydantic import Field, model_validator
 
-from models.scenario.document import NetworkSection, RuntimeByKind, TablesByKind
-from models.scenario.errors import Source, allowed, quote
-from models.scenario.quantities import (
+from truenorth.models.scenario.document import NetworkSection, RuntimeByKind, TablesByKind
+from truenorth.models.scenario.errors import Source, allowed, quote
+from truenorth.models.scenario.quantities import (
     Bandwidth,
     GPUCount,
     Kind,
@@ -22,11 +22,11 @@ from models.scenario.quantities import (
     Size,
     Time,
 )
-from models.scenario.reading import parse_document, read_document
-from models.scenario.section import Section, problem, refuse_empty, validate
-from models.scenario.stream_section import StreamSection
-from models.streams import ANY_KIND
-from models.workload import WHOLE
+from truenorth.models.scenario.reading import parse_document, read_document
+from truenorth.models.scenario.section import Section, problem, refuse_empty, validate
+from truenorth.models.scenario.stream_section import StreamSection
+from truenorth.models.streams import ANY_KIND
+from truenorth.models.workload import WHOLE
 
 PACKAGED = "open-models"
 """Name of the catalogue that comes with the package."""
@@ -132,7 +132,7 @@ def load_catalogue(path: Path) -> tuple[CatalogueDocument, str]:
 
 
 def _packaged() -> CatalogueDocument:
-    text = files("planner.inputs.importers").joinpath("open_models.yaml").read_text()
+    text = files("truenorth.planner.inputs.importers").joinpath("open_models.yaml").read_text()
     source = Source(f"{PACKAGED} (of the package)", Path(), parse_document(text, PACKAGED, ".yaml"))
     return validate(CatalogueDocument, source.data(), source)
 

@@ -14,21 +14,21 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from models.cluster import GPU
-from models.errors import QuestionError
-from models.instance import Ints
-from models.scenario.errors import Plain, quote
-from models.scenario.writing import scenario_text
-from models.slo import ServiceLevel, ServiceLevels
-from models.units import gigabytes, gigabytes_per_s, seconds
-from models.workload import WHOLE, BatchClass, Task, Workflow
-from planner.inputs.importers.catalogue import CatalogueDocument, CatalogueModel, load_catalogue
-from planner.inputs.importers.classes import MEMORY, Classes, Rounding, refuse_more, round_up, words
-from planner.inputs.importers.rows import Tally
-from planner.inputs.importers.streamed import Cache, model_of_each, streamed_workload
-from planner.inputs.importers.tables import DagJobs, Requests, Texts, TokenRequests
-from planner.inputs.importers.target import model_names, work_sections
-from planner.inputs.importers.workload import Workload
+from truenorth.models.cluster import GPU
+from truenorth.models.errors import QuestionError
+from truenorth.models.instance import Ints
+from truenorth.models.scenario.errors import Plain, quote
+from truenorth.models.scenario.writing import scenario_text
+from truenorth.models.slo import ServiceLevel, ServiceLevels
+from truenorth.models.units import gigabytes, gigabytes_per_s, seconds
+from truenorth.models.workload import WHOLE, BatchClass, Task, Workflow
+from truenorth.planner.inputs.importers.catalogue import CatalogueDocument, CatalogueModel, load_catalogue
+from truenorth.planner.inputs.importers.classes import MEMORY, Classes, Rounding, refuse_more, round_up, words
+from truenorth.planner.inputs.importers.rows import Tally
+from truenorth.planner.inputs.importers.streamed import Cache, model_of_each, streamed_workload
+from truenorth.planner.inputs.importers.tables import DagJobs, Requests, Texts, TokenRequests
+from truenorth.planner.inputs.importers.target import model_names, work_sections
+from truenorth.planner.inputs.importers.workload import Workload
 
 _NETWORK = {"bandwidth": "10 GB/s", "latency": "0 s"}
 

@@ -13,9 +13,9 @@ from fractions import Fraction
 import numpy as np
 import pandas as pd
 
-from models.errors import QuestionError
-from models.instance import Ints
-from models.slo import quantile_rank
+from truenorth.models.errors import QuestionError
+from truenorth.models.instance import Ints
+from truenorth.models.slo import quantile_rank
 
 MOST_EXACT = 20_000
 """Up to so many distinct pairs of model and run time, run times stay as they are unless classes are asked for."""

@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from models.instance import Ints
-from models.scenario.quantities import MAX_TIME_US
-from models.units import microseconds
-from planner.inputs.importers.json_files import table_rows
-from planner.inputs.importers.rows import LATEST_US, Rows, Tally
+from truenorth.models.instance import Ints
+from truenorth.models.scenario.quantities import MAX_TIME_US
+from truenorth.models.units import microseconds
+from truenorth.planner.inputs.importers.json_files import table_rows
+from truenorth.planner.inputs.importers.rows import LATEST_US, Rows, Tally
 
 DATES, UNIX = "dates with a time of day", "times since 1970"
 

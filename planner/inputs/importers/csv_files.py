@@ -16,10 +16,10 @@ from typing import TextIO
 
 import numpy as np
 
-from models.scenario import InputError
-from models.scenario.files import LONGEST_LINE, read_bounded_lines
-from planner.inputs.importers.rows import Refusal, Rows, Tally
-from planner.inputs.importers.source import open_text, utf_8_from
+from truenorth.models.scenario import InputError
+from truenorth.models.scenario.files import LONGEST_LINE, read_bounded_lines
+from truenorth.planner.inputs.importers.rows import Refusal, Rows, Tally
+from truenorth.planner.inputs.importers.source import open_text, utf_8_from
 
 CHUNK_ROWS = 65_536
 SEPARATORS = {",": "commas", ";": "semicolons", "\t": "tabs"}

@@ -11,11 +11,11 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
-from models.cluster import GPU, MICROSECONDS_PER_SECOND
-from models.errors import QuestionError
-from models.units import QuantityError, parse_bandwidth, parse_size, parse_time
-from planner.inputs.importers.rows import Tally
-from planner.inputs.importers.tables import DagJobs, Requests, TokenRequests
+from truenorth.models.cluster import GPU, MICROSECONDS_PER_SECOND
+from truenorth.models.errors import QuestionError
+from truenorth.models.units import QuantityError, parse_bandwidth, parse_size, parse_time
+from truenorth.planner.inputs.importers.rows import Tally
+from truenorth.planner.inputs.importers.tables import DagJobs, Requests, TokenRequests
 
 _DIGITS = 12
 T = TypeVar("T", int, Fraction)

@@ -16,16 +16,16 @@ import numpy as np
 from pydantic import PlainValidator, ValidationError
 from pydantic_core import PydanticCustomError
 
-from models.scenario.errors import FieldError, InputError, Plain, Where, quote
-from models.scenario.files import LONGEST_LINE, read_bounded_lines
-from models.scenario.json_text import EXACT, JSONText
-from models.scenario.limits import MAX_HORIZON_US
-from models.scenario.quantities import MAX_SIZE_BYTES, MAX_TIME_US
-from models.scenario.section import faults_of, kind_of, problem
-from models.units import QuantityError, microseconds
-from planner.inputs.importers.csv_files import CHUNK_ROWS, SEPARATORS, csv_rows, header_of, separator_of
-from planner.inputs.importers.rows import LONGEST_NAME, Refusal, Rows, Tally
-from planner.inputs.importers.source import open_text
+from truenorth.models.scenario.errors import FieldError, InputError, Plain, Where, quote
+from truenorth.models.scenario.files import LONGEST_LINE, read_bounded_lines
+from truenorth.models.scenario.json_text import EXACT, JSONText
+from truenorth.models.scenario.limits import MAX_HORIZON_US
+from truenorth.models.scenario.quantities import MAX_SIZE_BYTES, MAX_TIME_US
+from truenorth.models.scenario.section import faults_of, kind_of, problem
+from truenorth.models.units import QuantityError, microseconds
+from truenorth.planner.inputs.importers.csv_files import CHUNK_ROWS, SEPARATORS, csv_rows, header_of, separator_of
+from truenorth.planner.inputs.importers.rows import LONGEST_NAME, Refusal, Rows, Tally
+from truenorth.planner.inputs.importers.source import open_text
 
 Made = TypeVar("Made")
 LONGEST_ENTRY = 16_000_000

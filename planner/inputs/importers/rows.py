@@ -15,13 +15,13 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from models.instance import Ints
-from models.scenario import InputError
-from models.scenario.errors import quote
-from models.scenario.quantities import MAX_TIME_US
-from models.units import microseconds, parse_number
-from models.workload import WHOLE
-from planner.inputs.importers.tables import Requests, Texts
+from truenorth.models.instance import Ints
+from truenorth.models.scenario import InputError
+from truenorth.models.scenario.errors import quote
+from truenorth.models.scenario.quantities import MAX_TIME_US
+from truenorth.models.units import microseconds, parse_number
+from truenorth.models.workload import WHOLE
+from truenorth.planner.inputs.importers.tables import Requests, Texts
 
 LONGEST_NAME = 150
 """Longest name of a model: names of workflows are made from it."""

@@ -8,19 +8,19 @@ from typing import Literal
 import numpy as np
 import pandas as pd
 
-from models.cluster import GPU
-from models.errors import QuestionError
-from models.instance import Ints
-from models.scenario import InputError
-from models.scenario.errors import quote
-from models.scenario.requests import stream_class
-from models.stream_tables import longest_on
-from models.streams import StreamClass, StreamSpeed
-from models.workload import Task, Workflow
-from planner.inputs.importers.catalogue import CatalogueDocument
-from planner.inputs.importers.rows import Tally
-from planner.inputs.importers.tables import Texts, TokenRequests
-from planner.inputs.importers.workload import REQUEST, Served, Workload
+from truenorth.models.cluster import GPU
+from truenorth.models.errors import QuestionError
+from truenorth.models.instance import Ints
+from truenorth.models.scenario import InputError
+from truenorth.models.scenario.errors import quote
+from truenorth.models.scenario.requests import stream_class
+from truenorth.models.stream_tables import longest_on
+from truenorth.models.streams import StreamClass, StreamSpeed
+from truenorth.models.workload import Task, Workflow
+from truenorth.planner.inputs.importers.catalogue import CatalogueDocument
+from truenorth.planner.inputs.importers.rows import Tally
+from truenorth.planner.inputs.importers.tables import Texts, TokenRequests
+from truenorth.planner.inputs.importers.workload import REQUEST, Served, Workload
 
 Cache = Literal["none", "ideal"]
 _LEFT_OUT = (

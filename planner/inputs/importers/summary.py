@@ -9,12 +9,12 @@ from typing import Any
 
 import numpy as np
 
-from models.instance import Ints
-from models.scenario.requests import TOKEN_COLUMNS
-from models.slo import quantile_rank
-from models.workload import WHOLE
-from planner.inputs.importers.target import Target
-from planner.inputs.importers.workload import Workload
+from truenorth.models.instance import Ints
+from truenorth.models.scenario.requests import TOKEN_COLUMNS
+from truenorth.models.slo import quantile_rank
+from truenorth.models.workload import WHOLE
+from truenorth.planner.inputs.importers.target import Target
+from truenorth.planner.inputs.importers.workload import Workload
 
 MINUTE_US = 60_000_000
 QUANTILES = (10, 50, 90, 99)

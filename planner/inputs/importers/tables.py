@@ -9,12 +9,12 @@ from typing import Any, Self, TypeAlias, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from executor.policies.options import count, duration, option
-from models.errors import QuestionError
-from models.instance import Ints
-from models.scenario.errors import FieldError, Where, quote
-from models.scenario.quantities import MAX_TIME_US
-from models.workload import Task, Workflow, WorkflowCycleError
+from truenorth.executor.policies.options import count, duration, option
+from truenorth.models.errors import QuestionError
+from truenorth.models.instance import Ints
+from truenorth.models.scenario.errors import FieldError, Where, quote
+from truenorth.models.scenario.quantities import MAX_TIME_US
+from truenorth.models.workload import Task, Workflow, WorkflowCycleError
 
 Texts: TypeAlias = NDArray[np.object_]
 """An array of Python strings."""

@@ -15,21 +15,21 @@ from typing import Any, Protocol
 import numpy as np
 import pandas as pd
 
-from models.cells import guard
-from models.errors import QuestionError
-from models.instance import Ints
-from models.scenario import InputError, Scenario, load_scenario, scenario_from
-from models.scenario.errors import Plain, quote
-from models.scenario.files import read_text
-from models.scenario.requests import TOKEN_COLUMNS
-from models.scenario.work import build_workflows
-from models.scenario.writing import scenario_text
-from models.streams import StreamClass
-from models.units import gigabytes, gigabytes_per_s, say_size, seconds
-from models.workload import ANY_KIND, WHOLE, Task, Workflow
-from planner.inputs.importers.format import Hardware
-from planner.inputs.importers.tables import DagJobs, Requests, Texts
-from planner.inputs.importers.workload import REQUEST, Workload
+from truenorth.models.cells import guard
+from truenorth.models.errors import QuestionError
+from truenorth.models.instance import Ints
+from truenorth.models.scenario import InputError, Scenario, load_scenario, scenario_from
+from truenorth.models.scenario.errors import Plain, quote
+from truenorth.models.scenario.files import read_text
+from truenorth.models.scenario.requests import TOKEN_COLUMNS
+from truenorth.models.scenario.work import build_workflows
+from truenorth.models.scenario.writing import scenario_text
+from truenorth.models.streams import StreamClass
+from truenorth.models.units import gigabytes, gigabytes_per_s, say_size, seconds
+from truenorth.models.workload import ANY_KIND, WHOLE, Task, Workflow
+from truenorth.planner.inputs.importers.format import Hardware
+from truenorth.planner.inputs.importers.tables import DagJobs, Requests, Texts
+from truenorth.planner.inputs.importers.workload import REQUEST, Workload
 
 
 class Target(Protocol):

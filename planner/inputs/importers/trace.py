@@ -11,25 +11,25 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
-from executor.named import Kind
-from models.errors import QuestionError
-from models.scenario import InputError, Scenario, promise, scenario_from, write_atomically
-from models.scenario.errors import allowed
-from models.scenario.quantities import MAX_JOBS
-from models.units import seconds
-from planner.inputs.importers.catalogued import Catalogued
-from planner.inputs.importers.classes import Classes
-from planner.inputs.importers.format import Format, Hardware, Reader
-from planner.inputs.importers.formats import FORMATS
-from planner.inputs.importers.formats.tokens import FORMAT as TOKENS
-from planner.inputs.importers.rows import LONGEST_NAME, Tally
-from planner.inputs.importers.source import assert_each_once
-from planner.inputs.importers.streamed import Cache
-from planner.inputs.importers.summary import Summary
-from planner.inputs.importers.tables import DagJobs, Requests, Texts, TokenRequests
-from planner.inputs.importers.target import Documented, Driven, Target, assert_valid, trace_text
-from planner.inputs.importers.window import ImportWindow, cut
-from planner.inputs.importers.workload import REQUEST, Workload, gather, workload_of
+from truenorth.executor.named import Kind
+from truenorth.models.errors import QuestionError
+from truenorth.models.scenario import InputError, Scenario, promise, scenario_from, write_atomically
+from truenorth.models.scenario.errors import allowed
+from truenorth.models.scenario.quantities import MAX_JOBS
+from truenorth.models.units import seconds
+from truenorth.planner.inputs.importers.catalogued import Catalogued
+from truenorth.planner.inputs.importers.classes import Classes
+from truenorth.planner.inputs.importers.format import Format, Hardware, Reader
+from truenorth.planner.inputs.importers.formats import FORMATS
+from truenorth.planner.inputs.importers.formats.tokens import FORMAT as TOKENS
+from truenorth.planner.inputs.importers.rows import LONGEST_NAME, Tally
+from truenorth.planner.inputs.importers.source import assert_each_once
+from truenorth.planner.inputs.importers.streamed import Cache
+from truenorth.planner.inputs.importers.summary import Summary
+from truenorth.planner.inputs.importers.tables import DagJobs, Requests, Texts, TokenRequests
+from truenorth.planner.inputs.importers.target import Documented, Driven, Target, assert_valid, trace_text
+from truenorth.planner.inputs.importers.window import ImportWindow, cut
+from truenorth.planner.inputs.importers.workload import REQUEST, Workload, gather, workload_of
 
 LISTED_USERS = 10
 """So many users are named in the notes."""

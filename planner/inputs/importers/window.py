@@ -8,10 +8,10 @@ from fractions import Fraction
 import numpy as np
 import pandas as pd
 
-from models.errors import QuestionError
-from models.instance import Ints
-from models.scenario.quantities import MAX_TIME_US
-from models.units import QuantityError, parse_time
+from truenorth.models.errors import QuestionError
+from truenorth.models.instance import Ints
+from truenorth.models.scenario.quantities import MAX_TIME_US
+from truenorth.models.units import QuantityError, parse_time
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,13 +10,13 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from models.errors import QuestionError
-from models.instance import Ints
-from models.scenario.limits import MAX_HORIZON_US
-from models.units import seconds
-from models.workload import ANY_KIND, WHOLE, BatchClass, Task, Workflow
-from planner.inputs.importers.classes import MEMORY, Classes, Rounding, refuse_more, round_up, words
-from planner.inputs.importers.tables import DagJobs, Requests, TokenRequests
+from truenorth.models.errors import QuestionError
+from truenorth.models.instance import Ints
+from truenorth.models.scenario.limits import MAX_HORIZON_US
+from truenorth.models.units import seconds
+from truenorth.models.workload import ANY_KIND, WHOLE, BatchClass, Task, Workflow
+from truenorth.planner.inputs.importers.classes import MEMORY, Classes, Rounding, refuse_more, round_up, words
+from truenorth.planner.inputs.importers.tables import DagJobs, Requests, TokenRequests
 
 MOST_READ = 30_000_000
 """Most requests of all files together, before a window is cut; they take about 1 GB."""

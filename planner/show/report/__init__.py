@@ -1,5 +1,5 @@
 """One self-contained page of what other verbs found: question, answer, table, pictures, and how to repeat it."""
 
-from planner.show.report.page import Report, report
+from truenorth.planner.show.report.page import Report, report
 
 __all__ = ["Report", "report"]

@@ -6,11 +6,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from models.errors import QuestionError
-from models.scenario import write_atomically
-from planner.show import comparison, replay, replicated, schedule, servers, sweep, trial
-from planner.show.section import PageSection
-from planner.show.templates import compact, render
+from truenorth.models.errors import QuestionError
+from truenorth.models.scenario import write_atomically
+from truenorth.planner.show import comparison, replay, replicated, schedule, servers, sweep, trial
+from truenorth.planner.show.section import PageSection
+from truenorth.planner.show.templates import compact, render
 
 TIMELINES_BYTES = 2_400_000
 """Room for timelines in a page of at most 3 MB; those that do not fit are named, and left out of the Gantt chart."""

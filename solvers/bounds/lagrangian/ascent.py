@@ -14,11 +14,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from solvers.bounds.lagrangian.bidding import Bidders
-from solvers.bounds.lagrangian.evaluation import Evaluation, Prices
-from solvers.bounds.lagrangian.job_paths import Numbers
-from solvers.bounds.lagrangian.relaxation import Relaxation
-from solvers.compiled import allocating_kernel
+from truenorth.solvers.bounds.lagrangian.bidding import Bidders
+from truenorth.solvers.bounds.lagrangian.evaluation import Evaluation, Prices
+from truenorth.solvers.bounds.lagrangian.job_paths import Numbers
+from truenorth.solvers.bounds.lagrangian.relaxation import Relaxation
+from truenorth.solvers.compiled import allocating_kernel
 
 SMOOTHING, SIZE_SMOOTHING = 0.9, 0.99
 """Weights of the past in the running mean of the excess, and of its square."""

@@ -13,10 +13,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from models.instance import Ints
-from solvers.bounds.lagrangian.job_paths import PARTS, JobData, Numbers
-from solvers.bounds.lagrangian.shapes import Forest, Shapes
-from solvers.compiled import Floats, allocating_kernel
+from truenorth.models.instance import Ints
+from truenorth.solvers.bounds.lagrangian.job_paths import PARTS, JobData, Numbers
+from truenorth.solvers.bounds.lagrangian.shapes import Forest, Shapes
+from truenorth.solvers.compiled import Floats, allocating_kernel
 
 
 class Places(NamedTuple):

@@ -11,12 +11,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from solvers.bounds.lagrangian.batch_places import Places, highest_bid, rank_bids
-from solvers.bounds.lagrangian.evaluation import Evaluation
-from solvers.bounds.lagrangian.job_paths import Choice, JobData, Numbers
-from solvers.bounds.lagrangian.relaxation import Relaxation
-from solvers.bounds.lagrangian.shapes import Shapes
-from solvers.compiled import Floats, allocating_kernel
+from truenorth.solvers.bounds.lagrangian.batch_places import Places, highest_bid, rank_bids
+from truenorth.solvers.bounds.lagrangian.evaluation import Evaluation
+from truenorth.solvers.bounds.lagrangian.job_paths import Choice, JobData, Numbers
+from truenorth.solvers.bounds.lagrangian.relaxation import Relaxation
+from truenorth.solvers.bounds.lagrangian.shapes import Shapes
+from truenorth.solvers.compiled import Floats, allocating_kernel
 
 STEP_SHARE = 0.5
 """What a job may cost moves in steps of this share of what a run of the task alone costs its job by delay."""

@@ -8,14 +8,14 @@ from fractions import Fraction
 
 import numpy as np
 
-from models import WHOLE
-from models.instance import Ints
-from solvers.bounds.lagrangian.batch_places import fit_parts, pay_alike
-from solvers.bounds.lagrangian.job_paths import PARTS, Choice, JobData, Numbers, Payments, cheapest_paths
-from solvers.bounds.lagrangian.model_paths import best_residencies, spread, trace_residencies
-from solvers.bounds.lagrangian.relaxation import SUM_BITS, LanePrices, ModelUse, Relaxation
-from solvers.bounds.lagrangian.shapes import Shapes
-from solvers.compiled import allocating_kernel
+from truenorth.models import WHOLE
+from truenorth.models.instance import Ints
+from truenorth.solvers.bounds.lagrangian.batch_places import fit_parts, pay_alike
+from truenorth.solvers.bounds.lagrangian.job_paths import PARTS, Choice, JobData, Numbers, Payments, cheapest_paths
+from truenorth.solvers.bounds.lagrangian.model_paths import best_residencies, spread, trace_residencies
+from truenorth.solvers.bounds.lagrangian.relaxation import SUM_BITS, LanePrices, ModelUse, Relaxation
+from truenorth.solvers.bounds.lagrangian.shapes import Shapes
+from truenorth.solvers.compiled import allocating_kernel
 
 
 @dataclass(slots=True)

@@ -11,14 +11,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from models import Instance, Objective
-from models.instance import Ints
-from solvers.bounds.batch_work import Work
-from solvers.bounds.lagrangian.evaluation import Prices, no_prices
-from solvers.bounds.lagrangian.job_paths import Numbers
-from solvers.bounds.lagrangian.relaxation import Relaxation
-from solvers.bounds.mean_busy_time import latency_weights, work_prices
-from solvers.compiled import Floats
+from truenorth.models import Instance, Objective
+from truenorth.models.instance import Ints
+from truenorth.solvers.bounds.batch_work import Work
+from truenorth.solvers.bounds.lagrangian.evaluation import Prices, no_prices
+from truenorth.solvers.bounds.lagrangian.job_paths import Numbers
+from truenorth.solvers.bounds.lagrangian.relaxation import Relaxation
+from truenorth.solvers.bounds.mean_busy_time import latency_weights, work_prices
+from truenorth.solvers.compiled import Floats
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,17 +12,24 @@ from fractions import Fraction
 
 import numpy as np
 
-from models.formulations.allowance import Allowance, GivenUpError
-from models.instance import Instance, Ints
-from models.objective import Objective
-from solvers.bounds.granularity import round_up
-from solvers.bounds.lagrangian.ascent import Climb, Steps, ascend
-from solvers.bounds.lagrangian.evaluation import Evaluation, Prices, carry_slots, exact_bound, no_prices, round_prices
-from solvers.bounds.lagrangian.first_prices import FirstPrices
-from solvers.bounds.lagrangian.job_paths import Numbers
-from solvers.bounds.lagrangian.pooled import Pool, PooledEvaluation
-from solvers.bounds.lagrangian.relaxation import Fixed, Relaxation, fixed_parts, job_costs, relax
-from solvers.result import Search
+from truenorth.models.formulations.allowance import Allowance, GivenUpError
+from truenorth.models.instance import Instance, Ints
+from truenorth.models.objective import Objective
+from truenorth.solvers.bounds.granularity import round_up
+from truenorth.solvers.bounds.lagrangian.ascent import Climb, Steps, ascend
+from truenorth.solvers.bounds.lagrangian.evaluation import (
+    Evaluation,
+    Prices,
+    carry_slots,
+    exact_bound,
+    no_prices,
+    round_prices,
+)
+from truenorth.solvers.bounds.lagrangian.first_prices import FirstPrices
+from truenorth.solvers.bounds.lagrangian.job_paths import Numbers
+from truenorth.solvers.bounds.lagrangian.pooled import Pool, PooledEvaluation
+from truenorth.solvers.bounds.lagrangian.relaxation import Fixed, Relaxation, fixed_parts, job_costs, relax
+from truenorth.solvers.result import Search
 
 METHOD = "lagrangian"
 """Name of the bounds that this search proves."""
@@ -99,7 +106,7 @@ STEP_MOVES, RUNS_PER_MOVE = 30, 5000
 
 @dataclass(frozen=True, slots=True)
 class Priced:
-    """A proved bound, in the units of `models.objective_value`, and the whole prices that prove it."""
+    """A proved bound, in the units of `truenorth.models.objective_value`, and the whole prices that prove it."""
 
     bound: Fraction
     relaxation: Relaxation

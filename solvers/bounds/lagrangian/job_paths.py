@@ -16,9 +16,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from models.instance import Ints
-from solvers.bounds.lagrangian.shapes import Shapes
-from solvers.compiled import Floats, allocating_kernel
+from truenorth.models.instance import Ints
+from truenorth.solvers.bounds.lagrangian.shapes import Shapes
+from truenorth.solvers.compiled import Floats, allocating_kernel
 
 FAR = 1 << 58
 """Stands for the cost of what cannot be."""

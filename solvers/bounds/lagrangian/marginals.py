@@ -6,9 +6,9 @@ each task's subtree the cheapest rest of the job (min-marginals, as in belief pr
 
 from __future__ import annotations
 
-from solvers.bounds.lagrangian.evaluation import Evaluation, Prices, padded
-from solvers.bounds.lagrangian.job_paths import JobData, Numbers, add_rest_of_job, cheapest_paths
-from solvers.bounds.lagrangian.relaxation import Relaxation
+from truenorth.solvers.bounds.lagrangian.evaluation import Evaluation, Prices, padded
+from truenorth.solvers.bounds.lagrangian.job_paths import JobData, Numbers, add_rest_of_job, cheapest_paths
+from truenorth.solvers.bounds.lagrangian.relaxation import Relaxation
 
 
 class Marginals(Evaluation):

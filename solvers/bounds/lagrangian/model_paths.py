@@ -10,8 +10,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from solvers.bounds.lagrangian.job_paths import FAR, Numbers
-from solvers.compiled import Floats, allocating_kernel
+from truenorth.solvers.bounds.lagrangian.job_paths import FAR, Numbers
+from truenorth.solvers.compiled import Floats, allocating_kernel
 
 Codes = NDArray[np.int8]
 Flags = NDArray[np.bool_]

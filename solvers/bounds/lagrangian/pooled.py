@@ -17,14 +17,14 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from models.instance import Ints
-from solvers.bounds.critical_path import earliest
-from solvers.bounds.lagrangian.evaluation import Evaluation, Prices, carry_slots, padded
-from solvers.bounds.lagrangian.first_prices import FirstPrices
-from solvers.bounds.lagrangian.job_paths import Numbers
-from solvers.bounds.lagrangian.pooled_paths import Running, pooled_paths
-from solvers.bounds.lagrangian.relaxation import Fixed, JobCosts, LanePrices, Relaxation, relax
-from solvers.bounds.lagrangian.shapes import forest, node_earliest
+from truenorth.models.instance import Ints
+from truenorth.solvers.bounds.critical_path import earliest
+from truenorth.solvers.bounds.lagrangian.evaluation import Evaluation, Prices, carry_slots, padded
+from truenorth.solvers.bounds.lagrangian.first_prices import FirstPrices
+from truenorth.solvers.bounds.lagrangian.job_paths import Numbers
+from truenorth.solvers.bounds.lagrangian.pooled_paths import Running, pooled_paths
+from truenorth.solvers.bounds.lagrangian.relaxation import Fixed, JobCosts, LanePrices, Relaxation, relax
+from truenorth.solvers.bounds.lagrangian.shapes import forest, node_earliest
 
 LEAST_ALIKE = 8
 """Groups are worth it from so many jobs on average."""

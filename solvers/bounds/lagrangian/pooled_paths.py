@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from models.instance import Ints
-from solvers.bounds.lagrangian.job_paths import (
+from truenorth.models.instance import Ints
+from truenorth.solvers.bounds.lagrangian.job_paths import (
     FAR,
     JobData,
     Numbers,
@@ -20,8 +20,8 @@ from solvers.bounds.lagrangian.job_paths import (
     clipped,
     running_costs,
 )
-from solvers.bounds.lagrangian.shapes import Shapes
-from solvers.compiled import Floats, allocating_kernel
+from truenorth.solvers.bounds.lagrangian.shapes import Shapes
+from truenorth.solvers.compiled import Floats, allocating_kernel
 
 
 class Running(NamedTuple):

@@ -14,14 +14,14 @@ from math import gcd
 
 import numpy as np
 
-from models import NEVER, WHOLE, Instance, Objective
-from models.formulations.allowance import UNLIMITED
-from models.instance import Ints
-from models.objective import Term, charges
-from solvers.bounds.critical_path import UNREACHABLE, earliest
-from solvers.bounds.lagrangian.batch_places import Places, places_of
-from solvers.bounds.lagrangian.job_paths import JobData
-from solvers.bounds.lagrangian.shapes import Forest, Lane, forest, node_earliest
+from truenorth.models import NEVER, WHOLE, Instance, Objective
+from truenorth.models.formulations.allowance import UNLIMITED
+from truenorth.models.instance import Ints
+from truenorth.models.objective import Term, charges
+from truenorth.solvers.bounds.critical_path import UNREACHABLE, earliest
+from truenorth.solvers.bounds.lagrangian.batch_places import Places, places_of
+from truenorth.solvers.bounds.lagrangian.job_paths import JobData
+from truenorth.solvers.bounds.lagrangian.shapes import Forest, Lane, forest, node_earliest
 
 MEMORY_PARTS = 1 << 14
 """A GPU's memory is counted in at most so many parts."""

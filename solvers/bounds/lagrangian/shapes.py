@@ -13,11 +13,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from models import NONE, Instance
-from models.chains import fastest_run_us
-from models.instance import Ints
-from solvers.bounds.batch_work import Sizes
-from solvers.bounds.critical_path import Earliest, jobs_by_workflow
+from truenorth.models import NONE, Instance
+from truenorth.models.chains import fastest_run_us
+from truenorth.models.instance import Ints
+from truenorth.solvers.bounds.batch_work import Sizes
+from truenorth.solvers.bounds.critical_path import Earliest, jobs_by_workflow
 
 MOST_PLACED = 400
 """Most tasks of a class whose places in batches have prices."""

@@ -15,14 +15,14 @@ from math import floor
 
 import numpy as np
 
-from models.formulations.scale import ScaledObjective
-from models.formulations.windows import UNREACHABLE, Limits, Step, Surcharges
-from models.instance import Instance, Ints
-from solvers.bounds.lagrangian.improve import Priced
-from solvers.bounds.lagrangian.job_paths import Numbers
-from solvers.bounds.lagrangian.marginals import Marginals
-from solvers.bounds.lagrangian.relaxation import job_costs
-from solvers.bounds.lagrangian.shapes import NO_TASK
+from truenorth.models.formulations.scale import ScaledObjective
+from truenorth.models.formulations.windows import UNREACHABLE, Limits, Step, Surcharges
+from truenorth.models.instance import Instance, Ints
+from truenorth.solvers.bounds.lagrangian.improve import Priced
+from truenorth.solvers.bounds.lagrangian.job_paths import Numbers
+from truenorth.solvers.bounds.lagrangian.marginals import Marginals
+from truenorth.solvers.bounds.lagrangian.relaxation import job_costs
+from truenorth.solvers.bounds.lagrangian.shapes import NO_TASK
 
 _STEPS = 32
 """Most steps in which the surcharge of a task grows, in each direction."""

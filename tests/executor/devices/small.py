@@ -9,9 +9,9 @@ from fractions import Fraction
 import torch
 from torch import Tensor, nn
 
-from executor.runners.runner import RunnerCall
-from models import GPU, Cluster, Instance, Job, MLModel, Placement, Residency, Timeline, Workflow
 from tests.instances import network, task
+from truenorth.executor.runners.runner import RunnerCall
+from truenorth.models import GPU, Cluster, Instance, Job, MLModel, Placement, Residency, Timeline, Workflow
 
 WIDTH = 16
 BYTES = 1088

@@ -12,7 +12,7 @@ from experiments.suites import rows
 from experiments.suites.__main__ import app
 from experiments.suites.case import Case
 from experiments.suites.rows import Row
-from planner.command import manners
+from truenorth.planner.command import manners
 
 CLOSED = Row("pcmax", "a", 20.0, 10, 10, 10, 10, "OPTIMAL", "arc-flow", 0.5, 0.4)
 OPEN = Row("pcmax", "b", 20.0, 105, 95, 99, 100, "FEASIBLE", "energetic", 20.0, 31.0)
@@ -29,7 +29,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         return Row(case.suite, case.name, time_limit_s, 7, 6, None, 8, "FEASIBLE", "", 1.0, 1.0)
 
     monkeypatch.setattr(rows, "planned", planned)
-    monkeypatch.setattr("solvers.warm_up.warm_up", lambda parts=(): None)
+    monkeypatch.setattr("truenorth.solvers.warm_up.warm_up", lambda parts=(): None)
     return names
 
 

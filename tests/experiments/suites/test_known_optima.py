@@ -8,10 +8,10 @@ import pytest
 
 from experiments.suites import async_how, flexible_job_shop, heft, paging, parallel_machines
 from experiments.suites.case import KNOWN_OPTIMA, Case, Known
-from models import completion_us
-from models.scenario import InputError
-from planner import plan
 from tests.experiments.suites.plans import PATIENCE_S, needs_data, proved
+from truenorth.models import completion_us
+from truenorth.models.scenario import InputError
+from truenorth.planner import plan
 
 SHOP = """\
 2 2

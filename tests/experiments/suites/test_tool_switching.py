@@ -8,8 +8,8 @@ import pytest
 
 from experiments.suites.case import FirstFilling, Known
 from experiments.suites.tool_switching import BEST_ORDERS, DRAWS, ToolSwitching, cases, drawn, read
-from models.scenario import InputError
 from tests.experiments.suites.plans import proved
+from truenorth.models.scenario import InputError
 
 FILE = """\
 2 3 4 2

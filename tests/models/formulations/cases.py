@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from fractions import Fraction
 
-from models import Cluster, InitialResidency, Instance, Job, Link, Objective, Restrictions
 from tests.instances import MB, chain, cluster, gpu, instance, network, task
+from truenorth.models import Cluster, InitialResidency, Instance, Job, Link, Objective, Restrictions
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from models.scenario import InputError, Scenario, load_scenario
+from truenorth.models.scenario import InputError, Scenario, load_scenario
 
 SMALL = """\
 name: small

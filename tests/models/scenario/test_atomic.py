@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from models.scenario import InputError, admit, assert_writable, promise, write_atomically
+from truenorth.models.scenario import InputError, admit, assert_writable, promise, write_atomically
 
 
 def test_writes_text_and_bytes_and_leaves_nothing_else(tmp_path: Path) -> None:

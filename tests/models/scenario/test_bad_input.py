@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from models.scenario import InputError, load_scenario, scenario_from
 from tests.models.scenario.small import GPU, JOBS, SMALL, changed, loaded, refused
+from truenorth.models.scenario import InputError, load_scenario, scenario_from
 
 END = "objective: mean_latency"
 TIME = "no time; allowed is a number with one of us, ms, s, min, h"

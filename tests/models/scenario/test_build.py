@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 from experiments import authors
-from models import InitialResidency, Instance, Objective, scenario_hash
-from models.identity import canonical
-from models.scenario import build, load_scenario, scenario_from
 from tests.models.scenario.small import GPU, JOBS, SMALL, changed, loaded
+from truenorth.models import InitialResidency, Instance, Objective, scenario_hash
+from truenorth.models.identity import canonical
+from truenorth.models.scenario import build, load_scenario, scenario_from
 
 ROOT = Path(__file__).parents[3]
 COMPASS = ROOT / "experiments" / "scenarios" / "compass_edge.yaml"

@@ -8,9 +8,9 @@ from typing import Any
 import networkx as nx
 import pytest
 
-from models import Edge, Task, Workflow
-from models.scenario import InputError, Scenario, scenario_from, workflow_graph, workflow_section
-from planner import draw_workflow
+from truenorth.models import Edge, Task, Workflow
+from truenorth.models.scenario import InputError, Scenario, scenario_from, workflow_graph, workflow_section
+from truenorth.planner import draw_workflow
 
 
 def scenario_with(graph: nx.DiGraph[Any]) -> Scenario:

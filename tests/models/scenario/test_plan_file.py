@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from models import Instance, Placement, Residency, Timeline, scenario_hash
-from models.scenario import InputError, TimelineHeader, read_timeline, timeline_document, write_timeline
-from models.timeline import UNPLACED
 from tests.instances import random_instance
 from tests.models.scenario.small import SMALL, changed, loaded
+from truenorth.models import Instance, Placement, Residency, Timeline, scenario_hash
+from truenorth.models.scenario import InputError, TimelineHeader, read_timeline, timeline_document, write_timeline
+from truenorth.models.timeline import UNPLACED
 
 HEADER = TimelineHeader(
     status="FEASIBLE",

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from models import Objective
-from models.scenario import json_schema
-from models.units import QuantityError, parse_bandwidth, parse_rate, parse_size, parse_time
+from truenorth.models import Objective
+from truenorth.models.scenario import json_schema
+from truenorth.models.units import QuantityError, parse_bandwidth, parse_rate, parse_size, parse_time
 
 SCHEMA = json_schema()
 

@@ -2,9 +2,9 @@ from fractions import Fraction
 
 import pytest
 
-from models import GPU, Cluster, InitialResidency, Instance, Job, Link, Network, Objective
-from solvers.bounds import closed_form, critical_path, energetic, mean_busy_time
 from tests import instances as make
+from truenorth.models import GPU, Cluster, InitialResidency, Instance, Job, Link, Network, Objective
+from truenorth.solvers.bounds import closed_form, critical_path, energetic, mean_busy_time
 
 SINGLE = make.chain(make.task("a", 4))
 

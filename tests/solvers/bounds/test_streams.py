@@ -7,14 +7,14 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from models import GPU, Cluster, Edge, Instance, Job, Link, Network, Task, Workflow
-from models.instance import Ints
-from models.streams import StreamClass, StreamSpeed, Tokens
-from solvers.bounds import stream_costs
-from solvers.bounds.stream_costs import Requests
-from solvers.bounds.stream_floor import NO_DUE, Cut, Limit, StreamFloor
 from tests.streams.draws import plainly, random_speed
 from tests.streams.one_by_one import Node, Request, Served, serve
+from truenorth.models import GPU, Cluster, Edge, Instance, Job, Link, Network, Task, Workflow
+from truenorth.models.instance import Ints
+from truenorth.models.streams import StreamClass, StreamSpeed, Tokens
+from truenorth.solvers.bounds import stream_costs
+from truenorth.solvers.bounds.stream_costs import Requests
+from truenorth.solvers.bounds.stream_floor import NO_DUE, Cut, Limit, StreamFloor
 
 SPEED = StreamSpeed(Fraction(1_000_000), 10, 4, {1: 2, 2: 2, 4: 6})  # a microsecond per prompt token; tau 2, 2, 4, 6
 NETWORK = Network(Link(), Link())

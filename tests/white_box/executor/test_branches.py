@@ -11,19 +11,19 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from executor import QueuePolicy, Site, parse_policy, replay, simulate
-from executor.device import VirtualDevice
-from executor.knowledge import WorkflowTables
-from executor.policies.planning import MeanTransfers, rank_order
-from executor.policy import Policy
-from models import Instance, Job, Timeline, Workflow, check
-from models.branches import deciders, open_paths, paths_of
-from models.workload import Branch
 from tests.executor.forked import HALF, forked
 from tests.executor.scripted import runs
 from tests.executor.test_properties import POLICIES, run
 from tests.instances import chain, cluster, instance, random_instance, task
 from tests.models.test_branches import FORKED, job
+from truenorth.executor import QueuePolicy, Site, parse_policy, replay, simulate
+from truenorth.executor.device import VirtualDevice
+from truenorth.executor.knowledge import WorkflowTables
+from truenorth.executor.policies.planning import MeanTransfers, rank_order
+from truenorth.executor.policy import Policy
+from truenorth.models import Instance, Job, Timeline, Workflow, check
+from truenorth.models.branches import deciders, open_paths, paths_of
+from truenorth.models.workload import Branch
 
 
 def branching(rng: random.Random) -> tuple[Instance, Instance, int]:

@@ -11,15 +11,15 @@ from itertools import product
 
 import pytest
 
-from executor import parse_policy, simulate
-from executor.device import VirtualDevice
-from executor.knowledge import WorkflowTables
-from executor.policies.planning import MeanTransfers, mean_run, rank_order
-from executor.policy import Policy
-from executor.site import Site
-from models import Cluster, InitialResidency, Instance, Job, Link, Workflow
 from tests.executor.scripted import loads, runs
 from tests.instances import chain, cluster, gpu, instance, network, task
+from truenorth.executor import parse_policy, simulate
+from truenorth.executor.device import VirtualDevice
+from truenorth.executor.knowledge import WorkflowTables
+from truenorth.executor.policies.planning import MeanTransfers, mean_run, rank_order
+from truenorth.executor.policy import Policy
+from truenorth.executor.site import Site
+from truenorth.models import Cluster, InitialResidency, Instance, Job, Link, Workflow
 
 DIAMOND = chain(
     task("a", 2),

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import pytest
 
-from executor import parse_policy, simulate
-from executor.policies.bookings import Bookings
-from models import Cluster, InitialResidency, Instance, Job, check
 from tests.executor.scripted import runs
 from tests.instances import chain, cluster, gpu, instance, network, task
+from truenorth.executor import parse_policy, simulate
+from truenorth.executor.policies.bookings import Bookings
+from truenorth.models import Cluster, InitialResidency, Instance, Job, check
 
 
 def on_g1(run: int, jobs: int = 2) -> Instance:

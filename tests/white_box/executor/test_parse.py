@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from executor import Noise, NoiseError, NoiseSpread, PolicyError, parse_noise, parse_policy, simulate
-from executor.policies.compass import CompassOptions, ReleasedOptions
-from models import Job
 from tests.executor.scripted import runs
 from tests.instances import chain, cluster, instance, task
+from truenorth.executor import Noise, NoiseError, NoiseSpread, PolicyError, parse_noise, parse_policy, simulate
+from truenorth.executor.policies.compass import CompassOptions, ReleasedOptions
+from truenorth.models import Job
 
 
 def test_options_are_read() -> None:
@@ -56,8 +56,8 @@ def test_errors_say_what_is_allowed(text: str, message: str) -> None:
 
 OWN = '''
 from dataclasses import dataclass
-from executor import QueuePolicy
-from executor.policies.options import count, option
+from truenorth.executor import QueuePolicy
+from truenorth.executor.policies.options import count, option
 
 @dataclass(frozen=True)
 class Options:
@@ -137,7 +137,7 @@ def test_noise_falls_on_tasks_not_on_events() -> None:
 
 
 WRONG = """
-from executor import Policy, QueuePolicy
+from truenorth.executor import Policy, QueuePolicy
 
 class Wrong(QueuePolicy):
     def runnable(self, task, server):

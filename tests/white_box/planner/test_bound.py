@@ -6,9 +6,9 @@ from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 
-from models.scenario import Scenario
-from planner import bound, save, simulate
-from planner.show.summaries import bound_summary
+from truenorth.models.scenario import Scenario
+from truenorth.planner import bound, save, simulate
+from truenorth.planner.show.summaries import bound_summary
 
 
 def test_what_has_no_certificate_names_its_method(scenario: Scenario) -> None:

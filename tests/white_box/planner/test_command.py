@@ -14,11 +14,11 @@ from typing import Any
 
 import pytest
 
-from models import Objective
-from planner.answers.versions import versions
-from planner.command.console import ProgressLine
-from solvers.result import Progress, Search
 from tests.command import app, run
+from truenorth.models import Objective
+from truenorth.planner.answers.versions import versions
+from truenorth.planner.command.console import ProgressLine
+from truenorth.solvers.result import Progress, Search
 
 SIMULATE_KEYS = {"policy", "objective", "metrics"}
 PLAN_KEYS = {
@@ -197,8 +197,8 @@ def test_a_plan_of_another_scenario_is_refused(command: Command, scenario_file: 
 
 LONG = """\
 import os, sys
-from planner.command.console import ProgressLine
-from planner.command.start import main
+from truenorth.planner.command.console import ProgressLine
+from truenorth.planner.command.start import main
 note, numbers = ProgressLine.watch, [{number}]
 def interrupt(line, progress):
     note(line, progress)
@@ -232,7 +232,7 @@ def test_an_interrupt_keeps_and_writes_the_best_plan(tmp_path: Path, number: sig
 def test_help_imports_nothing_heavy() -> None:
     heavy = "{'ortools', 'numba', 'pandas', 'matplotlib', 'pydantic', 'numpy'}"
     script = (
-        "import sys; from planner.command import cli, manners; manners.run(cli.app, ['--help']);"
+        "import sys; from truenorth.planner.command import cli, manners; manners.run(cli.app, ['--help']);"
         f"sys.exit(len({heavy} & set(sys.modules)))"
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, check=False)  # noqa: S603
@@ -240,7 +240,9 @@ def test_help_imports_nothing_heavy() -> None:
 
 
 def test_a_reader_that_has_had_enough_is_no_error() -> None:
-    script = "import sys; from planner.command import cli, manners; sys.exit(manners.run(cli.app, ['schema']))"
+    script = (
+        "import sys; from truenorth.planner.command import cli, manners; sys.exit(manners.run(cli.app, ['schema']))"
+    )
     command = [sys.executable, "-c", script]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:  # noqa: S603
         assert process.stdout is not None

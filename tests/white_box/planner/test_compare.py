@@ -10,14 +10,14 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from models.record import encode
-from models.scenario import Scenario
-from planner import compare, save
-from planner.answers.compare import DEFAULT_POLICIES
-from planner.answers.policies.parse import split_policies
-from planner.show.comparison import comparison_view
-from planner.show.notebook import html
 from tests.command import app, run
+from truenorth.models.record import encode
+from truenorth.models.scenario import Scenario
+from truenorth.planner import compare, save
+from truenorth.planner.answers.compare import DEFAULT_POLICIES
+from truenorth.planner.answers.policies.parse import split_policies
+from truenorth.planner.show.comparison import comparison_view
+from truenorth.planner.show.notebook import html
 
 TWO_MODELS = """\
 cluster: {servers: 1, gpu: {kind: T4, memory: 10 GB, load_bandwidth: 10 GB/s}}
@@ -115,7 +115,7 @@ def test_a_policy_that_nobody_named_is_left_out_where_it_cannot_serve(
     tmp_path: Path, call: Call, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # Two models of 6 GB on one GPU of 10 GB: who never swaps cannot serve both, everyone else can; lists are too long.
-    monkeypatch.setattr("planner.answers.compare.LONGEST_LISTS", 1)
+    monkeypatch.setattr("truenorth.planner.answers.compare.LONGEST_LISTS", 1)
     file = tmp_path / "two.yaml"
     file.write_text(TWO_MODELS)
     code, out, _ = call("compare", file, "--time-limit", "1", "--json", "-o", tmp_path / "out")

@@ -12,24 +12,24 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from models.objective import timeline_value
-from models.scenario import Scenario
-from planner import compare, frame, regret, replicate, report, save, simulate
-from planner import plan as planned
-from planner.answers.compare import Comparison
-from planner.answers.convergence import is_converged, warn_of
-from planner.answers.intervals import Interval
-from planner.answers.plan import Plan
-from planner.answers.replications import Replicated
-from planner.answers.whatif.result import Counts, Sweep
-from planner.answers.whatif.verbs import Row
-from planner.show.notebook import html
-from planner.show.regret import regret_table
-from planner.show.replicated import replicated_table
-from planner.show.sweep import sweep_view
-from planner.show.table import latex, markdown
-from solvers.budget import Budget
 from tests.white_box.planner.test_replications import drawn
+from truenorth.models.objective import timeline_value
+from truenorth.models.scenario import Scenario
+from truenorth.planner import compare, frame, regret, replicate, report, save, simulate
+from truenorth.planner import plan as planned
+from truenorth.planner.answers.compare import Comparison
+from truenorth.planner.answers.convergence import is_converged, warn_of
+from truenorth.planner.answers.intervals import Interval
+from truenorth.planner.answers.plan import Plan
+from truenorth.planner.answers.replications import Replicated
+from truenorth.planner.answers.whatif.result import Counts, Sweep
+from truenorth.planner.answers.whatif.verbs import Row
+from truenorth.planner.show.notebook import html
+from truenorth.planner.show.regret import regret_table
+from truenorth.planner.show.replicated import replicated_table
+from truenorth.planner.show.sweep import sweep_view
+from truenorth.planner.show.table import latex, markdown
+from truenorth.solvers.budget import Budget
 
 FORMULA, PRICES = "critical_path", "lagrangian"
 
@@ -59,7 +59,7 @@ def unconverged(scenario: Scenario, monkeypatch: pytest.MonkeyPatch) -> Comparis
         found = planned(on, time_limit_s=1).result
         return Plan.of(on, replace(found, timeline=ran, value=value, lower_bound=Fraction(1), bound_method=FORMULA))
 
-    monkeypatch.setattr("planner.answers.compare.plan_within", poor)
+    monkeypatch.setattr("truenorth.planner.answers.compare.plan_within", poor)
     return compare(scenario, ["hash", "compass-released"], regret=(), time_limit_s=1)
 
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from executor import parse_policy
-from executor.samples import Spread
-from models.errors import QuestionError
-from planner.answers.forecast import Forecast, forecast, measured_latencies
-from planner.inputs.samples import Samples
 from tests.executor.devices.small import BYTES, gpus, instance
 from tests.instances import chain, task
+from truenorth.executor import parse_policy
+from truenorth.executor.samples import Spread
+from truenorth.models.errors import QuestionError
+from truenorth.planner.answers.forecast import Forecast, forecast, measured_latencies
+from truenorth.planner.inputs.samples import Samples
 
 
 def test_runs_and_loads_are_those_of_the_samples() -> None:

@@ -7,20 +7,22 @@ from pathlib import Path
 
 import pytest
 
-from executor import PolicyError, parse_policy
-from models.scenario import Scenario, load_scenario
-from planner import compare, replicate, report, save, simulate
-from planner.answers.intervals import NO_INTERVAL
-from planner.answers.simulate import try_changed_futures
-from planner.show.notebook import html
 from tests.white_box.planner.test_compare import Call, call
 from tests.white_box.planner.test_replications import drawn
+from truenorth.executor import PolicyError, parse_policy
+from truenorth.models.scenario import Scenario, load_scenario
+from truenorth.planner import compare, replicate, report, save, simulate
+from truenorth.planner.answers.intervals import NO_INTERVAL
+from truenorth.planner.answers.simulate import try_changed_futures
+from truenorth.planner.show.notebook import html
 
 OWN = "tests.planner.own"
 __all__ = ["call"]  # a fixture of this file
 
 
-@pytest.mark.parametrize("policy", [f"{OWN}:Handed", f"{OWN}:WritesBack", "executor.policies.compass:ReleasedCompass"])
+@pytest.mark.parametrize(
+    "policy", [f"{OWN}:Handed", f"{OWN}:WritesBack", "truenorth.executor.policies.compass:ReleasedCompass"]
+)
 def test_only_the_tree_runs_on_a_twin_or_writes_back(policy: str) -> None:
     with pytest.raises(PolicyError, match="changes the instance or its loads"):
         parse_policy(policy)

@@ -7,13 +7,13 @@ from pathlib import Path
 import pytest
 
 from experiments import authors
-from models import Objective, Placement, Residency, Timeline, check
-from models.scenario import Scenario, read_timeline
-from models.status import Status
-from planner import jobs, plan, residencies, save, tasks
-from planner.answers.plan import solve
-from planner.show.notebook import html
-from solvers.budget import Budget, Method
+from truenorth.models import Objective, Placement, Residency, Timeline, check
+from truenorth.models.scenario import Scenario, read_timeline
+from truenorth.models.status import Status
+from truenorth.planner import jobs, plan, residencies, save, tasks
+from truenorth.planner.answers.plan import solve
+from truenorth.planner.show.notebook import html
+from truenorth.solvers.budget import Budget, Method
 
 
 @pytest.mark.parametrize("method", [Method.AUTO, Method.CP_SAT, Method.MILP])

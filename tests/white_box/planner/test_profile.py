@@ -15,20 +15,20 @@ import torch
 from rich.console import Console
 from torch import Tensor, nn
 
-from executor.devices.profiling import WARMUP_ROUNDS, Measurements, measure
-from executor.errors import DeviceError
-from executor.runners.factory import FactoryRunner
-from executor.runners.runner import RunnerCall
-from executor.samples import FittedLine, Spread
-from models import WHOLE, BatchClass, Edge, Link, MLModel, Task, Workflow
-from models.scenario import InputError, Scenario, load_scenario, scenario_from
-from planner import profile
-from planner.answers.profile import Profile, measured_document
-from planner.answers.uncertain.estimates_file import read_quantiles
-from planner.inputs.samples import read_samples
-from planner.show.profile import profile_view
 from tests.command import app, run
 from tests.executor.devices.small import BYTES, Small
+from truenorth.executor.devices.profiling import WARMUP_ROUNDS, Measurements, measure
+from truenorth.executor.errors import DeviceError
+from truenorth.executor.runners.factory import FactoryRunner
+from truenorth.executor.runners.runner import RunnerCall
+from truenorth.executor.samples import FittedLine, Spread
+from truenorth.models import WHOLE, BatchClass, Edge, Link, MLModel, Task, Workflow
+from truenorth.models.scenario import InputError, Scenario, load_scenario, scenario_from
+from truenorth.planner import profile
+from truenorth.planner.answers.profile import Profile, measured_document
+from truenorth.planner.answers.uncertain.estimates_file import read_quantiles
+from truenorth.planner.inputs.samples import read_samples
+from truenorth.planner.show.profile import profile_view
 
 SCENARIO = """
 cluster:

@@ -10,10 +10,14 @@ from functools import partial
 
 import pytest
 
-from executor import Policy, PolicyError, parse_noise, parse_policy
-from executor import simulate as run
-from executor.futures import past
-from models import (
+from tests.executor.scripted import runs
+from tests.executor.test_properties import BATCHES, KINDS, futures
+from tests.instances import chain, cluster, instance, random_instance, random_serving_instance, task
+from tests.models.test_branches import job
+from truenorth.executor import Policy, PolicyError, parse_noise, parse_policy
+from truenorth.executor import simulate as run
+from truenorth.executor.futures import past
+from truenorth.models import (
     BatchClass,
     Instance,
     Job,
@@ -25,19 +29,15 @@ from models import (
     measure,
     timeline_value,
 )
-from models.scenario import Scenario
-from models.timeline import batch_leaders
-from planner import compare, simulate
-from planner.answers.policies import receding_horizon
-from planner.answers.policies.following import Following
-from planner.answers.policies.receding_horizon import EVERYTHING, Oracle, RecedingHorizon, RecedingOptions
-from planner.answers.uncertain.told import Told
-from solvers.exact import exhaustive
-from solvers.search.replanning import Moment, Replanner
-from tests.executor.scripted import runs
-from tests.executor.test_properties import BATCHES, KINDS, futures
-from tests.instances import chain, cluster, instance, random_instance, random_serving_instance, task
-from tests.models.test_branches import job
+from truenorth.models.scenario import Scenario
+from truenorth.models.timeline import batch_leaders
+from truenorth.planner import compare, simulate
+from truenorth.planner.answers.policies import receding_horizon
+from truenorth.planner.answers.policies.following import Following
+from truenorth.planner.answers.policies.receding_horizon import EVERYTHING, Oracle, RecedingHorizon, RecedingOptions
+from truenorth.planner.answers.uncertain.told import Told
+from truenorth.solvers.exact import exhaustive
+from truenorth.solvers.search.replanning import Moment, Replanner
 
 NOISE = parse_noise("run=uniform:0.9,load=lognormal:0.7")
 FEW = RecedingOptions(moves=80)

@@ -15,9 +15,12 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from executor import parse_noise, parse_policy, twin_instance
-from executor import simulate as run
-from models import (
+from tests.command import app
+from tests.command import run as command
+from tests.instances import chain, cluster, instance, random_instance, random_serving_instance, task
+from truenorth.executor import parse_noise, parse_policy, twin_instance
+from truenorth.executor import simulate as run
+from truenorth.models import (
     BatchClass,
     Instance,
     Job,
@@ -29,19 +32,16 @@ from models import (
     check,
     timeline_value,
 )
-from models.scenario import InputError, Scenario
-from models.timeline import batch_leaders
-from planner import bound, compare, frame, regret, save, simulate
-from planner.answers.fixed import with_placement, without_models
-from planner.answers.regret import AS_IT_RAN, ORDER, PLACEMENT, RESIDENCY, Clairvoyance, Regret, RegretStep
-from planner.answers.take_apart import hold, with_given_loads, worth_of_clairvoyance
-from planner.show.regret import losses_table, regret_bars
-from planner.show.table import terminal
-from solvers.budget import Budget
-from solvers.exact.exhaustive import solve
-from tests.command import app
-from tests.command import run as command
-from tests.instances import chain, cluster, instance, random_instance, random_serving_instance, task
+from truenorth.models.scenario import InputError, Scenario
+from truenorth.models.timeline import batch_leaders
+from truenorth.planner import bound, compare, frame, regret, save, simulate
+from truenorth.planner.answers.fixed import with_placement, without_models
+from truenorth.planner.answers.regret import AS_IT_RAN, ORDER, PLACEMENT, RESIDENCY, Clairvoyance, Regret, RegretStep
+from truenorth.planner.answers.take_apart import hold, with_given_loads, worth_of_clairvoyance
+from truenorth.planner.show.regret import losses_table, regret_bars
+from truenorth.planner.show.table import terminal
+from truenorth.solvers.budget import Budget
+from truenorth.solvers.exact.exhaustive import solve
 
 SECONDS = 20.0  # every instance here is proved long before
 
@@ -174,7 +174,7 @@ def test_parts_add_up_and_a_steps_bound_belongs_to_what_it_keeps(scenario: Scena
 def test_order_and_placement_are_freed_together_where_the_cluster_is_too_wide(
     scenario: Scenario, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("planner.answers.take_apart._WIDEST", 0)
+    monkeypatch.setattr("truenorth.planner.answers.take_apart._WIDEST", 0)
     long, short = (Job(chain(task("t", run_us), name=str(run_us)), 0) for run_us in (8, 2))
     timeline = Timeline.build(2, [Placement(0, 0, 0, 8), Placement(1, 0, 8, 10)], [])
     made = taken_apart(scenario, instance([long, short], on=cluster(2)), timeline)

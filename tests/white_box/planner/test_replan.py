@@ -8,19 +8,19 @@ from pathlib import Path
 
 import pytest
 
-from executor import simulate
-from models import Objective, Timeline, check
-from models.errors import QuestionError
-from models.scenario import Scenario, scenario_from
-from planner import replan
-from planner.answers.policies.following import Following
-from planner.answers.policies.offline import anneal
-from planner.answers.policies.receding_horizon import RecedingOptions
-from planner.answers.uncertain.told import Told
-from planner.inputs.estimate.logs import FailureClass, LogFailure, LogReading, Remaining, read_log
 from tests.executor.scripted import runs
 from tests.instances import random_instance
 from tests.planner.answers.uncertain.work import timeline
+from truenorth.executor import simulate
+from truenorth.models import Objective, Timeline, check
+from truenorth.models.errors import QuestionError
+from truenorth.models.scenario import Scenario, scenario_from
+from truenorth.planner import replan
+from truenorth.planner.answers.policies.following import Following
+from truenorth.planner.answers.policies.offline import anneal
+from truenorth.planner.answers.policies.receding_horizon import RecedingOptions
+from truenorth.planner.answers.uncertain.told import Told
+from truenorth.planner.inputs.estimate.logs import FailureClass, LogFailure, LogReading, Remaining, read_log
 
 
 def reading(left_us: int | None = None, *, finished: bool = False, retry: bool | None = None) -> LogReading:

@@ -9,20 +9,20 @@ import pytest
 import torch
 from torch import Tensor
 
-from executor.devices.records import Record, Records, measured
-from executor.devices.run import LiveSettings
-from executor.runners.runner import RunnerCall
-from executor.simulation import Durations, simulate_recorded
-from models import Placement, Residency, Timeline, check
-from models.record import encode
-from models.scenario import Scenario, load_scenario, read_timeline
-from planner import replay_on_devices, save, simulate
-from planner.answers.replay import Replayed
-from planner.answers.time_causes import CAUSES
 from tests.executor.devices.small import BYTES, Small, gpus, instance
 from tests.executor.scripted import Listed, runs
 from tests.instances import chain, task
 from tests.white_box.planner.test_command import Command, command
+from truenorth.executor.devices.records import Record, Records, measured
+from truenorth.executor.devices.run import LiveSettings
+from truenorth.executor.runners.runner import RunnerCall
+from truenorth.executor.simulation import Durations, simulate_recorded
+from truenorth.models import Placement, Residency, Timeline, check
+from truenorth.models.record import encode
+from truenorth.models.scenario import Scenario, load_scenario, read_timeline
+from truenorth.planner import replay_on_devices, save, simulate
+from truenorth.planner.answers.replay import Replayed
+from truenorth.planner.answers.time_causes import CAUSES
 
 __all__ = ["command"]
 

@@ -9,12 +9,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from models.errors import QuestionError
-from models.scenario import Scenario, load_scenario
-from planner import compare, replicate, residencies, save, simulate, tasks
-from planner.answers.intervals import interval_of
-from planner.answers.whatif.document import windows_of
 from tests.by_hand import TEXT
+from truenorth.models.errors import QuestionError
+from truenorth.models.scenario import Scenario, load_scenario
+from truenorth.planner import compare, replicate, residencies, save, simulate, tasks
+from truenorth.planner.answers.intervals import interval_of
+from truenorth.planner.answers.whatif.document import windows_of
 
 POISSON = "  poisson: {rate: 200000 /s, jobs: 6, seed: 4}"
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from models import BatchClass, Job, Placement, Task, Timeline
-from models.record import encode
-from planner.answers.shown import Shown
-from planner.show.bars import rows_of, runs_by_gpu
-from planner.show.perfetto import trace_events
-from planner.show.timelines import timelines_of
 from tests.instances import chain, instance
+from truenorth.models import BatchClass, Job, Placement, Task, Timeline
+from truenorth.models.record import encode
+from truenorth.planner.answers.shown import Shown
+from truenorth.planner.show.bars import rows_of, runs_by_gpu
+from truenorth.planner.show.perfetto import trace_events
+from truenorth.planner.show.timelines import timelines_of
 
 PAIR = BatchClass("pair", {"*": {1: 4, 2: 6}}, share=5_000)
 WORKFLOW = chain(Task.of_class("t", PAIR))

@@ -15,22 +15,22 @@ import torch
 from rich.console import Console
 from torch import Tensor
 
-from executor.devices.crew import Crew
-from executor.devices.live import LiveDevice
-from executor.devices.records import SET_ASIDE
-from executor.devices.run import LiveSettings
-from executor.devices.station import Station
-from executor.errors import DeviceError
-from executor.runners.runner import RunnerCall
-from models.errors import QuestionError
-from models.scenario import load_scenario
-from planner import report, save, simulate, trial
-from planner.answers.replay import Replayed
-from planner.answers.trial import realised_bound_s
-from planner.show.trial import trial_view
 from tests.executor.devices.small import Small
 from tests.white_box.planner.test_command import Command, command
 from tests.white_box.planner.test_replay import SERIAL, tiny_file
+from truenorth.executor.devices.crew import Crew
+from truenorth.executor.devices.live import LiveDevice
+from truenorth.executor.devices.records import SET_ASIDE
+from truenorth.executor.devices.run import LiveSettings
+from truenorth.executor.devices.station import Station
+from truenorth.executor.errors import DeviceError
+from truenorth.executor.runners.runner import RunnerCall
+from truenorth.models.errors import QuestionError
+from truenorth.models.scenario import load_scenario
+from truenorth.planner import report, save, simulate, trial
+from truenorth.planner.answers.replay import Replayed
+from truenorth.planner.answers.trial import realised_bound_s
+from truenorth.planner.show.trial import trial_view
 
 __all__ = ["command", "tiny_file"]
 

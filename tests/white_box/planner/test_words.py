@@ -7,14 +7,14 @@ from dataclasses import replace
 
 import pytest
 
-from executor.devices.crew import assign
-from executor.devices.physical import physical_devices
-from models.errors import QuestionError
-from models.scenario import Scenario
-from planner import plan, plan_uncertain
-from planner.answers.uncertain.planning import PlanFor
-from planner.answers.uncertain.told import Told
-from solvers.budget import Budget, Method
+from truenorth.executor.devices.crew import assign
+from truenorth.executor.devices.physical import physical_devices
+from truenorth.models.errors import QuestionError
+from truenorth.models.scenario import Scenario
+from truenorth.planner import plan, plan_uncertain
+from truenorth.planner.answers.uncertain.planning import PlanFor
+from truenorth.planner.answers.uncertain.told import Told
+from truenorth.solvers.budget import Budget, Method
 
 
 def _objective(scenario: Scenario, word: str) -> object:

@@ -7,15 +7,15 @@ import random
 import pytest
 
 from experiments.random_instances import with_absences
-from models import Instance, Objective, check, timeline_value
-from models.status import Status
-from solvers.budget import Budget, Method
-from solvers.exact import exhaustive
-from solvers.portfolio import solve
-from solvers.reductions import Visits
-from solvers.search.decoder import Decoder
-from solvers.search.dispatch import greedy_decisions
 from tests.instances import random_instance, random_serving_instance
+from truenorth.models import Instance, Objective, check, timeline_value
+from truenorth.models.status import Status
+from truenorth.solvers.budget import Budget, Method
+from truenorth.solvers.exact import exhaustive
+from truenorth.solvers.portfolio import solve
+from truenorth.solvers.reductions import Visits
+from truenorth.solvers.search.decoder import Decoder
+from truenorth.solvers.search.dispatch import greedy_decisions
 
 
 def drawn(seed: int) -> tuple[Instance, Objective]:

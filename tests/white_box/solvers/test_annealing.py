@@ -13,20 +13,20 @@ import numpy as np
 import pytest
 
 from experiments import authors
-from models import Instance, Job, Objective, Restrictions, check, timeline_value
-from solvers import result
-from solvers.exact.exhaustive import solve
-from solvers.result import Search
-from solvers.search import annealing
-from solvers.search.annealer import Annealer, Parameters
-from solvers.search.annealing import improve, starts
-from solvers.search.decoder import Decisions, Decoder
-from solvers.search.decoder_kernel import look_ahead
-from solvers.search.decoder_state import FAR
-from solvers.search.dispatch import greedy
-from solvers.search.neighbourhood import AS_LONG, MOVES, REST, STRETCHES
-from solvers.search.retiming import Window
 from tests.instances import chain, cluster, instance, random_instance, task
+from truenorth.models import Instance, Job, Objective, Restrictions, check, timeline_value
+from truenorth.solvers import result
+from truenorth.solvers.exact.exhaustive import solve
+from truenorth.solvers.result import Search
+from truenorth.solvers.search import annealing
+from truenorth.solvers.search.annealer import Annealer, Parameters
+from truenorth.solvers.search.annealing import improve, starts
+from truenorth.solvers.search.decoder import Decisions, Decoder
+from truenorth.solvers.search.decoder_kernel import look_ahead
+from truenorth.solvers.search.decoder_state import FAR
+from truenorth.solvers.search.dispatch import greedy
+from truenorth.solvers.search.neighbourhood import AS_LONG, MOVES, REST, STRETCHES
+from truenorth.solvers.search.retiming import Window
 
 
 def annealed(of: Instance, objective: Objective, moves: int, seed: int = 0) -> Search:

@@ -8,12 +8,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from models import Instance, Job, Objective
-from models.formulations import arc_flow as formulation
-from models.status import Status
-from solvers.exact.arc_flow import applies, improve, pack
-from solvers.result import Search
 from tests.instances import chain, cluster, instance, task
+from truenorth.models import Instance, Job, Objective
+from truenorth.models.formulations import arc_flow as formulation
+from truenorth.models.status import Status
+from truenorth.solvers.exact.arc_flow import applies, improve, pack
+from truenorth.solvers.result import Search
 
 
 def single_tasks(sizes: list[int], gpus: int) -> Instance:

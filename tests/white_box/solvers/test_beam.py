@@ -9,14 +9,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from models import Cluster, Instance, Job, Objective, Timeline
-from solvers.compiled import Floats
-from solvers.exact import exhaustive
-from solvers.result import Search
-from solvers.search import beam, beam_state
-from solvers.search.beam_guide import Guide, tabulate
-from solvers.search.decoder import Decoder
 from tests.instances import chain, cluster, gpu, instance, network, random_instance, task
+from truenorth.models import Cluster, Instance, Job, Objective, Timeline
+from truenorth.solvers.compiled import Floats
+from truenorth.solvers.exact import exhaustive
+from truenorth.solvers.result import Search
+from truenorth.solvers.search import beam, beam_state
+from truenorth.solvers.search.beam_guide import Guide, tabulate
+from truenorth.solvers.search.decoder import Decoder
 
 AB = Cluster((gpu(0), gpu(1, kind="B")), network())
 

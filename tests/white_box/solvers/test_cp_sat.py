@@ -11,15 +11,15 @@ from ortools.sat.python import cp_model
 
 from experiments.authors import instance as authors
 from experiments.authors import poisson
-from models import Cluster, Instance, Job, Objective, timeline_value
-from models.formulations.cp_sat import formulate_scaled, scaled_objective
-from models.status import Status
-from solvers.exact import cp_sat, exhaustive
-from solvers.faults import SolverFaultWarning
-from solvers.result import Search
-from solvers.search import annealing
-from solvers.search.dispatch import greedy
 from tests.instances import chain, cluster, gpu, instance, network, random_instance, task
+from truenorth.models import Cluster, Instance, Job, Objective, timeline_value
+from truenorth.models.formulations.cp_sat import formulate_scaled, scaled_objective
+from truenorth.models.status import Status
+from truenorth.solvers.exact import cp_sat, exhaustive
+from truenorth.solvers.faults import SolverFaultWarning
+from truenorth.solvers.result import Search
+from truenorth.solvers.search import annealing
+from truenorth.solvers.search.dispatch import greedy
 
 
 def test_bounds_never_exceed_the_optimum_on_the_way() -> None:

@@ -9,10 +9,20 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from models import InitialResidency, Instance, Job, Link, Objective, Restrictions, Timeline, check, timeline_value
-from solvers.search.decoder import Decisions, Decoder, decode_timeline
 from tests.instances import chain, cluster, gpu, instance, network, random_instance, task
 from tests.normal_form import loose_ends
+from truenorth.models import (
+    InitialResidency,
+    Instance,
+    Job,
+    Link,
+    Objective,
+    Restrictions,
+    Timeline,
+    check,
+    timeline_value,
+)
+from truenorth.solvers.search.decoder import Decisions, Decoder, decode_timeline
 
 
 def decoded(of: Instance, order: list[int], gpus: list[int]) -> Timeline:

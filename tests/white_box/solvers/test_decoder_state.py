@@ -7,11 +7,13 @@ import random
 import numpy as np
 import pytest
 
-from models import WHOLE, GPUState, Instance, Objective, Run
-from models.instance import NONE, Ints
-from solvers.search.decoder import Decisions, Decoder
-from solvers.search.decoder_kernel import INFEASIBLE, cost_so_far, decode, look_ahead
-from solvers.search.decoder_state import (
+from tests.instances import random_instance, random_serving_instance
+from tests.white_box.solvers.test_decoder import random_decisions
+from truenorth.models import WHOLE, GPUState, Instance, Objective, Run
+from truenorth.models.instance import NONE, Ints
+from truenorth.solvers.search.decoder import Decisions, Decoder
+from truenorth.solvers.search.decoder_kernel import INFEASIBLE, cost_so_far, decode, look_ahead
+from truenorth.solvers.search.decoder_state import (
     END,
     GPU,
     INITIAL,
@@ -24,8 +26,6 @@ from solvers.search.decoder_state import (
     Decoding,
     copy_of,
 )
-from tests.instances import random_instance, random_serving_instance
-from tests.white_box.solvers.test_decoder import random_decisions
 
 STOP, READIED, EVICT, LOAD, START = range(5)
 

@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 
 from experiments import authors
-from models import Objective
-from solvers.search.annealer import Annealer, Parameters
-from solvers.search.annealing import starts
-from solvers.search.decoder import Decisions, Decoder
-from solvers.search.teams import Exchange
+from truenorth.models import Objective
+from truenorth.solvers.search.annealer import Annealer, Parameters
+from truenorth.solvers.search.annealing import starts
+from truenorth.solvers.search.decoder import Decisions, Decoder
+from truenorth.solvers.search.teams import Exchange
 
 
 def decisions(number: int) -> Decisions:

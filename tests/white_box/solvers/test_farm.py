@@ -11,16 +11,16 @@ from typing import Any
 import numpy as np
 import pytest
 
-from models import Instance, Job, Objective, assert_feasible
-from solvers.bounds.lagrangian import sections
-from solvers.bounds.lagrangian.evaluation import Prices, exact_bound, round_prices
-from solvers.bounds.lagrangian.improve import Priced, prepare
-from solvers.bounds.lagrangian.sections import Pricing, Section, join, price, raise_in_sections, slot_unit_us
-from solvers.budget import Budget, Method
-from solvers.portfolio import solve
-from solvers.remote import Looking, look, search_remotely
-from solvers.result import Search
 from tests import instances as make
+from truenorth.models import Instance, Job, Objective, assert_feasible
+from truenorth.solvers.bounds.lagrangian import sections
+from truenorth.solvers.bounds.lagrangian.evaluation import Prices, exact_bound, round_prices
+from truenorth.solvers.bounds.lagrangian.improve import Priced, prepare
+from truenorth.solvers.bounds.lagrangian.sections import Pricing, Section, join, price, raise_in_sections, slot_unit_us
+from truenorth.solvers.budget import Budget, Method
+from truenorth.solvers.portfolio import solve
+from truenorth.solvers.remote import Looking, look, search_remotely
+from truenorth.solvers.result import Search
 
 OBJECTIVE = Objective.MEAN_LATENCY
 

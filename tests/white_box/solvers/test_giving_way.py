@@ -6,18 +6,18 @@ from fractions import Fraction
 
 import pytest
 
-from models import Instance, Job, Objective
-from models.formulations import allowance
-from models.formulations.allowance import GivenUpError
-from models.workload import WHOLE, Task
-from solvers import portfolio
-from solvers.bounds.lagrangian.improve import improve as raise_bound
-from solvers.budget import Budget, Method
-from solvers.exact import start_orders
-from solvers.exact.start_orders_tables import ComputeRate
-from solvers.result import Progress, Result, Search
-from solvers.side_by_side import dispatch
 from tests import instances as make
+from truenorth.models import Instance, Job, Objective
+from truenorth.models.formulations import allowance
+from truenorth.models.formulations.allowance import GivenUpError
+from truenorth.models.workload import WHOLE, Task
+from truenorth.solvers import portfolio
+from truenorth.solvers.bounds.lagrangian.improve import improve as raise_bound
+from truenorth.solvers.budget import Budget, Method
+from truenorth.solvers.exact import start_orders
+from truenorth.solvers.exact.start_orders_tables import ComputeRate
+from truenorth.solvers.result import Progress, Result, Search
+from truenorth.solvers.side_by_side import dispatch
 
 DAY_US = 86_400 * 10**6
 

@@ -12,16 +12,16 @@ from highspy import HighsModelStatus
 
 from experiments.authors import instance as authors
 from experiments.authors import poisson
-from models import Instance, Job, Objective, timeline_value
-from models.formulations.milp import formulate
-from models.formulations.milp_plans import ContradictoryOrderError
-from models.status import Status
-from solvers.exact import cp_sat, exhaustive, milp
-from solvers.faults import SolverFaultWarning
-from solvers.result import Progress, Search
 from tests.instances import chain, instance, random_instance, task
 from tests.models.formulations.cases import CASES, Case
 from tests.models.random_timelines import simple_timeline
+from truenorth.models import Instance, Job, Objective, timeline_value
+from truenorth.models.formulations.milp import formulate
+from truenorth.models.formulations.milp_plans import ContradictoryOrderError
+from truenorth.models.status import Status
+from truenorth.solvers.exact import cp_sat, exhaustive, milp
+from truenorth.solvers.faults import SolverFaultWarning
+from truenorth.solvers.result import Progress, Search
 
 
 @pytest.mark.parametrize("solver", ["HiGHS", "PULP_CBC_CMD"])

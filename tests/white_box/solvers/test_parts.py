@@ -7,12 +7,12 @@ from fractions import Fraction
 
 import pytest
 
-from models import Instance, Job, Objective
-from solvers.exact import exhaustive, parts, start_orders
-from solvers.result import Search
-from solvers.search.dispatch import greedy
 from tests.instances import chain, cluster, instance, random_instance, task
 from tests.white_box.solvers.test_start_orders import SUMS, early_prices
+from truenorth.models import Instance, Job, Objective
+from truenorth.solvers.exact import exhaustive, parts, start_orders
+from truenorth.solvers.result import Search
+from truenorth.solvers.search.dispatch import greedy
 
 
 def _planned(built: Instance, objective: Objective) -> Search:

@@ -10,20 +10,20 @@ from typing import Any
 
 import pytest
 
-from executor import parse_policy, simulate
-from models import BatchClass, Instance, Job, Objective, Task, Timeline, check, measure, timeline_value
-from models.scenario.limits import check_horizon
-from planner.answers.plan import starts_for
-from solvers import portfolio, proving, side_by_side
-from solvers.bounds import closed_form
-from solvers.budget import Budget, Method
-from solvers.exact import cp_sat
-from solvers.portfolio import solve
-from solvers.result import Search
-from solvers.search import annealing
-from solvers.search.decoder import Decoder
-from solvers.search.dispatch import greedy, greedy_decisions
 from tests import instances as make
+from truenorth.executor import parse_policy, simulate
+from truenorth.models import BatchClass, Instance, Job, Objective, Task, Timeline, check, measure, timeline_value
+from truenorth.models.scenario.limits import check_horizon
+from truenorth.planner.answers.plan import starts_for
+from truenorth.solvers import portfolio, proving, side_by_side
+from truenorth.solvers.bounds import closed_form
+from truenorth.solvers.budget import Budget, Method
+from truenorth.solvers.exact import cp_sat
+from truenorth.solvers.portfolio import solve
+from truenorth.solvers.result import Search
+from truenorth.solvers.search import annealing
+from truenorth.solvers.search.decoder import Decoder
+from truenorth.solvers.search.dispatch import greedy, greedy_decisions
 
 AT_ONCE = Budget(1e-9)
 

@@ -9,13 +9,13 @@ from itertools import pairwise
 
 import pytest
 
-from models import InfeasibleTimelineError, Instance, Job, Objective, Placement, Residency, Timeline
-from models.formulations.allowance import GivenUpError
-from models.status import Status, proves
-from solvers.faults import SolverFaultWarning
-from solvers.reductions import Episode, TwinSearch, Visits
-from solvers.result import Progress, Result, Search, UnsoundBoundError
 from tests import instances as make
+from truenorth.models import InfeasibleTimelineError, Instance, Job, Objective, Placement, Residency, Timeline
+from truenorth.models.formulations.allowance import GivenUpError
+from truenorth.models.status import Status, proves
+from truenorth.solvers.faults import SolverFaultWarning
+from truenorth.solvers.reductions import Episode, TwinSearch, Visits
+from truenorth.solvers.result import Progress, Result, Search, UnsoundBoundError
 
 
 @pytest.fixture

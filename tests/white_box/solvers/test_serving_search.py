@@ -9,15 +9,15 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from models import WHOLE, BatchClass, Instance, Job, Objective, Task, Timeline, check, timeline_value
-from models.timeline import batch_leaders
-from solvers.exact.exhaustive import solve
-from solvers.result import Search
-from solvers.search.annealing import improve
-from solvers.search.decoder import Decisions, Decoder
-from solvers.search.dispatch import greedy_decisions
 from tests.instances import chain, cluster, instance, random_serving_instance, task
 from tests.white_box.solvers.test_decoder import random_decisions
+from truenorth.models import WHOLE, BatchClass, Instance, Job, Objective, Task, Timeline, check, timeline_value
+from truenorth.models.timeline import batch_leaders
+from truenorth.solvers.exact.exhaustive import solve
+from truenorth.solvers.result import Search
+from truenorth.solvers.search.annealing import improve
+from truenorth.solvers.search.decoder import Decisions, Decoder
+from truenorth.solvers.search.dispatch import greedy_decisions
 
 
 def annealed(of: Instance, objective: Objective, moves: int) -> Search:

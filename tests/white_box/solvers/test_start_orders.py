@@ -8,18 +8,18 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from models import Instance, Job, Objective
-from models.objective import timeline_value
-from solvers.bounds.lagrangian.ascent import Steps, ascend
-from solvers.bounds.lagrangian.evaluation import Prices, round_prices
-from solvers.bounds.lagrangian.first_prices import FirstPrices
-from solvers.bounds.lagrangian.improve import Priced
-from solvers.bounds.lagrangian.relaxation import fixed_parts, job_costs, relax
-from solvers.exact import exhaustive, start_orders
-from solvers.exact.start_orders_tables import ComputeRate
-from solvers.result import Search
-from solvers.search.dispatch import greedy
 from tests.instances import chain, cluster, instance, network, random_instance, task
+from truenorth.models import Instance, Job, Objective
+from truenorth.models.objective import timeline_value
+from truenorth.solvers.bounds.lagrangian.ascent import Steps, ascend
+from truenorth.solvers.bounds.lagrangian.evaluation import Prices, round_prices
+from truenorth.solvers.bounds.lagrangian.first_prices import FirstPrices
+from truenorth.solvers.bounds.lagrangian.improve import Priced
+from truenorth.solvers.bounds.lagrangian.relaxation import fixed_parts, job_costs, relax
+from truenorth.solvers.exact import exhaustive, start_orders
+from truenorth.solvers.exact.start_orders_tables import ComputeRate
+from truenorth.solvers.result import Search
+from truenorth.solvers.search.dispatch import greedy
 
 SUMS = [Objective.MEAN_LATENCY, Objective.MEAN_SLOWDOWN, Objective.WEIGHTED_LATENCY]
 

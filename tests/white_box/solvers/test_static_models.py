@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from models import Cluster, Instance, Job, Restrictions
-from solvers.search.static_models import static_models
 from tests.instances import chain, cluster, gpu, instance, network, task
+from truenorth.models import Cluster, Instance, Job, Restrictions
+from truenorth.solvers.search.static_models import static_models
 
 
 def _never_swapping(jobs: list[Job], models: dict[str, int], on: Cluster) -> Instance:

@@ -9,14 +9,14 @@ import numpy as np
 import pytest
 
 from experiments import authors
-from models import Instance, Objective, Restrictions, check, timeline_value
-from solvers.result import Search
-from solvers.search import annealing, bands
-from solvers.search.annealer import Parameters
-from solvers.search.annealing import improve, is_long, starts
-from solvers.search.bands import BandAnnealer, Stretches
-from solvers.search.decoder import Decisions, Decoder
-from solvers.search.dispatch import greedy
+from truenorth.models import Instance, Objective, Restrictions, check, timeline_value
+from truenorth.solvers.result import Search
+from truenorth.solvers.search import annealing, bands
+from truenorth.solvers.search.annealer import Parameters
+from truenorth.solvers.search.annealing import improve, is_long, starts
+from truenorth.solvers.search.bands import BandAnnealer, Stretches
+from truenorth.solvers.search.decoder import Decisions, Decoder
+from truenorth.solvers.search.dispatch import greedy
 
 
 def numbered(tasks: int) -> Decisions:

@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 
 from experiments import authors
-from models import Objective
-from solvers.search.annealer import Annealer, Parameters
-from solvers.search.annealing import starts
-from solvers.search.decoder import Decisions, Decoder
-from solvers.search.teams import Exchange, Team, is_shared, put_together
+from truenorth.models import Objective
+from truenorth.solvers.search.annealer import Annealer, Parameters
+from truenorth.solvers.search.annealing import starts
+from truenorth.solvers.search.decoder import Decisions, Decoder
+from truenorth.solvers.search.teams import Exchange, Team, is_shared, put_together
 
 
 def test_early_tasks_stand_as_one_plan_has_them_and_the_others_behind_them_as_the_other_has_them() -> None:

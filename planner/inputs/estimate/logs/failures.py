@@ -85,7 +85,7 @@ class Cause:
 
 
 CAUSES = TypeAdapter(tuple[Cause, ...]).validate_python(
-    tomllib.loads(files("planner.inputs.estimate.logs").joinpath("causes.toml").read_text())["cause"]
+    tomllib.loads(files("truenorth.planner.inputs.estimate.logs").joinpath("causes.toml").read_text())["cause"]
 )
 """In the order in which they are tried; the first that fits a line counts."""
 HINTS = (

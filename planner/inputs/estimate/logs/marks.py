@@ -10,7 +10,7 @@ import re
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
-from models.cluster import MICROSECONDS_PER_SECOND
+from truenorth.models.cluster import MICROSECONDS_PER_SECOND
 
 STEP, EPOCH = "step", "epoch"
 _NUMBER = r"(\d{1,3}(?:,\d{3}){1,4}|\d{1,12})"

@@ -11,8 +11,8 @@ from statistics import median
 
 import numpy as np
 
-from models.cluster import MICROSECONDS_PER_SECOND
-from planner.inputs.estimate.logs.marks import EPOCH, STEP, Mark, Rate, Said
+from truenorth.models.cluster import MICROSECONDS_PER_SECOND
+from truenorth.planner.inputs.estimate.logs.marks import EPOCH, STEP, Mark, Rate, Said
 
 _MOST_SERIES = 50
 _MOST_UNITS = 12

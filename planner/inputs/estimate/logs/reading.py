@@ -15,12 +15,12 @@ from io import BufferedIOBase
 from pathlib import Path
 from typing import Any
 
-from models.cluster import MICROSECONDS_PER_SECOND
-from models.scenario import InputError
-from planner.inputs.estimate.logs.failures import HINTS, Judge, LogFailure
-from planner.inputs.estimate.logs.marks import LogClock, Rate, said
-from planner.inputs.estimate.logs.progress import Count, Remaining, Tracker
-from planner.inputs.importers.source import open_bytes
+from truenorth.models.cluster import MICROSECONDS_PER_SECOND
+from truenorth.models.scenario import InputError
+from truenorth.planner.inputs.estimate.logs.failures import HINTS, Judge, LogFailure
+from truenorth.planner.inputs.estimate.logs.marks import LogClock, Rate, said
+from truenorth.planner.inputs.estimate.logs.progress import Count, Remaining, Tracker
+from truenorth.planner.inputs.importers.source import open_bytes
 
 MAX_LINE = 4_000
 """What stands further right in a line is not read."""
@@ -116,7 +116,7 @@ def read_log(
     Understood are progress bars of tqdm and Keras, ``step 120/1000``, ``Epoch 3/10``, ``Epoch: [3][450/1000]``, what
     the Hugging Face Trainer, Lightning and Megatron print, stated speeds, and time stamps at the start of lines.
     Bars of evaluations, downloads and preparations are left out. What fails, and which of several
-    messages is the root cause, stands in `planner.inputs.estimate.logs.failures`; an error after which the
+    messages is the root cause, stands in `truenorth.planner.inputs.estimate.logs.failures`; an error after which the
     job got further at least three times counts as survived.
 
     Parameters

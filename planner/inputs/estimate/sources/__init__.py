@@ -1,6 +1,6 @@
 """What a job is, read from its Python source, configurations and launch lines; nothing is executed or imported."""
 
-from planner.inputs.estimate.sources.description import (
+from truenorth.planner.inputs.estimate.sources.description import (
     FIELDS,
     DescriptionCache,
     Evidence,
@@ -8,7 +8,7 @@ from planner.inputs.estimate.sources.description import (
     Precision,
     Problem,
 )
-from planner.inputs.estimate.sources.reading import describe
+from truenorth.planner.inputs.estimate.sources.reading import describe
 
 __all__ = [
     "FIELDS",

@@ -6,8 +6,8 @@ import ast
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from planner.inputs.estimate.sources.names import NameBinding, Names, Scope, member
-from planner.inputs.estimate.sources.settings import MAX_NUMBER, Constant, Origin, Setting, canonical
+from truenorth.planner.inputs.estimate.sources.names import NameBinding, Names, Scope, member
+from truenorth.planner.inputs.estimate.sources.settings import MAX_NUMBER, Constant, Origin, Setting, canonical
 
 _DEEPEST = 20
 _MOST_LOOKS = 2_000

@@ -9,7 +9,7 @@ from typing import Literal
 
 from pydantic import TypeAdapter, ValidationError
 
-from models.scenario import write_atomically
+from truenorth.models.scenario import write_atomically
 
 FIELDS = ("model", "batch_size", "steps", "epochs", "precision", "dataset", "gpus")
 """The fields of a description that have evidence."""

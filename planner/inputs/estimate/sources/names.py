@@ -7,7 +7,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from planner.inputs.estimate.sources.settings import canonical
+from truenorth.planner.inputs.estimate.sources.settings import canonical
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 _BRANCHES = (ast.If, ast.For, ast.While, ast.Try, ast.AsyncFor, ast.ExceptHandler)

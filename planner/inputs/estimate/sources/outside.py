@@ -14,11 +14,11 @@ import tomllib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
-from models.scenario import InputError
-from models.scenario.errors import Node
-from models.scenario.reading import parse_document
-from planner.inputs.estimate.sources.description import Problem
-from planner.inputs.estimate.sources.settings import Constant, Origin, Setting, canonical
+from truenorth.models.scenario import InputError
+from truenorth.models.scenario.errors import Node
+from truenorth.models.scenario.reading import parse_document
+from truenorth.planner.inputs.estimate.sources.description import Problem
+from truenorth.planner.inputs.estimate.sources.settings import Constant, Origin, Setting, canonical
 
 MAX_SETTINGS = 20_000
 _DEEPEST = 30

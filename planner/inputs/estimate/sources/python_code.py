@@ -10,11 +10,11 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 
-from planner.inputs.estimate.sources.constants import Constants, KnownConstants
-from planner.inputs.estimate.sources.description import Problem
-from planner.inputs.estimate.sources.names import Names, Scope
-from planner.inputs.estimate.sources.outside import LaunchOptions
-from planner.inputs.estimate.sources.settings import EVALUATION, Origin, Setting, canonical, field_of, words
+from truenorth.planner.inputs.estimate.sources.constants import Constants, KnownConstants
+from truenorth.planner.inputs.estimate.sources.description import Problem
+from truenorth.planner.inputs.estimate.sources.names import Names, Scope
+from truenorth.planner.inputs.estimate.sources.outside import LaunchOptions
+from truenorth.planner.inputs.estimate.sources.settings import EVALUATION, Origin, Setting, canonical, field_of, words
 
 _NOT_SETTINGS = frozenset(
     ["add_argument", "option", "argument", "set_printoptions", "set_print_options", "Field", "field"]

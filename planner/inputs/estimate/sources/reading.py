@@ -10,12 +10,18 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from models.scenario import InputError
-from models.scenario.files import read_beginning
-from planner.inputs.estimate.sources.description import FIELDS, DescriptionCache, Evidence, JobDescription, Problem
-from planner.inputs.estimate.sources.outside import LaunchOptions, LaunchReader, read_settings
-from planner.inputs.estimate.sources.python_code import CodeReader, parse
-from planner.inputs.estimate.sources.settings import (
+from truenorth.models.scenario import InputError
+from truenorth.models.scenario.files import read_beginning
+from truenorth.planner.inputs.estimate.sources.description import (
+    FIELDS,
+    DescriptionCache,
+    Evidence,
+    JobDescription,
+    Problem,
+)
+from truenorth.planner.inputs.estimate.sources.outside import LaunchOptions, LaunchReader, read_settings
+from truenorth.planner.inputs.estimate.sources.python_code import CodeReader, parse
+from truenorth.planner.inputs.estimate.sources.settings import (
     EVALUATION,
     GPUS_PER_NODE,
     NODES,

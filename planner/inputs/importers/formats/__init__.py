@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from planner.inputs.importers.format import Format
-from planner.inputs.importers.formats import (
+from truenorth.planner.inputs.importers.format import Format
+from truenorth.planner.inputs.importers.formats import (
     alibaba,
     asynchow,
     azure,

@@ -19,14 +19,14 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from executor.policies.options import one_of, option
-from models.scenario import InputError
-from models.units import round_half_up
-from planner.inputs.importers.csv_files import csv_rows, header_of
-from planner.inputs.importers.format import Format, Hardware
-from planner.inputs.importers.formats.cluster_jobs import GPUOptions, Ids, absent, gpus_that_count
-from planner.inputs.importers.rows import Rows, Tally
-from planner.inputs.importers.tables import Requests, Texts
+from truenorth.executor.policies.options import one_of, option
+from truenorth.models.scenario import InputError
+from truenorth.models.units import round_half_up
+from truenorth.planner.inputs.importers.csv_files import csv_rows, header_of
+from truenorth.planner.inputs.importers.format import Format, Hardware
+from truenorth.planner.inputs.importers.formats.cluster_jobs import GPUOptions, Ids, absent, gpus_that_count
+from truenorth.planner.inputs.importers.rows import Rows, Tally
+from truenorth.planner.inputs.importers.tables import Requests, Texts
 
 MEDIAN_UPDATE_US = 8_454_000
 """Median of the 36,046 updates in pipeline_update_latency_anon.csv."""

@@ -28,16 +28,16 @@ from typing import Any
 
 import numpy as np
 
-from executor.policies.options import count_from_1, duration, factor, one_of, option
-from models.errors import QuestionError
-from models.instance import Ints
-from models.scenario.quantities import MAX_BATCH
-from models.units import parse_size, seconds
-from models.workload import WHOLE
-from planner.inputs.importers.csv_files import csv_rows
-from planner.inputs.importers.format import Format, Hardware
-from planner.inputs.importers.rows import Tally, join_names
-from planner.inputs.importers.tables import Requests
+from truenorth.executor.policies.options import count_from_1, duration, factor, one_of, option
+from truenorth.models.errors import QuestionError
+from truenorth.models.instance import Ints
+from truenorth.models.scenario.quantities import MAX_BATCH
+from truenorth.models.units import parse_size, seconds
+from truenorth.models.workload import WHOLE
+from truenorth.planner.inputs.importers.csv_files import csv_rows
+from truenorth.planner.inputs.importers.format import Format, Hardware
+from truenorth.planner.inputs.importers.rows import Tally, join_names
+from truenorth.planner.inputs.importers.tables import Requests
 
 MOST_TOKENS = 10_000_000
 MEASURED = {"start": 14_500, "prefill": 85, "decode": 29_800}

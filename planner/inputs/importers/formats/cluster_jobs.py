@@ -23,12 +23,12 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from executor.policies.options import one_of, option
-from models.instance import Ints
-from planner.inputs.importers.csv_files import csv_rows
-from planner.inputs.importers.format import Format, Hardware
-from planner.inputs.importers.rows import MAX_GPUS_PER_REQUEST, Mask, Rows, Tally, join_names
-from planner.inputs.importers.tables import Requests, Texts
+from truenorth.executor.policies.options import one_of, option
+from truenorth.models.instance import Ints
+from truenorth.planner.inputs.importers.csv_files import csv_rows
+from truenorth.planner.inputs.importers.format import Format, Hardware
+from truenorth.planner.inputs.importers.rows import MAX_GPUS_PER_REQUEST, Mask, Rows, Tally, join_names
+from truenorth.planner.inputs.importers.tables import Requests, Texts
 
 _ABSENT = ("", "none", "nan", "nat", "null")
 _LONGEST_ABSENT = 10

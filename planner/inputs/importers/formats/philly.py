@@ -20,15 +20,15 @@ import numpy as np
 from pydantic import Field, PlainValidator, create_model
 from typing_extensions import TypedDict
 
-from models.scenario.errors import FieldError, quote
-from models.scenario.section import Record, kind_of, problem
-from planner.inputs.importers.csv_files import CHUNK_ROWS
-from planner.inputs.importers.format import Format, Hardware
-from planner.inputs.importers.formats.cluster_jobs import SHARED_BY_OWNER, OwnerOptions
-from planner.inputs.importers.json_files import Entries, LeftOutError, LogName, read_entries
-from planner.inputs.importers.rows import MAX_GPUS_PER_REQUEST, Tally
-from planner.inputs.importers.source import open_text
-from planner.inputs.importers.tables import Requests
+from truenorth.models.scenario.errors import FieldError, quote
+from truenorth.models.scenario.section import Record, kind_of, problem
+from truenorth.planner.inputs.importers.csv_files import CHUNK_ROWS
+from truenorth.planner.inputs.importers.format import Format, Hardware
+from truenorth.planner.inputs.importers.formats.cluster_jobs import SHARED_BY_OWNER, OwnerOptions
+from truenorth.planner.inputs.importers.json_files import Entries, LeftOutError, LogName, read_entries
+from truenorth.planner.inputs.importers.rows import MAX_GPUS_PER_REQUEST, Tally
+from truenorth.planner.inputs.importers.source import open_text
+from truenorth.planner.inputs.importers.tables import Requests
 
 _EPOCH = datetime(1970, 1, 1)
 _LAST_YEAR = 2200

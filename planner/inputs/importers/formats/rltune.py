@@ -15,12 +15,12 @@ from pathlib import Path
 
 import numpy as np
 
-from executor.policies.options import one_of, option
-from planner.inputs.importers.csv_files import csv_rows
-from planner.inputs.importers.format import Format, Hardware
-from planner.inputs.importers.formats.cluster_jobs import GPUOptions, Ids, gpus_that_count
-from planner.inputs.importers.rows import Mask, Rows, Tally
-from planner.inputs.importers.tables import Requests, Texts
+from truenorth.executor.policies.options import one_of, option
+from truenorth.planner.inputs.importers.csv_files import csv_rows
+from truenorth.planner.inputs.importers.format import Format, Hardware
+from truenorth.planner.inputs.importers.formats.cluster_jobs import GPUOptions, Ids, gpus_that_count
+from truenorth.planner.inputs.importers.rows import Mask, Rows, Tally
+from truenorth.planner.inputs.importers.tables import Requests, Texts
 
 COLUMNS = (
     "job_id",

@@ -10,15 +10,15 @@ from typing import Any
 
 import numpy as np
 
-from executor.policies.options import one_of, option
-from models.instance import Ints
-from models.scenario.quantities import MAX_BATCH, MAX_NUMBER, MAX_SIZE_BYTES
-from models.workload import WHOLE
-from planner.inputs.importers.clocks import read_releases, tell_clock
-from planner.inputs.importers.format import Format, Hardware
-from planner.inputs.importers.json_files import table_rows
-from planner.inputs.importers.rows import MAX_GPUS_PER_REQUEST, Rows, Tally
-from planner.inputs.importers.tables import Requests
+from truenorth.executor.policies.options import one_of, option
+from truenorth.models.instance import Ints
+from truenorth.models.scenario.quantities import MAX_BATCH, MAX_NUMBER, MAX_SIZE_BYTES
+from truenorth.models.workload import WHOLE
+from truenorth.planner.inputs.importers.clocks import read_releases, tell_clock
+from truenorth.planner.inputs.importers.format import Format, Hardware
+from truenorth.planner.inputs.importers.json_files import table_rows
+from truenorth.planner.inputs.importers.rows import MAX_GPUS_PER_REQUEST, Rows, Tally
+from truenorth.planner.inputs.importers.tables import Requests
 
 MOST_TOKENS = 10_000_000
 

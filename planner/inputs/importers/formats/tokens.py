@@ -19,15 +19,15 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from executor.policies.options import count_from_1, one_of, option
-from models.scenario import InputError
-from models.scenario.errors import quote
-from models.scenario.quantities import MAX_TOKENS
-from planner.inputs.importers.clocks import read_releases, tell_clock
-from planner.inputs.importers.format import Format, Hardware
-from planner.inputs.importers.json_files import columns_of, table_rows
-from planner.inputs.importers.rows import Rows, Tally
-from planner.inputs.importers.tables import TokenRequests
+from truenorth.executor.policies.options import count_from_1, one_of, option
+from truenorth.models.scenario import InputError
+from truenorth.models.scenario.errors import quote
+from truenorth.models.scenario.quantities import MAX_TOKENS
+from truenorth.planner.inputs.importers.clocks import read_releases, tell_clock
+from truenorth.planner.inputs.importers.format import Format, Hardware
+from truenorth.planner.inputs.importers.json_files import columns_of, table_rows
+from truenorth.planner.inputs.importers.rows import Rows, Tally
+from truenorth.planner.inputs.importers.tables import TokenRequests
 
 _MOST_BLOCK = 10**6
 

@@ -16,17 +16,17 @@ from typing import Annotated, Any, TypeGuard, TypeVar
 from pydantic import AfterValidator
 from pydantic.alias_generators import to_camel
 
-from models.scenario.errors import FieldError, InputError, Where, quote
-from models.scenario.files import MAX_FILE_BYTES
-from models.scenario.json_text import JSONText
-from models.scenario.quantities import MAX_SIZE_BYTES
-from models.scenario.section import Record, problem, refuse_empty
-from models.workload import ANY_KIND, Edge, Task, Workflow
-from planner.inputs.importers.format import Format, Hardware
-from planner.inputs.importers.json_files import Bytes, LogName, Seconds, name_at, read_entries
-from planner.inputs.importers.rows import LONGEST_NAME, Tally
-from planner.inputs.importers.source import open_text
-from planner.inputs.importers.tables import DagJobs, DAGOptions, build_workflow
+from truenorth.models.scenario.errors import FieldError, InputError, Where, quote
+from truenorth.models.scenario.files import MAX_FILE_BYTES
+from truenorth.models.scenario.json_text import JSONText
+from truenorth.models.scenario.quantities import MAX_SIZE_BYTES
+from truenorth.models.scenario.section import Record, problem, refuse_empty
+from truenorth.models.workload import ANY_KIND, Edge, Task, Workflow
+from truenorth.planner.inputs.importers.format import Format, Hardware
+from truenorth.planner.inputs.importers.json_files import Bytes, LogName, Seconds, name_at, read_entries
+from truenorth.planner.inputs.importers.rows import LONGEST_NAME, Tally
+from truenorth.planner.inputs.importers.source import open_text
+from truenorth.planner.inputs.importers.tables import DagJobs, DAGOptions, build_workflow
 
 _VERSIONS = ("1.5", "1.6")
 _SPECIFICATION = ("workflow", "specification")

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from models import ServiceLevels
-from models.scenario import Scenario, scenario_from
-from planner.answers.servers import ServersAnswer
-from planner.show.servers import sizes_table
+from truenorth.models import ServiceLevels
+from truenorth.models.scenario import Scenario, scenario_from
+from truenorth.planner.answers.servers import ServersAnswer
+from truenorth.planner.show.servers import sizes_table
 
 NO_LATE_JOBS = ServiceLevels.parse("no late jobs")
 

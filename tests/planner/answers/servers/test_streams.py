@@ -4,11 +4,11 @@ from typing import Any
 
 import pytest
 
-from models import ServiceLevels
-from models.errors import QuestionError
-from models.instance import UnsupportedInstanceError
-from planner import servers
 from tests.planner.answers.servers.scenarios import scenario
+from truenorth.models import ServiceLevels
+from truenorth.models.errors import QuestionError
+from truenorth.models.instance import UnsupportedInstanceError
+from truenorth.planner import servers
 
 CHAT: dict[str, Any] = {
     "streams": {

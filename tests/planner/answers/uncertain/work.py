@@ -6,10 +6,10 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from models import Instance, Job
-from models.timeline import Placement, Timeline
-from planner.answers.uncertain.told import Told
 from tests.instances import chain, cluster, instance, task
+from truenorth.models import Instance, Job
+from truenorth.models.timeline import Placement, Timeline
+from truenorth.planner.answers.uncertain.told import Told
 
 
 def window(times_us: Mapping[str, int], gpus: int = 1) -> Instance:

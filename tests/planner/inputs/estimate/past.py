@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from planner.inputs.estimate.tasks import Columns, History, Tasks
+from truenorth.planner.inputs.estimate.tasks import Columns, History, Tasks
 
 COLUMNS = Columns(("model", "steps"), ("text",), ("size",))
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from planner.inputs.importers.trace import Imported
+from truenorth.planner.inputs.importers.trace import Imported
 
 
 def jobs(made: Imported) -> list[tuple[int, str]]:

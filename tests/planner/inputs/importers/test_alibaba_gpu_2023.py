@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from models.scenario import InputError
-from planner import import_trace
 from tests.planner.inputs.importers.outcomes import jobs
 from tests.planner.inputs.importers.small import written
+from truenorth.models.scenario import InputError
+from truenorth.planner import import_trace
 
 HEADER = (
     "name,cpu_milli,memory_mib,num_gpu,gpu_milli,gpu_spec,qos,pod_phase,creation_time,deletion_time,scheduled_time\n"

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from models.scenario import InputError, load_scenario
-from models.workload import Edge
-from planner import import_trace
 from tests.planner.inputs.importers.small import written
+from truenorth.models.scenario import InputError, load_scenario
+from truenorth.models.workload import Edge
+from truenorth.planner import import_trace
 
 
 def plan(name: str = "p1", **changes: Any) -> dict[str, Any]:

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from models.scenario import InputError, load_scenario
-from planner import import_trace
 from tests.planner.inputs.importers.outcomes import jobs
 from tests.planner.inputs.importers.small import written
+from truenorth.models.scenario import InputError, load_scenario
+from truenorth.planner import import_trace
 
 HEADER = "app,func,end_timestamp,duration\n"
 LOG = (

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from models.scenario import InputError
-from planner import import_trace
 from tests.planner.inputs.importers.outcomes import jobs
 from tests.planner.inputs.importers.small import written
+from truenorth.models.scenario import InputError
+from truenorth.planner import import_trace
 
 HEADER = "job_id,user,vc,gpu_num,cpu_num,node_num,state,submit_time,start_time,end_time,duration,queue\n"
 LOG = (

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from models.scenario import InputError
-from planner import import_trace
 from tests.planner.inputs.importers.outcomes import jobs
 from tests.planner.inputs.importers.small import written
+from truenorth.models.scenario import InputError
+from truenorth.planner import import_trace
 
 
 def attempt(start: object, end: object, gpus: int = 1) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from planner import import_trace
+from truenorth.planner import import_trace
 
 DATA = Path(__file__).parents[5] / "shared" / "data"
 GENTD26 = DATA / "gentd26"

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from models.scenario import InputError
-from planner import import_trace
 from tests.planner.inputs.importers.outcomes import jobs
 from tests.planner.inputs.importers.small import written
+from truenorth.models.scenario import InputError
+from truenorth.planner import import_trace
 
 
 def row(job: str, submit: str, run: str, gpus: str = "1", user: str = "7", before: str = "-1") -> str:

@@ -9,11 +9,11 @@ from typing import Any, Literal
 
 import pytest
 
-from models.errors import QuestionError
-from models.identity import scenario_hash
-from models.scenario import InputError, load_scenario
-from planner.inputs.importers.catalogued import Catalogued
-from planner.inputs.importers.trace import Imported, import_trace
+from truenorth.models.errors import QuestionError
+from truenorth.models.identity import scenario_hash
+from truenorth.models.scenario import InputError, load_scenario
+from truenorth.planner.inputs.importers.catalogued import Catalogued
+from truenorth.planner.inputs.importers.trace import Imported, import_trace
 
 CATALOGUE = """\
 kinds:

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from models.scenario import InputError
-from planner import report, whatif
 from tests.by_hand import TEXT
+from truenorth.models.scenario import InputError
+from truenorth.planner import report, whatif
 
 FORMULA = "=cmd|' /C calc'!A0"
 

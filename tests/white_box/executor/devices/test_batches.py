@@ -11,16 +11,16 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from executor import PolicyError, parse_policy
-from executor.devices.alone import different_outputs
-from executor.devices.run import LiveSettings, run_live
-from executor.runners.factory import FactoryRunner
-from executor.runners.runner import RunnerCall
-from models import WHOLE, BatchClass, Edge, Instance, Job, MLModel, Task, check
-from planner.answers.replay_report import batched_tasks
 from tests.executor.devices.small import BYTES, Small, gpus
 from tests.instances import chain, random_serving_instance, task
 from tests.white_box.executor.devices.test_live import SHARED, Bytes
+from truenorth.executor import PolicyError, parse_policy
+from truenorth.executor.devices.alone import different_outputs
+from truenorth.executor.devices.run import LiveSettings, run_live
+from truenorth.executor.runners.factory import FactoryRunner
+from truenorth.executor.runners.runner import RunnerCall
+from truenorth.models import WHOLE, BatchClass, Edge, Instance, Job, MLModel, Task, check
+from truenorth.planner.answers.replay_report import batched_tasks
 
 PAIRS = BatchClass("pairs", {"*": {1: 400, 2: 600}}, ("m",))
 KEPT = LiveSettings(keep_outputs=True)

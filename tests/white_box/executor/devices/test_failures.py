@@ -10,21 +10,21 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from executor import parse_policy
-from executor import replay as replay_of
-from executor.devices.addresses import Move
-from executor.devices.crew import assign
-from executor.devices.physical import Physical, Span, physical_devices
-from executor.devices.records import SET_ASIDE, Fault
-from executor.devices.run import LiveRun, LiveSettings, run_live
-from executor.devices.station import Station
-from executor.errors import DeviceError
-from executor.runners.runner import RunnerCall
-from executor.simulation import simulate
-from models import Instance, MLModel, Restrictions, check
 from tests.executor.devices.small import BYTES, Small, gpus, instance
 from tests.executor.scripted import Listed
 from tests.instances import chain, task
+from truenorth.executor import parse_policy
+from truenorth.executor import replay as replay_of
+from truenorth.executor.devices.addresses import Move
+from truenorth.executor.devices.crew import assign
+from truenorth.executor.devices.physical import Physical, Span, physical_devices
+from truenorth.executor.devices.records import SET_ASIDE, Fault
+from truenorth.executor.devices.run import LiveRun, LiveSettings, run_live
+from truenorth.executor.devices.station import Station
+from truenorth.executor.errors import DeviceError
+from truenorth.executor.runners.runner import RunnerCall
+from truenorth.executor.simulation import simulate
+from truenorth.models import Instance, MLModel, Restrictions, check
 
 FORK = chain(
     task("a", 100, ["m0"]),

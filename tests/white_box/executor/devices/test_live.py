@@ -14,14 +14,14 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from executor import Policy, PolicyError, parse_policy, replay, simulate
-from executor.devices.live import LiveDevice
-from executor.devices.run import LiveSettings, run_live
-from executor.runners.runner import RunnerCall
-from models import InitialResidency, Instance, MLModel, Timeline, check
 from tests.executor.devices.small import BYTES, Small, gpus, instance
 from tests.executor.scripted import Listed
 from tests.instances import chain, random_instance, task
+from truenorth.executor import Policy, PolicyError, parse_policy, replay, simulate
+from truenorth.executor.devices.live import LiveDevice
+from truenorth.executor.devices.run import LiveSettings, run_live
+from truenorth.executor.runners.runner import RunnerCall
+from truenorth.models import InitialResidency, Instance, MLModel, Timeline, check
 
 SHARED = LiveSettings(sharing="serial")
 

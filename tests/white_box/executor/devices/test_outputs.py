@@ -5,15 +5,15 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from executor import parse_policy, replay
-from executor.devices.alone import different_outputs, outputs_alone
-from executor.devices.run import LiveRun, LiveSettings, run_live
-from executor.runners.runner import RunnerCall
-from executor.runners.synthetic import SyntheticRunner
-from models import Instance, Job, MLModel, Placement, Residency, Timeline, check
 from tests.executor.devices.small import BYTES, PIECE, Small, gpus, instance, unpackable
 from tests.executor.scripted import Listed
 from tests.instances import chain, task
+from truenorth.executor import parse_policy, replay
+from truenorth.executor.devices.alone import different_outputs, outputs_alone
+from truenorth.executor.devices.run import LiveRun, LiveSettings, run_live
+from truenorth.executor.runners.runner import RunnerCall
+from truenorth.executor.runners.synthetic import SyntheticRunner
+from truenorth.models import Instance, Job, MLModel, Placement, Residency, Timeline, check
 
 ABC = chain(task("a", 100, ["m0"]), task("b", 100, ["m1"], {"a": 64}), task("c", 100, ["m2"], {"b": 64}))
 KEPT = LiveSettings(keep_outputs=True)

@@ -7,14 +7,14 @@ from dataclasses import replace
 
 import torch
 
-from executor import parse_policy
-from executor.devices.addresses import AddressSpace, Move, Packing, pack
-from executor.devices.physical import physical_devices
-from executor.devices.weights import HostWeights, aligned, packed_bytes
-from executor.simulation import simulate
-from models import Instance, Job, MLModel, Residency, Timeline, check
 from tests.executor.devices.small import Small, gpus, unpackable
 from tests.instances import chain, gpu, instance, random_instance, task
+from truenorth.executor import parse_policy
+from truenorth.executor.devices.addresses import AddressSpace, Move, Packing, pack
+from truenorth.executor.devices.physical import physical_devices
+from truenorth.executor.devices.weights import HostWeights, aligned, packed_bytes
+from truenorth.executor.simulation import simulate
+from truenorth.models import Instance, Job, MLModel, Residency, Timeline, check
 
 K = 256
 

@@ -6,16 +6,16 @@ import threading
 from collections.abc import Sequence
 from queue import SimpleQueue
 
-from executor import Policy, parse_policy, simulate
-from executor.devices.alone import different_outputs
-from executor.devices.lane import Lane, Order, let_be
-from executor.devices.run import LiveRun, LiveSettings, run_live
-from executor.policies.replay import Replay
-from executor.runners.runner import RunnerCall
-from executor.site import Site
-from models import Instance, check
 from tests.executor.devices.small import BYTES, Small, gpus, instance
 from tests.instances import chain, task
+from truenorth.executor import Policy, parse_policy, simulate
+from truenorth.executor.devices.alone import different_outputs
+from truenorth.executor.devices.lane import Lane, Order, let_be
+from truenorth.executor.devices.run import LiveRun, LiveSettings, run_live
+from truenorth.executor.policies.replay import Replay
+from truenorth.executor.runners.runner import RunnerCall
+from truenorth.executor.site import Site
+from truenorth.models import Instance, check
 
 ALONE = LiveSettings(keep_outputs=True)
 

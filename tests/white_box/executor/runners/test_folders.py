@@ -11,14 +11,14 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from executor.devices.physical import physical_devices
-from executor.devices.station import Station, StationWork
-from executor.devices.weights import HostWeights, aligned, packed_bytes, tensors_of
-from executor.errors import DeviceError
-from executor.runners.architectures import library
-from executor.runners.runner import RunnerCall
-from executor.runners.transformers_runner import TransformersOptions, TransformersRunner
-from models import GPU, MLModel
+from truenorth.executor.devices.physical import physical_devices
+from truenorth.executor.devices.station import Station, StationWork
+from truenorth.executor.devices.weights import HostWeights, aligned, packed_bytes, tensors_of
+from truenorth.executor.errors import DeviceError
+from truenorth.executor.runners.architectures import library
+from truenorth.executor.runners.runner import RunnerCall
+from truenorth.executor.runners.transformers_runner import TransformersOptions, TransformersRunner
+from truenorth.models import GPU, MLModel
 
 WORDS = 50
 INPUT = torch.arange(200, dtype=torch.uint8)

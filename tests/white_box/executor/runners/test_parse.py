@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 import torch
 
-from executor.errors import DeviceError
-from executor.runners.factory import FactoryRunner, parse_runner
-from executor.runners.runner import RunnerCall
-from executor.runners.synthetic import SyntheticRunner
-from executor.runners.transformers_runner import TransformersRunner
-from models import MLModel
+from truenorth.executor.errors import DeviceError
+from truenorth.executor.runners.factory import FactoryRunner, parse_runner
+from truenorth.executor.runners.runner import RunnerCall
+from truenorth.executor.runners.synthetic import SyntheticRunner
+from truenorth.executor.runners.transformers_runner import TransformersRunner
+from truenorth.models import MLModel
 
 MODEL = MLModel("sum", 100)
 

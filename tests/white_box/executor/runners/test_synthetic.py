@@ -9,13 +9,13 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from executor.devices.weights import packed_bytes
-from executor.errors import DeviceError
-from executor.runners import synthetic
-from executor.runners.factory import parse_runner
-from executor.runners.runner import RunnerCall
-from executor.runners.synthetic import SyntheticRunner, folded
-from models import MLModel
+from truenorth.executor.devices.weights import packed_bytes
+from truenorth.executor.errors import DeviceError
+from truenorth.executor.runners import synthetic
+from truenorth.executor.runners.factory import parse_runner
+from truenorth.executor.runners.runner import RunnerCall
+from truenorth.executor.runners.synthetic import SyntheticRunner, folded
+from truenorth.models import MLModel
 
 MODEL = MLModel("m", 5001)
 

@@ -13,14 +13,14 @@ import pytest
 import torch
 from torch import Tensor
 
-from executor.devices.physical import physical_devices
-from executor.devices.station import Station, StationWork
-from executor.devices.weights import HostWeights, aligned, packed_bytes
-from executor.errors import DeviceError
-from executor.runners.architectures import ARCHITECTURES, Architecture, build, library
-from executor.runners.runner import RunnerCall
-from executor.runners.transformers_runner import TransformersOptions, TransformersRunner
-from models import GPU, MLModel
+from truenorth.executor.devices.physical import physical_devices
+from truenorth.executor.devices.station import Station, StationWork
+from truenorth.executor.devices.weights import HostWeights, aligned, packed_bytes
+from truenorth.executor.errors import DeviceError
+from truenorth.executor.runners.architectures import ARCHITECTURES, Architecture, build, library
+from truenorth.executor.runners.runner import RunnerCall
+from truenorth.executor.runners.transformers_runner import TransformersOptions, TransformersRunner
+from truenorth.models import GPU, MLModel
 
 NAMES = list(ARCHITECTURES)
 INPUT = torch.arange(2000, dtype=torch.int64).to(torch.uint8)

@@ -7,10 +7,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from models import Job, Objective
-from models.formulations import allowance, milp
-from models.formulations.allowance import Allowance, GivenUpError, free_bytes
 from tests import instances as make
+from truenorth.models import Job, Objective
+from truenorth.models.formulations import allowance, milp
+from truenorth.models.formulations.allowance import Allowance, GivenUpError, free_bytes
 
 
 @pytest.fixture

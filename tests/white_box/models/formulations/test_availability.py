@@ -9,7 +9,9 @@ from typing import Any
 import pytest
 
 from experiments.random_instances import with_absences
-from models import (
+from tests.instances import chain, cluster, gpu, instance, network, random_instance, random_serving_instance, task
+from tests.models.formulations.cases import Case, case
+from truenorth.models import (
     BatchClass,
     Cluster,
     Instance,
@@ -21,16 +23,14 @@ from models import (
     UnsupportedInstanceError,
     check,
 )
-from models.availability import FOREVER, Availability
-from models.formulations.cp_sat import formulate
-from models.formulations.cp_sat_plans import add_hint
-from models.formulations.normal_form import restrict
-from models.status import Status
-from solvers.bounds import closed_form
-from solvers.exact import cp_sat, exhaustive, milp
-from solvers.reductions import Visits
-from tests.instances import chain, cluster, gpu, instance, network, random_instance, random_serving_instance, task
-from tests.models.formulations.cases import Case, case
+from truenorth.models.availability import FOREVER, Availability
+from truenorth.models.formulations.cp_sat import formulate
+from truenorth.models.formulations.cp_sat_plans import add_hint
+from truenorth.models.formulations.normal_form import restrict
+from truenorth.models.status import Status
+from truenorth.solvers.bounds import closed_form
+from truenorth.solvers.exact import cp_sat, exhaustive, milp
+from truenorth.solvers.reductions import Visits
 
 
 def there(*intervals: tuple[int, int]) -> Availability:

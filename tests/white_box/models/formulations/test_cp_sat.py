@@ -8,15 +8,15 @@ import numpy as np
 import pytest
 from ortools.sat.python import cp_model
 
-from models import Job, Objective, Placement, Residency, Timeline, check, timeline_value
-from models.formulations.cp_sat import formulate
-from models.formulations.cp_sat_plans import add_hint, read_timeline
-from models.instance import Instance
-from models.status import Status
-from solvers.exact import cp_sat, exhaustive
-from solvers.result import Search
 from tests.instances import chain, cluster, instance, random_instance, task
 from tests.models.formulations.cases import CASES, Case
+from truenorth.models import Job, Objective, Placement, Residency, Timeline, check, timeline_value
+from truenorth.models.formulations.cp_sat import formulate
+from truenorth.models.formulations.cp_sat_plans import add_hint, read_timeline
+from truenorth.models.instance import Instance
+from truenorth.models.status import Status
+from truenorth.solvers.exact import cp_sat, exhaustive
+from truenorth.solvers.result import Search
 
 COMPLETE = "The solution hint is complete and is feasible"
 

@@ -8,15 +8,15 @@ from collections.abc import Callable, Mapping
 import pulp
 import pytest
 
-from models import Instance, Job, Objective, Placement, Residency, Timeline, check, timeline_value
-from models.formulations import cp_sat, milp
-from models.formulations.milp import MilpFormulation, formulate
-from models.formulations.milp_plans import ContradictoryOrderError, read_timeline, start_values
-from models.formulations.milp_variables import Pairs
-from models.objective import completion_us
-from solvers.exact import exhaustive
 from tests.instances import chain, cluster, instance, random_instance, task
 from tests.models.formulations.cases import CASES, Case
+from truenorth.models import Instance, Job, Objective, Placement, Residency, Timeline, check, timeline_value
+from truenorth.models.formulations import cp_sat, milp
+from truenorth.models.formulations.milp import MilpFormulation, formulate
+from truenorth.models.formulations.milp_plans import ContradictoryOrderError, read_timeline, start_values
+from truenorth.models.formulations.milp_variables import Pairs
+from truenorth.models.objective import completion_us
+from truenorth.solvers.exact import exhaustive
 
 FEASIBLE = [case for case in CASES if case.optimum is not None]
 

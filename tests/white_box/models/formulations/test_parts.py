@@ -8,7 +8,8 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from models import (
+from tests.instances import chain, cluster, gpu, instance, network, random_instance, task
+from truenorth.models import (
     Cluster,
     InitialResidency,
     Job,
@@ -19,13 +20,12 @@ from models import (
     completion_us,
     objective_value,
 )
-from models.formulations.choices import interchangeable_gpus, renumber
-from models.formulations.normal_form import Chain, normal_form
-from models.formulations.scale import ScaledObjective
-from models.formulations.windows import horizon_us, time_windows
-from models.instance import Restrictions
-from solvers.exact import exhaustive
-from tests.instances import chain, cluster, gpu, instance, network, random_instance, task
+from truenorth.models.formulations.choices import interchangeable_gpus, renumber
+from truenorth.models.formulations.normal_form import Chain, normal_form
+from truenorth.models.formulations.scale import ScaledObjective
+from truenorth.models.formulations.windows import horizon_us, time_windows
+from truenorth.models.instance import Restrictions
+from truenorth.solvers.exact import exhaustive
 
 
 def test_earliest_start_counts_release_loads_and_inputs() -> None:

@@ -10,15 +10,15 @@ from fractions import Fraction
 import pytest
 from ortools.sat.python import cp_model
 
-from models import WHOLE, BatchClass, Cluster, Edge, Instance, Job, Objective, Task, Timeline, check, measure
-from models.formulations import milp_instants
-from models.formulations.allowance import GivenUpError
-from models.formulations.cp_sat import formulate
-from models.formulations.cp_sat_plans import add_hint, read_timeline
-from models.formulations.normal_form import restrict
-from solvers.exact import arc_flow, cp_sat, exhaustive, milp
 from tests.instances import chain, cluster, gpu, instance, network, random_instance, random_serving_instance, task
 from tests.models.formulations.cases import Case, case
+from truenorth.models import WHOLE, BatchClass, Cluster, Edge, Instance, Job, Objective, Task, Timeline, check, measure
+from truenorth.models.formulations import milp_instants
+from truenorth.models.formulations.allowance import GivenUpError
+from truenorth.models.formulations.cp_sat import formulate
+from truenorth.models.formulations.cp_sat_plans import add_hint, read_timeline
+from truenorth.models.formulations.normal_form import restrict
+from truenorth.solvers.exact import arc_flow, cp_sat, exhaustive, milp
 
 # Alone 4 us, two together 5, three 9: a batch of two is the best use of the GPU.
 CLASS = BatchClass("c", {"*": {1: 4, 2: 5, 3: 9}})

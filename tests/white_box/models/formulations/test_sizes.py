@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from models import Job, Objective
-from models.formulations import cp_sat, milp_instants
-from models.formulations.allowance import Allowance, GivenUpError
-from models.formulations.choices import Choices
-from models.formulations.milp_instants_size import count_terms, starts_of
-from models.workload import WHOLE, Task
 from tests import instances as make
+from truenorth.models import Job, Objective
+from truenorth.models.formulations import cp_sat, milp_instants
+from truenorth.models.formulations.allowance import Allowance, GivenUpError
+from truenorth.models.formulations.choices import Choices
+from truenorth.models.formulations.milp_instants_size import count_terms, starts_of
+from truenorth.models.workload import WHOLE, Task
 
 
 @pytest.mark.parametrize("load_us", [2, 5, 9])

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from models import NEVER, BatchClass, scenario_hash
-from models.scenario import scenario_from, workflow_graph, workflow_section
 from tests.models.scenario.small import SMALL, changed, loaded, refused
+from truenorth.models import NEVER, BatchClass, scenario_hash
+from truenorth.models.scenario import scenario_from, workflow_graph, workflow_section
 
 OPT = "{models: [opt], runtime: 560 ms, output: 2 KB}"
 CLASS = "{models: [opt], runtime: {T4: {1: 560 ms, 2: 700 ms, 4: 980 ms}}, share: 0.5, memory: 300 MB}"
@@ -59,7 +59,7 @@ def test_a_workflow_of_batches_and_shares_is_a_graph_and_back(tmp_path: Path) ->
 
 
 def given_data(text: str) -> dict[str, object]:
-    from models.scenario.reading import parse_yaml
+    from truenorth.models.scenario.reading import parse_yaml
 
     data = parse_yaml(text, "small").data()
     assert isinstance(data, dict)

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from models.branches import branch_of
-from models.scenario import InputError, Scenario, load_scenario
-from models.scenario.writing import job_sections
-from planner import draw_workflow
+from truenorth.models.branches import branch_of
+from truenorth.models.scenario import InputError, Scenario, load_scenario
+from truenorth.models.scenario.writing import job_sections
+from truenorth.planner import draw_workflow
 
 TEXT = """\
 cluster: {servers: 1, gpu: {kind: T4, memory: 10 GB, load_bandwidth: 10 GB/s}}

@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from models import Job
-from models.scenario import InputError, files, load_scenario
-from models.scenario.arrivals import read_trace
-from planner.answers.check import read
-from planner.inputs.importers.csv_files import csv_rows
-from planner.inputs.importers.rows import Tally
 from tests import instances as make
+from truenorth.models import Job
+from truenorth.models.scenario import InputError, files, load_scenario
+from truenorth.models.scenario.arrivals import read_trace
+from truenorth.planner.answers.check import read
+from truenorth.planner.inputs.importers.csv_files import csv_rows
+from truenorth.planner.inputs.importers.rows import Tally
 
 SHADOW = "root:$6$SECRET:19000:0:99999:7:::\n"  # as in /etc/shadow
 

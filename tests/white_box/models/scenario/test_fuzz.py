@@ -12,10 +12,10 @@ from tempfile import mkdtemp
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from models import Instance, Placement, Residency, Timeline
-from models.scenario import InputError, TimelineHeader, load_scenario, read_timeline, write_timeline
-from models.scenario.arrivals import read_trace
 from tests.models.scenario.small import SMALL, loaded
+from truenorth.models import Instance, Placement, Residency, Timeline
+from truenorth.models.scenario import InputError, TimelineHeader, load_scenario, read_timeline, write_timeline
+from truenorth.models.scenario.arrivals import read_trace
 
 FEW = settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
 TRACE = "time_ms,workflow,deadline_ms,weight,ingress\n0,qa,,,\n0.5,qa,800,2.5,s1\n7,qa,1e3,,0\n"

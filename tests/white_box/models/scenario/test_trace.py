@@ -8,12 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from models import Instance
-from models.scenario import InputError
-from models.scenario.arrivals import Arrival, read_trace
-from models.scenario.quantities import MAX_TIME_US
-from models.units import QuantityError, microseconds, parse_time
 from tests.models.scenario.small import JOBS, changed, loaded, refused
+from truenorth.models import Instance
+from truenorth.models.scenario import InputError
+from truenorth.models.scenario.arrivals import Arrival, read_trace
+from truenorth.models.scenario.quantities import MAX_TIME_US
+from truenorth.models.units import QuantityError, microseconds, parse_time
 
 
 def trace(folder: Path, text: str | bytes, window: tuple[int, int] | None = None) -> list[Arrival]:

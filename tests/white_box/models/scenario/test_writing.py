@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from models.identity import scenario_hash
-from models.scenario import load_scenario, scenario_from
-from models.scenario.errors import Plain
-from models.scenario.writing import job_sections, scenario_text, write_scenario
+from truenorth.models.identity import scenario_hash
+from truenorth.models.scenario import load_scenario, scenario_from
+from truenorth.models.scenario.errors import Plain
+from truenorth.models.scenario.writing import job_sections, scenario_text, write_scenario
 
 GIVEN = Path("experiments/scenarios")
 

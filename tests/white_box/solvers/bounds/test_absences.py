@@ -7,15 +7,15 @@ import random
 import pytest
 
 from experiments.random_instances import with_absences
-from models import Cluster, Job, Objective
-from models.availability import FOREVER, Availability
-from solvers.bounds import closed_form, energetic, fluid
-from solvers.bounds.certificate import closed_form_document, lagrangian_document
-from solvers.bounds.lagrangian.improve import improve
-from solvers.bounds.verify import verify
-from solvers.exact import exhaustive
-from solvers.result import Search
 from tests.instances import chain, cluster, gpu, instance, network, random_instance, random_serving_instance, task
+from truenorth.models import Cluster, Job, Objective
+from truenorth.models.availability import FOREVER, Availability
+from truenorth.solvers.bounds import closed_form, energetic, fluid
+from truenorth.solvers.bounds.certificate import closed_form_document, lagrangian_document
+from truenorth.solvers.bounds.lagrangian.improve import improve
+from truenorth.solvers.bounds.verify import verify
+from truenorth.solvers.exact import exhaustive
+from truenorth.solvers.result import Search
 
 OBJECTIVES = list(Objective)
 

@@ -14,24 +14,24 @@ import numpy as np
 import pytest
 
 from experiments.batches.oracles import least_ends
-from models import WHOLE, BatchClass, Instance, Job, Objective, Task
-from solvers.bounds import closed_form
-from solvers.bounds.batch_work import Size, Sizes, Work
-from solvers.bounds.certificate import closed_form_document, lagrangian_document
-from solvers.bounds.critical_path import earliest
-from solvers.bounds.granularity import round_up
-from solvers.bounds.lagrangian import shapes
-from solvers.bounds.lagrangian.ascent import Steps, ascend
-from solvers.bounds.lagrangian.batch_places import rank_bids
-from solvers.bounds.lagrangian.bidding import share_price
-from solvers.bounds.lagrangian.evaluation import Prices, exact_bound, no_prices, round_prices
-from solvers.bounds.lagrangian.improve import Priced
-from solvers.bounds.lagrangian.job_paths import PARTS
-from solvers.bounds.lagrangian.relaxation import Relaxation, fixed_parts, job_costs, relax
-from solvers.bounds.lagrangian.shapes import forest
-from solvers.bounds.verify import verify
-from solvers.exact import exhaustive
 from tests.instances import chain, cluster, gpu, instance, random_instance, random_serving_instance, task
+from truenorth.models import WHOLE, BatchClass, Instance, Job, Objective, Task
+from truenorth.solvers.bounds import closed_form
+from truenorth.solvers.bounds.batch_work import Size, Sizes, Work
+from truenorth.solvers.bounds.certificate import closed_form_document, lagrangian_document
+from truenorth.solvers.bounds.critical_path import earliest
+from truenorth.solvers.bounds.granularity import round_up
+from truenorth.solvers.bounds.lagrangian import shapes
+from truenorth.solvers.bounds.lagrangian.ascent import Steps, ascend
+from truenorth.solvers.bounds.lagrangian.batch_places import rank_bids
+from truenorth.solvers.bounds.lagrangian.bidding import share_price
+from truenorth.solvers.bounds.lagrangian.evaluation import Prices, exact_bound, no_prices, round_prices
+from truenorth.solvers.bounds.lagrangian.improve import Priced
+from truenorth.solvers.bounds.lagrangian.job_paths import PARTS
+from truenorth.solvers.bounds.lagrangian.relaxation import Relaxation, fixed_parts, job_costs, relax
+from truenorth.solvers.bounds.lagrangian.shapes import forest
+from truenorth.solvers.bounds.verify import verify
+from truenorth.solvers.exact import exhaustive
 
 PAIRS = BatchClass("c", {"*": {1: 4, 2: 5}})
 """Alone 4 us, two together 5: each of two takes 2.5 us of a GPU."""

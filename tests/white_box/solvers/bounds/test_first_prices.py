@@ -6,16 +6,16 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from models import Instance, Job, Objective
-from models.chains import fastest_run_us
-from solvers.bounds import mean_busy_time
-from solvers.bounds.batch_work import Work
-from solvers.bounds.critical_path import earliest
-from solvers.bounds.lagrangian.evaluation import Prices, exact_bound, round_prices
-from solvers.bounds.lagrangian.first_prices import FirstPrices
-from solvers.bounds.lagrangian.relaxation import fixed_parts, job_costs, relax
-from solvers.bounds.mean_busy_time import latency_weights, work_prices
 from tests import instances as make
+from truenorth.models import Instance, Job, Objective
+from truenorth.models.chains import fastest_run_us
+from truenorth.solvers.bounds import mean_busy_time
+from truenorth.solvers.bounds.batch_work import Work
+from truenorth.solvers.bounds.critical_path import earliest
+from truenorth.solvers.bounds.lagrangian.evaluation import Prices, exact_bound, round_prices
+from truenorth.solvers.bounds.lagrangian.first_prices import FirstPrices
+from truenorth.solvers.bounds.lagrangian.relaxation import fixed_parts, job_costs, relax
+from truenorth.solvers.bounds.mean_busy_time import latency_weights, work_prices
 
 LATENCIES = [Objective.MEAN_LATENCY, Objective.MEAN_SLOWDOWN]
 

@@ -10,20 +10,20 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from models import Instance, Job, Objective, timeline_value
-from models.timeline import Timeline
-from solvers.bounds import closed_form
-from solvers.bounds.certificate import closed_form_document
-from solvers.bounds.granularity import round_up
-from solvers.bounds.lagrangian.ascent import Steps, ascend
-from solvers.bounds.lagrangian.evaluation import Prices, exact_bound, no_prices, round_prices
-from solvers.bounds.lagrangian.relaxation import fixed_parts, job_costs, relax
-from solvers.bounds.recomputed import RECOMPUTED
-from solvers.bounds.verify import verify
-from solvers.exact import exhaustive
-from solvers.result import Search
-from solvers.search import annealing
 from tests.instances import chain, cluster, instance, random_instance, task
+from truenorth.models import Instance, Job, Objective, timeline_value
+from truenorth.models.timeline import Timeline
+from truenorth.solvers.bounds import closed_form
+from truenorth.solvers.bounds.certificate import closed_form_document
+from truenorth.solvers.bounds.granularity import round_up
+from truenorth.solvers.bounds.lagrangian.ascent import Steps, ascend
+from truenorth.solvers.bounds.lagrangian.evaluation import Prices, exact_bound, no_prices, round_prices
+from truenorth.solvers.bounds.lagrangian.relaxation import fixed_parts, job_costs, relax
+from truenorth.solvers.bounds.recomputed import RECOMPUTED
+from truenorth.solvers.bounds.verify import verify
+from truenorth.solvers.exact import exhaustive
+from truenorth.solvers.result import Search
+from truenorth.solvers.search import annealing
 
 
 def _bounds(built: Instance, objective: Objective, seed: int) -> Iterator[tuple[str, Fraction]]:

@@ -9,18 +9,18 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from models import Instance, Job, Objective, Workflow
-from solvers.bounds.granularity import round_up
-from solvers.bounds.lagrangian import pooled as pooling
-from solvers.bounds.lagrangian.ascent import Steps, ascend
-from solvers.bounds.lagrangian.evaluation import Evaluation, Prices, exact_bound, round_prices
-from solvers.bounds.lagrangian.first_prices import FirstPrices
-from solvers.bounds.lagrangian.improve import improve
-from solvers.bounds.lagrangian.pooled import Pool, PooledEvaluation
-from solvers.bounds.lagrangian.relaxation import Fixed, fixed_parts, job_costs, relax
-from solvers.exact import exhaustive
-from solvers.result import Search
 from tests import instances as make
+from truenorth.models import Instance, Job, Objective, Workflow
+from truenorth.solvers.bounds.granularity import round_up
+from truenorth.solvers.bounds.lagrangian import pooled as pooling
+from truenorth.solvers.bounds.lagrangian.ascent import Steps, ascend
+from truenorth.solvers.bounds.lagrangian.evaluation import Evaluation, Prices, exact_bound, round_prices
+from truenorth.solvers.bounds.lagrangian.first_prices import FirstPrices
+from truenorth.solvers.bounds.lagrangian.improve import improve
+from truenorth.solvers.bounds.lagrangian.pooled import Pool, PooledEvaluation
+from truenorth.solvers.bounds.lagrangian.relaxation import Fixed, fixed_parts, job_costs, relax
+from truenorth.solvers.exact import exhaustive
+from truenorth.solvers.result import Search
 
 LATENCY = Objective.MEAN_LATENCY
 

@@ -8,17 +8,17 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from models import Instance, Job, Objective, completion_us, timeline_value
-from models.formulations.scale import ScaledObjective
-from models.formulations.windows import Limits, horizon_us
-from models.status import Status
-from models.timeline import Timeline
-from solvers.bounds.lagrangian.improve import Priced, improve
-from solvers.bounds.lagrangian.marginals import Marginals
-from solvers.bounds.lagrangian.windows import limits
-from solvers.exact import cp_sat, exhaustive
-from solvers.result import Search
 from tests.instances import chain, instance, random_instance, random_serving_instance, task
+from truenorth.models import Instance, Job, Objective, completion_us, timeline_value
+from truenorth.models.formulations.scale import ScaledObjective
+from truenorth.models.formulations.windows import Limits, horizon_us
+from truenorth.models.status import Status
+from truenorth.models.timeline import Timeline
+from truenorth.solvers.bounds.lagrangian.improve import Priced, improve
+from truenorth.solvers.bounds.lagrangian.marginals import Marginals
+from truenorth.solvers.bounds.lagrangian.windows import limits
+from truenorth.solvers.exact import cp_sat, exhaustive
+from truenorth.solvers.result import Search
 
 SUMS = [objective for objective in Objective if objective.is_sum]
 COMPLETE = "The solution hint is complete and is feasible"

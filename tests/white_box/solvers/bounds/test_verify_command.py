@@ -9,14 +9,14 @@ from typing import Any
 
 import pytest
 
-from models import Job, Objective
-from models.scenario import load_scenario
-from solvers.bounds import closed_form
-from solvers.bounds.certificate import closed_form_document
-from solvers.bounds.verify import verify
 from tests.command import app, run
 from tests.instances import chain, instance, task
 from tests.white_box.solvers.bounds.test_certificate import certified
+from truenorth.models import Job, Objective
+from truenorth.models.scenario import load_scenario
+from truenorth.solvers.bounds import closed_form
+from truenorth.solvers.bounds.certificate import closed_form_document
+from truenorth.solvers.bounds.verify import verify
 
 SCENARIO = """\
 cluster:

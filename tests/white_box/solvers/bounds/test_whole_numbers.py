@@ -8,14 +8,14 @@ from typing import Any
 
 import pytest
 
-from models import BatchClass, InitialResidency, Instance, Job, Objective, Task, scenario_hash
-from solvers.bounds import fluid
-from solvers.bounds.certified import LARGEST_PRICE, LATEST
-from solvers.bounds.verify import Verdict, verify
-from solvers.budget import Budget
-from solvers.portfolio import solve
 from tests.instances import chain, cluster, instance, task
 from tests.white_box.solvers.bounds.test_certificate import certified, queue
+from truenorth.models import BatchClass, InitialResidency, Instance, Job, Objective, Task, scenario_hash
+from truenorth.solvers.bounds import fluid
+from truenorth.solvers.bounds.certified import LARGEST_PRICE, LATEST
+from truenorth.solvers.bounds.verify import Verdict, verify
+from truenorth.solvers.budget import Budget
+from truenorth.solvers.portfolio import solve
 
 
 def _one_job_on_many_gpus() -> Instance:

@@ -7,16 +7,16 @@ from typing import Any
 
 import pytest
 
-from executor import Knows, NoiseError
-from models.scenario import load_scenario
-from planner import report, save, servers
-from planner.answers.servers import ServersAnswer
-from planner.answers.servers.deployable import lead
-from planner.answers.servers.record import WorkDone
-from planner.show.servers import alternatives_table
-from planner.show.servers_words import answer_in_words, knowledge_in_words
 from tests.planner.answers.servers.scenarios import rows
 from tests.white_box.planner.test_command import Command, command
+from truenorth.executor import Knows, NoiseError
+from truenorth.models.scenario import load_scenario
+from truenorth.planner import report, save, servers
+from truenorth.planner.answers.servers import ServersAnswer
+from truenorth.planner.answers.servers.deployable import lead
+from truenorth.planner.answers.servers.record import WorkDone
+from truenorth.planner.show.servers import alternatives_table
+from truenorth.planner.show.servers_words import answer_in_words, knowledge_in_words
 
 __all__ = ["command"]
 

@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from models import ServiceLevels
-from models.record import encode
-from planner import servers
-from planner.answers.servers import ServersAnswer
-from planner.answers.servers.decide import meets
 from tests.planner.answers.servers.scenarios import NO_LATE_JOBS, scenario
+from truenorth.models import ServiceLevels
+from truenorth.models.record import encode
+from truenorth.planner import servers
+from truenorth.planner.answers.servers import ServersAnswer
+from truenorth.planner.answers.servers.decide import meets
 
 SHORT = {"run": {"runtime": "400 ms"}}
 
@@ -179,7 +179,7 @@ def test_policies_are_scanned_size_by_size() -> None:
 def test_a_long_window_is_planned_by_a_rule(monkeypatch: pytest.MonkeyPatch) -> None:
     # Jobs of 400 ms every 100 ms, due 450 ms after their release: four GPUs take them in turn, three leave the fourth
     # to wait for 100 ms. The fluid bound knows it, and the rule finds the plan for four without any policy or search.
-    monkeypatch.setattr("planner.answers.servers.answer.LONG_TRACE", 10)
+    monkeypatch.setattr("truenorth.planner.answers.servers.answer.LONG_TRACE", 10)
     window = scenario(SHORT, [(100 * index, "run", 450) for index in range(20)])
     words = list[str]()
     answer = servers(window, NO_LATE_JOBS, policies=(), time_limit_s=60, watch=words.append)

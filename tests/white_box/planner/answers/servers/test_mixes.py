@@ -9,16 +9,16 @@ from typing import Any
 
 import pytest
 
-from models import Instance, InstanceError, ServiceLevels
-from models.record import encode
-from models.scenario import InputError, Scenario, scenario_from
-from planner import servers
-from planner.answers.servers import ServersAnswer
-from planner.answers.servers.goal import tolerances
-from planner.answers.servers.sizes import Mix, Sizes, is_within
-from planner.show.servers_words import answer_in_words, order_in_words
-from solvers.exact import exhaustive
 from tests.planner.answers.servers.scenarios import rows
+from truenorth.models import Instance, InstanceError, ServiceLevels
+from truenorth.models.record import encode
+from truenorth.models.scenario import InputError, Scenario, scenario_from
+from truenorth.planner import servers
+from truenorth.planner.answers.servers import ServersAnswer
+from truenorth.planner.answers.servers.goal import tolerances
+from truenorth.planner.answers.servers.sizes import Mix, Sizes, is_within
+from truenorth.planner.show.servers_words import answer_in_words, order_in_words
+from truenorth.solvers.exact import exhaustive
 
 NETWORK = {"latency": "0 s", "bandwidth": "1 MB/s"}
 

@@ -9,13 +9,13 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from models import Instance, Job, Objective, Placement, ServiceLevels, Timeline, objective_value
-from models.status import Status
-from planner.answers.servers.goal import goals, tolerances
-from solvers.bounds import closed_form, fluid
-from solvers.bounds.granularity import round_up
-from solvers.exact import exhaustive
 from tests.instances import chain, instance, random_instance, task
+from truenorth.models import Instance, Job, Objective, Placement, ServiceLevels, Timeline, objective_value
+from truenorth.models.status import Status
+from truenorth.planner.answers.servers.goal import goals, tolerances
+from truenorth.solvers.bounds import closed_form, fluid
+from truenorth.solvers.bounds.granularity import round_up
+from truenorth.solvers.exact import exhaustive
 
 LEVELS = (
     ["p50 slowdown <= 1.5"],

@@ -12,23 +12,23 @@ from typing import Any
 import numpy as np
 import pytest
 
-from models import InstanceError, ServiceLevels, check
-from models.availability import FOREVER
-from models.record import encode
-from models.scenario import Scenario, scenario_from
-from planner import simulate
-from planner.answers.questions import schedule
-from planner.answers.servers.attained import attained
-from planner.answers.servers.autoscaler import autoscale
-from planner.answers.servers.day import Day
-from planner.answers.servers.decide import meets
-from planner.answers.servers.goal import tolerances
-from planner.answers.servers.schedule import cheapest_counts
-from planner.answers.servers.sizes import Sizes
-from planner.show.schedule import sentences
-from solvers.bounds import fluid
-from solvers.exact import cp_sat
 from tests.command import app, run
+from truenorth.models import InstanceError, ServiceLevels, check
+from truenorth.models.availability import FOREVER
+from truenorth.models.record import encode
+from truenorth.models.scenario import Scenario, scenario_from
+from truenorth.planner import simulate
+from truenorth.planner.answers.questions import schedule
+from truenorth.planner.answers.servers.attained import attained
+from truenorth.planner.answers.servers.autoscaler import autoscale
+from truenorth.planner.answers.servers.day import Day
+from truenorth.planner.answers.servers.decide import meets
+from truenorth.planner.answers.servers.goal import tolerances
+from truenorth.planner.answers.servers.schedule import cheapest_counts
+from truenorth.planner.answers.servers.sizes import Sizes
+from truenorth.planner.show.schedule import sentences
+from truenorth.solvers.bounds import fluid
+from truenorth.solvers.exact import cp_sat
 
 SECOND = 1_000_000
 LEVEL = ServiceLevels.parse("no late jobs")
@@ -198,7 +198,7 @@ def test_what_was_found_out_is_not_asked_again(tmp_path: Path, monkeypatch: pyte
         ran.append(scenario)
         return simulate(scenario, *given, **options)
 
-    monkeypatch.setattr("planner.answers.servers.schedule.simulate", simulated)
+    monkeypatch.setattr("truenorth.planner.answers.servers.schedule.simulate", simulated)
     assert ask(by_us=5 * SECOND).policies == whole.policies
     assert len(ran) == 1  # the schedule that was found, for what its intervals attain
     ask(by_us=4 * SECOND)

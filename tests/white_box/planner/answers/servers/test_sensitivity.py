@@ -6,10 +6,10 @@ from fractions import Fraction
 
 import pytest
 
-from models import ServiceLevels
-from planner import servers
-from planner.show.servers_words import strain_in_words
 from tests.planner.answers.servers.scenarios import scenario
+from truenorth.models import ServiceLevels
+from truenorth.planner import servers
+from truenorth.planner.show.servers_words import strain_in_words
 
 
 @pytest.mark.parametrize(("spare", "servers_asked"), [(0, 1), (1, 2)])

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from experiments.servers import mixes
-from planner.answers.servers.question import remainders
 from tests.command import app, run
 from tests.white_box.planner.answers.servers.test_words import TEXT
+from truenorth.planner.answers.servers.question import remainders
 
 
 def test_any_server_may_be_gone(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

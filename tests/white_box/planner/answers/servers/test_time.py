@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from executor import StoppedError
-from models import Workflow
-from planner import servers, simulate
-from planner.answers.questions import schedule
-from solvers.bounds import fluid
 from tests.planner.answers.servers.scenarios import NO_LATE_JOBS, scenario
+from truenorth.executor import StoppedError
+from truenorth.models import Workflow
+from truenorth.planner import servers, simulate
+from truenorth.planner.answers.questions import schedule
+from truenorth.solvers.bounds import fluid
 
 GPU = {"kind": "A", "memory": "10 GB", "load_bandwidth": "1 GB/s"}
 FOUR = {"servers": 4, "gpu": GPU, "network": {"bandwidth": "1 GB/s"}}
@@ -48,8 +48,8 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     """Return the clock by which all parts go; every window is long."""
     made = Clock()
     monkeypatch.setattr("time.monotonic", made)
-    monkeypatch.setattr("planner.answers.servers.answer.LONG_TRACE", 1)
-    monkeypatch.setattr("planner.answers.servers.schedule.LONG_TRACE", 1)
+    monkeypatch.setattr("truenorth.planner.answers.servers.answer.LONG_TRACE", 1)
+    monkeypatch.setattr("truenorth.planner.answers.servers.schedule.LONG_TRACE", 1)
     return made
 
 
@@ -58,8 +58,8 @@ def test_a_long_window_is_planned_before_simulations_take_the_time(
     clock: Clock, monkeypatch: pytest.MonkeyPatch, s_per_task: float, planned: int | None
 ) -> None:
     # Of 60 s plans may have half: one of 20 s is begun, one of 40 s is not.
-    monkeypatch.setattr("planner.answers.servers.dispatched._S_PER_TASK", s_per_task)
-    monkeypatch.setattr("planner.answers.servers.by_policy.simulate", clock.simulate_within(1000))
+    monkeypatch.setattr("truenorth.planner.answers.servers.dispatched._S_PER_TASK", s_per_task)
+    monkeypatch.setattr("truenorth.planner.answers.servers.by_policy.simulate", clock.simulate_within(1000))
     answer = servers(WINDOW, NO_LATE_JOBS, policies=("jit", "srpt"), time_limit_s=60, workers=1)
     assert (answer.servers, [row.mix for row in answer.policies], clock.now) == (planned, [None, None], 60)
 
@@ -68,7 +68,7 @@ def test_schedules_have_what_the_fleet_that_stays_leaves(clock: Clock, monkeypat
     # Five jobs every 100 ms in each of three seconds, in the middle one four times as long: 1, 4, 1 servers. More
     # traffic and what an autoscaler orders take until they are stopped, what an interval demands 20 s.
     for part, seconds in (("by_policy", 5), ("schedule", 5), ("deployable", 1000), ("autoscaler", 1000)):
-        monkeypatch.setattr(f"planner.answers.servers.{part}.simulate", clock.simulate_within(seconds))
+        monkeypatch.setattr(f"truenorth.planner.answers.servers.{part}.simulate", clock.simulate_within(seconds))
     jobs = [
         (1000 * second + 100 * index, "run" if second == 1 else "short", 450)
         for second in range(3)
@@ -83,7 +83,7 @@ def test_schedules_have_what_the_fleet_that_stays_leaves(clock: Clock, monkeypat
         asked.append(arguments[2])
         return []
 
-    monkeypatch.setattr("solvers.bounds.fluid.demands_within", demand)
+    monkeypatch.setattr("truenorth.solvers.bounds.fluid.demands_within", demand)
 
     def tell(words: str) -> None:
         told.setdefault(words, clock.now)

@@ -8,16 +8,16 @@ from pathlib import Path
 
 import pytest
 
-from models import ServiceLevels
-from models.record import encode
-from models.scenario import load_scenario
-from planner import report, save, servers
-from planner.answers.servers import ServersAnswer
-from planner.answers.servers.goal import tolerances
-from planner.answers.servers.hunt import floor_of
-from planner.show.curves import draw
-from planner.show.servers_words import answer_in_words, order_in_words
 from tests.planner.answers.servers.scenarios import rows, scenario
+from truenorth.models import ServiceLevels
+from truenorth.models.record import encode
+from truenorth.models.scenario import load_scenario
+from truenorth.planner import report, save, servers
+from truenorth.planner.answers.servers import ServersAnswer
+from truenorth.planner.answers.servers.goal import tolerances
+from truenorth.planner.answers.servers.hunt import floor_of
+from truenorth.planner.show.curves import draw
+from truenorth.planner.show.servers_words import answer_in_words, order_in_words
 
 TEXT = """\
 name: dear
@@ -190,7 +190,7 @@ def test_policies_that_plan_come_last_and_all_near_their_least_before_any_goes_o
 ) -> None:
     # Own size, 4, then in the order of prices 1, 3 and 2 servers, see above. A bound that may take more than a share
     # of the time waits for what can be deployed.
-    monkeypatch.setattr("planner.answers.servers.answer._QUICK_SHARE", share)
+    monkeypatch.setattr("truenorth.planner.answers.servers.answer._QUICK_SHARE", share)
     path, words = tmp_path / "dear.yaml", list[str]()
     path.write_text(TEXT)
     servers(load_scenario(path), policies=["receding:moves=1", "jit", "srpt"], time_limit_s=600, watch=words.append)

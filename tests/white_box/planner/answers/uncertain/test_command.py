@@ -11,14 +11,14 @@ from pathlib import Path
 
 import pytest
 
-from executor import NoiseError
-from models.scenario import Scenario, load_scenario
-from planner import compare, simulate
-from planner.answers.uncertain.estimates_file import read_told
-from planner.answers.uncertain.told import TRUTH
-from planner.show.comparison import comparison_view
 from tests.documentation.pages import ROOT
 from tests.white_box.planner.test_command import PLAN_KEYS, Command, command
+from truenorth.executor import NoiseError
+from truenorth.models.scenario import Scenario, load_scenario
+from truenorth.planner import compare, simulate
+from truenorth.planner.answers.uncertain.estimates_file import read_told
+from truenorth.planner.answers.uncertain.told import TRUTH
+from truenorth.planner.show.comparison import comparison_view
 
 __all__ = ["command"]
 

@@ -9,10 +9,10 @@ from statistics import median
 import numpy as np
 import pytest
 
-from executor import NoiseError, NoiseSpread, parse_noise
-from executor.published import error_quantile, factor_quantile
-from planner.answers.uncertain.spec import Error, Uncertainty, parse_error, parse_uncertainty
 from tests.planner.answers.uncertain.work import window
+from truenorth.executor import NoiseError, NoiseSpread, parse_noise
+from truenorth.executor.published import error_quantile, factor_quantile
+from truenorth.planner.answers.uncertain.spec import Error, Uncertainty, parse_error, parse_uncertainty
 
 
 @pytest.mark.parametrize(
@@ -75,8 +75,8 @@ def test_a_factor_is_as_likely_as_its_reciprocal() -> None:
 
 def test_an_error_is_that_of_a_job_unless_asked_otherwise() -> None:
     # Two chains of two tasks: with one factor per job, both tasks of a job keep their ratio of 1 to 3.
-    from models import Job
     from tests.instances import chain, instance, task
+    from truenorth.models import Job
 
     on = instance([Job(chain(task("x", 100_000), task("y", 300_000, after={"x": 0})), 0) for _ in range(2)])
     together = Error("lognormal", 0.5).around(on, 3)

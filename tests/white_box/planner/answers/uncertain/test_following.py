@@ -7,16 +7,16 @@ from collections.abc import Callable
 
 import pytest
 
-from executor import Policy, simulate
-from models import Instance, Objective, Timeline, check
-from planner.answers.policies.following import Following
-from planner.answers.policies.offline import anneal
-from planner.answers.policies.receding_horizon import RecedingOptions
-from planner.answers.uncertain.spec import Error
-from planner.answers.uncertain.told import Told
 from tests.executor.scripted import runs
 from tests.instances import random_instance
 from tests.planner.answers.uncertain.work import timeline, told, window
+from truenorth.executor import Policy, simulate
+from truenorth.models import Instance, Objective, Timeline, check
+from truenorth.planner.answers.policies.following import Following
+from truenorth.planner.answers.policies.offline import anneal
+from truenorth.planner.answers.policies.receding_horizon import RecedingOptions
+from truenorth.planner.answers.uncertain.spec import Error
+from truenorth.planner.answers.uncertain.told import Told
 
 OPTIONS = RecedingOptions(moves=50, objective="mean_latency")
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from models import BatchClass, Job, Task
-from models.scenario import Scenario, scenario_from
-from planner import simulate
-from planner.answers.uncertain.spec import parse_uncertainty, tell_means
 from tests.instances import chain, cluster, instance, task
+from truenorth.models import BatchClass, Job, Task
+from truenorth.models.scenario import Scenario, scenario_from
+from truenorth.planner import simulate
+from truenorth.planner.answers.uncertain.spec import parse_uncertainty, tell_means
 
 TIMES_S = {"m 10": 10, "m 50": 50, "other": 4}
 

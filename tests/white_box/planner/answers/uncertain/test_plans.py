@@ -8,16 +8,16 @@ from fractions import Fraction
 
 import pytest
 
-from executor import PolicyError, parse_policy, simulate
-from models import Instance, Objective, check, timeline_value
-from planner.answers.policies.offline import Offline, OfflineOptions, anneal
-from planner.answers.policies.receding_horizon import RecedingHorizon, RecedingOptions
-from planner.answers.uncertain.planning import ConsideredPlan, PlanFor, candidates, values
-from planner.answers.uncertain.spec import Error
-from planner.answers.uncertain.told import Told, retime, stretch
 from tests.executor.scripted import runs
 from tests.instances import random_instance
 from tests.planner.answers.uncertain.work import timeline, told, window
+from truenorth.executor import PolicyError, parse_policy, simulate
+from truenorth.models import Instance, Objective, check, timeline_value
+from truenorth.planner.answers.policies.offline import Offline, OfflineOptions, anneal
+from truenorth.planner.answers.policies.receding_horizon import RecedingHorizon, RecedingOptions
+from truenorth.planner.answers.uncertain.planning import ConsideredPlan, PlanFor, candidates, values
+from truenorth.planner.answers.uncertain.spec import Error
+from truenorth.planner.answers.uncertain.told import Told, retime, stretch
 
 LATENCY = Objective.MEAN_LATENCY
 
@@ -146,7 +146,7 @@ def test_policies_do_not_see_the_truth_of_what_has_not_ended() -> None:
 
 @pytest.mark.parametrize("on", ["p50", "p90", "samples"])
 def test_the_policy_named_offline_carries_out_such_a_plan(on: str, scenario: object) -> None:
-    from models.scenario import Scenario
+    from truenorth.models.scenario import Scenario
 
     assert isinstance(scenario, Scenario)
     known = Told.exactly(scenario.instance)

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from models.scenario import InputError
-from planner.answers.whatif.document import read_sweep
-from planner.answers.whatif.grid import Grid, read_grid
-from planner.answers.whatif.paths import value_at
-from planner.answers.whatif.verbs import policy_names
 from tests.planner.answers.whatif.small import SWEEP, written
+from truenorth.models.scenario import InputError
+from truenorth.planner.answers.whatif.document import read_sweep
+from truenorth.planner.answers.whatif.grid import Grid, read_grid
+from truenorth.planner.answers.whatif.paths import value_at
+from truenorth.planner.answers.whatif.verbs import policy_names
 
 
 def grid_of(folder: Path, sweep: str = SWEEP) -> Grid:

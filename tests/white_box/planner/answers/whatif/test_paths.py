@@ -4,7 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from planner.answers.whatif.paths import PathError, factor, first_missing, places, replace_at, scale_quantity, value_at
+from truenorth.planner.answers.whatif.paths import (
+    PathError,
+    factor,
+    first_missing,
+    places,
+    replace_at,
+    scale_quantity,
+    value_at,
+)
 
 DOCUMENT = {
     "models": {"opt": {"weights": "2 GB"}, "nli-1.5": {"weights": "3 GB"}, "nli-1": {"5": "x"}},

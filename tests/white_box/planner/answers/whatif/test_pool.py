@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from planner.answers.pool import calls
-from planner.answers.pool.calls import CallFailedError, CallsStoppedError, as_finished, in_order
-from planner.answers.pool.processes import CRASHED, Outcome
 from tests.planner.answers.whatif.calls import slow, square, troubled
+from truenorth.planner.answers.pool import calls
+from truenorth.planner.answers.pool.calls import CallFailedError, CallsStoppedError, as_finished, in_order
+from truenorth.planner.answers.pool.processes import CRASHED, Outcome
 
 
 def test_values_come_in_the_order_of_the_items() -> None:
@@ -53,7 +53,7 @@ def test_a_stop_gives_up_running_calls_and_keeps_finished_ones() -> None:
 def test_a_script_needs_no_guard(tmp_path: Path) -> None:
     script = tmp_path / "script.py"
     script.write_text(
-        "from planner.answers.pool.calls import in_order\n"
+        "from truenorth.planner.answers.pool.calls import in_order\n"
         "from tests.planner.answers.whatif.calls import square\n"
         "print(in_order(square, [2, 3]), __file__)\n"
     )

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from models.errors import QuestionError
-from planner.answers.pool.calls import in_order
 from tests.command import app, run
 from tests.planner.answers.whatif.calls import square
 from tests.planner.answers.whatif.small import written
+from truenorth.models.errors import QuestionError
+from truenorth.planner.answers.pool.calls import in_order
 
 pytest.importorskip("ray")
 

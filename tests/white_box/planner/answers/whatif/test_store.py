@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from models.errors import QuestionError
-from planner.answers.whatif.cell import CellAnswer
-from planner.answers.whatif.store import Store, StoredCell
+from truenorth.models.errors import QuestionError
+from truenorth.planner.answers.whatif.cell import CellAnswer
+from truenorth.planner.answers.whatif.store import Store, StoredCell
 
 KEY = "a" * 64
 KNOWN = StoredCell(CellAnswer(({"policy": "jit", "value": 0.1 + 0.2, "jobs": 3, "hit_rate": None},)), 0.25)

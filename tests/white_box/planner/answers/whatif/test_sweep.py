@@ -14,19 +14,19 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from models.scenario import InputError, load_scenario, scenario_from
-from models.slo import ServiceLevels
-from planner import frame, plan, simulate, sweep, whatif
-from planner.answers.pool.processes import CRASHED
-from planner.answers.questions import BoundQuestion, CompareQuestion, ServersQuestion
-from planner.answers.whatif import Counts, Sweep
-from planner.answers.whatif.cell import CellCall, answer
-from planner.answers.whatif.document import read_sweep
-from solvers.budget import Method
 from tests.command import app, run
 from tests.planner.answers.whatif.small import SCENARIO, SWEEP, tables, written
+from truenorth.models.scenario import InputError, load_scenario, scenario_from
+from truenorth.models.slo import ServiceLevels
+from truenorth.planner import frame, plan, simulate, sweep, whatif
+from truenorth.planner.answers.pool.processes import CRASHED
+from truenorth.planner.answers.questions import BoundQuestion, CompareQuestion, ServersQuestion
+from truenorth.planner.answers.whatif import Counts, Sweep
+from truenorth.planner.answers.whatif.cell import CellCall, answer
+from truenorth.planner.answers.whatif.document import read_sweep
+from truenorth.solvers.budget import Method
 
-MAIN = "import sys; from planner.command.start import main; sys.argv[1:] = {arguments!r}; main()"
+MAIN = "import sys; from truenorth.planner.command.start import main; sys.argv[1:] = {arguments!r}; main()"
 
 
 def test_every_row_is_what_a_single_simulation_gives(tmp_path: Path) -> None:
@@ -127,7 +127,7 @@ def test_a_damaged_cell_is_run_again(tmp_path: Path) -> None:
 
 FATAL = """\
 import os, pathlib
-from executor import QueuePolicy
+from truenorth.executor import QueuePolicy
 
 class Fatal(QueuePolicy):
     def runnable(self, task, server):

@@ -7,9 +7,9 @@ import io
 import pandas as pd
 import pytest
 
-from models.scenario.errors import Plain
-from planner.answers.whatif.grid import Axis, Point
-from planner.answers.whatif.result import Value, axis_column, csv_bytes, parquet_bytes, table_of
+from truenorth.models.scenario.errors import Plain
+from truenorth.planner.answers.whatif.grid import Axis, Point
+from truenorth.planner.answers.whatif.result import Value, axis_column, csv_bytes, parquet_bytes, table_of
 
 
 @pytest.mark.parametrize(

@@ -11,16 +11,16 @@ from typing import Any
 import pytest
 from numba import njit
 
-from models.scenario import Scenario
-from planner.answers import plan as planning
-from planner.answers.questions import PlanQuestion, SimulateQuestion
-from planner.answers.whatif import cell
-from planner.answers.whatif.cell import CellCall, answer
-from planner.answers.whatif.document import read_sweep
-from solvers import machine_code
-from solvers.budget import Budget
-from solvers.machine_code import count_loaded
 from tests.planner.answers.whatif.small import written
+from truenorth.models.scenario import Scenario
+from truenorth.planner.answers import plan as planning
+from truenorth.planner.answers.questions import PlanQuestion, SimulateQuestion
+from truenorth.planner.answers.whatif import cell
+from truenorth.planner.answers.whatif.cell import CellCall, answer
+from truenorth.planner.answers.whatif.document import read_sweep
+from truenorth.solvers import machine_code
+from truenorth.solvers.budget import Budget
+from truenorth.solvers.machine_code import count_loaded
 
 
 @pytest.mark.parametrize(("limit_s", "warm_s"), [(0.5, 0.5), (20.0, 2.0)])

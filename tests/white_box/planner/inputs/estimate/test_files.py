@@ -8,10 +8,10 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from models.scenario import InputError
-from planner.inputs.estimate.estimate import Estimate
-from planner.inputs.estimate.run import EstimateOptions, estimate, score
-from planner.inputs.estimate.table import Naming, Wanted, columns_of, read_table, roles
+from truenorth.models.scenario import InputError
+from truenorth.planner.inputs.estimate.estimate import Estimate
+from truenorth.planner.inputs.estimate.run import EstimateOptions, estimate, score
+from truenorth.planner.inputs.estimate.table import Naming, Wanted, columns_of, read_table, roles
 
 HEADER = "submitted,model,batch,status,runtime_s\n"
 GOOD = HEADER + "2024-11-15 10:00:05,opt,4.0,ok,2.5\n2024-11-15 10:00:00,nli,1,ok,0.5\n"

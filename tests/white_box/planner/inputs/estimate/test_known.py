@@ -5,12 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from planner.inputs.estimate.calibration import climb
-from planner.inputs.estimate.estimate import Estimate
-from planner.inputs.estimate.known import WINDOW, KnownTimes, PastRuns
-from planner.inputs.estimate.rungs import Default, SteadyKey, back_offs
-from planner.inputs.estimate.tasks import History, Tasks, plain
 from tests.planner.inputs.estimate.past import past
+from truenorth.planner.inputs.estimate.calibration import climb
+from truenorth.planner.inputs.estimate.estimate import Estimate
+from truenorth.planner.inputs.estimate.known import WINDOW, KnownTimes, PastRuns
+from truenorth.planner.inputs.estimate.rungs import Default, SteadyKey, back_offs
+from truenorth.planner.inputs.estimate.tasks import History, Tasks, plain
 
 NAMES = ("model", "steps")
 

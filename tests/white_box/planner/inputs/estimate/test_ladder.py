@@ -7,13 +7,13 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from planner.inputs.estimate.calibration import order_rungs
-from planner.inputs.estimate.known import KnownTimes, Novelty
-from planner.inputs.estimate.ladder import Ladder, Recipe, fit_ladder, fit_rungs
-from planner.inputs.estimate.run import score
-from planner.inputs.estimate.rungs import Asked, BackOff, Measured, MeasuredProfile, SteadyKey
-from planner.inputs.estimate.tasks import Columns, History, Tasks
 from tests.planner.inputs.estimate.past import COLUMNS, lognormal, past
+from truenorth.planner.inputs.estimate.calibration import order_rungs
+from truenorth.planner.inputs.estimate.known import KnownTimes, Novelty
+from truenorth.planner.inputs.estimate.ladder import Ladder, Recipe, fit_ladder, fit_rungs
+from truenorth.planner.inputs.estimate.run import score
+from truenorth.planner.inputs.estimate.rungs import Asked, BackOff, Measured, MeasuredProfile, SteadyKey
+from truenorth.planner.inputs.estimate.tasks import Columns, History, Tasks
 
 PROFILE = MeasuredProfile({("w", "measured"): Measured(6.5e6, 7e6, 7.5e6)})
 FEW = Columns(("model", "steps", "workflow", "task"), ("text",))

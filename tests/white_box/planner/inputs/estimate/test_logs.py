@@ -14,11 +14,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from models.scenario import InputError
-from planner.inputs.estimate.logs import LogReading, Remaining, read_log
-from planner.inputs.estimate.logs.failures import CAUSES, HINTS
-from planner.inputs.estimate.logs.reading import CUE, END, HINT, MAX_LINE, Words, read_lines
 from tests.command import app, run
+from truenorth.models.scenario import InputError
+from truenorth.planner.inputs.estimate.logs import LogReading, Remaining, read_log
+from truenorth.planner.inputs.estimate.logs.failures import CAUSES, HINTS
+from truenorth.planner.inputs.estimate.logs.reading import CUE, END, HINT, MAX_LINE, Words, read_lines
 
 SECOND = 1_000_000
 

@@ -7,12 +7,12 @@ import math
 import numpy as np
 import pytest
 
-from planner.inputs.estimate.calibration import shift
-from planner.inputs.estimate.known import ASSUMED, predictive_quantiles, usual_scatter
-from planner.inputs.estimate.ladder import Recipe, fit_ladder
-from planner.inputs.estimate.run import score
-from planner.inputs.estimate.tasks import Columns, Tasks
 from tests.planner.inputs.estimate.past import past
+from truenorth.planner.inputs.estimate.calibration import shift
+from truenorth.planner.inputs.estimate.known import ASSUMED, predictive_quantiles, usual_scatter
+from truenorth.planner.inputs.estimate.ladder import Recipe, fit_ladder
+from truenorth.planner.inputs.estimate.run import score
+from truenorth.planner.inputs.estimate.tasks import Columns, Tasks
 
 KEYS = Columns(("model", "steps"))
 

@@ -7,11 +7,11 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
-from planner.inputs.estimate.estimate import Answers
-from planner.inputs.estimate.known import KnownTimes
-from planner.inputs.estimate.retrieval import Retrieval, documents, tf_idf, unit, words
-from planner.inputs.estimate.tasks import Columns, History, Tasks
 from tests.planner.inputs.estimate.past import past
+from truenorth.planner.inputs.estimate.estimate import Answers
+from truenorth.planner.inputs.estimate.known import KnownTimes
+from truenorth.planner.inputs.estimate.retrieval import Retrieval, documents, tf_idf, unit, words
+from truenorth.planner.inputs.estimate.tasks import Columns, History, Tasks
 
 COLUMNS = Columns(("model",), ("text",))
 ROWS = [

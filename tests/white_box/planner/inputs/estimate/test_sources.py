@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from models.scenario import InputError
-from planner.inputs.estimate.sources import FIELDS, DescriptionCache, JobDescription, describe
-from planner.inputs.estimate.sources.reading import MAX_CHARACTERS, MAX_FILE_BYTES
+from truenorth.models.scenario import InputError
+from truenorth.planner.inputs.estimate.sources import FIELDS, DescriptionCache, JobDescription, describe
+from truenorth.planner.inputs.estimate.sources.reading import MAX_CHARACTERS, MAX_FILE_BYTES
 
 IMAGENET = """\
 import argparse, os, torch

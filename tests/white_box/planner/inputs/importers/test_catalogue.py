@@ -7,14 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from models.errors import QuestionError
-from models.scenario import InputError, load_scenario
-from planner import import_trace
-from planner.inputs.importers.catalogue import PACKAGED, load_catalogue
-from planner.inputs.importers.catalogued import Catalogued
-from planner.inputs.importers.trace import Imported
 from tests.command import BAD_INPUT, DONE, app, run
 from tests.planner.inputs.importers.small import written
+from truenorth.models.errors import QuestionError
+from truenorth.models.scenario import InputError, load_scenario
+from truenorth.planner import import_trace
+from truenorth.planner.inputs.importers.catalogue import PACKAGED, load_catalogue
+from truenorth.planner.inputs.importers.catalogued import Catalogued
+from truenorth.planner.inputs.importers.trace import Imported
 
 CATALOGUE = """\
 kinds:

@@ -10,16 +10,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from models.scenario import InputError, load_scenario
-from models.slo import quantile_rank
-from planner import bound, import_trace
-from planner.inputs.importers import classes
-from planner.inputs.importers.catalogued import Catalogued
-from planner.inputs.importers.classes import SLOWEST, round_up
-from planner.show.imported import summary_rows
-from planner.show.summaries import bound_summary
 from tests.command import DONE, NOT_ACHIEVED, app, run
 from tests.planner.inputs.importers.small import table, written
+from truenorth.models.scenario import InputError, load_scenario
+from truenorth.models.slo import quantile_rank
+from truenorth.planner import bound, import_trace
+from truenorth.planner.inputs.importers import classes
+from truenorth.planner.inputs.importers.catalogued import Catalogued
+from truenorth.planner.inputs.importers.classes import SLOWEST, round_up
+from truenorth.planner.show.imported import summary_rows
+from truenorth.planner.show.summaries import bound_summary
 
 CATALOGUE = """\
 kinds: {G: {memory: 80 GB, load_bandwidth: 20 GB/s, count: 4}}

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from models.errors import QuestionError
-from models.scenario import InputError, load_scenario
-from planner import import_trace
-from planner.inputs.importers.trace import Imported
-from planner.show.imported import summary_rows
 from tests.planner.inputs.importers.small import AZURE, GENTD26, UPDATES, table, written
+from truenorth.models.errors import QuestionError
+from truenorth.models.scenario import InputError, load_scenario
+from truenorth.planner import import_trace
+from truenorth.planner.inputs.importers.trace import Imported
+from truenorth.planner.show.imported import summary_rows
 
 HOUR = ("2024-12-06 00:00:00", "2024-12-06 01:00:00")
 

@@ -11,18 +11,18 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from executor.policies.options import option, switch
-from models import Edge, Task, Workflow, check
-from models.errors import QuestionError
-from models.scenario import InputError, load_scenario
-from planner import import_trace, plan, simulate
-from planner.command.verbs.logs import _FORMATS
-from planner.inputs.importers import DagJobs, Format, Hardware, Requests, Tally, workload
-from planner.inputs.importers.format import Override
-from planner.inputs.importers.formats import FORMATS
-from planner.show.imported import figure, summary_rows
 from tests.command import BAD_INPUT, DONE, app, run
 from tests.planner.inputs.importers.small import GENTD26, table, written
+from truenorth.executor.policies.options import option, switch
+from truenorth.models import Edge, Task, Workflow, check
+from truenorth.models.errors import QuestionError
+from truenorth.models.scenario import InputError, load_scenario
+from truenorth.planner import import_trace, plan, simulate
+from truenorth.planner.command.verbs.logs import _FORMATS
+from truenorth.planner.inputs.importers import DagJobs, Format, Hardware, Requests, Tally, workload
+from truenorth.planner.inputs.importers.format import Override
+from truenorth.planner.inputs.importers.formats import FORMATS
+from truenorth.planner.show.imported import figure, summary_rows
 
 ROWS = ("0,a,10", "30,b,20", "59.999999,a,30", "60,a,40", "120,c,20")
 

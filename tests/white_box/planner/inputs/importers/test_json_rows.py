@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from models.scenario import InputError
-from planner import import_trace
-from planner.inputs.importers import json_files
 from tests.planner.inputs.importers.outcomes import jobs
 from tests.planner.inputs.importers.small import written
+from truenorth.models.scenario import InputError
+from truenorth.planner import import_trace
+from truenorth.planner.inputs.importers import json_files
 
 OPTIONS = "table:release=at,model=model,runtime=took,deadline=due,unit=ms"
 GOOD = [

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from models.scenario import InputError
-from planner.inputs.importers import json_files
-from planner.inputs.importers.json_files import Entries
+from truenorth.models.scenario import InputError
+from truenorth.planner.inputs.importers import json_files
+from truenorth.planner.inputs.importers.json_files import Entries
 
 _CHUNKS = (1, 2, 7, 64)
 _OBJECTS = st.dictionaries(

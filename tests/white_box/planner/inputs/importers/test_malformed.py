@@ -10,13 +10,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from models.scenario import InputError, load_scenario
-from models.scenario.files import LONGEST_LINE
-from planner import import_trace
-from planner.inputs.estimate.table import Wanted, read_table
-from planner.inputs.importers import csv_files
 from tests.command import BAD_INPUT, app, run
 from tests.planner.inputs.importers.small import AZURE, GENTD26, table, written
+from truenorth.models.scenario import InputError, load_scenario
+from truenorth.models.scenario.files import LONGEST_LINE
+from truenorth.planner import import_trace
+from truenorth.planner.inputs.estimate.table import Wanted, read_table
+from truenorth.planner.inputs.importers import csv_files
 
 GOOD = "0,a,1"
 

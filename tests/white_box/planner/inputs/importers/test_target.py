@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from models.scenario import InputError, load_scenario
-from planner import import_trace
-from planner.inputs.importers.target import Driven
-from planner.inputs.importers.trace import Imported
-from planner.show.imported import summary_rows
 from tests.command import app, run
 from tests.planner.inputs.importers.small import table, written
+from truenorth.models.scenario import InputError, load_scenario
+from truenorth.planner import import_trace
+from truenorth.planner.inputs.importers.target import Driven
+from truenorth.planner.inputs.importers.trace import Imported
+from truenorth.planner.show.imported import summary_rows
 
 BASE = """\
 # A cluster of one's own.

@@ -12,14 +12,14 @@ import pytest
 from matplotlib.colors import to_rgb
 from playwright.sync_api import Browser, Page, sync_playwright
 
-from models import Job, Placement, Residency, Timeline
-from planner import report
-from planner.answers.shown import Shown
-from planner.show import timelines
-from planner.show.colours import COLOURS, PLAIN, contrast
 from tests.instances import chain, cluster, instance, task
 from tests.planner.show.report import hostile
 from tests.white_box.planner.show.report.test_page import wide_folder
+from truenorth.models import Job, Placement, Residency, Timeline
+from truenorth.planner import report
+from truenorth.planner.answers.shown import Shown
+from truenorth.planner.show import timelines
+from truenorth.planner.show.colours import COLOURS, PLAIN, contrast
 
 CHROMIUM = shutil.which("chromium")
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="needs Debian's chromium: apt-get install chromium")

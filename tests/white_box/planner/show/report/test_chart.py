@@ -6,14 +6,14 @@ import re
 
 import pytest
 
-from models import Job, Placement, Timeline
-from planner.answers.compare import Comparison
-from planner.answers.shown import Shown
-from planner.show import templates
-from planner.show.notebook import html as shown_html
-from planner.show.templates import Chart
 from tests.instances import chain, cluster, instance, task
 from tests.white_box.planner.show.report.test_page import Elements
+from truenorth.models import Job, Placement, Timeline
+from truenorth.planner.answers.compare import Comparison
+from truenorth.planner.answers.shown import Shown
+from truenorth.planner.show import templates
+from truenorth.planner.show.notebook import html as shown_html
+from truenorth.planner.show.templates import Chart
 
 NAME = '"></iframe><script>hacked()</script>'
 WINDOW = instance([Job(chain(task("a", 3)), 0)], on=cluster(2))

@@ -6,8 +6,8 @@ from xml.etree import ElementTree
 import numpy as np
 import pytest
 
-from planner.show.canvas import INK, png
-from planner.show.curves import Curve, Curves, draw, draw_svg, gap_over_time, lines, slowdown_ecdf
+from truenorth.planner.show.canvas import INK, png
+from truenorth.planner.show.curves import Curve, Curves, draw, draw_svg, gap_over_time, lines, slowdown_ecdf
 
 SVG = "{http://www.w3.org/2000/svg}"
 

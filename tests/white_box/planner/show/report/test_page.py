@@ -9,19 +9,19 @@ from pathlib import Path
 
 import pytest
 
-from models import Job, Placement, Residency, Timeline
-from models.errors import QuestionError
-from models.identity import scenario_hash
-from models.record import encode
-from models.scenario import InputError
-from planner import report
-from planner.answers.compare import Comparison
-from planner.answers.shown import Shown
-from planner.show.report import page
-from planner.show.timelines import timelines_of, write
 from tests.command import app, run
 from tests.instances import chain, cluster, instance, task
 from tests.planner.show.report import hostile
+from truenorth.models import Job, Placement, Residency, Timeline
+from truenorth.models.errors import QuestionError
+from truenorth.models.identity import scenario_hash
+from truenorth.models.record import encode
+from truenorth.models.scenario import InputError
+from truenorth.planner import report
+from truenorth.planner.answers.compare import Comparison
+from truenorth.planner.answers.shown import Shown
+from truenorth.planner.show.report import page
+from truenorth.planner.show.timelines import timelines_of, write
 
 LARGEST_PAGE = 3_000_000
 

@@ -3,13 +3,14 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from models.identity import scenario_hash
-from models.objective import Objective
-from models.record import decode, encode
-from models.scenario import Scenario, load_scenario, scenario_from
-from planner import replicate, report, save, servers, simulate, whatif
-from planner.answers.questions import schedule
-from planner.answers.replay_report import (
+from tests.by_hand import TEXT
+from truenorth.models.identity import scenario_hash
+from truenorth.models.objective import Objective
+from truenorth.models.record import decode, encode
+from truenorth.models.scenario import Scenario, load_scenario, scenario_from
+from truenorth.planner import replicate, report, save, servers, simulate, whatif
+from truenorth.planner.answers.questions import schedule
+from truenorth.planner.answers.replay_report import (
     Both,
     CopyReached,
     DispatchSpread,
@@ -17,11 +18,10 @@ from planner.answers.replay_report import (
     ObjectiveBoth,
     ReplayRecord,
 )
-from planner.answers.servers.written import write_schedule
-from planner.answers.shown import Shown
-from planner.answers.versions import Origin, ScenarioNamed
-from planner.show import timelines
-from tests.by_hand import TEXT
+from truenorth.planner.answers.servers.written import write_schedule
+from truenorth.planner.answers.shown import Shown
+from truenorth.planner.answers.versions import Origin, ScenarioNamed
+from truenorth.planner.show import timelines
 
 
 def test_servers_are_counted_and_the_plan_is_drawn(tmp_path: Path) -> None:
@@ -110,7 +110,7 @@ def test_a_sweep_is_a_table_and_a_line_per_policy(tmp_path: Path) -> None:
         f"The mean slowdown goes from {values[least]:.4g} with servers {least[0]}, policy {least[1]} "
         f"to {values[most]:.4g} with servers {most[0]}, policy {most[1]} (4 answers)."
     )
-    assert section.reproduce["command"] == "planner.answers.whatif.whatif(...)"
+    assert section.reproduce["command"] == "truenorth.planner.answers.whatif.whatif(...)"
     assert section.reproduce["scenario hash (sha256), before changes"] == scenario_hash(load_scenario(source).instance)
     assert section.reproduce["versions"].startswith("truenorth ")
     one = simulate(scenario_at(source, 1), "jit").metrics.mean_slowdown
