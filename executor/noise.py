@@ -38,7 +38,7 @@ class NoiseSpread:
     ----------
     kind
         ``lognormal`` (sigma of the logarithm), ``normal`` (standard deviation before the cut at 0), ``uniform`` (half
-        the width before it) or ``published`` (power of the factors of `truenorth.executor.published`; their median is 1 and
+        the width before it) or ``published`` (power of the factors of `executor.published`; their median is 1 and
         their mean 2.25, so that there is more work to do than was given).
     size
         The spread, 0 to `LARGEST_SPREAD`; 0 leaves every time as it is.

@@ -97,7 +97,7 @@ def _alike(told: Instance, truth: Instance) -> bool:
 def instance_for(instance: Instance, policy: Callable[[], Policy]) -> Instance:
     """Return the instance on which a policy runs in place of this one.
 
-    The same, but for ``compass-released``: see `truenorth.executor.policies.compass.twin_instance`. Its timelines must be
+    The same, but for ``compass-released``: see `executor.policies.compass.twin_instance`. Its timelines must be
     checked and measured against that instance; tasks have the same numbers in both.
     """
     return twin_for(instance, policy())

@@ -10,7 +10,7 @@ from pathlib import Path
 from truenorth.models.errors import UserError
 
 _NEEDS = {"cluster": ("ray", "Ray"), "devices": ("torch", "PyTorch"), "estimates": ("sklearn", "scikit-learn")}
-_TREE = Path(__file__).parents[1]
+_TREE = Path(__file__).resolve().parents[1]  # of a checkout, where this folder is imported through a link
 
 
 def require_extra(extra: str) -> None:

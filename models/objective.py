@@ -2,7 +2,7 @@
 
 An objective is the sum, or the largest, of weight x term over the jobs; a term is the time by which a job completes
 beyond its due time, or whether it does. A new objective is a name, a row of the table, and what
-`truenorth.solvers.bounds.verify`, which takes nothing from here, says of it.
+`solvers.bounds.verify`, which takes nothing from here, says of it.
 """
 
 from __future__ import annotations

@@ -270,7 +270,7 @@ class Workflow:
     branches
         A job runs the tasks of exactly one of them, and all tasks that are in none; () if every job runs all tasks.
     of
-        The workflow with branches of which this is one path; None if it is none (see `truenorth.models.branches`).
+        The workflow with branches of which this is one path; None if it is none (see `models.branches`).
 
     Attributes
     ----------

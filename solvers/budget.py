@@ -69,8 +69,8 @@ class Budget:
     seed, iterations
         The same seed and number of iterations of the local search give the same plan, if the time suffices for them.
     watch
-        Called whenever something is known that was not: with a `truenorth.solvers.result.Progress` by searches, with a few words
-        by what counts servers, with `truenorth.planner.answers.whatif.Counts` by what has cells.
+        Called whenever something is known that was not: with a `solvers.result.Progress` by searches, with a few words
+        by what counts servers, with `planner.answers.whatif.Counts` by what has cells.
     stop
         Set it to end early with what is known.
     farm

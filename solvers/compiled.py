@@ -89,7 +89,7 @@ RandomState = NDArray[np.uint64]
 
 
 _ROOT = Path(__file__).parent.parent
-_IMPORTED = re.compile(r"^from (solvers[\w.]*) import", re.MULTILINE)
+_IMPORTED = re.compile(r"^from truenorth\.(solvers[\w.]*) import", re.MULTILINE)
 
 
 def digest_texts(root: Path) -> str:

@@ -22,7 +22,7 @@ from truenorth.models.instance import Instance
 from truenorth.solvers.compiled import MACHINE_CODE
 
 _LOOK_S = 0.1
-_ROOT = Path(__file__).parent.parent
+_ROOT = Path(__file__).parents[2]
 
 
 def compile_once(instance: Instance, say: Callable[[], None] = lambda: None) -> None:

@@ -59,7 +59,7 @@ class _Queued:
 
 
 class LiveDevice:
-    """Implements `truenorth.executor.device.Device` on a wall clock.
+    """Implements `executor.device.Device` on a wall clock.
 
     Parameters
     ----------

@@ -94,7 +94,7 @@ def run_live(
     Parameters
     ----------
     policy
-        Makes the policy of this run, as for `truenorth.executor.simulate`.
+        Makes the policy of this run, as for `executor.simulate`.
     runner
         Computes the tasks.
     seed

@@ -33,7 +33,7 @@ class StationWork:
     Parameters
     ----------
     job, workflow, task, run_us
-        As in `truenorth.executor.runners.runner.Call`.
+        As in `executor.runners.runner.Call`.
     models
         Indices of the models that it needs.
     inputs

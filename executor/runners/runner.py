@@ -54,7 +54,7 @@ class Runner(Protocol):
         Returns
         -------
         Mapping
-            Every tensor of `module` by its qualified name, as `truenorth.executor.devices.weights.tensors_of` finds them; those
+            Every tensor of `module` by its qualified name, as `executor.devices.weights.tensors_of` finds them; those
             that are tied share their storage.
         """
 

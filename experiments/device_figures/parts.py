@@ -28,7 +28,7 @@ class Part:
     name
         Of the part.
     runner
-        As `truenorth.executor.runners.factory.parse_runner` reads it.
+        As `executor.runners.factory.parse_runner` reads it.
     document
         A scenario file's content.
     large_bytes

@@ -1,7 +1,7 @@
 """Models with known answers that a version of the solvers must pass before it is let in.
 
 OR-Tools 9.15.6755 calls the model of ten constraints infeasible, and optima of windows that fork too high; its presolve
-does the same to batches. Whoever wants another version runs this with it, and adds it to `truenorth.planner.answers.versions`.
+does the same to batches. Whoever wants another version runs this with it, and adds it to `planner.answers.versions`.
 """
 
 from __future__ import annotations

@@ -35,7 +35,7 @@ class TimelineHeader:
     Parameters
     ----------
     status
-        As in `truenorth.solvers.result.Status`; None for what was not searched for.
+        As in `solvers.result.Status`; None for what was not searched for.
     objective, value
         Name of the objective and its value in its reported unit (seconds, jobs, or a ratio).
     lower_bound, bound_method, gap

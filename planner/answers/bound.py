@@ -34,7 +34,7 @@ class Bound:
     Parameters
     ----------
     lower_bound
-        Exact, in the units of `truenorth.models.objective_value`; what `verify` computes again from the certificate.
+        Exact, in the units of `models.objective_value`; what `verify` computes again from the certificate.
     method
         Where it comes from.
     certificate
@@ -110,7 +110,7 @@ def write_certificate(made: Bound, path: Path) -> None:
 
 
 def bound_within(scenario: Scenario, budget: Budget, schedule: Path | None = None) -> Bound:
-    """Bound a scenario; the parameters are those of `truenorth.planner.answers.questions.BoundQuestion`."""
+    """Bound a scenario; the parameters are those of `planner.answers.questions.BoundQuestion`."""
     scenario.instance.require_no_streams("a bound")
     if schedule is None:
         return _bound(scenario, budget)

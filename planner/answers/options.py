@@ -26,7 +26,7 @@ class Kind(Enum):
     POLICY, NAMES
         A policy with its parameters; several, separated by commas.
     NOISE
-        What `truenorth.planner.answers.uncertain.spec.parse_uncertainty` reads.
+        What `planner.answers.uncertain.spec.parse_uncertainty` reads.
     LEVELS
         Service levels that must all hold.
     CHOICE

@@ -165,7 +165,7 @@ def write_plan(made: Plan, path: Path, command: str | None = None) -> None:
 def plan_within(
     scenario: Scenario, budget: Budget, *, hint: Timeline | None = None, starts: Sequence[Timeline] | None = None
 ) -> Plan:
-    """Plan a scenario; the parameters are those of `truenorth.planner.answers.questions.PlanQuestion`."""
+    """Plan a scenario; the parameters are those of `planner.answers.questions.PlanQuestion`."""
     return Plan.of(scenario, solve(scenario.instance, scenario.objective, budget, hint=hint, starts=starts))
 
 

@@ -146,7 +146,7 @@ class PlanQuestion(SearchQuestion["Plan"]):
     time_limit_s
         Wall-clock seconds for plan and bound together; the first plan is made even if it takes longer.
     method, workers, seed, iterations
-        As in `truenorth.solvers.budget.Budget`.
+        As in `solvers.budget.Budget`.
     ray
         Address of a Ray cluster whose workers look for plans as well.
     watch
@@ -188,7 +188,7 @@ class UncertainPlanQuestion(SearchQuestion["UncertainPlan"]):
     samples
         How many run-time vectors are drawn, to choose by or to tell what the plan is worth.
     time_limit_s, method, workers, seed, iterations, ray, watch, stop
-        As those of `truenorth.planner.plan`; the time is divided among the candidates.
+        As those of `planner.plan`; the time is divided among the candidates.
     """
 
     told: Told
@@ -250,7 +250,7 @@ class BoundQuestion(Question["Bound"]):
 
 @dataclass(frozen=True)
 class SimulateQuestion(Question["Simulation"]):
-    """Run a policy on a scenario in simulated time; the fields are the keywords of `truenorth.planner.simulate`."""
+    """Run a policy on a scenario in simulated time; the fields are the keywords of `planner.simulate`."""
 
     verb: ClassVar[str] = "simulate"
     policy: str = field(
@@ -281,7 +281,7 @@ class CompareQuestion(Question["Comparison"]):
     Parameters
     ----------
     policies
-        As `truenorth.planner.simulate` takes them; None: those of `truenorth.planner.answers.compare.DEFAULT_POLICIES` (`ahead` up to
+        As `planner.simulate` takes them; None: those of `planner.answers.compare.DEFAULT_POLICIES` (`ahead` up to
         `LONGEST_LISTS`), and `OFFLINE_POLICIES` if there is noise or `BATCHING_POLICIES` if there are batch classes, of
         those the ones that can serve the window.
     noise
@@ -358,7 +358,7 @@ class SizesQuestion(Question[Answer]):
     spare
         The levels must still be met with any so many servers gone.
     noise
-        Under which policies are simulated, as `truenorth.planner.simulate` takes it, but for ``estimates=FILE``.
+        Under which policies are simulated, as `planner.simulate` takes it, but for ``estimates=FILE``.
     rate
         So many times as many requests per second as the scenario says, the same ones: each release is divided by it.
     time_limit_s

@@ -47,7 +47,7 @@ class RegretStep:
     timeline
         Feasible; for the first step the policy's own.
     value
-        Its exact objective, in the units of `truenorth.models.objective_value`.
+        Its exact objective, in the units of `models.objective_value`.
     lower_bound
         No timeline that keeps the same parts of the policy's lies below.
     """
@@ -95,7 +95,7 @@ class Regret(WithRows):
     steps
         From the policy's own timeline to the plan; values never rise.
     lower_bound, bound_method
-        Of all plans; exact, in the units of `truenorth.models.objective_value`.
+        Of all plans; exact, in the units of `models.objective_value`.
     clairvoyance
         Beside the chain, or None where it was not computed.
     """

@@ -138,7 +138,7 @@ def simulate(
         A policy's name with parameters, ``module:Class``, or the path of a plan or timeline file (``*.json``).
     noise
         Seeded noise on run times and loads, or how far what is told of run times is from what holds, as
-        `truenorth.planner.answers.uncertain.spec.parse_uncertainty` reads it.
+        `planner.answers.uncertain.spec.parse_uncertainty` reads it.
     warmup
         Fraction of the earliest jobs that the metrics leave out.
     stop
@@ -239,7 +239,7 @@ def try_changed_futures(scenario: Scenario, policy: str, draws: int, *, seed: in
     Parameters
     ----------
     policy
-        As `truenorth.planner.answers.simulate` takes it, but for files.
+        As `planner.answers.simulate` takes it, but for files.
     draws
         Changed futures to try.
     seed

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from truenorth.solvers.faults import SolverFaultWarning  # a GPU host has no solver
 
 _PACKAGES = ("truenorth", "highspy", "numba", "numpy", "ortools", "pulp")
-_ROOT = Path(__file__).parents[2]
+_ROOT = Path(__file__).resolve().parents[2]
 
 TESTED = {"ortools": ("9.14.6206",), "highspy": ("1.14.0",)}
 """The solvers that prove, in the versions that passed ``python -m experiments.exact versions``."""

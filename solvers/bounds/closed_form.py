@@ -13,7 +13,7 @@ from truenorth.solvers.bounds.granularity import round_up
 
 
 class ClosedForm(Protocol):
-    """A bound from a formula: exact, in the units of `truenorth.models.objective_value`; None where it does not apply."""
+    """A bound from a formula: exact, in the units of `models.objective_value`; None where it does not apply."""
 
     def __call__(self, instance: Instance, objective: Objective) -> Fraction | None:
         """Return a value that no plan lies below."""

@@ -7,7 +7,7 @@ holds more work than time. Whichever task of that interval ends last, it ends af
 at least is the bound. For late jobs, an interval with too much work has jobs that must be late (Moore, Hodgson 1968).
 All of a task's work lies in its interval: of a task that may run in batches, the least of share x p(b) / b over all b.
 
-The interval is the proof: `truenorth.solvers.bounds.recomputed` prices it again with code of its own.
+The interval is the proof: `solvers.bounds.recomputed` prices it again with code of its own.
 """
 
 from __future__ import annotations

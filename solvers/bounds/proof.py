@@ -9,7 +9,7 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class Proof:
-    """A value that no plan lies below, in the units of `truenorth.models.objective_value`.
+    """A value that no plan lies below, in the units of `models.objective_value`.
 
     Parameters
     ----------

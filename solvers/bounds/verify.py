@@ -1,7 +1,7 @@
 """The verifier: computes a certified bound again and accepts or refuses the claim. No solver, no compiled kernel.
 
-Closed forms are computed again by `truenorth.solvers.bounds.recomputed`. For a Lagrangian bound this file is a second
-implementation of `truenorth.solvers.bounds.lagrangian`, in whole numbers, on what `truenorth.solvers.bounds.certified` has read: whatever
+Closed forms are computed again by `solvers.bounds.recomputed`. For a Lagrangian bound this file is a second
+implementation of `solvers.bounds.lagrangian`, in whole numbers, on what `solvers.bounds.certified` has read: whatever
 a certificate holds, if it is well-formed then its prices prove what `_LagrangianCheck.total` returns, and a claim above
 is refused.
 

@@ -3,7 +3,7 @@
 A sum over jobs is proved job by job first: what the first k jobs cost without the others is a floor for the first k
 in every plan, and each floor narrows the windows of the next proof (Verfaillie, Lemaitre, Schiex: Russian doll search,
 AAAI 1996). Nothing the solver says is taken on trust: plans are checked when offered, the best plan known before stays
-whatever the solver answers, and others are asked about its proofs (`truenorth.solvers.confirming`).
+whatever the solver answers, and others are asked about its proofs (`solvers.confirming`).
 
 Every run of CP-SAT has a thread of its own, so that a signal handler of the main thread can stop it.
 """

@@ -1,6 +1,6 @@
 """The oracle: the optimum of tiny instances by a dynamic programme over time; no code of a formulation in it.
 
-The programme runs over the states of `truenorth.solvers.exact.moments`, the most promising first: what a state has cost, and what
+The programme runs over the states of `solvers.exact.moments`, the most promising first: what a state has cost, and what
 its tasks cost at least if each started as soon as its job and models allow. A state is left out if it was reached
 before at no higher cost and with no later starts in total: of the cheapest plans, the one that begins earliest stays.
 So the first state without a task left is an optimum, whatever the objective: each adds up over the jobs, or takes the

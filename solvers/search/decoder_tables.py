@@ -5,7 +5,7 @@ first entry of each row (compressed rows). The cost of a job that completes at C
 
     linear x max(0, C - due)  +  step x [C > due],   and the plan pays  peak x max(0, C - due)  for its worst job,
 
-which covers every objective of `truenorth.models.objective`; objectives that are a maximum or a count get a small linear part
+which covers every objective of `models.objective`; objectives that are a maximum or a count get a small linear part
 beside their own, so that a search sees progress between two of their steps.
 """
 

@@ -9,13 +9,19 @@ from pathlib import Path
 import networkx as nx
 import pytest
 
+from truenorth import planner
+
 ROOT = Path(__file__).parents[2]
 WINGS = ("inputs", "answers", "show", "command")
 
 
 def modules() -> dict[str, Path]:
     """Return the files of the shipped modules by dotted name; a package stands for its __init__."""
-    files = [path for top in ("models", "solvers", "executor", "planner") for path in (ROOT / top).rglob("*.py")]
+    files = [
+        path
+        for top in ("models", "solvers", "executor", "planner")
+        for path in (ROOT / "truenorth" / top).rglob("*.py")
+    ]
     return {".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__"): path for path in files}
 
 
@@ -79,7 +85,7 @@ def test_no_circle_of_packages(graph: nx.DiGraph[str]) -> None:
 def test_wings_import_only_to_their_left(graph: nx.DiGraph[str]) -> None:
     def wing(module: str) -> int | None:
         parts = module.split(".")
-        return WINGS.index(parts[1]) if parts[0] == "planner" and len(parts) > 1 else None
+        return WINGS.index(parts[2]) if parts[1] == "planner" and len(parts) > 2 else None
 
     upwards = [
         (source, target)

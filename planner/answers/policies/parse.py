@@ -34,7 +34,7 @@ def parse(text: str, scenario: Scenario, told: Told | None = None) -> ParsedPoli
     Parameters
     ----------
     text
-        As `truenorth.executor.parse_policy` reads it, or ``receding:moves=2000,lookahead=5s``, or ``offline:on=p90,replan=on``.
+        As `executor.parse_policy` reads it, or ``receding:moves=2000,lookahead=5s``, or ``offline:on=p90,replan=on``.
         These two minimise the scenario's objective; the receding horizon another one if it is given one.
     told
         What is known of run times; None: those of the scenario, as certain.

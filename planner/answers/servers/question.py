@@ -35,7 +35,7 @@ class Sizing:
         The levels must still be met with any so many servers gone.
     noise
         What policies are told of run times, or what happens in place of them, wherever one is simulated; see
-        `truenorth.planner.answers.uncertain.spec`. Bounds and plans are of the scenario as it stands.
+        `planner.answers.uncertain.spec`. Bounds and plans are of the scenario as it stands.
     """
 
     sizes: Sizes

@@ -2,17 +2,17 @@
 
 How an import flows, and where a new format joins it:
 
-- A **format** is one file in `truenorth.planner.inputs.importers.formats`, listed in that package's `FORMATS`: a `Format` with a
+- A **format** is one file in `planner.inputs.importers.formats`, listed in that package's `FORMATS`: a `Format` with a
   name, a source, what its mapping assumes (`notes`, shown in every summary and scenario), the documented cluster
   (`Hardware`), which options of the command override, and a `reader`, a frozen dataclass whose fields are the format's
-  options (``azure-llm:decode=40ms``), made with `truenorth.executor.policies.options.option`.
+  options (``azure-llm:decode=40ms``), made with `executor.policies.options.option`.
 - A reader has one method. `read(files, tally)` yields chunks: `Requests`, columns of single-task requests (release,
-  model, run time, and what else the log knows), or `DagJobs`, whole DAGs (`truenorth.models.Workflow`) with their releases.
+  model, run time, and what else the log knows), or `DagJobs`, whole DAGs (`models.Workflow`) with their releases.
 - **Rows**: `table_rows(file, columns, tally)` yields `Rows` of CSV, whatever separates its fields, and of JSON Lines,
   some 65,000 at a time, as columns of text; `csv_rows` knows files without a header, too. Methods of `Rows` turn text
   into numbers for all rows at once (`times`, `moments`, `wholes`, `numbers`, `names`); `rows.requests(...)` makes the
   chunk.
-- **Entries**: what is nested is a `truenorth.models.scenario.section.Record`, a pydantic type whose fields say what may stand
+- **Entries**: what is nested is a `models.scenario.section.Record`, a pydantic type whose fields say what may stand
   there (`LogName`, `Seconds`, `Bytes`). `read_entries(texts, make, tally)` yields what `make` makes of each; the texts
   are those of lines (`json_lines`) or of a list that no memory holds (`Entries`).
 - **Malformed rows**: a conversion marks what it cannot read; `rows.refuse(mask, column, problem, allowed)` does so by

@@ -106,7 +106,7 @@ STEP_MOVES, RUNS_PER_MOVE = 30, 5000
 
 @dataclass(frozen=True, slots=True)
 class Priced:
-    """A proved bound, in the units of `truenorth.models.objective_value`, and the whole prices that prove it."""
+    """A proved bound, in the units of `models.objective_value`, and the whole prices that prove it."""
 
     bound: Fraction
     relaxation: Relaxation

@@ -116,7 +116,7 @@ def read_log(
     Understood are progress bars of tqdm and Keras, ``step 120/1000``, ``Epoch 3/10``, ``Epoch: [3][450/1000]``, what
     the Hugging Face Trainer, Lightning and Megatron print, stated speeds, and time stamps at the start of lines.
     Bars of evaluations, downloads and preparations are left out. What fails, and which of several
-    messages is the root cause, stands in `truenorth.planner.inputs.estimate.logs.failures`; an error after which the
+    messages is the root cause, stands in `planner.inputs.estimate.logs.failures`; an error after which the
     job got further at least three times counts as survived.
 
     Parameters
