@@ -48,7 +48,7 @@ def chosen(words: type[Word], word: str, argument: str) -> Word:
     True
     >>> chosen(Colour, "rot", "colour")
     Traceback (most recent call last):
-    models.errors.QuestionError: colour: 'rot' is unknown; allowed are red
+    truenorth.models.errors.QuestionError: colour: 'rot' is unknown; allowed are red
     """
     if word not in tuple(words):
         raise QuestionError(f"{word!r} is unknown; allowed are {', '.join(words)}", argument)
