@@ -92,11 +92,9 @@ def by_old_name(loaded: object) -> str:
     """
     bases = loaded.__mro__ if isinstance(loaded, type) else ()
     old = next((base for base in bases if base.__module__.partition(".")[0] in FOLDERS), None)
-    return (
-        ""
-        if old is None
-        else f" as it is imported now: {old.__name__} from truenorth.{old.__module__.partition('.')[0]}"
-    )
+    if old is None:
+        return ""
+    return f" as it is imported now: {old.__name__} from truenorth.{old.__module__.partition('.')[0]}"
 
 
 def nearest(word: str, known: Iterable[str]) -> str:

@@ -89,8 +89,8 @@ def parse_policy(text: str, policies: Mapping[str, type[Policy]] = POLICIES) -> 
     ----------
     text
         ``compass``, ``compass:prefetch=0,period=100ms,adjust=off``, or ``module:Class`` with a subclass of
-        `truenorth.executor.Policy`, importable or in the working folder; options may follow it as ``module:Class:key=value``
-        if the class has a frozen dataclass named ``Options``.
+        `truenorth.executor.Policy`, importable or in the working folder; options may follow it as
+        ``module:Class:key=value`` if the class has a frozen dataclass named ``Options``.
     policies
         The policies that have a name.
 

@@ -162,9 +162,8 @@ def compare_schedule(draw: Draw, limit_s: float) -> Iterator[Compared]:
     """Compare the cheapest schedule and its bounds with what the oracle says of every schedule of few servers."""
     last = max(1, int(draw.scenario.instance.job_release_us[-1]))
     by_us = -(-last // INTERVALS)
-    made = ScheduleQuestion(by_us=by_us, policies=["jit"], most=MOST_SERVERS, time_limit_s=limit_s, workers=1).ask(
-        draw.scenario
-    )
+    asked = ScheduleQuestion(by_us=by_us, policies=["jit"], most=MOST_SERVERS, time_limit_s=limit_s, workers=1)
+    made = asked.ask(draw.scenario)
     orders = product(range(1, MOST_SERVERS + 1), repeat=made.day.count)
     enough = [counts for counts in orders if _meets(_ordered(draw, counts, by_us))]
     fault, found = None, made.optimum.schedule

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
@@ -57,25 +58,20 @@ def test_errors_say_what_is_allowed(text: str, message: str) -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        (
-            "class Own(executor.QueuePolicy): ...",
-            "policy {}:Own is no subclass of executor.Policy as it is imported now: ",
-        ),
-        (
-            "from executor.nothing import Own",
-            "No module named 'executor.nothing' [(]import it from truenorth.executor[)]",
-        ),
+        ("class Own(executor.Policy): ...", "as it is imported now: Policy from truenorth.executor$"),
+        ("from executor.nothing import Own", "executor.nothing'.* [(]import it from truenorth.executor[)]"),
     ],
 )
 def test_a_policy_by_the_old_name_is_told_the_new_one(
     text: str, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    old = ModuleType("executor")
+    old.Policy = type("Policy", (), {"__module__": "executor.policy"})  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "executor", old)
     name = f"old_{len(text)}"
     (tmp_path / f"{name}.py").write_text(f"import executor\n{text}\n")
-    (tmp_path / "executor.py").write_text("class QueuePolicy: ...\n")
     monkeypatch.chdir(tmp_path)
-    monkeypatch.delitem(sys.modules, "executor", raising=False)
-    with pytest.raises(PolicyError, match=message.format(name)):
+    with pytest.raises(PolicyError, match=message):
         parse_policy(f"{name}:Own")
 
 
