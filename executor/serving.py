@@ -16,7 +16,7 @@ from truenorth.executor.errors import IllegalActionError
 from truenorth.executor.execution import NOWHERE, Arrivals, Execution
 from truenorth.executor.knowledge import WorkflowTables
 from truenorth.models import NONE, Instance, Job, ServedRequests, Timeline, Tokens
-from truenorth.models.availability import Availability
+from truenorth.models.cluster import Availability
 from truenorth.models.gpu_state import Request
 from truenorth.models.strides import Stride
 

@@ -67,7 +67,7 @@ def ask(commands: Path, empty: Path) -> None:
     (empty / SCENARIO).parent.mkdir(parents=True)
     (empty / SCENARIO).write_bytes((ROOT / SCENARIO).read_bytes())
     simulated = json.loads(run(commands / "truenorth", "simulate", SCENARIO, "--policy", "srpt", "--json", at=empty))
-    assert simulated["objective"]["value"] == tn.simulate(ROOT / SCENARIO, "srpt").value
+    assert simulated["objective"]["value"] == float(tn.simulate(ROOT / SCENARIO, "srpt").value)
 
     run(commands / "python", "-m", "truenorth.solvers.warm_up", "search", "bound", at=empty)
     [snippet] = [step.text for step in steps((ROOT / "README.md").read_text()) if "import truenorth as tn" in step.text]

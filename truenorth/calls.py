@@ -330,7 +330,7 @@ def _devices(
     *, device: str = "cpu", runner: str = "synthetic", virtual: str | None = None, limit: str | float = 30.0
 ) -> tuple[Runner, LiveSettings, str]:
     """Return what computes, on what, and its name."""
-    from truenorth.models.extras import require_extra
+    from truenorth.models.errors import require_extra
 
     choose("device", device, ("cpu", "cuda"))
     sharing: Any = None if virtual is None else choose("virtual", virtual, ("parallel", "serial"))

@@ -15,8 +15,7 @@ from experiments.bench import ask, bench, plan_window
 from experiments.exact.versions import versions
 from experiments.random_instances import random_instance, random_serving_instance
 from truenorth.models import Instance, Objective, measure
-from truenorth.models.objective import reported_value
-from truenorth.models.status import Status
+from truenorth.models.objective import Status, reported_value
 from truenorth.solvers.exact import cp_sat, exhaustive, milp
 from truenorth.solvers.result import Result, Search
 from truenorth.solvers.search import annealing

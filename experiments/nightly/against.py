@@ -15,10 +15,9 @@ import truenorth as tn
 from experiments.bounds.__main__ import certificates
 from experiments.nightly.draws import Draw
 from truenorth.models import Cluster, Instance, Objective
-from truenorth.models.availability import FOREVER, Availability
-from truenorth.models.objective import reported_bound
+from truenorth.models.cluster import FOREVER, Availability
+from truenorth.models.objective import Status, reported_bound
 from truenorth.models.scenario import Scenario, scenario_from
-from truenorth.models.status import Status
 from truenorth.planner.answers.questions import ScheduleQuestion
 from truenorth.planner.answers.servers import ServersAnswer
 from truenorth.solvers.bounds.verify import verify

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import re
 
-from truenorth.models.availability import Availability
-from truenorth.models.cluster import GPU, Cluster, Link, Network
+from truenorth.models.cluster import GPU, Availability, Cluster, Link, Network
 from truenorth.models.instance import InitialResidency, Restrictions
 from truenorth.models.scenario.document import (
     ClusterSection,

@@ -9,9 +9,8 @@ from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from truenorth.models.cells import guard
 from truenorth.models.cluster import MICROSECONDS_PER_SECOND
-from truenorth.models.record import spread
+from truenorth.models.record import guard, spread
 from truenorth.models.units import QuantityError, parse_bandwidth, parse_number, parse_rate, parse_size, parse_time
 from truenorth.planner.answers.convergence import WHAT_COUNTS
 from truenorth.planner.answers.shown import WithRows
