@@ -1,8 +1,9 @@
-"""Carry out a plan that may be replaced at any time: what every engine does next, in the planned order.
+"""Carry out a plan: whatever it has next begins as soon as the site allows it.
 
-A GPU has a lane of runs and a lane of loads, one common lane where loads block compute. The head of a lane begins as
-soon as the site allows it. Everything waits only for what the plan begins before it, so nothing blocks for ever, and
-without noise nothing begins later than planned.
+A plan that stays is carried out by `replay`, which says what waits for what. One that may be replaced at any time has
+lanes: a GPU has one of runs and one of loads, a common one where loads block compute, and the head of a lane begins as
+soon as it can. Everything in it waits only for what the plan begins before it, so nothing blocks for ever, and without
+noise nothing begins later than planned.
 """
 
 from __future__ import annotations
@@ -10,18 +11,26 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 
-from truenorth.executor import Site
 from truenorth.executor.execution import NOWHERE
+from truenorth.executor.site import Site
 from truenorth.models.instance import Instance
 from truenorth.models.timeline import Placement, Residency, Timeline, batch_leaders, leave_at
 
 
 @dataclass(frozen=True, slots=True)
-class PlannedRun:
+class Start:
     """Start a batch, lowest task first, in place of models that leave room for what it holds."""
 
-    tasks: tuple[int, ...]
-    evict: tuple[int, ...] = ()
+    tasks: Sequence[int]
+    evict: Sequence[int] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Join:
+    """Let a request of a stream join, in place of models that leave room for what it holds."""
+
+    task: int
+    evict: Sequence[int] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,11 +39,12 @@ class Load:
 
     model: int
     slot: int | None
-    evict: tuple[int, ...]
-    after: int | None
+    evict: Sequence[int]
+    after: int | None = None
 
 
-Lane = list[PlannedRun | Load]
+Step = Start | Join | Load
+Lane = list[Step]
 """What an engine does; the next comes last, so that it is taken off in no time."""
 
 
@@ -92,9 +102,7 @@ def _batches(
         yield gpu, _Batch(run.start_us, run.end_us, tasks, frozenset(instance.task_needs(leader)), held)
 
 
-def _moves(
-    runs: Sequence[_Batch], stays: Sequence[Residency]
-) -> tuple[list[tuple[int, PlannedRun | Load]], list[tuple[int, PlannedRun | Load]]]:
+def _moves(runs: Sequence[_Batch], stays: Sequence[Residency]) -> tuple[list[tuple[int, Step]], list[tuple[int, Step]]]:
     """Return runs and loads of a GPU with their planned starts.
 
     Each load, and each run that holds memory, evicts what the plan ends since the one of them before.
@@ -110,10 +118,10 @@ def _moves(
         if stay.end_us is not None:
             leaving[leave_at(stay, begin)].append(stay.model)
     evicted = {(kind, index): tuple(models) for (_, kind, index), models in zip(takers, leaving, strict=False)}
-    starts: list[tuple[int, PlannedRun | Load]] = [
-        (run.start_us, PlannedRun(run.tasks, evicted.get((1, index), ()))) for index, run in enumerate(runs)
+    starts: list[tuple[int, Step]] = [
+        (run.start_us, Start(run.tasks, evicted.get((1, index), ()))) for index, run in enumerate(runs)
     ]
-    found: list[tuple[int, PlannedRun | Load]] = []
+    found: list[tuple[int, Step]] = []
     for index, stay in enumerate(loads):
         evict = evicted[0, index]
         before = [
@@ -145,26 +153,43 @@ class CarryingOut:
         """Begin whatever can begin on these GPUs."""
         for gpu in gpus:
             for lane in self.lanes[gpu]:
-                while lane and self._begin(lane[-1], gpu):
+                while lane and self.begin(lane[-1], gpu):
                     lane.pop()
 
-    def _begin(self, what: PlannedRun | Load, gpu: int) -> bool:
-        """Begin a run or a load; say whether that was possible."""
+    def begin(self, what: Step, gpu: int) -> bool:
+        """Begin a step if the site allows it now; say whether it has begun."""
         site = self._site
-        if isinstance(what, PlannedRun):
-            possible = self._may_run(what, gpu)
-            if possible:
-                for model in what.evict:
-                    site.evict(gpu, model)
-                site.start(*what.tasks)
-                self.given_us.update(dict.fromkeys(what.tasks, site.run_end_us[gpu] - site.now))
-        else:
+        if isinstance(what, Join):
+            return self._join(what, gpu)
+        if isinstance(what, Load):
             possible = self._may_load(what, gpu)
             if possible:
                 site.load(gpu, what.model, what.evict, what.slot)
+            return possible
+        possible = self._may_run(what, gpu)
+        if possible:
+            for model in what.evict:
+                site.evict(gpu, model)
+            site.start(*what.tasks)
+            self.given_us.update(dict.fromkeys(what.tasks, site.run_end_us[gpu] - site.now))
         return possible
 
-    def _may_run(self, run: PlannedRun, gpu: int) -> bool:
+    def _join(self, what: Join, gpu: int) -> bool:
+        site, here = self._site, self._site.state[gpu].memory.residents
+        leaving = [model for model in what.evict if model in here]  # gone already where only a boundary was missing
+        lacking = site.lacks_room(what.task)
+        if lacking > sum(site.weight_bytes[model] for model in leaving):
+            return False
+        if not lacking and not site.may_join(what.task):
+            return False
+        for model in leaving:
+            site.evict(gpu, model)
+        if not site.may_join(what.task):
+            return False
+        site.join(what.task)
+        return True
+
+    def _may_run(self, run: Start, gpu: int) -> bool:
         site, state = self._site, self._site.state[gpu]
         if any(task >= len(site.gpu) or site.inputs_missing[task] for task in run.tasks):
             return False
@@ -180,7 +205,7 @@ class CarryingOut:
 
     def _may_load(self, load: Load, gpu: int) -> bool:
         site, state = self._site, self._site.state[gpu]
-        if state.refuse_copying() is not None or load.model in state.memory.residents:
+        if state.refuse_copying() is not None or load.model in state.memory.residents.keys() - load.evict:
             return False
         if load.after is not None and (load.after >= len(site.gpu) or site.started_us[load.after] < 0):
             return False
@@ -192,3 +217,11 @@ class CarryingOut:
         if any(model not in state.memory.ready or state.uses(model) for model in models):
             return False
         return state.memory.free_bytes + sum(size[model] for model in models) >= room_bytes
+
+
+def leave_out_unused(site: Site, plan: Timeline) -> None:
+    """Do without the initial residencies that a plan leaves out."""
+    kept = {(stay.gpu, stay.model) for stay in plan.residencies if stay.initial}
+    for gpu, memory in enumerate(site.memory):
+        for model in [model for model in memory.residents if (gpu, model) not in kept]:
+            site.leave_out(gpu, model)
