@@ -20,7 +20,7 @@ from truenorth.executor.errors import PolicyError
 from truenorth.executor.policies.baselines import Jit
 from truenorth.executor.policies.homed import Homed
 from truenorth.executor.policy import Policy
-from truenorth.executor.runners.runner import Runner
+from truenorth.executor.runner import Runner
 from truenorth.executor.simulation import twin_for
 from truenorth.models import Instance, Timeline
 from truenorth.models.branches import open_paths

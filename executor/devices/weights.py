@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from truenorth.executor.devices.physical import Physical
 from truenorth.executor.errors import DeviceError
-from truenorth.executor.runners.runner import Runner
+from truenorth.executor.runner import Runner
 from truenorth.models import MLModel
 
 ALIGNMENT = 256

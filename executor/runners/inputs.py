@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from truenorth.executor.errors import DeviceError
-from truenorth.executor.runners.runner import RunnerCall
+from truenorth.executor.runner import RunnerCall
 
 DRAWN_BYTES = 131_072
 """How much a task without inputs draws for itself: as much as a small picture needs."""

@@ -15,7 +15,7 @@ from statistics import NormalDist
 import numpy as np
 
 from truenorth.executor import Noise, NoiseError, parse_noise
-from truenorth.executor.published import factor_quantile
+from truenorth.executor.noise import factor_quantile
 from truenorth.models.instance import Instance
 from truenorth.models.scenario import Scenario
 from truenorth.models.workload import Task, Workflow

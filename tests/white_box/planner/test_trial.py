@@ -24,7 +24,7 @@ from truenorth.executor.devices.records import SET_ASIDE
 from truenorth.executor.devices.run import LiveSettings
 from truenorth.executor.devices.station import Station
 from truenorth.executor.errors import DeviceError
-from truenorth.executor.runners.runner import RunnerCall
+from truenorth.executor.runner import RunnerCall
 from truenorth.models.errors import QuestionError
 from truenorth.models.scenario import load_scenario
 from truenorth.planner import report, save, simulate, trial

@@ -13,7 +13,7 @@ from truenorth.executor.devices.alone import different_outputs
 from truenorth.executor.devices.lane import Lane, Order, let_be
 from truenorth.executor.devices.run import LiveRun, LiveSettings, run_live
 from truenorth.executor.policies.replay import Replay
-from truenorth.executor.runners.runner import RunnerCall
+from truenorth.executor.runner import RunnerCall
 from truenorth.executor.site import Site
 from truenorth.models import Instance, check
 

@@ -6,8 +6,8 @@ import pytest
 import torch
 
 from truenorth.executor.errors import DeviceError
+from truenorth.executor.runner import RunnerCall
 from truenorth.executor.runners.factory import FactoryRunner, parse_runner
-from truenorth.executor.runners.runner import RunnerCall
 from truenorth.executor.runners.synthetic import SyntheticRunner
 from truenorth.executor.runners.transformers_runner import TransformersRunner
 from truenorth.models import MLModel
