@@ -24,8 +24,7 @@ from truenorth.executor.runners.runner import RunnerCall
 from truenorth.executor.samples import FittedLine, Spread
 from truenorth.models import WHOLE, BatchClass, Edge, Link, MLModel, Task, Workflow
 from truenorth.models.scenario import InputError, Scenario, load_scenario, scenario_from
-from truenorth.planner import profile
-from truenorth.planner.answers.profile import Profile, measured_document
+from truenorth.planner.answers.profile import Profile, measured_document, profile
 from truenorth.planner.answers.uncertain.estimates_file import read_quantiles
 from truenorth.planner.inputs.samples import read_samples
 from truenorth.planner.show.profile import profile_view
