@@ -66,7 +66,7 @@ def test_changes_are_made_to_a_copy_and_all_at_once() -> None:
     assert changed["groups"] == [{"count": "6"}]  # the second group, counted before the first was removed
     assert list(changed["models"]) == ["nli-1.5", "nli-1"]  # type: ignore[call-overload]
     assert value_at(DOCUMENT, ("groups", 1, "count")) == "2"
-    assert changed["models"]["nli-1"] is DOCUMENT["models"]["nli-1"]  # type: ignore[index, call-overload]
+    assert changed["models"]["nli-1"] is DOCUMENT["models"]["nli-1"]  # type: ignore[index]
 
 
 @pytest.mark.parametrize(
