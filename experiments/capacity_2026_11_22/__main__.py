@@ -15,9 +15,9 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Annotated
 
+import truenorth as tn
 from experiments.bench import ask
 from truenorth.models.scenario import load_scenario
-from truenorth.planner import servers
 from truenorth.planner.answers.servers.written import write
 from truenorth.planner.command.cli import app
 from truenorth.planner.command.manners import run
@@ -51,7 +51,7 @@ def answer(limit_s: float) -> None:
     def tell(words: str) -> None:
         print(f"   {time.monotonic() - begun:6.1f} s: {words}", flush=True)
 
-    write(servers(load_scenario(Path("morning.yaml")), time_limit_s=limit_s, watch=tell), Path("answer"))
+    write(tn.servers(load_scenario(Path("morning.yaml")), time_limit=limit_s, watch=tell), Path("answer"))
 
 
 def order(

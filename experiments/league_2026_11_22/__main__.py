@@ -11,12 +11,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
+import truenorth as tn
 from experiments.bench import ask
 from experiments.league_2026_11_22.workloads import FOLDER, WORKLOADS, drawn
 from experiments.study import markdown, write
 from truenorth.models.record import encode
 from truenorth.models.scenario import write_atomically
-from truenorth.planner import replicate, save
 from truenorth.planner.answers.replications import Replicated
 
 
@@ -71,17 +71,17 @@ def league(
     jobs, replications, time_limit = (20, 3, 1.0) if quick else (jobs, replications, time_limit)
     made: dict[str, Replicated] = {}
     for name in workloads:
-        made[name] = replicate(
+        made[name] = tn.replicate(
             drawn(name, kept, jobs),
             replications,
             regret=("compass", "srpt", "ahead"),
-            time_limit_s=time_limit,
+            time_limit=time_limit,
             folder=kept / name,
             workers=workers,
             ray=ray,
         )
         if made[name].replications:
-            save(made[name], kept / name)
+            tn.save(made[name], kept / name)
     write(folder / "league.csv", [row for name, one in made.items() for row in rows_of(name, one)])
     text = "\n".join(table(made)) + "\n"
     write_atomically(folder / "league.md", text)

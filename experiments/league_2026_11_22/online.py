@@ -14,12 +14,12 @@ from itertools import product
 from pathlib import Path
 from typing import Annotated
 
+import truenorth as tn
 from experiments.bench import ask
 from experiments.league_2026_11_22.workloads import FOLDER, WORKLOADS, drawn
 from experiments.study import Study, markdown
 from truenorth.executor import PolicyError
 from truenorth.models.scenario import Scenario
-from truenorth.planner import simulate
 from truenorth.planner.answers.compare import BATCHING_POLICIES, DEFAULT_POLICIES
 from truenorth.planner.answers.intervals import interval_of
 from truenorth.planner.answers.policies.parse import RECEDING
@@ -63,7 +63,7 @@ def online(
         """Yield the figures of one policy on one draw."""
         scenario, begun = replicated(name)[replication], time.process_time()
         try:
-            value = float(simulate(scenario, policy).value)
+            value = float(tn.simulate(scenario, policy).value)
         except PolicyError:
             value = None
         took_us = 1e6 * (time.process_time() - begun) / scenario.instance.n_tasks

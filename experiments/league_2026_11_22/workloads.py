@@ -10,12 +10,12 @@ from typing import Any
 
 import yaml
 
+import truenorth as tn
 from experiments import authors
 from experiments.gentd26_2026_11_21.__main__ import FILES
 from experiments.scenarios.azure_arrivals import arrivals
 from truenorth.models.scenario import Scenario, load_scenario
 from truenorth.models.scenario.writing import write_scenario
-from truenorth.planner import import_trace
 from truenorth.planner.inputs.importers.format import Override
 
 FOLDER = Path(__file__).parent
@@ -105,7 +105,7 @@ def _gentd26(name: str, begin: str, end: str, servers: int) -> Any:
 
     def write(folder: Path, _: int) -> Path:
         """Write the scenario of the window; return where."""
-        made = import_trace(
+        made = tn.import_trace(
             "gentd26", FILES, window=(f"{begin}:00", f"{end}:00"), override=Override(servers=servers).apply
         )
         path = folder / f"{name}.yaml"

@@ -10,9 +10,9 @@ from itertools import product
 from math import ceil
 from typing import Any
 
+import truenorth as tn
 from truenorth.models import InstanceError, Objective, ServiceLevels
 from truenorth.models.scenario import Scenario, scenario_from
-from truenorth.planner import servers
 from truenorth.planner.answers.plan import solve
 from truenorth.planner.answers.servers.question import order, remainders
 from truenorth.planner.answers.servers.sizes import Mix, Sizes
@@ -153,7 +153,7 @@ def check(seed: int, spare: int, time_limit_s: float) -> CheckedMix:
     enough = [mix for mix in mixes if all(served[left] for left in remainders(mix, spare))]
     cheapest = min(enough, key=lambda mix: order(sizes, mix), default=None)
     answer, brief = (
-        servers(scenario, policies=("srpt",), spare=spare, time_limit_s=limit_s)
+        tn.servers(scenario, policies=("srpt",), spare=spare, time_limit=limit_s)
         for limit_s in (time_limit_s, _BRIEFLY_S)
     )
     false_floors = sum(
