@@ -14,12 +14,12 @@ from typing import Annotated, Any
 
 from ortools.sat.python import cp_model
 
+import truenorth as tn
 from experiments import authors
 from experiments.bench import ask, bench, plan_window
 from truenorth.models import Instance, Objective
 from truenorth.models.objective import reported_value
 from truenorth.models.scenario import Scenario, scenario_from
-from truenorth.planner import plan
 from truenorth.solvers.budget import Method
 from truenorth.solvers.exact import cp_sat, milp
 from truenorth.solvers.faults import SolverFaultWarning
@@ -238,7 +238,7 @@ def versions(seconds: Annotated[float, "for windows that fork"] = 60.0) -> None:
     until_s, false = time.monotonic() + seconds, 0
     while time.monotonic() < until_s:
         scenario = fork(tried)
-        best = plan(scenario, time_limit_s=0.1, method=Method.SEARCH).result.value
+        best = tn.plan(scenario, time_limit=0.1, method=Method.SEARCH).result.value
         found = cp_sat.solve(scenario.instance, scenario.objective, 1.0)
         if best is not None and _contradicts(found, best):
             print(f"fork {tried}: {found}, but a plan of {float(best)} is known")

@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING, Annotated
 
 import numpy as np
 
+import truenorth as tn
 from experiments.bench import ask
 from experiments.study import Study, canvas, markdown, shown
 from truenorth.models import Instance
 from truenorth.models.objective import reported_bound, reported_value
 from truenorth.models.scenario import Scenario, build
 from truenorth.models.scenario.document import PlaceSection, RestrictionsSection
-from truenorth.planner import plan
 from truenorth.planner.answers.simulate import simulate
 from truenorth.planner.inputs.importers.format import Override
 from truenorth.planner.inputs.importers.trace import import_trace
@@ -79,7 +79,7 @@ def measured(start: str, end: str, gpus: int, time_limit_s: float) -> Iterator[R
     simulations = {policy: simulate(scenario, policy) for policy in POLICIES}
     simulations[STATIC] = simulate(assigned(scenario), "jit")
     starts = [simulation.timeline for simulation in simulations.values()]
-    planned = plan(scenario, time_limit_s=time_limit_s, starts=starts)
+    planned = tn.plan(scenario, time_limit=time_limit_s, starts=starts)
     assert planned.result.value is not None
     assert planned.result.lower_bound is not None
     assert planned.metrics is not None

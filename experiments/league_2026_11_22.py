@@ -17,6 +17,7 @@ from typing import Annotated, Any
 
 import yaml
 
+import truenorth as tn
 from experiments import authors
 from experiments.azure_arrivals import arrivals
 from experiments.bench import ask
@@ -26,7 +27,6 @@ from truenorth.executor import PolicyError
 from truenorth.models.record import encode
 from truenorth.models.scenario import Scenario, load_scenario, write_atomically
 from truenorth.models.scenario.writing import write_scenario
-from truenorth.planner import import_trace, replicate, save, simulate
 from truenorth.planner.answers.compare import BATCHING_POLICIES, DEFAULT_POLICIES
 from truenorth.planner.answers.intervals import interval_of
 from truenorth.planner.answers.policies.parse import RECEDING
@@ -121,7 +121,7 @@ def _gentd26(name: str, begin: str, end: str, servers: int) -> Any:
 
     def write(folder: Path, _: int) -> Path:
         """Write the scenario of the window; return where."""
-        made = import_trace(
+        made = tn.import_trace(
             "gentd26", FILES, window=(f"{begin}:00", f"{end}:00"), override=Override(servers=servers).apply
         )
         path = folder / f"{name}.yaml"
@@ -223,17 +223,17 @@ def league(
     jobs, replications, time_limit = (20, 3, 1.0) if quick else (jobs, replications, time_limit)
     made: dict[str, Replicated] = {}
     for name in workloads:
-        made[name] = replicate(
+        made[name] = tn.replicate(
             drawn(name, kept, jobs),
             replications,
             regret=("compass", "srpt", "ahead"),
-            time_limit_s=time_limit,
+            time_limit=time_limit,
             folder=kept / name,
             workers=workers,
             ray=ray,
         )
         if made[name].replications:
-            save(made[name], kept / name)
+            tn.save(made[name], kept / name)
     write(folder / "league.csv", [row for name, one in made.items() for row in rows_of(name, one)])
     text = "\n".join(table(made)) + "\n"
     write_atomically(folder / "league.md", text)
@@ -306,7 +306,7 @@ def online(
         """Yield the figures of one policy on one draw."""
         scenario, begun = replicated(name)[replication], time.process_time()
         try:
-            value = float(simulate(scenario, policy).value)
+            value = float(tn.simulate(scenario, policy).value)
         except PolicyError:
             value = None
         took_us = 1e6 * (time.process_time() - begun) / scenario.instance.n_tasks

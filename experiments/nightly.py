@@ -16,6 +16,7 @@ from itertools import product
 from pathlib import Path
 from typing import Annotated, Any
 
+import truenorth as tn
 from experiments.bench import ask
 from experiments.random_scenarios import UNITS_US, Draw, draw
 from truenorth.models import Cluster, Instance, Objective
@@ -24,8 +25,7 @@ from truenorth.models.errors import UserError
 from truenorth.models.objective import reported_bound
 from truenorth.models.scenario import Scenario, scenario_from
 from truenorth.models.status import Status
-from truenorth.planner import plan, servers
-from truenorth.planner.answers.questions import schedule
+from truenorth.planner.answers.questions import ScheduleQuestion
 from truenorth.planner.answers.servers import ServersAnswer
 from truenorth.solvers.bounds import closed_form
 from truenorth.solvers.bounds.certificate import closed_form_document, lagrangian_document
@@ -71,7 +71,7 @@ def _question(draw: Draw) -> tuple[Instance, Objective]:
 def _compare_methods(draw: Draw, limit_s: float, methods: list[Method]) -> Iterator[Compared]:
     optimum = exhaustive.solve(*_question(draw))
     for method in methods:
-        made = plan(draw.scenario, time_limit_s=limit_s, method=method, workers=1)
+        made = tn.plan(draw.scenario, time_limit=limit_s, method=method, workers=1)
         yield _judge(f"plan --method {method}", made.result, optimum)
 
 
@@ -166,7 +166,7 @@ def _believes(instance: Instance, objective: Objective, document: Any, optimum: 
 
 def compare_servers(draw: Draw, limit_s: float) -> Iterator[Compared]:
     """Compare the least number of servers, and the sizes that are refuted, with what the oracle says of every size."""
-    answer = servers(draw.scenario, policies=["jit"], most=MOST_SERVERS, time_limit_s=limit_s, workers=1)
+    answer = tn.servers(draw.scenario, policies=["jit"], max=MOST_SERVERS, time_limit=limit_s, workers=1)
     enough = [count for count in range(1, MOST_SERVERS + 1) if _meets(_sized(draw, count))]
     yield Compared("servers", bool(answer.undecided), _servers_fault(answer, enough))
 
@@ -186,7 +186,8 @@ def compare_schedule(draw: Draw, limit_s: float) -> Iterator[Compared]:
     """Compare the cheapest schedule and its bounds with what the oracle says of every schedule of few servers."""
     last = max(1, int(draw.scenario.instance.job_release_us[-1]))
     by_us = -(-last // INTERVALS)
-    made = schedule(draw.scenario, by_us=by_us, policies=["jit"], most=MOST_SERVERS, time_limit_s=limit_s, workers=1)
+    asked = ScheduleQuestion(by_us=by_us, policies=["jit"], most=MOST_SERVERS, time_limit_s=limit_s, workers=1)
+    made = asked.ask(draw.scenario)
     orders = product(range(1, MOST_SERVERS + 1), repeat=made.day.count)
     enough = [counts for counts in orders if _meets(_ordered(draw, counts, by_us))]
     fault, found = None, made.optimum.schedule

@@ -12,6 +12,7 @@ from math import ceil
 from pathlib import Path
 from typing import Annotated, Any
 
+import truenorth as tn
 from experiments import authors
 from experiments.azure_arrivals import arrivals
 from experiments.bench import ask
@@ -22,9 +23,8 @@ from truenorth.models import InstanceError, Objective, ServiceLevel, ServiceLeve
 from truenorth.models.record import encode
 from truenorth.models.scenario import Scenario, load_scenario, scenario_from
 from truenorth.models.units import parse_time
-from truenorth.planner import servers
 from truenorth.planner.answers.plan import solve
-from truenorth.planner.answers.questions import schedule
+from truenorth.planner.answers.questions import ScheduleQuestion
 from truenorth.planner.answers.servers.goal import Tolerance
 from truenorth.planner.answers.servers.question import order, remainders
 from truenorth.planner.answers.servers.sizes import Mix, Sizes
@@ -166,7 +166,7 @@ def check(seed: int, spare: int, time_limit_s: float) -> CheckedMix:
     enough = [mix for mix in mixes if all(served[left] for left in remainders(mix, spare))]
     cheapest = min(enough, key=lambda mix: order(sizes, mix), default=None)
     answer, brief = (
-        servers(scenario, policies=("srpt",), spare=spare, time_limit_s=limit_s)
+        tn.servers(scenario, policies=("srpt",), spare=spare, time_limit=limit_s)
         for limit_s in (time_limit_s, _BRIEFLY_S)
     )
     false_floors = sum(
@@ -217,7 +217,7 @@ def triplets_packed(time_limit: Seconds = 300.0, seeds: Annotated[int, "triplets
     for items in (30, 60):
         for seed in range(1, seeds + 1):
             scenario = parallel_machines.scenario(f"triplets {items}", triplets(items, seed), 1, CAPACITY)
-            answer = servers(scenario, level, policies=(), time_limit_s=time_limit)
+            answer = tn.servers(scenario, level, policies=(), time_limit=time_limit)
             line = f"{items} items, seed {seed}: {answer.servers} servers of {items // 3}, proved {answer.proved}"
             print(f"{line}, {answer.runtime_s:.1f} s", flush=True)
 
@@ -231,7 +231,7 @@ def pcmax(time_limit: Seconds = 300.0) -> None:
         sizes, count = parallel_machines.read(folder / name)
         for deadline, wanted in ((known.upper, "met"), (known.upper - 1, "refuted")):
             scenario = parallel_machines.scenario(name, sizes, count, deadline)
-            answer = servers(scenario, level, policies=(), most=count, time_limit_s=time_limit)
+            answer = tn.servers(scenario, level, policies=(), max=count, time_limit=time_limit)
             met = answer.servers is not None and answer.servers <= count
             refuted = answer.least is None
             said = "met" if met else "refuted" if refuted else "open"
@@ -248,7 +248,7 @@ def authors_served(
     """Print the interval and the policies for the authors' workload."""
     level = ServiceLevels.parse(slo)
     for rate in rates:
-        answer = servers(authors_scenario(rate, jobs), level, time_limit_s=time_limit)
+        answer = tn.servers(authors_scenario(rate, jobs), level, time_limit=time_limit)
         reached = {row.policy: None if row.mix is None else sum(row.mix) for row in answer.policies}
         print(f"{rate} jobs/s: {answer.lower_bound} to {answer.servers} servers, {answer.runtime_s:.0f} s, {reached}")
         print(f"   {answer.refutation.forces if answer.refutation else ''}", flush=True)
@@ -284,7 +284,7 @@ def large_served(
     def tell(words: str) -> None:
         print(f"   {time.monotonic() - begun:6.1f} s: {words}", flush=True)
 
-    answer = servers(scenario, policies=(), time_limit_s=time_limit, watch=tell)
+    answer = tn.servers(scenario, policies=(), time_limit=time_limit, watch=tell)
     print(f"{answer.lower_bound} to {answer.servers} servers, {answer.runtime_s:.1f} s")
     print(f"   {answer.refutation.forces if answer.refutation else ''}")
 
@@ -327,7 +327,7 @@ def day(
 ) -> None:
     """Print the cheapest schedule over an hour of the Azure trace, by ten minutes."""
     level = ServiceLevels.parse(day_slo)
-    answer = schedule(azure_hour(), level, by_us=parse_time(by), time_limit_s=time_limit)
+    answer = ScheduleQuestion(level, by_us=parse_time(by), time_limit_s=time_limit).ask(azure_hour())
     fixed, told = answer.fixed, answer.record
     print(f"{fixed.lower_bound} to {fixed.servers} servers that stay; {answer.runtime_s:.0f} s")
     for row in told.intervals:

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import pandas as pd
 
+import truenorth as tn
 from experiments.bench import ask
 from experiments.study import canvas, draw
 from truenorth.models.scenario import write_atomically
-from truenorth.planner import frame, sweep
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -27,7 +27,9 @@ def compare_changes(
     folder: Annotated[Path, "where the sweeps are kept"] = Path("build/worth"), workers: int = 2
 ) -> None:
     """Run what is not known yet, write results.csv and worth.png, and print the tables."""
-    long, short = (frame(sweep(HERE / f"{name}.yaml", folder / name, workers=workers)) for name in ("compass", "plans"))
+    long, short = (
+        tn.frame(tn.sweep(HERE / f"{name}.yaml", folder / name, workers=workers)) for name in ("compass", "plans")
+    )
     windows = {"1,000 jobs, 3 draws": worth(long), "100 jobs, 1 draw": worth(short.assign(**{SEED: 1}))}
     table = pd.concat([rows.assign(window=words) for words, rows in windows.items()])
     write_atomically(HERE / "results.csv", table.round(5).to_csv(index=False))

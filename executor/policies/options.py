@@ -160,6 +160,10 @@ class QueueOptions(ViewOptions):
     batch: int = option(0, batching)
 
 
+FOLDERS = ("executor", "models", "planner", "solvers")
+"""What is imported from `truenorth`, and once had no name before it."""
+
+
 @dataclass(frozen=True, slots=True)
 class Kind:
     """A kind of thing that can be named.
@@ -185,6 +189,9 @@ class Kind:
             module = importlib.import_module(module_name)
         except Exception as error:  # a module of the user's may raise anything
             said = f"{error}" if isinstance(error, ImportError | SyntaxError) else f"{type(error).__name__}: {error}"
+            folder = (getattr(error, "name", None) or "").partition(".")[0]
+            if isinstance(error, ImportError) and folder in FOLDERS:
+                said += f" (import it from truenorth.{folder})"
             raise self.error(
                 f"{name}: module {module_name} cannot be imported: {said}; allowed is one that is installed or lies "
                 "in the working folder"
@@ -222,6 +229,18 @@ class Kind:
             return options(**values) if isinstance(options, type) else None
         except Exception as error:  # and so may a class of options
             raise self.error(f"{self.word} {name}: {type(error).__name__}: {error}") from None
+
+
+def by_old_name(loaded: object) -> str:
+    """Return a remark on a class that derives from one of Truenorth's by its old name, or nothing.
+
+    Where the folders themselves can be imported, as in a checkout, ``executor.Policy`` is a second class of that name.
+    """
+    bases = loaded.__mro__ if isinstance(loaded, type) else ()
+    old = next((base for base in bases if base.__module__.partition(".")[0] in FOLDERS), None)
+    if old is None:
+        return ""
+    return f" as it is imported now: {old.__name__} from truenorth.{old.__module__.partition('.')[0]}"
 
 
 def nearest(word: str, known: Iterable[str]) -> str:

@@ -46,7 +46,7 @@ class Error:
     Parameters
     ----------
     kind
-        ``lognormal``, or ``published``: the errors of `executor.published`.
+        ``lognormal``, or ``published``: the errors of `executor.noise`.
     size
         Standard deviation of the factor's logarithm, or the power of the published factors; 0: no error. At most
         `LARGEST`.

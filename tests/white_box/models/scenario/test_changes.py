@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import pytest
 
-from truenorth.planner.answers.whatif.paths import (
+from truenorth.models.scenario.changes import (
     PathError,
+    change,
     factor,
     first_missing,
     places,
-    replace_at,
     scale_quantity,
     value_at,
 )
+from truenorth.models.scenario.errors import FieldError
 
 DOCUMENT = {
     "models": {"opt": {"weights": "2 GB"}, "nli-1.5": {"weights": "3 GB"}, "nli-1": {"5": "x"}},
@@ -57,14 +58,31 @@ def test_what_is_missing_is_found_and_made() -> None:
     assert first_missing(DOCUMENT, where) == 0
     assert first_missing({"options": {}}, where) == 1
     assert first_missing({"options": {"deep": {"key": None}}}, where) is None
-    assert replace_at({"a": 1}, where, 5) == {"a": 1, "options": {"deep": {"key": 5}}}
+    assert change({"a": 1}, {"options.deep.key": 5}) == {"a": 1, "options": {"deep": {"key": 5}}}
 
 
-def test_replacing_changes_a_copy_only() -> None:
-    changed = replace_at(DOCUMENT, ("groups", 1, "count"), "7")
-    assert value_at(changed, ("groups", 1, "count")) == "7"
+def test_changes_are_made_to_a_copy_and_all_at_once() -> None:
+    changed = change(DOCUMENT, {"groups[0]": None, "groups[1].count": "x3", "models.opt": None})
+    assert changed["groups"] == [{"count": "6"}]  # the second group, counted before the first was removed
+    assert list(changed["models"]) == ["nli-1.5", "nli-1"]  # type: ignore[call-overload]
     assert value_at(DOCUMENT, ("groups", 1, "count")) == "2"
-    assert changed["models"] is DOCUMENT["models"]
+    assert changed["models"]["nli-1"] is DOCUMENT["models"]["nli-1"]  # type: ignore[index]
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"groups[*].count": "x2", "groups[1].count": 5}, "changes groups[1].count, as 'groups[*].count' does"),
+        ({"groups": [], "groups[1].count": 5}, "changes a part of groups, as 'groups' does; allowed is one of them"),
+        ({"models.opt.weigths": "x2"}, "there is nothing to scale by 2; did you mean 'weights'? allowed are weights"),
+        ({"models.optt": None}, "there is nothing to remove; did you mean 'opt'? allowed are opt, nli-1.5, nli-1"),
+        ({"a." * 5_000_000: 1}, "is too long; allowed are paths of at most 2000 characters"),
+    ],
+)
+def test_changes_that_contradict_or_hit_nothing_are_refused(changes: dict[str, object], message: str) -> None:
+    with pytest.raises(FieldError) as refused:
+        change(DOCUMENT, changes)
+    assert message in refused.value.problem
 
 
 @pytest.mark.parametrize(
