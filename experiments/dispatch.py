@@ -17,7 +17,7 @@ from experiments.bench import ask, bench
 from truenorth.executor import Policy, parse_policy, replay, simulate
 from truenorth.executor.devices.physical import Physical
 from truenorth.executor.devices.run import LiveSettings, run_live
-from truenorth.executor.runner import RunnerCall
+from truenorth.executor.devices.runner import RunnerCall
 from truenorth.models import GPU, Cluster, Edge, Instance, Job, Link, MLModel, Network, Task, Workflow
 
 CHAIN = 3

@@ -19,8 +19,8 @@ from experiments.bench import ask, bench
 from truenorth.executor import parse_policy, replay, simulate
 from truenorth.executor.devices.alone import different_outputs
 from truenorth.executor.devices.run import LiveRun, LiveSettings, run_live
+from truenorth.executor.devices.runner import RunnerCall
 from truenorth.executor.devices.station import Station
-from truenorth.executor.runner import RunnerCall
 from truenorth.models import GPU, Cluster, Edge, Instance, Job, Link, MLModel, Network, Task, Workflow, check
 
 KINDS = ("load", "run", "transfer", "lost")

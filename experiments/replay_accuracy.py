@@ -14,7 +14,7 @@ from rich.console import Console
 
 from experiments.bench import ask
 from truenorth.executor.devices.run import LiveSettings
-from truenorth.executor.runner import Runner
+from truenorth.executor.devices.runner import Runner
 from truenorth.executor.runners.factory import parse_runner
 from truenorth.executor.samples import Spread
 from truenorth.models.scenario import Scenario, load_scenario

@@ -12,9 +12,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from truenorth.executor.devices.runner import Runner, RunnerCall
 from truenorth.executor.errors import DeviceError
 from truenorth.executor.policies.options import Kind, count, nearest, option
-from truenorth.executor.runner import Runner, RunnerCall
 from truenorth.executor.runners.inputs import as_bytes, received
 from truenorth.executor.runners.prototypes import Prototypes
 from truenorth.executor.runners.synthetic import SyntheticRunner

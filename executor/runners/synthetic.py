@@ -18,9 +18,9 @@ import torch
 from torch import Tensor, nn
 
 from truenorth.executor.devices.physical import Physical
+from truenorth.executor.devices.runner import RunnerCall
 from truenorth.executor.errors import DeviceError
 from truenorth.executor.policies.options import count, option
-from truenorth.executor.runner import RunnerCall
 from truenorth.executor.runners.inputs import received, seed_of
 from truenorth.models import MLModel
 

@@ -11,9 +11,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from truenorth.executor.devices.runner import RunnerCall
 from truenorth.executor.errors import DeviceError
 from truenorth.executor.policies.options import count, one_of, option
-from truenorth.executor.runner import RunnerCall
 from truenorth.executor.runners import uses
 from truenorth.executor.runners.architectures import ARCHITECTURES, Architecture, build, library
 from truenorth.executor.runners.inputs import as_bytes, read_lengths, received

@@ -20,10 +20,10 @@ from truenorth.executor.devices.crew import Sharing
 from truenorth.executor.devices.physical import Physical, Stream, physical_devices
 from truenorth.executor.devices.records import SET_ASIDE
 from truenorth.executor.devices.run import LiveRun, LiveSettings, run_live
+from truenorth.executor.devices.runner import RunnerCall
 from truenorth.executor.devices.station import Station, StationWork
 from truenorth.executor.devices.weights import ALIGNMENT, HostWeights, aligned, packed_bytes
 from truenorth.executor.errors import DeviceError
-from truenorth.executor.runner import RunnerCall
 from truenorth.executor.runners.architectures import ARCHITECTURES
 from truenorth.executor.runners.synthetic import SyntheticRunner
 from truenorth.executor.runners.transformers_runner import TransformersOptions, TransformersRunner

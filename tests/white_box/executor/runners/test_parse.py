@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 import torch
 
+from truenorth.executor.devices.runner import RunnerCall
 from truenorth.executor.errors import DeviceError
-from truenorth.executor.runner import RunnerCall
 from truenorth.executor.runners.factory import FactoryRunner, parse_runner
 from truenorth.executor.runners.synthetic import SyntheticRunner
 from truenorth.executor.runners.transformers_runner import TransformersRunner
