@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 import time
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import pandas as pd
@@ -17,6 +17,7 @@ import pytest
 import truenorth as tn
 from tests.command import app, run
 from tests.planner.answers.whatif.small import SCENARIO, SWEEP, tables, written
+from truenorth.models.objective import Objective
 from truenorth.models.scenario import InputError, load_scenario, scenario_from
 from truenorth.models.slo import ServiceLevels
 from truenorth.planner.answers.pool.processes import CRASHED
@@ -175,15 +176,17 @@ def test_the_tables_are_csv_and_parquet_of_the_frame(tmp_path: Path) -> None:
     assert "seconds" not in tn.frame(made).columns
 
 
-def test_only_a_scenario_with_a_file_can_be_changed() -> None:
+def test_a_scenario_of_data_can_be_changed_and_one_of_exchanged_parts_cannot() -> None:
     data = {
         "cluster": {"servers": 1, "gpu": {"kind": "A", "memory": "1 B", "load_bandwidth": "1 B/s"}},
         "workflows": {"w": {"tasks": {"t": {"runtime": "1 us"}}}},
         "workload": {"poisson": {"rate": "1 /s", "jobs": 2}},
     }
-    assert tn.whatif(data, {"cluster.servers": [1]}, policy="jit", workers=1).rows[0]["value"] == 1.0
-    with pytest.raises(InputError, match="comes from no file; allowed is the path"):
-        tn.whatif(scenario_from(data), {"cluster.servers": [1]}, policy="jit")
+    for given in (data, scenario_from(data)):
+        assert tn.whatif(given, {"cluster.servers": [1]}, policy="jit", workers=1).rows[0]["value"] == 1.0
+    exchanged = replace(scenario_from(data), objective=Objective.MAKESPAN)
+    with pytest.raises(InputError, match="parts of it were exchanged; allowed is a scenario as load or changed"):
+        tn.whatif(exchanged, {"cluster.servers": [1]}, policy="jit")
     with pytest.raises(InputError, match=r"what-if: grid\.cluster\.server\[0\]: cluster\.server: unknown key"):
         tn.whatif(data, {"cluster.server": [1]}, policy="jit")
 
