@@ -46,12 +46,8 @@ _WAYS = {
 
 def stream_policies(instance: Instance) -> tuple[str, ...]:
     """Return the policies to simulate where none are named."""
-    several = any(
-        len({task.stream.name for task in requests}) < len(requests)
-        for requests in (
-            [task for task in workflow.tasks if task.stream is not None] for workflow in instance.workflows
-        )
-    )
+    classes = ([task.stream.name for task in workflow.tasks if task.stream] for workflow in instance.workflows)
+    several = any(len(set(names)) < len(names) for names in classes)
     return (*GATEWAYS, AFFINITY, KNOWING) if several else (*GATEWAYS, KNOWING)
 
 

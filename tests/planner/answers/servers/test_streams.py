@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import random
 from collections.abc import Sequence
+from fractions import Fraction
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -19,7 +20,7 @@ from truenorth.models.instance import UnsupportedInstanceError
 from truenorth.models.scenario import Scenario, load_scenario, read_timeline, scenario_from
 from truenorth.planner.answers.servers.decide import meets
 from truenorth.planner.answers.servers.question import order
-from truenorth.planner.answers.servers.sizes import Sizes
+from truenorth.planner.answers.servers.sizes import Mix, Sizes
 from truenorth.planner.answers.servers.streams import AFFINITY, GATEWAYS, KNOWING, stream_policies
 from truenorth.planner.answers.servers.written import write
 from truenorth.planner.answers.simulate import simulate
@@ -139,7 +140,7 @@ def test_no_floor_above_what_attains_the_level_and_the_cheapest_mix_of_all(seed:
     """Every mix is simulated with every policy: none that meets the level is refuted, and the cheapest is found."""
     asked = random_question(random.Random(seed))
     answer = tn.servers(asked, policies=GATEWAYS)
-    sizes, cheapest = Sizes(asked), {}
+    sizes, cheapest = Sizes(asked), dict[str, Mix]()
     for mix in product(range(4), repeat=2):
         if not sum(mix):
             continue
@@ -156,7 +157,7 @@ def test_no_floor_above_what_attains_the_level_and_the_cheapest_mix_of_all(seed:
 def test_floors_say_something_of_mixes() -> None:
     """Eight prompts of 100 ms within 400 ms: two A, or one B of half the time at 1.5; below 1.5 nothing will do."""
     answer = tn.servers(chats([(0, 100, 1)] * 8, "p100 latency <= 400 ms", [(3, "A", 1.0), (3, "B", 1.5)]))
-    assert (answer.mix, answer.lower_bound_price, answer.proved) == ((0, 1), 1.5, True)
+    assert (answer.mix, answer.lower_bound_price, answer.proved) == ((0, 1), Fraction(3, 2), True)
 
 
 def test_noise_is_on_the_lengths_of_answers() -> None:
@@ -178,6 +179,18 @@ def test_what_is_written_can_be_checked(tmp_path: Path) -> None:
     path.write_text(json.dumps(document([(0, 100, 11), (3, 70, 5)], "p100 latency <= 300 ms"), default=dict))
     write(tn.servers(load_scenario(path)), tmp_path / "answer")
     enough = load_scenario(tmp_path / "answer" / "enough.json").instance
+    assert check(enough, read_timeline(tmp_path / "answer" / "plan.json", enough).timeline) == []
+
+
+def test_what_is_written_of_a_mix_can_be_checked(tmp_path: Path) -> None:
+    """The workflow leaves the numbers of tokens to its jobs, and one of the groups is not bought."""
+    path = tmp_path / "chats.json"
+    groups = [(3, "A", 1.0), (3, "B", 1.5)]
+    path.write_text(json.dumps(document([(0, 100, 1)] * 8, "p100 latency <= 400 ms", groups), default=dict))
+    answer = tn.servers(load_scenario(path))
+    write(answer, tmp_path / "answer")
+    enough = load_scenario(tmp_path / "answer" / "enough.json").instance
+    assert (answer.mix, [gpu.kind for gpu in enough.cluster.gpus]) == ((0, 1), ["B"])
     assert check(enough, read_timeline(tmp_path / "answer" / "plan.json", enough).timeline) == []
 
 
