@@ -17,7 +17,7 @@ from truenorth.models.objective import charges, timeline_value
 from truenorth.models.streams import StreamSpeed
 from truenorth.solvers.bounds import closed_form
 from truenorth.solvers.bounds.certificate import closed_form_document
-from truenorth.solvers.bounds.granularity import round_up
+from truenorth.solvers.bounds.proof import round_up
 from truenorth.solvers.bounds.verify import verify
 
 HORIZON_US = 30
