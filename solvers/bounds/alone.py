@@ -113,7 +113,8 @@ class Alone:
 
         A request's are those of its own tokens: nobody takes its prompt, or a step, in less time than alone.
         """
-        streams, runs = self.instance.streams, self._run[template]
+        streams = self.instance.streams
+        runs: list[int] = self._run[template]
         if streams is None or tokens is None or streams.template[template] == NONE:
             return runs
         stream = streams.template[template]

@@ -59,7 +59,8 @@ def runs_alone(instance: Instance, template: int, tasks: Ints) -> Ints:
     A request of a stream, whoever is served beside it, takes its own prompt's time and a step of one for each decode.
     Shape [tasks, classes], or [1, classes] where all are alike.
     """
-    run_us, streams = instance.run_us[template], instance.streams
+    run_us: Ints = instance.run_us[template]
+    streams = instance.streams
     if streams is None or streams.template[template] == NONE:
         return run_us[None]
     stream = int(streams.template[template])

@@ -107,7 +107,7 @@ def _slope(one: Point, other: Point) -> Fraction:
     return Fraction(other[1] - one[1]) / Fraction(other[0] - one[0])
 
 
-def _at(line: tuple[Fraction, Point], step: Fraction) -> Fraction:
+def _at(line: tuple[Fraction, Point], step: Fraction | int) -> Fraction:
     slope, (through, height) = line
     return height + slope * (step - through)
 
@@ -168,7 +168,9 @@ class _Demand:
                     continue
                 around = int(times.start_us[task] - release + tail_us[task])
                 for c, row in enumerate(rows):
-                    for at in range(most if row is not None else 0):
+                    if row is None:
+                        continue
+                    for at in range(most):
                         own_us, own = row[min(at, len(row) - 1)]
                         latency[job, c, at], energy[job, c, at] = around + own_us, own
         return cls(
