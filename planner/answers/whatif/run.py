@@ -152,10 +152,11 @@ def ask_each(
     InputError
         If the scenario comes from no file, or the question cannot be asked.
     """
-    base, budget = base_of_loaded(scenario), replace(question.budget(), watch=watch or tell_nobody)
+    base = base_of_loaded(scenario)
     ((path, values),) = windows.axis.items()
     grid = grid_over(base, path, values, question.alone())
-    return _run(_Run(scenario.name, question.verb, base, grid, folder), budget, ray)
+    asked = _Run(scenario.name, question.verb, base, grid, folder)
+    return _run_watched(asked, question.budget().workers, watch, getattr(question, "stop", None), ray)
 
 
 @dataclass(frozen=True, slots=True)
