@@ -109,8 +109,8 @@ def test_policies_of_the_notebook_answer_cells(
 def test_answers_lie_behind_the_cells_unless_a_folder_keeps_figures(scenario: tn.Scenario, tmp_path: Path) -> None:
     grid = {"cluster.servers": [1, 2]}
     found = tn.whatif(scenario, grid, policy="jit", workers=1)
-    for cell, row in found.frame().iterrows():
-        assert found.answer(cell).jobs()["slowdown"].mean() == pytest.approx(row["value"])
+    for cell, value in enumerate(found.frame()["value"]):
+        assert found.answer(cell).jobs()["slowdown"].mean() == pytest.approx(value)
         assert tn.check(found.answer(cell).scenario, found.answer(cell)).violations == []
     assert found.answer(0).scenario.instance.n_gpus == 1
     planned = tn.whatif(scenario, grid, verb="plan", method="search", iterations=10, time_limit="9 s", workers=2)
