@@ -49,6 +49,8 @@ class Bound:
         Methods that gave way because memory or time were too short for them, each with the reason.
     regret
         Of the schedule that was asked about, taken apart; None without one.
+    interrupted
+        Whether the search was interrupted: what was found by then.
     """
 
     scenario: Scenario
@@ -61,6 +63,7 @@ class Bound:
     cpu_s: float
     left_out: Mapping[str, str]
     regret: Regret | None = None
+    interrupted: bool = False
 
     def __repr__(self) -> str:
         objective = self.scenario.objective

@@ -74,7 +74,7 @@ class Comparison(WithTimelines, WithRows):
 
     `regrets` takes apart what policies, unless named the best online one and Compass, lose to plan and lower bound.
     `asked` is the question that repeats it, with the policies that ran. `left_out` says why, by the names of policies
-    that nobody asked for by name and that cannot serve the window.
+    that nobody asked for by name and that cannot serve the window. `interrupted` says whether the plan's search was.
     """
 
     scenario: Scenario
@@ -85,6 +85,7 @@ class Comparison(WithTimelines, WithRows):
     asked: CompareQuestion
     regrets: tuple[Regret, ...] = ()
     left_out: Mapping[str, str] = field(default_factory=dict)
+    interrupted: bool = False
 
     def __repr__(self) -> str:
         return f"<Comparison of {self.plan!r} with {', '.join(repr(s.policy) for s in self.simulations)}>"
@@ -96,7 +97,8 @@ class Comparison(WithTimelines, WithRows):
         why = {policy: problem.removeprefix(f"policy {policy} ") for policy, problem in self.left_out.items()}
         alike = {problem: [policy for policy in why if why[policy] == problem] for problem in why.values()}
         without = [f"Left out: {', '.join(policies)}: {problem}." for problem, policies in alike.items()]
-        return " ".join([CLAIRVOYANCE, *wrongly, *without, *self._remarks])
+        ended = ["The search for the plan was interrupted."] if self.interrupted else []
+        return " ".join([CLAIRVOYANCE, *wrongly, *without, *ended, *self._remarks])
 
     @property
     def _remarks(self) -> list[str]:

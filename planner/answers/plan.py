@@ -34,11 +34,14 @@ class Plan(WithTimelines):
         Timeline, bound and how they came about.
     metrics
         Of the timeline over all jobs; None without one.
+    interrupted
+        Whether the search was interrupted: what was found by then.
     """
 
     scenario: Scenario
     result: Result
     metrics: Metrics | None
+    interrupted: bool = False
 
     @classmethod
     def of(cls, scenario: Scenario, result: Result) -> Plan:
@@ -47,7 +50,7 @@ class Plan(WithTimelines):
         return cls(scenario, result, None if timeline is None else measure(scenario.instance, timeline, scenario.slo))
 
     def __repr__(self) -> str:
-        return f"<Plan of {self.scenario!r}: {self.result!r}>"
+        return f"<Plan of {self.scenario!r}: {self.result!r}{', interrupted' if self.interrupted else ''}>"
 
     @property
     def timeline(self) -> Timeline | None:

@@ -103,6 +103,8 @@ class ServersAnswer:
         Fewest GPUs that any size needs, whatever its groups' counts.
     rate
         So many times as many requests come per second as the scenario says.
+    interrupted
+        Whether the search was interrupted: what was found by then.
     """
 
     sizes: Sizes
@@ -123,6 +125,7 @@ class ServersAnswer:
     noise: str | None = None
     least_gpus: int = 1
     rate: Fraction = Fraction(1)
+    interrupted: bool = False
 
     @property
     def servers(self) -> int | None:
