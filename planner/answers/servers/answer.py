@@ -106,6 +106,8 @@ class ServersAnswer:
         Fewest GPUs that any size needs, whatever its groups' counts.
     rate
         So many times as many requests come per second as the scenario says.
+    interrupted
+        Whether the search was interrupted: what was found by then.
     """
 
     sizes: Sizes
@@ -126,6 +128,7 @@ class ServersAnswer:
     noise: str | None = None
     least_gpus: int = 1
     rate: Fraction = Fraction(1)
+    interrupted: bool = False
 
     @property
     def servers(self) -> int | None:
