@@ -87,7 +87,8 @@ def _servers(answer: Any) -> str:
     from truenorth.planner.show.servers import sizes_table
     from truenorth.planner.show.table import html as table_html
 
-    return table_html(sizes_table(answer.record(), ""))
+    ended = "<p>The search was interrupted.</p>" if answer.interrupted else ""
+    return table_html(sizes_table(answer.record(), "")) + ended
 
 
 def _replayed(answer: Any) -> str:

@@ -7,9 +7,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from fractions import Fraction
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from truenorth.models.cluster import MICROSECONDS_PER_SECOND
+from truenorth.models.errors import QuestionError
 from truenorth.models.record import guard, spread
 from truenorth.models.scenario.changes import factor
 from truenorth.models.units import QuantityError, parse_bandwidth, parse_number, parse_rate, parse_size, parse_time
@@ -80,6 +81,10 @@ class Sweep(WithRows):
         Whether the folder held a sweep of other cells before.
     folder
         Where files are, or None.
+    answers
+        The answers behind the cells, by their numbers, if no folder keeps their figures.
+    interrupted
+        Whether somebody interrupted it before every cell was finished.
     """
 
     name: str
@@ -90,6 +95,21 @@ class Sweep(WithRows):
     counts: Counts
     changed: bool
     folder: Path | None
+    answers: Mapping[int, Any] = field(default_factory=dict, repr=False)
+    interrupted: bool = False
+
+    def answer(self, cell: int) -> Any:
+        """Return the answer behind a cell: a plan, a simulation, a comparison, with its timeline, jobs and chart.
+
+        Raises
+        ------
+        QuestionError
+            If it is not kept.
+        """
+        if cell not in self.answers:
+            known = ", ".join(map(str, self.answers)) or "none, since a folder keeps figures alone"
+            raise QuestionError(f"{cell} has no answer here; allowed are {known}", "cell")
+        return self.answers[cell]
 
     @property
     def warning(self) -> str | None:
@@ -175,7 +195,8 @@ def sweep_of(
     rows = tuple(_rows(grid, columns, answers))
     seconds = {index: known.seconds for index, known in enumerate(answers) if known is not None}
     names = tuple(column for column, _ in columns)
-    return Sweep(name, verb, rows, names, seconds, counts, changed, None if store is None else store.folder)
+    made = {index: known.answer.made for index, known in enumerate(answers) if known and known.answer.made is not None}
+    return Sweep(name, verb, rows, names, seconds, counts, changed, None if store is None else store.folder, made)
 
 
 def _rows(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -118,11 +119,12 @@ def compare(
 def _replicate(ask: CompareQuestion, loaded: Scenario, count: int, output: Path | None, as_json: bool) -> int:
     """Compare over replications."""
     from truenorth.planner.answers.replications import replicate_comparison
-    from truenorth.planner.command.console import cells_line, interruptible
+    from truenorth.planner.command.console import cells_line
     from truenorth.planner.show import replicated
+    from truenorth.solvers.budget import interruptible
 
     line = cells_line()
-    with interruptible() as stop, line.shown():
+    with interruptible(signal.SIGINT, signal.SIGTERM) as stop, line.shown():
         made = replicate_comparison(replace(ask, stop=stop), loaded, count, output, line.watch)
     written = [] if output is None or not made.replications else replicated.write(made, output)
     manners.show(name_untested(made.record), lambda: replicated.replicated_view(made), as_json, written)
@@ -147,11 +149,12 @@ def sweep(
 ) -> int:
     """Answer a grid of what-ifs; run it again to go on where it was stopped."""
     from truenorth.planner.answers import whatif
-    from truenorth.planner.command.console import cells_line, interruptible
+    from truenorth.planner.command.console import cells_line
+    from truenorth.solvers.budget import interruptible
 
     manners.prepare_folder(output)
     line = cells_line()
-    with interruptible() as stop, line.shown():
+    with interruptible(signal.SIGINT, signal.SIGTERM) as stop, line.shown():
         made = whatif.sweep(sweep_file, output, workers=workers, ray=ray, watch=line.watch, stop=stop)
 
     def view() -> object:
