@@ -101,9 +101,18 @@ def simulate(scenario: ScenarioGiven, policy: str | Path, **asked: Any) -> Simul
 
 
 @asks(CompareQuestion, "compare")
-def compare(scenario: ScenarioGiven, policies: str | Sequence[str] | None = None, **asked: Any) -> Comparison:
-    """Return a plan beside online policies."""
-    return ask(CompareQuestion, load(scenario), asked | {"policies": policies})
+def compare(
+    scenario: ScenarioGiven,
+    policies: str | Sequence[str] | None = None,
+    *,
+    reference: ScenarioGiven | None = None,
+    **asked: Any,
+) -> Comparison:
+    """Return a plan beside online policies; slowdowns divide by the ideal times of `reference` if that is given."""
+    known = load(scenario)
+    if reference is not None:
+        known = known.with_ideals(load(reference).ideals_us)
+    return ask(CompareQuestion, known, asked | {"policies": policies})
 
 
 @asks(CompareQuestion, "replicate")
@@ -154,7 +163,7 @@ def whatif(scenario: ScenarioGiven, grid: Mapping[str, object], *, verb: str = "
         Values by dotted path or by setting of the verb, as in a sweep file.
     settings
         What the verb is told in every cell, as in a sweep file (``policy="compass"``, ``time_limit="10 s"``), and
-        `folder`, `workers`, `ray`, `watch`, `stop`.
+        `replications` (every cell in so many windows), `folder`, `workers`, `ray`, `watch`, `stop`.
 
     Raises
     ------

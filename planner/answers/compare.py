@@ -101,7 +101,9 @@ class Comparison(WithTimelines, WithRows):
         without = [f"Left out: {', '.join(policies)}: {problem}." for problem, policies in alike.items()]
         first = CLAIRVOYANCE if self.scenario.instance.streams is None else POLICIES_ALONE
         ended = ["The search for the plan was interrupted."] if self.interrupted else []
-        return " ".join([first, *wrongly, *without, *ended, *self._remarks])
+        given = any(workflow.ideal_us is not None for workflow in self.scenario.instance.workflows)
+        divided = ["Slowdowns divide by the ideal times that the scenario names."] if given else []
+        return " ".join([first, *wrongly, *without, *divided, *ended, *self._remarks])
 
     @property
     def _remarks(self) -> list[str]:

@@ -16,10 +16,14 @@ from truenorth.models.record import spread
 from truenorth.models.scenario.changes import factor
 from truenorth.models.units import QuantityError, parse_bandwidth, parse_number, parse_rate, parse_size, parse_time
 from truenorth.planner.answers.convergence import WHAT_COUNTS
+from truenorth.planner.answers.intervals import NO_INTERVAL, interval_of
 from truenorth.planner.answers.shown import WithRows
 from truenorth.planner.answers.whatif.grid import Axis, Grid
 from truenorth.planner.answers.whatif.store import Store, StoredCell
 from truenorth.planner.answers.whatif.verbs import Row
+
+ASKED = ("value", "servers", "price_per_hour", "lower_bound")
+"""What a verb is asked for, as columns: the first that there is."""
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -86,6 +90,8 @@ class Sweep(WithRows):
         The answers behind the cells, by their numbers, if no folder keeps their figures.
     interrupted
         Whether somebody interrupted it before every cell was finished.
+    replicated
+        The column of the replications; None without any.
     """
 
     name: str
@@ -98,6 +104,7 @@ class Sweep(WithRows):
     folder: Path | None
     answers: Mapping[int, Any] = field(default_factory=dict, repr=False)
     interrupted: bool = False
+    replicated: str | None = None
 
     def answer(self, cell: int) -> Any:
         """Return the answer behind a cell: a plan, a simulation, a comparison, with its timeline, jobs and chart.
@@ -130,6 +137,54 @@ class Sweep(WithRows):
         return made
 
     @property
+    def note(self) -> str:
+        """What has to be known to read the figures; empty if nothing."""
+        whose = {row.get("ideal_times") for row in self.rows} - {None}
+        said = "Slowdowns divide by the ideal times of the scenario as it was, before changes."
+        own = " Cells whose workflows are new, branch or stream divide by their own (`ideal_times`)."
+        ended = ["Interrupted: the cells that were finished by then."] if self.interrupted else []
+        return " ".join([*([said + own * ("own" in whose)] if whose else []), *ended])
+
+    def against(self, baseline: Mapping[str, object]) -> pd.DataFrame:
+        """Return means over replications beside those of a baseline, a row per cell and policy.
+
+        Differences are paired: in the same replication, and with all else as in the row. Intervals are those of
+        `interval_of`; without replications there are none.
+
+        Parameters
+        ----------
+        baseline
+            What the baseline has in some columns, such as ``{"cluster.servers": 5}`` or ``{"policy": "jit"}``.
+
+        Raises
+        ------
+        QuestionError
+            If no finished cell is like that.
+        """
+        import pandas as pd
+
+        frame, figure = self.frame(), next((name for name in ASKED if name in self.rows[0]), "") if self.rows else ""
+        keys = [name for name in (*self.columns, "policy") if name in frame and name != self.replicated]
+        keys = list(dict.fromkeys(keys))
+        for name, value in baseline.items():
+            known = list(frame[name].unique()) if name in keys else keys
+            if name not in keys or value not in known:
+                said = ", ".join(map(str, known))
+                raise QuestionError(f"{name} {value!r} is in no row; allowed are {said}", "baseline")
+        frame = frame[frame["error"].isna()]
+        found = {  # values by replication, by what else the row says
+            _place(name): dict(
+                zip(rows[self.replicated] if self.replicated else rows["error"], rows[figure], strict=True)
+            )
+            for name, rows in frame.groupby(keys, sort=False, dropna=False)
+        }
+        made = []
+        for place, values in found.items():
+            beside = found.get(tuple(baseline.get(key, at) for key, at in zip(keys, place, strict=True)), {})
+            made.append(dict(zip(keys, place, strict=True)) | _against(values, beside))
+        return pd.DataFrame(made)
+
+    @property
     def complete(self) -> bool:
         """Whether every cell is finished."""
         return self.counts.left == 0
@@ -152,6 +207,21 @@ class Sweep(WithRows):
         return SweepRecord(
             self.name, self.verb, self.counts, self.complete, self.changed, self.warning, self.errors, self.tables
         )
+
+
+def _place(name: Any) -> tuple[Any, ...]:
+    return name if isinstance(name, tuple) else (name,)
+
+
+def _against(values: Mapping[Any, float], beside: Mapping[Any, float]) -> dict[str, float | int | None]:
+    """Return the mean of values by replication, and of their differences to others, with intervals."""
+    pairs = [values[window] - beside[window] for window in values if window in beside]
+    mean, apart = interval_of(list(values.values())), interval_of(pairs) if pairs else NO_INTERVAL
+    return {
+        "replications": len(values),
+        "value": mean.mean, "value_low": mean.low, "value_high": mean.high,
+        "difference": apart.mean, "difference_low": apart.low, "difference_high": apart.high,
+    }
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,7 +267,9 @@ def sweep_of(
     seconds = {index: known.seconds for index, known in enumerate(answers) if known is not None}
     names = tuple(column for column, _ in columns)
     made = {index: known.answer.made for index, known in enumerate(answers) if known and known.answer.made is not None}
-    return Sweep(name, verb, rows, names, seconds, counts, changed, None if store is None else store.folder, made)
+    replicated = names[-1] if grid.replicated else None
+    folder = None if store is None else store.folder
+    return Sweep(name, verb, rows, names, seconds, counts, changed, folder, made, replicated=replicated)
 
 
 def _rows(
