@@ -22,8 +22,9 @@ from truenorth.models.timeline import Timeline
 
 
 class Objective(StrEnum):
-    """What a plan minimises; F = latency, r = release, C = completion, w = weight of a job,
-    P = what its slowdown divides by: its critical path, or the ideal time that its workflow names.
+    """What a plan minimises; F = latency, r = release, C = completion, w = weight of a job.
+
+    P is what a job's slowdown divides by: its critical path, or the ideal time that its workflow names.
 
     Attributes
     ----------

@@ -219,8 +219,12 @@ def _against(values: Mapping[Any, float], beside: Mapping[Any, float]) -> dict[s
     mean, apart = interval_of(list(values.values())), interval_of(pairs) if pairs else NO_INTERVAL
     return {
         "replications": len(values),
-        "value": mean.mean, "value_low": mean.low, "value_high": mean.high,
-        "difference": apart.mean, "difference_low": apart.low, "difference_high": apart.high,
+        "value": mean.mean,
+        "value_low": mean.low,
+        "value_high": mean.high,
+        "difference": apart.mean,
+        "difference_low": apart.low,
+        "difference_high": apart.high,
     }
 
 
