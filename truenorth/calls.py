@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from truenorth.given import ask, asks, choose, read_question, seconds
+from truenorth.given import ask, asks, choose, read_question, seconds, watch_cells
 from truenorth.models.scenario import Scenario, load_scenario, scenario_from
 from truenorth.models.slo import ServiceLevels
 from truenorth.models.timeline import Timeline
@@ -127,9 +127,9 @@ def replicate(
     """Return comparisons on so many seeds, or windows of the trace, with intervals; `folder` keeps what is finished."""
     from truenorth.planner.answers.replications import replicate_comparison
 
-    watch = asked.pop("watch", None)
-    question = read_question(CompareQuestion, asked | {"policies": policies})
-    return replicate_comparison(question, load(scenario), replications, folder, watch)
+    with watch_cells(asked.pop("watch", None)) as watch:
+        question = read_question(CompareQuestion, asked | {"policies": policies})
+        return replicate_comparison(question, load(scenario), replications, folder, watch)
 
 
 @asks(ServersQuestion, "servers")
@@ -174,7 +174,8 @@ def whatif(scenario: ScenarioGiven, grid: Mapping[str, object], *, verb: str = "
 
     if isinstance(settings.get("time_limit"), (int, float)):
         settings["time_limit"] = f"{settings['time_limit']} s"
-    return answer(scenario, grid, verb=verb, **settings)
+    with watch_cells(settings.pop("watch", None)) as watch:
+        return answer(scenario, grid, verb=verb, watch=watch, **settings)
 
 
 def timeline(scenario: Scenario, given: Timeline | WithTimelines | str | Path) -> Timeline:

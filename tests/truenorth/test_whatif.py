@@ -134,7 +134,9 @@ IDEAL = {
 def test_slowdowns_divide_by_the_ideal_time_of_their_workflow(objective: str, value: float) -> None:
     scenario = tn.load(IDEAL | {"objective": objective})
     plan = tn.plan(scenario, time_limit="9 s", workers=1)
-    assert (str(plan.result.status), plan.value) == ("OPTIMAL", pytest.approx(value))
+    assert plan.result.status is tn.Status.OPTIMAL
+    assert plan.value == pytest.approx(value)
+    assert plan.metrics is not None
     assert (plan.metrics.mean_slowdown, plan.metrics.max_slowdown) == pytest.approx((17 / 12, 10 / 6))
     assert plan.jobs()["slowdown"].tolist() == pytest.approx([7 / 6, 10 / 6])
     proved = tn.bound(scenario, time_limit="5 s", workers=1)
