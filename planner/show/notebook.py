@@ -22,7 +22,15 @@ def register() -> None:
     formatter = ipython.display_formatter.formatters["text/html"]
     for (module, name), show in _SHOWN.items():
         formatter.for_type_by_name(module, name, show)
+    pictures = ipython.display_formatter.formatters["image/png"]
+    pictures.for_type_by_name("matplotlib.figure", "Figure", _png)
     ipython.set_custom_exc((UserError,), _say)
+
+
+def _png(figure: Any) -> bytes:
+    from truenorth.planner.show.canvas import png
+
+    return png(figure)
 
 
 def _say(

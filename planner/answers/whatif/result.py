@@ -13,6 +13,7 @@ from truenorth.models.cells import guard
 from truenorth.models.cluster import MICROSECONDS_PER_SECOND
 from truenorth.models.errors import QuestionError
 from truenorth.models.record import spread
+from truenorth.models.scenario import write_atomically
 from truenorth.models.scenario.changes import factor
 from truenorth.models.units import QuantityError, parse_bandwidth, parse_number, parse_rate, parse_size, parse_time
 from truenorth.planner.answers.convergence import WHAT_COUNTS
@@ -163,9 +164,7 @@ class Sweep(WithRows):
         """
         import pandas as pd
 
-        frame, figure = self.frame(), next((name for name in ASKED if name in self.rows[0]), "") if self.rows else ""
-        keys = [name for name in (*self.columns, "policy") if name in frame and name != self.replicated]
-        keys = list(dict.fromkeys(keys))
+        frame, keys, figure = self.frame(), self.keys, self.figure()
         for name, value in baseline.items():
             known = list(frame[name].unique()) if name in keys else keys
             if name not in keys or value not in known:
@@ -185,6 +184,45 @@ class Sweep(WithRows):
         return pd.DataFrame(made)
 
     @property
+    def keys(self) -> list[str]:
+        """The columns that tell rows apart, replications left out."""
+        policies = ["policy"] if any(row.get("policy") for row in self.rows) else []
+        return [name for name in dict.fromkeys((*self.columns, *policies)) if name != self.replicated]
+
+    def figure(self, of: str | None = None) -> str:
+        """Return a column of numbers: that of a name, or what the verb was asked for.
+
+        Raises
+        ------
+        QuestionError
+            If there is none.
+        """
+        known = {name for row in self.rows for name, value in row.items() if _is_number(value)}
+        found = next((name for name in ASKED if name in known), "") if of is None else of
+        if found not in known:
+            said = ", ".join(sorted(known)) or "those of cells without an error, and there is none"
+            raise QuestionError(f"{found!r} is no column of numbers; allowed are {said}", "of")
+        return found
+
+    def importance(self, of: str | None = None) -> pd.Series[float]:
+        """Return which share of the variance each axis explains by itself, and the rest, which they explain together.
+
+        On a full grid this is exact: the variance of the means by that axis over the variance of all rows.
+        """
+        frame, figure = self.frame(), self.figure(of)
+        frame, spread = frame[frame[figure].notna()], frame[figure].var(ddof=0)
+        varied = [name for name in (*self.keys, self.replicated) if name and frame[name].nunique(dropna=False) > 1]
+        alone = {
+            name: (frame.groupby(name, dropna=False)[figure].transform("mean").var(ddof=0) / spread if spread else 0.0)
+            for name in varied
+        }
+        import pandas as pd
+
+        shares = pd.Series(alone, dtype=float).sort_values(ascending=False)
+        shares["together"] = max(0.0, 1 - shares.sum()) if spread else 0.0
+        return shares
+
+    @property
     def complete(self) -> bool:
         """Whether every cell is finished."""
         return self.counts.left == 0
@@ -193,6 +231,20 @@ class Sweep(WithRows):
     def errors(self) -> list[CellError]:
         """Why cells failed."""
         return [CellError(int(str(row["cell"])), str(row["error"])) for row in self.rows if row["error"] is not None]
+
+    def save(self, path: Path) -> list[Path]:
+        """Write the rows as CSV or Parquet, whichever the name says; return the path.
+
+        Raises
+        ------
+        QuestionError
+            If it says neither.
+        """
+        as_bytes = {".csv": csv_bytes, ".parquet": parquet_bytes}.get(path.suffix)
+        if as_bytes is None:
+            raise QuestionError(f"{path} ends in {path.suffix!r}; allowed are .csv, .parquet", "path")
+        write_atomically(path, as_bytes(table_of(self.rows, ("cell", *self.columns))))
+        return [path]
 
     @property
     def tables(self) -> dict[str, str]:
@@ -207,6 +259,10 @@ class Sweep(WithRows):
         return SweepRecord(
             self.name, self.verb, self.counts, self.complete, self.changed, self.warning, self.errors, self.tables
         )
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 def _place(name: Any) -> tuple[Any, ...]:
