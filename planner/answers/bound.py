@@ -114,9 +114,9 @@ def write_certificate(made: Bound, path: Path) -> None:
 
 def bound_within(scenario: Scenario, budget: Budget, schedule: Path | None = None) -> Bound:
     """Bound a scenario; the parameters are those of `planner.answers.questions.BoundQuestion`."""
-    scenario.instance.require_no_streams("a bound")
     if schedule is None:
         return _bound(scenario, budget)
+    scenario.instance.require_no_streams("taking a schedule apart")
     instance, timeline = _read_schedule(scenario, schedule)
     begun_cpu = time.process_time()
     found = _bound(scenario, budget.share(0.5))
