@@ -65,6 +65,11 @@ if TYPE_CHECKING:
     from truenorth.planner.answers.whatif.result import Sweep as Sweep
     from truenorth.planner.inputs.importers.trace import Imported as Imported
     from truenorth.planner.inputs.importers.trace import import_trace as import_trace
+    from truenorth.planner.show.pictures import curve as curve
+    from truenorth.planner.show.pictures import heat_map as heat_map
+    from truenorth.planner.show.pictures import history as history
+    from truenorth.planner.show.pictures import importance as importance
+    from truenorth.planner.show.pictures import parallel as parallel
     from truenorth.planner.show.report import chart as chart
     from truenorth.planner.show.report import report as report
     from truenorth.planner.show.saving import frame as frame
@@ -108,12 +113,17 @@ _HOME = {
     "chart": "truenorth.planner.show.report",
     "check": "truenorth.calls",
     "compare": "truenorth.calls",
+    "curve": "truenorth.planner.show.pictures",
     "draw_workflow": "truenorth.planner.show.workflow_figure",
     "frame": "truenorth.planner.show.saving",
     "gantt": "truenorth.calls",
+    "heat_map": "truenorth.planner.show.pictures",
+    "history": "truenorth.planner.show.pictures",
+    "importance": "truenorth.planner.show.pictures",
     "import_trace": "truenorth.planner.inputs.importers.trace",
     "jobs": "truenorth.planner.show.saving",
     "load": "truenorth.calls",
+    "parallel": "truenorth.planner.show.pictures",
     "plan": "truenorth.calls",
     "plan_uncertain": "truenorth.calls",
     "profile": "truenorth.calls",
