@@ -36,8 +36,8 @@ from truenorth.solvers.search.queues_kernel import (
 
 _HOT, _COLD = 0.1, 0.001
 """First and last temperature, as multiples of a job's average share of the cost."""
-_CHANCES = (0.2, 0.25, 0.3, 0.15, 0.08, 0.02)
-"""How often each kind of move is tried: near, far, another GPU, an exchange, a hold, a limit."""
+CHANCES = np.cumsum([0.2, 0.25, 0.3, 0.15, 0.08, 0.02])
+"""How often each kind of move is tried, or one before it: near, far, another GPU, an exchange, a hold, a limit."""
 _SLICE_S, _FIRST_MOVES = 0.1, 20
 """How long moves are tried between two looks at the clock; how many at first."""
 _OFFER_EVERY_S = 1.0
@@ -84,7 +84,6 @@ class _Annealing:
     def anneal(self, seed: int, iterations: int | None) -> None:
         """Try moves, ever cooler, and offer what is better now and then, and at the end."""
         search, random = self._search, random_state(seed)
-        chances = np.cumsum(_CHANCES) / sum(_CHANCES)
         share = self._queues.plan.total[0] / len(search.instance.jobs)
         begun_s, allowed_s = search.elapsed_s, search.remaining_s
         done, moves, offered_s = 0, _FIRST_MOVES, begun_s
@@ -96,7 +95,7 @@ class _Annealing:
             passed = (search.elapsed_s - begun_s) / allowed_s if iterations is None else done / iterations
             temperature = share * _HOT * (_COLD / _HOT) ** passed
             before_s = search.elapsed_s
-            anneal(self._queues, random, moves, max(temperature, 1e-300), chances)
+            anneal(self._queues, random, moves, max(temperature, 1e-300), CHANCES)
             search.count(moves)
             done += moves
             took_s = search.elapsed_s - before_s
@@ -131,7 +130,7 @@ def new_queues(instance: Instance, objective: Objective) -> Queues | None:
 
 def enqueue(queues: Queues, instance: Instance, timeline: Timeline) -> bool:
     """Queue requests up as a plan serves them; say whether that makes a plan in which every GPU keeps what it loads."""
-    plan, trial, requests = queues.plan, queues.trial, queues.requests
+    plan, requests = queues.plan, queues.requests
     for task in file_order(instance, timeline).tolist():
         gpu = int(timeline.gpu[task])
         if not requests.able[task, instance.gpu_class[gpu]]:
@@ -140,9 +139,14 @@ def enqueue(queues: Queues, instance: Instance, timeline: Timeline) -> bool:
         plan.queue[gpu, plan.length[gpu]] = task
         plan.length[gpu] += 1
         plan.users[gpu, requests.kind[task]] += 1
-    for gpu in range(instance.n_gpus):
+    return run_all(queues)
+
+
+def run_all(queues: Queues) -> bool:
+    """Run all queues from time 0; say whether everybody is served."""
+    for gpu in range(len(queues.plan.length)):
         open_gpu(queues, gpu)
-    trial.since[:], trial.until[:] = 0, plan.length
+    queues.trial.since[:], queues.trial.until[:] = 0, queues.plan.length
     grown = run(queues)
     if not np.isfinite(grown):
         return False

@@ -571,7 +571,7 @@ def _growth(on: Queues) -> float:
         for task in range(on.requests.job_first[job], on.requests.job_first[job + 1]):
             ended = max(ended, _end_of(on, task))
         beyond = max(0, ended - tables.due_us[job])
-        trial.cost[job] = tables.linear[job] * beyond + tables.step[job] * float(beyond > 0)
+        trial.cost[job] = tables.linear[job] * beyond + tables.step[job] * min(beyond, 1)
         trial.late[job] = tables.peak[job] * beyond
         grown += trial.cost[job] - plan.cost[job]
     return grown + _worst(on) - plan.total[1] if on.requests.peaked else grown
