@@ -297,6 +297,9 @@ class WorkflowSection(Section):
     deadline: Time | None = Field(
         default=None, description="Of its jobs, relative to the release, unless a job says otherwise; soft."
     )
+    ideal: PositiveTime | None = Field(
+        default=None, description="What slowdowns of its jobs divide by, the critical path if left out."
+    )
 
 
 class PoissonSection(Section):

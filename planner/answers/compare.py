@@ -98,7 +98,9 @@ class Comparison(WithTimelines, WithRows):
         alike = {problem: [policy for policy in why if why[policy] == problem] for problem in why.values()}
         without = [f"Left out: {', '.join(policies)}: {problem}." for problem, policies in alike.items()]
         ended = ["The search for the plan was interrupted."] if self.interrupted else []
-        return " ".join([CLAIRVOYANCE, *wrongly, *without, *ended, *self._remarks])
+        given = any(workflow.ideal_us is not None for workflow in self.scenario.instance.workflows)
+        divided = ["Slowdowns divide by the ideal times that the scenario names."] if given else []
+        return " ".join([CLAIRVOYANCE, *wrongly, *without, *divided, *ended, *self._remarks])
 
     @property
     def _remarks(self) -> list[str]:
