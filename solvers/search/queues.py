@@ -7,8 +7,6 @@ is searched and the plan to start from stands.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy as np
 from numpy.typing import NDArray
 
@@ -265,7 +263,7 @@ def _per(speed: StreamSpeed) -> int:
 
 
 def _overflows(speed: StreamSpeed, tokens: int) -> bool:
-    return max(min(speed.chunk, tokens) * _per(speed) + speed.prefill_rate.numerator, tokens * speed.kv_bytes) > _LARGEST
+    return min(speed.chunk, tokens) * _per(speed) + speed.prefill_rate.numerator > _LARGEST
 
 
 def _able(instance: Instance, streams: StreamTables) -> Ints:
@@ -279,7 +277,7 @@ def _able(instance: Instance, streams: StreamTables) -> Ints:
 
 
 def _kv_times(instance: Instance, streams: StreamTables) -> tuple[Ints, Ints]:
-    """Return the row of each task whose KV moves, and how long it takes between classes: apart, in a server, nowhere."""
+    """Return the row of each task whose KV moves, and how long that takes: two servers, one server, the same GPU."""
     source, _, edge = instance.edges()
     moved = np.unique(source[streams.kv_edge[edge]]) if len(edge) else np.zeros(0, np.int64)
     row = np.full(instance.n_tasks, NONE, np.int64)

@@ -334,10 +334,10 @@ def _set_stride(on: Queues, gpu: int) -> None:
         taken = chunk - nodes.state[gpu, BUDGET]
         length_us += (taken * requests.per[kind, c] + requests.rate[kind, c] - 1) // requests.rate[kind, c]
         whole = nodes.rest[gpu, 0] // chunk
-        if prompts == 1 and whole > 0:
-            most = min(most, whole) if most > 0 else whole
-        else:
+        if prompts > 1 or whole == 0:
             most = 1
+        else:
+            most = min(most, whole) if most > 0 else whole
     elif nodes.position[gpu] < plan.length[gpu]:
         task = plan.queue[gpu, nodes.position[gpu]]
         if requests.kind[task] == kind and _fits(on, gpu, task):
@@ -749,55 +749,72 @@ def _draw_around(random: RandomState, reach: int) -> int:
 
 
 @inlined
-def _propose(on: Queues, random: RandomState, chances: Floats) -> bool:
-    """Change something at random; False if what was drawn is no change."""
-    tables, requests, plan = on.tables, on.requests, on.plan
-    n_tasks, n_gpus = len(plan.start), len(plan.length)
-    task = random_below(random, n_tasks)
-    gpu, place, drawn = plan.gpu[task], plan.place[task], random_unit(random)
-    length = plan.length[gpu]
-    if drawn < chances[0]:  # a few places to the front or the back
-        put = min(max(place + _draw_around(random, _NEAR), 0), length - 1)
-        if put == place:
-            return False
-        _relocate(on, task, gpu, put)
-    elif drawn < chances[1]:  # anywhere behind or before, nearer places more often
-        reach = max(1, int(length * random_unit(random) ** 3))
-        put = min(max(place + _draw_around(random, reach), 0), length - 1)
-        if put == place:
-            return False
-        _relocate(on, task, gpu, put)
-    elif drawn < chances[2]:  # to another GPU
-        other = random_below(random, n_gpus)
-        return other != gpu and _go_to(on, task, other, _draw_around(random, _NEAR))
-    elif drawn < chances[3]:  # for one on another GPU
-        for _ in range(_SEARCHED):
-            other = random_below(random, n_gpus)
-            if other == gpu or plan.length[other] == 0:
-                continue
+def _shift(on: Queues, random: RandomState, task: int, reach: int) -> bool:
+    """Move a task to the front or the back of its queue, so many places at most."""
+    plan, gpu = on.plan, on.plan.gpu[task]
+    put = min(max(plan.place[task] + _draw_around(random, reach), 0), plan.length[gpu] - 1)
+    if put == plan.place[task]:
+        return False
+    _relocate(on, task, gpu, put)
+    return True
+
+
+@inlined
+def _exchange(on: Queues, random: RandomState, task: int) -> bool:
+    """Exchange a task and one of about the same time on another GPU."""
+    plan, gpu = on.plan, on.plan.gpu[task]
+    for _ in range(_SEARCHED):
+        other = random_below(random, len(plan.length))
+        if other != gpu and plan.length[other] > 0:
             at = _place_at(on, other, plan.start[task]) + _draw_around(random, _NEAR)
             partner = plan.queue[other, min(max(at, 0), plan.length[other] - 1)]
             return _go_to(on, task, other, 0) and _go_to(on, partner, gpu, 0)
-        return False
-    elif drawn < chances[4]:  # held until another one ends, or no more
-        until = 0
-        if plan.not_before[task] == 0:
-            at = max(0, place - 1 - random_below(random, 2 * _NEAR))
-            until = plan.end[plan.queue[gpu, at]]
-            if until <= plan.start[task]:
-                return False
-        _remember(on, HOLD, task, plan.not_before[task], 0)
-        plan.not_before[task] = until
-        _changed(on, gpu, place, place)
-    else:  # as many requests at once as the GPU may serve, a few more or fewer
-        seats = requests.seats[requests.kind[task], tables.gpu_class[gpu]]
-        limit = min(max(min(plan.limit[gpu], seats) + _draw_around(random, _NEAR), 1), seats)
-        if limit == plan.limit[gpu]:
+    return False
+
+
+@inlined
+def _hold(on: Queues, random: RandomState, task: int) -> bool:
+    """Hold a task until another one of its GPU ends; or one that is held no more."""
+    plan, gpu, until = on.plan, on.plan.gpu[task], 0
+    if plan.not_before[task] == 0:
+        until = plan.end[plan.queue[gpu, max(0, plan.place[task] - 1 - random_below(random, 2 * _NEAR))]]
+        if until <= plan.start[task]:
             return False
-        _remember(on, LIMIT, gpu, plan.limit[gpu], 0)
-        plan.limit[gpu] = limit
-        _changed(on, gpu, 0, length)
+    _remember(on, HOLD, task, plan.not_before[task], 0)
+    plan.not_before[task] = until
+    _changed(on, gpu, plan.place[task], plan.place[task])
     return True
+
+
+@inlined
+def _set_limit(on: Queues, random: RandomState, task: int) -> bool:
+    """Let the GPU of a task serve a few requests more, or fewer, at once."""
+    plan, gpu = on.plan, on.plan.gpu[task]
+    seats = on.requests.seats[on.requests.kind[task], on.tables.gpu_class[gpu]]
+    limit = min(max(min(plan.limit[gpu], seats) + _draw_around(random, _NEAR), 1), seats)
+    if limit == plan.limit[gpu]:
+        return False
+    _remember(on, LIMIT, gpu, plan.limit[gpu], 0)
+    plan.limit[gpu] = limit
+    _changed(on, gpu, 0, plan.length[gpu])
+    return True
+
+
+@inlined
+def _propose(on: Queues, random: RandomState, chances: Floats) -> bool:
+    """Change something at random; False if what was drawn is no change."""
+    plan, task = on.plan, random_below(random, len(on.plan.start))
+    drawn = random_unit(random)
+    if drawn < chances[0]:
+        return _shift(on, random, task, _NEAR)
+    if drawn < chances[1]:  # anywhere, nearer places more often
+        return _shift(on, random, task, max(1, int(plan.length[plan.gpu[task]] * random_unit(random) ** 3)))
+    if drawn < chances[2]:
+        other = random_below(random, len(plan.length))
+        return other != plan.gpu[task] and _go_to(on, task, other, _draw_around(random, _NEAR))
+    if drawn < chances[3]:
+        return _exchange(on, random, task)
+    return _hold(on, random, task) if drawn < chances[4] else _set_limit(on, random, task)
 
 
 @kernel
