@@ -324,7 +324,7 @@ def _set_stride(on: Queues, gpu: int) -> None:
     requests, plan, nodes = on.requests, on.plan, on.nodes
     kind, c = nodes.state[gpu, KIND], on.tables.gpu_class[gpu]
     length_us = requests.tau[kind, c, nodes.state[gpu, DECODES]]
-    most = 0
+    most = FAR
     if nodes.state[gpu, FRESH] > 0:
         most = 1
     elif nodes.state[gpu, DECODES] > 0:
@@ -333,11 +333,7 @@ def _set_stride(on: Queues, gpu: int) -> None:
     if prompts > 0:
         taken = chunk - nodes.state[gpu, BUDGET]
         length_us += (taken * requests.per[kind, c] + requests.rate[kind, c] - 1) // requests.rate[kind, c]
-        whole = nodes.rest[gpu, 0] // chunk
-        if prompts > 1 or whole == 0:
-            most = 1
-        else:
-            most = min(most, whole) if most > 0 else whole
+        most = min(most, max(1, nodes.rest[gpu, 0] // chunk) if prompts == 1 else 1)
     elif nodes.position[gpu] < plan.length[gpu]:
         task = plan.queue[gpu, nodes.position[gpu]]
         if requests.kind[task] == kind and _fits(on, gpu, task):
@@ -617,7 +613,7 @@ def _forget_changes(on: Queues) -> None:
 
 @kernel
 def open_gpu(on: Queues, gpu: int) -> None:
-    """Say what memory models leave on a GPU, and when those of each kind are ready: all are loaded first, one by one."""
+    """Say what memory models leave on a GPU, and when those of each kind are ready: they are loaded first, one by one."""
     tables, requests, plan = on.tables, on.requests, on.plan
     c, ready_us, used = tables.gpu_class[gpu], 0, 0
     n_kinds = requests.needs.shape[0]
