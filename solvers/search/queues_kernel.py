@@ -515,40 +515,59 @@ def run(on: Queues) -> float:
     Cost: O(log seats) for each stride of what is run, and as many GPUs as there are for each where jobs go across.
     If wrong: the checker refuses a plan, for every plan that is offered was run from its beginning.
     """
-    plan, nodes, trial = on.plan, on.nodes, on.trial
-    n_gpus = len(plan.length)
-    trial.counter[NOW] += 1
-    trial.counter[TOUCHED] = trial.counter[JOBS] = trial.counter[ROWS] = 0
-    for gpu in range(n_gpus):
-        if not on.requests.apart:
-            trial.since[gpu], trial.until[gpu] = 0, plan.length[gpu]
-        nodes.ends_us[gpu] = FAR
-        if trial.since[gpu] < FAR:
-            if plan.length[gpu] > 0 and plan.room[gpu] < 0:
-                return np.inf
-            _go_back(on, gpu)
-            nodes.ends_us[gpu] = _ASKED
+    if not _begin(on):
+        return np.inf
     while True:
-        gpu, soonest = 0, FAR
-        for other in range(n_gpus):
-            if nodes.ends_us[other] < soonest:
-                gpu, soonest = other, nodes.ends_us[other]
-        if soonest >= FAR:
+        gpu = _next(on)
+        if on.nodes.ends_us[gpu] >= FAR:
             break
-        if soonest != _ASKED:
-            served = nodes.state[gpu, SERVED]
+        if on.nodes.ends_us[gpu] != _ASKED:
+            served = on.nodes.state[gpu, SERVED]
             _advance(on, gpu)
-            if not on.requests.apart and nodes.state[gpu, SERVED] < served:
-                # Whoever is next elsewhere may have waited for this end: its GPU may let it join, or stop for it.
-                for other in range(n_gpus):
-                    if nodes.position[other] < plan.length[other]:
-                        nodes.ends_us[other] = _ASKED
+            if not on.requests.apart and on.nodes.state[gpu, SERVED] < served:
+                _ask_others(on)
         if not _settle(on, gpu):
             return np.inf
-    for gpu in range(n_gpus):
-        if trial.since[gpu] < FAR and nodes.position[gpu] < plan.length[gpu]:
+    for gpu in range(len(on.plan.length)):
+        if on.trial.since[gpu] < FAR and on.nodes.position[gpu] < on.plan.length[gpu]:
             return np.inf  # some wait for each other
     return _growth(on)
+
+
+@inlined
+def _begin(on: Queues) -> bool:
+    """Begin a trial: every GPU that has changed goes back; False if one of them cannot hold its models."""
+    plan, trial = on.plan, on.trial
+    trial.counter[NOW] += 1
+    trial.counter[TOUCHED] = trial.counter[JOBS] = trial.counter[ROWS] = 0
+    for gpu in range(len(plan.length)):
+        if not on.requests.apart:
+            trial.since[gpu], trial.until[gpu] = 0, plan.length[gpu]
+        on.nodes.ends_us[gpu] = FAR
+        if trial.since[gpu] < FAR:
+            if plan.length[gpu] > 0 and plan.room[gpu] < 0:
+                return False
+            _go_back(on, gpu)
+            on.nodes.ends_us[gpu] = _ASKED
+    return True
+
+
+@inlined
+def _next(on: Queues) -> int:
+    """Return the GPU whose stride ends first; one that is to be settled comes before."""
+    soonest = 0
+    for gpu in range(len(on.nodes.ends_us)):
+        if on.nodes.ends_us[gpu] < on.nodes.ends_us[soonest]:
+            soonest = gpu
+    return soonest
+
+
+@inlined
+def _ask_others(on: Queues) -> None:
+    """Have every GPU settled whose next may have waited for an end: it may join, or have a stride stop for it."""
+    for gpu in range(len(on.plan.length)):
+        if on.nodes.position[gpu] < on.plan.length[gpu]:
+            on.nodes.ends_us[gpu] = _ASKED
 
 
 @inlined
@@ -613,7 +632,7 @@ def _forget_changes(on: Queues) -> None:
 
 @kernel
 def open_gpu(on: Queues, gpu: int) -> None:
-    """Say what memory models leave on a GPU, and when those of each kind are ready: they are loaded first, one by one."""
+    """Say what memory models leave on a GPU, and when those of each kind are ready: all are loaded first."""
     tables, requests, plan = on.tables, on.requests, on.plan
     c, ready_us, used = tables.gpu_class[gpu], 0, 0
     n_kinds = requests.needs.shape[0]
