@@ -225,7 +225,7 @@ def _push(nodes: NodeStates, gpu: int, key: int) -> None:
 
 @inlined
 def _pop(nodes: NodeStates, gpu: int) -> int:
-    least = nodes.decodes[gpu, 0]
+    least = int(nodes.decodes[gpu, 0])
     nodes.state[gpu, DECODES] -= 1
     count = nodes.state[gpu, DECODES]
     key = nodes.decodes[gpu, count]
@@ -246,9 +246,9 @@ def _end_of(on: Queues, task: int) -> int:
     """Return when a task ends in this trial, FAR if it has not been run yet."""
     plan, trial = on.plan, on.trial
     if trial.stamp[task] == trial.counter[NOW]:
-        return trial.end[task]
+        return int(trial.end[task])
     gpu = plan.gpu[task]
-    return FAR if trial.since[gpu] < FAR and plan.place[task] >= on.nodes.position[gpu] else plan.end[task]
+    return FAR if trial.since[gpu] < FAR and plan.place[task] >= on.nodes.position[gpu] else int(plan.end[task])
 
 
 @inlined
@@ -265,7 +265,7 @@ def _arrival(on: Queues, task: int, gpu: int) -> int:
         source = task + tables.input_offset[entry]
         ended = _end_of(on, source)
         if ended >= FAR:
-            return FAR
+            return int(FAR)
         other = plan.gpu[source]
         close = int(tables.gpu_server[other] == tables.gpu_server[gpu]) + int(other == gpu)
         here, there = tables.gpu_class[gpu], tables.gpu_class[other]
@@ -275,7 +275,7 @@ def _arrival(on: Queues, task: int, gpu: int) -> int:
         else:
             ended += tables.transfer_us[edge, there, here, close]
         ready = max(ready, ended)
-    return ready
+    return int(ready)
 
 
 @inlined
@@ -315,7 +315,7 @@ def _fits(on: Queues, gpu: int, task: int) -> bool:
     kind, c = requests.kind[task], on.tables.gpu_class[gpu]
     if state[gpu, SERVED] >= min(requests.seats[kind, c], on.plan.limit[gpu]):
         return False
-    return state[gpu, USED] + requests.held[task] * requests.token_bytes[kind, c] <= on.plan.room[gpu]
+    return bool(state[gpu, USED] + requests.held[task] * requests.token_bytes[kind, c] <= on.plan.room[gpu])
 
 
 @inlined

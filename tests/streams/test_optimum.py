@@ -23,6 +23,7 @@ from truenorth.solvers.bounds.verify import verify
 from truenorth.solvers.compiled import random_state
 from truenorth.solvers.result import Search
 from truenorth.solvers.search import queues
+from truenorth.solvers.search.queues_kernel import Queues, anneal
 
 HORIZON_US = 30
 OBJECTIVES = (Objective.MEAN_LATENCY, Objective.MEAN_SLOWDOWN, Objective.WEIGHTED_TARDINESS, Objective.LATE_JOBS)
@@ -92,21 +93,21 @@ def test_bounds_lie_below_all_plans_and_policies_above(seed: int) -> None:
         assert proved is None or proved <= least, method
 
 
-def _anneal(instance: Instance, objective: Objective, moves: int, temperature: float) -> queues.Queues:
+def _anneal(instance: Instance, objective: Objective, moves: int, temperature: float) -> Queues:
     """Return what some random moves make of a policy's plan."""
     made = queues.new_queues(instance, objective)
     assert made is not None
     assert queues.enqueue(made, instance, simulate(instance, parse_policy("round_robin")))
     hot = temperature * made.plan.total[0] / len(instance.jobs)
-    queues.anneal(made, random_state(moves), moves, hot, queues.CHANCES)
+    anneal(made, random_state(moves), moves, hot, queues.CHANCES)
     return made
 
 
 @pytest.mark.parametrize("seed", range(12))
 def test_what_moves_run_again_is_what_a_run_of_everything_gives(seed: int) -> None:
     rng = random.Random(seed)
-    draw = (lambda: random_chats(rng, 60), lambda: random_steps(rng, 12), lambda: tiny(rng))[seed % 3]
-    instance, objective = draw(), list(Objective)[seed % 7]
+    instance = (random_chats(rng, 60), random_steps(rng, 12), tiny(rng))[seed % 3]
+    objective = list(Objective)[seed % 7]
     for moves in (1, 10, 400):
         made = _anneal(instance, objective, moves, 0.5)
         again = queues.new_queues(instance, objective)
