@@ -148,6 +148,10 @@ class Station:
         addresses = accumulate((self.space.rounded(model) for model in models), initial=0)
         return [self.load(model, address) for model, address in zip(models, addresses, strict=False)]
 
+    def module(self, model: int) -> nn.Module:
+        """Return the module of a model that was loaded; its weights are those here for as long as it stays."""
+        return self._bindings[model].module
+
     def load_after(
         self, moves: Sequence[Move], model: int, address: int, asked_ns: int, anew: bool = False
     ) -> tuple[Span, int]:
