@@ -16,8 +16,8 @@ from typing import Any
 import numpy as np
 
 from truenorth.executor.devices.profiling import Measurements, TypicalRequest, measure
+from truenorth.executor.devices.runner import Runner
 from truenorth.executor.errors import DeviceError
-from truenorth.executor.runners.runner import Runner
 from truenorth.executor.samples import FittedLine, Spread
 from truenorth.models.cluster import Cluster
 from truenorth.models.instance import Instance
