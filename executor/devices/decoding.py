@@ -6,20 +6,42 @@ a step, and join and leave between steps.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Collection, Sequence
+from math import prod
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
 
+from truenorth.executor.devices.physical import Physical
 from truenorth.executor.errors import DeviceError
 
-_WORDS = 31
-"""Prompts count in steps of so many through the vocabulary: what they say has no effect on how long they take."""
+_ALONG, _ACROSS = 31, 17
+"""The next token of a prompt is so many words further in the vocabulary, and so is the next request: what prompts say
+has no effect on how long they take, but answers tell them apart."""
+
+
+class Read(NamedTuple):
+    """Prompt tokens of a request to be worked off: from which on, and how many."""
+
+    request: int
+    begin: int
+    count: int
+
+
+class Answer(NamedTuple):
+    """What a request is to put out: the tokens from one on, and how many."""
+
+    request: int
+    begin: int
+    count: int
 
 
 class Decoder:
     """A causal decoder whose requests sit in seats, each with room for so many tokens of KV.
+
+    Requests are numbers. Those that are asked for a token sit in front; whoever takes no part any more gives up the
+    seat.
 
     Parameters
     ----------
@@ -31,26 +53,21 @@ class Decoder:
         Most requests at once.
     longest
         Most tokens of a request, prompt and answer.
-
-    Attributes
-    ----------
-    lengths
-        Per seat: tokens whose keys and values lie there.
-    last
-        Per seat: the token that was written last. Shape [seats, 1].
+    physical
+        Where the memory for KV is taken.
 
     Raises
     ------
     DeviceError
-        If the module is no such decoder, or knows fewer positions.
+        If the module is no such decoder, knows fewer positions, or there is not so much memory.
     """
 
-    def __init__(self, name: str, module: nn.Module, seats: int, longest: int, device: torch.device) -> None:
+    def __init__(self, name: str, module: nn.Module, seats: int, longest: int, physical: Physical) -> None:
         config: Any = getattr(module, "config", None)
         if not hasattr(module, "lm_head") or getattr(config, "is_encoder_decoder", True):
             raise DeviceError(
                 f"model {name}: is no decoder with a cache of keys and values; allowed are those of --runner "
-                "transformers: a model named opt, or any language model with configs=FOLDER or weights=FOLDER"
+                "transformers: a model named llm or opt, or any language model with configs=FOLDER or weights=FOLDER"
             )
         positions = getattr(config, "max_position_embeddings", longest)
         if longest > positions:
@@ -60,11 +77,14 @@ class Decoder:
         heads = getattr(config, "num_key_value_heads", None) or config.num_attention_heads
         width = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
         kind = next(module.parameters()).dtype
-        self._module, self._device = module, device
-        self._kv = torch.zeros((config.num_hidden_layers, 2, seats, heads, longest, width), dtype=kind, device=device)
+        shape = (config.num_hidden_layers, 2, seats, heads, longest, width)
+        self._module, self._device, self._vocabulary = module, physical.device, int(config.vocab_size)
+        self._words = torch.zeros((seats, longest), dtype=torch.long, device=physical.device)
+        # The last to be made: whoever makes it waits for the device, after which any stream may use all of this.
+        self._kv = physical.memory(prod(shape) * kind.itemsize).view(kind).view(shape)
         self._least = torch.finfo(kind).min
-        self.lengths = [0] * seats
-        self.last = torch.zeros((seats, 1), dtype=torch.long, device=device)
+        self._sitting: list[int | None] = [None] * seats
+        self._lengths = [0] * seats  # tokens whose keys and values lie there
 
     @property
     def kv_bytes(self) -> int:
@@ -72,22 +92,56 @@ class Decoder:
         return self._kv[:, :, 0, :, 0].nbytes
 
     @torch.inference_mode()
-    def read(self, seat: int, count: int) -> None:
-        """Work off so many more tokens of a seat's prompt; what is written last is the token behind them."""
-        begin = self.lengths[seat]
-        words = torch.arange(begin, begin + count, device=self._device) * _WORDS % self._module.config.vocab_size
-        self._pass(seat, seat + 1, words[None])
+    def iterate(self, reads: Sequence[Read], writes: Collection[int], answers: Sequence[Answer] = ()) -> list[Tensor]:
+        """Take an iteration; return the answers that are wanted, complete with its tokens.
 
-    @torch.inference_mode()
-    def write(self, requests: int) -> None:
-        """Give each request in the first so many seats one token more: a step."""
-        self._pass(0, requests, self.last[:requests])
+        Parameters
+        ----------
+        reads
+            Prompt tokens to be worked off. Behind the last of a prompt comes its request's first token.
+        writes
+            Requests that get one token more; their prompts have been worked off before.
+        """
+        self._seat(reads, writes)
+        for request, begin, count in reads:
+            seat = self._sitting.index(request)
+            self._lengths[seat] = begin
+            at = torch.arange(begin, begin + count, device=self._device)
+            self._pass(seat, seat + 1, (at * _ALONG + request * _ACROSS)[None] % self._vocabulary)
+        if writes:
+            ends = torch.tensor(self._lengths[: len(writes)], device=self._device)
+            self._pass(0, len(writes), self._words[: len(writes)].gather(1, ends[:, None]))
+        return [
+            self._words[self._sitting.index(request), begin : begin + count].clone()
+            for request, begin, count in answers
+        ]
+
+    def _seat(self, reads: Sequence[Read], writes: Collection[int]) -> None:
+        """Let go who takes no part any more, have those who write sit in front, and the others anywhere."""
+        wanted, reading = set(writes), [read.request for read in reads]
+        stay = wanted.union(reading)
+        self._sitting = [one if one in stay else None for one in self._sitting]
+        behind = [seat for seat in range(len(writes), len(self._sitting)) if self._sitting[seat] in wanted]
+        for seat in range(len(writes)):
+            if self._sitting[seat] not in wanted:
+                self._change_seats(seat, behind.pop())
+        for request in reading:
+            if request not in self._sitting:
+                self._sitting[self._sitting.index(None, len(writes))] = request
+
+    def _change_seats(self, one: int, other: int) -> None:
+        """Swap two seats with all that lies there: somebody who reads may be in the way."""
+        here, there, used = [one, other], [other, one], max(self._lengths[one], self._lengths[other])
+        self._kv[:, :, here, :, :used] = self._kv[:, :, there, :, :used]
+        self._words[here] = self._words[there]
+        for column in (self._sitting, self._lengths):
+            column[one], column[other] = column[other], column[one]  # type: ignore[index]
 
     def _pass(self, first: int, end: int, words: Tensor) -> None:
-        """Pass words, a row per seat, behind what lies in these seats."""
-        begins = torch.tensor(self.lengths[first:end], device=self._device)
+        """Pass words, a row per seat, behind what lies in these seats, and note the word that follows in each."""
+        begins = torch.tensor(self._lengths[first:end], device=self._device)
         at = begins[:, None] + torch.arange(words.shape[1], device=self._device)
-        used = max(self.lengths[first:end]) + words.shape[1]
+        used = max(self._lengths[first:end]) + words.shape[1]
         unseen = torch.arange(used, device=self._device) > at[:, None, :, None]
         mask = torch.zeros(unseen.shape, dtype=self._kv.dtype, device=self._device).masked_fill_(unseen, self._least)
         made = self._module(
@@ -98,9 +152,9 @@ class Decoder:
             use_cache=True,
             logits_to_keep=1,  # of a prompt only the last token's scores are needed, as in engines
         )
-        self.last[first:end] = made.logits[:, -1].argmax(-1, keepdim=True)
+        self._words[first:end].scatter_(1, at[:, -1:] + 1, made.logits[:, -1].argmax(-1, keepdim=True))
         for seat in range(first, end):
-            self.lengths[seat] += words.shape[1]
+            self._lengths[seat] += words.shape[1]
 
 
 class _Seats:

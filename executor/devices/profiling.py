@@ -12,7 +12,6 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from fractions import Fraction
-from functools import partial
 from itertools import count
 from threading import Barrier, Event
 from typing import TypeVar
@@ -20,11 +19,11 @@ from typing import TypeVar
 import torch
 from torch import Tensor, nn
 
-from truenorth.executor.devices.decoding import Decoder
+from truenorth.executor.devices.decoding import Read
 from truenorth.executor.devices.lane import one_thread_each
-from truenorth.executor.devices.physical import Span, Stream, physical_devices
+from truenorth.executor.devices.physical import Span, physical_devices
 from truenorth.executor.devices.runner import Runner, RunnerCall
-from truenorth.executor.devices.station import Station, StationWork
+from truenorth.executor.devices.station import Seating, Station, StationWork
 from truenorth.executor.devices.weights import HostWeights, aligned, packed_bytes
 from truenorth.executor.errors import DeviceError
 from truenorth.executor.samples import FittedLine, Spread, fit_line
@@ -175,7 +174,6 @@ class _Bench:
         self.station = Station(gpu, self.models, host, runner, self.physical)
         self.samples = _BenchSamples()
         self._workflows, self._requests = workflows, requests
-        self._decoders: dict[str, tuple[Decoder, Stream]] = {}
 
     def _size(self, model: str) -> int:
         return aligned(self.models[self._place[model]].weight_bytes)
@@ -233,29 +231,23 @@ class _Bench:
             return list(threads.map(run_copy, range(copies)))
 
     def _serve(self, request: TypicalRequest) -> None:
-        """Work off a typical prompt in one seat, then take a step at every concurrency, all at the same context."""
+        """Work off a typical prompt chunk by chunk, then take a step at every concurrency, all at about one context."""
         self._load((request.model,))
-        decoder, compute = self._decoder(request)
-        decoder.lengths[0] = 0
+        seating, iterate = self._seating(request), self.station.iterate
+        chunks = [
+            Read(0, begin, min(request.chunk, request.prompt - begin))
+            for begin in range(0, request.prompt, request.chunk)
+        ]
+        _note(self.samples.steps, (request.stream, 0), *(iterate(seating, [chunk], ())[1] for chunk in chunks))
+        seated = [Read(other, request.context - 1, 1) for other in range(seating.seats)]
+        iterate(seating, seated, ())
+        for k in sorted(request.concurrency, reverse=True):  # whoever is left out gives up the seat
+            _note(self.samples.steps, (request.stream, k), iterate(seating, (), range(k))[1])
 
-        def read() -> None:
-            for begin in range(0, request.prompt, request.chunk):
-                decoder.read(0, min(request.chunk, request.prompt - begin))
-
-        _note(self.samples.steps, (request.stream, 0), compute.carry_out(read)[1])
-        for k in request.concurrency:
-            decoder.lengths[:k] = [request.context] * k
-            _note(self.samples.steps, (request.stream, k), compute.carry_out(partial(decoder.write, k))[1])
-
-    def _decoder(self, request: TypicalRequest) -> tuple[Decoder, Stream]:
-        """Return the decoder of a class, set up once, and where it computes."""
-        if request.stream not in self._decoders:
-            module = self.station.module(self._place[request.model])
-            longest = max(request.prompt, request.context + 1)
-            seats = max(request.concurrency)
-            decoder = Decoder(request.model, module, seats, longest, self.physical.device)
-            self._decoders[request.stream] = decoder, self.physical.stream()
-        return self._decoders[request.stream]
+    def _seating(self, request: TypicalRequest) -> Seating:
+        """Return the seats of a class, each long enough for its prompt, and for its context and the steps behind it."""
+        longest = max(request.prompt, request.context + len(request.concurrency)) + 1
+        return Seating(request.stream, self._place[request.model], max(request.concurrency), longest)
 
     def _load(self, names: Sequence[str]) -> None:
         spans = self.station.load_alone([self._place[name] for name in names])
@@ -295,8 +287,8 @@ class _Bench:
 
     def _times_of(self, request: TypicalRequest) -> StreamTimes:
         prompt, *steps = (Spread.of(self.samples.steps[request.stream, k]) for k in (0, *request.concurrency))
-        decoder, _ = self._decoder(request)
-        return StreamTimes(request, prompt, dict(zip(request.concurrency, steps, strict=True)), decoder.kv_bytes)
+        kv_bytes = self.station.decoder(self._seating(request)).kv_bytes
+        return StreamTimes(request, prompt, dict(zip(request.concurrency, steps, strict=True)), kv_bytes)
 
 
 def measure(
@@ -369,9 +361,10 @@ def _busy(benches: Sequence[_Bench]) -> Iterator[None]:
             each.result()
 
 
-def _note(samples: dict[K, list[float]], key: K, span: Span) -> None:
+def _note(samples: dict[K, list[float]], key: K, *spans: Span) -> None:
+    """Keep how long something took, in one span or several."""
     # A clock that did not move between two readings would make a relative error infinite.
-    samples.setdefault(key, []).append(max(span.duration_us, _SHORTEST_US))
+    samples.setdefault(key, []).append(max(sum(span.duration_us for span in spans), _SHORTEST_US))
 
 
 def _fastest(batch: BatchClass) -> dict[int, int]:
