@@ -37,6 +37,11 @@ class Iteration(NamedTuple):
     decodes: list[int]
     last: list[int]
 
+    @property
+    def members(self) -> list[int]:
+        """Everybody who takes part."""
+        return [task for task, _, _ in self.prompts] + self.decodes
+
 
 class StreamRun:
     """What a GPU serves from a first join until it is empty.

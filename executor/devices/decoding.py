@@ -15,6 +15,7 @@ from torch import Tensor, nn
 
 from truenorth.executor.devices.physical import Physical
 from truenorth.executor.errors import DeviceError
+from truenorth.models import StreamClass
 
 _ALONG, _ACROSS = 31, 17
 """The next token of a prompt is so many words further in the vocabulary, and so is the next request: what prompts say
@@ -35,6 +36,19 @@ class Answer(NamedTuple):
     request: int
     begin: int
     count: int
+
+
+def served_model(stream: StreamClass) -> str:
+    """Return the name of the model that answers the requests of a class.
+
+    Raises
+    ------
+    DeviceError
+        If there is none, or several.
+    """
+    if len(stream.models) != 1:
+        raise DeviceError(f"stream {stream.name}: names {len(stream.models)} models; a device serves those of one")
+    return stream.models[0]
 
 
 class Decoder:

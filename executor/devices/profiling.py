@@ -247,7 +247,8 @@ class _Bench:
     def _seating(self, request: TypicalRequest) -> Seating:
         """Return the seats of a class, each long enough for its prompt, and for its context and the steps behind it."""
         longest = max(request.prompt, request.context + len(request.concurrency)) + 1
-        return Seating(request.stream, self._place[request.model], max(request.concurrency), longest)
+        seats = max(request.concurrency)
+        return Seating(request.stream, self._place[request.model], seats, longest, request.chunk)
 
     def _load(self, names: Sequence[str]) -> None:
         spans = self.station.load_alone([self._place[name] for name in names])

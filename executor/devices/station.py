@@ -66,12 +66,15 @@ class Seating:
         Most requests at once.
     longest
         Most tokens of a request, prompt and answer.
+    chunk
+        Most prompt tokens of an iteration.
     """
 
     stream: str
     model: int
     seats: int
     longest: int
+    chunk: int
 
 
 class _Use:

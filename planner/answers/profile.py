@@ -15,9 +15,9 @@ from typing import Any
 
 import numpy as np
 
+from truenorth.executor.devices.decoding import served_model
 from truenorth.executor.devices.profiling import Measurements, TypicalRequest, measure
 from truenorth.executor.devices.runner import Runner
-from truenorth.executor.errors import DeviceError
 from truenorth.executor.samples import FittedLine, Spread
 from truenorth.models.cluster import Cluster
 from truenorth.models.instance import Instance
@@ -277,15 +277,13 @@ def typical_requests(instance: Instance) -> list[TypicalRequest]:
     kinds = {gpu.kind for gpu in instance.cluster.gpus}
     of_task = streams.template[instance.task_template]
     for index, stream in enumerate(streams.classes):
-        if len(stream.models) != 1:
-            raise DeviceError(f"stream {stream.name}: has {len(stream.models)} models; a device serves those of one")
         speeds = [speed for speed in map(stream.speed_on, sorted(kinds)) if speed is not None]
         requests = [streams.tokens(task) for task in np.flatnonzero(of_task == index).tolist()]
         prompt = median_high([tokens.uncached for tokens in requests if tokens.uncached] or [1])
         context = median_high([tokens.prompt + tokens.output // 2 for tokens in requests])
         concurrency = sorted({k for speed in speeds for k in speed.step_us})
         chunk = max(speed.chunk for speed in speeds)
-        found.append(TypicalRequest(stream.name, stream.models[0], chunk, prompt, context, concurrency))
+        found.append(TypicalRequest(stream.name, served_model(stream), chunk, prompt, context, concurrency))
     return found
 
 

@@ -159,7 +159,7 @@ class Replayed(WithTimelines):
             value = reported_value(objective, timeline_value(objective, self.instance, self.timeline))
         gpu = np.array(self.timeline.gpu)
         gpu[[run.subject for run in self.live.records.runs if run.error is not None]] = UNPLACED
-        kept = Timeline(gpu, self.timeline.start_us, self.timeline.end_us, self.timeline.residencies, realised=True)
+        kept = replace(self.timeline, gpu=gpu)
         options = {"device": self.settings.device, "runner": self.runner, "virtual": self.settings.sharing}
         header = TimelineHeader(objective=str(objective), value=value, policy=self.policy, options=options)
         write_timeline(path, self.instance, kept, header)
@@ -200,7 +200,6 @@ def replay_on_devices(
         If the samples, the policy, the devices, the runner or the file cannot be used.
     """
     instance = scenario.instance
-    instance.require_no_streams("a run on devices")
     named = str(policy)
     plan = feasible_timeline(instance, Path(policy)) if isinstance(policy, Path) or is_file(policy) else None
     chosen: Callable[[], Policy] = parse(named, scenario) if plan is None else replay(instance, plan)
