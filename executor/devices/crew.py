@@ -67,7 +67,7 @@ class Crew:
 
     def __init__(self, instance: Instance, runner: Runner, kind: str, sharing: Sharing | None, limit_s: float) -> None:
         self._instance = instance
-        self.seatings = _seatings(instance)
+        self.seatings = seatings_of(instance)
         self._runner = runner
         self.limit_s = limit_s
         self.physical = assign(instance.n_gpus, physical_devices(kind), sharing)
@@ -299,14 +299,14 @@ class Crew:
 
 
 def _try_requests(station: Station, seating: Seating) -> None:
-    """Work off a prompt as long as they come, or a chunk of it, and take a step with the fewest and the most requests."""
+    """Work off a prompt as long as they come, or a chunk of it; take a step with the most requests, and with one."""
     station.iterate(seating, [Read(0, 0, min(seating.chunk, seating.longest - 1))], ())
     station.iterate(seating, [Read(request, 0, 1) for request in range(seating.seats)], ())
-    for requests in (seating.seats, 1):
+    for requests in (seating.seats, 1, 0):  # in the end all seats are empty
         station.iterate(seating, (), range(requests))
 
 
-def _seatings(instance: Instance) -> dict[tuple[int, int], Seating]:
+def seatings_of(instance: Instance) -> dict[tuple[int, int], Seating]:
     """Return how requests are served, by their template and the class of a GPU that can serve them.
 
     Raises

@@ -119,7 +119,9 @@ class Decoder:
         self._seat(reads, writes)
         for request, begin, count in reads:
             seat = self._sitting.index(request)
-            self._lengths[seat] = begin
+            if self._lengths[seat] != begin:  # it begins: what of its prompt is cached counts as there, all zeros
+                self._lengths[seat] = begin
+                self._kv[:, :, seat, :, :begin] = 0
             at = torch.arange(begin, begin + count, device=self._device)
             self._pass(seat, seat + 1, (at * _ALONG + request * _ACROSS)[None] % self._vocabulary)
         if writes:
@@ -141,7 +143,8 @@ class Decoder:
                 self._change_seats(seat, behind.pop())
         for request in reading:
             if request not in self._sitting:
-                self._sitting[self._sitting.index(None, len(writes))] = request
+                seat = self._sitting.index(None, len(writes))
+                self._sitting[seat], self._lengths[seat] = request, 0
 
     def _change_seats(self, one: int, other: int) -> None:
         """Swap two seats with all that lies there: somebody who reads may be in the way."""

@@ -79,7 +79,9 @@ class Profile:
             None if copied is None else LoadLine(*_line(copied), found.copy_peak),
             None if found.transfer is None else TransferLine(*_line(found.transfer)),
             [
-                StreamProfiled(name, times.prefill_rate, times.kv_bytes, {k: _times(of) for k, of in times.steps.items()})
+                StreamProfiled(
+                    name, times.prefill_rate, times.kv_bytes, {k: _times(of) for k, of in times.steps.items()}
+                )
                 for name, times in found.streams.items()
             ],
             None if path is None else str(path),
@@ -291,9 +293,8 @@ def measured_document(scenario: Scenario, measurements: Measurements) -> dict[st
     """Return a scenario file's content with measured weights, run times, loads and links within a server.
 
     Run times replace those of every kind of GPU that the cluster has; kinds that it lacks keep theirs. Where a larger
-    batch was measured as faster than a smaller one, or a step of more requests than one of fewer, the smaller one's time
-    stands for both. What was not measured stays as it is, above all the network between servers, and the run times of
-    tasks beside requests of streams.
+    batch was measured as faster than a smaller one, or a step of more requests than one of fewer, the time of the
+    smaller or fewer stands for both. What was not measured stays as it is, above all the network between servers.
 
     Raises
     ------

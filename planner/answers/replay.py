@@ -22,7 +22,7 @@ from truenorth.models.instance import Instance, Ints
 from truenorth.models.metrics import Metrics, measure
 from truenorth.models.objective import completion_us, reported_value, timeline_value
 from truenorth.models.scenario import Scenario, TimelineHeader, write_timeline
-from truenorth.models.timeline import UNPLACED, Timeline
+from truenorth.models.timeline import UNPLACED, Timeline, file_order
 from truenorth.models.violation import Violation
 from truenorth.planner.answers.check import feasible_timeline
 from truenorth.planner.answers.forecast import Forecast, forecast
@@ -221,6 +221,8 @@ def replay_on_devices(
 def _orders(instance: Instance, timeline: Timeline) -> list[list[int]]:
     """Return, per GPU, its tasks and the models it loads, each in order of start."""
     by_start = np.lexsort((timeline.end_us, timeline.start_us))
+    if instance.streams is not None:
+        by_start = file_order(instance, timeline)
     runs = [by_start[timeline.gpu[by_start] == gpu].tolist() for gpu in range(instance.n_gpus)]
     loads: list[list[int]] = [[] for _ in range(instance.n_gpus)]
     for residency in sorted(timeline.residencies, key=lambda r: r.load_start_us):

@@ -61,7 +61,11 @@ def _served(profile: Profile, stream: str) -> Iterator[Measured]:
     prompt = times.asked.prompt
     yield f"{stream}: prompt of {prompt}", times.prompt, min(speed.prefill_us(prompt) for speed in speeds)
     for k, spread in times.steps.items():
-        yield f"{stream}: step of {k}", spread, min((speed.tau[k] for speed in speeds if k <= speed.seats), default=None)
+        yield (
+            f"{stream}: step of {k}",
+            spread,
+            min((speed.tau[k] for speed in speeds if k <= speed.seats), default=None),
+        )
 
 
 def _loads(profile: Profile) -> Table[Measured]:
