@@ -43,6 +43,23 @@ class Availability:
                 merged.append((begin, end))
         return cls(tuple(merged))
 
+    def without(self, away: Iterable[Interval]) -> Availability:
+        """Return what is left outside other intervals.
+
+        >>> Availability.of([(0, 10), (20, 40)]).without([(5, 8), (9, 30)]).intervals
+        ((0, 5), (8, 9), (30, 40))
+
+        Raises
+        ------
+        ValueError
+            If nothing is left.
+        """
+        left = list(self.intervals)
+        for gone, back in away:
+            cut = [part for begin, end in left for part in ((begin, min(end, gone)), (max(begin, back), end))]
+            left = [(begin, end) for begin, end in cut if begin < end]
+        return Availability(tuple(left))
+
     @property
     def always(self) -> bool:
         """Whether the GPU is always there."""

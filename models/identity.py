@@ -44,6 +44,7 @@ def canonical(instance: Instance) -> dict[str, Any]:
                     ]
                     for task in workflow.tasks
                 ],
+                *([] if workflow.ideal_us is None else [workflow.ideal_us]),
             ]
             for workflow in instance.workflows
         ],

@@ -22,7 +22,9 @@ from truenorth.models.timeline import Timeline
 
 
 class Objective(StrEnum):
-    """What a plan minimises; F = latency, r = release, C = completion, P = critical path, w = weight of a job.
+    """What a plan minimises; F = latency, r = release, C = completion, w = weight of a job.
+
+    P is what a job's slowdown divides by: its critical path, or the ideal time that its workflow names.
 
     Attributes
     ----------
@@ -201,7 +203,7 @@ def _one_each(instance: Instance) -> Weights:
 
 def _per_path(instance: Instance) -> Weights:
     """Return 1 / P_j, which turns latencies into slowdowns."""
-    paths, of_job = np.unique(instance.job_critical_us, return_inverse=True)
+    paths, of_job = np.unique(instance.job_ideal_us, return_inverse=True)
     return Weights(tuple(Fraction(1, path) for path in paths.tolist()), of_job)
 
 

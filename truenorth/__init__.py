@@ -69,6 +69,11 @@ if TYPE_CHECKING:
     from truenorth.planner.show.frames import jobs as jobs
     from truenorth.planner.show.frames import residencies as residencies
     from truenorth.planner.show.frames import tasks as tasks
+    from truenorth.planner.show.pictures import curve as curve
+    from truenorth.planner.show.pictures import heat_map as heat_map
+    from truenorth.planner.show.pictures import history as history
+    from truenorth.planner.show.pictures import importance as importance
+    from truenorth.planner.show.pictures import parallel as parallel
     from truenorth.planner.show.report import report as report
     from truenorth.planner.show.saving import save as save
     from truenorth.planner.show.templates import chart as chart
@@ -108,12 +113,17 @@ _HOME = {
     "chart": "truenorth.planner.show.templates",
     "check": "truenorth.calls",
     "compare": "truenorth.calls",
+    "curve": "truenorth.planner.show.pictures",
     "draw_workflow": "truenorth.planner.show.workflow_figure",
     "frame": "truenorth.planner.show.frames",
     "gantt": "truenorth.calls",
+    "heat_map": "truenorth.planner.show.pictures",
+    "history": "truenorth.planner.show.pictures",
+    "importance": "truenorth.planner.show.pictures",
     "import_trace": "truenorth.planner.inputs.importers.trace",
     "jobs": "truenorth.planner.show.frames",
     "load": "truenorth.calls",
+    "parallel": "truenorth.planner.show.pictures",
     "plan": "truenorth.calls",
     "plan_uncertain": "truenorth.calls",
     "profile": "truenorth.calls",

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from truenorth.given import ask, asks, choose, read_question, seconds
+from truenorth.given import ask, asks, choose, read_question, seconds, watch_cells
 from truenorth.models.scenario import Scenario, load_scenario, scenario_from
 from truenorth.models.slo import ServiceLevels
 from truenorth.models.timeline import Timeline
@@ -101,9 +101,18 @@ def simulate(scenario: ScenarioGiven, policy: str | Path, **asked: Any) -> Simul
 
 
 @asks(CompareQuestion, "compare")
-def compare(scenario: ScenarioGiven, policies: str | Sequence[str] | None = None, **asked: Any) -> Comparison:
-    """Return a plan beside online policies."""
-    return ask(CompareQuestion, load(scenario), asked | {"policies": policies})
+def compare(
+    scenario: ScenarioGiven,
+    policies: str | Sequence[str] | None = None,
+    *,
+    reference: ScenarioGiven | None = None,
+    **asked: Any,
+) -> Comparison:
+    """Return a plan beside online policies; slowdowns divide by the ideal times of `reference` if that is given."""
+    known = load(scenario)
+    if reference is not None:
+        known = known.with_ideals(load(reference).ideals_us)
+    return ask(CompareQuestion, known, asked | {"policies": policies})
 
 
 @asks(CompareQuestion, "replicate")
@@ -118,9 +127,9 @@ def replicate(
     """Return comparisons on so many seeds, or windows of the trace, with intervals; `folder` keeps what is finished."""
     from truenorth.planner.answers.replications import replicate_comparison
 
-    watch = asked.pop("watch", None)
-    question = read_question(CompareQuestion, asked | {"policies": policies})
-    return replicate_comparison(question, load(scenario), replications, folder, watch)
+    with watch_cells(asked.pop("watch", None)) as watch:
+        question = read_question(CompareQuestion, asked | {"policies": policies})
+        return replicate_comparison(question, load(scenario), replications, folder, watch)
 
 
 @asks(ServersQuestion, "servers")
@@ -154,7 +163,7 @@ def whatif(scenario: ScenarioGiven, grid: Mapping[str, object], *, verb: str = "
         Values by dotted path or by setting of the verb, as in a sweep file.
     settings
         What the verb is told in every cell, as in a sweep file (``policy="compass"``, ``time_limit="10 s"``), and
-        `folder`, `workers`, `ray`, `watch`, `stop`.
+        `replications` (every cell in so many windows), `folder`, `workers`, `ray`, `watch`, `stop`.
 
     Raises
     ------
@@ -165,7 +174,8 @@ def whatif(scenario: ScenarioGiven, grid: Mapping[str, object], *, verb: str = "
 
     if isinstance(settings.get("time_limit"), (int, float)):
         settings["time_limit"] = f"{settings['time_limit']} s"
-    return answer(scenario, grid, verb=verb, **settings)
+    with watch_cells(settings.pop("watch", None)) as watch:
+        return answer(scenario, grid, verb=verb, watch=watch, **settings)
 
 
 def timeline(scenario: Scenario, given: Timeline | WithTimelines | str | Path) -> Timeline:

@@ -70,7 +70,7 @@ def build_jobs(
             _take_path(workflows[a.workflow], paths[a.workflow], a, seed, job),
             a.release_us,
             a.weight,
-            a.deadline_us,
+            document.workflows[a.workflow].deadline if a.deadline_us is None else a.deadline_us,
             a.ingress,
             a.tokens,
         )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import math
+import signal
 from collections.abc import Callable, Mapping
 from dataclasses import MISSING, Field, dataclass, replace
 from enum import StrEnum
@@ -194,8 +195,8 @@ def _factor(text: str, name: str) -> Fraction:
 
 def ask_shown(question: Question[Answer], scenario: Scenario, line: Line) -> tuple[Answer, bool]:
     """Return the answer, and whether it was interrupted; meanwhile the line says how far it has come."""
-    from truenorth.planner.command.console import interruptible
+    from truenorth.solvers.budget import interruptible
 
     manners.compile_kernels(scenario.instance)
-    with interruptible() as stop, line.shown():
+    with interruptible(signal.SIGINT, signal.SIGTERM) as stop, line.shown():
         return replace(question, watch=line.watch, stop=stop).ask(scenario), stop.is_set()  # type: ignore[call-arg]

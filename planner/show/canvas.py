@@ -12,6 +12,7 @@ from xml.etree import ElementTree
 from matplotlib import rc_context
 from matplotlib.figure import Figure
 
+from truenorth.models.errors import QuestionError
 from truenorth.models.scenario import write_atomically
 
 PNG_DPI = 130
@@ -71,17 +72,37 @@ def write_figure(figure: Figure, stem: Path) -> list[Path]:
     return paths + write_vectors(figure, stem)
 
 
+def save_figure(figure: Figure, path: Path) -> list[Path]:
+    """Write a figure as what its file's name ends in; return the path.
+
+    Raises
+    ------
+    QuestionError
+        If that is neither PNG nor SVG nor PDF.
+    """
+    if path.suffix == ".png":
+        write_atomically(path, png(figure))
+    elif path.suffix in (".pdf", ".svg"):
+        _write_vector(figure, path)
+    else:
+        raise QuestionError(f"{path} ends in {path.suffix!r}; allowed are .png, .svg, .pdf", "path")
+    return [path]
+
+
 def write_vectors(figure: Figure, stem: Path) -> list[Path]:
     """Write a figure as PDF and SVG, whose texts stay texts."""
-    paths = []
-    lay_out(figure)
-    with rc_context({"svg.fonttype": "none", "svg.hashsalt": stem.name, "pdf.fonttype": 42}):
-        for ending, dated in (("pdf", "CreationDate"), ("svg", "Date")):
-            buffer = io.BytesIO()
-            figure.savefig(buffer, format=ending, metadata={dated: None})
-            paths.append(stem.with_name(f"{stem.name}.{ending}"))
-            write_atomically(paths[-1], buffer.getvalue())
+    paths = [stem.with_name(f"{stem.name}.{ending}") for ending in ("pdf", "svg")]
+    for path in paths:
+        _write_vector(figure, path)
     return paths
+
+
+def _write_vector(figure: Figure, path: Path) -> None:
+    lay_out(figure)
+    buffer, undated = io.BytesIO(), {"CreationDate" if path.suffix == ".pdf" else "Date": None}
+    with rc_context({"svg.fonttype": "none", "svg.hashsalt": path.stem, "pdf.fonttype": 42}):
+        figure.savefig(buffer, format=path.suffix[1:], metadata=undated)
+    write_atomically(path, buffer.getvalue())
 
 
 def svg(figure: Figure, label: str, words: Mapping[str, Sequence[str]]) -> str:

@@ -199,7 +199,7 @@ def _away(gpu: GPU) -> list[tuple[int, int | None]]:
 def slowdowns(entry: Shown) -> list[float]:
     """Return the slowdown of every job, to the digits that are shown."""
     latency_us = completion_us(entry.instance, entry.timeline) - entry.instance.job_release_us
-    return [float(value) for value in np.round(latency_us / entry.instance.job_critical_us, _DIGITS)]
+    return [float(value) for value in np.round(latency_us / entry.instance.job_ideal_us, _DIGITS)]
 
 
 def _timeline(entry: Shown, instances: Sequence[Instance]) -> TimelineShown:

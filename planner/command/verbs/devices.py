@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from functools import partial
 from pathlib import Path
 from typing import Annotated
@@ -146,10 +147,10 @@ def trial(
     from truenorth.models.scenario import load_scenario
     from truenorth.planner.answers.policies.parse import split_policies
     from truenorth.planner.answers.trial import trial as run_trial
-    from truenorth.planner.command.console import interruptible
     from truenorth.planner.inputs.samples import read_samples
     from truenorth.planner.show.replay import show_count
     from truenorth.planner.show.trial import forget_runs, keep_run, trial_view, write
+    from truenorth.solvers.budget import interruptible
 
     if output is not None:
         manners.prepare_folder(output)
@@ -159,7 +160,10 @@ def trial(
     if output is not None:
         forget_runs(output)
     try:
-        with interruptible() as stop, show_count("planning, then running in real time", repeats * len(names)) as watch:
+        with (
+            interruptible(signal.SIGINT, signal.SIGTERM) as stop,
+            show_count("planning, then running in real time", repeats * len(names)) as watch,
+        ):
             made = run_trial(
                 loaded,
                 names,

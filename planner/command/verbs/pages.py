@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 from pathlib import Path
 from typing import Annotated
 
@@ -25,11 +26,12 @@ def sweep(
 ) -> int:
     """Answer a grid of what-ifs; run it again to go on where it was stopped."""
     from truenorth.planner.answers import whatif
-    from truenorth.planner.command.console import cells_line, interruptible
+    from truenorth.planner.command.console import cells_line
+    from truenorth.solvers.budget import interruptible
 
     manners.prepare_folder(output)
     line = cells_line()
-    with interruptible() as stop, line.shown():
+    with interruptible(signal.SIGINT, signal.SIGTERM) as stop, line.shown():
         made = whatif.sweep(sweep_file, output, workers=workers, ray=ray, watch=line.watch, stop=stop)
 
     def view() -> object:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -117,11 +118,12 @@ def compare(
 def _replicate(ask: CompareQuestion, loaded: Scenario, count: int, output: Path | None, as_json: bool) -> int:
     """Compare over replications."""
     from truenorth.planner.answers.replications import replicate_comparison
-    from truenorth.planner.command.console import cells_line, interruptible
+    from truenorth.planner.command.console import cells_line
     from truenorth.planner.show import replicated
+    from truenorth.solvers.budget import interruptible
 
     line = cells_line()
-    with interruptible() as stop, line.shown():
+    with interruptible(signal.SIGINT, signal.SIGTERM) as stop, line.shown():
         made = replicate_comparison(replace(ask, stop=stop), loaded, count, output, line.watch)
     written = [] if output is None or not made.replications else replicated.write(made, output)
     manners.show(name_untested(made.record), lambda: replicated.replicated_view(made), as_json, written)
