@@ -17,7 +17,7 @@ from truenorth.executor.devices.physical import physical_devices
 from truenorth.executor.devices.runner import Runner
 from truenorth.executor.devices.station import Station, StationWork
 from truenorth.executor.devices.weights import HostWeights
-from truenorth.models import Instance
+from truenorth.models import Instance, Tokens
 
 _US_PER_S = 1_000_000
 
@@ -124,8 +124,8 @@ def _job_alone(
             continue
         needs = instance.task_needs(number)
         station.load_alone(needs)
-        if task.stream is not None:
-            outputs[number] = _answer_alone(instance, station, number)
+        if instance.streams is not None and task.stream is not None:
+            outputs[number] = _answer_alone(instance, instance.streams.tokens(number), station, number)
             continue
         sources = {edge.source: first + workflow.position[edge.source] for edge in task.inputs}
         inputs = {
@@ -137,12 +137,12 @@ def _job_alone(
     return outputs
 
 
-def _answer_alone(instance: Instance, station: Station, task: int) -> Tensor:
+def _answer_alone(instance: Instance, tokens: Tokens, station: Station, task: int) -> Tensor:
     """Return the tokens that a request gets which nobody is beside."""
     template = int(instance.task_template[task])
     seating = max((of for (at, _), of in seatings_of(instance).items() if at == template), key=lambda of: of.longest)
     seating = replace(seating, seats=1)
-    prompt, uncached, output = instance.streams.tokens(task)
+    prompt, uncached, output = tokens
     iterations: list[tuple[list[Read], list[int]]] = [
         ([Read(task, begin, min(seating.chunk, prompt - begin))], [])
         for begin in range(prompt - uncached, prompt, seating.chunk)

@@ -27,7 +27,7 @@ class Read(NamedTuple):
 
     request: int
     begin: int
-    count: int
+    tokens: int
 
 
 class Answer(NamedTuple):
@@ -35,7 +35,7 @@ class Answer(NamedTuple):
 
     request: int
     begin: int
-    count: int
+    tokens: int
 
 
 def served_model(stream: StreamClass) -> str:
@@ -117,19 +117,19 @@ class Decoder:
             Requests that get one token more; their prompts have been worked off before.
         """
         self._seat(reads, writes)
-        for request, begin, count in reads:
+        for request, begin, tokens in reads:
             seat = self._sitting.index(request)
             if self._lengths[seat] != begin:  # it begins: what of its prompt is cached counts as there, all zeros
                 self._lengths[seat] = begin
                 self._kv[:, :, seat, :, :begin] = 0
-            at = torch.arange(begin, begin + count, device=self._device)
+            at = torch.arange(begin, begin + tokens, device=self._device)
             self._pass(seat, seat + 1, (at * _ALONG + request * _ACROSS)[None] % self._vocabulary)
         if writes:
             ends = torch.tensor(self._lengths[: len(writes)], device=self._device)
             self._pass(0, len(writes), self._words[: len(writes)].gather(1, ends[:, None]))
         return [
-            self._words[self._sitting.index(request), begin : begin + count].clone()
-            for request, begin, count in answers
+            self._words[self._sitting.index(request), begin : begin + tokens].clone()
+            for request, begin, tokens in answers
         ]
 
     def _seat(self, reads: Sequence[Read], writes: Collection[int]) -> None:
@@ -151,8 +151,8 @@ class Decoder:
         here, there, used = [one, other], [other, one], max(self._lengths[one], self._lengths[other])
         self._kv[:, :, here, :, :used] = self._kv[:, :, there, :, :used]
         self._words[here] = self._words[there]
-        for column in (self._sitting, self._lengths):
-            column[one], column[other] = column[other], column[one]  # type: ignore[index]
+        self._sitting[one], self._sitting[other] = self._sitting[other], self._sitting[one]
+        self._lengths[one], self._lengths[other] = self._lengths[other], self._lengths[one]
 
     def _pass(self, first: int, end: int, words: Tensor) -> None:
         """Pass words, a row per seat, behind what lies in these seats, and note the word that follows in each."""
