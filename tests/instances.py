@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
 
-from experiments.random_instances import MB as MB
-from experiments.random_instances import random_instance as random_instance
-from experiments.random_instances import random_serving_instance as random_serving_instance
+from tests.random_instances import MB as MB
+from tests.random_instances import random_instance as random_instance
+from tests.random_instances import random_serving_instance as random_serving_instance
 from truenorth.models import (
     GPU,
     Cluster,

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from truenorth.models.instance import Instance
 from truenorth.models.objective import Objective
 from truenorth.models.timeline import Timeline
-from truenorth.solvers.result import Origin, Search
+from truenorth.solvers.result import PlanOrigin, Search
 from truenorth.solvers.search.annealer import SERVING, Annealer, Parameters
 from truenorth.solvers.search.bands import SEAM, BandAnnealer, Stretches
 from truenorth.solvers.search.decoder import Decisions, Decoder
@@ -246,10 +246,10 @@ def improve(
 
     if search.timeline is not None and progress() >= 1:
         return
-    origin = Origin.START
+    origin = PlanOrigin.START
     for timeline in improvements(
         search.instance, search.objective, search.timeline, seed, iterations, progress, parameters, exchange
     ):
         search.offer(timeline, origin)
         # Only the first plan comes from the rules or from before.
-        origin = Origin.SEARCH
+        origin = PlanOrigin.SEARCH

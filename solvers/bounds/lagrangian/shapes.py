@@ -16,7 +16,7 @@ import numpy as np
 from truenorth.models import NONE, Instance
 from truenorth.models.chains import fastest_run_us
 from truenorth.models.instance import Ints
-from truenorth.solvers.bounds.batch_work import Sizes
+from truenorth.solvers.bounds.batch_work import BatchSizes
 from truenorth.solvers.bounds.critical_path import Earliest, jobs_by_workflow
 
 MOST_PLACED = 400
@@ -198,7 +198,7 @@ class _Options:
     """The ways to run each task, one after the other, and the lanes that they pay."""
 
     def __init__(self, instance: Instance, times: Earliest) -> None:
-        self._instance, self._sizes = instance, Sizes(instance)
+        self._instance, self._sizes = instance, BatchSizes(instance)
         of_task = instance.template_batch[instance.task_template]
         classes = range(len(instance.batches))
         self.starts_us: list[list[int]] = [np.sort(times.start_us[of_task == batch]).tolist() for batch in classes]

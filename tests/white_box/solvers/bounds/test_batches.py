@@ -17,7 +17,7 @@ from experiments.bounds import least_ends
 from tests.instances import chain, cluster, gpu, instance, random_instance, random_serving_instance, task
 from truenorth.models import WHOLE, BatchClass, Instance, Job, Objective, Task
 from truenorth.solvers.bounds import closed_form
-from truenorth.solvers.bounds.batch_work import Size, Sizes, Work
+from truenorth.solvers.bounds.batch_work import BatchSize, BatchSizes, Work
 from truenorth.solvers.bounds.certificate import closed_form_document, lagrangian_document
 from truenorth.solvers.bounds.critical_path import earliest
 from truenorth.solvers.bounds.lagrangian import shapes
@@ -67,9 +67,9 @@ def test_sizes_that_run_equally_long_are_one_and_none_is_larger_than_its_class()
     table = BatchClass("c", {"A": {1: 4, 2: 5, 4: 5, 8: 9}, "B": {1: 6}})
     on = replace(cluster(2), gpus=(gpu(0), gpu(1, kind="B")))
     built = instance([Job(chain(Task.of_class("t", table)), 0)] * 6, on=on)
-    sizes = Sizes(built)
-    assert sizes.on(0, 0) == [Size(1, 1, 4), Size(2, 4, 5), Size(5, 6, 9)]
-    assert sizes.on(0, 1) == [Size(1, 1, 6)]
+    sizes = BatchSizes(built)
+    assert sizes.on(0, 0) == [BatchSize(1, 1, 4), BatchSize(2, 4, 5), BatchSize(5, 6, 9)]
+    assert sizes.on(0, 1) == [BatchSize(1, 1, 6)]
     # 4, 5 / 4 and 9 / 6 us: in parts of 1 / 12 us the rates are 12, 3 and 2, the least work 15.
     work = Work.of(built)
     assert (work.parts, work.runs[0], work.least) == (12, ((2, 9), (3, 5), (12, 4)), [15])
