@@ -1,4 +1,4 @@
-"""Instances for tests: parts to build them by hand, and the random ones of the experiments."""
+"""Instances for tests: parts to build them by hand, and the random ones."""
 
 from __future__ import annotations
 

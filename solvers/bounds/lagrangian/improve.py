@@ -26,9 +26,8 @@ from truenorth.solvers.bounds.lagrangian.evaluation import (
     no_prices,
     round_prices,
 )
-from truenorth.solvers.bounds.lagrangian.first_prices import FirstPrices
 from truenorth.solvers.bounds.lagrangian.job_paths import Numbers
-from truenorth.solvers.bounds.lagrangian.pooled import Pool, PooledEvaluation
+from truenorth.solvers.bounds.lagrangian.pooled import FirstPrices, Pool, PooledEvaluation
 from truenorth.solvers.bounds.lagrangian.relaxation import Fixed, Relaxation, fixed_parts, job_costs, relax
 from truenorth.solvers.bounds.proof import round_up
 from truenorth.solvers.result import Search
