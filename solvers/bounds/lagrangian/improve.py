@@ -45,6 +45,9 @@ FINEST_POOLED_SHARE = 128
 ALONE_S_PER_TASK = 0.04
 """With so much time every job has its own prices from the beginning: sharing them is sooner good, but no better."""
 
+PLACED_S_PER_TASK = 0.01
+"""With so much time every task has its own price for a place in a batch."""
+
 WARM, POOLED = Steps(1000, 0.2, 0.002), Steps(2000, 0.8, 0.002)
 """The most and longest steps from the prices of coarser slots, by itself and where jobs share."""
 
@@ -156,7 +159,7 @@ def _climb(search: Search, time_limit_s: float | None, finest_us: int, unit_us: 
     """
     limit = search.remaining_s if time_limit_s is None else min(search.remaining_s, time_limit_s)
     end_s = search.elapsed_s + limit
-    prepared = prepare(search.instance, search.objective)
+    prepared = prepare(search.instance, search.objective, limit >= PLACED_S_PER_TASK * search.instance.n_tasks)
     if prepared is None:
         return None
     fixed, first_prices = prepared
@@ -209,15 +212,21 @@ def _even_unit(fixed: Fixed, unit_us: int) -> tuple[int, int]:
     return grid_us << max(0, (unit_us // grid_us).bit_length() - 1), odd_us
 
 
-def prepare(instance: Instance, objective: Objective) -> tuple[Fixed, FirstPrices] | None:
-    """Return what all slot widths share, and the first prices; None where `improve` finds no bound."""
+def prepare(instance: Instance, objective: Objective, placed: bool = True) -> tuple[Fixed, FirstPrices] | None:
+    """Return what all slot widths share, and the first prices; None where `improve` finds no bound.
+
+    Parameters
+    ----------
+    placed
+        Whether tasks pay for batches one by one, in place of all alike.
+    """
     costs = job_costs(instance, objective)
     if costs is None or not len(costs.jobs):
         return None
     first_prices = FirstPrices.of(instance, objective)
     usual = float(sum(costs.weight) / len(costs.weight))
     above = int(first_prices.prices.max() / usual).bit_length() + 2
-    return replace(fixed_parts(instance, costs), headroom_bits=max(HEADROOM_BITS, above)), first_prices
+    return replace(fixed_parts(instance, costs, placed), headroom_bits=max(HEADROOM_BITS, above)), first_prices
 
 
 class _Pace:
