@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from truenorth.executor.devices.run import LiveSettings
-    from truenorth.executor.runners.runner import Runner
+    from truenorth.executor.devices.runner import Runner
     from truenorth.planner.answers.bound import Bound, VerdictRecord
     from truenorth.planner.answers.check import Checked
     from truenorth.planner.answers.compare import Comparison

@@ -11,7 +11,6 @@ from functools import wraps
 from typing import Any
 
 from truenorth.executor.errors import IllegalActionError, PolicyError
-from truenorth.executor.named import Kind, by_old_name, nearest
 from truenorth.executor.policies.ahead import Ahead
 from truenorth.executor.policies.baselines import Hash, Heft, Jit, Lru
 from truenorth.executor.policies.central import Srpt
@@ -20,6 +19,7 @@ from truenorth.executor.policies.dally import Dally
 from truenorth.executor.policies.due_queue import Clockwork, Deferred
 from truenorth.executor.policies.gateways import LeastRequests, LeastTokens, PrefixAffinity, RoundRobin
 from truenorth.executor.policies.hadar import Hadar
+from truenorth.executor.policies.options import Kind, by_old_name, nearest
 from truenorth.executor.policies.rltune import Rltune
 from truenorth.executor.policies.static import Static
 from truenorth.executor.policy import Knows, Policy

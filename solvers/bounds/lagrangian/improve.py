@@ -17,7 +17,6 @@ from truenorth.models.formulations.allowance import Allowance, GivenUpError
 from truenorth.models.instance import Instance, Ints
 from truenorth.models.objective import Objective
 from truenorth.solvers.bounds.critical_path import earliest
-from truenorth.solvers.bounds.granularity import round_up
 from truenorth.solvers.bounds.lagrangian.ascent import Climb, Steps, ascend
 from truenorth.solvers.bounds.lagrangian.evaluation import (
     Evaluation,
@@ -31,6 +30,7 @@ from truenorth.solvers.bounds.lagrangian.first_prices import FirstPrices
 from truenorth.solvers.bounds.lagrangian.job_paths import Numbers
 from truenorth.solvers.bounds.lagrangian.pooled import Pool, PooledEvaluation
 from truenorth.solvers.bounds.lagrangian.relaxation import Fixed, Relaxation, fixed_parts, job_costs, relax
+from truenorth.solvers.bounds.proof import round_up
 from truenorth.solvers.result import Search
 
 METHOD = "lagrangian"

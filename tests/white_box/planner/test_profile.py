@@ -18,9 +18,9 @@ from torch import Tensor, nn
 from tests.command import app, run
 from tests.executor.devices.small import BYTES, Small
 from truenorth.executor.devices.profiling import WARMUP_ROUNDS, Measurements, measure
+from truenorth.executor.devices.runner import RunnerCall
 from truenorth.executor.errors import DeviceError
 from truenorth.executor.runners.factory import FactoryRunner
-from truenorth.executor.runners.runner import RunnerCall
 from truenorth.executor.samples import FittedLine, Spread
 from truenorth.models import WHOLE, BatchClass, Edge, Link, MLModel, Task, Workflow
 from truenorth.models.scenario import InputError, Scenario, load_scenario, scenario_from

@@ -17,7 +17,7 @@ from tests.instances import chain, cluster, instance, random_instance, random_se
 from tests.models.test_branches import job
 from truenorth.executor import Policy, PolicyError, parse_noise, parse_policy
 from truenorth.executor import simulate as run
-from truenorth.executor.futures import past
+from truenorth.executor.simulation import past
 from truenorth.models import (
     BatchClass,
     Instance,

@@ -16,7 +16,7 @@ from tests.instances import chain, task
 from tests.white_box.planner.test_command import Command, command
 from truenorth.executor.devices.records import Record, Records, measured
 from truenorth.executor.devices.run import LiveSettings
-from truenorth.executor.runners.runner import RunnerCall
+from truenorth.executor.devices.runner import RunnerCall
 from truenorth.executor.simulation import Durations, simulate_recorded
 from truenorth.models import Placement, Residency, Timeline, check
 from truenorth.models.record import encode

@@ -23,9 +23,9 @@ from truenorth.executor.devices.crew import Crew
 from truenorth.executor.devices.live import LiveDevice
 from truenorth.executor.devices.records import SET_ASIDE
 from truenorth.executor.devices.run import LiveSettings
+from truenorth.executor.devices.runner import RunnerCall
 from truenorth.executor.devices.station import Station
 from truenorth.executor.errors import DeviceError
-from truenorth.executor.runners.runner import RunnerCall
 from truenorth.models.errors import QuestionError
 from truenorth.models.scenario import load_scenario
 from truenorth.planner.answers.replay import Replayed
